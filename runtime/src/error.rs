@@ -55,6 +55,14 @@ pub enum RunError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// Two tasks touch the same bytes, one of them to write, and neither has to wait for the other.
+    #[error("%{} and %{} touch the same bytes, and neither waits for the other", first.0, second.0)]
+    Race {
+        /// What touches them first, by the times.
+        first: InstrId,
+        /// What touches them then.
+        second: InstrId,
+    },
     /// Two devices that should hold the same data do not.
     #[error("devices {first} and {second} should hold the same block of %{} and do not", .id.0)]
     ReplicasDiffer {

@@ -164,15 +164,7 @@ pub(crate) fn execute_in(
     let plan = &schedule.plan;
     let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
     let grid = Grid::new(&plan.mesh);
-    let mut machine = Machine {
-        plan,
-        grid: &grid,
-        arithmetic,
-        memory: vec![None; plan.instructions.len()],
-        done: vec![false; plan.instructions.len()],
-        collectives: Vec::new(),
-        replicas_within: 0.0,
-    };
+    let mut machine = Machine::of(plan, &grid, arithmetic);
     if let Some(engine) = &options.engine {
         let data = (&parameters, options.seed);
         for (id, blocks) in engine::execute(engine.as_ref(), plan, data, &grid, arithmetic)? {
@@ -189,10 +181,11 @@ pub(crate) fn execute_in(
             peak_bytes: 0,
         });
     }
+    let mut done = vec![false; plan.instructions.len()];
     let (mut held, mut peak_bytes) = (0u64, 0u64);
     for (at, step) in schedule.steps.iter().enumerate() {
         let problem = |problem| RunError::Schedule { id: step.id, problem };
-        if machine.done.get(step.id.index()) != Some(&false) {
+        if done.get(step.id.index()) != Some(&false) {
             return Err(problem("it is run twice, or does not exist"));
         }
         let blocks = match &plan.instruction(step.id).kind {
@@ -208,7 +201,7 @@ pub(crate) fn execute_in(
             | InstrKind::CollectiveEinsum(_) => machine.step(step.id)?,
         };
         machine.memory[step.id.index()] = Some(blocks);
-        machine.done[step.id.index()] = true;
+        done[step.id.index()] = true;
         if let Some(progress) = &options.progress {
             progress.add(cost_of(plan, step.id));
         }
@@ -221,7 +214,7 @@ pub(crate) fn execute_in(
             held -= plan.local_bytes(*freed);
         }
     }
-    if let Some(id) = plan.ids().find(|id| !machine.done[id.index()]) {
+    if let Some(id) = plan.ids().find(|id| !done[id.index()]) {
         return Err(RunError::Schedule { id, problem: "it is never run" });
     }
     let outputs = machine.outputs()?;
@@ -237,19 +230,25 @@ pub(crate) fn execute_in(
     })
 }
 
-struct Machine<'p> {
-    plan: &'p Plan,
-    grid: &'p Grid<'p>,
-    arithmetic: Arithmetic,
+/// The devices, each with its own blocks.
+pub(crate) struct Machine<'p> {
+    pub(crate) plan: &'p Plan,
+    pub(crate) grid: &'p Grid<'p>,
+    pub(crate) arithmetic: Arithmetic,
     /// Of each live instruction, the block of each device.
-    memory: Vec<Option<Vec<Tensor>>>,
-    done: Vec<bool>,
-    collectives: Vec<CollectiveTrace>,
+    pub(crate) memory: Vec<Option<Vec<Tensor>>>,
+    pub(crate) collectives: Vec<CollectiveTrace>,
     /// How far copies of a block may be apart, as a part of its largest element.
     replicas_within: f64,
 }
 
-impl Machine<'_> {
+impl<'p> Machine<'p> {
+    pub(crate) fn of(plan: &'p Plan, grid: &'p Grid<'p>, arithmetic: Arithmetic) -> Machine<'p> {
+        let memory = vec![None; plan.instructions.len()];
+        let collectives = Vec::new();
+        Machine { plan, grid, arithmetic, memory, collectives, replicas_within: 0.0 }
+    }
+
     /// The whole tensors of all results.
     fn outputs(&self) -> Result<Vec<NamedTensor>, RunError> {
         let named = |output: &PlanOutput| {
@@ -263,7 +262,8 @@ impl Machine<'_> {
         self.memory[id.index()].as_deref().ok_or(RunError::Schedule { id: reader, problem })
     }
 
-    fn sent(&mut self, id: InstrId, network: &Network) {
+    /// Remembers what an instruction has sent.
+    pub(crate) fn sent(&mut self, id: InstrId, network: &Network) {
         self.collectives.push(CollectiveTrace {
             id,
             name: self.plan.instruction(id).kind.name(),
@@ -273,7 +273,8 @@ impl Machine<'_> {
         });
     }
 
-    fn step(&mut self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
+    /// What an instruction makes of its operands in memory, on every device.
+    pub(crate) fn step(&mut self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
         let plan = self.plan;
         let instr = plan.instruction(id);
         let sizes = plan.sizes(&instr.dims);
@@ -361,7 +362,7 @@ impl Machine<'_> {
 
     /// The whole tensor of a result: terms summed, candidates maximised, blocks put in their
     /// places; devices that should hold the same must hold the same.
-    fn assemble(&self, output: &PlanOutput) -> Result<Tensor, RunError> {
+    pub(crate) fn assemble(&self, output: &PlanOutput) -> Result<Tensor, RunError> {
         let plan = self.plan;
         let instr = plan.instruction(output.id);
         let problem = "a result is not in memory at the end";

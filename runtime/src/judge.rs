@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{InstrId, InstrKind, Plan, PlanOutput, Schedule};
+use shard_ir::{Execution, InstrId, InstrKind, Plan, PlanOutput, Schedule};
 
 use crate::arithmetic::Arithmetic;
 use crate::compare::compare;
@@ -13,6 +13,7 @@ use crate::execute::{
 };
 use crate::limits::cost_needed;
 use crate::reference::{Expected, reference};
+use crate::streams;
 use crate::tensor::Tensor;
 
 /// The verdict on a plan.
@@ -33,6 +34,8 @@ pub struct Report {
     pub devices: u64,
     /// The bytes that each move sent.
     pub collectives: Vec<CollectiveTrace>,
+    /// The most bytes that one device held at once: on streams, without weights and caches.
+    pub peak_bytes: u64,
     /// The results of the devices.
     pub outputs: Vec<NamedTensor>,
     /// The results of the unsharded program.
@@ -58,18 +61,18 @@ pub fn run_against(
     schedule: &Schedule,
     options: &RunOptions,
 ) -> Result<Report, RunError> {
-    check(&schedule.plan, options)?;
-    check(source, options)?;
-    let arithmetic = match choose(&schedule.plan, options) {
-        Arithmetic::Exact => choose(source, options),
-        other => other,
-    };
-    match judge(source, schedule, options, arithmetic) {
-        Err(RunError::Overflow { .. }) if arithmetic == Arithmetic::Exact => {
-            judge(source, schedule, options, inexact(&schedule.plan))
-        }
-        verdict => verdict,
-    }
+    decide(source, &Executed::InOrder(schedule), options)
+}
+
+/// [`run_against`], stream by stream: every task waits for what it says that it waits for, and
+/// buffers lie at their addresses. An error where two tasks touch the same bytes and are not
+/// ordered, or a buffer is touched while it is not held.
+pub fn run_on_streams(
+    source: &Plan,
+    execution: &Execution,
+    options: &RunOptions,
+) -> Result<Report, RunError> {
+    decide(source, &Executed::OnStreams(execution), options)
 }
 
 /// [`run`] for a plan that is not scheduled: in program order.
@@ -78,27 +81,69 @@ pub fn run_plan(plan: &Plan, options: &RunOptions) -> Result<Report, RunError> {
     run(&in_program_order(plan), options)
 }
 
+/// What is executed.
+enum Executed<'a> {
+    /// A plan, one instruction after the other.
+    InOrder(&'a Schedule),
+    /// One on several streams.
+    OnStreams(&'a Execution),
+}
+
+impl Executed<'_> {
+    fn plan(&self) -> &Plan {
+        match self {
+            Executed::InOrder(schedule) => &schedule.plan,
+            Executed::OnStreams(execution) => &execution.plan,
+        }
+    }
+
+    fn execute(&self, options: &RunOptions, arithmetic: Arithmetic) -> Result<Trace, RunError> {
+        match self {
+            Executed::InOrder(schedule) => execute_in(schedule, options, arithmetic),
+            Executed::OnStreams(execution) => streams::execute_in(execution, options, arithmetic),
+        }
+    }
+}
+
+/// The verdict, first in exact arithmetic where that may do.
+fn decide(source: &Plan, what: &Executed<'_>, options: &RunOptions) -> Result<Report, RunError> {
+    let plan = what.plan();
+    check(plan, options)?;
+    check(source, options)?;
+    let arithmetic = match choose(plan, options) {
+        Arithmetic::Exact => choose(source, options),
+        other => other,
+    };
+    match judge(source, what, options, arithmetic) {
+        Err(RunError::Overflow { .. }) if arithmetic == Arithmetic::Exact => {
+            judge(source, what, options, inexact(plan))
+        }
+        verdict => verdict,
+    }
+}
+
 fn judge(
     source: &Plan,
-    schedule: &Schedule,
+    what: &Executed<'_>,
     options: &RunOptions,
     arithmetic: Arithmetic,
 ) -> Result<Report, RunError> {
+    let plan = what.plan();
     if let Some(progress) = &options.progress {
         // The unsharded program takes about as long as what the devices do.
-        progress.begin(cost_needed(&schedule.plan).saturating_mul(2));
+        progress.begin(cost_needed(plan).saturating_mul(2));
     }
-    let trace = execute_in(schedule, options, arithmetic)?;
+    let trace = what.execute(options, arithmetic)?;
     let expected =
-        reference(source, &parameters_of(source, &schedule.plan, &trace.parameters)?, arithmetic)?;
+        reference(source, &parameters_of(source, plan, &trace.parameters)?, arithmetic)?;
     if expected.len() != trace.outputs.len() {
         return Err(RunError::Internal("the source has other results than the plan"));
     }
-    let stated = arithmetic.tolerance(&schedule.plan);
+    let stated = arithmetic.tolerance(plan);
     let tolerance = match (options.tolerance, arithmetic) {
         (Some(given), _) => given,
         (None, Arithmetic::Emulated) => {
-            stated + 2.0 * rounding_noise(source, &schedule.plan, &trace, &expected)?
+            stated + 2.0 * rounding_noise(source, plan, &trace, &expected)?
         }
         (None, Arithmetic::Exact | Arithmetic::F32 | Arithmetic::Single) => stated,
     };
@@ -117,7 +162,7 @@ fn judge(
     let first_wrong = if equal || options.engine.is_some() {
         None
     } else {
-        locate(schedule, options, arithmetic, tolerance)?
+        locate(plan, options, arithmetic, tolerance)?
     };
     Ok(Report {
         equal,
@@ -128,9 +173,9 @@ fn judge(
         tolerance,
         devices: trace.devices,
         collectives: trace.collectives,
+        peak_bytes: trace.peak_bytes,
         outputs: trace.outputs,
-        expected: schedule
-            .plan
+        expected: plan
             .outputs
             .iter()
             .zip(expected)
@@ -184,20 +229,20 @@ fn parameters_of(
 
 /// The first instruction whose value is wrong: everything is kept in memory and compared.
 fn locate(
-    schedule: &Schedule,
+    plan: &Plan,
     options: &RunOptions,
     arithmetic: Arithmetic,
     tolerance: f64,
 ) -> Result<Option<InstrId>, RunError> {
-    let mut all = schedule.clone();
+    let mut all = in_program_order(plan);
     all.frees.iter_mut().for_each(Vec::clear);
     let output = |id: InstrId| PlanOutput {
         name: String::new(),
         id,
-        dims: schedule.plan.instruction(id).dims.clone(),
+        dims: plan.instruction(id).dims.clone(),
         state: false,
     };
-    all.plan.outputs = schedule.plan.ids().map(output).collect();
+    all.plan.outputs = plan.ids().map(output).collect();
     let trace = execute_in(&all, options, arithmetic)?;
     let expected = reference(&all.plan, &trace.parameters, arithmetic)?;
     let wrong = trace
@@ -222,7 +267,12 @@ mod tests {
             .remove(0);
         assert!(verify(&plan).is_err());
         let arithmetic = choose(&plan, &RunOptions::default());
-        judge(&plan, &in_program_order(&plan), &RunOptions::default(), arithmetic).map(|r| {
+        judge(
+            &plan,
+            &Executed::InOrder(&in_program_order(&plan)),
+            &RunOptions::default(),
+            arithmetic,
+        ).map(|r| {
             // The instruction that is wrong is the one named.
             assert!(
                 r.equal || r.first_wrong == Some(InstrId(plan.instructions.len() as u32 - 1)),

@@ -143,8 +143,106 @@ impl Loop<'_> {
         self.finish(sum)
     }
 
+    /// What each device makes of the chunk that it holds at a step of a loop that gathers, its own
+    /// at step 0.
+    pub(crate) fn gathered_terms(
+        &self,
+        grid: &Grid<'_>,
+        step: usize,
+        held: &[Tensor],
+    ) -> Result<Vec<Tensor>, RunError> {
+        let (Fused::AllGather { operand, dim, .. }, layouts) = self.layouts()? else {
+            return Err(RunError::Internal("a loop that does not gather"));
+        };
+        let (fused, instr) = (self.fused()?, self.plan.instruction(self.id));
+        let groups = Groups::of(grid, &fused.axes());
+        let product = self.local_product(&layouts);
+        let gathered = self.plan.instruction(instr.operands[operand]).dims[dim];
+        let is_term = is_term(layouts.product) || !instr.dims.contains(&gathered);
+        self.on_all(grid, |device| {
+            let (k, rank) = (groups.size(), groups.rank(device));
+            let size = held[device].sizes[dim];
+            let number = (rank + k - step % k) % k;
+            let chunk = Chunk { dim: gathered, from: number * size, size };
+            self.multiply(device, chunk, Some((operand, &held[device])), (&product, is_term))
+        })
+    }
+
+    /// The results of a loop that gathers, from what each step has given.
+    pub(crate) fn joined_terms(
+        &self,
+        grid: &Grid<'_>,
+        steps: Vec<Vec<Tensor>>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let (Fused::AllGather { operand, dim, .. }, layouts) = self.layouts()? else {
+            return Err(RunError::Internal("a loop that does not gather"));
+        };
+        let (fused, instr) = (self.fused()?, self.plan.instruction(self.id));
+        let groups = Groups::of(grid, &fused.axes());
+        let product = self.local_product(&layouts);
+        let gathered = self.plan.instruction(instr.operands[operand]).dims[dim];
+        let along = instr.dims.iter().position(|d| *d == gathered);
+        self.on_all(grid, |device| {
+            let (k, rank) = (groups.size(), groups.rank(device));
+            // In the order of the chunks, as in `gathering`.
+            let parts = (0..k).map(|number| &steps[(rank + k - number) % k][device]);
+            match along {
+                Some(along) => Ok(Tensor::joined(&parts.collect::<Vec<_>>(), along)),
+                None => {
+                    let mut sum = Tensor::filled(product.clone(), 0.0);
+                    parts.into_iter().try_for_each(|part| self.add(&mut sum, part))?;
+                    self.finish(sum)
+                }
+            }
+        })
+    }
+
+    /// The term that each device makes at a step of a loop that scatters.
+    pub(crate) fn scattered_terms(
+        &self,
+        grid: &Grid<'_>,
+        step: usize,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let (Fused::ReduceScatter { dim, .. }, layouts) = self.layouts()? else {
+            return Err(RunError::Internal("a loop that does not scatter"));
+        };
+        let groups = Groups::of(grid, &self.fused()?.axes());
+        let product = self.local_product(&layouts);
+        let scattered = self.plan.instruction(self.id).dims[dim];
+        self.on_all(grid, |device| {
+            let (k, rank) = (groups.size(), groups.rank(device));
+            let size = product[dim] / k;
+            let number = (rank + 2 * k - 1 - step) % k;
+            let chunk = Chunk { dim: scattered, from: number * size, size };
+            self.multiply(device, chunk, None, (&product, true))
+        })
+    }
+
+    /// Adds to the terms of all devices what came for them.
+    pub(crate) fn add_all(&self, into: &mut [Tensor], terms: &[Tensor]) -> Result<(), RunError> {
+        into.iter_mut().zip(terms).try_for_each(|(into, term)| self.add(into, term))
+    }
+
+    fn layouts(&self) -> Result<(Fused, LoopLayouts), RunError> {
+        let not = RunError::Internal("a collective einsum does not type");
+        self.plan.loop_layouts(self.id).ok_or(not)
+    }
+
+    fn fused(&self) -> Result<Fused, RunError> {
+        self.layouts().map(|(fused, _)| fused)
+    }
+
+    fn on_all(
+        &self,
+        grid: &Grid<'_>,
+        make: impl Fn(usize) -> Result<Tensor, RunError> + Sync,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let work = crate::limits::work_of(self.plan, self.id).min(usize::MAX as u128) as usize;
+        parallel::map(grid.devices(), work, make)
+    }
+
     /// Rounds a result that is complete.
-    fn finish(&self, mut sum: Tensor) -> Result<Tensor, RunError> {
+    pub(crate) fn finish(&self, mut sum: Tensor) -> Result<Tensor, RunError> {
         let instr = self.plan.instruction(self.id);
         let is_term = is_term(instr.layout);
         let rounded = self.arithmetic.round_all(instr.dtype, is_term, &mut sum.data);

@@ -3,15 +3,17 @@
 //! * [`Mesh`], [`Dim`], [`TensorType`]: what a program is about.
 //! * [`Layout`] and its algebra; [`Collective`], the moves between layouts, and
 //!   [`Collective::apply`], their one definition; [`layout_rule`], what each op does to layouts.
-//! * [`Program`] (checked, unsharded), [`Plan`] (lowered), [`Schedule`] (in time): the borders
-//!   between passes.
+//! * [`Program`] (checked, unsharded), [`Plan`] (lowered), [`Schedule`] (in time),
+//!   [`Execution`] (as streams execute it): the borders between passes.
 //! * [`text`]: `.shir`, a plan as text; [`verify`]: the judge of every plan.
 
 pub mod attention;
 pub mod collective;
 pub mod collective_einsum;
 pub mod composite;
+pub mod execution;
 pub mod fold;
+mod happens_before;
 mod index_ranges;
 pub mod layout;
 pub mod layout_rule;
@@ -35,7 +37,9 @@ pub mod verify;
 
 pub use collective::{Collective, CollectiveError};
 pub use collective_einsum::{Fused, LoopError, LoopLayouts};
+pub use execution::{Execution, Room, Task, Work};
 pub use fold::{FoldError, Unrolled};
+pub use happens_before::HappensBefore;
 pub use index_ranges::index_ranges;
 pub use layout::{Layout, LayoutError, MeshShape, Place, Reduction};
 pub use layout_rule::{Operand, RuleError, result_layout};

@@ -163,6 +163,7 @@ fn executed(
             | RunError::Input { .. }
             | RunError::Overflow { .. }
             | RunError::Schedule { .. }
+            | RunError::Race { .. }
             | RunError::ReplicasDiffer { .. }
             | RunError::Engine(_)
             | RunError::Internal(_)),

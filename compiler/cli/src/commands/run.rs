@@ -119,6 +119,7 @@ fn run_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Consol
         | RunError::Engine(_)
         | RunError::Overflow { .. }
         | RunError::Schedule { .. }
+        | RunError::Race { .. }
         | RunError::ReplicasDiffer { .. }
         | RunError::Internal(_) => {
             console.report(None, vec![problem(&message, Vec::new())]);

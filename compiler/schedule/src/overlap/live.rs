@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use shard_ir::{InstrId, Picoseconds, Plan};
 
 use super::memory::{Holders, kept};
-use super::place::Run;
+use super::place::{Run, held_until};
 use super::{Timeline, stages::Made};
 
 /// A piece of memory that is not held throughout.
@@ -68,7 +68,8 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
     }
     for run in &runs {
         let touched = holders.touched(run.unit, run.copy, &copies);
-        touched.iter().for_each(|made| reach(made, timeline.finish(run)));
+        let until = held_until(run.start, timeline.finish(run));
+        touched.iter().for_each(|made| reach(made, until));
     }
     for alike in runs.chunk_by(|a, b| in_copy(timeline, a) == in_copy(timeline, b)) {
         let Some((stage, copy)) = alike.first().map(|run| in_copy(timeline, run)) else { continue };

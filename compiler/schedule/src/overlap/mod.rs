@@ -5,8 +5,10 @@
 //! stage that is run many times a few copies are placed; where those in the middle are alike, the
 //! others are as they are (`steady`).
 
+mod accesses;
 mod addresses;
 mod critical;
+mod executable;
 mod live;
 mod memory;
 mod place;
@@ -20,6 +22,7 @@ use shard_ir::{InstrId, Picoseconds, Plan, never};
 
 pub use addresses::{Placed, placed};
 pub use critical::{Wait, waits};
+pub use executable::{Executable, executable};
 pub use live::{Buffer, Buffers, buffers};
 pub use place::Run;
 pub use stages::{Stage, Stages};

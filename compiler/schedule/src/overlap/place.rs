@@ -198,7 +198,7 @@ impl<'a> Placer<'a> {
         }
         let copies = |stage: usize| self.asked.copies(stage);
         for buffer in self.holders.touched(unit, copy, &copies) {
-            self.read(buffer, done);
+            self.read(buffer, held_until(start, done));
         }
     }
 
@@ -236,6 +236,12 @@ impl<'a> Placer<'a> {
             self.profile.free(at, *bytes);
         }
     }
+}
+
+/// Until when a unit holds what it reads and makes: until it is done, and for a picosecond where it
+/// takes no time, so that what it makes never lies where that lies which it is made of.
+pub(super) fn held_until(start: Picoseconds, done: Picoseconds) -> Picoseconds {
+    done.max(start + Picoseconds(1))
 }
 
 /// The units that make what a copy of a unit reads, with their copies.

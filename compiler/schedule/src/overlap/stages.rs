@@ -68,7 +68,8 @@ impl Stages {
             (&taken.dims, taken.dtype, taken.layout) == (&made.dims, made.dtype, made.layout);
         let [stage] = layer.stages.as_slice() else { return None };
         let stage = Stage { copies: plan.repeat, carry: Some((from, to)), ..stage.clone() };
-        (alike && plan.repeat > 1).then(|| Stages::of(plan, layer.units, vec![stage]))
+        let is_stack = alike && plan.repeat > 1 && plan.folds.is_empty();
+        is_stack.then(|| Stages::of(plan, layer.units, vec![stage]))
     }
 
     fn of(plan: &Plan, units: Vec<Unit>, stages: Vec<Stage>) -> Stages {

@@ -109,30 +109,28 @@ fn kernel(
 /// transfer brings comes from either side. A loop that gathers multiplies its own chunk first, and
 /// each other when the transfer of its number has brought it; one that scatters is the same
 /// backwards.
+///
+/// While a chunk is multiplied the next one comes, and no other: the loop has room for two
+/// ([`Plan::loop_bytes`]), and where the one that is multiplied lies the one behind the next is to
+/// come.
 fn chunks(looped: &LoopPrice, gathers: bool, used: &[usize]) -> Vec<Busy> {
     let (count, send, time) = (looped.chunks.max(1), looped.collective.time.0, looped.time().0);
     let last = looped.einsum.0.div_ceil(count);
     let others = looped.einsum.0 - last;
-    // Rounded down alike, so that no chunk waits where the sums say that none does.
-    let part = |of: u64, at: u64| {
-        (u128::from(of) * u128::from(at) / u128::from((count - 1).max(1))) as u64
-    };
+    let beside = count - 1;
+    let windows = parts(send.max(others), beside);
+    let (multiplied, sent) = (within(others, &windows), within(send, &windows));
     let mut found: Vec<(Option<usize>, u64, u64, Part)> = Vec::new();
-    let mut end = 0;
-    for chunk in 0..count {
-        let there = if chunk == 0 { 0 } else { part(send, chunk) };
-        let begin = there.max(end);
-        let takes =
-            if chunk + 1 == count { last } else { part(others, chunk + 1) - part(others, chunk) };
-        end = begin + takes;
-        found.push((None, begin, end, Part::Chunk(chunk)));
+    let mut begin = 0;
+    for (at, window) in windows.iter().enumerate() {
+        let at = at as u64;
+        found.push((None, begin, begin + multiplied[at as usize], Part::Chunk(at)));
+        let until = begin + sent[at as usize];
+        let send = |stream: &usize| (Some(*stream), begin, until, Part::Send(at + 1));
+        found.extend(used.iter().map(send));
+        begin += window;
     }
-    for at in 1..count {
-        found.extend(
-            used.iter()
-                .map(|stream| (Some(*stream), part(send, at - 1), part(send, at), Part::Send(at))),
-        );
-    }
+    found.push((None, begin, begin + last, Part::Chunk(beside)));
     let place = |(stream, from, until, part): (Option<usize>, u64, u64, Part)| {
         let (from, until, part) = match (gathers, part) {
             (true, part) => (from, until, part),
@@ -151,4 +149,26 @@ fn chunks(looped: &LoopPrice, gathers: bool, used: &[usize]) -> Vec<Busy> {
         found.into_iter().map(place).filter(|busy| busy.until > busy.from).collect();
     busy.sort_by_key(|busy| (busy.stream, busy.from));
     busy
+}
+
+/// So many whole parts of a time, as equal as they can be.
+fn parts(of: u64, count: u64) -> Vec<u64> {
+    let until = |at: u64| (u128::from(of) * u128::from(at) / u128::from(count.max(1))) as u64;
+    (0..count).map(|at| until(at + 1) - until(at)).collect()
+}
+
+/// Parts of a time, as equal as they can be where none is longer than its window; all windows
+/// together are no shorter than the time.
+fn within(of: u64, windows: &[u64]) -> Vec<u64> {
+    let mut left = 0;
+    let equal = parts(of, windows.len() as u64);
+    equal
+        .into_iter()
+        .zip(windows)
+        .map(|(part, window)| {
+            let takes = (part + left).min(*window);
+            left = part + left - takes;
+            takes
+        })
+        .collect()
 }

@@ -1,0 +1,151 @@
+//! What the tasks of an execution read and write, and so what each has to wait for.
+
+use std::collections::{BTreeMap, HashMap};
+
+use shard_ir::{Execution, Fused, InstrId, InstrKind, Room, Task, Work};
+
+use super::executable::is_run;
+
+/// What each task reads and writes, and who makes what.
+pub(super) struct Accesses<'a> {
+    execution: &'a Execution,
+    tasks: &'a [Task],
+    /// For each instruction the task that is done when its value is made.
+    made_by: HashMap<InstrId, usize>,
+    /// For each value in whose memory others lie, the tasks that touch it.
+    touching: HashMap<InstrId, Vec<usize>>,
+    /// The tasks of every loop.
+    of_loop: HashMap<InstrId, Vec<usize>>,
+    /// The tasks that have each part of a loop.
+    parts: BTreeMap<(InstrId, Work), usize>,
+}
+
+impl<'a> Accesses<'a> {
+    pub(super) fn of(execution: &'a Execution, tasks: &'a [Task]) -> Accesses<'a> {
+        let mut found = Accesses {
+            execution,
+            tasks,
+            made_by: HashMap::new(),
+            touching: HashMap::new(),
+            of_loop: HashMap::new(),
+            parts: BTreeMap::new(),
+        };
+        for (at, task) in tasks.iter().enumerate() {
+            let is_whole = match task.work {
+                Work::Kernel | Work::Transfer | Work::End => true,
+                Work::Chunk(_) | Work::Send(_) => false,
+            };
+            if is_whole {
+                task.members.iter().for_each(|id| {
+                    found.made_by.insert(*id, at);
+                });
+            }
+            if let Some(first) = task.members.first() {
+                found.parts.insert((*first, task.work), at);
+                if task.work != Work::Kernel && task.work != Work::Transfer {
+                    found.of_loop.entry(*first).or_default().push(at);
+                }
+            }
+            for holder in found.touched(at) {
+                found.touching.entry(holder).or_default().push(at);
+            }
+        }
+        found
+    }
+
+    /// In whose memory a task reads or writes, each once.
+    pub(super) fn touched(&self, at: usize) -> Vec<InstrId> {
+        let plan = &self.execution.plan;
+        let read = self.tasks[at].members.iter().flat_map(|id| &plan.instruction(*id).operands);
+        let all = read.chain(&self.tasks[at].members);
+        let mut found: Vec<InstrId> =
+            all.filter_map(|id| self.execution.held_by[id.index()]).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The tasks that touch a buffer.
+    pub(super) fn touching(&self, room: &Room) -> &[usize] {
+        let of = if room.of_loop { self.of_loop.get(&room.id) } else { self.touching.get(&room.id) };
+        of.map_or(&[], Vec::as_slice)
+    }
+
+    /// All tasks that have to be done before one starts: in some order, some of them several times.
+    pub(super) fn before(&self, at: usize) -> Vec<usize> {
+        let (task, plan) = (&self.tasks[at], &self.execution.plan);
+        let mut found: Vec<usize> = self.parts_before(task);
+        for id in &task.members {
+            let operands = plan.instruction(*id).operands.iter();
+            let makers = operands.filter_map(|operand| self.made_by.get(operand).copied());
+            found.extend(makers.filter(|by| self.tasks[*by].members != task.members));
+            found.extend(self.before_writing(at, *id));
+        }
+        found
+    }
+
+    /// Who has touched the memory that a value is to lie in.
+    fn before_writing(&self, at: usize, id: InstrId) -> Vec<usize> {
+        let held_by = self.execution.held_by[id.index()];
+        if let Some(holder) = held_by.filter(|holder| *holder != id) {
+            // What is written in place comes behind everybody who reads what was there.
+            let writes = matches!(
+                self.execution.plan.instruction(id).kind,
+                InstrKind::Op(shard_ir::Op::Append { .. })
+            );
+            let others = self.touching.get(&holder).into_iter().flatten().copied();
+            return others.filter(|by| writes && *by < at).collect();
+        }
+        let rooms = self.execution.buffers.iter();
+        let own = rooms.clone().filter(|room| room.id == id);
+        own.flat_map(|own| {
+            let end = own.address.saturating_add(own.bytes);
+            let was_there = move |room: &&Room| {
+                room.until <= own.from
+                    && room.address < end
+                    && own.address < room.address.saturating_add(room.bytes)
+            };
+            rooms.clone().filter(was_there).flat_map(|room| self.touching(room).iter().copied())
+        })
+        .collect()
+    }
+
+    /// Of a loop, what its parts wait for among themselves: a chunk for the transfer that brings
+    /// it, or for the room that a transfer leaves; a transfer for the chunk that it sends, or for
+    /// the room that a chunk leaves.
+    fn parts_before(&self, task: &Task) -> Vec<usize> {
+        let Some(first) = task.members.first() else { return Vec::new() };
+        let gathers = match &self.execution.plan.instruction(*first).kind {
+            InstrKind::CollectiveEinsum(fused) => matches!(fused, Fused::AllGather { .. }),
+            InstrKind::Op(_)
+            | InstrKind::Move(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_) => false,
+        };
+        let earlier = |at: u64, by: u64| at.checked_sub(by);
+        let waits = match (task.work, gathers) {
+            (Work::Kernel | Work::Transfer, _) => Vec::new(),
+            (Work::Chunk(at), true) => vec![Some(Work::Send(at))],
+            (Work::Send(at), true) => {
+                vec![earlier(at, 2).filter(|chunk| *chunk > 0).map(Work::Chunk)]
+            }
+            (Work::Chunk(at), false) => vec![earlier(at, 1).map(Work::Send)],
+            (Work::Send(at), false) => vec![earlier(at, 1).map(Work::Chunk)],
+            (Work::End, _) => {
+                let of = self.of_loop.get(first).into_iter().flatten();
+                return of.copied().filter(|at| self.tasks[*at].work != Work::End).collect();
+            }
+        };
+        waits.into_iter().flatten().filter_map(|work| self.part(*first, work)).collect()
+    }
+
+    fn part(&self, id: InstrId, work: Work) -> Option<usize> {
+        self.parts.get(&(id, work)).copied()
+    }
+
+    /// The value of an instruction that is run and not made by any task, if there is one.
+    pub(super) fn never_made(&self) -> Option<InstrId> {
+        let plan = &self.execution.plan;
+        plan.ids().find(|id| is_run(plan, *id) && !self.made_by.contains_key(id))
+    }
+}

@@ -1,0 +1,222 @@
+//! [`Execution`] of a timeline: its streams, what waits for what, and where every buffer lies.
+
+use std::collections::HashMap;
+
+use shard_cost::{PlanPrice, buffers as shared_memory};
+use shard_ir::{Execution, HappensBefore, InstrId, InstrKind, Picoseconds, Plan, Room, Task, Unrolled, Work, never};
+
+use super::accesses::Accesses;
+use super::addresses::placed;
+use super::live::buffers;
+use super::place::Run;
+use super::units::{Part, Unit};
+use super::{LISTED, Timeline};
+
+/// A timeline that can be executed, and of what its instructions are applications.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Executable {
+    /// What is executed.
+    pub execution: Execution,
+    /// For each instruction that is executed the one of the plan.
+    pub of: Vec<InstrId>,
+}
+
+/// The timeline as devices execute it, of each stage no more than so many of the copies that are
+/// not listed. None of a stack whose layers cannot be written out
+/// ([`Plan::stack_as_block`]).
+///
+/// A task waits for what makes its operands; for what keeps its streams busy before it; and, where
+/// a buffer that it writes lies where another one lay, for everything that touches that one. Where
+/// one wait follows from others it is left out.
+pub fn executable(
+    plan: &Plan,
+    price: &PlanPrice,
+    timeline: &Timeline,
+    most: u64,
+) -> Option<Executable> {
+    let copies = (0..timeline.stages.stages.len()).map(|stage| timeline.copies(stage, most));
+    let written = match timeline.is_stack {
+        true => plan.stack_as_block()?.unrolled(copies.max().unwrap_or(1)),
+        false => plan.unrolled(LISTED.saturating_add(most)),
+    };
+    let writer = Writer { price, timeline, at: applications(&written) };
+    let mut tasks = writer.tasks(&timeline.expanded(most));
+    let held = buffers(plan, timeline, most);
+    let rooms: Vec<Room> = placed(&held)
+        .into_iter()
+        .map(|placed| Room {
+            id: writer.flat(placed.buffer.id, placed.buffer.copy),
+            of_loop: placed.buffer.of_loop,
+            bytes: placed.buffer.bytes,
+            address: placed.address,
+            from: placed.buffer.from,
+            until: placed.buffer.until,
+        })
+        .collect();
+    let mut execution = Execution {
+        held_by: held_by(plan, &written),
+        plan: written.plan,
+        streams: timeline.streams.names().to_vec(),
+        tasks: Vec::new(),
+        buffers: rooms,
+        peak_bytes: held.peak().saturating_sub(held.kept),
+    };
+    let waits = waits(&execution, &tasks);
+    tasks.iter_mut().zip(waits).for_each(|(task, waits)| task.waits = waits);
+    execution.tasks = tasks;
+    Some(Executable { execution, of: written.of })
+}
+
+/// For each application of an instruction where it is written.
+fn applications(written: &Unrolled) -> HashMap<(InstrId, u64), InstrId> {
+    let mut copies: HashMap<InstrId, u64> = HashMap::new();
+    let mut number = |of: InstrId| {
+        let copy = copies.entry(of).or_default();
+        *copy += 1;
+        *copy - 1
+    };
+    let flat = (0u32..).map(InstrId);
+    written.of.iter().zip(flat).map(|(of, id)| ((*of, number(*of)), id)).collect()
+}
+
+/// In whose memory the value of each instruction lies that is written out.
+fn held_by(plan: &Plan, written: &Unrolled) -> Vec<Option<InstrId>> {
+    let shared = shared_memory(plan);
+    let mut found: Vec<Option<InstrId>> = Vec::with_capacity(written.of.len());
+    for (id, of) in written.plan.ids().zip(&written.of) {
+        let operand = written.plan.instruction(id).operands.first();
+        found.push(match shared[of.index()] {
+            Some(holder) if holder == *of => Some(id),
+            Some(_) => operand.and_then(|operand| found[operand.index()]),
+            None => None,
+        });
+    }
+    found
+}
+
+struct Writer<'a> {
+    price: &'a PlanPrice,
+    timeline: &'a Timeline,
+    at: HashMap<(InstrId, u64), InstrId>,
+}
+
+impl Writer<'_> {
+    fn flat(&self, id: InstrId, copy: u64) -> InstrId {
+        let found = self.at.get(&(id, copy)).or_else(|| self.at.get(&(id, 0)));
+        found.copied().unwrap_or_else(|| never!("an instruction that is not written out", id))
+    }
+
+    /// All tasks, each behind what it reads; nothing waits yet.
+    fn tasks(&self, runs: &[Run]) -> Vec<Task> {
+        let mut tasks = Vec::with_capacity(runs.len());
+        for run in runs {
+            let unit = &self.timeline.stages.units[run.unit];
+            let members: Vec<InstrId> =
+                unit.members.iter().map(|id| self.flat(*id, run.copy)).collect();
+            tasks.extend(self.parts(unit).into_iter().map(|part| Task {
+                work: part.work,
+                members: members.clone(),
+                streams: part.streams,
+                waits: Vec::new(),
+                start: run.start + part.from,
+                finish: run.start + part.until,
+            }));
+        }
+        // What takes no time comes before what starts just then: it may be waited for.
+        tasks.sort_by_key(|task| (task.start, task.finish));
+        tasks
+    }
+
+    fn parts(&self, unit: &Unit) -> Vec<TaskPart> {
+        let first = unit.first();
+        let looped = self.price.of(first).looped();
+        if let Some(looped) = looped {
+            return loop_parts(unit, looped.chunks);
+        }
+        let is_move = unit.busy.iter().any(|busy| busy.part == Part::Transfer);
+        let is_move = is_move || self.is_move(first);
+        let work = if is_move { Work::Transfer } else { Work::Kernel };
+        let mut streams: Vec<usize> = unit.busy.iter().map(|busy| busy.stream).collect();
+        streams.dedup();
+        vec![TaskPart { work, streams, from: Picoseconds(0), until: unit.time }]
+    }
+
+    fn is_move(&self, id: InstrId) -> bool {
+        matches!(self.price.of(id), shard_cost::InstrPrice::Move(_))
+    }
+}
+
+struct TaskPart {
+    work: Work,
+    streams: Vec<usize>,
+    from: Picoseconds,
+    until: Picoseconds,
+}
+
+/// The chunks and transfers of a loop, in the order in which they start, and its end.
+///
+/// What takes less than a picosecond keeps no stream busy in a timeline; it comes when the one
+/// before it on its stream is done.
+fn loop_parts(unit: &Unit, chunks: u64) -> Vec<TaskPart> {
+    let on = |part: Part| -> Vec<usize> {
+        unit.busy.iter().filter(|busy| busy.part == part).map(|busy| busy.stream).collect()
+    };
+    let all = |is: fn(&Part) -> bool| -> Vec<usize> {
+        let mut all: Vec<usize> =
+            unit.busy.iter().filter(|busy| is(&busy.part)).map(|busy| busy.stream).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let computing = all(|part| matches!(part, Part::Chunk(_)));
+    let sending = all(|part| matches!(part, Part::Send(_)));
+    let mut found = Vec::new();
+    let mut add = |work: Work, part: Part, streams: &Vec<usize>, before: Picoseconds| {
+        let busy = unit.busy.iter().find(|busy| busy.part == part);
+        let (from, until) = busy.map_or((before, before), |busy| (busy.from, busy.until));
+        debug_assert!(busy.is_none() || on(part) == *streams);
+        found.push(TaskPart { work, streams: streams.clone(), from, until });
+        until
+    };
+    let (mut chunk_done, mut send_done) = (Picoseconds(0), Picoseconds(0));
+    for at in 0..chunks {
+        if at > 0 {
+            send_done = add(Work::Send(at), Part::Send(at), &sending, send_done.max(chunk_done));
+        }
+        chunk_done = add(Work::Chunk(at), Part::Chunk(at), &computing, send_done.max(chunk_done));
+    }
+    found.push(TaskPart { work: Work::End, streams: Vec::new(), from: unit.time, until: unit.time });
+    found
+}
+
+/// What each task waits for.
+fn waits(execution: &Execution, tasks: &[Task]) -> Vec<Vec<usize>> {
+    let accesses = Accesses::of(execution, tasks);
+    let mut order = HappensBefore::of(execution.streams.len());
+    let of_task = |(at, task): (usize, &Task)| {
+        let mut wanted = accesses.before(at);
+        // The latest first: what it waits for itself need not be waited for.
+        wanted.sort_unstable_by_key(|by| std::cmp::Reverse(*by));
+        wanted.dedup();
+        let mut waits: Vec<usize> = Vec::new();
+        let mut clock = order.on_streams(&task.streams);
+        for by in wanted.into_iter().filter(|by| *by < at) {
+            if !order.knows(&clock, by) {
+                order.join(&mut clock, by);
+                waits.push(by);
+            }
+        }
+        waits.sort_unstable();
+        order.push(&task.streams, clock);
+        waits
+    };
+    tasks.iter().enumerate().map(of_task).collect()
+}
+
+/// Whether an instruction is run, and not given.
+pub(super) fn is_run(plan: &Plan, id: InstrId) -> bool {
+    matches!(
+        plan.instruction(id).kind,
+        InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_)
+    )
+}

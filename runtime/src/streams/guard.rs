@@ -1,0 +1,82 @@
+//! [`Guard`]: whether all that touches the same bytes is ordered.
+
+use std::collections::BTreeMap;
+
+use shard_ir::{Execution, HappensBefore, InstrId};
+
+use crate::error::RunError;
+
+/// Some bytes of every device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Bytes {
+    /// The weight, cache or number that they are of; none for the arena.
+    pub(super) of: Option<InstrId>,
+    pub(super) from: u64,
+    pub(super) until: u64,
+}
+
+/// A task has read or written bytes.
+#[derive(Clone, Copy)]
+struct Touch {
+    task: usize,
+    writes: bool,
+    from: u64,
+    until: u64,
+}
+
+/// Which task happens before which, and who has touched what: of two that touch the same bytes, one
+/// of them to write, one has to happen before the other, by streams and waits alone and whatever
+/// the times say.
+pub(super) struct Guard<'a> {
+    execution: &'a Execution,
+    order: HappensBefore,
+    touches: BTreeMap<Option<InstrId>, Vec<Touch>>,
+}
+
+impl<'a> Guard<'a> {
+    /// The guard of tasks that wait for earlier ones alone.
+    pub(super) fn of(execution: &'a Execution) -> Result<Guard<'a>, RunError> {
+        let mut order = HappensBefore::of(execution.streams.len());
+        for (at, task) in execution.tasks.iter().enumerate() {
+            let id = task.members.first().copied().unwrap_or_default();
+            let problem = |problem| Err(RunError::Schedule { id, problem });
+            if task.waits.iter().any(|by| *by >= at) {
+                return problem("it waits for a task that does not come before it");
+            }
+            if task.streams.iter().any(|stream| *stream >= execution.streams.len()) {
+                return problem("it is on a stream that there is not");
+            }
+            let mut clock = order.on_streams(&task.streams);
+            task.waits.iter().for_each(|by| order.join(&mut clock, *by));
+            order.push(&task.streams, clock);
+        }
+        Ok(Guard { execution, order, touches: BTreeMap::new() })
+    }
+
+    /// A task touches bytes: everybody who has touched them has to happen before it, unless both
+    /// read.
+    pub(super) fn touch(
+        &mut self,
+        task: usize,
+        bytes: Bytes,
+        writes: bool,
+    ) -> Result<(), RunError> {
+        let touches = self.touches.entry(bytes.of).or_default();
+        let shared = |touch: &&Touch| touch.from < bytes.until && bytes.from < touch.until;
+        for touch in touches.iter().filter(shared) {
+            let conflict = touch.task != task && (writes || touch.writes);
+            if conflict && !self.order.is_before(touch.task, task) {
+                let first = |task: usize| {
+                    self.execution.tasks[task].members.first().copied().unwrap_or_default()
+                };
+                return Err(RunError::Race { first: first(touch.task), second: first(task) });
+            }
+        }
+        if writes {
+            // Whoever comes behind this one comes behind them too.
+            touches.retain(|touch| touch.from < bytes.from || bytes.until < touch.until);
+        }
+        touches.push(Touch { task, writes, from: bytes.from, until: bytes.until });
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Collective einsums whose chunks and transfers are tasks of their own.
+//!
+//! | loop | chunk k, on the device of rank r of K | transfer k |
+//! |---|---|---|
+//! | all-gather | multiplies chunk r - k: its own, or the one in slot k - 1 | brings chunk r - k into slot k - 1, from where rank r - 1 has it |
+//! | reduce-scatter | makes its term of chunk r - 1 - k | adds to the term of chunk k - 1 what came for it, and sends the sum on |
+//!
+//! There are two slots, of one chunk each; an odd number of a slot means the second. The terms that
+//! a reduce-scatter makes lie by turns in the first slot and in the result, the last one in the
+//! result; what comes lies in the second slot, or, where two devices exchange, in the place of what
+//! is sent.
+
+use shard_ir::{Fused, InstrId, Work};
+
+use super::Devices;
+use super::arena::Place;
+use super::guard::Bytes;
+use crate::collectives::Groups;
+use crate::error::RunError;
+use crate::looped::Loop;
+use crate::network::Network;
+use crate::tensor::Tensor;
+
+/// A loop that is under way.
+pub(super) struct UnderWay {
+    network: Network,
+    /// Of an all-gather, what each chunk has given so far, on every device.
+    terms: Vec<Vec<Tensor>>,
+}
+
+/// Whose memory a part of a loop touches, and whether it writes there.
+pub(super) type Touched = (Bytes, bool);
+
+impl Devices<'_> {
+    fn fused(&self, id: InstrId) -> Result<(Fused, u64), RunError> {
+        let not = RunError::Internal("chunks of what is no collective einsum");
+        let (fused, _) = self.plan().loop_layouts(id).ok_or(not)?;
+        Ok((fused, fused.chunks(&self.plan().mesh)))
+    }
+
+    /// The place of a slot of a loop, and its bytes.
+    fn slot(&self, id: InstrId, number: u64) -> Result<(Place, Bytes), RunError> {
+        let (fused, _) = self.fused(id)?;
+        let instr = self.plan().instruction(id);
+        let chunk_of = fused.gathered().map_or(id, |place| instr.operands[place]);
+        let bytes = self.plan().local_bytes(chunk_of);
+        let room = self.room(id, true)?;
+        let address = room.address + number * bytes;
+        let problem = "its chunks do not fit into its buffer";
+        if (number + 1) * bytes > room.bytes {
+            return Err(RunError::Schedule { id, problem });
+        }
+        let element_bits = self.plan().instruction(chunk_of).dtype.bits();
+        let of = Bytes { of: None, from: address, until: address + bytes };
+        Ok((Place { address, element_bits }, of))
+    }
+
+    /// Where a reduce-scatter puts the term of a chunk.
+    fn term(&self, id: InstrId, chunk: u64, chunks: u64) -> Result<(Place, Bytes), RunError> {
+        if (chunks - 1 - chunk).is_multiple_of(2) {
+            let (place, bytes) = self.place(id)?;
+            let place = place.ok_or(RunError::Internal("the result of a loop stays in memory"))?;
+            return Ok((place, bytes));
+        }
+        self.slot(id, 0)
+    }
+
+    /// Where a reduce-scatter puts what a transfer brings.
+    fn arrived(&self, id: InstrId, chunks: u64) -> Result<(Place, Bytes), RunError> {
+        self.slot(id, u64::from(chunks > 2))
+    }
+
+    /// What a part of a loop touches, but for what all parts read and the whole writes.
+    pub(super) fn touched_by_part(
+        &self,
+        id: InstrId,
+        work: Work,
+    ) -> Result<Vec<Touched>, RunError> {
+        let (fused, chunks) = self.fused(id)?;
+        let gathered = fused.gathered().map(|place| self.plan().instruction(id).operands[place]);
+        let bytes = |found: (Place, Bytes)| found.1;
+        let held = |at: u64| match (at, gathered) {
+            (0, Some(operand)) => Ok(self.place(operand)?.1),
+            (at, _) => Ok(bytes(self.slot(id, (at - 1) % 2)?)),
+        };
+        Ok(match (work, gathered) {
+            (Work::Kernel | Work::Transfer, _) => Vec::new(),
+            (Work::Chunk(at), Some(_)) => vec![(held(at)?, false)],
+            (Work::Send(at), Some(_)) => {
+                vec![(held(at - 1)?, false), (bytes(self.slot(id, (at - 1) % 2)?), true)]
+            }
+            (Work::End, Some(_)) => Vec::new(),
+            (Work::Chunk(at), None) => vec![(bytes(self.term(id, at, chunks)?), true)],
+            (Work::Send(at), None) => vec![
+                (bytes(self.term(id, at - 1, chunks)?), true),
+                (bytes(self.arrived(id, chunks)?), true),
+            ],
+            (Work::End, None) => vec![(bytes(self.arrived(id, chunks)?), false)],
+        })
+    }
+
+    /// Does a chunk or a transfer.
+    pub(super) fn part(&mut self, id: InstrId, work: Work) -> Result<(), RunError> {
+        let (fused, chunks) = self.fused(id)?;
+        let operands = self.operands_of(id)?;
+        let plan = self.machine.plan;
+        let of = Loop {
+            plan,
+            id,
+            arithmetic: self.machine.arithmetic,
+            operands: operands.iter().map(Vec::as_slice).collect(),
+        };
+        let groups = Groups::of(self.machine.grid, &fused.axes());
+        let (moved, terms_of) = match fused.gathered() {
+            Some(place) => (plan.instruction(id).operands[place], Some(place)),
+            None => (id, None),
+        };
+        let sizes = self.sizes(moved);
+        let devices = self.machine.grid.devices();
+        let before = |device: usize| {
+            let (group, rank) = (groups.group(device), groups.rank(device));
+            group[(rank + group.len() - 1) % group.len()]
+        };
+        match (work, terms_of) {
+            (Work::Chunk(at), Some(place)) => {
+                let held = match at {
+                    0 => operands[place].clone(),
+                    at => self.arena.load(self.slot(id, (at - 1) % 2)?.0, &sizes),
+                };
+                let terms = of.gathered_terms(self.machine.grid, at as usize, &held)?;
+                self.under_way(id, moved).terms.push(terms);
+            }
+            (Work::Send(at), Some(place)) => {
+                let held = match at {
+                    1 => operands[place].clone(),
+                    at => self.arena.load(self.slot(id, at % 2)?.0, &sizes),
+                };
+                let came: Vec<Tensor> = (0..devices).map(|d| held[before(d)].clone()).collect();
+                let into = self.slot(id, (at - 1) % 2)?.0;
+                self.arena.store(into, &came);
+                self.sent_by_loop(id, moved, &groups, held[0].data.len());
+            }
+            (Work::Chunk(at), None) => {
+                let terms = of.scattered_terms(self.machine.grid, at as usize)?;
+                let into = self.term(id, at, chunks)?.0;
+                self.arena.store(into, &terms);
+            }
+            (Work::Send(at), None) => {
+                let from = self.term(id, at - 1, chunks)?.0;
+                let mut sums = self.arena.load(from, &sizes);
+                if at > 1 {
+                    let came = self.arena.load(self.arrived(id, chunks)?.0, &sizes);
+                    of.add_all(&mut sums, &came)?;
+                }
+                self.arena.store(from, &sums);
+                let came: Vec<Tensor> = (0..devices).map(|d| sums[before(d)].clone()).collect();
+                let into = self.arrived(id, chunks)?.0;
+                self.arena.store(into, &came);
+                self.sent_by_loop(id, moved, &groups, sums[0].data.len());
+            }
+            (Work::Kernel | Work::Transfer | Work::End, _) => {
+                return Err(RunError::Internal("a part of a loop that is none"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The result of a loop whose parts are all done.
+    pub(super) fn end_loop(&mut self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
+        let (fused, chunks) = self.fused(id)?;
+        let operands = self.operands_of(id)?;
+        let of = Loop {
+            plan: self.machine.plan,
+            id,
+            arithmetic: self.machine.arithmetic,
+            operands: operands.iter().map(Vec::as_slice).collect(),
+        };
+        let not_begun = RunError::Schedule { id, problem: "its loop ends before it begins" };
+        let under_way = self.loops.remove(&id).ok_or(not_begun)?;
+        self.machine.sent(id, &under_way.network);
+        if fused.gathered().is_some() {
+            if under_way.terms.len() as u64 != chunks {
+                let problem = "its loop has other chunks than it says";
+                return Err(RunError::Schedule { id, problem });
+            }
+            return of.joined_terms(self.machine.grid, under_way.terms);
+        }
+        let sizes = self.sizes(id);
+        let mut sums = self.arena.load(self.term(id, chunks - 1, chunks)?.0, &sizes);
+        let came = self.arena.load(self.arrived(id, chunks)?.0, &sizes);
+        of.add_all(&mut sums, &came)?;
+        sums.into_iter().map(|sum| of.finish(sum)).collect()
+    }
+
+    fn under_way(&mut self, id: InstrId, moved: InstrId) -> &mut UnderWay {
+        let bits = self.machine.plan.instruction(moved).dtype.bits();
+        let devices = self.machine.grid.devices();
+        let begin = || UnderWay { network: Network::new(devices, bits, 1), terms: Vec::new() };
+        self.loops.entry(id).or_insert_with(begin)
+    }
+
+    fn sent_by_loop(&mut self, id: InstrId, moved: InstrId, groups: &Groups, elements: usize) {
+        let network = &mut self.under_way(id, moved).network;
+        groups.all().for_each(|group| network.send_all(group, 1, elements));
+    }
+}

@@ -1,0 +1,462 @@
+//! A schedule on simulated devices, stream by stream: tasks start and are done, buffers lie at
+//! their addresses in one arena a device.
+//!
+//! A task reads when it is done and spoils what it will write when it starts, so that nothing is
+//! right by chance while it goes on. What is held is spoilt before and after. That all that touches
+//! the same bytes is ordered is asked of streams and waits alone ([`guard`]): the times, by which
+//! tasks are executed here, order nothing on a device.
+
+mod arena;
+mod guard;
+mod loops;
+
+use std::collections::BTreeMap;
+
+use shard_ir::{
+    Execution, InstrId, InstrKind, Op, ParameterKind, Picoseconds, Plan, Room, Task, Work,
+};
+
+use crate::arithmetic::Arithmetic;
+use crate::devices::{Grid, usizes};
+use crate::error::RunError;
+use crate::execute::{Machine, NamedTensor, RunOptions, Trace};
+use crate::inputs;
+use crate::limits::cost_of;
+use crate::tensor::Tensor;
+
+use arena::{Arena, Place};
+use guard::{Bytes, Guard};
+use loops::{Touched, UnderWay};
+
+/// What happens at a moment, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    /// A task is done.
+    Done(usize),
+    /// A buffer is free.
+    Free(usize),
+    /// A buffer is held.
+    Hold(usize),
+    /// A task starts, and is done if it takes no time.
+    Start(usize),
+}
+
+/// Whether a buffer is in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    NotYet,
+    Held,
+    Freed,
+}
+
+/// The devices, all of which do the same.
+struct Devices<'p> {
+    execution: &'p Execution,
+    machine: Machine<'p>,
+    arena: Arena,
+    /// Weights, caches and numbers, and what lies with the host.
+    kept: BTreeMap<InstrId, Vec<Tensor>>,
+    guard: Guard<'p>,
+    rooms: BTreeMap<(InstrId, bool), usize>,
+    states: Vec<State>,
+    begun: Vec<bool>,
+    done: Vec<bool>,
+    loops: BTreeMap<InstrId, UnderWay>,
+    /// What each stream does.
+    busy: Vec<Option<usize>>,
+}
+
+pub(crate) fn execute_in(
+    execution: &Execution,
+    options: &RunOptions,
+    arithmetic: Arithmetic,
+) -> Result<Trace, RunError> {
+    let plan = &execution.plan;
+    let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
+    let grid = Grid::new(&plan.mesh);
+    let mut devices = Devices::of(execution, Machine::of(plan, &grid, arithmetic))?;
+    let mut given: BTreeMap<InstrId, Vec<Tensor>> = BTreeMap::new();
+    for (id, whole) in &parameters {
+        given.insert(*id, inputs::deal(plan, *id, whole, &grid, arithmetic, options.seed)?);
+    }
+    for id in plan.ids().filter(|id| execution.stays(*id)) {
+        let made = match plan.instruction(id).kind {
+            InstrKind::Parameter(_) => given.remove(&id),
+            InstrKind::Constant(_) => Some(devices.machine.step(id)?),
+            InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => None,
+        };
+        made.map(|blocks| devices.kept.insert(id, blocks));
+    }
+    let (mut held, mut peak_bytes) = (0u64, 0u64);
+    for (_, event) in events(execution) {
+        match event {
+            Event::Done(task) => devices.finish(task, options)?,
+            Event::Free(room) => {
+                devices.states[room] = State::Freed;
+                let Room { address, bytes, .. } = execution.buffers[room];
+                devices.arena.poison(address, bytes);
+                held = held.saturating_sub(bytes);
+            }
+            Event::Hold(room) => {
+                devices.hold(room, &mut given)?;
+                held = held.saturating_add(execution.buffers[room].bytes);
+                peak_bytes = peak_bytes.max(held);
+            }
+            Event::Start(task) => {
+                devices.start(task)?;
+                if execution.tasks[task].finish == execution.tasks[task].start {
+                    devices.finish(task, options)?;
+                }
+            }
+        }
+    }
+    let (outputs, mut collectives) = devices.results()?;
+    collectives.sort_by_key(|c| c.id);
+    let devices = plan.mesh.devices();
+    Ok(Trace { arithmetic, devices, parameters, outputs, collectives, peak_bytes })
+}
+
+/// All that happens, in the order of time. What is held to the end is not freed.
+fn events(execution: &Execution) -> Vec<(Picoseconds, Event)> {
+    let end = execution.makespan();
+    let mut begins: BTreeMap<InstrId, Picoseconds> = BTreeMap::new();
+    for task in &execution.tasks {
+        let first = task.members.first().copied().unwrap_or_default();
+        let begin = begins.entry(first).or_insert(task.start);
+        *begin = task.start.min(*begin);
+    }
+    let mut events = Vec::new();
+    for (at, task) in execution.tasks.iter().enumerate() {
+        let first = task.members.first().copied().unwrap_or_default();
+        let in_loop = matches!(task.work, Work::Chunk(_) | Work::Send(_) | Work::End);
+        let takes_time = task.finish > task.start;
+        // What takes no time at the end of a loop comes before what the loop holds is freed.
+        if in_loop && !takes_time && Some(&task.start) > begins.get(&first) {
+            events.push((task.start, Event::Done(at)));
+            continue;
+        }
+        events.push((task.start, Event::Start(at)));
+        if takes_time {
+            events.push((task.finish, Event::Done(at)));
+        }
+    }
+    for (at, room) in execution.buffers.iter().enumerate() {
+        events.push((room.from, Event::Hold(at)));
+        if room.until < end {
+            events.push((room.until, Event::Free(at)));
+        }
+    }
+    events.sort_unstable();
+    events
+}
+
+impl<'p> Devices<'p> {
+    fn of(execution: &'p Execution, machine: Machine<'p>) -> Result<Devices<'p>, RunError> {
+        let plan = &execution.plan;
+        let mut rooms = BTreeMap::new();
+        for (at, room) in execution.buffers.iter().enumerate() {
+            let problem = |problem| Err(RunError::Schedule { id: room.id, problem });
+            if room.id.index() >= plan.instructions.len() {
+                return problem("it is no instruction, and has a buffer");
+            }
+            if rooms.insert((room.id, room.of_loop), at).is_some() {
+                return problem("it has two buffers");
+            }
+        }
+        verify_tasks(execution)?;
+        let arena = Arena::of(execution, machine.grid.devices())?;
+        Ok(Devices {
+            execution,
+            machine,
+            arena,
+            kept: BTreeMap::new(),
+            guard: Guard::of(execution)?,
+            rooms,
+            states: vec![State::NotYet; execution.buffers.len()],
+            begun: vec![false; execution.tasks.len()],
+            done: vec![false; execution.tasks.len()],
+            loops: BTreeMap::new(),
+            busy: vec![None; execution.streams.len()],
+        })
+    }
+
+    fn plan(&self) -> &'p Plan {
+        self.machine.plan
+    }
+
+    fn sizes(&self, id: InstrId) -> Vec<usize> {
+        usizes(&self.plan().local_sizes(id))
+    }
+
+    /// The buffer of a value, or of the chunks of a loop, while it is in memory.
+    fn room(&self, id: InstrId, of_loop: bool) -> Result<Room, RunError> {
+        let problem = |problem| RunError::Schedule { id, problem };
+        let at = self.rooms.get(&(id, of_loop)).ok_or(problem("it has no buffer"))?;
+        match self.states[*at] {
+            State::Held => Ok(self.execution.buffers[*at]),
+            State::NotYet => Err(problem("its buffer is touched before it is held")),
+            State::Freed => Err(problem("its buffer is touched after it is freed")),
+        }
+    }
+
+    /// The value in whose memory a value lies.
+    fn holder(&self, id: InstrId) -> Result<InstrId, RunError> {
+        let problem = "a value that passes inside a kernel is read outside of it";
+        self.execution.held_by[id.index()].ok_or(RunError::Schedule { id, problem })
+    }
+
+    /// Where a value lies, in the arena unless it stays, and its bytes.
+    fn place(&self, id: InstrId) -> Result<(Option<Place>, Bytes), RunError> {
+        let holder = self.holder(id)?;
+        let bytes = self.plan().local_bytes(id);
+        if self.execution.stays(holder) {
+            return Ok((None, Bytes { of: Some(holder), from: 0, until: bytes }));
+        }
+        let room = self.room(holder, false)?;
+        if bytes > room.bytes {
+            return Err(RunError::Schedule { id, problem: "it does not fit into its buffer" });
+        }
+        let element_bits = self.plan().instruction(id).dtype.bits();
+        let of = Bytes { of: None, from: room.address, until: room.address + bytes };
+        Ok((Some(Place { address: room.address, element_bits }), of))
+    }
+
+    fn load(&self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
+        let sizes = self.sizes(id);
+        match self.place(id)? {
+            (Some(place), _) => Ok(self.arena.load(place, &sizes)),
+            (None, _) => {
+                let problem = "it reads a value that is not in memory";
+                let blocks = self.kept.get(&self.holder(id)?);
+                let blocks = blocks.ok_or(RunError::Schedule { id, problem })?;
+                let shaped = |block: &Tensor| Tensor::new(sizes.clone(), block.data.clone());
+                let shaped = blocks.iter().map(shaped).collect::<Option<Vec<_>>>();
+                shaped.ok_or(RunError::Internal("values in one memory have different sizes"))
+            }
+        }
+    }
+
+    fn store(&mut self, id: InstrId, blocks: Vec<Tensor>) -> Result<(), RunError> {
+        match self.place(id)? {
+            (Some(place), _) => self.arena.store(place, &blocks),
+            (None, bytes) => {
+                bytes.of.map(|holder| self.kept.insert(holder, blocks));
+            }
+        }
+        Ok(())
+    }
+
+    fn hold(
+        &mut self,
+        at: usize,
+        given: &mut BTreeMap<InstrId, Vec<Tensor>>,
+    ) -> Result<(), RunError> {
+        let room = self.execution.buffers[at];
+        self.states[at] = State::Held;
+        self.arena.poison(room.address, room.bytes);
+        let kind = &self.plan().instruction(room.id).kind;
+        let is_given = matches!(kind, InstrKind::Parameter(ParameterKind::Activation));
+        match given.remove(&room.id).filter(|_| is_given) {
+            Some(blocks) => self.store(room.id, blocks),
+            None => Ok(()),
+        }
+    }
+
+    /// What a task reads from memory: operands of its members that no member makes.
+    fn reads(&self, task: &Task) -> Vec<InstrId> {
+        let operands =
+            task.members.iter().flat_map(|id| &self.plan().instruction(*id).operands).copied();
+        let mut found: Vec<InstrId> = operands.filter(|id| !task.members.contains(id)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// What a task writes: what its members make and does not pass on, but for another view of what
+    /// is there.
+    fn writes(&self, task: &Task) -> Vec<InstrId> {
+        let is_stored = |id: &InstrId| {
+            self.execution.held_by[id.index()].is_some_and(|by| by == *id || !self.is_view(*id))
+        };
+        task.members.iter().copied().filter(is_stored).collect()
+    }
+
+    /// Whether a value is its operand under another name.
+    fn is_view(&self, id: InstrId) -> bool {
+        let instr = self.plan().instruction(id);
+        match &instr.kind {
+            InstrKind::Op(Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }) => {
+                self.execution.held_by[id.index()] != Some(id)
+            }
+            InstrKind::Op(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_) => false,
+        }
+    }
+
+    fn touched(&self, task: &Task) -> Result<Vec<Touched>, RunError> {
+        let first = task.members.first().copied().unwrap_or_default();
+        let part = match task.work {
+            Work::Kernel | Work::Transfer => Vec::new(),
+            Work::Chunk(_) | Work::Send(_) | Work::End => self.touched_by_part(first, task.work)?,
+        };
+        // A transfer of a loop carries chunks; what is multiplied with them the chunks read. One
+        // that scatters writes its result with its last chunk.
+        let scatters = match &self.plan().instruction(first).kind {
+            InstrKind::CollectiveEinsum(fused) => fused.gathered().is_none(),
+            InstrKind::Op(_)
+            | InstrKind::Move(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_) => false,
+        };
+        let (all_reads, all_writes) = match task.work {
+            Work::Kernel | Work::Transfer | Work::End => (true, true),
+            Work::Chunk(_) => (true, !scatters),
+            Work::Send(_) => (false, false),
+        };
+        let mut found = part;
+        for id in self.reads(task).into_iter().filter(|_| all_reads) {
+            found.push((self.place(id)?.1, false));
+        }
+        for id in self.writes(task).into_iter().filter(|_| all_writes) {
+            found.push((self.place(id)?.1, true));
+        }
+        Ok(found)
+    }
+
+    fn start(&mut self, at: usize) -> Result<(), RunError> {
+        let task = &self.execution.tasks[at];
+        let id = task.members.first().copied().unwrap_or_default();
+        let problem = |problem| Err(RunError::Schedule { id, problem });
+        if task.waits.iter().any(|by| !self.done[*by]) {
+            return problem("it starts before what it waits for is done");
+        }
+        for stream in &task.streams {
+            if self.busy[*stream].is_some() {
+                return problem("it starts while its stream is busy");
+            }
+            self.busy[*stream] = Some(at);
+        }
+        self.begun[at] = true;
+        for (bytes, writes) in self.touched(task)? {
+            self.guard.touch(at, bytes, writes)?;
+        }
+        // What is made in one piece is spoilt until it is done; what is written in place is read.
+        let is_whole = matches!(task.work, Work::Kernel | Work::Transfer);
+        for id in self.writes(task).into_iter().filter(|_| is_whole) {
+            let own = self.execution.held_by[id.index()] == Some(id);
+            if let (true, (Some(_), Bytes { from, until, .. })) = (own, self.place(id)?) {
+                self.arena.poison(from, until - from);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, at: usize, options: &RunOptions) -> Result<(), RunError> {
+        if !self.begun[at] {
+            // It takes no time.
+            self.start(at)?;
+        }
+        let task = &self.execution.tasks[at];
+        let first = task.members.first().copied().unwrap_or_default();
+        match task.work {
+            Work::Kernel | Work::Transfer => self.work(task, None)?,
+            Work::Chunk(_) | Work::Send(_) => self.part(first, task.work)?,
+            Work::End => {
+                let made = self.end_loop(first)?;
+                self.work(task, Some(made))?;
+            }
+        }
+        task.streams.iter().for_each(|stream| self.busy[*stream] = None);
+        self.done[at] = true;
+        if let Some(progress) = &options.progress {
+            let is_part = matches!(task.work, Work::Chunk(_) | Work::Send(_));
+            let made = task.members.iter().filter(|_| !is_part);
+            made.for_each(|id| progress.add(cost_of(self.machine.plan, *id)));
+        }
+        Ok(())
+    }
+
+    /// Makes what all members make: the first is made already where it is a loop.
+    fn work(&mut self, task: &Task, made: Option<Vec<Tensor>>) -> Result<(), RunError> {
+        let reads = self.reads(task);
+        for id in &reads {
+            self.machine.memory[id.index()] = Some(self.load(*id)?);
+        }
+        let mut made = made;
+        for id in &task.members {
+            let blocks = match made.take() {
+                Some(blocks) => blocks,
+                None => self.machine.step(*id)?,
+            };
+            if self.is_view(*id) && self.load(*id)? != blocks {
+                let problem = "it lies in the memory of its operand and is not what is there";
+                return Err(RunError::Schedule { id: *id, problem });
+            }
+            self.machine.memory[id.index()] = Some(blocks);
+        }
+        for id in self.writes(task) {
+            let blocks = self.machine.memory[id.index()].clone();
+            self.store(id, blocks.ok_or(RunError::Internal("a member has made nothing"))?)?;
+        }
+        reads.iter().chain(&task.members).for_each(|id| self.machine.memory[id.index()] = None);
+        Ok(())
+    }
+
+    /// What a loop reads, as it is in memory now.
+    fn operands_of(&self, id: InstrId) -> Result<Vec<Vec<Tensor>>, RunError> {
+        self.plan().instruction(id).operands.iter().map(|o| self.load(*o)).collect()
+    }
+
+    /// The whole results, and what was sent for them.
+    fn results(
+        mut self,
+    ) -> Result<(Vec<NamedTensor>, Vec<crate::execute::CollectiveTrace>), RunError> {
+        let plan = self.plan();
+        let mut outputs = Vec::new();
+        for output in &plan.outputs {
+            self.machine.memory[output.id.index()] = Some(self.load(output.id)?);
+            let tensor = self.machine.assemble(output)?;
+            outputs.push(NamedTensor { name: output.name.clone(), tensor });
+        }
+        Ok((outputs, self.machine.collectives))
+    }
+}
+
+/// Every op and every move is done once: whole, or as all chunks and transfers of its loop, by a
+/// task of its kind.
+fn verify_tasks(execution: &Execution) -> Result<(), RunError> {
+    let plan = &execution.plan;
+    let problem = |id: InstrId, problem| Err(RunError::Schedule { id, problem });
+    if execution.held_by.len() != plan.instructions.len() {
+        return Err(RunError::Internal("a value of which nobody knows where it lies"));
+    }
+    let mut done: BTreeMap<InstrId, Vec<Work>> = BTreeMap::new();
+    for task in &execution.tasks {
+        for id in &task.members {
+            if id.index() >= plan.instructions.len() {
+                return problem(*id, "it is no instruction");
+            }
+            done.entry(*id).or_default().push(task.work);
+        }
+    }
+    for id in plan.ids() {
+        let mut works = done.remove(&id).unwrap_or_default();
+        works.sort_unstable();
+        let fits = match &plan.instruction(id).kind {
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => works.is_empty(),
+            InstrKind::Move(_) => works == [Work::Transfer],
+            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+                let chunks = works.iter().filter(|w| matches!(w, Work::Chunk(_))).count() as u64;
+                let all = (0..chunks).map(Work::Chunk).chain((1..chunks).map(Work::Send));
+                works == [Work::Kernel] || works == all.chain([Work::End]).collect::<Vec<_>>()
+            }
+        };
+        if !fits {
+            return problem(id, "it is not done once");
+        }
+    }
+    Ok(())
+}
