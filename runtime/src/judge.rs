@@ -134,8 +134,7 @@ fn judge(
         progress.begin(cost_needed(plan).saturating_mul(2));
     }
     let trace = what.execute(options, arithmetic)?;
-    let expected =
-        reference(source, &parameters_of(source, plan, &trace.parameters)?, arithmetic)?;
+    let expected = reference(source, &parameters_of(source, plan, &trace.parameters)?, arithmetic)?;
     if expected.len() != trace.outputs.len() {
         return Err(RunError::Internal("the source has other results than the plan"));
     }
@@ -175,12 +174,7 @@ fn judge(
         collectives: trace.collectives,
         peak_bytes: trace.peak_bytes,
         outputs: trace.outputs,
-        expected: plan
-            .outputs
-            .iter()
-            .zip(expected)
-            .map(|(o, t)| named(o, t.tensor))
-            .collect(),
+        expected: plan.outputs.iter().zip(expected).map(|(o, t)| named(o, t.tensor)).collect(),
     })
 }
 
@@ -272,7 +266,8 @@ mod tests {
             &Executed::InOrder(&in_program_order(&plan)),
             &RunOptions::default(),
             arithmetic,
-        ).map(|r| {
+        )
+        .map(|r| {
             // The instruction that is wrong is the one named.
             assert!(
                 r.equal || r.first_wrong == Some(InstrId(plan.instructions.len() as u32 - 1)),

@@ -433,8 +433,31 @@ fn verify_tasks(execution: &Execution) -> Result<(), RunError> {
     if execution.held_by.len() != plan.instructions.len() {
         return Err(RunError::Internal("a value of which nobody knows where it lies"));
     }
+    if execution.held_by.iter().flatten().any(|id| id.index() >= plan.instructions.len()) {
+        return Err(RunError::Internal("a value lies in the memory of none"));
+    }
     let mut done: BTreeMap<InstrId, Vec<Work>> = BTreeMap::new();
     for task in &execution.tasks {
+        let first = task.members.first().copied().unwrap_or_default();
+        let part = match task.work {
+            Work::Kernel | Work::Transfer => None,
+            Work::Chunk(at) | Work::Send(at) => Some(at),
+            Work::End => Some(0),
+        };
+        let kind = plan.instructions.get(first.index()).map(|instr| &instr.kind);
+        let chunks = match kind {
+            Some(InstrKind::CollectiveEinsum(fused)) => fused.chunks(&plan.mesh),
+            Some(
+                InstrKind::Op(_)
+                | InstrKind::Move(_)
+                | InstrKind::Parameter(_)
+                | InstrKind::Constant(_),
+            )
+            | None => 0,
+        };
+        if task.members.is_empty() || part.is_some_and(|at| at >= chunks) {
+            return problem(first, "it is done in parts that it has not");
+        }
         for id in &task.members {
             if id.index() >= plan.instructions.len() {
                 return problem(*id, "it is no instruction");
@@ -451,7 +474,8 @@ fn verify_tasks(execution: &Execution) -> Result<(), RunError> {
             InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
                 let chunks = works.iter().filter(|w| matches!(w, Work::Chunk(_))).count() as u64;
                 let all = (0..chunks).map(Work::Chunk).chain((1..chunks).map(Work::Send));
-                works == [Work::Kernel] || works == all.chain([Work::End]).collect::<Vec<_>>()
+                let all: Vec<Work> = all.chain([Work::End]).collect();
+                works == [Work::Kernel] || (chunks > 0 && works == all)
             }
         };
         if !fits {

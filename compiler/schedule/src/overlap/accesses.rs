@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use shard_ir::{Execution, Fused, InstrId, InstrKind, Room, Task, Work};
 
-use super::executable::is_run;
-
 /// What each task reads and writes, and who makes what.
 pub(super) struct Accesses<'a> {
     execution: &'a Execution,
@@ -53,13 +51,36 @@ impl<'a> Accesses<'a> {
         found
     }
 
+    /// The values that a task reads or writes, but for the chunks of a loop: a transfer of one reads
+    /// what it gathers, and all that is multiplied the chunks read.
+    fn values(&self, task: &Task) -> Vec<InstrId> {
+        let plan = &self.execution.plan;
+        let read = task.members.iter().flat_map(|id| plan.instruction(*id).operands.clone());
+        match task.work {
+            Work::Kernel | Work::Transfer | Work::Chunk(_) | Work::End => {
+                read.chain(task.members.iter().copied()).collect()
+            }
+            Work::Send(at) => self.gathered(task).filter(|_| at == 1).into_iter().collect(),
+        }
+    }
+
+    /// What a loop gathers; none of one that scatters.
+    fn gathered(&self, task: &Task) -> Option<InstrId> {
+        let instr = self.execution.plan.instruction(*task.members.first()?);
+        match &instr.kind {
+            InstrKind::CollectiveEinsum(fused) => instr.operands.get(fused.gathered()?).copied(),
+            InstrKind::Op(_)
+            | InstrKind::Move(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_) => None,
+        }
+    }
+
     /// In whose memory a task reads or writes, each once.
     pub(super) fn touched(&self, at: usize) -> Vec<InstrId> {
-        let plan = &self.execution.plan;
-        let read = self.tasks[at].members.iter().flat_map(|id| &plan.instruction(*id).operands);
-        let all = read.chain(&self.tasks[at].members);
+        let held_by = |id: InstrId| self.execution.held_by[id.index()];
         let mut found: Vec<InstrId> =
-            all.filter_map(|id| self.execution.held_by[id.index()]).collect();
+            self.values(&self.tasks[at]).into_iter().filter_map(held_by).collect();
         found.sort_unstable();
         found.dedup();
         found
@@ -67,21 +88,49 @@ impl<'a> Accesses<'a> {
 
     /// The tasks that touch a buffer.
     pub(super) fn touching(&self, room: &Room) -> &[usize] {
-        let of = if room.of_loop { self.of_loop.get(&room.id) } else { self.touching.get(&room.id) };
+        let of =
+            if room.of_loop { self.of_loop.get(&room.id) } else { self.touching.get(&room.id) };
         of.map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a task touches what lies in the memory of a value.
+    pub(super) fn is_touched(&self, holder: InstrId) -> bool {
+        self.touching.contains_key(&holder)
+    }
+
+    /// Whether a task makes the value of an instruction.
+    pub(super) fn is_made(&self, id: InstrId) -> bool {
+        self.made_by.contains_key(&id)
     }
 
     /// All tasks that have to be done before one starts: in some order, some of them several times.
     pub(super) fn before(&self, at: usize) -> Vec<usize> {
-        let (task, plan) = (&self.tasks[at], &self.execution.plan);
+        let task = &self.tasks[at];
         let mut found: Vec<usize> = self.parts_before(task);
+        found.extend(self.makers(at));
         for id in &task.members {
-            let operands = plan.instruction(*id).operands.iter();
-            let makers = operands.filter_map(|operand| self.made_by.get(operand).copied());
-            found.extend(makers.filter(|by| self.tasks[*by].members != task.members));
             found.extend(self.before_writing(at, *id));
         }
         found
+    }
+
+    /// The tasks that make what a task reads.
+    pub(super) fn makers(&self, at: usize) -> Vec<usize> {
+        let task = &self.tasks[at];
+        let values = self.values(task);
+        let read = values.iter().filter(|id| !task.members.contains(id));
+        read.filter_map(|id| self.made_by.get(id).copied()).collect()
+    }
+
+    /// Whether a task writes the value of an instruction, or the chunks of its loop.
+    fn writes(&self, task: &Task, of_loop: bool) -> bool {
+        let scatters = self.gathered(task).is_none();
+        match task.work {
+            Work::Kernel | Work::Transfer => !of_loop,
+            Work::Chunk(_) => !of_loop || scatters,
+            Work::Send(_) => of_loop,
+            Work::End => false,
+        }
     }
 
     /// Who has touched the memory that a value is to lie in.
@@ -97,7 +146,8 @@ impl<'a> Accesses<'a> {
             return others.filter(|by| writes && *by < at).collect();
         }
         let rooms = self.execution.buffers.iter();
-        let own = rooms.clone().filter(|room| room.id == id);
+        let task = &self.tasks[at];
+        let own = rooms.clone().filter(|room| room.id == id && self.writes(task, room.of_loop));
         own.flat_map(|own| {
             let end = own.address.saturating_add(own.bytes);
             let was_there = move |room: &&Room| {
@@ -141,11 +191,5 @@ impl<'a> Accesses<'a> {
 
     fn part(&self, id: InstrId, work: Work) -> Option<usize> {
         self.parts.get(&(id, work)).copied()
-    }
-
-    /// The value of an instruction that is run and not made by any task, if there is one.
-    pub(super) fn never_made(&self) -> Option<InstrId> {
-        let plan = &self.execution.plan;
-        plan.ids().find(|id| is_run(plan, *id) && !self.made_by.contains_key(id))
     }
 }

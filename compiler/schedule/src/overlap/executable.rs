@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use shard_cost::{PlanPrice, buffers as shared_memory};
-use shard_ir::{Execution, HappensBefore, InstrId, InstrKind, Picoseconds, Plan, Room, Task, Unrolled, Work, never};
+use shard_ir::{
+    Execution, HappensBefore, InstrId, Picoseconds, Plan, Room, Task, Unrolled, Work, never,
+};
 
 use super::accesses::Accesses;
 use super::addresses::placed;
@@ -185,7 +187,12 @@ fn loop_parts(unit: &Unit, chunks: u64) -> Vec<TaskPart> {
         }
         chunk_done = add(Work::Chunk(at), Part::Chunk(at), &computing, send_done.max(chunk_done));
     }
-    found.push(TaskPart { work: Work::End, streams: Vec::new(), from: unit.time, until: unit.time });
+    found.push(TaskPart {
+        work: Work::End,
+        streams: Vec::new(),
+        from: unit.time,
+        until: unit.time,
+    });
     found
 }
 
@@ -211,12 +218,4 @@ fn waits(execution: &Execution, tasks: &[Task]) -> Vec<Vec<usize>> {
         waits
     };
     tasks.iter().enumerate().map(of_task).collect()
-}
-
-/// Whether an instruction is run, and not given.
-pub(super) fn is_run(plan: &Plan, id: InstrId) -> bool {
-    matches!(
-        plan.instruction(id).kind,
-        InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_)
-    )
 }

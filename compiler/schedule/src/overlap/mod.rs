@@ -16,6 +16,7 @@ mod stages;
 mod steady;
 mod units;
 mod verify;
+mod verify_execution;
 
 use shard_cost::{Hardware, PlanPrice, Streams};
 use shard_ir::{InstrId, Picoseconds, Plan, never};
@@ -29,6 +30,7 @@ pub use stages::{Stage, Stages};
 pub use steady::Steady;
 pub use units::{Busy, Part, Unit};
 pub use verify::{TimelineError, verify_addresses, verify_timeline};
+pub use verify_execution::{ExecutionError, verify_execution};
 
 use place::{Ahead, Asked, Order, place};
 

@@ -1,0 +1,225 @@
+//! What every execution must be, by its times and addresses alone. That tasks are ordered by more
+//! than times is found by running it (`shard_runtime::run_on_streams`).
+
+use shard_ir::{Execution, InstrId, InstrKind, Picoseconds, Plan, Room};
+
+use super::accesses::Accesses;
+
+/// Why an execution cannot be run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ExecutionError {
+    /// The plan has folded blocks, or values of which nothing says where they lie.
+    #[error("its plan is not written out, or not each of its values lies somewhere")]
+    Plan,
+    /// A task of an instruction that there is not, or on a stream that there is not; or of none.
+    #[error("task {0} is of an instruction or on a stream that there is not")]
+    Unknown(usize),
+    /// A task that waits for one that does not come before it.
+    #[error("task {task} waits for task {by}, which does not come before it")]
+    Waits {
+        /// The task.
+        task: usize,
+        /// What it waits for.
+        by: usize,
+    },
+    /// A task that is done before it starts.
+    #[error("task {0} is done before it starts")]
+    Backwards(usize),
+    /// A task that starts before what it waits for, or what makes its operands, is done.
+    #[error("task {task} starts before task {by} is done")]
+    TooEarly {
+        /// The task.
+        task: usize,
+        /// What has to be done.
+        by: usize,
+    },
+    /// Two tasks at once on a stream, or in another order than they are listed in.
+    #[error("tasks {first} and {second} keep the stream `{stream}` busy at once")]
+    StreamBusy {
+        /// The task that is listed first.
+        first: usize,
+        /// The other.
+        second: usize,
+        /// The stream.
+        stream: String,
+    },
+    /// An instruction that no task makes.
+    #[error("no task makes %{}", .0.0)]
+    NotMade(InstrId),
+    /// A buffer of nothing, or a second one.
+    #[error("%{} has a buffer that it cannot have", .0.0)]
+    Buffer(InstrId),
+    /// A value is touched, or is a result, while its buffer is not held.
+    #[error("the buffer of %{} is not held as long as it is needed", .0.0)]
+    NotHeld(InstrId),
+    /// Two buffers at one address at the same time.
+    #[error("the buffers of %{} and %{} share bytes at the same time", first.0, second.0)]
+    Address {
+        /// One buffer.
+        first: InstrId,
+        /// The other.
+        second: InstrId,
+    },
+    /// Another peak than buffers have.
+    #[error("{found} bytes of buffers are live at the peak, and the schedule says {said}")]
+    Peak {
+        /// What is live.
+        found: u64,
+        /// What it says.
+        said: u64,
+    },
+}
+
+/// Checks that tasks are of what there is, start when what they wait for and what they read is
+/// done, keep each stream busy one at a time, and touch what is held; that no two buffers share
+/// bytes; and that the peak is theirs.
+pub fn verify_execution(execution: &Execution) -> Result<(), ExecutionError> {
+    verify_names(execution)?;
+    verify_times(execution)?;
+    let accesses = Accesses::of(execution, &execution.tasks);
+    let plan = &execution.plan;
+    let is_run = |id: &InstrId| {
+        matches!(
+            plan.instruction(*id).kind,
+            InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_)
+        )
+    };
+    if let Some(id) = plan.ids().filter(is_run).find(|id| !accesses.is_made(*id)) {
+        return Err(ExecutionError::NotMade(id));
+    }
+    for (at, task) in execution.tasks.iter().enumerate() {
+        let early = |by: &usize| execution.tasks[*by].finish > task.start;
+        if let Some(by) = accesses.makers(at).into_iter().find(early) {
+            return Err(ExecutionError::TooEarly { task: at, by });
+        }
+    }
+    verify_rooms(execution, &accesses)?;
+    verify_apart(&execution.buffers)?;
+    let (found, said) = (peak(&execution.buffers), execution.peak_bytes);
+    if found == said { Ok(()) } else { Err(ExecutionError::Peak { found, said }) }
+}
+
+fn exists(plan: &Plan, id: InstrId) -> bool {
+    id.index() < plan.instructions.len()
+}
+
+fn verify_names(execution: &Execution) -> Result<(), ExecutionError> {
+    let plan = &execution.plan;
+    let holds_itself = |id: InstrId| exists(plan, id) && execution.held_by[id.index()] == Some(id);
+    let lies = execution.held_by.len() == plan.instructions.len()
+        && execution.held_by.iter().flatten().all(|holder| holds_itself(*holder));
+    if !plan.folds.is_empty() || !lies {
+        return Err(ExecutionError::Plan);
+    }
+    for (at, task) in execution.tasks.iter().enumerate() {
+        let known = task.members.iter().all(|id| exists(plan, *id))
+            && task.streams.iter().all(|stream| *stream < execution.streams.len())
+            && !task.members.is_empty();
+        if !known {
+            return Err(ExecutionError::Unknown(at));
+        }
+        if let Some(by) = task.waits.iter().find(|by| **by >= at) {
+            return Err(ExecutionError::Waits { task: at, by: *by });
+        }
+    }
+    for (at, room) in execution.buffers.iter().enumerate() {
+        let again = |other: &Room| (other.id, other.of_loop) == (room.id, room.of_loop);
+        let is_of_a_value = exists(plan, room.id)
+            && execution.held_by[room.id.index()].is_some() | room.of_loop
+            && (room.of_loop || !execution.stays(room.id))
+            && room.address.checked_add(room.bytes).is_some();
+        if !is_of_a_value || execution.buffers[..at].iter().any(again) {
+            return Err(ExecutionError::Buffer(room.id));
+        }
+    }
+    Ok(())
+}
+
+fn verify_times(execution: &Execution) -> Result<(), ExecutionError> {
+    let mut last: Vec<Option<usize>> = vec![None; execution.streams.len()];
+    for (at, task) in execution.tasks.iter().enumerate() {
+        if task.finish < task.start {
+            return Err(ExecutionError::Backwards(at));
+        }
+        let done = |by: usize| execution.tasks[by].finish;
+        if let Some(by) = task.waits.iter().find(|by| done(**by) > task.start) {
+            return Err(ExecutionError::TooEarly { task: at, by: *by });
+        }
+        for stream in &task.streams {
+            let before = last[*stream].replace(at);
+            // What takes no time keeps nothing busy.
+            let busy = |by: &usize| done(*by) > task.start && task.finish > task.start;
+            if let Some(first) = before.filter(busy) {
+                let stream = execution.streams[*stream].clone();
+                return Err(ExecutionError::StreamBusy { first, second: at, stream });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every buffer is held from the first task that touches it until the last; of a result, to the
+/// end.
+fn verify_rooms(execution: &Execution, accesses: &Accesses<'_>) -> Result<(), ExecutionError> {
+    let plan = &execution.plan;
+    let end = execution.makespan();
+    let room_of = |id: InstrId| execution.buffers.iter().find(|r| r.id == id && !r.of_loop);
+    for room in &execution.buffers {
+        let touching = accesses.touching(room).iter().map(|at| &execution.tasks[*at]);
+        let held = |task: &shard_ir::Task| room.from <= task.start && task.finish <= room.until;
+        if !touching.clone().all(held) {
+            return Err(ExecutionError::NotHeld(room.id));
+        }
+    }
+    for id in plan.ids() {
+        let Some(holder) = execution.held_by[id.index()].filter(|id| !execution.stays(*id)) else {
+            continue;
+        };
+        let room = room_of(holder);
+        let is_result = plan.outputs.iter().any(|output| output.id == id);
+        let is_touched = accesses.is_touched(holder);
+        let fits = room.is_some_and(|room| {
+            room.bytes >= plan.local_bytes(id) && (!is_result || room.until >= end)
+        });
+        if (is_touched || is_result) && !fits {
+            return Err(ExecutionError::NotHeld(holder));
+        }
+    }
+    Ok(())
+}
+
+/// No two buffers that are held at the same time share a byte.
+fn verify_apart(rooms: &[Room]) -> Result<(), ExecutionError> {
+    let mut by_time: Vec<&Room> = rooms.iter().collect();
+    by_time.sort_by_key(|room| (room.from, room.id, room.of_loop));
+    let mut held: Vec<&Room> = Vec::new();
+    for room in by_time {
+        held.retain(|other| other.until > room.from);
+        let shares = |other: &&&Room| {
+            room.until > room.from
+                && other.address < room.address + room.bytes
+                && room.address < other.address + other.bytes
+        };
+        if let Some(other) = held.iter().find(shares) {
+            return Err(ExecutionError::Address { first: other.id, second: room.id });
+        }
+        held.push(room);
+    }
+    Ok(())
+}
+
+/// The most bytes that are held at once; what is freed makes room first.
+fn peak(rooms: &[Room]) -> u64 {
+    let mut changes: Vec<(Picoseconds, bool, u64)> = Vec::with_capacity(2 * rooms.len());
+    for room in rooms {
+        changes.push((room.from, true, room.bytes));
+        changes.push((room.until, false, room.bytes));
+    }
+    changes.sort_unstable();
+    let (mut live, mut most) = (0u64, 0u64);
+    for (_, begins, bytes) in changes {
+        live = if begins { live.saturating_add(bytes) } else { live.saturating_sub(bytes) };
+        most = most.max(live);
+    }
+    most
+}
