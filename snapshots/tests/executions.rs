@@ -4,8 +4,8 @@
 #![allow(missing_docs)]
 
 use shard_cost::{Hardware, price};
-use shard_ir::{Execution, Plan, text};
-use shard_runtime::{Report, RunError, RunOptions, run_on_streams};
+use shard_ir::{Execution, Picoseconds, Plan, Task, Work, text};
+use shard_runtime::{Random, Report, RunError, RunOptions, run_on_streams};
 use shard_schedule::overlap;
 use shard_schedule::overlap::{executable, verify_execution};
 use shard_snapshots::judge;
@@ -119,4 +119,111 @@ fn random_schedules_compute_what_they_say_without_a_race() {
 #[ignore = "slow: 5,000 random programs"]
 fn many_random_schedules_compute_what_they_say_without_a_race() {
     random_schedules_are_right(0..5000);
+}
+
+/// A change of a schedule that makes it wrong, in words; none where there is nothing to change so.
+fn spoilt(execution: &Execution, random: &mut Random) -> Option<(String, Execution)> {
+    let mut bad = execution.clone();
+    let pick = |random: &mut Random, count: usize| {
+        (count > 0).then(|| random.below(count as u64) as usize)
+    };
+    let tasks = &execution.tasks;
+    let waiting: Vec<usize> = (0..tasks.len()).filter(|at| !tasks[*at].waits.is_empty()).collect();
+    let rooms = &execution.buffers;
+    let what = match random.below(5) {
+        0 => {
+            // What happens before what: a wait is left out.
+            let at = waiting[pick(random, waiting.len())?];
+            let by = pick(random, tasks[at].waits.len())?;
+            let of = bad.tasks[at].waits.remove(by);
+            format!("task {at} does not wait for task {of}")
+        }
+        1 => {
+            // Two buffers that are held at once, at one address.
+            let at = pick(random, rooms.len())?;
+            let beside = |other: &usize| {
+                let (a, b) = (&rooms[at], &rooms[*other]);
+                *other != at && a.from < b.until && b.from < a.until
+            };
+            let others: Vec<usize> = (0..rooms.len()).filter(beside).collect();
+            let other = others[pick(random, others.len())?];
+            bad.buffers[at].address = rooms[other].address;
+            format!("buffers {at} and {other} lie at one address")
+        }
+        2 => {
+            // An async done too early: what waits for it starts while it goes on.
+            let is_async = |by: &usize| matches!(tasks[*by].work, Work::Transfer | Work::Send(_));
+            let early: Vec<(usize, usize)> = waiting
+                .iter()
+                .flat_map(|at| tasks[*at].waits.iter().map(move |by| (*at, *by)))
+                .filter(|(_, by)| is_async(by) && tasks[*by].finish > tasks[*by].start)
+                .collect();
+            let (at, by) = early[pick(random, early.len())?];
+            let takes = tasks[at].finish.0 - tasks[at].start.0;
+            bad.tasks[at].start = Picoseconds(tasks[by].finish.0 - 1);
+            bad.tasks[at].finish = Picoseconds(bad.tasks[at].start.0 + takes);
+            format!("task {at} starts before task {by} is done")
+        }
+        3 => {
+            // A buffer that is freed before it is read for the last time.
+            let at = pick(random, rooms.len())?;
+            let touches = |task: &&Task| {
+                let plan = &execution.plan;
+                let read = task.members.iter().flat_map(|id| &plan.instruction(*id).operands);
+                let mut all = read.chain(&task.members);
+                let id = rooms[at].id;
+                !rooms[at].of_loop
+                    && all.any(|of| execution.held_by[of.index()] == Some(id))
+                    && task.finish > task.start
+            };
+            let last = tasks.iter().filter(touches).map(|task| task.finish).max()?;
+            bad.buffers[at].until = Picoseconds(last.0 - 1);
+            format!("buffer {at} is freed too early")
+        }
+        _ => {
+            // A buffer that is too small for its value.
+            let at = pick(random, rooms.len())?;
+            bad.buffers[at].bytes -= 1;
+            format!("buffer {at} is too small")
+        }
+    };
+    Some((what, bad))
+}
+
+fn spoilt_schedules_are_found_out(seeds: std::ops::Range<u64>, least: usize) {
+    let mut random = Random::new(14);
+    let (mut refused_, mut found, mut missed) = (0, 0, Vec::new());
+    for seed in seeds {
+        of_seed(seed, |execution, _| {
+            for _ in 0..4 {
+                let Some((what, bad)) = spoilt(execution, &mut random) else { continue };
+                if verify_execution(&bad).is_err() {
+                    refused_ += 1;
+                    continue;
+                }
+                match run(&bad, seed) {
+                    Ok(report) if report.equal && report.peak_bytes == bad.peak_bytes => {
+                        let plan = text::print(&bad.plan);
+                        missed.push(format!("seed {seed}: {what}\n{bad:#?}\n{plan}"));
+                    }
+                    Ok(_) | Err(_) => found += 1,
+                }
+            }
+        });
+    }
+    eprintln!("{refused_} refused, {found} found by running, {} missed", missed.len());
+    missed.sort_by_key(String::len);
+    assert!(missed.is_empty(), "{} missed, the shortest:\n{}", missed.len(), missed[0]);
+    assert!(refused_ >= least && found >= least / 4, "{refused_} refused, {found} found");
+}
+
+#[test]
+fn spoilt_schedules_are_refused_or_found_by_running() {
+    spoilt_schedules_are_found_out(0..150, 200);
+}
+
+#[test]
+#[ignore = "slow: thousands of spoilt schedules"]
+fn thousands_of_spoilt_schedules_are_refused_or_found_by_running() {
+    spoilt_schedules_are_found_out(0..1500, 2000);
 }

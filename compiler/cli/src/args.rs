@@ -491,7 +491,8 @@ pub(crate) struct LowerArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-    /// What to print: IR text (the default), JSON, or a Graphviz graph
+    /// What to print: IR text (the default), JSON, a Graphviz graph, or the schedule that `run`
+    /// takes
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) emit: Option<Emit>,
     /// How layouts are written: esti, book, jax, dtensor or shardy
@@ -539,7 +540,7 @@ pub(crate) struct TraceArgs {
 /// `run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// A source file, or IR text (`.shir`)
+    /// A source file, IR text (`.shir`), or a schedule (`lower --emit schedule`)
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -550,6 +551,10 @@ pub(crate) struct RunArgs {
     /// Execute the sizes as they are, not small ones of the same divisibility
     #[arg(long)]
     pub(crate) full: bool,
+    /// Execute the overlapped schedule, stream by stream, with buffers at their addresses, and look
+    /// for races
+    #[arg(long)]
+    pub(crate) schedule: bool,
     /// Round every result to its own dtype
     #[arg(long)]
     pub(crate) emulate_dtypes: bool,
@@ -768,6 +773,7 @@ pub(crate) enum Emit {
     Ir,
     Json,
     Dot,
+    Schedule,
 }
 
 /// What `explain` prints.

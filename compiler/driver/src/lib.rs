@@ -54,6 +54,7 @@ pub mod input;
 pub mod lowering_diagnostics;
 pub mod new_program;
 pub mod objectives;
+pub mod on_streams;
 pub mod phases;
 pub mod pipeline;
 pub mod questions;

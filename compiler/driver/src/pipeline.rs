@@ -13,6 +13,7 @@ use shard_search::{
 };
 
 use crate::objectives;
+use crate::on_streams::OnStreams;
 
 /// A layer at the end of the compiler.
 #[derive(Clone, Debug)]
@@ -151,7 +152,8 @@ pub fn run(
             shard_runtime::run_against(&source.plan, &schedule, options)?
         }
     };
-    Ok(Ran { plan, price, report: shard_runtime::folded(report, &applied.of) })
+    let report = shard_runtime::folded(report, &applied.of);
+    Ok(Ran { plan, price, report, streams: None })
 }
 
 /// A layer that was executed.
@@ -163,6 +165,8 @@ pub struct Ran {
     pub price: PlanPrice,
     /// What was found.
     pub report: Report,
+    /// What was held, where the overlapped schedule was executed.
+    pub streams: Option<OnStreams>,
 }
 
 fn broken(pass: &str, error: Option<&dyn std::fmt::Display>) -> CompileError {

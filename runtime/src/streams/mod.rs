@@ -116,7 +116,7 @@ pub(crate) fn execute_in(
     Ok(Trace { arithmetic, devices, parameters, outputs, collectives, peak_bytes })
 }
 
-/// All that happens, in the order of time. What is held to the end is not freed.
+/// All that happens, in the order of time. Results that are held to the end are not freed.
 fn events(execution: &Execution) -> Vec<(Picoseconds, Event)> {
     let end = execution.makespan();
     let mut begins: BTreeMap<InstrId, Picoseconds> = BTreeMap::new();
@@ -140,9 +140,11 @@ fn events(execution: &Execution) -> Vec<(Picoseconds, Event)> {
             events.push((task.finish, Event::Done(at)));
         }
     }
+    let results = execution.plan.outputs.iter().map(|output| execution.held_by[output.id.index()]);
+    let results: Vec<InstrId> = results.flatten().collect();
     for (at, room) in execution.buffers.iter().enumerate() {
         events.push((room.from, Event::Hold(at)));
-        if room.until < end {
+        if room.until < end || room.of_loop || !results.contains(&room.id) {
             events.push((room.until, Event::Free(at)));
         }
     }

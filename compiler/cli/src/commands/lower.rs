@@ -1,4 +1,4 @@
-//! `shardc lower FILE [--emit ir|json|dot]`.
+//! `shardc lower FILE [--emit ir|json|dot|schedule]`.
 
 use shard_driver::Purpose;
 use shard_report::layout_notation::{Notation, comment_table};
@@ -8,6 +8,7 @@ use crate::commands::bound_only;
 use crate::commands::compile::compile_file;
 use crate::commands::export::make_small;
 use crate::console::{Console, Outcome};
+use shard_runtime::FEW_APPLICATIONS;
 
 pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
     let emit = args.emit.unwrap_or(match console.format {
@@ -18,13 +19,20 @@ pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
         let json = match emit {
             Emit::Ir => false,
             Emit::Json => true,
-            Emit::Dot => return Err(bound_only::no_picture(console)),
+            Emit::Dot | Emit::Schedule => return Err(bound_only::no_picture(console)),
         };
         return bound_only::run(&args.file, &args.program, json, None, console);
     }
     let purpose = if args.small { Purpose::Run } else { Purpose::Report };
     let mut compilation = compile_file(&args.file, &args.program, purpose, console)?;
     if args.small {
+        if emit == Emit::Schedule {
+            // As `run --schedule` executes a stack: a first layer, one between, and a last.
+            for (_, layer) in &mut compilation.compiled {
+                let plan = &mut layer.schedule.plan;
+                plan.repeat = plan.repeat.min(FEW_APPLICATIONS);
+            }
+        }
         make_small(&mut compilation, console)?;
     }
     compilation.notation = args.notation;
@@ -39,5 +47,6 @@ pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
         }
         Emit::Json => shard_report::json::explain::lower(&layers),
         Emit::Dot => shard_report::dot::dot(&layers),
+        Emit::Schedule => shard_report::json::schedule::schedules(&layers),
     })
 }

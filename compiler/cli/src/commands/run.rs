@@ -4,17 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use shard_driver::Purpose;
+use shard_check::CheckOptions;
+use shard_driver::input::program_of;
 use shard_driver::pipeline::{self, Compiled, Ran};
+use shard_driver::{Purpose, compile_input, hardware_choice, on_streams};
+use shard_grammar::SourceFile;
 use shard_ir::InstrKind;
-use shard_report::json::run::{RunCollective, RunLayer};
+use shard_report::json::run::{RunCollective, RunLayer, RunSchedule};
+use shard_report::json::schedule::{ReadSchedule, is_schedule};
 use shard_report::printable::escape_plan;
 use shard_runtime::{NamedTensor, Progress, RunError, RunOptions, Tensor};
 
 use crate::args::{EngineName, Format, RunArgs};
-use crate::commands::compile::compile_file;
 use crate::commands::engine::engine;
 use crate::console::{Console, Outcome, Status, problem};
+use crate::input::read_text;
 use crate::output::file_name;
 use crate::tensor_files::{npy, safetensors};
 
@@ -28,7 +32,13 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         progress: None,
         engine: engine(&args.engine, args.emulate_dtypes, console)?,
     };
-    let compilation = compile_file(&args.file, &args.program, Purpose::Run, console)?;
+    let file = read_text(&args.file, console)?;
+    if is_schedule(&file.text) {
+        return of_schedules(&file, args, &options, console);
+    }
+    let input = program_of(&args.file, file, console)?;
+    let asked = args.program.asked(console)?;
+    let compilation = compile_input(&args.file, input, &asked, Purpose::Run, console)?;
     let many = compilation.compiled.len() > 1;
     let mut files = match &args.inputs_file {
         Some(path) => inputs_of_layers(path, &compilation.compiled, args.full, console)?,
@@ -49,7 +59,8 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
                 options.inputs.entry(name).or_insert(tensor);
             });
         }
-        let ran = pipeline::run(program, compiled, hardware, args.full, &options)
+        let execute = if args.schedule { on_streams::run } else { pipeline::run };
+        let ran = execute(program, compiled, hardware, args.full, &options)
             .map_err(|e| run_error(name, &e, args, console))?;
         drop(pass);
         if let Some(folder) = &args.output {
@@ -82,9 +93,54 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
     if let Some(path) = &args.outputs_file {
         safetensors::write(path, &results).map_err(|why| console.usage(&why, None))?;
     }
+    give(&layers, &text, console)
+}
+
+/// Runs schedules that were written down, as they stand.
+fn of_schedules(
+    file: &SourceFile,
+    args: &RunArgs,
+    options: &RunOptions,
+    console: &mut Console,
+) -> Outcome {
+    let asked = args.program.asked(console)?;
+    let changed = asked.check != CheckOptions::default() || asked.fuse || args.schedule;
+    let with_files =
+        args.inputs_file.is_some() || args.outputs_file.is_some() || args.output.is_some();
+    if changed || with_files || asked.layer.is_some() || asked.phase.is_some() {
+        let message = "a schedule is executed as it stands: of the options, --seed, --input, \
+            --hardware, --full, --tolerance and --emulate-dtypes apply";
+        return Err(console.usage(message, None));
+    }
+    let wrong = |why: String, console: &mut Console| {
+        console.report(None, vec![problem(&format!("`{}`: {why}", file.name), Vec::new())]);
+        Status::Wrong
+    };
+    let schedules =
+        shard_report::json::schedule::read(&file.text).map_err(|why| wrong(why, console))?;
+    let (mut layers, mut text) = (Vec::new(), String::new());
+    for ReadSchedule { hardware, execution } in &schedules {
+        let chip = execution.plan.hardware.as_ref().unwrap_or(hardware);
+        let chip = match &args.program.hardware {
+            Some(name) => hardware_choice::from_command_line(name, console)?,
+            None => hardware_choice::from_plan(chip, &args.file, console)?,
+        };
+        let ran = on_streams::run_written(execution, &chip, options)
+            .map_err(|e| run_error(&execution.plan.name, &e, args, console))?;
+        let layer = summary(&ran);
+        let mut shown = execution.plan.clone();
+        escape_plan(&mut shown);
+        text.push_str(&describe(&layer, &ran, &shown));
+        layers.push(layer);
+    }
+    give(&layers, &text, console)
+}
+
+/// Prints what was found, and says whether all of it is as it should be.
+fn give(layers: &[RunLayer], text: &str, console: &mut Console) -> Outcome {
     match console.format {
-        Format::Text => console.people(&text),
-        Format::Json => console.result(&shard_report::json::run::run(&layers)),
+        Format::Text => console.people(text),
+        Format::Json => console.result(&shard_report::json::run::run(layers)),
     }?;
     if layers.iter().all(|l| l.equal && counted_as_modelled(l)) {
         Ok(())
@@ -146,11 +202,36 @@ fn summary(ran: &Ran, engine: Option<EngineName>) -> RunLayer {
         }),
         collectives: collectives.collect(),
         dims: ran.plan.dims.iter().map(|d| (d.name.clone(), d.size)).collect(),
+        schedule: ran.streams.map(|streams| RunSchedule {
+            tasks: streams.tasks,
+            copies: streams.copies,
+            peak_bytes: streams.peak_bytes,
+            model_peak_bytes: streams.model_peak_bytes,
+            address_bytes: streams.address_bytes,
+        }),
     }
 }
 
 fn counted_as_modelled(layer: &RunLayer) -> bool {
-    layer.collectives.iter().all(|c| c.wire_bytes == c.model_wire_bytes)
+    let held = layer.schedule.as_ref().is_none_or(|s| s.peak_bytes == s.model_peak_bytes);
+    held && layer.collectives.iter().all(|c| c.wire_bytes == c.model_wire_bytes)
+}
+
+/// What was held along a schedule, in words.
+fn describe_streams(streams: &RunSchedule) -> String {
+    let copies = match streams.copies {
+        1 => String::new(),
+        copies => format!(" of {copies} layers"),
+    };
+    let RunSchedule { tasks, peak_bytes, model_peak_bytes, address_bytes, .. } = streams;
+    let told = match peak_bytes == model_peak_bytes {
+        true => "as the schedule says".to_string(),
+        false => format!("and the schedule says {model_peak_bytes}"),
+    };
+    format!(
+        "  {tasks} tasks{copies} on their streams, without a race; buffers held {peak_bytes} bytes \
+         at the peak, {told}, in {address_bytes} bytes of addresses\n"
+    )
 }
 
 fn describe(layer: &RunLayer, ran: &Ran, asked: &shard_ir::Plan) -> String {
@@ -187,6 +268,7 @@ fn describe(layer: &RunLayer, ran: &Ran, asked: &shard_ir::Plan) -> String {
             "  {moves} moves sent {sent} bytes from the busiest devices, as the cost model says\n"
         ));
     }
+    text.extend(layer.schedule.as_ref().map(describe_streams));
     for c in layer.collectives.iter().filter(|c| c.wire_bytes != c.model_wire_bytes) {
         text.push_str(&format!(
             "  move %{} sent {} bytes, and the cost model says {}\n",

@@ -14,6 +14,7 @@ pub(crate) mod placed;
 pub mod recorded_diff;
 pub mod run;
 pub mod sarif;
+pub mod schedule;
 pub(crate) mod sharing;
 pub mod sweep;
 pub mod trace;

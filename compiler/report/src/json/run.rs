@@ -27,6 +27,24 @@ pub struct RunLayer {
     /// The sizes of the dims that were executed, in the order of the file.
     #[serde(serialize_with = "as_object")]
     pub dims: Vec<(String, u64)>,
+    /// What was held, where the overlapped schedule was executed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<RunSchedule>,
+}
+
+/// What devices have held along a schedule.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunSchedule {
+    /// How many tasks there were.
+    pub tasks: usize,
+    /// How many layers of a stack, or applications of each block, at most.
+    pub copies: u64,
+    /// The most bytes of buffers at once, without weights and caches.
+    pub peak_bytes: u64,
+    /// What the schedule says of that.
+    pub model_peak_bytes: u64,
+    /// The bytes that buffers lie in.
+    pub address_bytes: u64,
 }
 
 /// One executed move.

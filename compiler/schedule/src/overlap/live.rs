@@ -41,7 +41,8 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
     let copies = |stage: usize| timeline.copies(stage, most);
     let holders = Holders::of(plan, &timeline.stages, timeline.is_stack);
     let runs = timeline.expanded(most);
-    let end = runs.iter().map(|run| timeline.finish(run)).max().unwrap_or_default();
+    let until = |run: &Run| held_until(run.start, timeline.finish(run));
+    let end = runs.iter().map(until).max().unwrap_or_default();
     let mut found: Vec<Buffer> = Vec::new();
     let mut of: HashMap<Made, usize> = HashMap::new();
     let mut hold = |made: Made, bytes: u64, from: Picoseconds, found: &mut Vec<Buffer>| {
@@ -68,8 +69,7 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
     }
     for run in &runs {
         let touched = holders.touched(run.unit, run.copy, &copies);
-        let until = held_until(run.start, timeline.finish(run));
-        touched.iter().for_each(|made| reach(made, until));
+        touched.iter().for_each(|made| reach(made, until(run)));
     }
     for alike in runs.chunk_by(|a, b| in_copy(timeline, a) == in_copy(timeline, b)) {
         let Some((stage, copy)) = alike.first().map(|run| in_copy(timeline, run)) else { continue };
