@@ -1,7 +1,7 @@
 //! What a chip holds in memory: the one account of weights, caches and activations that every
 //! report and limit uses.
 
-use shard_ir::{InstrId, InstrKind, Liveness, Op, ParameterKind, Plan};
+use shard_ir::{DimId, InstrId, InstrKind, Liveness, Op, ParameterKind, Plan};
 
 use crate::fusion::fusion_producers;
 use crate::units::Bytes;
@@ -64,7 +64,8 @@ impl Memory {
 
 /// Whose memory holds each instruction's value: its own, an earlier instruction's, or none at all.
 ///
-/// * What rename, split and merge give is their operand under another name: the same memory.
+/// * What rename, split and merge give is their operand under another name: the same memory, unless
+///   the elements lie in another order then, as where dims are merged that are not neighbours.
 /// * An append writes into the cache where nobody reads the cache of before any more. The result of
 ///   a step's append is so the cache that the step began with, and no second one.
 /// * What passes between the members of a kernel is in no memory ([`fusion`](crate::fusion)).
@@ -79,9 +80,11 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
         let instr = plan.instruction(id);
         let shared = match (&instr.kind, instr.operands.first()) {
             (
-                InstrKind::Op(Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }),
+                InstrKind::Op(op @ (Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. })),
                 Some(operand),
-            ) => buffer_of[operand.index()],
+            ) if lies_as_before(op, &plan.instruction(*operand).dims, &instr.dims) => {
+                buffer_of[operand.index()]
+            }
             (InstrKind::Op(Op::Append { .. }), Some(cache)) => {
                 buffer_of[cache.index()].filter(|buffer| {
                     let stays = plan.instruction(*buffer).kind
@@ -107,4 +110,33 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
         buffer_of.push(if passed_on[id.index()] { None } else { shared.or(Some(id)) });
     }
     buffer_of
+}
+
+/// Whether the elements of a value lie in the same order once some of its dims have other names.
+fn lies_as_before(op: &Op, before: &[DimId], after: &[DimId]) -> bool {
+    let (from, to): (&[DimId], &[DimId]) = match op {
+        Op::Rename { from, to } => (std::slice::from_ref(from), std::slice::from_ref(to)),
+        Op::Split { from, to } => (std::slice::from_ref(from), to),
+        Op::Merge { from, to } => (from, std::slice::from_ref(to)),
+        Op::Einsum
+        | Op::Map(_)
+        | Op::Binary(_)
+        | Op::Fetch
+        | Op::Cast(_)
+        | Op::Reduce { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Append { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Route { .. }
+        | Op::Take { .. } => return false,
+    };
+    let at = before.windows(from.len().max(1)).position(|dims| dims == from);
+    at.is_some_and(|at| {
+        let renamed = before[..at].iter().chain(to).chain(&before[at + from.len()..]);
+        renamed.eq(after)
+    })
 }

@@ -2,6 +2,7 @@
 //! down.
 
 use shard_cost::{Hardware, PlanPrice};
+use shard_ir::verify::verify;
 use shard_ir::{Execution, Plan, Program};
 use shard_runtime::{
     FEW_APPLICATIONS, MAX_APPLIED, Report, RunError, RunOptions, folded, resized_as,
@@ -40,7 +41,9 @@ pub fn run(
     let plan = if full {
         asked.clone()
     } else {
-        let small = shrink(asked.stack_as_block().as_ref().unwrap_or(asked));
+        // As a block, since what one layer magnifies the next magnifies again.
+        let block = asked.stack_as_block().filter(|block| verify(block).is_ok());
+        let small = shrink(block.as_ref().unwrap_or(asked));
         let small = resized_as(&small, asked);
         few_copies(&small.ok_or(RunError::Internal("a stack has not the dims of its layer"))?)
     };

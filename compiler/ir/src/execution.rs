@@ -125,8 +125,11 @@ impl Plan {
         for (id, instr) in self.ids().zip(&mut block.instructions) {
             let of_each = match instr.kind {
                 InstrKind::Parameter(kind) => kind != ParameterKind::Activation,
-                InstrKind::Constant(_) => false,
-                InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
+                // The pieces of a softmax have numbers of their own in each layer.
+                InstrKind::Constant(_)
+                | InstrKind::Op(_)
+                | InstrKind::Move(_)
+                | InstrKind::CollectiveEinsum(_) => true,
             };
             instr.fold = (of_each && id != from).then_some(FoldId(0));
         }

@@ -244,11 +244,12 @@ pub(super) fn held_until(start: Picoseconds, done: Picoseconds) -> Picoseconds {
     done.max(start + Picoseconds(1))
 }
 
-/// The units that make what a copy of a unit reads, with their copies.
+/// The units that make what a copy of a unit reads, or read what it writes over, with their copies.
 fn makers(asked: Asked<'_>, unit: usize, copy: u64) -> Vec<(usize, u64)> {
     let by = |(made, _, of): Made| Some((asked.stages.unit_of(made)?, of));
     let others = |by: &(usize, u64)| *by != (unit, copy);
-    needs(asked, unit, copy).into_iter().filter_map(by).filter(others).collect()
+    let before = asked.stages.read_before(unit, copy, |of| asked.copies(of));
+    needs(asked, unit, copy).into_iter().filter_map(by).chain(before).filter(others).collect()
 }
 
 /// What a copy of a unit waits for.

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use shard_cost::{PlanPrice, Streams};
-use shard_ir::{InstrId, InstrKind, Plan};
+use shard_cost::{PlanPrice, Streams, buffers};
+use shard_ir::{InstrId, InstrKind, Op, Plan};
 
 use super::units::{Unit, units};
 
@@ -30,6 +30,8 @@ pub struct Stages {
     unit_of: Vec<Option<usize>>,
     /// For each unit its stage.
     stage_of: Vec<usize>,
+    /// For each unit those that read what it overwrites.
+    overwritten: Vec<Vec<usize>>,
 }
 
 /// A value of one copy of a stage: the instruction, its stage, and the copy.
@@ -82,7 +84,23 @@ impl Stages {
             .enumerate()
             .flat_map(|(at, stage)| stage.units.clone().map(move |_| at))
             .collect();
-        Stages { units, stages, unit_of, stage_of }
+        let overwritten = overwritten(plan, &units, &unit_of);
+        Stages { units, stages, unit_of, stage_of, overwritten }
+    }
+
+    /// What has to be done before a copy of a unit starts because it reads what the unit writes over:
+    /// units, each with its copy.
+    pub(super) fn read_before(
+        &self,
+        unit: usize,
+        copy: u64,
+        copies: impl Fn(usize) -> u64,
+    ) -> impl Iterator<Item = (usize, u64)> {
+        let stage = self.stage_of(unit);
+        self.overwritten[unit].iter().map(move |by| match self.stage_of(*by) {
+            of if of == stage => (*by, copy),
+            of => (*by, copies(of).saturating_sub(1)),
+        })
     }
 
     /// The unit that runs an instruction: none for a parameter or a constant.
@@ -127,4 +145,31 @@ impl Stages {
             None => (id, 0, 0),
         }
     }
+}
+
+/// For each unit those that read what it overwrites: an append writes into the cache that it reads
+/// where nobody reads that cache behind it in the program, and whoever reads it before has to be
+/// done.
+fn overwritten(plan: &Plan, units: &[Unit], unit_of: &[Option<usize>]) -> Vec<Vec<usize>> {
+    let shared = buffers(plan);
+    let mut found: Vec<Vec<usize>> = vec![Vec::new(); units.len()];
+    for id in plan.ids() {
+        let is_append = matches!(plan.instruction(id).kind, InstrKind::Op(Op::Append { .. }));
+        let (Some(holder), Some(unit)) = (shared[id.index()], unit_of[id.index()]) else {
+            continue;
+        };
+        if !is_append || holder == id {
+            continue;
+        }
+        let lies_there = |operand: &InstrId| shared[operand.index()] == Some(holder);
+        let readers = plan
+            .ids()
+            .take(id.index())
+            .filter(|old| plan.instruction(*old).operands.iter().any(lies_there));
+        found[unit] =
+            readers.filter_map(|old| unit_of[old.index()]).filter(|by| *by != unit).collect();
+        found[unit].sort_unstable();
+        found[unit].dedup();
+    }
+    found
 }

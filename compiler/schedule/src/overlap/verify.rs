@@ -29,6 +29,16 @@ pub enum TimelineError {
         /// The operand.
         operand: InstrId,
     },
+    /// A step that writes where something lies that is still to be read.
+    #[error("instruction {} of copy {copy} overwrites what {} is still to read", id.0, by.0)]
+    Overwritten {
+        /// The step.
+        id: InstrId,
+        /// The copy that it is of.
+        copy: u64,
+        /// What reads it.
+        by: InstrId,
+    },
     /// A step that does other work than its price says, or on other streams.
     #[error("instruction {} keeps a stream busy for another time than its price says", .0.0)]
     Work(InstrId),
@@ -246,6 +256,12 @@ fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), Ti
         runs.iter().map(|run| ((run.unit, run.copy), run)).collect();
     for run in runs {
         let stage = stages.stage_of(run.unit);
+        for (by, copy) in stages.read_before(run.unit, run.copy, copies) {
+            if at.get(&(by, copy)).is_none_or(|by| timeline.finish(by) > run.start) {
+                let (id, by) = (stages.units[run.unit].first(), stages.units[by].first());
+                return Err(TimelineError::Overwritten { id, copy: run.copy, by });
+            }
+        }
         for id in &stages.units[run.unit].members {
             for operand in &plan.instruction(*id).operands {
                 let (made, _, copy) = stages.read(*operand, stage, run.copy, copies);
