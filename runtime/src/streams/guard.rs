@@ -53,6 +53,19 @@ impl<'a> Guard<'a> {
         Ok(Guard { execution, order, touches: BTreeMap::new() })
     }
 
+    /// A task reads what another one makes, which so has to happen before it: also where that is a
+    /// view, and writes nothing.
+    pub(super) fn reads_from(&self, maker: usize, task: usize) -> Result<(), RunError> {
+        if self.order.is_before(maker, task) {
+            return Ok(());
+        }
+        Err(RunError::Race { first: self.first_of(maker), second: self.first_of(task) })
+    }
+
+    fn first_of(&self, task: usize) -> InstrId {
+        self.execution.tasks[task].members.first().copied().unwrap_or_default()
+    }
+
     /// A task touches bytes: everybody who has touched them has to happen before it, unless both
     /// read.
     pub(super) fn touch(
@@ -61,17 +74,15 @@ impl<'a> Guard<'a> {
         bytes: Bytes,
         writes: bool,
     ) -> Result<(), RunError> {
-        let touches = self.touches.entry(bytes.of).or_default();
         let shared = |touch: &&Touch| touch.from < bytes.until && bytes.from < touch.until;
-        for touch in touches.iter().filter(shared) {
+        for touch in self.touches.get(&bytes.of).into_iter().flatten().filter(shared) {
             let conflict = touch.task != task && (writes || touch.writes);
             if conflict && !self.order.is_before(touch.task, task) {
-                let first = |task: usize| {
-                    self.execution.tasks[task].members.first().copied().unwrap_or_default()
-                };
-                return Err(RunError::Race { first: first(touch.task), second: first(task) });
+                let (first, second) = (self.first_of(touch.task), self.first_of(task));
+                return Err(RunError::Race { first, second });
             }
         }
+        let touches = self.touches.entry(bytes.of).or_default();
         if writes {
             // Whoever comes behind this one comes behind them too.
             touches.retain(|touch| touch.from < bytes.from || bytes.until < touch.until);

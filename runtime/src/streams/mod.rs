@@ -58,6 +58,8 @@ struct Devices<'p> {
     kept: BTreeMap<InstrId, Vec<Tensor>>,
     guard: Guard<'p>,
     rooms: BTreeMap<(InstrId, bool), usize>,
+    /// For each value that is made the task that is done then.
+    made_by: BTreeMap<InstrId, usize>,
     states: Vec<State>,
     begun: Vec<bool>,
     done: Vec<bool>,
@@ -174,6 +176,7 @@ impl<'p> Devices<'p> {
             kept: BTreeMap::new(),
             guard: Guard::of(execution)?,
             rooms,
+            made_by: makers(execution),
             states: vec![State::NotYet; execution.buffers.len()],
             begun: vec![false; execution.tasks.len()],
             done: vec![false; execution.tasks.len()],
@@ -342,6 +345,12 @@ impl<'p> Devices<'p> {
             self.busy[*stream] = Some(at);
         }
         self.begun[at] = true;
+        let reads_all = !matches!(task.work, Work::Send(_));
+        for maker in self.reads(task).iter().filter_map(|id| self.made_by.get(id)) {
+            if reads_all {
+                self.guard.reads_from(*maker, at)?;
+            }
+        }
         for (bytes, writes) in self.touched(task)? {
             self.guard.touch(at, bytes, writes)?;
         }
@@ -425,6 +434,13 @@ impl<'p> Devices<'p> {
         }
         Ok((outputs, self.machine.collectives))
     }
+}
+
+/// For each value that a task makes the task that is done then.
+fn makers(execution: &Execution) -> BTreeMap<InstrId, usize> {
+    let is_last = |task: &Task| matches!(task.work, Work::Kernel | Work::Transfer | Work::End);
+    let tasks = execution.tasks.iter().enumerate().filter(|(_, task)| is_last(task));
+    tasks.flat_map(|(at, task)| task.members.iter().map(move |id| (*id, at))).collect()
 }
 
 /// Every op and every move is done once: whole, or as all chunks and transfers of its loop, by a
