@@ -126,7 +126,7 @@ fn of_schedules(
             None => hardware_choice::from_plan(chip, &args.file, console)?,
         };
         let ran = on_streams::run_written(execution, &chip, options)
-            .map_err(|e| run_error(&execution.plan.name, &e, args, console))?;
+            .map_err(|e| written_error(&execution.plan.name, &e, args, console))?;
         let layer = summary(&ran);
         let mut shown = execution.plan.clone();
         escape_plan(&mut shown);
@@ -134,6 +134,26 @@ fn of_schedules(
         layers.push(layer);
     }
     give(&layers, &text, console)
+}
+
+/// As [`run_error`], of a schedule whose sizes are what they are.
+fn written_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Console) -> Status {
+    match error {
+        RunError::TooLarge { .. } | RunError::TooMany { .. } => {
+            let help =
+                "shardc lower FILE --small --emit schedule    (small sizes, scheduled again)";
+            let message = format!("`{layer}` cannot be executed: {error}");
+            console.usage(&message, Some(help.to_string()))
+        }
+        RunError::TooLong { .. }
+        | RunError::Input { .. }
+        | RunError::Invalid(_)
+        | RunError::Overflow { .. }
+        | RunError::Schedule { .. }
+        | RunError::Race { .. }
+        | RunError::ReplicasDiffer { .. }
+        | RunError::Internal(_) => run_error(layer, error, args, console),
+    }
 }
 
 /// Prints what was found, and says whether all of it is as it should be.
