@@ -244,9 +244,10 @@ fn describe_streams(streams: &RunSchedule) -> String {
         copies => format!(" of {copies} layers"),
     };
     let RunSchedule { tasks, peak_bytes, model_peak_bytes, address_bytes, .. } = streams;
-    let told = match peak_bytes == model_peak_bytes {
-        true => "as the schedule says".to_string(),
-        false => format!("and the schedule says {model_peak_bytes}"),
+    let told = if peak_bytes == model_peak_bytes {
+        "as the schedule says".to_string()
+    } else {
+        format!("and the schedule says {model_peak_bytes}")
     };
     format!(
         "  {tasks} tasks{copies} on their streams, without a race; buffers held {peak_bytes} bytes \

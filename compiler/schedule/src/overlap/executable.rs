@@ -37,9 +37,10 @@ pub fn executable(
     most: u64,
 ) -> Option<Executable> {
     let copies = (0..timeline.stages.stages.len()).map(|stage| timeline.copies(stage, most));
-    let written = match timeline.is_stack {
-        true => plan.stack_as_block()?.unrolled(copies.max().unwrap_or(1)),
-        false => plan.unrolled(LISTED.saturating_add(most)),
+    let written = if timeline.is_stack {
+        plan.stack_as_block()?.unrolled(copies.max().unwrap_or(1))
+    } else {
+        plan.unrolled(LISTED.saturating_add(most))
     };
     let writer = Writer { price, timeline, at: applications(&written) };
     let mut tasks = writer.tasks(&timeline.expanded(most));

@@ -236,11 +236,12 @@ fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineEr
                 .any(|send| of(Part::Chunk(at - 1)).any(|chunk| send.from < chunk.until)),
         };
         // There is room for two chunks beside the device's own.
-        let has_no_room = match gathers {
-            true => of(Part::Send(at + 2))
-                .any(|send| of(Part::Chunk(at)).any(|chunk| send.from < chunk.until)),
-            false => of(Part::Chunk(at + 1))
-                .any(|chunk| of(Part::Send(at)).any(|send| chunk.from < send.until)),
+        let has_no_room = if gathers {
+            of(Part::Send(at + 2))
+                .any(|send| of(Part::Chunk(at)).any(|chunk| send.from < chunk.until))
+        } else {
+            of(Part::Chunk(at + 1))
+                .any(|chunk| of(Part::Send(at)).any(|send| chunk.from < send.until))
         };
         if too_early || has_no_room {
             return Err(TimelineError::Chunk { id, chunk: at });
