@@ -95,7 +95,9 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
                                 || instr.operands.get(1) == Some(&old)
                                 || plan.outputs.iter().any(|output| output.id == old))
                     });
-                    !stays && !read_later
+                    // What comes from outside of a block is read by every application.
+                    let is_shared = plan.instruction(*buffer).fold != instr.fold;
+                    !stays && !read_later && !is_shared
                 })
             }
             (

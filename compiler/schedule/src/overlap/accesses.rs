@@ -51,8 +51,8 @@ impl<'a> Accesses<'a> {
         found
     }
 
-    /// The values that a task reads or writes, but for the chunks of a loop: a transfer of one reads
-    /// what it gathers, and all that is multiplied the chunks read.
+    /// The values that a task reads or writes, but for the chunks of a loop: a transfer of one
+    /// reads what it gathers, and all that is multiplied the chunks read.
     fn values(&self, task: &Task) -> Vec<InstrId> {
         let plan = &self.execution.plan;
         let read = task.members.iter().flat_map(|id| plan.instruction(*id).operands.clone());

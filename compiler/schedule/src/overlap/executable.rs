@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use shard_cost::{PlanPrice, buffers as shared_memory};
 use shard_ir::{
-    Execution, HappensBefore, InstrId, Picoseconds, Plan, Room, Task, Unrolled, Work, never,
+    Execution, HappensBefore, InstrId, InstrKind, Picoseconds, Plan, Room, Task, Unrolled, Work,
+    never,
 };
 
 use super::accesses::Accesses;
@@ -24,8 +25,8 @@ pub struct Executable {
 }
 
 /// The timeline as devices execute it, of each stage no more than so many of the copies that are
-/// not listed. None of a stack whose layers cannot be written out
-/// ([`Plan::stack_as_block`]).
+/// not listed. None of a stack whose layers cannot be written out ([`Plan::stack_as_block`]), or
+/// that gives back what it takes.
 ///
 /// A task waits for what makes its operands; for what keeps its streams busy before it; and, where
 /// a buffer that it writes lies where another one lay, for everything that touches that one. Where
@@ -36,6 +37,11 @@ pub fn executable(
     timeline: &Timeline,
     most: u64,
 ) -> Option<Executable> {
+    // Of a layer that gives back what it takes, the stack gives what its last layer takes.
+    let taken = plan.ids().find(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)));
+    if timeline.is_stack && plan.outputs.iter().any(|output| Some(output.id) == taken) {
+        return None;
+    }
     let copies = (0..timeline.stages.stages.len()).map(|stage| timeline.copies(stage, most));
     let written = if timeline.is_stack {
         plan.stack_as_block()?.unrolled(copies.max().unwrap_or(1))

@@ -62,11 +62,7 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
             buffer.until = buffer.until.max(until);
         }
     };
-    for (made, _) in
-        holders.given().into_iter().filter(|(made, _)| holders.is_returned(*made, &copies))
-    {
-        reach(&made, end);
-    }
+    holders.returned(&copies).iter().for_each(|made| reach(made, end));
     for run in &runs {
         let touched = holders.touched(run.unit, run.copy, &copies);
         touched.iter().for_each(|made| reach(made, until(run)));

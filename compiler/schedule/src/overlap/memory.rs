@@ -111,6 +111,13 @@ impl<'a> Holders<'a> {
         held.map(|id| ((id, 0, 0), self.plan.local_bytes(id))).collect()
     }
 
+    /// The buffers in which the results lie when all is done: some of them made by an earlier copy,
+    /// or given.
+    pub(super) fn returned(&self, copies: &dyn Fn(usize) -> u64) -> Vec<Made> {
+        let outputs = self.plan.outputs.iter();
+        outputs.filter_map(|o| self.holder(self.stages.outside(o.id, copies), copies)).collect()
+    }
+
     /// Whether a parameter is a result of the layer as it is.
     pub(super) fn is_returned(&self, made: Made, copies: &dyn Fn(usize) -> u64) -> bool {
         let returned =

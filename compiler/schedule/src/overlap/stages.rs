@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use shard_cost::{PlanPrice, Streams, buffers};
-use shard_ir::{InstrId, InstrKind, Op, Plan};
+use shard_ir::{InstrId, InstrKind, Op, ParameterKind, Plan};
 
 use super::units::{Unit, units};
 
@@ -70,7 +70,8 @@ impl Stages {
             (&taken.dims, taken.dtype, taken.layout) == (&made.dims, made.dtype, made.layout);
         let [stage] = layer.stages.as_slice() else { return None };
         let stage = Stage { copies: plan.repeat, carry: Some((from, to)), ..stage.clone() };
-        let is_stack = alike && plan.repeat > 1 && plan.folds.is_empty();
+        let is_stack =
+            alike && plan.repeat > 1 && plan.folds.is_empty() && !overwrites_an_activation(plan);
         is_stack.then(|| Stages::of(plan, layer.units, vec![stage]))
     }
 
@@ -88,8 +89,8 @@ impl Stages {
         Stages { units, stages, unit_of, stage_of, overwritten }
     }
 
-    /// What has to be done before a copy of a unit starts because it reads what the unit writes over:
-    /// units, each with its copy.
+    /// What has to be done before a copy of a unit starts because it reads what the unit writes
+    /// over: units, each with its copy.
     pub(super) fn read_before(
         &self,
         unit: usize,
@@ -172,4 +173,16 @@ fn overwritten(plan: &Plan, units: &[Unit], unit_of: &[Option<usize>]) -> Vec<Ve
         found[unit].dedup();
     }
     found
+}
+
+/// Whether an append writes in place over a parameter that is no cache: what all layers of a stack
+/// read, or one layer takes while the one before still reads it.
+fn overwrites_an_activation(plan: &Plan) -> bool {
+    let shared = buffers(plan);
+    plan.ids().any(|id| {
+        let is_append = matches!(plan.instruction(id).kind, InstrKind::Op(Op::Append { .. }));
+        let over = shared[id.index()].filter(|holder| is_append && *holder != id);
+        let activation = InstrKind::Parameter(ParameterKind::Activation);
+        over.is_some_and(|holder| plan.instruction(holder).kind == activation)
+    })
 }
