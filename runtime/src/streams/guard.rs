@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use shard_ir::{Execution, HappensBefore, InstrId};
 
 use crate::error::RunError;
+use crate::limits::MAX_BYTES;
 
 /// Some bytes of every device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +37,12 @@ pub(super) struct Guard<'a> {
 impl<'a> Guard<'a> {
     /// The guard of tasks that wait for earlier ones alone.
     pub(super) fn of(execution: &'a Execution) -> Result<Guard<'a>, RunError> {
+        // Clocks have a number for each stream, and at most one for each task that takes none.
+        let free = execution.tasks.iter().filter(|task| task.streams.is_empty()).count();
+        let needed = 4 * execution.tasks.len() as u128 * (free + execution.streams.len()) as u128;
+        if needed > MAX_BYTES {
+            return Err(RunError::TooLarge { needed, cap: MAX_BYTES });
+        }
         let mut order = HappensBefore::of(execution.streams.len());
         for (at, task) in execution.tasks.iter().enumerate() {
             let id = task.members.first().copied().unwrap_or_default();
