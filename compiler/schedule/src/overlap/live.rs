@@ -42,7 +42,8 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
     let holders = Holders::of(plan, &timeline.stages, timeline.is_stack);
     let runs = timeline.expanded(most);
     let until = |run: &Run| held_until(run.start, timeline.finish(run));
-    let end = runs.iter().map(until).max().unwrap_or_default();
+    // A layer that runs nothing still holds what it gives back, for a moment.
+    let end = runs.iter().map(until).max().unwrap_or_default().max(Picoseconds(1));
     let mut found: Vec<Buffer> = Vec::new();
     let mut of: HashMap<Made, usize> = HashMap::new();
     let mut hold = |made: Made, bytes: u64, from: Picoseconds, found: &mut Vec<Buffer>| {

@@ -68,6 +68,8 @@ impl Stages {
         let (taken, made) = (plan.instruction(from), plan.instruction(to));
         let alike =
             (&taken.dims, taken.dtype, taken.layout) == (&made.dims, made.dtype, made.layout);
+        // What the next layer takes lies on the chip: its ops fetch nothing from the host.
+        let alike = alike && plan.in_host_memory(from) == plan.in_host_memory(to);
         let [stage] = layer.stages.as_slice() else { return None };
         let stage = Stage { copies: plan.repeat, carry: Some((from, to)), ..stage.clone() };
         let is_stack =
