@@ -151,13 +151,15 @@ fn judge(
     let tolerance = match (options.tolerance, arithmetic) {
         (Some(given), _) => given,
         (None, Arithmetic::Emulated) => {
-            stated + 2.0 * rounding_noise(source, plan, &trace, &expected, Arithmetic::F32)?
+            stated + 2.0 * rounding_noise(source, plan, &trace, &expected)?
         }
         (None, Arithmetic::F32 | Arithmetic::Single)
             if what.is_magnifying() && !all_equal(&trace, &expected, stated) =>
         {
-            // Every layer magnifies what roundings did to the layers before.
-            stated + 2.0 * rounding_noise(source, plan, &trace, &expected, Arithmetic::Exact)?
+            // Every layer magnifies what roundings did to the layers before: what the devices have
+            // is as far from the exact results as the plan's own ops, and those are the source's.
+            let of = |program| magnified(program, plan, &trace, &expected, arithmetic);
+            stated + of(source)? + of(plan)?
         }
         (None, Arithmetic::Exact | Arithmetic::F32 | Arithmetic::Single) => stated,
     };
@@ -197,8 +199,8 @@ fn all_equal(trace: &Trace, expected: &[Expected], tolerance: f64) -> bool {
     compared(trace, expected, tolerance).iter().all(|c| c.equal)
 }
 
-/// How far the unsharded program itself is from what it would compute with finer roundings (`f32`)
-/// or none ([`Arithmetic::Exact`]), as a part of a result's scale.
+/// How far the unsharded program itself is from what it would compute in `f32`, as a part of a
+/// result's scale.
 ///
 /// A program can magnify roundings (a softmax of large scores does), and a sharded run rounds at
 /// other places: it may be as far off in one direction as the unsharded one is in the other, but no
@@ -208,19 +210,38 @@ fn rounding_noise(
     plan: &Plan,
     trace: &Trace,
     expected: &[Expected],
-    finer: Arithmetic,
 ) -> Result<f64, RunError> {
-    let parameters = parameters_of(source, plan, &trace.parameters)?;
-    let finer = match reference(source, &parameters, finer) {
+    let finer =
+        reference(source, &parameters_of(source, plan, &trace.parameters)?, Arithmetic::F32)?;
+    Ok(apart(expected, &finer, expected))
+}
+
+/// How far a program, unsharded, is from what it would compute without roundings, as a part of the
+/// scale of what is expected.
+fn magnified(
+    program: &Plan,
+    plan: &Plan,
+    trace: &Trace,
+    expected: &[Expected],
+    arithmetic: Arithmetic,
+) -> Result<f64, RunError> {
+    let parameters = parameters_of(program, plan, &trace.parameters)?;
+    let rounded = reference(program, &parameters, arithmetic)?;
+    match reference(program, &parameters, Arithmetic::Exact) {
+        Ok(finer) => Ok(apart(&rounded, &finer, expected)),
         // Of what leaves the range of whole numbers nothing finer is known.
-        Err(RunError::Overflow { .. }) => return Ok(0.0),
-        finer => finer?,
-    };
-    let off = expected.iter().zip(&finer).map(|(e, f)| {
-        let apart = compare(&e.tensor, &f.tensor, e.scale, 0.0).max_abs_err;
+        Err(RunError::Overflow { .. }) => Ok(0.0),
+        Err(error) => Err(error),
+    }
+}
+
+/// The largest difference of two results, as a part of the scale of what is expected.
+fn apart(results: &[Expected], others: &[Expected], expected: &[Expected]) -> f64 {
+    let off = results.iter().zip(others).zip(expected).map(|((a, b), e)| {
+        let apart = compare(&a.tensor, &b.tensor, e.scale, 0.0).max_abs_err;
         if e.scale > 0.0 && apart.is_finite() { apart / e.scale } else { 0.0 }
     });
-    Ok(off.fold(0.0, f64::max))
+    off.fold(0.0, f64::max)
 }
 
 /// The same data for the parameters of another plan, of the same names.
