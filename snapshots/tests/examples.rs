@@ -105,6 +105,28 @@ fn every_example_computes_what_its_unsharded_program_does_with_the_bytes_of_the_
     }
 }
 
+/// Stacks and blocks three copies deep, on streams and at addresses, without a race.
+#[test]
+#[ignore = "slow: every example, executed or lowered several times over"]
+fn every_example_computes_what_its_unsharded_program_does_on_the_streams_of_its_schedule() {
+    for example in examples() {
+        let report: serde_json::Value = serde_json::from_str(&shardc(&[
+            "run",
+            "--schedule",
+            "--format",
+            "json",
+            &example.path,
+        ]))
+        .expect("JSON");
+        for layer in report["layers"].as_array().expect("layers") {
+            assert_eq!(layer["equal"], true, "{}: {layer}", example.path);
+            let held = &layer["schedule"];
+            assert!(held["tasks"].is_u64(), "{}: {layer}", example.path);
+            assert_eq!(held["peak_bytes"], held["model_peak_bytes"], "{}", example.path);
+        }
+    }
+}
+
 /// The seed of an example in which tokens choose experts: of two scores that are equal but for
 /// their rounding either may be the larger, so that some inputs go elsewhere where sums are rounded
 /// in another order. Under these none do.
