@@ -553,7 +553,7 @@ pub(crate) struct RunArgs {
     pub(crate) full: bool,
     /// Execute the overlapped schedule, stream by stream, with buffers at their addresses, and look
     /// for races
-    #[arg(long)]
+    #[arg(long, conflicts_with = "engine")]
     pub(crate) schedule: bool,
     /// Round every result to its own dtype
     #[arg(long)]

@@ -107,7 +107,12 @@ fn of_schedules(
     let changed = asked.check != CheckOptions::default() || asked.fuse || args.schedule;
     let with_files =
         args.inputs_file.is_some() || args.outputs_file.is_some() || args.output.is_some();
-    if changed || with_files || asked.layer.is_some() || asked.phase.is_some() {
+    if changed
+        || with_files
+        || args.engine.engine.is_some()
+        || asked.layer.is_some()
+        || asked.phase.is_some()
+    {
         let message = "a schedule is executed as it stands: of the options, --seed, --input, \
             --hardware, --full, --tolerance and --emulate-dtypes apply";
         return Err(console.usage(message, None));
@@ -127,7 +132,7 @@ fn of_schedules(
         };
         let ran = on_streams::run_written(execution, &chip, options)
             .map_err(|e| written_error(&execution.plan.name, &e, args, console))?;
-        let layer = summary(&ran);
+        let layer = summary(&ran, None);
         let mut shown = execution.plan.clone();
         escape_plan(&mut shown);
         text.push_str(&describe(&layer, &ran, &shown));
@@ -148,6 +153,7 @@ fn written_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Co
         RunError::TooLong { .. }
         | RunError::Input { .. }
         | RunError::Invalid(_)
+        | RunError::Engine(_)
         | RunError::Overflow { .. }
         | RunError::Schedule { .. }
         | RunError::Race { .. }
