@@ -60,9 +60,7 @@ class Audit:
         return self.text
 
 
-def audit(
-    jitted: Any, *args: Any, hardware: str | None = None, max_bytes: int | None = None, **kwargs: Any
-) -> Audit:
+def audit(jitted: Any, *args: Any, hardware: str | None = None, max_bytes: int | None = None, **kwargs: Any) -> Audit:
     """Compiles `jitted(*args, **kwargs)` for the devices at hand, and says what it sends.
 
     Arguments may be arrays or `jax.ShapeDtypeStruct`s with shardings. Above `max_bytes` it raises ProgramError.
