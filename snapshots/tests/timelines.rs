@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use shard_cost::{DimRoles, Hardware, Memory, Summary, price};
-use shard_ir::{Picoseconds, Plan, Program};
+use shard_cost::{DimRoles, Hardware, InstrPrice, Memory, Summary, price};
+use shard_ir::{InstrId, Picoseconds, Plan, Program};
 use shard_schedule::overlap::{buffers, placed, verify_addresses};
 use shard_schedule::{overlap, verify_timeline};
 use shard_search::{LowerOptions, OverlapBound, overlap_bound};
@@ -223,9 +223,19 @@ fn is_sound(plan: &Plan, chip: &Hardware, of: &str) {
     );
     let whole = timeline.whole();
     assert!(whole.peak_bytes <= whole.limit, "{of}: more than there is");
+    // Ops that take no time are done at one instant, where what each makes is held beside what it
+    // reads; in the order of the program it is not.
+    let takes_no_time = |id: &InstrId| match price.of(*id) {
+        InstrPrice::Move(cost) => cost.time == Picoseconds(0),
+        InstrPrice::Kernel { time, .. } => *time == Picoseconds(0),
+        InstrPrice::Free => false,
+    };
+    let at_once: u64 = plan.ids().filter(takes_no_time).map(|id| plan.local_bytes(id)).sum();
+    let live = Memory::of(plan).peak().0;
     assert!(
-        whole.limit == chip.hbm_bytes || whole.limit <= 2 * Memory::of(plan).peak().0,
-        "{of}: an odd limit"
+        whole.limit == chip.hbm_bytes || whole.limit <= 2 * live + at_once,
+        "{of}: an odd limit, {} where {live} are live and {at_once} take no time",
+        whole.limit
     );
 }
 
@@ -328,10 +338,17 @@ fn timelines_of_random_programs_are_sound() {
     random_programs_are_sound(0..150);
 }
 
+/// Two tests, which two cores run side by side.
 #[test]
-#[ignore = "slow: 5,000 random programs"]
+#[ignore = "slow: 2,500 random programs"]
 fn timelines_of_many_random_programs_are_sound() {
-    random_programs_are_sound(0..5000);
+    random_programs_are_sound(0..2500);
+}
+
+#[test]
+#[ignore = "slow: 2,500 random programs"]
+fn timelines_of_as_many_more_are_sound() {
+    random_programs_are_sound(2500..5000);
 }
 
 #[test]
