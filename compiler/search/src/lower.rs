@@ -106,13 +106,17 @@ pub(crate) fn lower(
         Err(LowerError::Unreachable { .. }) => Err(none(true)),
         Err(LowerError::Limit { limit, .. }) => {
             // With less memory there are fewer plans to pass over, and what fits in less fits.
-            let spare = capacity - least;
-            let found = SPARE_SHARES
-                .iter()
-                .find_map(|share| within(least + spare / share).ok())
-                .ok_or_else(|| none(false))?;
-            let bound = lower_bound(program, hardware, options).map_or(Picoseconds(0), |b| b.time);
-            Ok(found.of_many(bound.max(fastest.optimality.lower_bound), limit))
+            for share in SPARE_SHARES {
+                match within(least + (capacity - least) / share) {
+                    Ok(found) => {
+                        let bound = bound_within(program, hardware, options)?;
+                        return Ok(found.of_many(bound.max(fastest.optimality.lower_bound), limit));
+                    }
+                    Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+            Err(none(false))
         }
         other => other,
     }
@@ -121,6 +125,23 @@ pub(crate) fn lower(
 /// Where no plan was found in the memory of a device, it is searched as if of what is free beside
 /// the smallest weights and caches there were these parts.
 const SPARE_SHARES: [u64; 3] = [2, 4, 8];
+
+/// What prices say that any plan takes that fits, one of which is known; nothing where a limit ends
+/// them.
+fn bound_within(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Picoseconds, LowerError> {
+    match lower_bound(program, hardware, options) {
+        Ok(found) if found.none_fits => {
+            Err(LowerError::Internal("a plan fits of which prices say that none does".into()))
+        }
+        Ok(found) => Ok(found.time),
+        Err(LowerError::Limit { .. } | LowerError::OutOfTime) => Ok(Picoseconds(0)),
+        Err(other) => Err(other),
+    }
+}
 
 impl Lowered {
     /// The same, found among some of the plans that were asked for: none of them takes less than
