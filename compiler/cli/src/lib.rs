@@ -4,6 +4,7 @@
 //! `commands` has one file for each command, `lsp` the server for editors.
 
 mod args;
+mod command_line;
 mod commands;
 mod console;
 mod input;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use shard_driver::host;
 
-use args::{Args, Command};
+use command_line::{Args, Command};
 use console::{Console, Status};
 
 /// Runs one command line and says how it ended: 0 fine, 1 the program is wrong or a check failed, 2

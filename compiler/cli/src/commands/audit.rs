@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use clap::ValueEnum;
 use shard_audit::before::{self, read::Stable};
 use shard_audit::collectives::collectives;
 use shard_audit::compare::Comparison;
@@ -16,10 +17,48 @@ use shard_grammar::SourceFile;
 use shard_ir::Mesh;
 use shard_report::scale;
 
-use crate::args::{AuditArgs, AuditEmit, Format};
+use crate::args::Format;
 use crate::commands::compile::read_mesh;
 use crate::console::{Console, Outcome, Status};
 use crate::input::{read_at_most, read_regular};
+
+/// `audit`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AuditArgs {
+    /// The text of the optimised HLO, as `jitted.lower(..).compile().as_text()` gives it
+    pub(crate) after: PathBuf,
+    /// The program before it was partitioned: StableHLO, as `jitted.lower(..).as_text()` gives it;
+    /// with `debug_info=True` it has lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) before: Option<PathBuf>,
+    /// The mesh, axes major to minor in the order of the devices; without it, that of `--before`,
+    /// else groups of devices are shown
+    #[arg(long, value_name = "AXES")]
+    pub(crate) mesh: Option<String>,
+    /// The chip on which the time of each collective is computed: a built-in name, or a hardware
+    /// file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) hardware: Option<String>,
+    /// Exit with status 1 where a device sends more in one run, as in `--max-bytes 100MB`
+    #[arg(long, value_name = "BYTES", value_parser = max_bytes)]
+    pub(crate) max_bytes: Option<u64>,
+    /// What is printed; `--format json` is `--emit json`
+    #[arg(long, value_enum, default_value_t = AuditEmit::Text, value_name = "WHAT")]
+    pub(crate) emit: AuditEmit,
+}
+
+/// What `audit` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum AuditEmit {
+    /// For people
+    Text,
+    /// The document `shardc.audit/1`
+    Json,
+    /// Workflow commands, which GitHub shows beside the lines
+    Github,
+    /// A page
+    Html,
+}
 
 /// The largest dump that is read: a step of a large model prints some 50 MB.
 const MAX_DUMP_BYTES: usize = 1 << 30;
@@ -198,4 +237,13 @@ impl Sources {
         }
         [self.folder.join(path), path.to_path_buf()].iter().find_map(|path| read_regular(path).ok())
     }
+}
+
+/// Reads a budget; nothing at all is one too.
+fn max_bytes(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" {
+        return Ok(0);
+    }
+    crate::memory_limit::read(text)
+        .map_err(|_| "a budget is a number of bytes: 100000000, 100MB or 100MiB".to_string())
 }

@@ -1,14 +1,32 @@
 //! `shardc check FILE...`.
 
+use std::path::PathBuf;
+
 use shard_check::{Diagnostic, Severity};
 use shard_driver::compile::{Sound, check_source};
 use shard_driver::input::Input;
 use shard_driver::{Purpose, expected};
 
-use crate::args::CheckArgs;
+use crate::args::ProgramArgs;
 use crate::commands::worse;
 use crate::console::{Console, Outcome, problem};
 use crate::input::read_program;
+
+/// `check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// Source files
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Hold each layer's plan to what its `expect` lines say
+    #[arg(long)]
+    pub(crate) expect: bool,
+    /// Leave out what needs a search, and name it
+    #[arg(long, conflicts_with = "expect")]
+    pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
 
 /// What is known only when a layer has a plan.
 const NEEDS_A_SEARCH: &str =

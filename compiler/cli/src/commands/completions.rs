@@ -2,8 +2,16 @@
 
 use clap::CommandFactory;
 
-use crate::args::{Args, CompletionsArgs};
+use crate::command_line::Args;
 use crate::console::{Console, Outcome};
+
+/// `completions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
 
 pub(crate) fn run(args: &CompletionsArgs, console: &mut Console) -> Outcome {
     let mut script = Vec::new();

@@ -1,6 +1,7 @@
 //! `shardc cost FILE`.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::{Capacity, DimRoles, Summary, largest};
@@ -10,10 +11,31 @@ use shard_report::Layer;
 use shard_report::cost::{CostLayer, LargestDim, Role};
 use shard_report::paint::Paint;
 
-use crate::args::{CostArgs, Format, RoleArgs};
+use crate::args::{Format, ProgramArgs, RoleArgs};
 use crate::commands::bound_only;
 use crate::commands::compile::{check_options, compile_file};
 use crate::console::{Console, Outcome};
+
+/// `cost`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CostArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    #[command(flatten)]
+    pub(crate) roles: RoleArgs,
+    /// Show how the figures of one step come about, by its number in the report
+    #[arg(long, value_name = "N")]
+    pub(crate) why: Option<u32>,
+    /// Say what no plan falls below, and search for none
+    #[arg(long, conflicts_with = "why")]
+    pub(crate) bound_only: bool,
+    /// Characters to a line; without it, those of the terminal, and 80 where there is none
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) width: Option<usize>,
+}
 
 /// Characters to a line where nothing says how wide the terminal is.
 const WIDTH: usize = 80;

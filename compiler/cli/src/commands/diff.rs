@@ -1,7 +1,7 @@
 //! `shardc diff A [B]`: each a program, IR text, or what `explain --emit json` wrote, by this
 //! binary or another one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use shard_driver::input::{is_json, program_of};
 use shard_driver::{Compilation, Purpose, compile_input};
@@ -11,10 +11,54 @@ use shard_report::json::diff::json;
 use shard_report::recorded::{self, Recorded};
 use shard_report::{printable, recorded_diff};
 
-use crate::args::{DiffArgs, Format, ProgramArgs};
+use crate::args::{Format, ProgramArgs};
 use crate::commands::cost::width;
 use crate::console::{Console, Outcome, Status};
 use crate::input::read_text;
+
+/// `diff`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffArgs {
+    /// A source file, IR text (`.shir`), a snapshot of what `lower` printed, or what `explain
+    /// --emit json` wrote
+    #[arg(value_name = "A")]
+    pub(crate) a: PathBuf,
+    /// The other; without it, A again, with what the options for B change
+    #[arg(value_name = "B")]
+    pub(crate) b: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// As -D, for A alone
+    #[arg(long, value_name = "DIM=N", value_delimiter = ',')]
+    pub(crate) dim_a: Vec<String>,
+    /// As -D, for B alone
+    #[arg(long, value_name = "DIM=N", value_delimiter = ',')]
+    pub(crate) dim_b: Vec<String>,
+    /// As --mesh, for A alone
+    #[arg(long, value_name = "AXES")]
+    pub(crate) mesh_a: Option<String>,
+    /// As --mesh, for B alone
+    #[arg(long, value_name = "AXES")]
+    pub(crate) mesh_b: Option<String>,
+    /// As --hardware, for A alone
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) hardware_a: Option<String>,
+    /// As --hardware, for B alone
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) hardware_b: Option<String>,
+    /// As --layer, for B alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) layer_b: Option<String>,
+    /// As --phase, for B alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) phase_b: Option<String>,
+    /// Exit with 1 where anything differs
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+    /// Columns of the text; by default those of the terminal, else 80
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) width: Option<usize>,
+}
 
 pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     let second = args.b.as_deref().unwrap_or(&args.a);

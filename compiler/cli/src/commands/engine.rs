@@ -9,13 +9,43 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use shard_export::{EngineSystem, Floats};
 use shard_ir::{InstrId, Plan};
 use shard_runtime::{Engine, NamedTensor, Tensor};
 
-use crate::args::{EngineArgs, EngineName};
 use crate::console::{Console, Outcome};
 use crate::tensor_files::npy;
+
+/// Which system `run` executes on, and how it is started.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EngineArgs {
+    /// Execute the plan there, and not on simulated devices; results are compared all the same
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    pub(crate) engine: Option<EngineName>,
+    /// The Python that has the engine; by default that of SHARDC_PYTHON, else python3
+    #[arg(long, value_name = "PATH", requires = "engine")]
+    pub(crate) python: Option<PathBuf>,
+    /// How many processes share the devices of the plan, each with as many
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "engine")]
+    pub(crate) processes: u64,
+    /// What starts a process, in front of its command; {} is its number: "ssh host{}"
+    #[arg(long, value_name = "COMMAND", requires = "engine")]
+    pub(crate) launch: Option<String>,
+    /// Where several processes meet: a port of the machine of process 0
+    #[arg(long, value_name = "HOST:PORT", requires = "engine")]
+    pub(crate) coordinator: Option<String>,
+    /// A folder that all processes see, for their data; without it, a temporary one
+    #[arg(long, value_name = "DIR", requires = "engine")]
+    pub(crate) scratch: Option<PathBuf>,
+}
+
+/// A system that `run` executes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum EngineName {
+    Jax,
+    Torch,
+}
 
 /// Lines of what a process said last that a message has.
 const LINES: usize = 12;

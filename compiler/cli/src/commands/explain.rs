@@ -1,14 +1,81 @@
 //! `shardc explain FILE [--emit text|json|html|dot]`.
 
+use std::path::PathBuf;
+
+use clap::ValueEnum;
 use shard_cost::Objective;
 use shard_driver::Purpose;
+use shard_report::layout_notation::Notation;
 use shard_search::Detail;
 
-use crate::args::{Alternatives, ExplainArgs, ExplainEmit, Format};
+use crate::args::{Format, ProgramArgs, notation};
 use crate::commands::compile::compile_file;
 use crate::commands::cost::width;
 use crate::commands::{bound_only, certificate, why, why_not};
 use crate::console::{Console, Outcome};
+
+/// What is said about the plans that lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Alternatives {
+    /// The best plan without each collective
+    Plans,
+    /// What such a plan takes at least
+    Bounds,
+    /// Nothing
+    None,
+}
+
+/// `explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// What each collective was preferred to: the plans themselves (a search for each), or what
+    /// they take at least. By default plans where the program is small, else bounds
+    #[arg(long, value_enum, value_name = "DETAIL")]
+    pub(crate) alternatives: Option<Alternatives>,
+    /// The same as `--alternatives none`
+    #[arg(long, conflicts_with = "alternatives")]
+    pub(crate) no_alternatives: bool,
+    /// What to print: text (the default), JSON, one HTML page, or a Graphviz graph
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) emit: Option<ExplainEmit>,
+    /// How layouts are written: esti, book, jax, dtensor or shardy
+    #[arg(long, value_name = "NOTATION", default_value = "esti", value_parser = notation)]
+    pub(crate) notation: Notation,
+    /// Write why no plan takes less time, for `verify-certificate` to check
+    #[arg(long, value_name = "OUT")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Derive one value or instruction: a name, or a number as `lower` prints it
+    #[arg(long, value_name = "NAME|ID", conflicts_with = "why_not")]
+    pub(crate) why: Option<String>,
+    /// The best plan that has something: a layout ('h: BLF_x'), a collective (all-gather:x) or a
+    /// strategy (x-weight-gathered)
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) why_not: Option<String>,
+    /// With --why-not: the dim whose sizes are tried; by default the first of the activations that
+    /// no weight has
+    #[arg(long, value_name = "DIM", requires = "why_not")]
+    pub(crate) vary: Option<String>,
+    /// Say what no plan falls below, and search for none
+    #[arg(long, conflicts_with_all = ["alternatives", "no_alternatives", "certificate", "why", "why_not"])]
+    pub(crate) bound_only: bool,
+    /// Columns of the text; by default those of the terminal, else 80
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) width: Option<usize>,
+}
+
+/// What `explain` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ExplainEmit {
+    Text,
+    Json,
+    Html,
+    Dot,
+}
 
 pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     let emit = args.emit.unwrap_or(match console.format {

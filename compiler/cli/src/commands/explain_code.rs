@@ -3,8 +3,19 @@
 use shard_report::json::explain_code::codes;
 use shard_report::pages::{PAGES, Page};
 
-use crate::args::{ExplainCodeArgs, Format};
+use crate::args::Format;
 use crate::console::{Console, Outcome};
+
+/// `explain-code`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainCodeArgs {
+    /// The code, as diagnostics bear it: E0806
+    #[arg(value_name = "CODE", required_unless_present = "list")]
+    pub(crate) code: Option<String>,
+    /// List all codes
+    #[arg(long, conflicts_with = "code")]
+    pub(crate) list: bool,
+}
 
 pub(crate) fn run(args: &ExplainCodeArgs, console: &mut Console) -> Outcome {
     let Some(asked) = &args.code else {

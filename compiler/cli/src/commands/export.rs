@@ -1,7 +1,8 @@
 //! `shardc export jax|torch|stablehlo|specs FILE [-o DIR]`, and the small sizes of `--small`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Subcommand, ValueEnum};
 use shard_check::Diagnostic;
 use shard_check::diagnostics::{ExportProblem, InternalProblem};
 use shard_driver::{Compilation, Purpose, lowering_diagnostics, pipeline};
@@ -10,13 +11,100 @@ use shard_ir::{Layout, Mesh, Plan};
 use shard_report::layout_notation::Notation;
 use shard_runtime::FEW_APPLICATIONS;
 
-use crate::args::{
-    ExportArgs, ExportFloats, ExportJaxArgs, ExportStablehloArgs, ExportStyle, ExportTo,
-    ExportTorchArgs, ExportedArgs,
-};
+use crate::args::ProgramArgs;
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status};
 use crate::output::{file_name, replace_text};
+
+/// `export`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    /// The system
+    #[command(subcommand)]
+    pub(crate) to: ExportTo,
+}
+
+/// The systems that plans are written for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExportTo {
+    /// Write a module of JAX: a `shard_map` a layer, one line an instruction, and a check beside it
+    Jax(ExportJaxArgs),
+    /// Write text of StableHLO: a mesh of Shardy, and what each device does with every collective
+    /// written out
+    Stablehlo(ExportStablehloArgs),
+    /// Write a module of PyTorch: what each process does, one line an instruction, placements of
+    /// DTensor, and a check beside it
+    Torch(ExportTorchArgs),
+    /// Say how every parameter, value and result lies, as JSON: a PartitionSpec, placements of a
+    /// DTensor, text of Shardy
+    Specs(ExportedArgs),
+}
+
+/// What is exported, and where to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportedArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Small sizes of the same divisibility, as `run` executes them
+    #[arg(long)]
+    pub(crate) small: bool,
+    /// Write to a file of the source's name in this folder (NAME.py, NAME_torch.py or
+    /// NAME.specs.json), and not to standard output
+    #[arg(short = 'o', long = "out", value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// `export jax`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportJaxArgs {
+    #[command(flatten)]
+    pub(crate) exported: ExportedArgs,
+    /// How the module says where data lie: each collective written out, or whole tensors held to
+    /// the plan's layouts, for which XLA finds the collectives
+    #[arg(long, value_enum, default_value_t = ExportStyle::ShardMap, value_name = "STYLE")]
+    pub(crate) style: ExportStyle,
+    /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
+    #[arg(long, value_enum, default_value_t = ExportFloats::Stated, value_name = "DTYPE")]
+    pub(crate) dtype: ExportFloats,
+}
+
+/// `export stablehlo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportStablehloArgs {
+    #[command(flatten)]
+    pub(crate) exported: ExportedArgs,
+    /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
+    #[arg(long, value_enum, value_name = "FLOATS", default_value_t = ExportFloats::Stated)]
+    pub(crate) dtype: ExportFloats,
+}
+
+/// `export torch`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportTorchArgs {
+    #[command(flatten)]
+    pub(crate) exported: ExportedArgs,
+    /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
+    #[arg(long, value_enum, default_value_t = ExportFloats::Stated, value_name = "DTYPE")]
+    pub(crate) dtype: ExportFloats,
+}
+
+/// How an exported module says where data lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ExportStyle {
+    ShardMap,
+    Constraints,
+}
+
+/// Which floats an exported module computes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ExportFloats {
+    Stated,
+    F32,
+    F64,
+}
 
 pub(crate) fn run(args: &ExportArgs, console: &mut Console) -> Outcome {
     match &args.to {

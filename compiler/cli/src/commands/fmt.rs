@@ -1,6 +1,6 @@
 //! `shardc fmt FILE... [--check] [--explicit]`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use shard_check::Diagnostic;
 use shard_driver::Purpose;
@@ -8,11 +8,27 @@ use shard_driver::explicit::strict_file;
 use shard_grammar::SourceFile;
 use similar::TextDiff;
 
-use crate::args::FmtArgs;
+use crate::args::ProgramArgs;
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status};
 use crate::input::read_text;
 use crate::output;
+
+/// `fmt`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FmtArgs {
+    /// Source files; `-` formats standard input to standard output
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Change nothing; show what would change, and exit with 1 if anything would
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Write the chosen plan back as a strict file, each collective a `reshard` line
+    #[arg(long)]
+    pub(crate) explicit: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
 
 pub(crate) fn run(args: &FmtArgs, console: &mut Console) -> Outcome {
     if !args.explicit && args.program.changes_anything() {

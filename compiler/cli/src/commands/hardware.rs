@@ -4,8 +4,16 @@ use shard_cost::Hardware;
 use shard_cost::hardware::{BUILT_IN, BuiltIn};
 use shard_report::json::hardware::HardwareJson;
 
-use crate::args::{Format, HardwareArgs};
+use crate::args::Format;
 use crate::console::{Console, Outcome, Status};
+
+/// `hardware`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HardwareArgs {
+    /// A built-in chip, whose file is printed
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
 
 pub(crate) fn run(args: &HardwareArgs, console: &mut Console) -> Outcome {
     let chips: Vec<&BuiltIn> =

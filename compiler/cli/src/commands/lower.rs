@@ -1,14 +1,49 @@
 //! `shardc lower FILE [--emit ir|json|dot|schedule]`.
 
+use std::path::PathBuf;
+
+use clap::ValueEnum;
 use shard_driver::Purpose;
 use shard_report::layout_notation::{Notation, comment_table};
+use shard_runtime::FEW_APPLICATIONS;
 
-use crate::args::{Emit, Format, LowerArgs};
+use crate::args::{Format, ProgramArgs, notation};
 use crate::commands::bound_only;
 use crate::commands::compile::compile_file;
 use crate::commands::export::make_small;
 use crate::console::{Console, Outcome};
-use shard_runtime::FEW_APPLICATIONS;
+
+/// `lower`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LowerArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// What to print: IR text (the default), JSON, a Graphviz graph, or the schedule that `run`
+    /// takes
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) emit: Option<Emit>,
+    /// How layouts are written: esti, book, jax, dtensor or shardy
+    #[arg(long, value_name = "NOTATION", default_value = "esti", value_parser = notation)]
+    pub(crate) notation: Notation,
+    /// Small sizes of the same divisibility, as `run` executes them
+    #[arg(long, conflicts_with = "bound_only")]
+    pub(crate) small: bool,
+    /// Say what no plan falls below, and search for none
+    #[arg(long)]
+    pub(crate) bound_only: bool,
+}
+
+/// What `lower` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Emit {
+    Ir,
+    Json,
+    Dot,
+    Schedule,
+}
 
 pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
     let emit = args.emit.unwrap_or(match console.format {

@@ -2,8 +2,16 @@
 
 use clap::CommandFactory;
 
-use crate::args::{Args, ManArgs};
+use crate::command_line::Args;
 use crate::console::{Console, Outcome};
+
+/// `man`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ManArgs {
+    /// A command, whose own page is printed
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+}
 
 pub(crate) fn run(args: &ManArgs, console: &mut Console) -> Outcome {
     let mut whole = Args::command();

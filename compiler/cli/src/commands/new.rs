@@ -1,18 +1,47 @@
 //! `shardc new [--template NAME | --from-config config.json]`.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shard_cost::Hardware;
 use shard_driver::new_program::mesh::{self, Axes};
 use shard_driver::new_program::{self, Model, Template, config};
 use shard_driver::{Outcome, Status, hardware_choice};
 
-use super::compile::read_mesh;
-use crate::args::NewArgs;
+use crate::commands::compile::read_mesh;
 use crate::console::Console;
 use crate::input::read_text;
 use crate::output;
+
+/// `new`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NewArgs {
+    /// What to start from; without it, llama-block
+    #[arg(long, value_parser = templates(), value_name = "NAME", conflicts_with = "from_config")]
+    pub(crate) template: Option<Template>,
+    #[arg(long, value_name = "FILE", help = from_config())]
+    pub(crate) from_config: Option<PathBuf>,
+    /// The name of the layer
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The chip: a built-in name, or a hardware file
+    #[arg(long, value_name = "NAME|FILE", default_value = "tpu-v5p")]
+    pub(crate) hardware: String,
+    /// How many chips; without it, as few as hold weights and caches well
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) chips: Option<u32>,
+    /// The mesh, as in `--mesh data=4,model=8`: the first axis is for the batch, the last for heads
+    /// and d_ff
+    #[arg(long, value_name = "AXES", conflicts_with = "chips")]
+    pub(crate) mesh: Option<String>,
+    /// Write to this file, and not to standard output
+    #[arg(short = 'o', long = "out", value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Replace the file if it is there
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
+}
 
 pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
     let hardware = hardware_choice::from_command_line(&args.hardware, console)?;
@@ -67,4 +96,17 @@ fn write(path: &Path, text: &str, force: bool, console: &mut Console) -> Outcome
             .usage(&format!("`{}` is there already", path.display()), Some("--force".to_string())),
         _ => console.usage(&format!("cannot write `{}`: {error}", path.display()), None),
     })
+}
+
+fn templates() -> impl TypedValueParser<Value = Template> {
+    let values =
+        Template::ALL.map(|template| PossibleValue::new(template.name()).help(template.about()));
+    let named = |name: String| Template::ALL.into_iter().find(|template| template.name() == name);
+    PossibleValuesParser::new(values)
+        .try_map(move |name| named(name).ok_or("there is no such template"))
+}
+
+fn from_config() -> String {
+    let types: Vec<&str> = shard_driver::new_program::config::types().collect();
+    format!("The `config.json` of a Hugging Face model, of one of the types {}", types.join(", "))
 }

@@ -1,7 +1,7 @@
 //! `shardc run FILE`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shard_check::CheckOptions;
@@ -15,12 +15,52 @@ use shard_report::json::schedule::{ReadSchedule, is_schedule};
 use shard_report::printable::escape_plan;
 use shard_runtime::{NamedTensor, Progress, RunError, RunOptions, Tensor};
 
-use crate::args::{EngineName, Format, RunArgs};
-use crate::commands::engine::engine;
+use crate::args::{Format, ProgramArgs};
+use crate::commands::engine::{EngineArgs, EngineName, engine};
 use crate::console::{Console, Outcome, Status, problem};
 use crate::input::read_text;
 use crate::output::file_name;
 use crate::tensor_files::{npy, safetensors};
+
+/// `run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// A source file, IR text (`.shir`), or a schedule (`lower --emit schedule`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Of the random inputs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Execute the sizes as they are, not small ones of the same divisibility
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Execute the overlapped schedule, stream by stream, with buffers at their addresses, and look
+    /// for races
+    #[arg(long, conflicts_with = "engine")]
+    pub(crate) schedule: bool,
+    /// Round every result to its own dtype
+    #[arg(long)]
+    pub(crate) emulate_dtypes: bool,
+    /// The largest difference allowed, as a part of the result's largest value
+    #[arg(long, value_name = "T", value_parser = tolerance)]
+    pub(crate) tolerance: Option<f64>,
+    /// Data for a parameter, as a .npy file; the others are random
+    #[arg(long = "input", value_name = "NAME=FILE.npy")]
+    pub(crate) inputs: Vec<String>,
+    /// Data for parameters, by their names, as a .safetensors file
+    #[arg(long = "inputs", value_name = "FILE.safetensors")]
+    pub(crate) inputs_file: Option<PathBuf>,
+    /// Write each result to DIR/NAME.npy
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Write all results to one .safetensors file
+    #[arg(long = "outputs", value_name = "FILE.safetensors")]
+    pub(crate) outputs_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
 
 pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
     let options = RunOptions {
@@ -368,4 +408,11 @@ const SHOWN: usize = 12;
 fn parameters(plan: &shard_ir::Plan) -> BTreeSet<String> {
     let is_parameter = |i: &&shard_ir::Instruction| matches!(i.kind, InstrKind::Parameter(_));
     plan.instructions.iter().filter(is_parameter).filter_map(|i| i.name.clone()).collect()
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("a tolerance is a number, 0 or more".to_string()),
+    }
 }

@@ -1,7 +1,7 @@
 //! `shardc snapshot [--check|--update] FILE...`: a user's own snapshot tests of lowered programs.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use shard_check::diagnostics::SnapshotProblem;
 use shard_cost::Objective;
@@ -10,11 +10,27 @@ use shard_driver::snapshot::{Difference, difference, recorded_options, text};
 use shard_driver::{Compilation, Outcome, Purpose, Status, compile_source, expected};
 use shard_grammar::SourceFile;
 
-use crate::args::{ProgramArgs, SnapshotArgs};
+use crate::args::ProgramArgs;
 use crate::commands::worst_of_all;
 use crate::console::Console;
 use crate::input::{read_program, read_regular};
 use crate::output;
+
+/// `snapshot`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SnapshotArgs {
+    /// Source files; the snapshot of `mlp.shard` is `mlp.lowered.snap` beside it
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Compare, and exit with 1 if a plan differs or an `expect` line fails (the default)
+    #[arg(long, conflicts_with = "update")]
+    pub(crate) check: bool,
+    /// Write the snapshots anew
+    #[arg(long)]
+    pub(crate) update: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
 
 pub(crate) fn run(args: &SnapshotArgs, console: &mut Console) -> Outcome {
     console.diagnostics_are_the_result();

@@ -1,11 +1,13 @@
 //! `shardc sweep FILE -D B=1..1024:x2 --mesh x=4,y=4 --mesh x=8,y=8 --memory-limit 4GB..64GB:x2`.
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shard_check::Diagnostic;
 use shard_check::diagnostics::{ALL, Source};
+use shard_cost::Objective;
 use shard_cost::{Bytes, Capacity, Hardware, Summary};
 use shard_driver::compile::layer_header;
 use shard_driver::hardware_choice;
@@ -21,12 +23,66 @@ use shard_report::strategy::strategy;
 use shard_report::sweep::{Figures, Outcome as PointOutcome, SweepRow, mark_frontier};
 use shard_search::{Limits, LowerError, LowerOptions, Stop};
 
-use crate::args::{Format, SweepArgs};
+use crate::args::{Format, RoleArgs, objective};
 use crate::commands::compile::read_mesh;
 use crate::commands::cost::{roles_or, width};
 use crate::console::{Console, Outcome, Status};
 use crate::input::read_program;
 use crate::points::{Point, points, read_limits, read_sweeps};
+
+/// `sweep`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SweepArgs {
+    /// A source file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The layer; without it, every layer that no other layer calls
+    #[arg(long, value_name = "NAME")]
+    pub(crate) layer: Option<String>,
+    /// The phase; without it, each
+    #[arg(long, value_name = "NAME")]
+    pub(crate) phase: Option<String>,
+    /// Sizes of a dim: `-D B=1..1024:x2` doubles, `-D L=128..512:+128` adds, `-D S=2048,8192` lists
+    #[arg(short = 'D', long = "dim", value_name = "DIM=SIZES")]
+    pub(crate) dims: Vec<String>,
+    /// A mesh, as in `--mesh x=8,y=8`; each one given is swept
+    #[arg(long, value_name = "AXES")]
+    pub(crate) mesh: Vec<String>,
+    /// The chip: a built-in name, or a hardware file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) hardware: Option<String>,
+    /// What plans are chosen for: `serial`, all steps one after another, or `comm`, communication
+    /// alone
+    #[arg(long, value_name = "OBJECTIVE", default_value = "serial", value_parser = objective)]
+    pub(crate) objective: Objective,
+    /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`: several are
+    /// swept, `8GB,16GB` or `4GB..64GB:x2`; without it, the chip's memory less what its file
+    /// reserves
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_limit: Vec<String>,
+    /// Refuse collectives that are not written as `reshard`
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Let einsums gather an operand, or scatter their result, inside their loop (not in a strict
+    /// layer)
+    #[arg(long, conflicts_with = "strict")]
+    pub(crate) fuse: bool,
+    #[command(flatten)]
+    pub(crate) roles: RoleArgs,
+    /// Draw the time of a step against the chip time of a token, or against memory where that is
+    /// swept
+    #[arg(long)]
+    pub(crate) plot: bool,
+    /// Points that are computed at a time; without it, as many as the machine has cores
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: Option<u16>,
+    /// The most points that are computed
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub(crate) max_points: usize,
+    /// Characters to a line; without it, those of the terminal, and 80 where there is none
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) width: Option<usize>,
+}
 
 /// Stack of a thread that compiles: as much as the main thread has.
 const STACK_BYTES: usize = 8 << 20;

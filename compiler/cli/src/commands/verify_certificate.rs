@@ -1,12 +1,22 @@
 //! `shardc verify-certificate FILE`.
 
+use std::path::PathBuf;
+
 use shard_report::printable::escaped_name;
 use shard_search::Proof;
 use shard_search::certificate::{Verified, verify_certificate};
 
-use crate::args::{Format, VerifyCertificateArgs};
+use crate::args::Format;
 use crate::console::{Console, Outcome, Status, problem};
 use crate::input::read_at_most;
+
+/// `verify-certificate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyCertificateArgs {
+    /// What `explain --certificate` wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
 
 /// The largest certificate that is read.
 const MAX_BYTES: usize = 1 << 30;

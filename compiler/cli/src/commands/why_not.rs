@@ -5,8 +5,9 @@ use shard_driver::{Compilation, CompileOptions, Outcome, Status, questions};
 use shard_report::json::why_not::json;
 use shard_report::why_not::why_not;
 
-use crate::args::{ExplainArgs, Format};
+use crate::args::Format;
 use crate::commands::cost::width;
+use crate::commands::explain::ExplainArgs;
 use crate::console::Console;
 
 pub(crate) fn run(
