@@ -5,7 +5,9 @@
 //! first. Of a value that is not settled its readers are known, and so what is held of it for sure:
 //! a layout from its first reader to its last, and before its first reader the smallest layout from
 //! which moves lead there. Once it is settled, the steps are known at which each of its layouts
-//! comes and goes, as [`emit`](crate::emit::emit) orders them.
+//! comes and goes, as [`emit`](crate::emit::emit) orders them. What a folded block reads from
+//! outside is held longer than that, throughout the block, and what stands between its steps is
+//! moved out of it: never less is held so.
 
 use shard_ir::catalogue::Move;
 use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
@@ -116,9 +118,6 @@ pub(crate) struct Holdings<'a> {
     program: &'a Program,
     tables: &'a Tables,
     room: &'a Room<'a>,
-    /// Steps follow the order of the program; those of a folded block are put together, so that
-    /// only weights and caches count.
-    in_order: bool,
     kinds: Vec<Kind>,
     /// For each value and layout what it takes beside what is counted apart; 0 where it may be
     /// that.
@@ -134,16 +133,8 @@ impl<'a> Holdings<'a> {
         room: &'a Room<'a>,
     ) -> Holdings<'a> {
         let kinds: Vec<Kind> = program.value_ids().map(|id| kind(program, room, id)).collect();
-        let in_order = program.folds.is_empty();
-        let mut holdings = Holdings {
-            program,
-            tables,
-            room,
-            in_order,
-            kinds,
-            copies: Vec::new(),
-            least: Vec::new(),
-        };
+        let mut holdings =
+            Holdings { program, tables, room, kinds, copies: Vec::new(), least: Vec::new() };
         for id in program.value_ids() {
             let layouts = 0..tables.of(id).layouts.len() as LayoutId;
             holdings.copies.push(layouts.map(|layout| holdings.copy(id, layout)).collect());
@@ -161,9 +152,7 @@ impl<'a> Holdings<'a> {
     ) -> Footprint {
         let mut held = held.clone();
         let end = self.program.values.len();
-        if self.in_order {
-            held.read(self, value, layout, (end, end));
-        }
+        held.read(self, value, layout, (end, end));
         held
     }
 
@@ -180,9 +169,7 @@ impl<'a> Holdings<'a> {
                 .kept
                 .saturating_add(self.room.beyond_least(value, self.layout(value, made_in)));
         }
-        if self.in_order {
-            self.settle(&mut held, value, (made_in, producer, moves));
-        }
+        self.settle(&mut held, value, (made_in, producer, moves));
         self.room.holds(self.needed(&held)).then_some(held)
     }
 
