@@ -102,6 +102,15 @@ impl Part {
         Part::all(kernels, Some(room)).iter().all(fits)
     }
 
+    /// The same, where a memory has no more bytes than these.
+    pub(crate) fn keeping_at_most(&self, bytes: u64) -> Part {
+        let mut part = self.clone();
+        if let Kind::Memory { most, .. } = &mut part.kind {
+            *most = bytes.min(*most);
+        }
+        part
+    }
+
     /// Whether results are among its places.
     pub(crate) fn has_results(&self) -> bool {
         self.places.iter().any(|place| matches!(place.seat, Seat::Output(_)))
@@ -165,6 +174,16 @@ impl Part {
                 Least { least, with: vec![sums; cost.len()] }
             }
             Kind::Memory { bytes, most } => Knapsack::new(bytes, *most, cost).least(bytes, cost),
+        }
+    }
+
+    /// The least alone, which is sooner found.
+    pub(crate) fn least_alone(&self, cost: &[Vec<i64>]) -> i64 {
+        match &self.kind {
+            Kind::Label { .. } => self.least(cost).least,
+            Kind::Memory { bytes, most } => {
+                Knapsack::new(bytes, *most, cost).least_alone(bytes, cost)
+            }
         }
     }
 
@@ -277,24 +296,68 @@ impl Knapsack {
         Knapsack { step, smallest, room: Some((spare / step) as usize) }
     }
 
-    fn least(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Least {
-        let far = || Least { least: FAR, with: cost.iter().map(|c| vec![FAR; c.len()]).collect() };
-        let Some(room) = self.room else { return far() };
-        let count = cost.len();
-        let steps = |place: usize, class: usize| {
-            bytes[place][class].saturating_sub(self.smallest[place]) / self.step
-        };
-        let take = |place: usize, from: &[i64]| -> Vec<i64> {
-            let mut with = vec![FAR; room + 1];
-            for (class, price) in cost[place].iter().enumerate().filter(|(_, price)| **price < FAR)
-            {
-                let Ok(steps) = usize::try_from(steps(place, class)) else { continue };
-                for at in steps..=room {
-                    with[at] = with[at].min(add(from[at - steps], *price));
-                }
+    /// How many steps a class of a place takes beyond the smallest; none where that is more than
+    /// there are.
+    fn steps(&self, room: usize, place: usize, bytes: u64) -> Option<usize> {
+        let steps = bytes.saturating_sub(self.smallest[place]) / self.step;
+        usize::try_from(steps).ok().filter(|steps| *steps <= room)
+    }
+
+    /// For each number of steps the least of some places and one more, given that of the places.
+    fn take(&self, place: usize, (bytes, cost): (&[u64], &[i64]), from: &[i64]) -> Vec<i64> {
+        let mut with = vec![FAR; from.len()];
+        for (bytes, price) in bytes.iter().zip(cost).filter(|(_, price)| **price < FAR) {
+            let Some(steps) = self.steps(from.len() - 1, place, *bytes) else { continue };
+            for (with, from) in with[steps..].iter_mut().zip(from) {
+                *with = (*with).min(from + price);
             }
-            with
+        }
+        with
+    }
+
+    /// How many steps there are, where each place has a class: any number of them comes to less
+    /// than [`FAR`] then, and sums need no check.
+    fn room(&self, cost: &[Vec<i64>]) -> Result<usize, i64> {
+        let mut sum = 0i64;
+        for place in cost {
+            let prices = place.iter().filter(|price| **price < FAR);
+            // Not all places have room, or one has no class.
+            let Some(longest) = prices.map(|price| price.saturating_abs()).max() else {
+                return Err(FAR);
+            };
+            sum = sum.saturating_add(longest);
+        }
+        match self.room {
+            None => Err(FAR),
+            // Of prices beyond all times nothing is said.
+            Some(_) if sum >= FAR => Err(-FAR),
+            Some(room) => Ok(room),
+        }
+    }
+
+    /// What the cheapest choice that fits costs.
+    fn least_alone(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> i64 {
+        let room = match self.room(cost) {
+            Ok(room) => room,
+            Err(least) => return least,
         };
+        let all = bytes.iter().zip(cost).enumerate();
+        let taken = all.fold(vec![0; room + 1], |from, (place, (bytes, cost))| {
+            self.take(place, (bytes, cost), &from)
+        });
+        taken[room]
+    }
+
+    fn least(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Least {
+        let room = match self.room(cost) {
+            Ok(room) => room,
+            Err(least) => {
+                return Least { least, with: cost.iter().map(|c| vec![least; c.len()]).collect() };
+            }
+        };
+        let count = cost.len();
+        let take =
+            |place: usize, from: &[i64]| self.take(place, (&bytes[place], &cost[place]), from);
         // `before[n][b]`: the first n places in at most b steps; `after[n][b]`: those from the n-th
         // on.
         let mut before = vec![vec![0; room + 1]];
@@ -307,18 +370,14 @@ impl Knapsack {
         }
         let with = (0..count)
             .map(|place| {
-                let one = |(class, price): (usize, &i64)| {
-                    let steps = usize::try_from(steps(place, class)).unwrap_or(usize::MAX);
-                    if *price >= FAR || steps > room {
-                        return FAR;
-                    }
-                    let left = room - steps;
-                    let rest = (0..=left)
-                        .map(|at| add(before[place][at], after[place + 1][left - at]))
-                        .min();
+                let one = |(bytes, price): (&u64, &i64)| {
+                    let steps = self.steps(room, place, *bytes).filter(|_| *price < FAR);
+                    let Some(left) = steps.map(|steps| room - steps) else { return FAR };
+                    let (before, after) = (&before[place][..=left], &after[place + 1][..=left]);
+                    let rest = before.iter().zip(after.iter().rev()).map(|(b, a)| b + a).min();
                     add(rest.unwrap_or(FAR), *price)
                 };
-                cost[place].iter().enumerate().map(one).collect()
+                bytes[place].iter().zip(&cost[place]).map(one).collect()
             })
             .collect();
         Least { least: before[count][room], with }

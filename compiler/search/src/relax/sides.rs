@@ -94,10 +94,19 @@ impl Sides {
             }
         }
         self.add_up();
-        let leasts: Vec<i64> = (0..self.parts.len())
-            .map(|part| self.parts[part].least(&self.cost(part)).least)
-            .collect();
+        let leasts: Vec<i64> = (0..self.parts.len()).map(|part| self.least_alone(part)).collect();
         leasts.into_iter().enumerate().for_each(|(part, least)| self.least.set(part, least));
+    }
+
+    /// The same, where weights and caches may take no more bytes than these in any memory.
+    pub(crate) fn keeping_at_most(&self, bytes: u64) -> Sides {
+        let parts = self.parts.iter().map(|part| part.keeping_at_most(bytes)).collect();
+        let mut sides = Sides { parts: Arc::new(parts), ..self.clone() };
+        for part in 0..sides.parts.len() {
+            let least = sides.least_alone(part);
+            sides.least.set(part, least);
+        }
+        sides
     }
 
     /// Whether nothing reaches across the program.
@@ -143,6 +152,11 @@ impl Sides {
     /// What a part comes to, and would with each class.
     fn least(&self, part: usize) -> Least {
         self.parts[part].least(&self.cost(part))
+    }
+
+    /// What a part comes to.
+    fn least_alone(&self, part: usize) -> i64 {
+        self.parts[part].least_alone(&self.cost(part))
     }
 
     /// The classes that seemed best to a part when it last looked at all its places.
@@ -282,7 +296,7 @@ impl Sides {
         }
         self.add_up();
         for part in 0..self.parts.len() {
-            let now = self.least(part).least;
+            let now = self.least_alone(part);
             self.least.set(part, now);
         }
     }
