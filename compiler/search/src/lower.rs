@@ -8,7 +8,7 @@ mod region;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shard_cost::Hardware;
+use shard_cost::{Hardware, Memory};
 use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program};
 
 use crate::bound_only::lower_bound;
@@ -100,7 +100,11 @@ pub(crate) fn lower(
         return Err(none(true));
     }
     let like = Some(&fastest.remembered);
-    let within = |bytes| (Lowering { like, ..lowering(strict, Some(bytes)) }).run(program, strict);
+    let activations = Memory::of(&fastest.plan).activations.0;
+    let within = |bytes| {
+        let lowering = Lowering { like, activations, ..lowering(strict, Some(bytes)) };
+        lowering.run(program, strict)
+    };
     match within(capacity) {
         // Nothing was passed over: what was left out of the space has no room in any plan.
         Err(LowerError::Unreachable { .. }) => Err(none(true)),
@@ -250,6 +254,9 @@ pub(crate) struct Lowering<'a> {
     loops: bool,
     /// The bytes of a device, in which every plan must fit; `None` where plans of any size will do.
     capacity: Option<u64>,
+    /// What the activations of the fastest plan take, where that is known: plans may fit that leave
+    /// so much free.
+    activations: u64,
     /// The phases that the program is of, where it is several, and what each has room for.
     scopes: Option<&'a Scopes>,
     /// Only plans that take less time are wanted, in picoseconds.
@@ -308,6 +315,7 @@ impl<'a> Lowering<'a> {
             forced: None,
             loops: false,
             capacity: None,
+            activations: 0,
             scopes: None,
             below: None,
             like: None,
@@ -336,7 +344,7 @@ impl<'a> Lowering<'a> {
                 // What is asked about has its loops already.
                 let mut lowering =
                     Lowering { loops: kernels.loops, best, ..Lowering::new(hardware, limits) };
-                lowering.widen(kernels, labels, (&priced, bound), None)?;
+                lowering.widen(kernels, labels, (&priced, bound, u64::MAX), None)?;
                 match lowering.lowered(None) {
                     Err(LowerError::Unreachable { .. }) => {}
                     Err(other) => return Err(other),

@@ -182,62 +182,57 @@ impl<'a> Room<'a> {
     /// plan that fits uses it.
     pub(crate) fn prune(&self, kernels: &Kernels, tables: &mut Tables) {
         let (free, spare) = (self.free(), self.spare());
-        let stored: Vec<Vec<bool>> = tables
-            .values
-            .iter()
-            .map(|t| {
-                t.producers
-                    .iter()
-                    .map(|all| all.iter().any(|p| p.source == Source::Given))
-                    .collect()
-            })
-            .collect();
-        let layouts: Vec<Vec<Layout>> = tables.values.iter().map(|t| t.layouts.clone()).collect();
-        // What holding a value in a layout adds to the weights and caches: nothing where it may be
-        // one of them.
-        let held = |value: ValueId, layout: u32| {
-            let (origin, viewed) = self.origin(value);
-            let is_kept = match self.program.value(origin).def {
-                Def::Parameter { kind, .. } => kind != ParameterKind::Activation,
-                Def::Constant(_) => true,
-                Def::Op { .. } | Def::Pin { .. } => false,
-            };
-            let bytes = self.bytes(value, layouts[value.index()][layout as usize]);
-            let free_of_charge =
-                is_kept && (viewed || origin != value || stored[value.index()][layout as usize]);
-            (origin, if free_of_charge { 0 } else { bytes })
-        };
+        let held = self.held_by_producers(kernels, tables);
         for id in self.program.value_ids() {
-            for layout in 0..layouts[id.index()].len() as u32 {
-                let made = held(id, layout).1;
+            for layout in 0..held.layouts[id.index()].len() as u32 {
+                let made = held.value(id, layout).1;
                 let fits = |producer: &Producer| match producer.source {
                     Source::Given => {
-                        self.beyond_least(id, layouts[id.index()][layout as usize]) <= spare
+                        let stored = held.layouts[id.index()][layout as usize];
+                        self.beyond_least(id, stored) <= spare
                     }
                     Source::Pin => true,
-                    Source::Kernel(number, _) => {
-                        let kernel = &kernels.of[id.index()][number];
-                        let mut read: BTreeMap<ValueId, u64> = BTreeMap::new();
-                        for (operand, layout) in &producer.reads {
-                            let (origin, bytes) = held(*operand, *layout);
-                            let known = read.entry(origin).or_default();
-                            *known = bytes.max(*known);
-                        }
-                        let made = if kernel.chain.last().is_some_and(|op| self.is_view(*op)) {
-                            0
-                        } else {
-                            made
-                        };
-                        read.into_values().fold(made, u64::saturating_add) <= free
-                    }
+                    Source::Kernel(..) => held.while_made(id, layout, producer) <= free,
                 };
                 let table = &mut tables.values[id.index()];
                 table.producers[layout as usize].retain(fits);
                 table.arcs_into[layout as usize]
-                    .retain(|arc| held(id, arc.from).1.saturating_add(made) <= free);
+                    .retain(|arc| held.value(id, arc.from).1.saturating_add(made) <= free);
                 table.arcs_from[layout as usize]
-                    .retain(|(to, _)| held(id, *to).1.saturating_add(made) <= free);
+                    .retain(|(to, _)| held.value(id, *to).1.saturating_add(made) <= free);
             }
+        }
+    }
+
+    /// What the activations of any plan take at least whose steps are in these tables: each value
+    /// that no kernel passes on is made by a kernel, in the way that holds least at worst.
+    pub(crate) fn least_activations(&self, kernels: &Kernels, tables: &Tables) -> u64 {
+        let held = self.held_by_producers(kernels, tables);
+        let while_made = |id: &ValueId| {
+            let layouts = tables.values[id.index()].producers.iter().zip(0u32..);
+            layouts
+                .flat_map(|(all, layout)| all.iter().map(move |producer| (layout, producer)))
+                .map(|(layout, producer)| held.while_made(*id, layout, producer))
+                .min()
+        };
+        let is_made = |id: &ValueId| {
+            let op = matches!(self.program.value(*id).def, Def::Op { .. });
+            op && kernels.live[id.index()] && !is_passed_on(kernels, *id)
+        };
+        self.program.value_ids().filter(is_made).filter_map(|id| while_made(&id)).max().unwrap_or(0)
+    }
+
+    fn held_by_producers<'h>(&'h self, kernels: &'h Kernels, tables: &Tables) -> Held<'h> {
+        let is_given = |all: &Vec<Producer>| all.iter().any(|p| p.source == Source::Given);
+        Held {
+            room: self,
+            kernels,
+            stored: tables
+                .values
+                .iter()
+                .map(|t| t.producers.iter().map(is_given).collect())
+                .collect(),
+            layouts: tables.values.iter().map(|t| t.layouts.clone()).collect(),
         }
     }
 
@@ -331,6 +326,48 @@ impl<'a> Room<'a> {
                 }
             }
         }
+    }
+}
+
+/// What the steps in tables hold beside the weights and caches.
+struct Held<'h> {
+    room: &'h Room<'h>,
+    kernels: &'h Kernels,
+    /// For each value and layout, whether it may be stored so.
+    stored: Vec<Vec<bool>>,
+    layouts: Vec<Vec<Layout>>,
+}
+
+impl Held<'_> {
+    /// What holding a value in a layout adds to the weights and caches, and whose memory that is:
+    /// nothing where it may be one of them.
+    fn value(&self, value: ValueId, layout: u32) -> (ValueId, u64) {
+        let (origin, viewed) = self.room.origin(value);
+        let is_kept = match self.room.program.value(origin).def {
+            Def::Parameter { kind, .. } => kind != ParameterKind::Activation,
+            Def::Constant(_) => true,
+            Def::Op { .. } | Def::Pin { .. } => false,
+        };
+        let free_of_charge =
+            is_kept && (viewed || origin != value || self.stored[value.index()][layout as usize]);
+        let layout = self.layouts[value.index()][layout as usize];
+        (origin, if free_of_charge { 0 } else { self.room.bytes(value, layout) })
+    }
+
+    /// What is held while a kernel makes a value in a layout; nothing is known of what is no
+    /// kernel.
+    fn while_made(&self, value: ValueId, layout: u32, producer: &Producer) -> u64 {
+        let Source::Kernel(number, _) = producer.source else { return 0 };
+        let kernel = &self.kernels.of[value.index()][number];
+        let mut read: BTreeMap<ValueId, u64> = BTreeMap::new();
+        for (operand, layout) in &producer.reads {
+            let (origin, bytes) = self.value(*operand, *layout);
+            let known = read.entry(origin).or_default();
+            *known = bytes.max(*known);
+        }
+        let is_view = kernel.chain.last().is_some_and(|op| self.room.is_view(*op));
+        let made = if is_view { 0 } else { self.value(value, layout).1 };
+        read.into_values().fold(made, u64::saturating_add)
     }
 }
 

@@ -6,8 +6,10 @@
 //! bring it to all of them is exact ([`Steiner`]). Its operands are wanted then. A parameter stands
 //! right before its first reader, wherever it is declared: as long as it is wanted, states that
 //! want it in different layouts are different states, though nothing else may tell them apart. The
-//! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands.
+//! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands, or what
+//! the prices of the branch say ([`Guided`]).
 
+mod guided;
 mod joined;
 mod states;
 
@@ -25,11 +27,13 @@ use crate::footprint::{Footprint, Holdings};
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::{Room, needed};
+use crate::relax::Guide;
 use crate::space::Space;
 use crate::steiner::{MAX_WANTED, Steiner};
 use crate::strict::may_move_to;
 use crate::table::{LayoutId, Source, Tables};
 use crate::{Limits, LowerError, TIME_LIMIT};
+use guided::Guided;
 use states::{Choice, DIVE_AFTER, DIVE_AGAIN, Decision, MAX_TOO_LARGE, Open, Run, Visit, Want};
 pub(crate) use states::{MANY_WAYS, TOO_LARGE};
 
@@ -83,6 +87,7 @@ pub(crate) struct Search<'a> {
     kernels: Arc<Kernels>,
     tables: &'a Tables,
     least_costs: LeastCosts,
+    guided: Option<Guided<'a>>,
     /// The place of each value in the order in which values are settled, from the last.
     places: Vec<u32>,
     strict: bool,
@@ -116,12 +121,13 @@ impl<'a> Search<'a> {
         labels: Option<&[Layout]>,
         strict: bool,
         room: Option<&'a Room<'a>>,
-        least: u64,
+        (least, guide): (u64, Option<&'a Guide>),
     ) -> Search<'a> {
         let kernels = Arc::clone(&space.kernels);
         let mut search = Search {
             program,
             least_costs: LeastCosts::new(&kernels, tables),
+            guided: guide.map(|guide| Guided::new(guide, &kernels, tables)),
             places: places(&kernels),
             kernels,
             tables,
@@ -149,7 +155,8 @@ impl<'a> Search<'a> {
                 None => layouts_of_label(program, LabelId(label)),
             };
             search.slots.push(Slot::Label(LabelId(label)));
-            let free = Choice { bound: Cost::ZERO, cost: Cost::ZERO, made_in: 0, producer: 0 };
+            let free =
+                Choice { bound: Cost::ZERO, cost: Cost::ZERO, made_in: 0, producer: 0, priced: 0 };
             search.label_choices.push(Rc::new(vec![free; layouts.len()]));
             search.label_layouts.push(layouts);
         }
@@ -168,7 +175,8 @@ impl<'a> Search<'a> {
     pub(crate) fn run(&mut self, limits: &Limits, ways: usize) -> Result<Found, LowerError> {
         self.missed = None;
         let mut run = Run { next_dive: DIVE_AFTER, ways, ..Run::default() };
-        self.open(Visit::root(), &mut run.visits, &mut run.open);
+        let rest = self.guided.as_ref().map_or(0, Guided::of_all);
+        self.open(Visit::root(rest), &mut run.visits, &mut run.open);
         while let Some(Reverse((bound, _, visit, choice))) = run.open.pop() {
             limits.stop.check_asked()?;
             if run.has_all_ties(bound, limits) {
@@ -197,6 +205,9 @@ impl<'a> Search<'a> {
     /// Takes a whole plan if it fits in memory, and passes it over if not.
     fn reach(&mut self, run: &mut Run, visit: usize, time: u64) -> Result<(), LowerError> {
         let least = *run.lower_bound.get_or_insert(time);
+        if run.visits[visit].rest > 0 {
+            return Err(LowerError::Internal("prices say more of a plan than it takes".into()));
+        }
         if !self.fits(&run.visits, visit)? {
             run.too_large += 1;
             // Where many ways are followed none is left out that leads to a plan as fast as this
@@ -344,8 +355,20 @@ impl<'a> Search<'a> {
             None => visit.wants.last().map(|w| w.value),
         };
         let rest: Cost =
-            visit.to_come.iter().filter(|(v, _)| Some(*v) != settled).map(|(_, c)| *c).sum();
-        visit.cost + rest + visit.choices[choice].bound
+            visit.to_come.iter().filter(|(v, ..)| Some(*v) != settled).map(|(_, c, _)| *c).sum();
+        let bound = visit.cost + rest + visit.choices[choice].bound;
+        match &self.guided {
+            None => bound,
+            Some(guided) => {
+                let known = visit.to_come.iter().find(|(v, ..)| Some(*v) == settled);
+                let priced = guided
+                    .ticks(visit.cost.time)
+                    .saturating_add(visit.rest)
+                    .saturating_sub(known.map_or(0, |(.., paid)| *paid))
+                    .saturating_add(visit.choices[choice].priced);
+                Cost { time: guided.picoseconds(priced), ..bound }
+            }
+        }
     }
 
     /// The choices of a state, best bound first.
@@ -356,13 +379,22 @@ impl<'a> Search<'a> {
                 let value = self.program.outputs[*output].value;
                 let mut choices: Vec<Choice> = self.output_layouts[*output]
                     .iter()
-                    .map(|layout| {
+                    .filter_map(|layout| {
                         let bound = self.least_costs.of(value, *layout);
-                        Choice { bound, cost: Cost::ZERO, made_in: *layout, producer: 0 }
+                        let cost = Cost::ZERO;
+                        let priced = match &self.guided {
+                            None => 0,
+                            Some(guided) => guided.of_output(
+                                *output,
+                                value,
+                                self.tables.of(value).layouts[*layout as usize],
+                            )?,
+                        };
+                        Some(Choice { bound, cost, made_in: *layout, producer: 0, priced })
                     })
                     .filter(|c| is_finite(c.bound))
                     .collect();
-                choices.sort_by_key(|c| (c.bound, c.made_in));
+                choices.sort_by_key(|c| (c.priced, c.bound, c.made_in));
                 Rc::new(choices)
             }
             None => match visit.wants.last() {
@@ -409,17 +441,24 @@ impl<'a> Search<'a> {
             };
             for (producer, made) in table.producers[made_in as usize].iter().enumerate() {
                 let least = self.least_costs.of_producer(made);
-                if is_finite(least) {
-                    found.push(Choice {
-                        bound: least + moves,
-                        cost: made.cost + moves,
-                        made_in,
-                        producer,
-                    });
+                if !is_finite(least) {
+                    continue;
+                }
+                let (bound, cost) = (least + moves, made.cost + moves);
+                let priced = match &self.guided {
+                    None => Some(0),
+                    Some(guided) => {
+                        let layout = table.layouts[made_in as usize];
+                        let more = guided.of_producer(value, layout, made);
+                        more.map(|more| more.saturating_add(guided.ticks(cost.time)))
+                    }
+                };
+                if let Some(priced) = priced {
+                    found.push(Choice { bound, cost, made_in, producer, priced });
                 }
             }
         }
-        found.sort_by_key(|c| (c.bound, c.cost, c.made_in, c.producer));
+        found.sort_by_key(|c| (c.priced, c.bound, c.cost, c.made_in, c.producer));
         found
     }
 
@@ -463,6 +502,7 @@ impl<'a> Search<'a> {
             labels: visit.labels.clone(),
             wants: visit.wants.clone(),
             to_come: visit.to_come.clone(),
+            rest: visit.rest.saturating_add(picked.priced),
             cost: visit.cost + picked.cost,
             held: Footprint::default(),
             depth: visit.depth + 1,
@@ -491,7 +531,12 @@ impl<'a> Search<'a> {
                 if let Some(holdings) = &self.holdings {
                     child.held = holdings.with_output(&visit.held, output.value, picked.made_in);
                 }
-                self.want(&mut child, (output.value, picked.made_in), self.strict, false);
+                let paid = self.guided.as_ref().and_then(|guided| {
+                    let layout = table.layouts[picked.made_in as usize];
+                    guided.for_output(*i, output.value, layout)
+                });
+                let wanted = (output.value, picked.made_in);
+                self.want(&mut child, wanted, paid, self.strict, false);
             }
             None => {
                 let value = visit.wants.last()?.value;
@@ -521,12 +566,20 @@ impl<'a> Search<'a> {
                 }
                 child.decision = Decision::Value(value, picked);
                 child.wants.retain(|w| w.value != value);
-                child.to_come.retain(|(v, _)| *v != value);
+                if let Some(guided) = &self.guided {
+                    let known = child.to_come.iter().find(|(v, ..)| *v == value);
+                    let known = known.map_or(0, |(.., paid)| *paid);
+                    let taken = guided.ticks(picked.cost.time);
+                    child.rest = child.rest.saturating_sub(known).saturating_sub(taken);
+                }
+                child.to_come.retain(|(v, ..)| *v != value);
                 let direct = self.strict && !may_move_to(self.program, value);
                 let joined = self.joined_by(value, producer.source, &visit.wants, unmoved);
-                for (operand, layout) in &producer.reads {
+                let paid = self.guided.as_ref().map(|guided| guided.for_reads(value, producer));
+                for (n, (operand, layout)) in producer.reads.iter().enumerate() {
                     let joins = joined.contains(operand);
-                    self.want(&mut child, (*operand, *layout), direct, joins);
+                    let paid = paid.as_ref().and_then(|paid| paid[n]);
+                    self.want(&mut child, (*operand, *layout), paid, direct, joins);
                 }
             }
         }
@@ -537,6 +590,7 @@ impl<'a> Search<'a> {
         &self,
         visit: &mut Visit,
         (value, layout): (ValueId, LayoutId),
+        paid: Option<i64>,
         direct: bool,
         joins: bool,
     ) {
@@ -544,10 +598,10 @@ impl<'a> Search<'a> {
         if let Err(place) = visit.wants.binary_search(&want) {
             visit.wants.insert(place, want);
         }
-        let least = self.least_costs.of(value, layout);
-        match visit.to_come.iter_mut().find(|(v, _)| *v == value) {
-            Some((_, sum)) => *sum = *sum + least,
-            None => visit.to_come.push((value, least)),
+        let (least, paid) = (self.least_costs.of(value, layout), paid.unwrap_or(0));
+        match visit.to_come.iter_mut().find(|(v, ..)| *v == value) {
+            Some((_, sum, all)) => (*sum, *all) = (*sum + least, all.saturating_add(paid)),
+            None => visit.to_come.push((value, least, paid)),
         }
     }
 

@@ -250,7 +250,8 @@ fn the_tables_of_the_page_are_those_of_the_search() {
     let space = Space::saturate(Arc::clone(&kernels), Some(region), &walk.limits).expect("a space");
     let tables = Tables::new(&space, &walk.hardware).expect("tables");
     made = put(&made, "e-graph", &walk.tables(&tables));
-    let mut search = Search::new(&space, &tables, &kernels.program, Some(&[]), false, None, bound);
+    let mut search =
+        Search::new(&space, &tables, &kernels.program, Some(&[]), false, None, (bound, None));
     let found = search.run(&walk.limits, 1).expect("a plan");
     let solution = &found.solutions[0];
     assert_eq!(solution.cost.time, bound, "the plan costs what the prices say");

@@ -13,7 +13,8 @@ use crate::labels::check_labels;
 use crate::logical::Form;
 use crate::memory::Room;
 use crate::relax::{Branch, Fork, Wanted, Whole, all_plans};
-use crate::space::maxima;
+use crate::space::{Space, maxima};
+use crate::table::Tables;
 use crate::{LowerError, Stats};
 
 /// A form that has prices.
@@ -25,6 +26,8 @@ struct Explored {
     dived: BTreeSet<Vec<u32>>,
     /// Whether what seems best of it was searched.
     has_dived: bool,
+    /// Whether plans were searched that leave room for the activations that any plan has.
+    leaves_room: bool,
 }
 
 /// Plans of a form that are still to be looked at.
@@ -81,7 +84,13 @@ impl<'a> Lowering<'a> {
                     let (branch, whole) = self.all_plans_of(&kernels, false)?;
                     explored.insert(
                         form,
-                        Explored { kernels, whole, dived: BTreeSet::new(), has_dived: false },
+                        Explored {
+                            kernels,
+                            whole,
+                            dived: BTreeSet::new(),
+                            has_dived: false,
+                            leaves_room: false,
+                        },
                     );
                     vec![Pending { branch, form, settled: true }]
                 }
@@ -185,16 +194,17 @@ impl<'a> Lowering<'a> {
         match fork {
             Fork::Search(labels) => {
                 self.best.root_bound.get_or_insert(bound);
-                self.search_branch(&branch, labels, explored)?;
+                self.search_branch(&branch, (labels, u64::MAX), explored)?;
                 Ok(Vec::new())
             }
             Fork::Dive => {
                 explored.has_dived = true;
                 // What a dive left out is in the branch, which is still to be looked at.
                 let known = (self.best.stopped_by, self.best.open_bound, self.best.missed);
-                self.dive(branch.clone(), explored)?;
+                let branch = self.dive_within_memory(branch, explored, bound)?;
                 (self.best.stopped_by, self.best.open_bound, self.best.missed) = known;
-                Ok(vec![Pending { branch, form, settled: self.most_wanted() == most }])
+                let settled = self.most_wanted() == most && branch.bound() == Some(bound);
+                Ok(vec![Pending { branch, form, settled }])
             }
             Fork::Branches(branches) => Ok(branches
                 .into_iter()
@@ -203,19 +213,67 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Searches what seems best of a branch. Where that fills the memory so far that there is no
+    /// room for what ops hold, what seems best of those of its plans is searched that leave more
+    /// free. Returns the branch, less what is known then to have no room. `bound` is what no plan
+    /// takes less than that is still to be looked at.
+    fn dive_within_memory(
+        &mut self,
+        branch: Branch,
+        explored: &mut Explored,
+        bound: u64,
+    ) -> Result<Branch, LowerError> {
+        if self.dive(branch.clone(), explored)? || self.scopes.is_some() {
+            return Ok(branch);
+        }
+        // Once is enough: branches of a branch have the memory that it has.
+        let Some(capacity) = self.capacity.filter(|_| !explored.leaves_room) else {
+            return Ok(branch);
+        };
+        explored.leaves_room = true;
+        let least = self.least_activations(explored, capacity)?;
+        // What activations take at least no price says.
+        self.best.root_bound.get_or_insert(bound);
+        let branch = branch.keeping_at_most(capacity.saturating_sub(least));
+        for times in LEFT_FREE {
+            let free = self.activations.max(least).saturating_mul(times);
+            self.dive(branch.keeping_at_most(capacity.saturating_sub(free)), explored)?;
+        }
+        Ok(branch)
+    }
+
+    /// What the activations of any plan of a form take at least.
+    fn least_activations(&self, explored: &Explored, capacity: u64) -> Result<u64, LowerError> {
+        let kernels = &explored.kernels;
+        let priced = explored.whole.priced();
+        let region = Some(priced.region(priced.dearest()));
+        let tables = Space::saturate(Arc::clone(kernels), region, self.limits)
+            .and_then(|space| Tables::new(&space, self.hardware));
+        match tables {
+            Ok(tables) => {
+                let room = Room::new(&kernels.program, capacity);
+                Ok(room.least_activations(kernels, &tables))
+            }
+            // Nothing is known of them then.
+            Err(LowerError::Limit { .. }) => Ok(0),
+            Err(other) => Err(other),
+        }
+    }
+
     /// Searches what seems best of a branch: one layout of each label, one way of filling the
-    /// memory.
-    fn dive(&mut self, mut branch: Branch, explored: &Explored) -> Result<(), LowerError> {
+    /// memory. Returns whether there is a plan, or none that is wanted.
+    fn dive(&mut self, mut branch: Branch, explored: &Explored) -> Result<bool, LowerError> {
         let most = self.most_wanted();
         while let Some(likely) = branch.toward_the_best() {
             branch = likely;
             self.settle(&mut branch, &explored.kernels, most);
-            if branch.bound().is_none_or(|least| most.is_some_and(|most| most < least)) {
-                return Ok(());
+            let Some(least) = branch.bound() else { return Ok(false) };
+            if most.is_some_and(|most| most < least) {
+                return Ok(true);
             }
         }
-        let labels = branch.labels();
-        self.search_branch(&branch, labels, explored)
+        let parts = if self.capacity.is_some() { A_DIVE_GOES_UP_BY } else { u64::MAX };
+        self.search_branch(&branch, (branch.labels(), parts), explored)
     }
 
     /// What plans may take at most to be wanted, in picoseconds.
@@ -223,13 +281,16 @@ impl<'a> Lowering<'a> {
         self.known().map(|time| if self.capacity.is_some() { time.saturating_sub(1) } else { time })
     }
 
+    /// Searches the plans of a branch that take no longer than its bound and so many parts of it of
+    /// [`PARTS`]. Returns whether one is better than those before.
     fn search_branch(
         &mut self,
         branch: &Branch,
-        labels: Vec<Layout>,
+        (labels, parts): (Vec<Layout>, u64),
         explored: &Explored,
-    ) -> Result<(), LowerError> {
-        let Some(bound) = branch.bound() else { return Ok(()) };
+    ) -> Result<bool, LowerError> {
+        let Some(bound) = branch.bound() else { return Ok(false) };
+        let most = bound.saturating_add((bound / PARTS).saturating_mul(parts));
         let program = &explored.kernels.program;
         // Of several phases each is looked at by itself, whether there is room for its activations.
         let room = self
@@ -237,7 +298,9 @@ impl<'a> Lowering<'a> {
             .filter(|_| self.scopes.is_none())
             .map(|room| branch.room(program, &room));
         let priced = branch.priced();
-        let mut better = self.widen(&explored.kernels, &labels, (&priced, bound), room.as_ref())?;
+        let guide = branch.guide();
+        let within = room.as_ref().map(|room| (room, &guide));
+        let mut better = self.widen(&explored.kernels, &labels, (&priced, bound, most), within)?;
         // One plan after another left no room for all that is live at its peak: plans of smaller
         // steps are tried.
         for share in SHARES {
@@ -245,8 +308,8 @@ impl<'a> Lowering<'a> {
             better |= self.widen(
                 &explored.kernels,
                 &labels,
-                (&priced, bound),
-                Some(&room.sparing(share)),
+                (&priced, bound, most),
+                Some((&room.sparing(share), &guide)),
             )?;
         }
         if better {
@@ -254,7 +317,7 @@ impl<'a> Lowering<'a> {
             // of them.
             self.best.whole = self.capacity.is_none().then(|| Arc::clone(&explored.whole));
         }
-        Ok(())
+        Ok(better)
     }
 
     /// What plans have to fit in, where they have to.
@@ -273,6 +336,15 @@ impl<'a> Lowering<'a> {
         branch.settle(self.limits, most);
     }
 }
+
+/// Within memory a dive looks at plans that take this part of its bound longer, and at no longer
+/// ones: where what is stored leaves no room for ops, none of all that there are would fit.
+const A_DIVE_GOES_UP_BY: u64 = 1;
+const PARTS: u64 = 64;
+
+/// So many times what the activations of the fastest plan take is left free, one after another,
+/// where plans that fill the memory leave no room for their own.
+const LEFT_FREE: [u64; 6] = [1, 2, 3, 4, 6, 8];
 
 /// The parts of what is free that an op may hold, where plans that may hold all of it leave no
 /// room.

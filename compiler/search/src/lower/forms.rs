@@ -45,7 +45,7 @@ impl Lowering<'_> {
                 Arc::new(Kernels::of_form(form, self.all_written, self.loops, self.hardware));
             within_limits(&kernels.program, self.limits)?;
             let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
-            self.search(&kernels, None, None, room.as_ref(), 0)?;
+            self.search(&kernels, None, None, room.as_ref().map(|room| (room, None)), 0)?;
             self.note_missed(0);
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::LowerError;
 use crate::emit::{Emitted, emit};
 use crate::kernel::Kernels;
 use crate::memory::{Room, needed};
-use crate::relax::{Priced, Region};
+use crate::relax::{Guide, Priced, Region};
 use crate::search::{Found, MANY_WAYS, Search, Solution, TOO_LARGE};
 use crate::space::Space;
 use crate::table::Tables;
@@ -48,15 +48,16 @@ impl Lowering<'_> {
     }
 
     /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the
-    /// best plan is surely inside. Returns whether that plan is the best so far.
+    /// best plan is surely inside, or all is that takes up to `farthest`. Returns whether that plan is the best so far.
     pub(super) fn widen(
         &mut self,
         kernels: &Arc<Kernels>,
         labels: &[Layout],
-        (priced, bound): (&Priced, u64),
-        room: Option<&Room<'_>>,
+        (priced, bound, farthest): (&Priced, u64, u64),
+        room: Option<(&Room<'_>, &Guide)>,
     ) -> Result<bool, LowerError> {
         let mut better = false;
+        let within = room.map(|(room, guide)| (room, Some(guide)));
         let mut most = bound;
         let mut slack = (bound >> 18).max(1);
         // Beyond this nothing is wanted.
@@ -65,11 +66,11 @@ impl Lowering<'_> {
             .map(|below| below - 1)
             .into_iter()
             .chain(self.most_wanted().filter(|_| room.is_some()));
-        let end = wanted.fold(priced.dearest(), u64::min);
+        let end = wanted.fold(priced.dearest().min(farthest), u64::min);
         loop {
             self.limits.stop.check()?;
             let found =
-                self.search(kernels, Some(priced.region(most)), Some(labels), room, bound)?;
+                self.search(kernels, Some(priced.region(most)), Some(labels), within, bound)?;
             better |= found.is_some_and(|(_, better)| better);
             let wider = most.saturating_add(slack);
             most = match found {
@@ -100,7 +101,7 @@ impl Lowering<'_> {
         kernels: &Arc<Kernels>,
         region: Option<Region>,
         labels: Option<&[Layout]>,
-        room: Option<&Room<'_>>,
+        room: Option<(&Room<'_>, Option<&Guide>)>,
         least: u64,
     ) -> Result<Option<(u64, bool)>, LowerError> {
         let space = match Space::saturate(Arc::clone(kernels), region, self.limits) {
@@ -112,14 +113,22 @@ impl Lowering<'_> {
             space => space?,
         };
         let mut tables = Tables::new(&space, self.hardware)?;
+        let (room, guide) = room.map_or((None, None), |(room, guide)| (Some(room), guide));
         if let Some(room) = room {
             room.prune(kernels, &mut tables);
         }
         let best = &mut self.best;
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
-        let mut search =
-            Search::new(&space, &tables, &kernels.program, labels, self.strict, room, least);
+        let mut search = Search::new(
+            &space,
+            &tables,
+            &kernels.program,
+            labels,
+            self.strict,
+            room,
+            (least, guide),
+        );
         let mut found = search.run(self.limits, 1);
         best.stats.expansions += search.expansions;
         let passed_over = match &found {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use shard_ir::{Layout, Program, ValueId};
 
 use super::graph::FAR;
+use super::guide::Guide;
 use super::parts::{Kind, NO_CLASS, Part, Seat};
 use super::priced::Priced;
 use super::settle::{Sweeps, drop_dearer, settle};
@@ -49,6 +50,11 @@ impl Branch {
     /// What each alternative costs at least.
     pub(crate) fn priced(&self) -> Priced {
         Priced::read(&self.whole.problem, &self.whole.prices, self.bound)
+    }
+
+    /// What the prices say of plans that are decided in part.
+    pub(crate) fn guide(&self) -> Guide {
+        Guide::read(&self.whole.problem, &self.whole.prices)
     }
 
     /// Prices it again: `known` is what a plan takes, beyond which nothing is wanted.
@@ -241,6 +247,15 @@ impl Branch {
             }
         }
         let prices = prices.narrowed(&problem);
+        Branch { whole: Arc::new(Whole { problem, prices }), bound }
+    }
+
+    /// Those of its plans whose weights and caches take no more bytes than these.
+    pub(crate) fn keeping_at_most(&self, bytes: u64) -> Branch {
+        let Whole { problem, prices } = self.whole.as_ref();
+        let (problem, mut prices) = (problem.clone(), prices.clone());
+        prices.sides = prices.sides.keeping_at_most(bytes);
+        let bound = self.bound.max(prices.bound());
         Branch { whole: Arc::new(Whole { problem, prices }), bound }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod apart;
 mod branch;
 pub(crate) mod factors;
 pub(crate) mod graph;
+mod guide;
 mod leap;
 mod parts;
 mod priced;
@@ -34,6 +35,7 @@ use prices::Prices;
 use settle::{Sweeps, settle};
 
 pub(crate) use branch::{Branch, Fork};
+pub(crate) use guide::Guide;
 pub(crate) use priced::{Priced, Region};
 pub(crate) use whole::{Question, Whole};
 

@@ -402,6 +402,43 @@ impl Prices {
         factor.out.iter().zip(&factor.cost).enumerate().map(cost).collect()
     }
 
+    /// What each value and its op come to at least at the prices as they are, and what each result.
+    pub(super) fn least_of_all(&self, problem: &Factors) -> (Vec<i64>, Vec<i64>) {
+        let mut tree = Tree::default();
+        let mut terms = vec![0; problem.factors.len()];
+        for id in &problem.live {
+            let v = id.index();
+            let op = self.cost_of_making(problem, *id).into_iter().min().unwrap_or(FAR);
+            terms[v] = add(op, self.least_of_value(problem, *id, &mut tree));
+        }
+        let of_output = |(i, (value, allowed)): (usize, &(ValueId, Vec<Node>))| {
+            let reader = use_index(problem, *value, Use::Output(i));
+            let cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
+            cost.into_iter().min().unwrap_or(FAR)
+        };
+        (terms, problem.outputs.iter().enumerate().map(of_output).collect())
+    }
+
+    /// What it costs at least to bring a value from where it is made to all its readers, what they
+    /// pay taken off and what its maker is paid added.
+    fn least_of_value(&self, problem: &Factors, id: ValueId, tree: &mut Tree) -> i64 {
+        let v = id.index();
+        let (graph, made, readers) = (&problem.graphs[v], &self.made[v], self.paid[v].len());
+        if readers == 0 {
+            return self.value_least.of(v);
+        }
+        let shares;
+        let served = if readers <= MAX_READERS {
+            let prices: Vec<&[i64]> = self.paid[v].iter().map(|p| p.as_slice()).collect();
+            tree.insides(graph, made.len(), &prices);
+            &tree.inside[(1usize << readers) - 1]
+        } else {
+            shares = tree.shares(graph, made.len(), &self.paid[v]);
+            &shares
+        };
+        made.iter().zip(served).map(|(m, s)| add(*m, *s)).min().unwrap_or(FAR)
+    }
+
     fn value_down(&mut self, problem: &Factors, id: ValueId) {
         let v = id.index();
         let graph = &problem.graphs[v];

@@ -41,6 +41,11 @@ impl Whole {
         Whole { problem, prices }
     }
 
+    /// What each alternative costs at least.
+    pub(crate) fn priced(&self) -> Priced {
+        Priced::read(&self.problem, &self.prices, self.prices.bound())
+    }
+
     /// How many strategies there are.
     pub(crate) fn strategies(&self) -> usize {
         self.problem.factors.iter().map(|factor| factor.out.len()).sum()

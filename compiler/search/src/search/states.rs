@@ -54,6 +54,9 @@ pub(super) struct Choice {
     pub(super) cost: Cost,
     pub(super) made_in: LayoutId,
     pub(super) producer: usize,
+    /// By how much more a plan that takes it is to pay than what is settled and to come otherwise,
+    /// in ticks; 0 where no prices guide the search.
+    pub(super) priced: i64,
 }
 
 /// Why a state is there.
@@ -74,8 +77,11 @@ pub(super) struct Visit {
     pub(super) labels: Vec<Layout>,
     /// Sorted.
     pub(super) wants: Vec<Want>,
-    /// For each wanted value, what the uses settled so far cost at least.
-    pub(super) to_come: Vec<(ValueId, Cost)>,
+    /// For each wanted value, what the uses settled so far cost at least, and what they pay for it
+    /// where prices guide the search, in ticks.
+    pub(super) to_come: Vec<(ValueId, Cost, i64)>,
+    /// What prices say that any plan of it is still to pay, in ticks.
+    pub(super) rest: i64,
     pub(super) cost: Cost,
     /// What it holds; nothing is noted where memory is no constraint.
     pub(super) held: Footprint,
@@ -88,8 +94,8 @@ pub(super) struct Visit {
 pub(super) type State = (usize, Vec<Layout>, Vec<Want>, Vec<Use>);
 
 impl Visit {
-    /// Nothing is decided.
-    pub(super) fn root() -> Visit {
+    /// Nothing is decided, and prices say that so much is to be paid.
+    pub(super) fn root(rest: i64) -> Visit {
         Visit {
             parent: 0,
             decision: Decision::Root,
@@ -97,6 +103,7 @@ impl Visit {
             labels: Vec::new(),
             wants: Vec::new(),
             to_come: Vec::new(),
+            rest,
             cost: Cost::ZERO,
             held: Footprint::default(),
             depth: 0,

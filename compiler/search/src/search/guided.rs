@@ -1,0 +1,131 @@
+//! The search guided by the prices of its branch: what a state is still to pay at least.
+
+use rustc_hash::FxHashMap;
+use shard_ir::{Layout, ValueId, never};
+
+use crate::kernel::{Kernel, Kernels};
+use crate::relax::Guide;
+use crate::relax::factors::Use;
+use crate::table::{Producer, Source, Tables};
+
+/// The prices of a branch, by what the tables name.
+pub(super) struct Guided<'a> {
+    guide: &'a Guide,
+    tables: &'a Tables,
+    /// For each kernel of a value, by number.
+    kernels: FxHashMap<(ValueId, usize), Members>,
+}
+
+/// What a kernel is to the prices.
+struct Members {
+    /// For each thing that it reads, which use of it that is.
+    uses: Vec<usize>,
+    /// What its members before the last, and the pins between them, come to at least: a plan that
+    /// has the kernel does not pay that apart.
+    terms: i64,
+}
+
+impl<'a> Guided<'a> {
+    pub(super) fn new(guide: &'a Guide, kernels: &Kernels, tables: &'a Tables) -> Guided<'a> {
+        let program = kernels.program.as_ref();
+        let mut of = FxHashMap::default();
+        for id in program.value_ids().filter(|id| kernels.live[id.index()]) {
+            for (number, kernel) in kernels.of[id.index()].iter().enumerate() {
+                of.insert((id, number), members(guide, kernels, kernel));
+            }
+        }
+        Guided { guide, tables, kernels: of }
+    }
+
+    /// In whole picoseconds, rounded up: plans take whole ones.
+    pub(super) fn picoseconds(&self, ticks: i64) -> u64 {
+        u64::try_from(ticks).unwrap_or(0).div_ceil(self.guide.ticks.unsigned_abs().max(1))
+    }
+
+    /// A time in ticks.
+    pub(super) fn ticks(&self, time: u64) -> i64 {
+        i64::try_from(time).unwrap_or(i64::MAX).saturating_mul(self.guide.ticks)
+    }
+
+    /// What any plan is to pay before anything is decided, in ticks, as all that follow.
+    pub(super) fn of_all(&self) -> i64 {
+        let Guide { terms, outputs, parts, .. } = self.guide;
+        terms.iter().chain(outputs).fold(*parts, |sum, term| sum.saturating_add(*term))
+    }
+
+    /// By how much more a plan is to pay with a result in a layout; `None` where there is none.
+    pub(super) fn of_output(&self, output: usize, value: ValueId, layout: Layout) -> Option<i64> {
+        let paid = self.for_output(output, value, layout)?;
+        let side = self.guide.of_output(output, layout)?;
+        Some(paid.saturating_add(side).saturating_sub(self.guide.outputs[output]))
+    }
+
+    /// What a result pays for its value.
+    pub(super) fn for_output(&self, output: usize, value: ValueId, layout: Layout) -> Option<i64> {
+        self.guide.paid(value, self.guide.use_of(value, Use::Output(output))?, layout)
+    }
+
+    /// By how much more a plan is to pay once a value is made so: what is paid for what is read,
+    /// less what was still to come of the value; `None` where there is no such plan.
+    pub(super) fn of_producer(
+        &self,
+        value: ValueId,
+        layout: Layout,
+        producer: &Producer,
+    ) -> Option<i64> {
+        let reads = self.for_reads(value, producer);
+        let paid = reads.into_iter().try_fold(0i64, |sum, paid| Some(sum.saturating_add(paid?)))?;
+        let side = self.guide.of_value(value, layout)?;
+        let inside = match producer.source {
+            Source::Given | Source::Pin => 0,
+            Source::Kernel(number, _) => self.members(value, number).map_or(0, |m| m.terms),
+        };
+        let settled = self.guide.terms[value.index()].saturating_add(inside);
+        Some(paid.saturating_add(side).saturating_sub(settled))
+    }
+
+    /// What a producer pays for each thing that it reads; `None` for what no plan has it read so.
+    pub(super) fn for_reads(&self, value: ValueId, producer: &Producer) -> Vec<Option<i64>> {
+        let uses: &[usize] = match producer.source {
+            Source::Given => &[],
+            Source::Pin => {
+                let by = self.guide.use_of(producer.reads[0].0, Use::Operand(value, 0));
+                return vec![by.and_then(|by| self.paid_by(producer, 0, by))];
+            }
+            Source::Kernel(number, _) => {
+                self.members(value, number).map_or(&[], |members| members.uses.as_slice())
+            }
+        };
+        (0..producer.reads.len())
+            .map(|n| uses.get(n).and_then(|by| self.paid_by(producer, n, *by)))
+            .collect()
+    }
+
+    fn paid_by(&self, producer: &Producer, read: usize, by: usize) -> Option<i64> {
+        let (operand, layout) = producer.reads[read];
+        self.guide.paid(operand, by, self.tables.of(operand).layouts[layout as usize])
+    }
+
+    fn members(&self, value: ValueId, number: usize) -> Option<&Members> {
+        self.kernels.get(&(value, number))
+    }
+}
+
+fn members(guide: &Guide, kernels: &Kernels, kernel: &Kernel) -> Members {
+    let (last, before) = match kernel.chain.split_last() {
+        Some((last, before)) => (*last, before),
+        None => never!("a kernel without an op", return Members { uses: Vec::new(), terms: 0 }),
+    };
+    let pins = kernel.pins.iter().take(before.len()).flatten();
+    let inside: Vec<ValueId> = before.iter().chain(pins).copied().collect();
+    let mut uses = Vec::new();
+    for op in before.iter().chain([&last]) {
+        for (place, operand) in kernels.program.value(*op).def.operands().iter().enumerate() {
+            if !inside.contains(operand) {
+                uses.extend(guide.use_of(*operand, Use::Operand(*op, place)));
+            }
+        }
+    }
+    let terms = inside.iter().fold(0i64, |sum, id| sum.saturating_add(guide.terms[id.index()]));
+    Members { uses, terms }
+}
