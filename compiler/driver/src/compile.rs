@@ -19,11 +19,12 @@ use crate::hardware_choice;
 use crate::host::{Host, Outcome, Status, problem};
 use crate::input::Input;
 use crate::lowering_diagnostics::{
-    axis_orders, lower_error, no_host, replication_costs, search_limit, too_large,
+    axis_orders, lower_error, no_host, replication_costs, too_large,
 };
 use crate::phases::{SharedBy, share_weights};
 use crate::pipeline::{self, CompileError, Compiled};
 use crate::room::{Asked, no_plan_fits};
+use crate::search_limit::search_limit;
 
 /// What is compiled of a file, and for what.
 #[derive(Clone, Debug, Default)]
@@ -401,7 +402,7 @@ impl Sound {
             }
             match result {
                 Ok(layer) => {
-                    found.extend(search_limit(&layer, program, header));
+                    found.extend(search_limit(&layer, program, header, hardware, &options));
                     found.extend(too_large(&layer, hardware));
                     found.extend(replication_costs(file, program, &layer));
                     found.extend(missing_arithmetic(&layer, hardware));

@@ -59,6 +59,7 @@ pub mod phases;
 pub mod pipeline;
 pub mod questions;
 pub mod room;
+mod search_limit;
 pub mod snapshot;
 
 pub use compile::{Compilation, CompileOptions, Purpose, compile_input, compile_source};

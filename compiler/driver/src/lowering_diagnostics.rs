@@ -12,7 +12,7 @@ use shard_ir::{
     never,
 };
 use shard_report::notation::phrase;
-use shard_search::{LowerError, LowerOptions, Status};
+use shard_search::{LowerError, LowerOptions};
 
 use crate::pipeline::{CompileError, Compiled};
 
@@ -57,23 +57,6 @@ pub fn lower_error(
         (CompileError::Lower(error @ LowerError::NoPlanFits { .. }), Some(_))
         | (CompileError::Lower(error), None) => internal(error.to_string()),
     }
-}
-
-/// A limit stopped the search before the plan was proven best.
-pub fn search_limit(
-    layer: &Compiled,
-    program: &Program,
-    header: Option<Span>,
-) -> Option<Diagnostic> {
-    let optimality =
-        layer.lowered.as_ref().map(|l| &l.optimality).filter(|o| o.status == Status::Bounded)?;
-    let (cost, bound) = (optimality.cost.0, optimality.lower_bound.0);
-    let gap = (bound > 0).then(|| cost.saturating_sub(bound) as f64 / bound as f64);
-    let limit = optimality.stopped_by.clone().unwrap_or_else(|| "steps".to_string());
-    Some(
-        LoweringProblem::SearchLimit { layer: program.name.clone(), span: header?, limit, gap }
-            .into(),
-    )
 }
 
 /// A weight in host memory, where the hardware states no way there.

@@ -104,6 +104,9 @@ pub enum LoweringProblem {
         limit: String,
         /// How far from a proven bound the plan is, as a share of the bound.
         gap: Option<f64>,
+        /// Parameters with the layouts that the plan has, `w_in: EF_x`: with these annotated the
+        /// search of the rest ended with a proof. None where that did not help.
+        proven_with: Vec<String>,
     },
 }
 
@@ -204,7 +207,7 @@ impl From<LoweringProblem> for Diagnostic {
                         ends at limits that are counts)",
                 )
             }
-            SearchLimit { layer, span, limit, gap } => {
+            SearchLimit { layer, span, limit, gap, proven_with } => {
                 let message = match limit.as_str() {
                     "time-limit" => {
                         format!("the time was up before the search for `{layer}` had ended")
@@ -237,7 +240,17 @@ impl From<LoweringProblem> for Diagnostic {
                             "more devices, smaller dims (`-D`) or `weight int8`, so that faster \
                             plans fit",
                         ),
-                    _ => out.help("annotate some values, so that there is less to search"),
+                    _ if proven_with.is_empty() => {
+                        out.help("annotate some values, so that there is less to search")
+                    }
+                    _ => out.help(format!(
+                        "annotate {} as in this plan: what is left is proven then (it was tried)",
+                        proven_with
+                            .iter()
+                            .map(|written| format!("`{written}`"))
+                            .collect::<Vec<_>>()
+                            .join(", ")
+                    )),
                 }
             }
         }
