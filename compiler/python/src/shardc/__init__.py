@@ -1,6 +1,6 @@
 """Sharding specs for tensor programs: runs the compiler `shardc` and gives what it prints as objects."""
 
-from ._audit import Advice, Audit, Line, Place, audit
+from ._audit import Advice, Audit, Line, audit
 from ._binary import binary
 from ._commands import (
     Axes,
@@ -26,10 +26,12 @@ from ._results import (
     Memory,
     Optimality,
     Output,
+    Place,
     RunLayer,
     RunReport,
     Totals,
 )
+from ._to_shard import TranslationError, named, to_shard
 
 __all__ = [
     "Advice",
@@ -58,6 +60,7 @@ __all__ = [
     "Source",
     "Span",
     "Totals",
+    "TranslationError",
     "UsageError",
     "audit",
     "binary",
@@ -66,6 +69,8 @@ __all__ = [
     "cost",
     "explain",
     "lower",
+    "named",
     "run",
+    "to_shard",
     "version",
 ]

@@ -10,17 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ._commands import command
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line of the program."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+from ._results import Place
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Union, overload
 
 from ._binary import binary
 from ._diagnostics import Diagnostic, ProgramError, UsageError, read
@@ -94,6 +94,7 @@ def _options(
     return options + [f"--{name}" for name, given in (("strict", strict), ("fuse", fuse)) if given]
 
 
+@overload
 def explain(
     program: Program,
     *,
@@ -108,8 +109,57 @@ def explain(
     fuse: bool = False,
     time_limit: float | None = None,
     alternatives: str | None = None,
+) -> Explanation: ...
+
+
+@overload
+def explain(
+    program: Callable[..., Any],
+    *args: Any,
+    mesh: Any,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    weights: Sequence[str] | None = None,
+    hardware: None | str | os.PathLike[str] = None,
+    objective: str | None = None,
+    memory_limit: None | int | str = None,
+    fuse: bool = False,
+    time_limit: float | None = None,
+    alternatives: str | None = None,
+) -> Explanation: ...
+
+
+def explain(
+    program: Program | Callable[..., Any],
+    *args: Any,
+    layer: str | None = None,
+    phase: str | None = None,
+    dims: Mapping[str, int | str] | None = None,
+    mesh: Any = None,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    weights: Sequence[str] | None = None,
+    hardware: None | str | os.PathLike[str] = None,
+    objective: str | None = None,
+    memory_limit: None | int | str = None,
+    strict: bool = False,
+    fuse: bool = False,
+    time_limit: float | None = None,
+    alternatives: str | None = None,
 ) -> Explanation:
-    """The plans of a program, with a reason behind each collective: `shardc explain`."""
+    """The plans of a program, with a reason behind each collective: `shardc explain`.
+
+    A function of JAX is explained for its arguments, `explain(fn, *args, mesh=mesh, in_specs=specs)`, as the program that
+    `to_shard` makes of it; steps then have the line of Python that they come from, as `source`.
+    """
+    if callable(program):
+        from ._function import explain_function
+
+        options = _options(None, None, None, None, None, objective, memory_limit, False, fuse, time_limit)
+        if alternatives is not None:
+            options.append(f"--alternatives={alternatives}")
+        return explain_function(program, args, mesh, in_specs, out_specs, weights, hardware, options)
+    _no_arguments(args)
     options = _options(layer, phase, dims, mesh, hardware, objective, memory_limit, strict, fuse, time_limit)
     if alternatives is not None:
         options.append(f"--alternatives={alternatives}")
@@ -137,6 +187,7 @@ def cost(
     return CostReport.of(_json(ran), ran.diagnostics)
 
 
+@overload
 def run(
     program: Program,
     *,
@@ -152,11 +203,55 @@ def run(
     time_limit: float | None = None,
     seed: int = 0,
     full: bool = False,
+) -> RunReport: ...
+
+
+@overload
+def run(
+    program: Callable[..., Any],
+    *args: Any,
+    mesh: Any,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    weights: Sequence[str] | None = None,
+    hardware: None | str | os.PathLike[str] = None,
+    objective: str | None = None,
+    memory_limit: None | int | str = None,
+    fuse: bool = False,
+    time_limit: float | None = None,
+) -> RunReport: ...
+
+
+def run(
+    program: Program | Callable[..., Any],
+    *args: Any,
+    layer: str | None = None,
+    phase: str | None = None,
+    dims: Mapping[str, int | str] | None = None,
+    mesh: Any = None,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    weights: Sequence[str] | None = None,
+    hardware: None | str | os.PathLike[str] = None,
+    objective: str | None = None,
+    memory_limit: None | int | str = None,
+    strict: bool = False,
+    fuse: bool = False,
+    time_limit: float | None = None,
+    seed: int = 0,
+    full: bool = False,
 ) -> RunReport:
     """Executes the plans on simulated devices, against the unsharded program: `shardc run`.
 
-    A plan that gives other numbers raises ProgramError.
+    A plan that gives other numbers raises ProgramError. Of a function of JAX, `run(fn, *args, mesh=mesh, in_specs=specs)`, the
+    plan is executed on the arguments, and has to give what `fn(*args)` gives as well.
     """
+    if callable(program):
+        from ._function import run_function
+
+        options = _options(None, None, None, None, None, objective, memory_limit, False, fuse, time_limit)
+        return run_function(program, args, mesh, in_specs, out_specs, weights, hardware, options)
+    _no_arguments(args)
     options = _options(layer, phase, dims, mesh, hardware, objective, memory_limit, strict, fuse, time_limit)
     options += [f"--seed={seed}", *(["--full"] if full else [])]
     ran = _on("run", program, [*options, "--format=json"])
@@ -186,6 +281,11 @@ def check(program: Program, *, strict: bool = False, quick: bool = False) -> Seq
     """The warnings of a program; one that is wrong raises ProgramError: `shardc check`."""
     options = [f"--{name}" for name, given in (("strict", strict), ("quick", quick)) if given]
     return _on("check", program, [*options, "--format=json"]).diagnostics
+
+
+def _no_arguments(args: Sequence[Any]) -> None:
+    if args:
+        raise TypeError("a program has no arguments beside it; a function of JAX has")
 
 
 def _json(ran: Completed) -> Mapping[str, Any]:

@@ -13,6 +13,17 @@ Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Place:
+    """A line of a program of Python."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
 class Instruction:
     """One instruction of a plan, on each device. What it does not have is None: the bytes of an einsum, say."""
 
@@ -34,6 +45,8 @@ class Instruction:
     reason: str | None
     line: int | None
     raw: Raw = field(repr=False, compare=False)
+    source: Place | None = None
+    """The line of Python that it comes from, where a function of JAX was explained."""
 
     @classmethod
     def of(cls, raw: Raw) -> Instruction:
@@ -227,6 +240,8 @@ class Explanation(_Report):
     """The plans of a program."""
 
     layers: Sequence[ExplainedLayer]
+    program: str | None = None
+    """The text of the `.shard` file, where a function of JAX was explained."""
 
     @classmethod
     def of(cls, raw: Raw, diagnostics: Sequence[Diagnostic]) -> Explanation:

@@ -1,0 +1,49 @@
+"""Whether the plan of a function of JAX gives what the function gives."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ._commands import Source, _json, _on
+from ._diagnostics import ProgramError
+from ._jax.lib import module, numpy
+from ._results import RunReport
+from ._to_shard import Translation
+
+MOST = 1e-4
+"""How far a result may be off, in parts of the largest element: JAX computes in float32."""
+MOST_OF = {"bfloat16": 3e-2, "float16": 4e-3}
+"""The same where results, or arguments, have a coarser dtype."""
+
+
+def run_on(translation: Translation, fn: Callable[..., Any], args: Sequence[Any], options: Sequence[str]) -> RunReport:
+    """Executes the plan on simulated devices with the arguments as they are, at their own sizes, and compares its results
+    with those of `fn(*args)`. A result that is another raises ProgramError."""
+    np = numpy()
+    flat = [np.asarray(leaf) for leaf in translation.flat]
+    with tempfile.TemporaryDirectory(prefix="shardc") as folder:
+        words = [*options, "--full", f"--output={folder}"]
+        for at, (name, data) in enumerate(translation.inputs.items()):
+            path = Path(folder, f"in{at}.npy")
+            np.save(path, np.asarray(np.asarray(data(flat)), dtype="float64"))
+            words.append(f"--input={name}={path}")
+        ran = _on("run", Source(translation.text), [*words, "--format=json"])
+        report = RunReport.of(_json(ran), ran.diagnostics)
+        written = sorted(path for path in Path(folder).glob("*.npy") if not path.name.startswith("in"))
+        found = {path.stem: np.load(path) for path in written}
+    wanted = module("jax").tree_util.tree_leaves(fn(*args))
+    coarse = [str(leaf.dtype) for leaf in [*wanted, *flat] if hasattr(leaf, "dtype")]
+    most = max([MOST_OF.get(dtype, MOST) for dtype in coarse], default=MOST)
+    for name, output, part in translation.outputs:
+        right = np.asarray(wanted[output]).astype("float64")
+        right = right if part is None else right[part]
+        ours = found[name].reshape(right.shape)
+        scale = max(1e-30, float(np.abs(right[np.isfinite(right)]).max(initial=0.0)))
+        off = float(np.abs(np.where(ours == right, 0.0, ours - right)).max(initial=0.0))
+        if not off <= most * max(scale, 1e-6):
+            said = f"{name} is not what the function gives: {off:.3g} off where the largest element is {scale:.3g}"
+            raise ProgramError(said, 1, ())
+    return report

@@ -1,0 +1,71 @@
+"""A function of JAX, explained and run as the program that `to_shard` makes of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ._commands import Source, _json, _on
+from ._equal import run_on
+from ._results import ExplainedLayer, Explanation, Instruction, Place, RunReport
+from ._to_shard import HARDWARE, Translation, translate
+
+
+def explain_function(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    weights: Sequence[str] | None,
+    hardware: None | str | os.PathLike[str],
+    options: Sequence[str],
+) -> Explanation:
+    """The plan, its steps with the lines of Python."""
+    made, on_chip = _translated(fn, args, mesh, in_specs, out_specs, weights, hardware)
+    ran = _on("explain", Source(made.text), [*options, *on_chip, "--format=json"])
+    found = Explanation.of(_json(ran), ran.diagnostics)
+    layers = tuple(_with_places(layer, made) for layer in found.layers)
+    return replace(found, layers=layers, program=made.text)
+
+
+def run_function(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    weights: Sequence[str] | None,
+    hardware: None | str | os.PathLike[str],
+    options: Sequence[str],
+) -> RunReport:
+    """The plan executed on the arguments, against the function."""
+    made, on_chip = _translated(fn, args, mesh, in_specs, out_specs, weights, hardware)
+    return run_on(made, fn, args, [*options, *on_chip])
+
+
+def _translated(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    weights: Sequence[str] | None,
+    hardware: None | str | os.PathLike[str],
+) -> tuple[Translation, list[str]]:
+    if mesh is None:
+        raise TypeError("mesh is missing: a function of JAX is laid out on one")
+    # A chip may be a file, which only the command line takes by its path from here.
+    on_chip = [] if hardware is None else [f"--hardware={os.fspath(hardware)}"]
+    return translate(fn, args, mesh, in_specs, out_specs, HARDWARE, weights), on_chip
+
+
+def _with_places(layer: ExplainedLayer, made: Translation) -> ExplainedLayer:
+    return replace(layer, instructions=tuple(_with_place(step, made) for step in layer.instructions))
+
+
+def _with_place(step: Instruction, made: Translation) -> Instruction:
+    frame = None if step.line is None else made.lines.get(step.line)
+    return step if frame is None else replace(step, source=Place(frame.file, frame.line))

@@ -1,0 +1,277 @@
+"""Primitives that change how a tensor is cut into dims, and keep its elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from . import known as tables
+from .builder import Builder
+from .dims import Dim
+from .lib import numpy
+from .program import Expression, Known, Stack, Tensor, Value
+
+
+def _renewed(value: Tensor, positions: Sequence[Dim | None], shape: Sequence[int]) -> Tensor:
+    """The same value, its dims elsewhere in the tensor of JAX."""
+    return Tensor(value.name, tuple(positions), tuple(shape), value.dtype, value.truth)
+
+
+def broadcast(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """A dim that is added or repeated is only noted: elements along it are alike."""
+    value, shape = b.tensor(operands[0]), equation.params["shape"]
+    positions: list[Dim | None] = [None] * len(shape)
+    for at, to in enumerate(equation.params["broadcast_dimensions"]):
+        positions[to] = value.positions[at]
+    return [_renewed(value, positions, shape)]
+
+
+def transpose(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """Dims are matched by name, so their order is no statement."""
+    value, order = b.tensor(operands[0]), equation.params["permutation"]
+    return [_renewed(value, [value.positions[at] for at in order], [value.shape[at] for at in order])]
+
+
+def squeeze(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """Dims of size 1 have no name."""
+    if isinstance(operands[0], Stack):
+        return [operands[0].parts[0]]
+    value, away = b.tensor(operands[0]), {at % len(operands[0].shape) for at in equation.params["dimensions"]}
+    kept = [at for at in range(len(value.shape)) if at not in away]
+    return [_renewed(value, [value.positions[at] for at in kept], [value.shape[at] for at in kept])]
+
+
+def reshape(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """Dims that are cut and joined: the factors that both shapes have."""
+    value = b.tensor(operands[0])
+    if equation.params.get("dimensions") is not None:
+        raise b.fail("`.shard` has no counterpart of a reshape that permutes dims")
+    return [_reshape(b, value, equation.outvars[0].aval.shape)]
+
+
+def _reshape(b: Builder, value: Tensor, shape: Sequence[int]) -> Tensor:
+    old = [at for at, n in enumerate(value.shape) if n != 1]
+    new = [at for at, n in enumerate(shape) if n != 1]
+    positions: list[Dim | None] = [None] * len(shape)
+    while old and new:
+        olds, news = [old.pop(0)], [new.pop(0)]
+        while (left := _size(value.shape, olds)) != (right := _size(shape, news)):
+            if left < right:
+                olds.append(old.pop(0))
+            else:
+                news.append(new.pop(0))
+        if len(olds) == len(news) == 1:
+            positions[news[0]] = value.positions[olds[0]]
+            continue
+        if all(value.positions[at] is None for at in olds):
+            continue
+        value = b.materialise(value, olds)
+        dims = [value.positions[at] for at in olds]
+        whole = dims[0]
+        assert whole is not None
+        if len(olds) > 1:
+            whole = b.dims.fresh(_size(value.shape, olds), like=whole if len(news) == 1 else None)
+            value = _merge(b, value, olds, whole)
+        if len(news) > 1:
+            parts = tuple(b.dims.fresh(shape[at]) for at in news)
+            value = _split(b, value, whole, parts)
+            for at, part in zip(news, parts):
+                positions[at] = part
+        else:
+            positions[news[0]] = whole
+    return _renewed(value, positions, shape)
+
+
+def _size(shape: Sequence[int], at: Sequence[int]) -> int:
+    return math.prod(shape[position] for position in at)
+
+
+def _merge(b: Builder, value: Tensor, olds: Sequence[int], whole: Dim) -> Tensor:
+    dims = tuple(dim for at in olds if (dim := value.positions[at]) is not None)
+    # What is left of the dims stays where the first was; the shape is not looked at until the end.
+    positions = tuple(whole if at == olds[0] else None if at in olds else dim for at, dim in enumerate(value.positions))
+    return b.emit(Expression("merge", (value.name,), dims, (whole,)), positions, value.shape, value.dtype, value.truth)
+
+
+def _split(b: Builder, value: Tensor, whole: Dim, parts: tuple[Dim, ...]) -> Tensor:
+    expression = Expression("split", (value.name,), (whole,), parts)
+    kept = tuple(dim for dim in value.positions if dim is not None and b.dims.root(dim) != b.dims.root(whole))
+    # All dims are there, in some order: positions are set by the caller.
+    made = b.emit(expression, kept + parts, tuple(map(b.dims.size, kept + parts)), value.dtype, value.truth)
+    away = tuple(None if dim is None or b.dims.root(dim) == b.dims.root(whole) else dim for dim in value.positions)
+    return Tensor(made.name, away, value.shape, value.dtype, value.truth)
+
+
+def slices(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """Some positions of dims."""
+    starts, limits = equation.params["start_indices"], equation.params["limit_indices"]
+    strides = equation.params["strides"] or [1] * len(starts)
+    value = operands[0]
+    if isinstance(value, Stack):
+        return [_of_stack(b, value, starts, limits, strides)]
+    tensor = b.tensor(value)
+    for at, (start, limit, stride) in enumerate(zip(starts, limits, strides)):
+        tensor = strided(b, tensor, at, start, limit, stride)
+    return [tensor]
+
+
+def strided(b: Builder, value: Tensor, at: int, start: int, limit: int, stride: int) -> Tensor:
+    """Every so manieth position along one dim."""
+    count = -(-(limit - start) // stride)
+    if stride == 1 or count == 1:
+        return window(b, value, at, start, count)
+    size, dim = value.shape[at], value.positions[at]
+    if dim is None:
+        return window(b, value, at, 0, count)
+    if start >= stride or size % stride or count != size // stride:
+        raise b.fail(f"`.shard` has no counterpart of a slice in steps of {stride} from {start} of {size}")
+    parts = (b.dims.fresh(count), b.dims.fresh(stride))
+    cut = _split(b, value, dim, parts)
+    split = Tensor(cut.name, (*value.positions[:at], *parts, *value.positions[at + 1 :]), (), cut.dtype, cut.truth)
+    shape = (*value.shape[:at], count, stride, *value.shape[at + 1 :])
+    chosen = window(b, Tensor(split.name, split.positions, shape, cut.dtype, cut.truth), at + 1, start, 1)
+    kept = [p for p in range(len(shape)) if p != at + 1]
+    return _renewed(chosen, [chosen.positions[p] for p in kept], [chosen.shape[p] for p in kept])
+
+
+def window(b: Builder, value: Tensor, at: int, start: int, count: int) -> Tensor:
+    """`count` positions along one dim, from `start` on."""
+    if count == value.shape[at]:
+        return value
+    shape = (*value.shape[:at], count, *value.shape[at + 1 :])
+    dim = value.positions[at]
+    if dim is None:
+        return _renewed(value, value.positions, shape)
+    to = b.dims.fresh(count, like=None if count == 1 else dim)
+    positions = (*value.positions[:at], to, *value.positions[at + 1 :])
+    expression = Expression("slice", (value.name,), (dim,), (to,), number=start)
+    made = b.emit(expression, positions, shape, value.dtype, value.truth)
+    if count > 1:
+        return made
+    # A dim of size 1 has no name.
+    positions = (*positions[:at], None, *positions[at + 1 :])
+    summed = b.emit(Expression("sum", (made.name,), (to,)), positions, shape, value.dtype, value.truth)
+    return summed
+
+
+def _of_stack(b: Builder, stack: Stack, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Value:
+    parts = stack.parts[starts[0] : limits[0] : strides[0]]
+    if any(start or limit != n for start, limit, n in list(zip(starts, limits, stack.shape))[1:]):
+        raise b.fail("this slices the inner dims of what a loop makes in its turns")
+    return Stack(parts, (len(parts), *stack.shape[1:]))
+
+
+def concatenate(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """One behind the other along a dim."""
+    at = equation.params["dimension"]
+    made = b.tensor(operands[0])
+    for other in operands[1:]:
+        made = join(b, made, b.tensor(other), at)
+    return [made]
+
+
+def join(b: Builder, one: Tensor, other: Tensor, at: int) -> Tensor:
+    """Two, one behind the other."""
+    one = b.materialise(one, [at], even_one=True)
+    other = b.materialise(other, [at], even_one=True)
+    for position in range(len(one.shape)):  # what only one of them is repeated along
+        if position == at:
+            continue
+        if one.positions[position] is None and other.positions[position] is not None:
+            one = b.materialise(one, [position])
+        if one.positions[position] is not None and other.positions[position] is None:
+            other = b.materialise(other, [position])
+    other = b.meet((*one.positions[:at], None, *one.positions[at + 1 :]), other)
+    left, right = one.positions[at], other.positions[at]
+    assert left is not None and right is not None
+    if b.dims.root(left) == b.dims.root(right) or b.dims.root(right) in {b.dims.root(dim) for dim in one.dims}:
+        away = b.dims.fresh(b.dims.size(right), like=right)
+        other = b.rename(other, [(right, away)])
+        right = away
+    whole = b.dims.fresh(one.shape[at] + other.shape[at], like=left)
+    shape = (*one.shape[:at], one.shape[at] + other.shape[at], *one.shape[at + 1 :])
+    positions = (*one.positions[:at], whole, *one.positions[at + 1 :])
+    expression = Expression("concat", (one.name, other.name), (left, right), (whole,))
+    return b.emit(expression, positions, shape, one.dtype, one.truth)
+
+
+def split(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """One tensor as several along a dim."""
+    value, at = b.tensor(operands[0]), equation.params["axis"]
+    made: list[Value] = []
+    start = 0
+    for size in equation.params["sizes"]:
+        made.append(window(b, value, at, start, size))
+        start += size
+    return made
+
+
+def pad(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """A number in front of and behind a tensor; a negative count cuts."""
+    value = b.tensor(operands[0])
+    filling = tables.number(operands[1])
+    if filling is None:
+        raise b.fail("`.shard` has no counterpart of a padding with a computed number")
+    dtype = str(equation.outvars[0].aval.dtype)
+    for at, (low, high, inner) in enumerate(equation.params["padding_config"]):
+        if inner:
+            raise b.fail("`.shard` has no counterpart of a padding between elements")
+        cut = window(b, value, at, max(-low, 0), value.shape[at] - max(-low, 0) - max(-high, 0))
+        value = _padded(b, cut, at, max(low, 0), max(high, 0), filling, dtype)
+    return [value]
+
+
+def _padded(b: Builder, value: Tensor, at: int, low: int, high: int, filling: float, dtype: str) -> Tensor:
+    for count, in_front in ((low, True), (high, False)):
+        if count:
+            shape = (*value.shape[:at], count, *value.shape[at + 1 :])
+            real = tuple(n > 1 or p == at for p, n in enumerate(shape))
+            real = tuple(is_real and (p == at or value.positions[p] is not None) for p, is_real in enumerate(real))
+            some = filled_real(shape, real, filling, dtype)
+            other = b.tensor(some)
+            value = join(b, other, value, at) if in_front else join(b, value, other, at)
+    return value
+
+
+def filled_real(shape: Sequence[int], real: Sequence[bool], filling: float, dtype: str) -> Known:
+    """One number, with dims."""
+    even = tables.filled(shape, filling, dtype)
+    sizes = [n if is_real else 1 for n, is_real in zip(shape, real)]
+    np = numpy()
+    return Known(tuple(shape), dtype, tuple(real), lambda flat: np.broadcast_to(even.data(flat), sizes), True)
+
+
+def reverse(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """The last first: a product with a table of zeros and ones."""
+    value = b.tensor(operands[0])
+    for at in equation.params["dimensions"]:
+        n = value.shape[at]
+        value = by_table(b, value, at, numpy().eye(n)[::-1])
+    return [value]
+
+
+def cumulative(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """Sums of all up to each: a product with a triangle of ones."""
+    value, at = b.tensor(operands[0]), equation.params["axis"]
+    triangle = numpy().triu(numpy().ones((value.shape[at], value.shape[at])))
+    return [by_table(b, value, at, triangle.T if equation.params["reverse"] else triangle)]
+
+
+def by_table(b: Builder, value: Tensor, at: int, table: Any) -> Tensor:
+    """The product with a table [old position, new position], which takes the place of a dim."""
+    value = b.materialise(value, [at])
+    old = value.positions[at]
+    if old is None:
+        return value
+    new = b.dims.fresh(table.shape[1])
+    array = numpy().asarray(table)
+    word = value.dtype
+    product = b.table("table", (old, new), array, word)
+    positions = (*value.positions[:at], new, *value.positions[at + 1 :])
+    shape = (*value.shape[:at], table.shape[1], *value.shape[at + 1 :])
+    out = tuple(dim for dim in positions if dim is not None)
+    made = b.emit(Expression("einsum", (value.name, product.name), out), positions, shape, word, value.truth)
+    if table.shape[0] != table.shape[1]:
+        return made
+    return b.rename(made, [(new, old)])

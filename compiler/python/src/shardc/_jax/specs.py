@@ -1,0 +1,76 @@
+"""Meshes and `PartitionSpec`s of JAX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .errors import TranslationError
+from .lib import module
+from .program import Spec
+
+
+def mesh_axes(mesh: Any) -> dict[str, int]:
+    """Sizes of axes by name, major to minor, of a mesh of JAX or of a mapping."""
+    shape = mesh if isinstance(mesh, Mapping) else mesh.shape
+    return {str(name): int(size) for name, size in shape.items()}
+
+
+def axis_words(axes: Mapping[str, int]) -> dict[str, str]:
+    """What each axis is called in the file: a small letter, then letters and digits."""
+    words: dict[str, str] = {}
+    for name in axes:
+        word = re.sub(r"[^A-Za-z0-9]", "", name)
+        word = word[:1].lower() + word[1:] if word[:1].isalpha() else f"m{word}"
+        while word in words.values():
+            word += "2"
+        words[name] = word
+    return words
+
+
+def spread(specs: Any, tree: Any) -> list[Any]:
+    """A spec for each leaf: `specs` is a tree like `tree`, or one that ends higher up."""
+    tree_util = module("jax.tree_util")
+
+    def is_leaf(node: Any) -> bool:
+        return node is None or _is_spec(node)
+
+    if isinstance(specs, list) and isinstance(tree, tuple):
+        specs = tuple(specs)
+    if isinstance(specs, tuple) and not _is_spec(specs) and isinstance(tree, tuple) and len(specs) != len(tree):
+        raise TypeError(f"in_specs has {len(specs)} entries, and the function {len(tree)} arguments")
+    leaves, structure = tree_util.tree_flatten(specs, is_leaf=is_leaf)
+    found: list[Any] = []
+    for leaf, part in zip(leaves, structure.flatten_up_to(tree)):
+        found += [leaf] * len(tree_util.tree_leaves(part))
+    return found
+
+
+def _is_spec(node: Any) -> bool:
+    sharding = module("jax.sharding")
+    return isinstance(node, (sharding.PartitionSpec, sharding.NamedSharding))
+
+
+def spec_of(leaf: Any, rank: int, axes: Mapping[str, int], what: str) -> Spec | None:
+    """The axes of each position; None where the layout is free."""
+    if leaf is None:
+        return None
+    entries: Sequence[Any] = tuple(getattr(leaf, "spec", leaf))
+    if len(entries) > rank:
+        raise TranslationError(f"{what} has {rank} dims, and its spec {leaf} has {len(entries)}")
+    spec: dict[int, tuple[str, ...]] = {}
+    for at, entry in enumerate(entries):
+        names = () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+        for name in names:
+            if name not in axes:
+                raise TranslationError(f"{what} is split over {name!r}, which the mesh ({', '.join(axes)}) has not")
+        if names:
+            spec[at] = names
+    return spec
+
+
+def own_spec(leaf: Any) -> Any:
+    """How an array says itself that it lies; None where it does not."""
+    sharding = getattr(leaf, "sharding", None)
+    return getattr(sharding, "spec", None)

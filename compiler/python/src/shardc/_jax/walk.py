@@ -1,0 +1,199 @@
+"""Equations one after another, calls written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import arithmetic, indexing, loops, products, shapes
+from . import known as tables
+from .builder import Builder
+from .errors import TranslationError
+from .lib import numpy
+from .program import Known, Pin, Stack, Tensor, Value
+from .source import Frame, origin
+
+Translate = Callable[[Builder, Any, Sequence[Value]], "list[Value]"]
+
+OPS: dict[str, Translate] = {
+    **dict.fromkeys([*arithmetic.MAPS, *arithmetic.BINARIES], arithmetic.elementwise),
+    **dict.fromkeys(["eq", "ne", "lt", "le", "gt", "ge"], arithmetic.compare),
+    **dict.fromkeys(["and", "or", "not", "xor"], arithmetic.logic),
+    **dict.fromkeys(
+        ["reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"], arithmetic.reduction
+    ),
+    **dict.fromkeys(
+        ["stop_gradient", "copy", "copy_p", "reduce_precision", "optimization_barrier", "device_put", "name"],
+        arithmetic.as_is,
+    ),
+    "integer_pow": arithmetic.integer_pow,
+    "pow": arithmetic.power,
+    "log1p": arithmetic.log1p,
+    "expm1": arithmetic.expm1,
+    "exp2": arithmetic.exp2,
+    "convert_element_type": arithmetic.convert,
+    "select_n": arithmetic.select,
+    "clamp": arithmetic.clamp,
+    "sign": arithmetic.sign,
+    "is_finite": arithmetic.finite,
+    "broadcast_in_dim": shapes.broadcast,
+    "transpose": shapes.transpose,
+    "squeeze": shapes.squeeze,
+    "expand_dims": shapes.reshape,
+    "reshape": shapes.reshape,
+    "slice": shapes.slices,
+    "concatenate": shapes.concatenate,
+    "split": shapes.split,
+    "pad": shapes.pad,
+    "rev": shapes.reverse,
+    "cumsum": shapes.cumulative,
+    "dot_general": products.dot_general,
+    "gather": indexing.gather,
+    "scatter-add": indexing.scatter_add,
+    "scatter_add": indexing.scatter_add,
+    "scatter": indexing.scatter,
+    "dynamic_slice": indexing.dynamic_slice,
+    "dynamic_update_slice": indexing.dynamic_update_slice,
+    "argmax": indexing.argmax,
+    "argmin": indexing.argmax,
+    "top_k": indexing.top_k,
+}
+
+BODIES = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "remat": "jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "custom_lin": "",
+}
+"""Primitives that are calls, and the parameter that has the body."""
+
+TAKES_STACKS = frozenset(["slice", "dynamic_slice", "squeeze", "scan"])
+
+WHY = {
+    "while": "a loop whose number of turns is not known",
+    "cond": "a branch",
+    "shard_map": "collectives that are written by hand",
+    "sort": "sorting",
+    "erf": "the error function: gelu with approximate=True has one",
+    "sin": "the sine of a computed value",
+    "cos": "the cosine of a computed value",
+    "conv_general_dilated": "a convolution",
+    "custom_call": "a call of something outside",
+    "pallas_call": "a kernel",
+}
+
+
+def walk(
+    b: Builder, jaxpr: Any, consts: Sequence[Value], operands: Sequence[Value], outer: Sequence[Frame] = ()
+) -> list[Value]:
+    """The results of a jaxpr for these operands."""
+    scope: dict[Any, Value] = {}
+
+    def read(atom: Any) -> Value:
+        if hasattr(atom, "val"):
+            array = numpy().asarray(atom.val)
+            return tables.filled(array.shape, array.reshape(-1)[0] if array.size else 0, str(atom.aval.dtype))
+        return scope[atom]
+
+    scope.update(zip(jaxpr.constvars, consts))
+    scope.update(zip(jaxpr.invars, operands))
+    for equation in jaxpr.eqns:
+        results = _equation(b, equation, [read(atom) for atom in equation.invars], outer)
+        scope.update(zip(equation.outvars, results))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _equation(b: Builder, equation: Any, operands: list[Value], outer: Sequence[Frame]) -> list[Value]:
+    name = equation.primitive.name
+    here = origin(equation, outer)
+    b.origin, b.primitive = here, name
+    if name in BODIES:
+        # A call inside a function of JAX has no line of its own in the user's program: it gets that of the call.
+        return _call(b, equation, operands, here.frames)
+    if name == "scan":
+        return loops.scan(b, equation, operands, here, walk)
+    if all(isinstance(operand, Known) for operand in operands) and name not in ("sharding_constraint", "while", "cond"):
+        return list(tables.evaluate(equation, [o for o in operands if isinstance(o, Known)], here))
+    if name == "sharding_constraint":
+        return [_constraint(b, equation, b.tensor(operands[0]))]
+    translate = OPS.get(name)
+    if translate is None:
+        raise b.fail(f"`.shard` has no counterpart of `{name}`" + (f": {WHY[name]}" if name in WHY else ""))
+    if name in loops.BY_TURNS and any(isinstance(operand, Stack) for operand in operands):
+        return loops.by_turns(b, equation, operands)
+    if name not in TAKES_STACKS:
+        operands = [loops.whole(b, operand) for operand in operands]
+    found = _ids(b, equation, operands) or _added_mask(b, equation, operands)
+    try:
+        results = found or translate(b, equation, operands)
+    except (AssertionError, KeyError, IndexError, TypeError, ValueError) as wrong:
+        raise b.fail(f"`{name}` was not understood ({type(wrong).__name__}: {wrong})") from wrong
+    results = [_typed(b, value, variable.aval) for value, variable in zip(results, equation.outvars)]
+    if len(results) == 1 and isinstance(results[0], Tensor):
+        b.made_of.setdefault(results[0].name, (name, operands, equation))
+    if name == "name":
+        b.called(results[0], equation.params["name"])
+    return results
+
+
+def _typed(b: Builder, value: Value, aval: Any) -> Value:
+    """The value in the dtype and shape that JAX gives it."""
+    if isinstance(value, Tensor):
+        if value.shape != tuple(aval.shape):
+            raise TranslationError(
+                f"a result of shape {value.shape} is {tuple(aval.shape)} in JAX", b.primitive, b.origin
+            )
+        truth = str(aval.dtype) == "bool"
+        return Tensor(value.name, value.positions, value.shape, value.dtype, truth)
+    return value
+
+
+def _call(b: Builder, equation: Any, operands: Sequence[Value], frames: Sequence[Frame]) -> list[Value]:
+    body = equation.params[BODIES[equation.primitive.name]]
+    inner = getattr(body, "jaxpr", body)
+    consts = [tables.constant(numpy().asarray(array)) for array in getattr(body, "consts", ())]
+    return walk(b, inner, consts, operands, frames)
+
+
+def _ids(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value] | None:
+    """`where(i < 0, i + n, i)`, which JAX writes in front of every look-up, is i."""
+    if equation.primitive.name != "select_n" or len(operands) != 3:
+        return None
+    which, no, yes = operands
+    if not isinstance(which, Tensor) or not isinstance(no, Tensor) or not isinstance(yes, Tensor):
+        return None
+    compared, added = b.made_of.get(which.name), b.made_of.get(yes.name)
+    if compared is None or added is None or compared[0] != "lt" or added[0] != "add":
+        return None
+    is_zero = tables.number(compared[1][1]) == 0
+    same = [isinstance(side[1][0], Tensor) and side[1][0].name == no.name for side in (compared, added)]
+    return [no] if is_zero and all(same) and no.dtype == "int32" else None
+
+
+def _added_mask(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value] | None:
+    if equation.primitive.name != "add":
+        return None
+    made = arithmetic.add_mask(b, operands[0], operands[1])
+    return None if made is None else [made]
+
+
+def _constraint(b: Builder, equation: Any, value: Tensor) -> Value:
+    sharding = equation.params["sharding"]
+    spec = getattr(sharding, "spec", None)
+    if spec is None:
+        raise b.fail("a constraint whose sharding has no PartitionSpec")
+    axes: dict[int, tuple[str, ...]] = {}
+    is_open = bool(equation.params.get("unconstrained_dims"))
+    for at, entry in enumerate(spec):
+        if entry is None or not isinstance(entry, (str, tuple)):
+            is_open = is_open or entry is not None
+            continue
+        axes[at] = (entry,) if isinstance(entry, str) else tuple(entry)
+    return b.pin(value, Pin(axes, is_open))

@@ -1,0 +1,289 @@
+"""A function of JAX as a `.shard` file: `to_shard`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._jax import known as tables
+from ._jax import specs, text
+from ._jax.builder import Builder
+from ._jax.dims import Dims
+from ._jax.errors import TranslationError
+from ._jax.lib import module, numpy
+from ._jax.loops import STATE
+from ._jax.program import Known, Layer, Parameter, Program, Result, Stack, Tensor, Value
+from ._jax.rewrite import rewrite
+from ._jax.source import Frame
+from ._jax.walk import walk
+
+HARDWARE = "tpu-v5e"
+"""The chip of a file for which none is asked for."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A function of JAX as a program, and how the two belong together."""
+
+    text: str
+    lines: dict[int, Frame]
+    """Line of the text to the line of Python that it comes from."""
+    inputs: dict[str, Callable[[Sequence[Any]], Any]]
+    """By the name that `run --input` has for it: the data of a parameter, of the arrays of the call."""
+    outputs: Sequence[tuple[str, int, int | None]]
+    """Results by name: which output of JAX each is, and which part of it where it is a stack."""
+    flat: Sequence[Any]
+    """The arrays of the call."""
+
+
+def to_shard(
+    fn: Callable[..., Any],
+    *args: Any,
+    mesh: Any,
+    in_specs: Any = None,
+    out_specs: Any = None,
+    hardware: str | None = HARDWARE,
+    weights: Sequence[str] | None = None,
+) -> str:
+    """The text of a `.shard` file that does what `fn(*args)` does.
+
+    `mesh` is a mesh of JAX or the sizes of axes by name. `in_specs` has a `PartitionSpec` for each argument, or a tree
+    of them; None leaves a layout to the compiler, and without `in_specs` arguments lie as their shardings say.
+    Arguments may be `jax.ShapeDtypeStruct`s. `weights` names the arguments that are parameters and stay in memory; else
+    they are those that hold several arrays.
+
+    What has no counterpart in the language raises `TranslationError`, with the primitive and its line.
+    """
+    return translate(fn, args, mesh, in_specs, out_specs, hardware, weights).text
+
+
+def translate(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    hardware: str | None,
+    weights: Sequence[str] | None,
+) -> Translation:
+    """`to_shard`, with how function and file belong together."""
+    jax, tree_util = module("jax"), module("jax.tree_util")
+    axes = specs.mesh_axes(mesh)
+    closed, shape = _traced(jax, fn, args, mesh)
+    paths, _ = tree_util.tree_flatten_with_path(tuple(args))
+    flat = [leaf for _, leaf in paths]
+    name = getattr(inspect.unwrap(fn), "__name__", "main")
+    program = Program(Dims(), Layer(name if name.isidentifier() else "main"))
+    builder = Builder(program, program.main)
+
+    leaves = [specs.own_spec(leaf) for leaf in flat] if in_specs is None else specs.spread(in_specs, tuple(args))
+    names = _names([path for path, _ in paths], _argument_names(fn, len(args)))
+    heavy = _weights(paths, _argument_names(fn, len(args)), weights)
+    operands: list[Value] = []
+    for at, (variable, leaf) in enumerate(zip(closed.jaxpr.invars, leaves)):
+        operands.append(_argument(builder, at, variable.aval, names[at], leaf, axes, heavy[at]))
+    _tie(builder, [_words(path, _argument_names(fn, len(args))) for path, _ in paths], operands)
+    consts = [tables.constant(numpy().asarray(array)) for array in closed.consts]
+    made = walk(builder, closed.jaxpr, consts, operands)
+    _results(builder, made, shape, out_specs, axes, _returned(fn))
+    for parameter in program.main.parameters:
+        if parameter.tensor.name in builder.caches and not parameter.kind:
+            parameter.kind = "cache"
+    rewrite(program)
+    writer = text.Writer(program, axes, specs.axis_words(axes), hardware)
+    _say_dims(program)
+    written = writer.write(f"{name}, from JAX")
+    return Translation(written, writer.lines, _inputs(program, writer), _outputs(program, writer), flat)
+
+
+def _traced(jax: Any, fn: Callable[..., Any], args: Sequence[Any], mesh: Any) -> tuple[Any, Any]:
+    make = jax.make_jaxpr(fn, return_shape=True)
+    if hasattr(mesh, "__enter__") and hasattr(mesh, "devices"):
+        with mesh:  # constraints that are a PartitionSpec ask for it
+            closed, shape = make(*args)
+    else:
+        closed, shape = make(*args)
+    return closed, shape
+
+
+def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return (names + [f"a{n}" for n in range(len(names), count)])[:count]
+
+
+def _words(path: Sequence[Any], arguments: Sequence[str]) -> list[str]:
+    """A path of JAX as words, the name of the argument first."""
+    first, *rest = path
+    words = [arguments[first.idx]]
+    for key in rest:
+        words.append(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))))
+    return words
+
+
+def _names(paths: Sequence[Sequence[Any]], arguments: Sequence[str]) -> list[str]:
+    """The shortest end of each path that is a word and no other path's."""
+    words = [_words(path, arguments) for path in paths]
+    names: list[str] = []
+    for one in words:
+        for count in range(1, len(one) + 1):
+            end = one[-count:]
+            alone = sum(other[-count:] == end for other in words) == 1
+            if alone and not end[0].isdigit():
+                break
+        names.append("_".join(end))
+    return names
+
+
+def _weights(paths: Sequence[Any], arguments: Sequence[str], asked: Sequence[str] | None) -> list[bool]:
+    first = [path[0].idx for path, _ in paths]
+    if asked is not None:
+        unknown = [name for name in asked if name not in arguments]
+        if unknown:
+            raise TypeError(f"weights names {unknown[0]!r}, and the arguments are {', '.join(arguments)}")
+        return [arguments[at] in asked for at in first]
+    floats = ["float" in str(getattr(leaf, "dtype", "float")) for _, leaf in paths]
+    return [len(path) > 1 and is_float for (path, _), is_float in zip(paths, floats)]
+
+
+def _tie(b: Builder, words: Sequence[Sequence[str]], operands: Sequence[Value]) -> None:
+    """Parameters and what an optimiser keeps of them are trees alike: their dims are one, until something else is seen."""
+    first: dict[tuple[object, ...], Tensor] = {}
+    for path, value in zip(words, operands):
+        if not isinstance(value, Tensor) or len(path) < 2:
+            continue
+        key = (*path[1:], value.shape)
+        other = first.setdefault(key, value)
+        for one, two in zip(other.positions, value.positions):
+            if one is not None and two is not None:
+                b.dims.unify(one, two)
+
+
+def _argument(b: Builder, at: int, aval: Any, name: str, leaf: Any, axes: dict[str, int], is_weight: bool) -> Value:
+    dtype, shape = str(aval.dtype), tuple(aval.shape)
+    if (not shape and dtype.startswith(("int", "uint", "bool"))) or dtype.startswith(("key", "uint32")):
+        return tables.argument(at, shape, dtype)
+    positions = tuple(b.dims.fresh(n) if n > 1 else None for n in shape)
+    for place, dim in enumerate(positions):
+        if dim is not None:
+            b.dims.used_by(dim, f"{name}[{place}]")
+    kept = tuple(n for n in shape if n > 1)
+    truth = dtype == "bool"
+    word = "int32" if truth else b.dtype(dtype)
+    made = b.parameter(name, positions, shape, word, lambda flat: numpy().asarray(flat[at]).reshape(kept))
+    made.spec = specs.spec_of(leaf, len(shape), axes, name)
+    made.kind = "weight" if is_weight and shape else ""
+    return Tensor(made.tensor.name, positions, shape, word, truth)
+
+
+def _returned(fn: Callable[..., Any]) -> list[str | None]:
+    """What the last `return` of a function calls its values."""
+    try:
+        (function,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(fn)))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return []
+    last = function.body[-1] if isinstance(function, ast.FunctionDef) else None
+    if not isinstance(last, ast.Return) or last.value is None:
+        return []
+    values = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+    return [value.id if isinstance(value, ast.Name) else None for value in values]
+
+
+def _results(
+    b: Builder, made: Sequence[Value], shape: Any, out_specs: Any, axes: dict[str, int], returned: Sequence[str | None]
+) -> None:
+    tree_util = module("jax.tree_util")
+    paths, _ = tree_util.tree_flatten_with_path(shape)
+    leaves = [None] * len(paths) if out_specs is None else specs.spread(out_specs, shape)
+    for at, ((path, _), value, leaf) in enumerate(zip(paths, made, leaves)):
+        if isinstance(value, Tensor) and value.name.startswith(STATE):
+            cache = value.name[len(STATE) :]
+            call = next(c for c in b.program.calls.values() if cache in c.owned)
+            call.states[at] = cache
+            continue
+        wanted = _wanted(path, returned)
+        parts: list[tuple[int | None, Value]] = (
+            [(n, part) for n, part in enumerate(value.parts)] if isinstance(value, Stack) else [(None, value)]
+        )
+        for part, one in parts:
+            tensor = _whole(b, one)
+            name = wanted or _called(b, tensor) or f"y{at}"
+            spec = specs.spec_of(leaf, len(tensor.shape) + (part is not None), axes, f"output {at}")
+            if part is not None:
+                name = f"{name}_{part}"
+                spec = None if spec is None else {place - 1: names for place, names in spec.items() if place}
+            b.layer.results.append(Result(tensor, name, spec, at, part))
+
+
+def _wanted(path: Sequence[Any], returned: Sequence[str | None]) -> str | None:
+    """The name of a result: that of what is returned there, then the keys inside."""
+    words = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path]
+    first = None
+    if len(returned) == 1:
+        first = returned[0]
+    elif len(returned) > 1 and words:
+        first = returned[int(words.pop(0))]
+    named = [word for word in [first, *words] if word]
+    return "_".join(named) if any(not word.isdigit() for word in named) else None
+
+
+def _whole(b: Builder, value: Value) -> Tensor:
+    """A result with all its dims."""
+    tensor = b.tensor(value, whole=True) if isinstance(value, (Tensor, Known)) else b.tensor(value)
+    return tensor
+
+
+def _called(b: Builder, tensor: Tensor) -> str | None:
+    for statement in reversed(b.layer.statements):
+        if statement.value.name == tensor.name:
+            variable = statement.origin.variable if statement.origin else None
+            return b.program.called.get(tensor.name) or (variable[0] if variable else None)
+    return None
+
+
+def _say_dims(program: Program) -> None:
+    """Dims of made-up parameters have comments too, where no argument has them."""
+    for parameter in program.main.parameters:
+        for place, dim in enumerate(parameter.tensor.positions):
+            if parameter.made_up and dim is not None and not program.dims.users(dim):
+                program.dims.used_by(dim, f"{parameter.wanted}[{place}]")
+
+
+def _inputs(program: Program, writer: text.Writer) -> dict[str, Callable[[Sequence[Any]], Any]]:
+    found: dict[str, Callable[[Sequence[Any]], Any]] = {}
+    for parameter in program.main.parameters:
+        if parameter.data is not None:
+            found[writer.parameters[parameter.tensor.name]] = parameter.data
+    for call in program.calls.values():
+        for name, datas in call.owned.items():
+            if name in writer.parameters:
+                found.update({f"{writer.parameters[name]}.{turn}": data for turn, data in enumerate(datas)})
+    return found
+
+
+def _outputs(program: Program, writer: text.Writer) -> list[tuple[str, int, int | None]]:
+    found: list[tuple[str, int, int | None]] = [
+        (name, result.output, result.part) for name, result in zip(writer.results, program.main.results)
+    ]
+    for call in program.calls.values():
+        for output, cache in call.states.items():
+            found += [(f"{writer.states[cache]}.{turn}", output, turn) for turn in range(call.layer.repeat)]
+    return found
+
+
+def named(value: Any, name: str) -> Any:
+    """The value itself, called so by `to_shard`; it may stand in a function that is compiled or differentiated."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError(f"{name!r} is no name of a value: a small letter, then small letters, digits and _")
+    return module("jax.ad_checkpoint").checkpoint_name(value, name)
+
+
+__all__ = ["HARDWARE", "Parameter", "Translation", "TranslationError", "named", "to_shard", "translate"]

@@ -1,0 +1,323 @@
+"""Functions of JAX as `.shard` files: each checks, and its plan, executed, gives what the function gives."""
+
+# What a test says of JAX is typed by nobody: it may be absent.
+# mypy: disable-error-code="misc"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import shardc
+
+jax: Any = pytest.importorskip("jax", reason="JAX is not installed: to_shard is not tested")
+jnp: Any = jax.numpy
+lax: Any = jax.lax
+P: Any = jax.sharding.PartitionSpec
+
+MESH = {"data": 2, "model": 2}
+Case = tuple[Callable[..., Any], "tuple[Any, ...]", Any]
+CASES: dict[str, Callable[[], Case]] = {}
+
+
+def case(make: Callable[[], Case]) -> Callable[[], Case]:
+    CASES[make.__name__] = make
+    return make
+
+
+def some(*shape: int, seed: int = 0, dtype: Any = None) -> Any:
+    """Numbers between -1 and 1."""
+    return jax.random.uniform(jax.random.key(seed), shape, dtype or jnp.float32, -1, 1)
+
+
+@case
+def a_feed_forward_layer() -> Case:
+    def mlp(x: Any, w_in: Any, w_out: Any) -> Any:
+        h = jnp.einsum("ble,ef->blf", x, w_in)
+        a = jax.nn.gelu(h)
+        return jnp.einsum("blf,fe->ble", a, w_out)
+
+    args = some(4, 8, 16), some(16, 32, seed=1), some(32, 16, seed=2)
+    return mlp, args, (P("data"), P(None, "model"), P("model"))
+
+
+@case
+def a_matrix_that_is_square() -> Case:
+    def twice(x: Any, w: Any) -> Any:
+        return x + (x @ w) @ w.T
+
+    return twice, (some(8, 16), some(16, 16, seed=1)), (P("data"), P(None, "model"))
+
+
+@case
+def every_map() -> Case:
+    def maps(x: Any) -> Any:
+        y = jnp.exp(x) + jnp.log(x * x + 1) - jnp.tanh(x) * jax.nn.sigmoid(x) + jnp.sqrt(jnp.abs(x)) / 3
+        y = y + lax.rsqrt(x * x + 0.5) - jax.nn.relu(x) + jax.nn.silu(x) + x**3 - 2.0**x + x**-2.0 * 0
+        y = jnp.clip(y, -1, 2.5) + jnp.log1p(jnp.square(x)) + jnp.expm1(x) + jnp.logaddexp(x, 0.0)
+        return jnp.maximum(y, jnp.minimum(x, 0.25)) + jax.nn.softplus(x) + jnp.sign(x) + jax.nn.leaky_relu(x)
+
+    return maps, (some(8, 16) + 1.5,), P("data")
+
+
+@case
+def norms() -> Case:
+    def both(x: Any, scale: Any, bias: Any) -> Any:
+        mean = jnp.mean(x, axis=-1, keepdims=True)
+        variance = jnp.var(x, axis=-1, keepdims=True)
+        y = (x - mean) * lax.rsqrt(variance + 1e-5) * scale + bias
+        return y * lax.rsqrt(jnp.mean(jnp.square(y), axis=-1, keepdims=True) + 1e-6)
+
+    return both, (some(8, 4, 16), some(16, seed=1), some(16, seed=2)), (P("data", None, "model"), P(), P())
+
+
+def attend(x: Any, p: Any, mask: Any) -> Any:
+    q = jnp.einsum("ble,ehd->blhd", x, p["wq"])
+    k = jnp.einsum("bse,ehd->bshd", x, p["wk"])
+    v = jnp.einsum("bse,ehd->bshd", x, p["wv"])
+    scores = mask(jnp.einsum("blhd,bshd->bhls", q, k) / jnp.sqrt(q.shape[-1]))
+    weights = jax.nn.softmax(scores, axis=-1)
+    return jnp.einsum("blhd,hde->ble", jnp.einsum("bhls,bshd->blhd", weights, v), p["wo"])
+
+
+def attention_weights() -> tuple[Any, Any]:
+    p = {name: some(16, 4, 8, seed=n) for n, name in enumerate(["wq", "wk", "wv"])}
+    return {**p, "wo": some(4, 8, 16, seed=7)}, {**dict.fromkeys(p, P(None, "model")), "wo": P("model")}
+
+
+@case
+def attention_with_a_triangle() -> Case:
+    def layer(x: Any, p: Any) -> Any:
+        return attend(x, p, lambda s: jnp.where(jnp.tril(jnp.ones((8, 8), bool)), s, -1e30))
+
+    p, specs = attention_weights()
+    return layer, (some(4, 8, 16, seed=9), p), (P("data"), specs)
+
+
+@case
+def attention_with_positions_compared() -> Case:
+    def layer(x: Any, p: Any) -> Any:
+        here, there = jnp.arange(8)[:, None], jnp.arange(8)[None, :]
+        return attend(x, p, lambda s: jnp.where((here >= there)[None, None], s, jnp.finfo(s.dtype).min))
+
+    p, specs = attention_weights()
+    return layer, (some(4, 8, 16, seed=9), p), (P("data"), specs)
+
+
+@case
+def attention_with_a_mask_that_is_added() -> Case:
+    def layer(x: Any, p: Any) -> Any:
+        mask = jnp.triu(jnp.full((8, 8), -jnp.inf), k=1)
+        return attend(x, p, lambda s: s + mask)
+
+    p, specs = attention_weights()
+    return layer, (some(4, 8, 16, seed=9), p), (P("data"), specs)
+
+
+@case
+def attention_in_a_window() -> Case:
+    def layer(x: Any, p: Any) -> Any:
+        here, there = jnp.arange(8)[:, None], jnp.arange(8)[None, :]
+        near = (here >= there) & (here - there < 3)
+        return attend(x, p, lambda s: jnp.where(near, s, -1e9))
+
+    p, specs = attention_weights()
+    return layer, (some(4, 8, 16, seed=9), p), (P("data"), specs)
+
+
+@case
+def rotary_positions_and_grouped_heads() -> Case:
+    def rope(x: Any) -> Any:
+        half = x.shape[-1] // 2
+        angles = jnp.arange(x.shape[1])[:, None] * (10000.0 ** (-jnp.arange(half) / half))
+        sin, cos = jnp.sin(angles)[None, :, None, :], jnp.cos(angles)[None, :, None, :]
+        left, right = jnp.split(x, 2, axis=-1)
+        return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+
+    def layer(x: Any, wq: Any, wk: Any) -> Any:
+        q = rope((x @ wq).reshape(4, 8, 8, 8))
+        k = jnp.repeat(rope((x @ wk).reshape(4, 8, 2, 8)), 4, axis=2)
+        return jax.nn.softmax(jnp.einsum("blhd,bshd->bhls", q, k))
+
+    return layer, (some(4, 8, 16), some(16, 64, seed=1), some(16, 16, seed=2)), (P("data"), P(None, "model"), P())
+
+
+@case
+def an_embedding_and_its_loss() -> Case:
+    def loss(table: Any, ids: Any, labels: Any) -> Any:
+        x = table[ids]
+        logits = jnp.einsum("ble,ve->blv", x, table)
+        picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], axis=-1)
+        return -jnp.mean(picked)
+
+    ids = jax.random.randint(jax.random.key(1), (4, 8), 0, 32)
+    return loss, (some(32, 16), ids, (ids + 3) % 32), (P("model"), P("data"), P("data"))
+
+
+@case
+def one_hot_and_labels() -> Case:
+    def loss(logits: Any, labels: Any) -> Any:
+        chosen = jax.nn.one_hot(labels, 16) * jax.nn.log_softmax(logits)
+        return -chosen.sum(-1).mean(), (jnp.argmax(logits, -1) == labels).astype(jnp.float32).mean()
+
+    return loss, (some(8, 16), jnp.arange(8) % 5), (P("data", "model"), P("data"))
+
+
+@case
+def a_step_of_decoding() -> Case:
+    def step(x: Any, p: Any, keys: Any, values: Any, at: Any) -> Any:
+        q = jnp.einsum("ble,ehd->blhd", x, p["wq"])
+        keys = lax.dynamic_update_slice(keys, jnp.einsum("ble,ehd->blhd", x, p["wk"]), (0, at, 0, 0))
+        values = lax.dynamic_update_slice(values, jnp.einsum("ble,ehd->blhd", x, p["wv"]), (0, at, 0, 0))
+        scores = jnp.einsum("blhd,bshd->bhls", q, keys)
+        scores = jnp.where(jnp.arange(8) <= at, scores, -1e30)
+        y = jnp.einsum("bhls,bshd->blhd", jax.nn.softmax(scores), values)
+        return jnp.einsum("blhd,hde->ble", y, p["wo"]), {"keys": keys, "values": values}
+
+    p, specs = attention_weights()
+    cache = P("data", None, "model")
+    args = some(4, 1, 16), p, some(4, 8, 4, 8, seed=3), some(4, 8, 4, 8, seed=4), jnp.int32(7)
+    return step, args, (P("data"), specs, P("data", None, "model"), cache, None)
+
+
+@case
+def a_scan_over_layers() -> Case:
+    def body(x: Any, w: Any) -> Any:
+        h = jax.nn.gelu(x @ w["w_in"])
+        return x + h @ w["w_out"], None
+
+    def tower(x: Any, layers: Any, head: Any) -> Any:
+        x, _ = lax.scan(body, x, layers)
+        return x @ head
+
+    layers = {"w_in": some(3, 16, 32), "w_out": some(3, 32, 16, seed=1)}
+    specs = {"w_in": P(None, None, "model"), "w_out": P(None, "model", None)}
+    return tower, (some(8, 16, seed=2), layers, some(16, 8, seed=3)), (P("data"), specs, P(None, "model"))
+
+
+@case
+def a_scan_whose_layers_share_a_table() -> Case:
+    def tower(x: Any, layers: Any, bias: Any) -> Any:
+        mask = jnp.where(jnp.arange(16) % 3 == 0, 0.0, 1.0)
+
+        def block(x: Any, w: Any) -> Any:
+            return x + jnp.tanh(x.astype(jnp.float32) @ w.astype(jnp.float32) + bias) * mask, None
+
+        return lax.scan(jax.checkpoint(block), x, layers)[0]
+
+    return tower, (some(8, 16), some(3, 16, 16, seed=1), some(16, seed=2)), (P("data"), P(None, None, "model"), P())
+
+
+@case
+def a_scan_that_fills_caches() -> Case:
+    def tower(x: Any, layers: Any, caches: Any) -> Any:
+        def block(x: Any, turn: Any) -> Any:
+            w, cache = turn
+            cache = lax.dynamic_update_slice(cache, (x @ w)[:, None], (0, 3, 0))
+            return x + cache.sum(1), cache
+
+        return lax.scan(block, x, (layers, caches))
+
+    args = some(8, 16), some(3, 16, 16, seed=1), some(3, 8, 4, 16, seed=2)
+    return tower, args, (P("data"), P(None, None, "model"), P(None, "data"))
+
+
+@case
+def a_step_of_training() -> Case:
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        h = jax.nn.relu(x @ p["w1"] + p["b1"])
+        return jnp.mean((h @ p["w2"] - y) ** 2)
+
+    def step(p: Any, x: Any, y: Any) -> Any:
+        value, grads = jax.value_and_grad(loss)(p, x, y)
+        return value, jax.tree.map(lambda w, g: w - 0.1 * g, p, grads)
+
+    p = {"w1": some(16, 32), "b1": some(32, seed=1), "w2": some(32, 16, seed=2)}
+    specs = {"w1": P("data", "model"), "b1": P("model"), "w2": P("model", "data")}
+    return step, (p, some(8, 16, seed=3), some(8, 16, seed=4)), (specs, P("data"), P("data"))
+
+
+@case
+def a_step_of_training_through_a_scan() -> Case:
+    def loss(p: Any, ids: Any) -> Any:
+        def block(x: Any, w: Any) -> Any:
+            return x + jnp.tanh(x @ w), None
+
+        x, _ = lax.scan(block, p["table"][ids], p["layers"])
+        logits = x @ p["table"].T
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), ids[:, None], -1).mean()
+
+    def step(p: Any, m: Any, ids: Any, count: Any) -> Any:
+        value, grads = jax.value_and_grad(loss)(p, ids)
+        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, grads)
+        p = jax.tree.map(lambda p, m: p - 0.01 * m / (1 - 0.9 ** (count + 1)), p, m)
+        return value, p, m, count + 1
+
+    p = {"table": some(32, 16), "layers": some(3, 16, 16, seed=1)}
+    specs = {"table": P("model"), "layers": P(None, "data", "model")}
+    args = p, jax.tree.map(lambda a: 0.5 * a, p), jnp.arange(8) * 3 % 32, jnp.int32(2)
+    return step, args, (specs, specs, P("data"), None)
+
+
+@case
+def experts_by_capacity() -> Case:
+    def moe(x: Any, router: Any, up: Any, down: Any) -> Any:
+        gates = jax.nn.softmax(x @ router)
+        weights, chosen = lax.top_k(gates, 2)
+        onehot = jax.nn.one_hot(chosen, 4)
+        place = jnp.cumsum(onehot.reshape(-1, 4), 0).reshape(16, 2, 4) * onehot - 1
+        fits = (place < 8) & (place >= 0)
+        slots = jax.nn.one_hot(place.astype(jnp.int32), 8) * fits[..., None]
+        sent = jnp.einsum("tkxc->txc", slots)
+        weighted = jnp.einsum("tkxc,tk->txc", slots, weights)
+        h = jax.nn.relu(jnp.einsum("xce,xef->xcf", jnp.einsum("txc,te->xce", sent, x), up))
+        return jnp.einsum("txc,xce->te", weighted, jnp.einsum("xcf,xfe->xce", h, down))
+
+    args = some(16, 8), some(8, 4, seed=1), some(4, 8, 16, seed=2), some(4, 16, 8, seed=3)
+    return moe, args, (P("data"), P(), P("model"), P("model"))
+
+
+@case
+def cuts_and_joins() -> Case:
+    def shapes(x: Any, y: Any) -> Any:
+        a = jnp.concatenate([x[:, :4], y, x[:, 4:] * 2], axis=1)
+        b = jnp.stack([x, y], axis=0).sum(0) + jnp.pad(x[:, 2:], ((0, 0), (1, 1)))
+        c = x.reshape(2, 4, 2, 4).transpose(0, 2, 1, 3).reshape(8, 8)
+        d = jnp.cumsum(x, axis=1) + x[:, ::-1] + jnp.broadcast_to(y[0], y.shape) + x.T
+        e = jnp.stack([x[:, 0::2], x[:, 1::2]], axis=-1).reshape(8, 8)
+        return a, b + c + d, e, x[3], x.reshape(-1), x.reshape(4, 16)
+
+    return shapes, (some(8, 8), some(8, 8, seed=1)), (P("data"), P(None, "model"))
+
+
+@case
+def truths() -> Case:
+    def choose(x: Any, y: Any, flags: Any) -> Any:
+        where = jnp.where((x > y) | (x < -0.5), x, y) + jnp.where(flags[:, None], 1.0, 0.0)
+        return where, jnp.any(x > 0.9, axis=1), jnp.where(~(x >= y) & (x != 0), -jnp.inf, x).max(1), x.min(0)
+
+    return choose, (some(8, 16), some(8, 16, seed=1), jnp.arange(8) % 2 == 0), (P("data"), P("data"), P())
+
+
+@case
+def halves_of_precision() -> Case:
+    def layer(x: Any, w: Any) -> Any:
+        h = jnp.einsum("be,ef->bf", x, w, preferred_element_type=jnp.float32)
+        return jax.nn.silu(h).astype(jnp.bfloat16)
+
+    return layer, (some(8, 16, dtype=jnp.bfloat16), some(16, 32, seed=1, dtype=jnp.bfloat16)), (P("data"), P("data"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_function_checks_and_its_plan_gives_the_same(name: str) -> None:
+    fn, args, in_specs = CASES[name]()
+    text = shardc.to_shard(fn, *args, mesh=MESH, in_specs=in_specs)
+    shardc.check(shardc.Source(text))
+    assert all(layer.equal for layer in shardc.run(fn, *args, mesh=MESH, in_specs=in_specs)), text
+
+
+def text_of(name: str) -> str:
+    fn, args, in_specs = CASES[name]()
+    return shardc.to_shard(fn, *args, mesh=MESH, in_specs=in_specs)
