@@ -32,7 +32,8 @@ pub struct Port {
 /// One op.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// Its result, `%3`, without the number of results.
+    /// Its result, `%3`, without the number of results; where each has a name, all of them:
+    /// `%values, %indices`.
     pub result: String,
     /// How many results it has.
     pub results: usize,
@@ -273,7 +274,7 @@ impl Lines<'_> {
         let (result, results, rest) = match line.split_once(" = ") {
             Some((result, rest)) if result.starts_with('%') => match result.split_once(':') {
                 Some((name, count)) => (name, count.parse().ok()?, rest),
-                None => (result, 1, rest),
+                None => (result, result.split(", ").count(), rest),
             },
             _ => ("", 0, line),
         };

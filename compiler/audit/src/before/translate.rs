@@ -339,6 +339,10 @@ impl Translator<'_> {
         tensor: &Tensor,
         spec: &Option<Spec>,
     ) -> Value {
+        // A count or a position: every device has it, as it has the number of the turn.
+        if tensor.dims.is_empty() && dtype(&tensor.dtype) == "int32" {
+            return Value::Known(0);
+        }
         let name = name.unwrap_or(id.trim_start_matches('%')).to_string();
         self.parameter(name, tensor, spec.clone(), None)
     }
@@ -352,20 +356,37 @@ impl Translator<'_> {
     ) -> Value {
         let positions: Vec<Option<Class>> =
             tensor.dims.iter().map(|n| (*n != 1).then(|| self.layer.fresh(*n))).collect();
+        let dtype = dtype(&tensor.dtype);
+        let value = self.entering(name, positions.clone(), dtype, spec, stack);
+        Value::Tensor(value, positions, dtype)
+    }
+
+    /// A value from outside with these dims, laid out freely.
+    fn outside(&mut self, name: String, dims: Vec<Class>, dtype: &'static str) -> String {
+        self.entering(name, dims.into_iter().map(Some).collect(), dtype, None, None)
+    }
+
+    fn entering(
+        &mut self,
+        name: String,
+        positions: Vec<Option<Class>>,
+        dtype: &'static str,
+        spec: Option<Spec>,
+        stack: Option<(u64, Vec<String>)>,
+    ) -> String {
         let dims: Vec<Class> = positions.iter().flatten().copied().collect();
         self.layer.tensors.push(dims.clone());
-        let dtype = dtype(&tensor.dtype);
         let value = format!("p{}", self.layer.parameters.len());
         self.layer.parameters.push(Parameter {
             name,
             dims,
-            positions: positions.clone(),
+            positions,
             dtype,
             spec,
             stack,
             used_at: None,
         });
-        Value::Tensor(value, positions, dtype)
+        value
     }
 
     /// What a slice of a stack is: one parameter, whoever slices it.
@@ -431,6 +452,16 @@ impl Translator<'_> {
                 continue;
             }
             let value = self.op(op, &operands)?;
+            if op.result.contains(", ") {
+                for (n, name) in op.result.split(", ").enumerate() {
+                    let other = match n {
+                        0 => value.clone(),
+                        n => self.other_result(op, n),
+                    };
+                    scope.insert(name.to_string(), other);
+                }
+                continue;
+            }
             if op.results > 1 {
                 for n in 0..op.results {
                     scope.insert(format!("{}#{n}", op.result), value.clone());

@@ -18,6 +18,9 @@ def gather(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
     how = equation.params["dimension_numbers"]
     table = b.tensor(operands[0])
     out = equation.outvars[0].aval
+    known = _known_places(operands[1], how.start_index_map)
+    if known is not None:
+        return [_part(b, table, known, equation.params["slice_sizes"], how.collapsed_slice_dims)]
     indices = _indices(b, operands[1], how.start_index_map, how.operand_batching_dims, how.start_indices_batching_dims)
     if indices is None:
         raise b.fail("`.shard` has no counterpart of this gather: it takes rows along one dim by one tensor of ids")
@@ -44,6 +47,22 @@ def gather(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
     return [b.emit(expression, tuple(positions), out.shape, table.dtype)]
 
 
+def _known_places(indices: Value, dims: Sequence[int]) -> dict[int, int] | None:
+    """Where a part begins, by dim, if it is one part and known."""
+    if not isinstance(indices, Known) or not indices.constant or indices.shape != (len(dims),):
+        return None
+    starts = tables.full(indices, ())
+    return {at: int(start) for at, start in zip(dims, starts)}
+
+
+def _part(b: Builder, table: Tensor, starts: dict[int, int], sizes: Sequence[int], away: Sequence[int]) -> Tensor:
+    for at, start in starts.items():
+        table = shapes.window(b, table, at, min(max(start, 0), table.shape[at] - sizes[at]), sizes[at])
+    kept = [at for at in range(len(table.shape)) if at not in away]
+    positions, shape = [table.positions[at] for at in kept], [table.shape[at] for at in kept]
+    return Tensor(table.name, tuple(positions), tuple(shape), table.dtype, table.truth)
+
+
 def _indices(
     b: Builder, value: Value, starts: Sequence[int], table_batch: Sequence[int], ids_batch: Sequence[int]
 ) -> tuple[int, Tensor, dict[int, int]] | None:
@@ -53,7 +72,7 @@ def _indices(
         last = len(value.shape) - 1
         ids = b.tensor(value)
         return starts[0], _without(ids, last), batch
-    parts = b.parts_of(value)
+    parts = _columns(value) if isinstance(value, Known) else b.parts_of(value)
     if parts is None or len(parts) != len(starts):
         return None
     own: list[tuple[int, Value]] = []
@@ -63,10 +82,21 @@ def _indices(
             own.append((at, part))
         else:
             batch[at] = along
+    if not own and batch:  # a diagonal
+        own = [(starts[-1], parts[-1])]
+        del batch[starts[-1]]
     if len(own) != 1:
         return None
     ids = b.tensor(own[0][1])
     return own[0][0], _without(ids, len(ids.shape) - 1), batch
+
+
+def _columns(indices: Known) -> list[Value] | None:
+    """The coordinates of known places, each with a last dim of size 1."""
+    if not indices.constant:
+        return None
+    whole = tables.full(indices, ())
+    return [tables.constant(whole[..., at : at + 1]) for at in range(indices.shape[-1])]
 
 
 def _without(value: Tensor, at: int) -> Tensor:
@@ -103,8 +133,9 @@ def scatter_add(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Va
     """What `take` is differentiated to: each row gets the sum of what its ids bring. A product with ones and zeros."""
     how = equation.params["dimension_numbers"]
     base, updates = operands[0], b.tensor(operands[2], whole=True)
-    if not operands[1].shape[:-1] and equation.primitive.name == "scatter-add":
-        raise b.fail("`.shard` has no counterpart of an addition at one place")
+    known = _known_places(operands[1], how.scatter_dims_to_operand_dims)
+    if known is not None:
+        return [_add_part(b, equation, base, updates, known)]
     indices = _indices(
         b, operands[1], how.scatter_dims_to_operand_dims, how.operand_batching_dims, how.scatter_indices_batching_dims
     )
@@ -130,6 +161,20 @@ def scatter_add(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Va
     dims = tuple(dim for dim in positions if dim is not None)
     made = b.emit(Expression("einsum", (chosen.name, updates.name), dims), tuple(positions), out.shape, updates.dtype)
     return [b.binary("+", base, made)]
+
+
+def _add_part(b: Builder, equation: Any, base: Value, updates: Tensor, starts: dict[int, int]) -> Value:
+    """A part that is added at a known place: it is padded with zeros."""
+    shape, positions = list(updates.shape), list(updates.positions)
+    for at in sorted(equation.params["dimension_numbers"].inserted_window_dims):
+        shape.insert(at, 1)
+        positions.insert(at, None)
+    made = Tensor(updates.name, tuple(positions), tuple(shape), updates.dtype)
+    dtype = str(equation.outvars[0].aval.dtype)
+    for at, start in starts.items():
+        behind = equation.outvars[0].aval.shape[at] - start - made.shape[at]
+        made = shapes.padded(b, made, at, start, behind, 0, dtype)
+    return b.binary("+", base, made)
 
 
 def one_hot(b: Builder, ids: Tensor, row: Dim, dtype: str) -> Tensor:

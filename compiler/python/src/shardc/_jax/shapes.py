@@ -218,11 +218,12 @@ def pad(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
         if inner:
             raise b.fail("`.shard` has no counterpart of a padding between elements")
         cut = window(b, value, at, max(-low, 0), value.shape[at] - max(-low, 0) - max(-high, 0))
-        value = _padded(b, cut, at, max(low, 0), max(high, 0), filling, dtype)
+        value = padded(b, cut, at, max(low, 0), max(high, 0), filling, dtype)
     return [value]
 
 
-def _padded(b: Builder, value: Tensor, at: int, low: int, high: int, filling: float, dtype: str) -> Tensor:
+def padded(b: Builder, value: Tensor, at: int, low: int, high: int, filling: float, dtype: str) -> Tensor:
+    """A number `low` times in front of a dim, `high` times behind it."""
     for count, in_front in ((low, True), (high, False)):
         if count:
             shape = (*value.shape[:at], count, *value.shape[at + 1 :])

@@ -117,6 +117,10 @@ def _equation(b: Builder, equation: Any, operands: list[Value], outer: Sequence[
     if name in BODIES:
         # A call inside a function of JAX has no line of its own in the user's program: it gets that of the call.
         return _call(b, equation, operands, here.frames)
+    if name == "cond" and (which := tables.number(operands[0])) is not None:
+        branches = equation.params["branches"]
+        branch = branches[min(max(int(which), 0), len(branches) - 1)]
+        return walk(b, branch.jaxpr, _constants(branch), operands[1:], here.frames)
     if name == "scan":
         return loops.scan(b, equation, operands, here, walk)
     if all(isinstance(operand, Known) for operand in operands) and name not in ("sharding_constraint", "while", "cond"):
@@ -158,8 +162,12 @@ def _typed(b: Builder, value: Value, aval: Any) -> Value:
 def _call(b: Builder, equation: Any, operands: Sequence[Value], frames: Sequence[Frame]) -> list[Value]:
     body = equation.params[BODIES[equation.primitive.name]]
     inner = getattr(body, "jaxpr", body)
-    consts = [tables.constant(numpy().asarray(array)) for array in getattr(body, "consts", ())]
-    return walk(b, inner, consts, operands, frames)
+    return walk(b, inner, _constants(body), operands, frames)
+
+
+def _constants(body: Any) -> list[Value]:
+    """What a closed jaxpr brings along."""
+    return [tables.constant(numpy().asarray(array)) for array in getattr(body, "consts", ())]
 
 
 def _ids(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value] | None:
