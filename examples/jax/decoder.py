@@ -45,7 +45,7 @@ def decoder(x, p):
     return x + jnp.einsum("blf,fe->ble", jax.nn.silu(gate) * up, p["down"])
 
 
-def shapes(b=BATCH, l=LENGTH, e=EMBED, h=HEADS, k=KV_HEADS, d=HEAD, f=HIDDEN, dtype=jnp.bfloat16):  # noqa: E741
+def shapes(b=BATCH, l=LENGTH, e=EMBED, h=HEADS, k=KV_HEADS, d=HEAD, f=HIDDEN, dtype=jnp.bfloat16):
     weights = {
         "norm_1": (e,),
         "query": (e, h, d),
@@ -79,6 +79,10 @@ def specs(edited=False):
     if edited:
         weights["down"] = P("model", None)
     return P("data", None, None), weights
+
+
+def result_specs(edited=False):
+    return specs(edited)[0]
 
 
 function = decoder

@@ -4,40 +4,46 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import math
 import os
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 import jax
-from jax.sharding import NamedSharding, PartitionSpec
+import numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import shardc
+
+PROGRAMS = ("decoder", "experts", "training")
+
+
+def specs_of(program, edited):
+    """How the arguments lie, and the results; a program has one edit, in one of the two."""
+    takes_edit = "edited" in inspect.signature(program.specs).parameters
+    return program.specs(edited) if takes_edit else program.specs(), program.result_specs(edited)
 
 
 def audited(program, edited):
     """What the compiled program sends, and what to edit."""
-    devices = jax.devices()[: math.prod(program.MESH.values())]
-    mesh = jax.sharding.Mesh(
-        __import__("numpy").array(devices).reshape(*program.MESH.values()), tuple(program.MESH)
-    )
-    specs = jax.tree.map(
-        lambda spec: NamedSharding(mesh, spec),
-        program.specs(edited),
-        is_leaf=lambda node: isinstance(node, PartitionSpec),
-    )
+    devices = numpy.array(jax.devices()[: math.prod(program.MESH.values())])
+    mesh = Mesh(devices.reshape(*program.MESH.values()), tuple(program.MESH))
+
+    def placed(specs):
+        is_spec = lambda node: isinstance(node, PartitionSpec)
+        return jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=is_spec)
+
+    inputs, results = map(placed, specs_of(program, edited))
     args = jax.tree.map(
-        lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding),
-        program.shapes(),
-        specs,
+        lambda one, sharding: jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding), program.shapes(), inputs
     )
-    out = (*specs[:3], None, None) if program.__name__ == "training" else specs[0]
-    return shardc.audit(jax.jit(program.function, out_shardings=out), *args, hardware="tpu-v5e")
+    return shardc.audit(jax.jit(program.function, out_shardings=results), *args, hardware="tpu-v5e")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("program", choices=["decoder", "experts", "training"])
+    parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("--edited", action="store_true", help="with the annotation that the audit advises")
     asked = parser.parse_args()
     print(audited(importlib.import_module(asked.program), asked.edited))

@@ -33,22 +33,27 @@ def training(p, mean, square, ids, count):
     return p, mean, square, value, count
 
 
-def shapes(b=BATCH, l=LENGTH, e=EMBED, f=HIDDEN, v=WORDS, dtype=jnp.float32):  # noqa: E741
+def shapes(b=BATCH, l=LENGTH, e=EMBED, f=HIDDEN, v=WORDS, dtype=jnp.float32):
     sizes = {"table": (v, e), "up": (e, f), "down": (f, e), "head": (e, v)}
     weights = {name: jax.ShapeDtypeStruct(size, dtype) for name, size in sizes.items()}
     ids = jax.ShapeDtypeStruct((b, l), jnp.int32)
     return weights, weights, weights, ids, jax.ShapeDtypeStruct((), jnp.int32)
 
 
-def specs(edited=False):
-    weights = {
-        "table": P(None, "data"),
-        "up": P("data", "model"),
-        "down": P("model", "data"),
-        "head": P("model", "data"),
-    }
+def result_specs(edited=False):
+    weights = dict.fromkeys(["table", "up", "down", "head"], P())
     if edited:
-        weights["head"] = P("data", "model")
+        weights = specs()[0]
+    return weights, weights, weights, P(), P()
+
+
+def specs():
+    weights = {
+        "table": P("model", None),
+        "up": P(None, "model"),
+        "down": P("model", None),
+        "head": P(None, "model"),
+    }
     return weights, weights, weights, P("data", None), P()
 
 

@@ -12,6 +12,8 @@ import pytest
 
 import shardc
 
+numpy: Any = pytest.importorskip("numpy", reason="NumPy is not installed: to_shard is not tested")
+
 jax: Any = pytest.importorskip("jax", reason="JAX is not installed: to_shard is not tested")
 jnp: Any = jax.numpy
 lax: Any = jax.lax
@@ -321,3 +323,130 @@ def test_a_function_checks_and_its_plan_gives_the_same(name: str) -> None:
 def text_of(name: str) -> str:
     fn, args, in_specs = CASES[name]()
     return shardc.to_shard(fn, *args, mesh=MESH, in_specs=in_specs)
+
+
+def test_the_file_has_the_names_of_the_program() -> None:
+    text = text_of("a_feed_forward_layer")
+    assert text.splitlines()[4:8] == [
+        "dim B = 4  // x[0]",
+        "dim L = 8  // x[1]",
+        "dim E = 16  // x[2], w_in[0]",
+        "dim F = 32  // w_in[1], w_out[0]",
+    ]
+    assert "  w_in: f32 EF_{model}," in text and "  let a = gelu(h)" in text
+    assert "  let h = einsum(x, w_in -> BLF)" in text and ': h = jnp.einsum("ble,ef->blf", x, w_in)' in text
+
+
+def test_what_is_written_out_is_one_op() -> None:
+    for name in (
+        "attention_with_a_triangle",
+        "attention_with_positions_compared",
+        "attention_with_a_mask_that_is_added",
+    ):
+        text = "".join(line for line in text_of(name).splitlines() if "//" not in line)
+        assert text.count("causal(") == text.count("softmax(") == 1, text
+        assert "exp(" not in text
+    assert "causal(" not in text_of("attention_in_a_window")
+    norm = text_of("norms")
+    assert norm.count("rmsnorm(") == 1 and "rsqrt(" in norm  # of the two, one has the language's own epsilon
+    decoding = text_of("a_step_of_decoding")
+    assert decoding.count("append(") == 2 and "keys: cache f32" in decoding
+    assert "taken to be the end of the cache" in decoding  # JAX writes at a position that only the caller knows
+
+
+def test_a_scan_is_a_repeated_layer() -> None:
+    text = text_of("a_scan_over_layers")
+    assert "layer body(" in text and " repeat 3 {" in text and "model tower(" in text
+    assert "w_in: weight f32 BC_{model}" in text or "w_in: weight f32" in text
+    # Backwards a layer needs what it had forwards: then turns are written out, each with weights of its own.
+    trained = text_of("a_step_of_training_through_a_scan")
+    assert "repeat" not in trained and "p_layers_2: weight f32" in trained
+
+
+def test_a_value_may_be_named() -> None:
+    def layer(x: Any, w: Any) -> Any:
+        return jnp.tanh(shardc.named(x @ w, "scores")) * 2
+
+    args = some(8, 16), some(16, 16, seed=1)
+    for fn in (layer, jax.jit(layer)):
+        assert "let scores = einsum(x, w -> " in shardc.to_shard(fn, *args, mesh=MESH, in_specs=(P("data"), P()))
+    assert "scores" in shardc.to_shard(jax.grad(lambda x, w: layer(x, w).sum(), 1), *args, mesh=MESH)
+    with pytest.raises(ValueError, match="no name"):
+        shardc.named(args[0], "Not One")
+
+
+def test_a_constraint_is_a_reshard() -> None:
+    mesh = jax.sharding.Mesh(numpy.array(jax.devices()[:4]).reshape(2, 2), ("data", "model"))
+
+    def layer(x: Any, w: Any) -> Any:
+        return jax.lax.with_sharding_constraint(x @ w, P("data", "model")) * 2
+
+    text = shardc.to_shard(layer, some(8, 16), some(16, 16), mesh=mesh, in_specs=(P("data"), P()), out_specs=P("model"))
+    assert "reshard(" in text and "_{data}" in text and "mesh data=2, model=2" in text
+    shardc.check(shardc.Source(text))
+    assert shardc.run(layer, some(8, 16), some(16, 16), mesh=mesh, in_specs=(P("data"), P())).layers[0].equal
+
+
+def test_steps_have_the_line_of_python() -> None:
+    fn, args, in_specs = CASES["a_feed_forward_layer"]()
+    plan = shardc.explain(fn, *args, mesh=MESH, in_specs=in_specs, hardware="tpu-v5p")
+    (layer,) = plan
+    assert plan.program is not None and "einsum(x, w_in -> BLF)" in plan.program and layer.hardware == "tpu-v5p"
+    sources = {step.name: step.source for step in layer.instructions if step.name}
+    line = fn.__code__.co_firstlineno
+    assert sources["h"] == shardc.Place(__file__, line + 1) and sources["a"] == shardc.Place(__file__, line + 2)
+
+
+def test_shapes_are_enough() -> None:
+    shape = jax.ShapeDtypeStruct
+    text = shardc.to_shard(
+        lambda x, w: x @ w,
+        shape((8192, 4096), jnp.bfloat16),
+        shape((4096, 4096), jnp.bfloat16),
+        mesh=MESH,
+        weights=["w"],
+    )
+    assert "w: weight bf16" in text and "?" in text
+
+
+@pytest.mark.parametrize(
+    ("fn", "said", "primitive"),
+    [
+        (lambda x: jnp.sort(x), "no counterpart of `sort`", "sort"),
+        (lambda x: lax.erf(x), "gelu with approximate=True", "erf"),
+        (lambda x: lax.while_loop(lambda x: x.sum() < 3, lambda x: x + 1, x), "number of turns is not known", "while"),
+        (lambda x: lax.slice(x, (0, 0), (8, 16), (1, 3)), "steps of 3", "slice"),
+        (lambda x: lax.top_k(x, 16)[0].at[x.astype(int)].set(0), "several places", "scatter"),
+    ],
+)
+def test_what_has_no_counterpart_is_named_with_its_line(fn: Any, said: str, primitive: str) -> None:
+    with pytest.raises(shardc.TranslationError, match=said) as raised:
+        shardc.to_shard(fn, some(8, 16), mesh=MESH, in_specs=P("data"))
+    wrong = raised.value
+    assert wrong.primitive == primitive and wrong.file == __file__ and wrong.line == fn.__code__.co_firstlineno
+    assert f"{__file__}:{wrong.line}: " in str(wrong) and "lambda x:" in str(wrong)
+
+
+def test_wrong_specs_are_said_as_such() -> None:
+    x = some(8, 16)
+    with pytest.raises(shardc.TranslationError, match="x is split over 'rows', which the mesh"):
+        shardc.to_shard(lambda x: x, x, mesh=MESH, in_specs=P("rows"))
+    with pytest.raises(shardc.TranslationError, match="x has 2 dims, and its spec"):
+        shardc.to_shard(lambda x: x, x, mesh=MESH, in_specs=P(None, None, "data"))
+    with pytest.raises(TypeError, match="2 entries, and the function 1"):
+        shardc.to_shard(lambda x: x, x, mesh=MESH, in_specs=(P(), P()))
+    with pytest.raises(TypeError, match="weights names 'w'"):
+        shardc.to_shard(lambda x: x, x, mesh=MESH, weights=["w"])
+    with pytest.raises(TypeError, match="mesh is missing"):
+        shardc.explain(lambda x: x, x)  # type: ignore[call-overload]
+    with pytest.raises(shardc.ProgramError):  # 8 rows over 3 devices
+        shardc.explain(lambda x: x * 2, x, mesh={"data": 3}, in_specs=P("data"))
+
+
+def test_a_plan_that_gives_something_else_is_refused() -> None:
+    def step(cache: Any, new: Any, at: Any) -> Any:
+        return lax.dynamic_update_slice(cache, new, (0, at))
+
+    # The file has it at the end; the function is called with another position.
+    with pytest.raises(shardc.ProgramError, match="not what the function gives"):
+        shardc.run(step, some(8, 16), some(8, 2, seed=1), jnp.int32(3), mesh=MESH)

@@ -428,6 +428,10 @@ impl Advisor<'_> {
         let plain = |text: &str| text.replace('\'', "\"").replace(' ', "");
         let specs = [plain(&partition_spec(spec)), plain(&whole_partition_spec(spec))];
         let word = value.split(['[', '.']).next().unwrap_or(value);
+        // `p['down']` is written as `"down": P(..)` in the tree of specs.
+        let inside = value[word.len()..].split(['[', ']', '.', '\'', '"']);
+        let is_key = |part: &&str| part.starts_with(|c: char| c.is_alphabetic() || c == '_');
+        let key = inside.filter(is_key).next_back();
         let mut best: Option<(usize, u64)> = None;
         for (at, line) in text.lines().enumerate() {
             let line = plain(line.split('#').next().unwrap_or(line));
@@ -446,7 +450,8 @@ impl Advisor<'_> {
             } else {
                 continue;
             };
-            let score = score + usize::from(line.contains(word));
+            let names_key = key.is_some_and(|key| line.contains(key));
+            let score = score + usize::from(line.contains(word)) + 5 * usize::from(names_key);
             if best.is_none_or(|(known, _)| score > known) {
                 best = Some((score, at as u64 + 1));
             }

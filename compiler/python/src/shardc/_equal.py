@@ -9,6 +9,7 @@ from typing import Any
 
 from ._commands import Source, _json, _on
 from ._diagnostics import ProgramError
+from ._jax import specs
 from ._jax.lib import module, numpy
 from ._results import RunReport
 from ._to_shard import Translation
@@ -19,7 +20,9 @@ MOST_OF = {"bfloat16": 3e-2, "float16": 4e-3}
 """The same where results, or arguments, have a coarser dtype."""
 
 
-def run_on(translation: Translation, fn: Callable[..., Any], args: Sequence[Any], options: Sequence[str]) -> RunReport:
+def run_on(
+    translation: Translation, fn: Callable[..., Any], args: Sequence[Any], mesh: Any, options: Sequence[str]
+) -> RunReport:
     """Executes the plan on simulated devices with the arguments as they are, at their own sizes, and compares its results
     with those of `fn(*args)`. A result that is another raises ProgramError."""
     np = numpy()
@@ -34,7 +37,8 @@ def run_on(translation: Translation, fn: Callable[..., Any], args: Sequence[Any]
         report = RunReport.of(_json(ran), ran.diagnostics)
         written = sorted(path for path in Path(folder).glob("*.npy") if not path.name.startswith("in"))
         found = {path.stem: np.load(path) for path in written}
-    wanted = module("jax").tree_util.tree_leaves(fn(*args))
+    with specs.within(mesh):
+        wanted = module("jax").tree_util.tree_leaves(fn(*args))
     coarse = [str(leaf.dtype) for leaf in [*wanted, *flat] if hasattr(leaf, "dtype")]
     most = max([MOST_OF.get(dtype, MOST) for dtype in coarse], default=MOST)
     for name, output, part in translation.outputs:

@@ -43,7 +43,7 @@ def run_function(
 ) -> RunReport:
     """The plan executed on the arguments, against the function."""
     made, on_chip = _translated(fn, args, mesh, in_specs, out_specs, weights, hardware)
-    return run_on(made, fn, args, [*options, *on_chip])
+    return run_on(made, fn, args, mesh, [*options, *on_chip])
 
 
 def _translated(

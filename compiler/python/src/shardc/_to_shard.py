@@ -103,10 +103,7 @@ def translate(
 
 def _traced(jax: Any, fn: Callable[..., Any], args: Sequence[Any], mesh: Any) -> tuple[Any, Any]:
     make = jax.make_jaxpr(fn, return_shape=True)
-    if hasattr(mesh, "__enter__") and hasattr(mesh, "devices"):
-        with mesh:  # constraints that are a PartitionSpec ask for it
-            closed, shape = make(*args)
-    else:
+    with specs.within(mesh):
         closed, shape = make(*args)
     return closed, shape
 

@@ -94,7 +94,7 @@ class Dims:
         free = [letter for letter in LETTERS if letter not in taken]
         free += [f"{letter}{n}" for n in range(2, 100) for letter in LETTERS if f"{letter}{n}" not in taken]
         names.update(zip(rest, free))
-        return names
+        return {root: names[root] for root in roots}
 
     def _votes_of(self, dim: Dim) -> Counter[str]:
         return self._votes.get(self.root(dim), Counter())

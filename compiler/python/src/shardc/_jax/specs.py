@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,14 @@ def mesh_axes(mesh: Any) -> dict[str, int]:
     """Sizes of axes by name, major to minor, of a mesh of JAX or of a mapping."""
     shape = mesh if isinstance(mesh, Mapping) else mesh.shape
     return {str(name): int(size) for name, size in shape.items()}
+
+
+def within(mesh: Any) -> Any:
+    """A context in which a constraint may be a `PartitionSpec`, as far as `mesh` is one of JAX."""
+    if isinstance(mesh, Mapping):
+        return contextlib.nullcontext()
+    jax = module("jax")
+    return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh
 
 
 def axis_words(axes: Mapping[str, int]) -> dict[str, str]:
