@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -450,3 +453,11 @@ def test_a_plan_that_gives_something_else_is_refused() -> None:
     # The file has it at the end; the function is called with another position.
     with pytest.raises(shardc.ProgramError, match="not what the function gives"):
         shardc.run(step, some(8, 16), some(8, 2, seed=1), jnp.int32(3), mesh=MESH)
+
+
+def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "spec" / "from-jax.md").read_text()
+    code, prints = (page.split(f"```{kind}\n")[1].split("```")[0] for kind in ("python", "text"))
+    (tmp_path / "mlp.py").write_text(code)
+    ran = subprocess.run([sys.executable, "mlp.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.replace(f"{tmp_path}/", "")) == (0, prints), ran.stderr

@@ -117,6 +117,12 @@ class _Rewriter:
         made = self.by_name.get(operand) if isinstance(operand, str) else None
         return made.expression if made is not None and made.expression.op == op else None
 
+    def _uncast(self, operand: Operand) -> Operand:
+        """What is in another dtype here."""
+        while (cast := self._expression(operand, "cast")) is not None:
+            operand = cast.operands[0]
+        return operand
+
     def _mean(self, statement: Statement) -> Expression | None:
         expression = statement.expression
         if expression.op not in ("/", "*") or not isinstance(expression.operands[1], (int, float)):
@@ -152,9 +158,12 @@ class _Rewriter:
         expression = statement.expression
         if expression.op != "/":
             return None
-        total = self._expression(expression.operands[1], "sum")
+        # The sum of a coarse dtype is taken in a finer one, and so it is inside of a softmax.
+        total = self._expression(self._uncast(expression.operands[1]), "sum")
         power = self._expression(expression.operands[0], "exp")
-        if total is None or power is None or total.operands[0] != expression.operands[0] or len(total.dims) != 1:
+        if total is None or power is None or len(total.dims) != 1:
+            return None
+        if self._uncast(total.operands[0]) != expression.operands[0]:
             return None
         less = self._expression(power.operands[0], "-")
         most = self._expression(less.operands[1], "max") if less is not None else None
