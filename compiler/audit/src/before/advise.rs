@@ -429,9 +429,9 @@ impl Advisor<'_> {
         let specs = [plain(&partition_spec(spec)), plain(&whole_partition_spec(spec))];
         let word = value.split(['[', '.']).next().unwrap_or(value);
         // `p['down']` is written as `"down": P(..)` in the tree of specs.
-        let inside = value[word.len()..].split(['[', ']', '.', '\'', '"']);
+        let mut inside = value[word.len()..].split(['[', ']', '.', '\'', '"']);
         let is_key = |part: &&str| part.starts_with(|c: char| c.is_alphabetic() || c == '_');
-        let key = inside.filter(is_key).next_back();
+        let key = inside.rfind(is_key);
         let mut best: Option<(usize, u64)> = None;
         for (at, line) in text.lines().enumerate() {
             let line = plain(line.split('#').next().unwrap_or(line));
