@@ -13,6 +13,7 @@ import shardc
 
 jax: Any = pytest.importorskip("jax", reason="JAX is not installed: the programs of examples/jax are not audited")
 jnp: Any = jax.numpy
+P: Any = jax.sharding.PartitionSpec
 
 FOLDER = Path(__file__).parents[3] / "examples" / "jax"
 
@@ -76,6 +77,25 @@ def test_the_culprit_is_named_and_the_edit_mends_it(
     for found, (by_xla, optimum) in zip(audits, (sent, mended)):
         least = found.raw["optimum_same_specs"]["wire_bytes"]
         assert (found.wire_bytes / 1e6, least / 1e6) == pytest.approx((by_xla, optimum), rel=5e-3)
+
+
+# One weight more that is annotated wrongly, the others as they should be; and what the audit says is saved, in bytes.
+WRONG = [
+    ("decoder", "gate", P("model", None), 'P(None, "model")', 74_723_328),
+    ("experts", "up", P(None, None, "expert"), 'P("expert", None, None)', 8_060_928),
+    ("experts", "up", P(None, "expert", None), 'P("expert", None, None)', 6_488_064),
+]
+
+
+@pytest.mark.parametrize(("name", "weight", "wrong", "new", "saves"), WRONG)
+def test_another_culprit_is_named(
+    name: str, weight: str, wrong: Any, new: str, saves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, story = example(name)
+    activations, weights = program.specs(True)
+    monkeypatch.setattr(program, "specs", lambda edited=False: (activations, {**weights, weight: wrong}))
+    (advice,) = story.audited(program, True).advice
+    assert (advice.value, advice.new, advice.saves_bytes) == (f"p['{weight}']", new, saves)
 
 
 @pytest.mark.parametrize("name", list(SMALL))

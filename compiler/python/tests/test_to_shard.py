@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -461,3 +462,19 @@ def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "mlp.py").write_text(code)
     ran = subprocess.run([sys.executable, "mlp.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout.replace(f"{tmp_path}/", "")) == (0, prints), ran.stderr
+
+
+def test_no_value_is_called_as_an_op_of_the_language() -> None:
+    from shardc._jax.text import RESERVED
+
+    grammar = (
+        (Path(__file__).parents[3] / "spec" / "language.md").read_text().split("\nform       =")[1].split("\nint  ")[0]
+    )
+    words = {word for word in re.findall(r'"([a-z]+)"', grammar) if word not in ("over", "at")}
+    assert len(words) > 30 and words <= RESERVED
+
+    def layer(x: Any, split: Any) -> Any:
+        relu = x * split
+        return relu + 1
+
+    assert "let relu_ = " in shardc.to_shard(layer, some(8), some(8), mesh=MESH)
