@@ -145,10 +145,12 @@ class _Rewriter:
         for x, scale in (expression.operands, expression.operands[::-1]):
             root = self._expression(scale, "rsqrt")
             moved = self._expression(root.operands[0], "+") if root is not None else None
-            if moved is None or moved.operands[1] not in (1e-6, 9.999999974752427e-07):
+            epsilon = moved.operands[1] if moved is not None else None
+            # In bfloat16 it is 9.98e-7.
+            if moved is None or not isinstance(epsilon, (int, float)) or abs(epsilon - 1e-6) > 4e-9:
                 continue
-            mean = self._expression(moved.operands[0], "mean")
-            squared = self._expression(mean.operands[0], "square") if mean is not None else None
+            mean = self._expression(self._uncast(moved.operands[0]), "mean")
+            squared = self._expression(self._uncast(mean.operands[0]), "square") if mean is not None else None
             if mean is not None and squared is not None and squared.operands[0] == x and len(mean.dims) == 1:
                 return Expression("rmsnorm", (x,), mean.dims)
         return None
