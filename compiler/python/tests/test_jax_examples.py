@@ -108,8 +108,8 @@ def test_the_plan_gives_what_the_function_gives(name: str, edited: bool) -> None
     assert all(layer.equal for layer in ran)
 
 
-@pytest.mark.parametrize("name", list(SMALL))
-def test_the_plan_at_full_size_is_proven(name: str) -> None:
+@pytest.mark.parametrize(("name", "sends"), [("decoder", 15_335_424), ("experts", 7_069_696), ("training", 57_692_048)])
+def test_the_plan_at_full_size_is_proven(name: str, sends: int) -> None:
     program, story = example(name)
     sent = []
     for edited in (False, True):
@@ -120,4 +120,4 @@ def test_the_plan_at_full_size_is_proven(name: str) -> None:
         (layer,) = plan
         assert layer.optimality is not None and layer.optimality.status == "proven"
         sent.append(layer.totals.comm_bytes)
-    assert sent[1] < sent[0]
+    assert sent[0] == sends and sent[1] < sends
