@@ -6,7 +6,8 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{Ran, fed};
+use common::{Ran, fed, shardc};
+use serde_json::Value;
 
 /// A chip of so much memory.
 fn chip(name: &str, hbm_bytes: &str, [flops, hbm, network]: [&str; 3]) -> String {
@@ -128,5 +129,37 @@ fn where_memory_binds_plans_are_proven_and_their_alternatives_are_told() {
         let time = optimality["cost_s"].as_f64().expect("seconds");
         assert!(time <= last, "{bytes}: {time} s, and {last} s in less memory");
         last = time;
+    }
+}
+
+/// Llama 3 8B as `new` writes it, prompts and steps of one request, on eight chips of 16 GB.
+#[test]
+#[ignore = "slow: phases within memory"]
+fn the_phases_of_a_whole_model_are_near_the_best_within_any_memory_and_a_request_says_how_near() {
+    let model = shardc(&[
+        "new",
+        "--template",
+        "llama-block",
+        "--hardware",
+        "tpu-v5e",
+        "--mesh",
+        "x=2,y=2,z=2",
+    ]);
+    assert_eq!(model.status, 0, "{}", model.err);
+    for (memory, most) in [("4.3GB", 0.01), ("10GB", 0.001), ("12GB", 0.0)] {
+        let asked =
+            ["explain", "--format", "json", "--no-alternatives", "--memory-limit", memory, "-"];
+        let ran = fed(&asked, &model.out);
+        assert_eq!(ran.status, 0, "{memory}: {}", ran.err);
+        let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+        let [prefill, decode] = [0, 1].map(|phase| &report["layers"][phase]);
+        let request = &prefill["sharing"]["request"];
+        let [cost, bound] =
+            ["cost_s", "lower_bound_s"].map(|key| request[key].as_f64().expect("seconds"));
+        assert!(bound <= cost && cost <= bound * (1.0 + most), "{memory}: {request}");
+        let taken =
+            [prefill, decode].map(|layer| layer["optimality"]["cost_s"].as_f64().expect("seconds"));
+        assert!((taken[0] + 512.0 * taken[1] - cost).abs() <= 1e-9 * cost, "{taken:?}: {request}");
+        assert_eq!(ran.err.contains("W0803"), bound < cost, "{memory}: {}", ran.err);
     }
 }

@@ -344,7 +344,7 @@ impl<'a> Lowering<'a> {
                 // What is asked about has its loops already.
                 let mut lowering =
                     Lowering { loops: kernels.loops, best, ..Lowering::new(hardware, limits) };
-                lowering.widen(kernels, labels, (&priced, bound, u64::MAX), None)?;
+                lowering.widen(kernels, labels, (&priced, bound, u64::MAX), (None, None))?;
                 match lowering.lowered(None) {
                     Err(LowerError::Unreachable { .. }) => {}
                     Err(other) => return Err(other),

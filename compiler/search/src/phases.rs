@@ -5,15 +5,17 @@
 //! it. The best plan of that program is the best choice of stored layouts, with the proof that goes
 //! with it; everything but the weights' layouts is forgotten again.
 
-use shard_cost::{Hardware, Memory};
+mod within_memory;
+
+use shard_cost::Hardware;
 use shard_ir::{
     Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds,
     Program, Value, ValueId,
 };
 
-use crate::lower::lower_phases;
-use crate::memory::{Room, Scopes, needed};
+use crate::memory::Room;
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
+use within_memory::{Phases, within_memory};
 
 /// The phases of a layer with their weights' layouts settled.
 #[derive(Clone, Debug)]
@@ -23,7 +25,7 @@ pub struct SharedWeights {
     /// The weights whose layouts were free.
     pub weights: Vec<SharedWeight>,
     /// For each phase what a step of it would take if the weights were stored as it alone would
-    /// have them.
+    /// have them: where memory is a constraint, in its best plan that fits.
     pub alone: Vec<Picoseconds>,
     /// What a request takes, and how far that is from the best choice of stored layouts.
     pub request: Optimality,
@@ -71,7 +73,10 @@ pub fn share_weights(
         .iter()
         .map(|program| lower(program, hardware, options))
         .collect::<Result<_, _>>()?;
-    let own: Vec<Vec<Layout>> = alone.iter().map(|lowered| stored(&lowered.plan, &free)).collect();
+    let of_each = |phases: &[Lowered]| -> Vec<Vec<Layout>> {
+        phases.iter().map(|lowered| stored(&lowered.plan, &free)).collect()
+    };
+    let own = of_each(&alone);
     let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
         // What is best for each is best for all.
         true => (own[0].clone(), sum(programs, &alone)),
@@ -87,11 +92,24 @@ pub fn share_weights(
     let capacity = hardware.hbm_bytes;
     let has_room =
         |p: &&Program| Room::new(&with_stored(p, &free, &layouts), capacity).least() <= capacity;
-    let (layouts, request) = if given.any_size || programs.iter().all(has_room) {
-        (layouts, request)
+    let (layouts, request, alone) = if given.any_size || programs.iter().all(has_room) {
+        (layouts, request, alone)
     } else {
-        within_memory(programs, &free, &alone, hardware, given)?
+        let fit: Vec<Lowered> = programs
+            .iter()
+            .map(|program| lower(program, hardware, given))
+            .collect::<Result<_, _>>()?;
+        let own = of_each(&fit);
+        let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
+            true => (own[0].clone(), sum(programs, &fit)),
+            false => {
+                let phases = Phases { programs, free: &free, hardware, options: given };
+                within_memory(&phases, &alone, &fit)?
+            }
+        };
+        (layouts, request, fit)
     };
+    let own = of_each(&alone);
     let weights = free.iter().enumerate().map(|(i, value)| SharedWeight {
         value: *value,
         stored: layouts[i],
@@ -181,94 +199,6 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
         lower_bound: total(&|o| o.lower_bound),
         price_bound: priced.then(|| total(&|o| o.price_bound.unwrap_or_default())),
         ..worst.unwrap_or(&phases[0].optimality).clone()
-    }
-}
-
-/// Where what is fastest has no room: the best of all phases side by side within the memory of a
-/// device. Where a phase has no plan that fits, or no layouts were found under which all have one,
-/// the error says so.
-fn within_memory(
-    programs: &[&Program],
-    free: &[ValueId],
-    fastest: &[Lowered],
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<(Vec<Layout>, Optimality), LowerError> {
-    let own: Vec<Lowered> = programs
-        .iter()
-        .map(|program| lower(program, hardware, options))
-        .collect::<Result<_, _>>()?;
-    let best = best_of(programs, free, fastest, &own, "memory", hardware, options).ok();
-    if let Some((layouts, request)) =
-        best.as_ref().filter(|(_, request)| request.status == Status::Proven)
-    {
-        return Ok((layouts.clone(), request.clone()));
-    }
-    // The phase that has most to hold stands for all.
-    let none = |proven| {
-        let needs = |phase: &usize| needed(&fastest[*phase].plan);
-        let most = (0..programs.len()).max_by_key(needs).unwrap_or(0);
-        let least = Room::new(programs[most], hardware.hbm_bytes).least();
-        LowerError::NoPlanFits { plan: Box::new(fastest[most].plan.clone()), least, proven }
-    };
-    let joint = side_by_side(programs, free);
-    let capacity = hardware.hbm_bytes;
-    // Activations take something, but how little is not known of all plans: so for the bound they
-    // take nothing.
-    let bound = match lower_phases(&joint, hardware, options, &scopes(programs, free, |_| capacity))
-    {
-        Ok(lowered) => lowered.optimality,
-        // No layouts leave room in every phase.
-        Err(LowerError::Unreachable { .. }) => return best.ok_or_else(|| none(true)),
-        Err(_) => return best.ok_or_else(|| none(false)),
-    };
-    // For a plan they take what they would in each phase alone.
-    let beside = |phase: usize| capacity.saturating_sub(Memory::of(&own[phase].plan).activations.0);
-    let found = lower_phases(&joint, hardware, options, &scopes(programs, free, beside))
-        .ok()
-        .and_then(|found| {
-            let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
-            let layouts = stored(&found.plan, &order);
-            let under = |program: &&Program| {
-                lower(&with_stored(program, free, &layouts), hardware, options)
-            };
-            let phases: Vec<Lowered> = programs.iter().map(under).collect::<Result<_, _>>().ok()?;
-            Some((layouts, sum(programs, &phases).cost))
-        });
-    let (layouts, cost) = best
-        .into_iter()
-        .map(|(layouts, request)| (layouts, request.cost))
-        .chain(found)
-        .min_by_key(|(_, cost)| *cost)
-        .ok_or_else(|| none(false))?;
-    let proven = cost == bound.lower_bound;
-    let lower_bound = bound.lower_bound.min(cost);
-    Ok((
-        layouts,
-        Optimality {
-            status: if proven { Status::Proven } else { Status::Bounded },
-            proof: if proven { bound.proof } else { None },
-            cost,
-            lower_bound,
-            price_bound: bound.price_bound.map(|bound| bound.min(cost)),
-            stopped_by: (!proven).then(|| "memory".to_string()),
-            ties_cut: bound.ties_cut,
-        },
-    ))
-}
-
-/// The memories of phases side by side ([`side_by_side`]), of which weights and caches may take
-/// `most` bytes.
-fn scopes(programs: &[&Program], free: &[ValueId], most: impl Fn(usize) -> u64) -> Scopes {
-    let own = programs.iter().enumerate().flat_map(|(phase, program)| {
-        let is_own = |id: &ValueId| {
-            matches!(program.value(*id).def, Def::Parameter { .. }) && !free.contains(id)
-        };
-        program.value_ids().filter(is_own).map(move |_| Some(phase))
-    });
-    Scopes {
-        of_parameter: free.iter().map(|_| None).chain(own).collect(),
-        most: (0..programs.len()).map(most).collect(),
     }
 }
 

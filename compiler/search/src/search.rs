@@ -106,6 +106,10 @@ pub(crate) struct Search<'a> {
     approximate: bool,
     /// No plan takes less, in picoseconds, as prices have shown.
     least: u64,
+    /// Plans that take longer, in picoseconds, are not wanted.
+    upto: Option<u64>,
+    /// All that is left takes longer than that.
+    pub(crate) beyond: bool,
     /// Plans that fit may have been missed, which take this time or more: others were passed over
     /// that leave no room, or the search ended.
     pub(crate) missed: Option<u64>,
@@ -121,7 +125,7 @@ impl<'a> Search<'a> {
         labels: Option<&[Layout]>,
         strict: bool,
         room: Option<&'a Room<'a>>,
-        (least, guide): (u64, Option<&'a Guide>),
+        (least, upto, guide): (u64, Option<u64>, Option<&'a Guide>),
     ) -> Search<'a> {
         let kernels = Arc::clone(&space.kernels);
         let mut search = Search {
@@ -143,6 +147,8 @@ impl<'a> Search<'a> {
             steiner: FxHashMap::default(),
             approximate: false,
             least,
+            upto,
+            beyond: false,
             missed: None,
             expansions: 0,
         };
@@ -180,6 +186,10 @@ impl<'a> Search<'a> {
         while let Some(Reverse((bound, _, visit, choice))) = run.open.pop() {
             limits.stop.check_asked()?;
             if run.has_all_ties(bound, limits) {
+                break;
+            }
+            self.beyond = run.goals.is_empty() && self.upto.is_some_and(|upto| bound.time > upto);
+            if self.beyond {
                 break;
             }
             let decided = run.visits[visit].slots == self.slots.len();
@@ -395,6 +405,7 @@ impl<'a> Search<'a> {
                     .filter(|c| is_finite(c.bound))
                     .collect();
                 choices.sort_by_key(|c| (c.priced, c.bound, c.made_in));
+                self.bound_those_behind(&mut choices);
                 Rc::new(choices)
             }
             None => match visit.wants.last() {
@@ -459,7 +470,21 @@ impl<'a> Search<'a> {
             }
         }
         found.sort_by_key(|c| (c.priced, c.bound, c.cost, c.made_in, c.producer));
+        self.bound_those_behind(&mut found);
         found
+    }
+
+    /// A choice waits on the heap for all those behind it, which may take as many picoseconds and
+    /// be less in what breaks ties: its bound is made that of the least of them.
+    fn bound_those_behind(&self, choices: &mut [Choice]) {
+        if self.guided.is_none() {
+            return;
+        }
+        let mut least = Cost::MAX;
+        for choice in choices.iter_mut().rev() {
+            least = least.min(Cost { time: 0, ..choice.bound });
+            choice.bound = Cost { time: choice.bound.time, ..least };
+        }
     }
 
     /// The moves that bring a value from where it is made to all layouts in which it is wanted.

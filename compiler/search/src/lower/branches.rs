@@ -298,19 +298,16 @@ impl<'a> Lowering<'a> {
             .filter(|_| self.scopes.is_none())
             .map(|room| branch.room(program, &room));
         let priced = branch.priced();
-        let guide = branch.guide();
-        let within = room.as_ref().map(|room| (room, &guide));
-        let mut better = self.widen(&explored.kernels, &labels, (&priced, bound, most), within)?;
+        let guide = self.capacity.map(|_| branch.guide());
+        let (guide, kernels) = (guide.as_ref(), &explored.kernels);
+        let sought = (&priced, bound, most);
+        let mut better = self.widen(kernels, &labels, sought, (room.as_ref(), guide))?;
         // One plan after another left no room for all that is live at its peak: plans of smaller
         // steps are tried.
         for share in SHARES {
             let Some(room) = room.as_ref().filter(|_| self.best.gave_up) else { break };
-            better |= self.widen(
-                &explored.kernels,
-                &labels,
-                (&priced, bound, most),
-                Some((&room.sparing(share), &guide)),
-            )?;
+            let within = (Some(&room.sparing(share)), guide);
+            better |= self.widen(kernels, &labels, sought, within)?;
         }
         if better {
             // Questions are asked of plans of any size, so prices under which all fit answer none

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use shard_ir::Program;
 
+use super::region::Aim;
 use super::{Lowering, within_limits};
 use crate::LowerError;
 use crate::kernel::Kernels;
@@ -45,7 +46,8 @@ impl Lowering<'_> {
                 Arc::new(Kernels::of_form(form, self.all_written, self.loops, self.hardware));
             within_limits(&kernels.program, self.limits)?;
             let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
-            self.search(&kernels, None, None, room.as_ref().map(|room| (room, None)), 0)?;
+            let aim = Aim { least: 0, upto: None, expansions: self.limits.expansions, guide: None };
+            self.search(&kernels, None, None, room.as_ref(), aim)?;
             self.note_missed(0);
         }
         Ok(())

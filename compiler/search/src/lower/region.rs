@@ -7,7 +7,6 @@ use shard_cost::{Hardware, collective_cost};
 use shard_ir::{InstrKind, Layout, Liveness, Plan};
 
 use super::Lowering;
-use crate::LowerError;
 use crate::emit::{Emitted, emit};
 use crate::kernel::Kernels;
 use crate::memory::{Room, needed};
@@ -15,6 +14,7 @@ use crate::relax::{Guide, Priced, Region};
 use crate::search::{Found, MANY_WAYS, Search, Solution, TOO_LARGE};
 use crate::space::Space;
 use crate::table::Tables;
+use crate::{Limits, LowerError};
 
 /// What plans are compared by, from the first field to the last.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -38,6 +38,21 @@ pub(super) struct Rank {
 /// last region is all there is.
 const WIDER_WITHIN_MEMORY: u64 = 64;
 
+/// A dive may expand this part of the states that a search may.
+const DIVES: usize = 8;
+
+/// What is looked for in a region.
+pub(super) struct Aim<'g> {
+    /// No plan takes less, in picoseconds.
+    pub(super) least: u64,
+    /// Plans that take longer are not looked for.
+    pub(super) upto: Option<u64>,
+    /// States that may be expanded.
+    pub(super) expansions: usize,
+    /// What prices say of plans that are decided in part.
+    pub(super) guide: Option<&'g Guide>,
+}
+
 impl Lowering<'_> {
     /// Notes what the last search may have missed, in a case whose plans take `bound` or more.
     pub(super) fn note_missed(&mut self, bound: u64) {
@@ -48,18 +63,20 @@ impl Lowering<'_> {
     }
 
     /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the
-    /// best plan is surely inside, or all is that takes up to `farthest`. Returns whether that plan is the best so far.
+    /// best plan is surely inside, or all is that takes up to `farthest`. Returns whether that plan
+    /// is the best so far.
     pub(super) fn widen(
         &mut self,
         kernels: &Arc<Kernels>,
         labels: &[Layout],
         (priced, bound, farthest): (&Priced, u64, u64),
-        room: Option<(&Room<'_>, &Guide)>,
+        (room, guide): (Option<&Room<'_>>, Option<&Guide>),
     ) -> Result<bool, LowerError> {
         let mut better = false;
-        let within = room.map(|(room, guide)| (room, Some(guide)));
         let mut most = bound;
         let mut slack = (bound >> 18).max(1);
+        let is_dive = farthest < u64::MAX;
+        let near = bound.saturating_add(slack);
         // Beyond this nothing is wanted.
         let wanted = self
             .below
@@ -69,13 +86,20 @@ impl Lowering<'_> {
         let end = wanted.fold(priced.dearest().min(farthest), u64::min);
         loop {
             self.limits.stop.check()?;
-            let found =
-                self.search(kernels, Some(priced.region(most)), Some(labels), within, bound)?;
-            better |= found.is_some_and(|(_, better)| better);
+            let region = Some(priced.region(most));
             let wider = most.saturating_add(slack);
+            // What takes longer is looked for in a wider region, where it may take less. Without a
+            // guide a search does not know before its end how long what is in a region takes.
+            let upto = (guide.is_some() && most < end).then_some(wider);
+            // A dive is for comparison: what takes long to find is not worth it.
+            let part = if is_dive { DIVES } else { 1 };
+            let expansions = self.limits.expansions / part;
+            let aim = Aim { least: bound, upto, expansions, guide };
+            let found = self.search(kernels, region, Some(labels), room, aim)?;
+            better |= found.is_some_and(|(_, better)| better);
             most = match found {
                 // Every plan that takes no longer was in the region: this one is the best.
-                Some((time, _)) if time <= most => return Ok(better),
+                Some((time, _)) if time <= most || (is_dive && time <= near) => return Ok(better),
                 _ if most >= end => {
                     self.note_missed(bound);
                     return Ok(better);
@@ -101,19 +125,18 @@ impl Lowering<'_> {
         kernels: &Arc<Kernels>,
         region: Option<Region>,
         labels: Option<&[Layout]>,
-        room: Option<(&Room<'_>, Option<&Guide>)>,
-        least: u64,
+        room: Option<&Room<'_>>,
+        aim: Aim<'_>,
     ) -> Result<Option<(u64, bool)>, LowerError> {
         let space = match Space::saturate(Arc::clone(kernels), region, self.limits) {
             // Other cases may be smaller, and plans that fit be known.
-            Err(LowerError::Limit { .. }) if room.is_some() => {
-                (self.best.passed_over, self.best.gave_up) = (Some(least), true);
+            Err(LowerError::Limit { .. }) if self.capacity.is_some() => {
+                (self.best.passed_over, self.best.gave_up) = (Some(aim.least), true);
                 return Ok(None);
             }
             space => space?,
         };
         let mut tables = Tables::new(&space, self.hardware)?;
-        let (room, guide) = room.map_or((None, None), |(room, guide)| (Some(room), guide));
         if let Some(room) = room {
             room.prune(kernels, &mut tables);
         }
@@ -127,10 +150,14 @@ impl Lowering<'_> {
             labels,
             self.strict,
             room,
-            (least, guide),
+            (aim.least, aim.upto, aim.guide),
         );
-        let mut found = search.run(self.limits, 1);
+        let limits = Limits { expansions: aim.expansions, ..self.limits.clone() };
+        let mut found = search.run(&limits, 1);
         best.stats.expansions += search.expansions;
+        if search.beyond {
+            return Ok(None);
+        }
         let passed_over = match &found {
             Ok(found) => found.stopped_by == Some(TOO_LARGE),
             Err(LowerError::Unreachable { .. } | LowerError::Limit { limit: TOO_LARGE, .. }) => {
@@ -141,7 +168,7 @@ impl Lowering<'_> {
         if passed_over {
             // For a plan that does not fit, ways to others may have been left out.
             let known = search.missed;
-            match search.run(self.limits, MANY_WAYS) {
+            match search.run(&limits, MANY_WAYS) {
                 Err(LowerError::Limit { limit, .. }) if limit != TOO_LARGE => search.missed = known,
                 all => found = all,
             }
@@ -149,7 +176,10 @@ impl Lowering<'_> {
         }
         best.passed_over = search.missed;
         // Where memory is a constraint the case stays open; other plans may still be found.
-        best.gave_up = search.missed.is_some() && matches!(found, Err(LowerError::Limit { .. }));
+        if self.capacity.is_some() && matches!(found, Err(LowerError::Limit { .. })) {
+            best.passed_over = best.passed_over.or(Some(aim.least));
+        }
+        best.gave_up = best.passed_over.is_some() && matches!(found, Err(LowerError::Limit { .. }));
         let found = match found {
             Ok(found) => found,
             Err(unreachable @ LowerError::Unreachable { .. }) => {

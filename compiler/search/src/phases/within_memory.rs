@@ -1,0 +1,202 @@
+//! Stored layouts for all phases where what is fastest has no room.
+
+use shard_cost::{Hardware, Memory};
+use shard_ir::{Def, Layout, Picoseconds, Program, ValueId};
+
+use super::{best_of, side_by_side, stored, sum, with_stored};
+use crate::lower::lower_phases;
+use crate::memory::{Room, Scopes, needed};
+use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
+
+/// The phases of a layer whose `free` weights are to be stored alike, and how they are lowered.
+pub(super) struct Phases<'a> {
+    pub(super) programs: &'a [&'a Program],
+    pub(super) free: &'a [ValueId],
+    pub(super) hardware: &'a Hardware,
+    pub(super) options: &'a LowerOptions,
+}
+
+/// So many times layouts are looked for that leave the phases room for their activations.
+const TRIES: usize = 3;
+
+/// A request that is above its bound by no more than this part of it is not compared with others.
+const NEAR: u64 = 256;
+
+/// The best of all phases side by side within the memory of a device, given the fastest plan of
+/// each phase and its best that fits, `own`. Where no layouts were found under which all phases
+/// have a plan, the error says so.
+pub(super) fn within_memory(
+    phases: &Phases<'_>,
+    fastest: &[Lowered],
+    own: &[Lowered],
+) -> Result<(Vec<Layout>, Optimality), LowerError> {
+    let joint = side_by_side(phases.programs, phases.free);
+    let capacity = phases.hardware.hbm_bytes;
+    // Activations take something, but how little is not known of all plans: so for the bound they
+    // take nothing.
+    let bound = match phases.lowered_within(&joint, |_| capacity) {
+        Ok(lowered) => Some(lowered.optimality),
+        // No layouts leave room in every phase.
+        Err(LowerError::Unreachable { .. }) => return Err(phases.none_fits(fastest, true)),
+        Err(error) => passed_over(error).map(|()| None)?,
+    };
+    // Nor does a request take less than each phase by itself.
+    let alone = sum(phases.programs, own);
+    let least = bound.as_ref().map_or(alone.lower_bound, |b| b.lower_bound.max(alone.lower_bound));
+    let is_near = |cost: Picoseconds| cost.0 <= least.0.saturating_add(least.0 / NEAR);
+    let found = match bound {
+        Some(_) => phases.leaving_room(&joint, own, is_near)?,
+        None => None,
+    };
+    // What one phase would have is searched in the others, which takes long where it does not fit.
+    let best = match &found {
+        Some((_, cost)) if is_near(*cost) => None,
+        _ => phases.best_of_own(own)?,
+    };
+    let (layouts, cost) = best
+        .into_iter()
+        .chain(found)
+        .min_by_key(|(_, cost)| *cost)
+        .ok_or_else(|| phases.none_fits(fastest, false))?;
+    let proven = cost == least;
+    // What each phase takes by itself was searched.
+    let by_prices = bound.as_ref().filter(|bound| bound.lower_bound == least);
+    let proof = by_prices.and_then(|bound| bound.proof).unwrap_or(Proof::Search);
+    let price_bound = bound.as_ref().and_then(|bound| bound.price_bound);
+    Ok((
+        layouts,
+        Optimality {
+            status: if proven { Status::Proven } else { Status::Bounded },
+            proof: proven.then_some(proof),
+            cost,
+            lower_bound: least.min(cost),
+            price_bound: price_bound.map(|bound| bound.min(cost)),
+            stopped_by: (!proven).then(|| "memory".to_string()),
+            ties_cut: bound.is_some_and(|bound| bound.ties_cut),
+        },
+    ))
+}
+
+impl Phases<'_> {
+    /// The best plan of all phases side by side whose weights and caches take at most so many bytes
+    /// in each.
+    fn lowered_within(
+        &self,
+        joint: &Program,
+        most: impl Fn(usize) -> u64,
+    ) -> Result<Lowered, LowerError> {
+        let scopes = scopes(self.programs, self.free, most);
+        lower_phases(joint, self.hardware, self.options, &scopes)
+    }
+
+    /// The layouts that are best if so much is left for the activations of each phase as its plan
+    /// under the layouts found before would take, and at first as it takes alone; with what a
+    /// request takes.
+    fn leaving_room(
+        &self,
+        joint: &Program,
+        own: &[Lowered],
+        is_near: impl Fn(Picoseconds) -> bool,
+    ) -> Result<Option<(Vec<Layout>, Picoseconds)>, LowerError> {
+        let capacity = self.hardware.hbm_bytes;
+        let activations = |phase: &Lowered| Memory::of(&phase.plan).activations.0;
+        let mut left: Vec<u64> = own.iter().map(activations).collect();
+        let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
+        for _ in 0..TRIES {
+            let found = self.lowered_within(joint, |phase| capacity.saturating_sub(left[phase]));
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => return passed_over(error).map(|()| best),
+            };
+            let order: Vec<ValueId> = (0..self.free.len() as u32).map(ValueId).collect();
+            let layouts = stored(&found.plan, &order);
+            let any_size = LowerOptions { any_size: true, ..self.options.clone() };
+            let fastest = self.under(&layouts, &any_size)?;
+            let lacks = |phase: &&Lowered| needed(&phase.plan) > capacity;
+            let enough = fastest.as_ref().is_some_and(|all| !all.iter().any(|p| lacks(&p)));
+            let phases = match enough {
+                true => fastest.clone(),
+                false => self.under(&layouts, self.options)?,
+            };
+            if let Some(phases) = phases {
+                let cost = sum(self.programs, &phases).cost;
+                if best.as_ref().is_none_or(|(_, known)| cost < *known) {
+                    best = Some((layouts, cost));
+                }
+            }
+            if enough || best.as_ref().is_some_and(|(_, cost)| is_near(*cost)) {
+                break;
+            }
+            let before = left.clone();
+            for (left, phase) in left.iter_mut().zip(fastest.iter().flatten()) {
+                *left = if lacks(&phase) { activations(phase).max(*left) } else { *left };
+            }
+            if left == before {
+                break;
+            }
+        }
+        Ok(best)
+    }
+
+    /// The best plan of each phase with these layouts stored; `None` where one has none.
+    fn under(
+        &self,
+        layouts: &[Layout],
+        options: &LowerOptions,
+    ) -> Result<Option<Vec<Lowered>>, LowerError> {
+        let under = |program: &&Program| {
+            lower(&with_stored(program, self.free, layouts), self.hardware, options)
+        };
+        match self.programs.iter().map(under).collect::<Result<_, _>>() {
+            Ok(phases) => Ok(Some(phases)),
+            Err(error) => passed_over(error).map(|()| None),
+        }
+    }
+
+    /// The best of the layouts that each phase would have, and what a request takes.
+    fn best_of_own(
+        &self,
+        own: &[Lowered],
+    ) -> Result<Option<(Vec<Layout>, Picoseconds)>, LowerError> {
+        match best_of(self.programs, self.free, own, own, "memory", self.hardware, self.options) {
+            Ok((layouts, request)) => Ok(Some((layouts, request.cost))),
+            Err(error) => passed_over(error).map(|()| None),
+        }
+    }
+
+    /// The phase that has most to hold stands for all.
+    fn none_fits(&self, fastest: &[Lowered], proven: bool) -> LowerError {
+        let needs = |phase: &usize| needed(&fastest[*phase].plan);
+        let most = (0..self.programs.len()).max_by_key(needs).unwrap_or(0);
+        let least = Room::new(self.programs[most], self.hardware.hbm_bytes).least();
+        LowerError::NoPlanFits { plan: Box::new(fastest[most].plan.clone()), least, proven }
+    }
+}
+
+/// Whether what a search ended with leaves others to be made: it found nothing, or reached a limit.
+fn passed_over(error: LowerError) -> Result<(), LowerError> {
+    match error {
+        LowerError::Unreachable { .. }
+        | LowerError::Label(_)
+        | LowerError::Strict { .. }
+        | LowerError::NoPlanFits { .. }
+        | LowerError::Limit { .. }
+        | LowerError::TooLong(_) => Ok(()),
+        LowerError::OutOfTime | LowerError::Stopped | LowerError::Internal(_) => Err(error),
+    }
+}
+
+/// The memories of phases side by side ([`side_by_side`]), of which weights and caches may take
+/// `most` bytes.
+fn scopes(programs: &[&Program], free: &[ValueId], most: impl Fn(usize) -> u64) -> Scopes {
+    let own = programs.iter().enumerate().flat_map(|(phase, program)| {
+        let is_own = |id: &ValueId| {
+            matches!(program.value(*id).def, Def::Parameter { .. }) && !free.contains(id)
+        };
+        program.value_ids().filter(is_own).map(move |_| Some(phase))
+    });
+    Scopes {
+        of_parameter: free.iter().map(|_| None).chain(own).collect(),
+        most: (0..programs.len()).map(most).collect(),
+    }
+}
