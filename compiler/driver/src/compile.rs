@@ -24,7 +24,7 @@ use crate::lowering_diagnostics::{
 use crate::phases::{SharedBy, share_weights};
 use crate::pipeline::{self, CompileError, Compiled};
 use crate::room::{Asked, no_plan_fits};
-use crate::search_limit::search_limit;
+use crate::search_limit::{search_limit, search_limit_of_phases};
 
 /// What is compiled of a file, and for what.
 #[derive(Clone, Debug, Default)]
@@ -403,6 +403,10 @@ impl Sound {
             match result {
                 Ok(layer) => {
                     found.extend(search_limit(&layer, program, header, hardware, &options));
+                    // It is said once, of the first phase.
+                    if let Some((shared, 0)) = &shared {
+                        found.extend(search_limit_of_phases(shared, &program.name, header));
+                    }
                     found.extend(too_large(&layer, hardware));
                     found.extend(replication_costs(file, program, &layer));
                     found.extend(missing_arithmetic(&layer, hardware));

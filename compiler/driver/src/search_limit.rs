@@ -2,10 +2,11 @@
 
 use shard_check::Diagnostic;
 use shard_check::diagnostics::LoweringProblem;
-use shard_cost::Hardware;
+use shard_cost::{Bytes, Hardware, Memory};
 use shard_grammar::Span;
 use shard_ir::{Def, InstrId, LayoutPattern, MeshShape, Plan, Program, ValueId};
-use shard_search::{Limits, LowerOptions, Status, TIME_LIMIT, lower};
+use shard_report::scale;
+use shard_search::{Limits, LowerOptions, Optimality, SharedWeights, Status, TIME_LIMIT, lower};
 
 use crate::pipeline::Compiled;
 
@@ -18,17 +19,72 @@ pub(crate) fn search_limit(
     options: &LowerOptions,
 ) -> Option<Diagnostic> {
     let lowered = layer.lowered.as_ref().filter(|l| l.optimality.status == Status::Bounded)?;
-    let optimality = &lowered.optimality;
-    let (cost, bound) = (optimality.cost.0, optimality.lower_bound.0);
-    let gap = (bound > 0).then(|| cost.saturating_sub(bound) as f64 / bound as f64);
-    let limit = optimality.stopped_by.clone().unwrap_or_else(|| "steps".to_string());
-    let (layer, span) = (program.name.clone(), header?);
+    let limit = limit(&lowered.optimality);
+    let trials = LowerOptions { limits: less(&options.limits), ..options.clone() };
     // There is no time for a trial where the time is up.
-    let proven_with = match limit.as_str() {
-        TIME_LIMIT => Vec::new(),
-        _ => proven_with(program, &lowered.plan, hardware, options),
+    let (proven_with, fits_with) = match limit.as_str() {
+        TIME_LIMIT => (Vec::new(), None),
+        MEMORY => (
+            proven_with(program, &lowered.plan, hardware, &trials),
+            fits_with(program, hardware, &trials),
+        ),
+        _ => (proven_with(program, &lowered.plan, hardware, &trials), None),
     };
-    Some(LoweringProblem::SearchLimit { layer, span, limit, gap, proven_with }.into())
+    let problem = LoweringProblem::SearchLimit {
+        layer: program.name.clone(),
+        of_phases: false,
+        span: header?,
+        limit,
+        gap: gap(&lowered.optimality),
+        proven_with,
+        fits_with,
+    };
+    Some(problem.into())
+}
+
+/// A limit stopped the search for stored layouts that suit all phases of a layer.
+pub(crate) fn search_limit_of_phases(
+    shared: &SharedWeights,
+    layer: &str,
+    header: Option<Span>,
+) -> Option<Diagnostic> {
+    let request = Some(&shared.request).filter(|request| request.status == Status::Bounded)?;
+    let problem = LoweringProblem::SearchLimit {
+        layer: layer.to_string(),
+        of_phases: true,
+        span: header?,
+        limit: limit(request),
+        gap: gap(request),
+        proven_with: Vec::new(),
+        fits_with: None,
+    };
+    Some(problem.into())
+}
+
+/// The limit of a search that plans are stopped by which do not fit.
+const MEMORY: &str = "memory";
+
+fn limit(optimality: &Optimality) -> String {
+    optimality.stopped_by.clone().unwrap_or_else(|| "steps".to_string())
+}
+
+/// How far the plan is above the bound at most, as a share of the bound.
+fn gap(optimality: &Optimality) -> Option<f64> {
+    let (cost, bound) = (optimality.cost.0, optimality.lower_bound.0);
+    (bound > 0).then(|| cost.saturating_sub(bound) as f64 / bound as f64)
+}
+
+/// What the fastest plan of all takes of a chip, where that plan is proven to be the fastest; as it
+/// is typed.
+fn fits_with(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Option<String> {
+    let mut larger = hardware.clone();
+    larger.hbm_bytes = u64::MAX;
+    let found = lower(program, &larger, options).ok()?;
+    let peak = Memory::of(&found.plan).peak().0;
+    // Three digits are rounded, and what is typed must be enough.
+    let most = peak.saturating_add(peak / 100);
+    (found.optimality.status == Status::Proven)
+        .then(|| format!("--memory-limit {}", scale::bytes(Bytes(most)).replace(' ', "")))
 }
 
 /// The fewest parameters, of those tried, with which in the layouts of the plan a search of the
@@ -44,8 +100,7 @@ fn proven_with(
     tried.push(open.len());
     let helps = |count: &usize| {
         let pinned = pinned(program, plan, &open[..*count]);
-        let options = LowerOptions { limits: less(&options.limits), ..options.clone() };
-        let found = lower(&pinned, hardware, &options);
+        let found = lower(&pinned, hardware, options);
         found.is_ok_and(|found| found.optimality.status == Status::Proven)
     };
     match tried.into_iter().filter(|count| *count > 0).find(helps) {
@@ -54,11 +109,8 @@ fn proven_with(
             .iter()
             .map(|value| {
                 let id = InstrId(value.0);
-                format!(
-                    "{}: {}",
-                    shard_report::notation::value_name(plan, id),
-                    plan.layout_text(id)
-                )
+                let name = shard_report::notation::value_name(plan, id);
+                format!("{name}: {}", plan.layout_text(id))
             })
             .collect(),
     }

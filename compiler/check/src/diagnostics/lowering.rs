@@ -98,6 +98,8 @@ pub enum LoweringProblem {
     SearchLimit {
         /// The layer.
         layer: String,
+        /// What was searched are the layouts that all its phases store.
+        of_phases: bool,
         /// Its header.
         span: Span,
         /// The limit's name.
@@ -107,6 +109,8 @@ pub enum LoweringProblem {
         /// Parameters with the layouts that the plan has, `w_in: EF_x`: with these annotated the
         /// search of the rest ended with a proof. None where that did not help.
         proven_with: Vec<String>,
+        /// The memory in which the fastest plan of all was found to fit, `--memory-limit 61.0GB`.
+        fits_with: Option<String>,
     },
 }
 
@@ -207,52 +211,70 @@ impl From<LoweringProblem> for Diagnostic {
                         ends at limits that are counts)",
                 )
             }
-            SearchLimit { layer, span, limit, gap, proven_with } => {
+            SearchLimit { layer, of_phases, span, limit, gap, proven_with, fits_with } => {
+                let whole = match of_phases {
+                    true => format!("what all phases of `{layer}` store"),
+                    false => format!("`{layer}`"),
+                };
                 let message = match limit.as_str() {
                     "time-limit" => {
-                        format!("the time was up before the search for `{layer}` had ended")
+                        format!("the time was up before the search for {whole} had ended")
                     }
-                    limit => format!("the search for `{layer}` stopped at its limit of {limit}"),
+                    limit => format!("the search for {whole} stopped at its limit of {limit}"),
                 };
                 let mut out = Diagnostic::warning("W0803", message)
                     .at(span, "the plan may not be the best one");
                 let is_memory = limit == "memory";
                 if let Some(gap) = gap {
-                    let whose = if is_memory { "any plan that fits" } else { "any plan" };
+                    let takes = if of_phases { "request" } else { "plan" };
+                    let fits = if is_memory { " that fits" } else { "" };
                     out = out.note(format!(
-                        "it is at most {:.1} % above a time that {whose} takes",
-                        100.0 * gap
+                        "it is {} above a time that any {takes}{fits} takes",
+                        at_most(gap)
                     ));
                 }
-                match limit.as_str() {
-                    "time-limit" => out
+                if limit == "time-limit" {
+                    return out
                         .note(
                             "another run may end elsewhere and give another plan: do not rely \
                             on this one",
                         )
-                        .help("--time-limit SECONDS    (more of them, or none)"),
-                    "memory" => out
-                        .note(
-                            "plans that fit may all be slower than that time, and plans that do \
-                            not fit faster",
-                        )
-                        .help(
-                            "more devices, smaller dims (`-D`) or `weight int8`, so that faster \
-                            plans fit",
-                        ),
-                    _ if proven_with.is_empty() => {
-                        out.help("annotate some values, so that there is less to search")
+                        .help("--time-limit SECONDS    (more of them, or none)");
+                }
+                if is_memory {
+                    out = out.note(
+                        "plans that fit may all be slower than that time, and plans that do not \
+                        fit faster",
+                    );
+                }
+                if let Some(fits_with) = &fits_with {
+                    out = out.help(format!(
+                        "{fits_with}    (the fastest plan of all fits there, and is proven: it \
+                        was tried)"
+                    ));
+                }
+                let written: Vec<String> =
+                    proven_with.iter().map(|written| format!("`{written}`")).collect();
+                match (written.as_slice(), fits_with) {
+                    ([], None) => {
+                        out.help("annotate some weights, so that there is less to search")
                     }
+                    ([], Some(_)) => out,
                     _ => out.help(format!(
                         "annotate {} as in this plan: what is left is proven then (it was tried)",
-                        proven_with
-                            .iter()
-                            .map(|written| format!("`{written}`"))
-                            .collect::<Vec<_>>()
-                            .join(", ")
+                        written.join(", ")
                     )),
                 }
             }
         }
+    }
+}
+
+/// A share of which a hundredth of a percent is worth saying, and less is said to be less.
+fn at_most(share: f64) -> String {
+    match 100.0 * share {
+        percent if percent < 0.01 => "less than 0.01 %".to_string(),
+        percent if percent < 1.0 => format!("at most {percent:.2} %"),
+        percent => format!("at most {percent:.1} %"),
     }
 }
