@@ -5,16 +5,22 @@
 //! casts, masks and binaries of these dims behind it; a softmax over the keys; casts; the product
 //! with the values, which sums over the keys. Nothing else may read what passes between them.
 //!
+//! Axes may split the keys. Each device then has the attention over its own keys, and the product is
+//! `partialsoftmax` over these axes: beside it lie the statistics by which the parts are merged,
+//! one for each element of the dims of the scores less the keys.
+//!
 //! Of a plan, a softmax says that it is part of such a kernel (`as attention`). Prices and memory
 //! depend on the word, so it is not believed: [`verify`](crate::verify::verify) refuses a softmax
 //! that says so and stands in no such chain.
 
 use std::collections::BTreeSet;
 
-use crate::layout::Layout;
+use crate::layout::{DimSet, Layout, MeshShape};
+use crate::layout_rule::{Operand, RuleError, result_layout};
+use crate::mesh::{AxisList, Mesh};
 use crate::op::Op;
 use crate::plan::{InstrId, InstrKind, Plan};
-use crate::tensor::DimId;
+use crate::tensor::{Dim, DimId};
 use crate::typing::same_dims;
 
 /// The most ops of such a kernel.
@@ -100,6 +106,71 @@ fn made_of_scores<'a, G: Ops<'a>>(
     (members.len() > 1).then_some(members)
 }
 
+/// The layout that a softmax of an attention gives: that of the operand, the keys split or not, since
+/// each device takes the softmax over its own.
+pub fn softmax_layout(
+    over: DimId,
+    operand: Operand<'_>,
+    result: &[DimId],
+    mesh: &Mesh,
+    dims: &[Dim],
+) -> Result<Layout, RuleError> {
+    let at = |dims: &[DimId]| dims.iter().position(|dim| *dim == over);
+    let keys = at(operand.dims).map_or(AxisList::EMPTY, |at| operand.layout.axes_of(at));
+    let layout = at(operand.dims)
+        .map_or(operand.layout, |at| operand.layout.with_dim(at, AxisList::EMPTY));
+    let whole = Operand { layout, ..operand };
+    let made = result_layout(&Op::Softmax { over }, &[whole], result, mesh, dims)?;
+    Ok(at(result).map_or(made, |at| made.with_dim(at, keys)))
+}
+
+/// The places of the statistics' dims in a product with these dims, given those of the scores and
+/// which of them are the keys.
+pub fn statistics_of(product: &[DimId], scores: &[DimId], keys: DimId) -> DimSet {
+    let has = |dim: &DimId| *dim != keys && scores.contains(dim);
+    product.iter().enumerate().filter(|(_, dim)| has(dim)).map(|(at, _)| at).collect()
+}
+
+/// The softmax that makes the weights of a product, behind casts.
+fn softmax_of(plan: &Plan, product: InstrId) -> Option<(InstrId, DimId)> {
+    plan.instruction(product).operands.iter().find_map(|operand| {
+        let mut at = *operand;
+        while let InstrKind::Op(Op::Cast(_)) = &plan.instruction(at).kind {
+            at = *plan.instruction(at).operands.first()?;
+        }
+        let softmax = plan.instruction(at);
+        match &softmax.kind {
+            InstrKind::Op(Op::Softmax { over }) if softmax.origin.attention => Some((at, *over)),
+            InstrKind::Op(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_) => None,
+        }
+    })
+}
+
+/// The softmax by which an instruction is partial, and the places of the dims of its statistics;
+/// `None` where it is not the attention over a part of the keys.
+pub fn partial_softmax(plan: &Plan, id: InstrId) -> Option<(InstrId, DimSet)> {
+    if plan.instruction(id).layout.softmax_axes().is_empty() {
+        return None;
+    }
+    let mut product = id;
+    while let InstrKind::Move(_) = &plan.instruction(product).kind {
+        product = *plan.instruction(product).operands.first()?;
+    }
+    let (softmax, keys) = softmax_of(plan, product)?;
+    let scores = &plan.instruction(softmax).dims;
+    Some((softmax, statistics_of(&plan.instruction(id).dims, scores, keys)))
+}
+
+/// How many elements of the statistics a device holds of a value in a layout.
+pub fn local_statistics(shape: MeshShape<'_>, layout: Layout, statistics: DimSet) -> u64 {
+    let local = shape.local_sizes(layout);
+    statistics.iter().filter_map(|dim| local.get(dim)).product()
+}
+
 /// The layout in which an op of the kernel reads an operand: each axis splits the dim that it
 /// splits of what the op makes, and what has no such dim is whole.
 pub fn read_for(made: Layout, made_dims: &[DimId], operand_dims: &[DimId]) -> Layout {
@@ -168,8 +239,7 @@ pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
             matches!(plan.instruction(**id).kind, InstrKind::Op(Op::Softmax { .. }))
         };
         let Some(softmax) = members.iter().find(softmax).copied() else { continue };
-        let complete = members.iter().all(|id| plan.instruction(*id).layout.is_complete());
-        if complete && open.remove(&softmax) {
+        if is_in_one_kernel(plan, &members, softmax) && open.remove(&softmax) {
             found.push(members);
         }
     }
@@ -177,4 +247,17 @@ pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
         Some(id) => Err(*id),
         None => Ok(found),
     }
+}
+
+/// Whether nothing in an attention is partial, but what it ends with by the axes of the keys.
+fn is_in_one_kernel(plan: &Plan, members: &[InstrId], softmax: InstrId) -> bool {
+    let instr = plan.instruction(softmax);
+    let InstrKind::Op(Op::Softmax { over }) = &instr.kind else { return false };
+    let at = instr.dims.iter().position(|dim| dim == over);
+    let keys = at.map_or(AxisList::EMPTY, |at| instr.layout.axes_of(at));
+    let Some((product, before)) = members.split_last() else { return false };
+    let made = plan.instruction(*product).layout;
+    before.iter().all(|id| plan.instruction(*id).layout.is_complete())
+        && made.partial_axes() == made.softmax_axes()
+        && made.softmax_axes() == keys.set()
 }

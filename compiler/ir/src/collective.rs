@@ -1,6 +1,6 @@
 //! [`Collective`]: the moves that turn one layout of a value into another, and their laws.
 
-use crate::layout::{Layout, MeshShape, Place, Reduction};
+use crate::layout::{DimSet, Layout, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
 use crate::regroup;
 pub use shard_ops::{Move, MoveRow, Sends};
@@ -21,6 +21,8 @@ pub use shard_ops::{Move, MoveRow, Sends};
 /// | reduce-scatter over x along B, y along E | `BE(partialsum-xy)` | `B_xE_y` |
 /// | to-partial over x | `E_y` | `E_y(partialsum-x)` |
 /// | to-partial over y, from E | `E_xy` | `E_x(partialsum-y)` |
+/// | softmax-merge over z | `BLD(partialsoftmax-z)` | `BLD` |
+/// | softmax-merge over z, along D | `BLD(partialsoftmax-z)` | `BLD_z` |
 ///
 /// **The suffix rule.** The blocks of `E_yz` are numbered y major, z minor: the devices that differ
 /// in z alone hold neighbouring blocks. So a move that adds or takes away axes of a dim does so at
@@ -105,6 +107,19 @@ pub enum Collective {
         /// The axes, major to minor.
         axes: AxisList,
     },
+    /// Attentions over parts of the keys become the one over all of them: the maximum of the
+    /// statistics goes to every device, each weighs its own result by it, and weighted results and
+    /// weights are summed. A value that is partial over other axes too keeps its statistics.
+    SoftmaxMerge {
+        /// The dim of which each device gets one block, whose minor-most axes `axes` become; `None`
+        /// where every device gets the whole.
+        dim: Option<usize>,
+        /// The axes, major to minor; in the order of the mesh without a dim.
+        axes: AxisList,
+        /// The dims of the value for each of whose elements there is a statistic: those of the
+        /// scores less the keys.
+        statistics: DimSet,
+    },
 }
 
 /// A move taken apart.
@@ -172,6 +187,9 @@ pub enum CollectiveError {
     /// else.
     #[error("a move along several dims changes two or more of them, each at its minor end")]
     NotSeveralDims,
+    /// A move other than a merge of the attention over a part of the keys.
+    #[error("the value is the attention over a part of the keys: it is merged before it moves")]
+    NotMerged,
     /// A maximum completed while a partial sum is left inside it.
     #[error("a partial maximum can be completed only after the partial sum inside it")]
     SumInsideMax,
@@ -183,7 +201,24 @@ impl Collective {
     /// here.
     pub fn apply(&self, shape: MeshShape<'_>, from: Layout) -> Result<Layout, CollectiveError> {
         use CollectiveError as E;
+        let is_merge = matches!(self, Collective::SoftmaxMerge { .. });
+        if !is_merge && !from.softmax_axes().is_empty() {
+            return Err(E::NotMerged);
+        }
         match *self {
+            Collective::SoftmaxMerge { dim, axes, statistics } => {
+                check_axes(&axes)?;
+                if let Some(axis) = axes.iter().find(|a| from.place(*a) != Place::PartialSoftmax) {
+                    return Err(E::NotPartial { axis });
+                }
+                if let Some(dim) = statistics.iter().find(|dim| *dim >= shape.rank()) {
+                    return Err(E::NoSuchDim(dim));
+                }
+                match dim {
+                    Some(dim) => append(shape, from, dim, &axes),
+                    None => Ok(axes.iter().fold(from, Layout::with_replicated)),
+                }
+            }
             Collective::AllGather { dim, axes } => {
                 let kept = strip_suffix(shape, from, dim, &axes)?;
                 Ok(from.with_dim(dim, kept))
@@ -215,9 +250,7 @@ impl Collective {
                 append(shape, from.with_dim(from_dim, kept), to_dim, &axes)
             }
             Collective::Permute { to } => {
-                let same_partials = [Reduction::Sum, Reduction::Max]
-                    .iter()
-                    .all(|k| from.partial(*k) == to.partial(*k));
+                let same_partials = from.is_partial_like(to);
                 if from == to
                     || !same_partials
                     || !shape.admits(to)
@@ -392,6 +425,28 @@ impl Collective {
         regroup::scatters(shape, from, kind)
     }
 
+    /// The merges of a value in a layout, with the layout after each; none where nothing is to be
+    /// merged.
+    pub fn merges_from(
+        shape: MeshShape<'_>,
+        from: Layout,
+        statistics: DimSet,
+    ) -> Vec<(Collective, Layout)> {
+        let mut found = Vec::new();
+        for axes in from.softmax_axes().nonempty_subsets() {
+            let axes = axes.iter().collect();
+            let merge = Collective::SoftmaxMerge { dim: None, axes, statistics };
+            found.extend(merge.apply(shape, from).ok().map(|to| (merge, to)));
+        }
+        for dim in 0..shape.rank() {
+            for axes in AxisList::arrangements(from.softmax_axes()) {
+                let merge = Collective::SoftmaxMerge { dim: Some(dim), axes, statistics };
+                found.extend(merge.apply(shape, from).ok().map(|to| (merge, to)));
+            }
+        }
+        found
+    }
+
     /// The dims that an all-gather or a reduce-scatter of a value in this layout changes, each with
     /// the axes that it loses or gets, major to minor; none for other moves.
     pub fn parts(&self, from: Layout) -> Vec<(usize, AxisList)> {
@@ -401,7 +456,9 @@ impl Collective {
                 Some(_) => regroup::appended(from, to).unwrap_or_default(),
                 None => regroup::appended(to, from).unwrap_or_default(),
             },
-            (None, Some(axes), [Some(dim), None]) if row.sends != Sends::Nothing => {
+            (None, Some(axes), [Some(dim), None])
+                if !matches!(row.sends, Sends::Nothing | Sends::Weighted) =>
+            {
                 vec![(dim, axes)]
             }
             _ => Vec::new(),
@@ -461,6 +518,9 @@ impl Collective {
             }
             Collective::Permute { to } => towards(Move::Permute, None, to),
             Collective::Exchange { to } => towards(Move::Exchange, None, to),
+            Collective::SoftmaxMerge { dim, axes, .. } => {
+                named(Move::SoftmaxMerge, None, [dim, None], axes)
+            }
             Collective::ToPartial { kind, dim, axes } => {
                 named(Move::ToPartial, Some(kind), [dim, None], axes)
             }

@@ -40,6 +40,9 @@ pub enum Place {
     Replicated,
     /// Every device along the axis holds a term still to be combined.
     Partial(Reduction),
+    /// Every device along the axis holds the attention over its own keys, with the statistics by
+    /// which it is weighed when it is merged: `partialsoftmax`.
+    PartialSoftmax,
     /// The axis splits the dim at `dim`; `position` counts from the major side among the axes of
     /// that dim.
     Split {
@@ -61,6 +64,11 @@ pub enum Place {
 ///
 /// Divisibility depends on the sizes too, so it is checked by [`Layout::new`] and
 /// [`MeshShape::admits`] against a [`MeshShape`].
+///
+/// An attention over keys that an axis splits is `partialsoftmax` over the axis: the result over the
+/// device's own keys, normalised, and beside it for each query and head the logarithm of the sum of
+/// its exponentials, in f32. Only an attention makes such a value, and only a merge
+/// ([`Collective::SoftmaxMerge`](crate::Collective::SoftmaxMerge)) reads it.
 ///
 /// When a value is partial in both ways, the sum is the inner one: the value is `max over y of (sum
 /// over x of term)`. So a partial maximum can be completed only once no partial sum is left.
@@ -101,6 +109,41 @@ impl std::hash::Hash for Layout {
 const REPLICATED: u8 = 0;
 const PARTIAL_SUM: u8 = 1;
 const PARTIAL_MAX: u8 = 2;
+const PARTIAL_SOFTMAX: u8 = 3;
+
+/// The word in a type for the axes of [`Place::PartialSoftmax`].
+pub const PARTIAL_SOFTMAX_WORD: &str = "partialsoftmax";
+
+/// Some dims of a tensor, by their places.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct DimSet(u16);
+
+impl DimSet {
+    /// None.
+    pub const EMPTY: DimSet = DimSet(0);
+
+    /// These and one more; a place that no tensor has is left out.
+    #[must_use]
+    pub fn with(self, dim: usize) -> DimSet {
+        if dim < MAX_RANK { DimSet(self.0 | 1 << dim) } else { self }
+    }
+
+    /// Whether the dim at a place is one of them.
+    pub fn contains(self, dim: usize) -> bool {
+        dim < MAX_RANK && self.0 >> dim & 1 == 1
+    }
+
+    /// The places, lowest first.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MAX_RANK).filter(move |dim| self.contains(*dim))
+    }
+}
+
+impl FromIterator<usize> for DimSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(dims: I) -> DimSet {
+        dims.into_iter().fold(DimSet::EMPTY, DimSet::with)
+    }
+}
 
 fn encode_split(dim: usize, position: usize) -> u8 {
     debug_assert!(dim < MAX_RANK && position < MAX_AXES);
@@ -238,6 +281,19 @@ impl MeshShape<'_> {
         out
     }
 
+    /// Every legal layout in which the value is the attention over a part of the keys, nothing else
+    /// of it partial, in the order of [`Layout`].
+    pub fn softmax_layouts(&self) -> Vec<Layout> {
+        let mut out = Vec::new();
+        for layout in self.layouts(AxisSet::EMPTY, AxisSet::EMPTY) {
+            for axes in layout.replicated_axes(self.mesh).nonempty_subsets() {
+                out.push(axes.iter().fold(layout, Layout::with_softmax));
+            }
+        }
+        out.sort_unstable();
+        out
+    }
+
     /// As [`MeshShape::layouts`], or `None` where there are more than `limit`: their number grows
     /// with the factorial of that of the axes.
     pub fn layouts_within(
@@ -308,7 +364,9 @@ impl Layout {
                     Place::Split { dim, .. } => {
                         return Err(LayoutError::AxisSplitsAndPartial { axis, dim });
                     }
-                    Place::Partial(_) => return Err(LayoutError::AxisPartialTwice { axis }),
+                    Place::Partial(_) | Place::PartialSoftmax => {
+                        return Err(LayoutError::AxisPartialTwice { axis });
+                    }
                     Place::Replicated => layout = layout.with_partial(axis, kind),
                 }
             }
@@ -325,6 +383,7 @@ impl Layout {
             REPLICATED => Place::Replicated,
             PARTIAL_SUM => Place::Partial(Reduction::Sum),
             PARTIAL_MAX => Place::Partial(Reduction::Max),
+            PARTIAL_SOFTMAX => Place::PartialSoftmax,
             code => Place::Split { dim: (code >> 4) as usize - 1, position: (code & 15) as usize },
         }
     }
@@ -354,9 +413,14 @@ impl Layout {
         self.axes_where(|c| c == code)
     }
 
-    /// The axes over which the value is partial in either way.
+    /// The axes over which the value is the attention over a part of the keys.
+    pub fn softmax_axes(self) -> AxisSet {
+        self.axes_where(|c| c == PARTIAL_SOFTMAX)
+    }
+
+    /// The axes over which the value is partial in any way.
     pub fn partial_axes(self) -> AxisSet {
-        self.axes_where(|c| c == PARTIAL_SUM || c == PARTIAL_MAX)
+        self.axes_where(|c| (PARTIAL_SUM..=PARTIAL_SOFTMAX).contains(&c))
     }
 
     /// The axes that split some dim.
@@ -371,6 +435,14 @@ impl Layout {
 
     fn axes_where(self, test: impl Fn(u8) -> bool) -> AxisSet {
         (0..MAX_AXES).filter(|i| test(self.place[*i])).map(|i| AxisId(i as u8)).collect()
+    }
+
+    /// Whether it is partial over the same axes in the same ways as another.
+    pub(crate) fn is_partial_like(self, other: Layout) -> bool {
+        let sets = |l: Layout| {
+            [l.partial(Reduction::Sum), l.partial(Reduction::Max), l.softmax_axes()]
+        };
+        sets(self) == sets(other)
     }
 
     /// Whether nothing is left to combine.
@@ -406,6 +478,24 @@ impl Layout {
             Reduction::Max => PARTIAL_MAX,
         };
         self
+    }
+
+    /// The layout with an axis, which must split nothing, partial by a softmax.
+    #[must_use]
+    pub fn with_softmax(mut self, axis: AxisId) -> Layout {
+        debug_assert!(
+            !matches!(self.place(axis), Place::Split { .. }),
+            "a split axis cannot be partial"
+        );
+        self.place[axis.index()] = PARTIAL_SOFTMAX;
+        self
+    }
+
+    /// The layout of an attention of which each device had its part of the keys: where a sum would
+    /// be partial, a softmax is.
+    #[must_use]
+    pub fn sums_as_softmax(self) -> Layout {
+        self.partial(Reduction::Sum).iter().fold(self, Layout::with_softmax)
     }
 
     /// The layout with an axis, which must split nothing, replicated.
@@ -460,8 +550,10 @@ impl Layout {
         let mut out = if compact { words.concat() } else { format!("[{}]", words.join(", ")) };
         let partials: Vec<String> = [Reduction::Sum, Reduction::Max]
             .into_iter()
-            .filter(|kind| !self.partial(*kind).is_empty())
-            .map(|kind| format!("{}-{}", kind.word(), mesh.axes_text(self.partial(kind).iter())))
+            .map(|kind| (kind.word(), self.partial(kind)))
+            .chain([(PARTIAL_SOFTMAX_WORD, self.softmax_axes())])
+            .filter(|(_, axes)| !axes.is_empty())
+            .map(|(word, axes)| format!("{word}-{}", mesh.axes_text(axes.iter())))
             .collect();
         if !partials.is_empty() {
             out.push_str(&format!("({})", partials.join(", ")));
@@ -486,6 +578,10 @@ impl fmt::Debug for Layout {
                     self.partial(kind).iter().map(|a| a.0).collect::<Vec<_>>()
                 ));
             }
+        }
+        if !self.softmax_axes().is_empty() {
+            let axes: Vec<u8> = self.softmax_axes().iter().map(|a| a.0).collect();
+            list.entry(&format_args!("Softmax:{axes:?}"));
         }
         list.finish()
     }

@@ -59,6 +59,14 @@ pub enum RuleError {
         /// The axis over which it is partial.
         axis: AxisId,
     },
+    /// The attention over a part of the keys, which a merge alone reads.
+    #[error("operand {operand} is the attention over a part of the keys")]
+    NotMerged {
+        /// The operand.
+        operand: usize,
+        /// The axis over which it is partial.
+        axis: AxisId,
+    },
     /// Two operands partial over one axis under a product: `(sum a)(sum b)` is not `sum ab`.
     #[error("both operands are partial over mesh axis {axis:?}")]
     PartialTimesPartial {
@@ -124,6 +132,11 @@ pub fn result_layout(
     mesh: &Mesh,
     dims: &[Dim],
 ) -> Result<Layout, RuleError> {
+    for (operand, of) in operands.iter().enumerate() {
+        if let Some(axis) = of.layout.softmax_axes().iter().next() {
+            return Err(RuleError::NotMerged { operand, axis });
+        }
+    }
     let splits = match op {
         Op::Split { from, to } => split_dims(*from, to, operands[0], mesh, dims)?,
         Op::Merge { from, to } => merge_dims(from, *to, operands[0], mesh, dims)?,

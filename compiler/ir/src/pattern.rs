@@ -80,6 +80,10 @@ impl LayoutPattern {
 
     /// Whether a layout meets the pattern (labels aside).
     pub fn admits(&self, layout: Layout) -> bool {
+        // No type speaks of a partial softmax: what a plan makes so it merges.
+        if !layout.softmax_axes().is_empty() {
+            return false;
+        }
         let (sums, maxima) = (layout.partial(Reduction::Sum), layout.partial(Reduction::Max));
         let written = self.dims.iter().fold(AxisSet::EMPTY, |s, d| s.union(d.axes.set()));
         self.dims.iter().enumerate().all(|(i, dim)| {

@@ -1,5 +1,6 @@
 //! [`Plan`]: a lowered layer, instruction by instruction, as every device runs it.
 
+use crate::attention::{local_statistics, partial_softmax};
 use crate::never;
 use shard_words::Span;
 
@@ -288,9 +289,19 @@ impl Plan {
     pub fn local_elements(&self, id: InstrId) -> u64 {
         self.local_sizes(id).iter().product()
     }
-    /// The bytes of an instruction's value on one device.
+    /// The bytes of an instruction's value on one device; of the attention over a part of the keys,
+    /// its statistics too.
     pub fn local_bytes(&self, id: InstrId) -> u64 {
-        self.instruction(id).dtype.bytes(self.local_elements(id))
+        let bytes = self.instruction(id).dtype.bytes(self.local_elements(id));
+        bytes + Dtype::F32.bytes(self.local_statistics(id))
+    }
+    /// How many statistics one device holds beside an instruction's value: none unless it is the
+    /// attention over a part of the keys.
+    pub fn local_statistics(&self, id: InstrId) -> u64 {
+        let Some((_, statistics)) = partial_softmax(self, id) else { return 0 };
+        let instr = self.instruction(id);
+        let shape = MeshShape { mesh: &self.mesh, sizes: &self.sizes(&instr.dims) };
+        local_statistics(shape, instr.layout, statistics)
     }
     /// The canonical text of an instruction's layout.
     pub fn layout_text(&self, id: InstrId) -> String {

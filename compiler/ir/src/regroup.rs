@@ -25,9 +25,7 @@ pub(crate) fn appended(less: Layout, more: Layout) -> Option<Vec<(usize, AxisLis
 /// split axes and the same partial axes: an all-to-all, a permute, or else an exchange. `None`
 /// where other axes split, or nothing changes. The caller sees to it that the sizes divide.
 pub(crate) fn between(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Collective> {
-    let same_partials =
-        [Reduction::Sum, Reduction::Max].iter().all(|k| from.partial(*k) == to.partial(*k));
-    if from == to || !same_partials || from.split_axes() != to.split_axes() {
+    if from == to || !from.is_partial_like(to) || from.split_axes() != to.split_axes() {
         return None;
     }
     let rank = from.split_rank().max(to.split_rank());
@@ -78,7 +76,7 @@ pub(crate) fn crossed(mesh: &Mesh, from: Layout, to: Layout) -> AxisSet {
         Place::Split { dim, position } => {
             Some((dim, mesh.group_size(layout.axes_of(dim).prefix(position).iter())))
         }
-        Place::Partial(_) | Place::Replicated => None,
+        Place::Partial(_) | Place::PartialSoftmax | Place::Replicated => None,
     };
     mesh.axis_ids().filter(|axis| digit(from, *axis) != digit(to, *axis)).collect()
 }

@@ -5,10 +5,11 @@ pub(crate) mod words;
 
 use std::fmt;
 
+use crate::attention::{partial_softmax, softmax_layout};
 use crate::collective::{Collective, CollectiveError};
 use crate::collective_einsum::{Fused, LoopError};
 use crate::fold::{FoldError, verify_folds};
-use crate::layout::{Layout, LayoutError, MeshShape, Reduction};
+use crate::layout::{DimSet, Layout, LayoutError, MeshShape, Reduction};
 use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::op::Op;
 use crate::plan::{InstrId, InstrKind, Instruction, Plan};
@@ -132,6 +133,18 @@ pub enum VerifyErrorKind {
     /// A softmax that says that it is part of an attention, and is part of none.
     #[error("it is `as attention`, and the ops around it are none that run as one kernel")]
     NoAttention,
+    /// A value that is partial by a softmax where no attention makes it, or that is not merged at
+    /// the end.
+    #[error("it is partialsoftmax, which an attention alone makes and a softmax-merge completes")]
+    NoPartialSoftmax,
+    /// A merge that speaks of other statistics than its operand has.
+    #[error("the operand has statistics by {expected}, written {written}")]
+    Statistics {
+        /// The dims that they have.
+        expected: String,
+        /// The dims that are written.
+        written: String,
+    },
     /// A constant that is not a replicated scalar, or not finite.
     #[error("a constant is a finite, replicated scalar")]
     BadConstant,
@@ -200,6 +213,10 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
     if let (true, Err(id)) = (errors.is_empty(), crate::attention::attentions(plan)) {
         let what = plan.instruction(id).kind.name();
         errors.push(VerifyError { id: Some(id), what, kind: VerifyErrorKind::NoAttention });
+    }
+    if let (true, Some(id)) = (errors.is_empty(), unmade_partial_softmax(plan)) {
+        let what = plan.instruction(id).kind.name();
+        errors.push(VerifyError { id: Some(id), what, kind: VerifyErrorKind::NoPartialSoftmax });
     }
     for output in &plan.outputs {
         let sound = plan.instructions.get(output.id.index()).is_some_and(|i| {
@@ -304,7 +321,25 @@ fn legal(
                 let text = words::of_layout(&plan.mesh, &plan.dim_names(&instr.dims), &error);
                 VerifyErrorKind::IllegalLayout { error, text }
             })?;
+    let rebuilt = layout.softmax_axes().iter().fold(rebuilt, Layout::with_softmax);
     same_layout(plan, rebuilt, layout, &instr.dims)
+}
+
+/// The first instruction that is partial by a softmax and no end of an attention, nor a merge of
+/// one; or a result that is not merged.
+fn unmade_partial_softmax(plan: &Plan) -> Option<InstrId> {
+    let is_partial = |id: &InstrId| !plan.instruction(*id).layout.softmax_axes().is_empty();
+    if !plan.ids().any(|id| is_partial(&id)) {
+        return None;
+    }
+    let ends = crate::attention::attentions(plan).unwrap_or_default();
+    let is_made = |id: &InstrId| match &plan.instruction(*id).kind {
+        InstrKind::Op(_) => ends.iter().any(|members| members.last() == Some(id)),
+        InstrKind::Move(_) => true,
+        InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => false,
+    };
+    let result = plan.outputs.iter().map(|output| output.id).find(is_partial);
+    plan.ids().filter(is_partial).find(|id| !is_made(id)).or(result)
 }
 
 fn same_layout(
@@ -399,11 +434,21 @@ fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErro
     };
     has_type(plan, instr, &expected, true)?;
     let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
-    let layout =
-        result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| {
-            let text = words::of_rule(plan, instr, &error);
-            VerifyErrorKind::Rule { error, text }
-        })?;
+    let of_rule = |error| {
+        let text = words::of_rule(plan, instr, &error);
+        VerifyErrorKind::Rule { error, text }
+    };
+    let layout = match op {
+        Op::Softmax { over } if instr.origin.attention => {
+            softmax_layout(*over, operands[0], &instr.dims, &plan.mesh, &plan.dims)
+        }
+        op => result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims),
+    }
+    .map_err(of_rule)?;
+    // What an attention ends with is partial by the axes of its keys; that it ends one is seen once
+    // all ops are typed.
+    let ends_attention = *op == Op::Einsum && !instr.layout.softmax_axes().is_empty();
+    let layout = if ends_attention { layout.sums_as_softmax() } else { layout };
     same_layout(plan, layout, instr.layout, &instr.dims)
 }
 
@@ -454,5 +499,16 @@ fn verify_move(
         let text = words::of_collective(plan, instr, &error);
         VerifyErrorKind::Collective { error, text }
     })?;
+    if let Collective::SoftmaxMerge { statistics: written, .. } = collective {
+        let (_, expected) = partial_softmax(plan, instr.operands[0])
+            .ok_or(VerifyErrorKind::NoPartialSoftmax)?;
+        if *written != expected {
+            let text = |set: DimSet| {
+                plan.dims_text(&set.iter().map(|d| instr.dims[d]).collect::<Vec<_>>())
+            };
+            let (expected, written) = (text(expected), text(*written));
+            return Err(VerifyErrorKind::Statistics { expected, written });
+        }
+    }
     same_layout(plan, layout, instr.layout, &instr.dims)
 }

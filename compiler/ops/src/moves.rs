@@ -35,6 +35,8 @@ pub enum Sends {
     Blocks,
     /// What the others lack of their new blocks.
     Lacking,
+    /// Statistics around twice, then terms weighed by them.
+    Weighted,
 }
 
 const MOVE: MoveRow = MoveRow {
@@ -69,6 +71,8 @@ table! {
         Slice { name: "slice", ..MOVE },
         /// The value becomes partial: each device keeps its term, or the neutral element.
         ToPartial { name: "to-partial", ..MOVE },
+        /// Attentions over parts of the keys become one over all keys.
+        SoftmaxMerge { name: "softmax-merge", sends: Sends::Weighted, combines: true, ..MOVE },
     }
 }
 

@@ -259,6 +259,7 @@ fn partial_group(cursor: &mut Cursor<'_>) -> Result<PartialGroup, WordError> {
     let op = match word.value {
         "partialsum" => PartialOp::Sum,
         "partialmax" => PartialOp::Max,
+        "partialsoftmax" => PartialOp::Softmax,
         other => return Err(error(word.span, format!("expected {expected}, found `{other}`"))),
     };
     let Some(dash) = cursor.take(Long::Dash) else {

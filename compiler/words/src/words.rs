@@ -79,6 +79,8 @@ pub enum PartialOp {
     Sum,
     /// `partialmax`
     Max,
+    /// `partialsoftmax`
+    Softmax,
 }
 
 impl PartialOp {
@@ -87,6 +89,7 @@ impl PartialOp {
         match self {
             PartialOp::Sum => "partialsum",
             PartialOp::Max => "partialmax",
+            PartialOp::Softmax => "partialsoftmax",
         }
     }
 }
@@ -96,7 +99,7 @@ impl PartialOp {
 pub struct PartialGroup {
     /// Word, `-` and axes.
     pub span: Span,
-    /// Sum or maximum, and where the word stands.
+    /// Sum, maximum or softmax, and where the word stands.
     pub op: Spanned<PartialOp>,
     /// The axes over which the reduction is still to be taken.
     pub axes: AxesWord,

@@ -8,7 +8,7 @@ use shard_words::{AxesWord, PartialOp, WordError, parse_dim_list, parse_layout_w
 use super::line::{Cursor, LineError, Parsed};
 use crate::collective::{Collective, Move};
 use crate::collective_einsum::Fused;
-use crate::layout::{Layout, MeshShape, Reduction};
+use crate::layout::{DimSet, Layout, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES};
 use crate::op::{Argument, Code, Lead, Op, Takes};
 use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan};
@@ -147,14 +147,24 @@ pub(super) fn layout_word(
         dims.push(id);
         lists.push(dim.axes.as_ref().map_or(Ok(AxisList::EMPTY), |axes| scope.axes_word(axes))?);
     }
-    let mut sets = [AxisSet::EMPTY; 2];
+    let mut sets = [AxisSet::EMPTY; 3];
     for group in &partial {
-        let set = &mut sets[usize::from(group.op.value == PartialOp::Max)];
+        let set = &mut sets[match group.op.value {
+            PartialOp::Sum => 0,
+            PartialOp::Max => 1,
+            PartialOp::Softmax => 2,
+        }];
         *set = set.union(scope.axes_word(&group.axes)?.set());
     }
     let shape = MeshShape { mesh: &scope.plan.mesh, sizes: &scope.plan.sizes(&dims) };
     match Layout::new(shape, &lists, sets[0], sets[1]) {
-        Ok(layout) => Ok((dims, layout)),
+        Ok(layout) => {
+            let is_free = |axis: &AxisId| layout.place(*axis) == Place::Replicated;
+            if !sets[2].iter().all(|axis| is_free(&axis)) {
+                return cursor.error_since(start, "a mesh axis stands twice".to_string());
+            }
+            Ok((dims, sets[2].iter().fold(layout, Layout::with_softmax)))
+        }
         Err(error) => {
             let names = scope.plan.dim_names(&dims);
             cursor.error_since(start, words::of_layout(&scope.plan.mesh, &names, &error))
@@ -395,6 +405,18 @@ fn collective(
             let axes = moved.over(cursor)?;
             let dim = if cursor.take_word("along") { Some(moved.place(cursor)?) } else { None };
             Collective::ToPartial { kind, dim, axes }
+        }
+        "softmax-merge" => {
+            let axes = moved.over(cursor)?;
+            let dim = if cursor.take_word("along") { Some(moved.place(cursor)?) } else { None };
+            cursor.expect_word("by")?;
+            let before = *cursor;
+            let dims = &scope.plan.instruction(operand).dims;
+            let place = |dim: DimId| dims.iter().position(|d| *d == dim);
+            match scope.dim_list(cursor)?.into_iter().map(place).collect::<Option<DimSet>>() {
+                Some(statistics) => Collective::SoftmaxMerge { dim, axes, statistics },
+                None => return before.unexpected("dims of the operand"),
+            }
         }
         _ => return never!("a move of the catalogue that is not read", Ok(None)),
     };

@@ -191,9 +191,15 @@ fn move_attributes(plan: &Plan, id: InstrId, collective: &Collective) -> String 
     } else if let Some(a) = terms.axes {
         out += &format!(" over {}", axes(a));
     }
-    out + &match terms.dims {
+    out += &match terms.dims {
         [Some(d), None] => format!(" along {}", dim(d)),
         [Some(from), Some(to)] => format!(" from {} to {}", dim(from), dim(to)),
         [None, _] => String::new(),
+    };
+    if let Collective::SoftmaxMerge { statistics, .. } = collective {
+        let dims: Vec<DimId> =
+            statistics.iter().filter_map(|d| instr.dims.get(d).copied()).collect();
+        out += &format!(" by {}", plan.dims_text(&dims));
     }
+    out
 }

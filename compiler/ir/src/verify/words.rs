@@ -54,6 +54,7 @@ pub(super) fn of_collective(plan: &Plan, instr: &Instruction, error: &Collective
         | CollectiveError::NotAPermutation
         | CollectiveError::NotAnExchange
         | CollectiveError::NotSeveralDims
+        | CollectiveError::NotMerged
         | CollectiveError::SumInsideMax => error.to_string(),
     }
 }
@@ -87,6 +88,11 @@ pub(super) fn of_rule(plan: &Plan, instr: &Instruction, error: &RuleError) -> St
                 axis(a)
             )
         }
+        RuleError::NotMerged { operand: o, axis: a } => format!(
+            "{} is partialsoftmax-{}, which a softmax-merge alone reads",
+            operand(o),
+            axis(a)
+        ),
         RuleError::PartialTimesPartial { axis: a } => {
             format!(
                 "two operands are partial over mesh axis {}: a product of sums is no sum of \
