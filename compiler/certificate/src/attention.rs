@@ -1,14 +1,14 @@
 //! Attention as one kernel (`spec/cost.md`, *Attention*): which ops it is, and in which layouts it can
 //! be had.
 //!
-//! Every op of it makes its value whole: nothing is partial, and no axis splits the keys. So the
-//! layout of what it makes says all: an axis that splits a dim there splits it wherever it is, and no
-//! other one splits anything.
+//! The layout of what it makes says all: an axis that splits a dim there splits it wherever it is, one
+//! that is partial by a softmax there splits the keys, in any order, and no other one splits anything.
+//! Nothing else is partial.
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, KernelOp, LocalTensor, kernel_work};
-use shard_ir::attention::{Ops, attention_of};
-use shard_ir::{Def, DimId, Layout, Op, Program, ValueId};
+use shard_ir::attention::{Ops, attention_of, local_statistics, statistics_of};
+use shard_ir::{AxisList, Def, DimId, DimSet, Layout, MeshShape, Op, Program, ValueId};
 
 use crate::kernel::{self, Kernel, Key, is_constant, local_sizes, unpinned};
 use crate::moves::Node;
@@ -23,6 +23,10 @@ pub(crate) struct Attention {
     pub(crate) pins: Vec<ValueId>,
     /// What it reads from outside: by which op, as which operand.
     pub(crate) reads: Vec<(ValueId, usize)>,
+    /// The dim that the softmax is over.
+    keys: DimId,
+    /// The places of the dims of its statistics in what it makes.
+    pub(crate) statistics: DimSet,
     /// The ways of having it.
     pub(crate) ways: Vec<Way>,
 }
@@ -52,13 +56,18 @@ pub(crate) fn attentions(
         let graph = Graph { program, readers };
         for id in live {
             let members = attention_of(&graph, *id);
-            all[id.index()] = members.map(|members| attention(program, members));
+            all[id.index()] = members.and_then(|members| attention(program, members));
         }
     }
     all
 }
 
-fn attention(program: &Program, members: Vec<ValueId>) -> Attention {
+fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
+    let (keys, scores) = members.iter().find_map(|id| match &program.value(*id).def {
+        Def::Op { op: Op::Softmax { over }, .. } => Some((*over, &program.value(*id).dims)),
+        Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+    })?;
+    let statistics = statistics_of(&program.value(*members.last()?).dims, scores, keys);
     let (mut pins, mut reads) = (Vec::new(), Vec::new());
     for id in &members {
         for (place, operand) in program.value(*id).def.operands().iter().enumerate() {
@@ -71,7 +80,7 @@ fn attention(program: &Program, members: Vec<ValueId>) -> Attention {
     }
     pins.sort_unstable();
     pins.dedup();
-    Attention { members, pins, reads, ways: Vec::new() }
+    Some(Attention { members, pins, reads, keys, statistics, ways: Vec::new() })
 }
 
 /// The pins from a value back to what is pinned.
@@ -127,32 +136,42 @@ pub(crate) fn find_ways(space: &mut Space<'_>, known: &mut FxHashMap<Key, u32>) 
     for product in space.live.clone() {
         let Some(mut found) = space.attentions[product.index()].take() else { continue };
         let mut outs = space.ways[product.index()].out.clone();
+        // By itself the last op leaves a sum where the attention leaves a softmax.
+        let layouts = space.moves[product.index()].layouts.iter().zip(0..);
+        outs.extend(layouts.filter(|(l, _)| !l.softmax_axes().is_empty()).map(|(_, node)| node));
         outs.sort_unstable();
         outs.dedup();
         for out in outs {
-            found.ways.extend(way(space, &found, product, out, known));
+            let axes = space.moves[product.index()]
+                .layouts
+                .get(out as usize)
+                .map(|layout| layout.softmax_axes())
+                .unwrap_or_default();
+            let orders = match axes.is_empty() {
+                true => vec![AxisList::EMPTY],
+                false => AxisList::arrangements(axes),
+            };
+            for keys in orders.into_iter().filter(|keys| keys.len() == axes.len()) {
+                found.ways.extend(way(space, &found, product, (out, keys), known));
+            }
         }
         space.attentions[product.index()] = Some(found);
     }
 }
 
-/// The way that makes one layout, if there is one.
+/// The way that makes one layout, the keys split by these axes, if there is one.
 fn way(
     space: &mut Space<'_>,
     found: &Attention,
     product: ValueId,
-    out: Node,
+    (out, keys): (Node, AxisList),
     known: &mut FxHashMap<Key, u32>,
 ) -> Option<Way> {
     let program = space.program;
     let made = *space.moves[product.index()].layouts.get(out as usize)?;
-    if !made.is_complete() {
+    if made.partial_axes() != made.softmax_axes() {
         return None;
     }
-    let softmax = found.members.iter().find_map(|id| match &program.value(*id).def {
-        Def::Op { op: Op::Softmax { over }, .. } => Some(*over),
-        Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
-    })?;
     // By the name of each dim the axes that split it.
     let split: Vec<(DimId, shard_ir::AxisList)> = program
         .value(product)
@@ -165,7 +184,11 @@ fn way(
         let mut layout = Layout::REPLICATED;
         for (at, dim) in program.value(value).dims.iter().enumerate() {
             // A dim that an op sums over is another one behind it, whatever its name.
-            let stays = *dim != softmax && program.value(reader).dims.contains(dim);
+            if *dim == found.keys {
+                layout = layout.with_dim(at, keys);
+                continue;
+            }
+            let stays = program.value(reader).dims.contains(dim);
             if let Some((_, axes)) = split.iter().find(|(d, _)| d == dim).filter(|_| stays) {
                 layout = layout.with_dim(at, *axes);
             }
@@ -174,15 +197,16 @@ fn way(
     };
     // What is computed lies as it is read; the last op's value as it is made.
     let own = |id: ValueId| if id == product { made } else { layout_of(id, id) };
+    let by_key = (found.keys, keys);
     let node = |value: ValueId, layout: Layout| space.moves[value.index()].node(layout);
     let mut reads = Vec::with_capacity(found.reads.len());
     for (reader, place) in &found.reads {
         let operand = program.value(*reader).def.operands()[*place];
-        reads.push(node(operand, restricted(program, operand, *reader, own(*reader)))?);
+        reads.push(node(operand, restricted(program, operand, *reader, own(*reader), by_key))?);
     }
     let pinned: Option<Vec<Node>> =
         found.pins.iter().map(|pin| node(*pin, layout_of(*pin, *pin))).collect();
-    let kernel = Kernel { work: work(program, found, &own), before: 0, looped: None };
+    let kernel = Kernel { work: work(program, found, by_key, &own), before: 0, looped: None };
     let kernels = &mut space.kernels;
     let kernel = *known.entry(kernel.key()).or_insert_with(|| {
         kernels.push(kernel);
@@ -191,26 +215,48 @@ fn way(
     Some(Way { out, reads, pinned: pinned?, kernel })
 }
 
-/// The layout of an operand whose dims are split as those of what is made of it.
-fn restricted(program: &Program, operand: ValueId, reader: ValueId, made: Layout) -> Layout {
+/// The layout of an operand whose dims are split as those of what is made of it, and its keys by
+/// their axes.
+fn restricted(
+    program: &Program,
+    operand: ValueId,
+    reader: ValueId,
+    made: Layout,
+    (key, keys): (DimId, AxisList),
+) -> Layout {
     let made_dims = &program.value(reader).dims;
     let mut layout = Layout::REPLICATED;
     for (at, dim) in program.value(operand).dims.iter().enumerate() {
-        if let Some(from) = made_dims.iter().position(|d| d == dim) {
+        if *dim == key {
+            layout = layout.with_dim(at, keys);
+        } else if let Some(from) = made_dims.iter().position(|d| d == dim) {
             layout = layout.with_dim(at, made.axes_of(from));
         }
     }
     layout
 }
 
-fn work(program: &Program, found: &Attention, own: &dyn Fn(ValueId) -> Layout) -> shard_cost::Work {
+fn work(
+    program: &Program,
+    found: &Attention,
+    by_key: (DimId, AxisList),
+    own: &dyn Fn(ValueId) -> Layout,
+) -> shard_cost::Work {
+    let statistics = |id: ValueId| {
+        if found.members.last() != Some(&id) || own(id).softmax_axes().is_empty() {
+            return 0;
+        }
+        let sizes = program.sizes(&program.value(id).dims);
+        let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+        local_statistics(shape, own(id), found.statistics)
+    };
     let sizes: Vec<Vec<Vec<u64>>> = found
         .members
         .iter()
         .map(|id| {
             let operands = program.value(*id).def.operands().iter();
-            let read =
-                operands.map(|o| local_sizes(program, *o, restricted(program, *o, *id, own(*id))));
+            let as_read = |o: &ValueId| restricted(program, *o, *id, own(*id), by_key);
+            let read = operands.map(|o| local_sizes(program, *o, as_read(o)));
             read.chain([local_sizes(program, *id, own(*id))]).collect()
         })
         .collect();
@@ -228,6 +274,7 @@ fn work(program: &Program, found: &Attention, own: &dyn Fn(ValueId) -> Layout) -
                     sizes,
                     dtype: program.value(*value).dtype,
                     constant: is_constant(program, *value),
+                    statistics: statistics(*value),
                 })
                 .collect()
         })

@@ -218,6 +218,7 @@ impl<'a> Works<'a> {
                 sizes: &sizes[at],
                 dtype: program.value(value).dtype,
                 constant: is_constant(program, value),
+                statistics: 0,
             };
             let read: Vec<LocalTensor<'_>> =
                 operands.iter().enumerate().map(|(at, o)| local(at, *o)).collect();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, PermuteTimes, RegroupTimes, collective_cost, least_permute_time};
 use shard_ir::{
-    AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, Reduction,
+    AxisList, AxisSet, Collective, DimSet, Dtype, Layout, Mesh, MeshShape, Picoseconds, Reduction,
 };
 
 use crate::sums::{NEVER, Sum};
@@ -36,6 +36,27 @@ pub(crate) struct Alike {
     pub(crate) freedom: Freedom,
     /// How often its step is taken.
     pub(crate) times: u64,
+    /// The dims of its statistics, where it may be the attention over a part of the keys.
+    pub(crate) statistics: Option<DimSet>,
+}
+
+impl Alike {
+    /// Its layouts, sorted.
+    fn layouts(&self, mesh: &Mesh, maxima: AxisSet) -> Vec<Layout> {
+        let shape = MeshShape { mesh, sizes: &self.sizes };
+        let mut layouts = shape.layouts(mesh.all_axes(), maxima);
+        if self.statistics.is_some() {
+            layouts.extend(shape.softmax_layouts());
+            layouts.sort_unstable();
+        }
+        layouts
+    }
+}
+
+/// Whether blocks of a value in a layout may change places: something splits it, and it need not be
+/// merged first.
+fn may_regroup(layout: Layout) -> bool {
+    !layout.split_axes().is_empty() && layout.softmax_axes().is_empty()
 }
 
 /// The moves of values that are alike. Times are picoseconds, of all times that the step is taken.
@@ -57,7 +78,7 @@ const MOST_PERMUTED: usize = 48;
 impl Moves {
     pub(crate) fn new(mesh: &Mesh, of: &Alike, maxima: AxisSet, hardware: &Hardware) -> Moves {
         let shape = MeshShape { mesh, sizes: &of.sizes };
-        let layouts = shape.layouts(mesh.all_axes(), maxima);
+        let layouts = of.layouts(mesh, maxima);
         let index = layouts.iter().zip(0..).map(|(layout, node)| (*layout, node)).collect();
         let mut moves =
             Moves { from: vec![Vec::new(); layouts.len()], into: Vec::new(), layouts, index };
@@ -94,9 +115,14 @@ impl Moves {
         for node in 0..self.layouts.len() {
             let layout = self.layouts[node];
             let local = shape.local_elements(layout);
-            for (collective, to) in
-                Collective::all_but_exchanges_from(shape, layout, shape.mesh.all_axes(), maxima)
-            {
+            let all = shape.mesh.all_axes();
+            let moves = match of.statistics {
+                Some(statistics) if !layout.softmax_axes().is_empty() => {
+                    Collective::merges_from(shape, layout, statistics)
+                }
+                _ => Collective::all_but_exchanges_from(shape, layout, all, maxima),
+            };
+            for (collective, to) in moves {
                 let axes = collective.axes(shape.mesh, layout);
                 let is_taken = match (collective.has_traffic(), of.freedom) {
                     (false, _) => axes.len() == 1,
@@ -132,7 +158,7 @@ impl Moves {
     fn add_regroupings(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
         let mut groups: BTreeMap<[u32; 3], Vec<Node>> = BTreeMap::new();
         for (layout, node) in
-            self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty())
+            self.layouts.iter().zip(0..).filter(|(layout, _)| may_regroup(**layout))
         {
             let [sum, max] =
                 [Reduction::Sum, Reduction::Max].map(|kind| bits(layout.partial(kind)));
@@ -162,7 +188,7 @@ impl Moves {
     fn add_permutes(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
         let mut groups: BTreeMap<(Vec<u64>, [u32; 2]), Vec<Node>> = BTreeMap::new();
         for (layout, node) in
-            self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty())
+            self.layouts.iter().zip(0..).filter(|(layout, _)| may_regroup(**layout))
         {
             let partials = [Reduction::Sum, Reduction::Max].map(|kind| bits(layout.partial(kind)));
             groups.entry((shape.local_sizes(*layout), partials)).or_default().push(node);
@@ -250,9 +276,9 @@ impl Moves {
 }
 
 /// Whether the time of a collective follows from its kind, the bytes on a device and its axes; else
-/// it depends on where each block goes.
+/// it depends on where each block goes, or on statistics.
 fn is_told_by_its_axes(collective: &Collective) -> bool {
-    collective.terms().axes.is_some()
+    collective.terms().axes.is_some() && !matches!(collective, Collective::SoftmaxMerge { .. })
 }
 
 fn bits(axes: AxisSet) -> u32 {
@@ -351,6 +377,7 @@ mod tests {
                         dtype: Dtype::Bf16,
                         freedom: Freedom::Any,
                         times: 1,
+                        statistics: None,
                     };
                     let moves = Moves::new(&mesh, &of, maxima, &hardware);
                     for (from, least) in

@@ -49,6 +49,7 @@ pub(crate) fn last_kernel(
                     sizes: &whole,
                     dtype,
                     constant: is_constant(program, read_from),
+                    statistics: 0,
                 },
                 Read::Piece(at) => LocalTensor {
                     value: of_piece(*at),
@@ -56,6 +57,7 @@ pub(crate) fn last_kernel(
                     sizes: &local[*at],
                     dtype,
                     constant: false,
+                    statistics: 0,
                 },
                 Read::Number(_) => LocalTensor {
                     value: of_piece(all.len() + i),
@@ -63,6 +65,7 @@ pub(crate) fn last_kernel(
                     sizes: &[],
                     dtype,
                     constant: true,
+                    statistics: 0,
                 },
             };
             piece.reads.iter().map(tensor).collect()
@@ -71,7 +74,8 @@ pub(crate) fn last_kernel(
     let ops: Vec<KernelOp<'_>> = (0..all.len())
         .map(|i| {
             let (dims, sizes) = (&all[i].dims, &local[i]);
-            let result = LocalTensor { value: of_piece(i), dims, sizes, dtype, constant: false };
+            let (value, constant, statistics) = (of_piece(i), false, 0);
+            let result = LocalTensor { value, dims, sizes, dtype, constant, statistics };
             KernelOp { op: &all[i].op, operands: &operands[i], result }
         })
         .collect();

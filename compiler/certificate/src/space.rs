@@ -206,7 +206,7 @@ impl<'a> Space<'a> {
             is_within: program.value_ids().map(|id| live.binary_search(&id).is_ok()).collect(),
             present,
             live,
-            moves: moves_of(program, hardware, maxima, common)?,
+            moves: moves_of(program, hardware, maxima, (common, &attentions))?,
             ways: (0..count).map(|_| Ways::default()).collect(),
             readers,
             wanted: vec![Vec::new(); count],
@@ -391,7 +391,7 @@ fn moves_of(
     program: &Program,
     hardware: &Hardware,
     maxima: AxisSet,
-    common: &Common,
+    (common, attentions): (&Common, &[Option<Attention>]),
 ) -> Result<Vec<Rc<Moves>>, CertificateError> {
     let mut known = common.moves.borrow_mut();
     let mut moves: Vec<Rc<Moves>> = Vec::with_capacity(program.values.len());
@@ -399,7 +399,11 @@ fn moves_of(
     for id in program.value_ids() {
         let value = program.value(id);
         let (sizes, dtype) = (program.sizes(&value.dims), value.dtype);
-        let of = Alike { sizes, dtype, freedom: freedom(program, id), times: value.times };
+        // In a strict layer no merge could be written.
+        let ends = attentions[id.index()].as_ref().filter(|_| !program.strict);
+        let statistics = ends.map(|found| found.statistics);
+        let (freedom, times) = (freedom(program, id), value.times);
+        let of = Alike { sizes, dtype, freedom, times, statistics };
         let key = (of, maxima == AxisSet::EMPTY);
         if !known.contains_key(&key) {
             let shape = MeshShape { mesh: &program.mesh, sizes: &key.0.sizes };

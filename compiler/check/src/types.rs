@@ -9,7 +9,7 @@ use shard_ir::{
     LayoutPattern, MeshShape, ParameterKind, Reduction,
 };
 
-use crate::diagnostics::{DimProblem, LayoutProblem, LimitProblem, NotDivisible};
+use crate::diagnostics::{DimProblem, LayoutProblem, LimitProblem, NotDivisible, PartialProblem};
 use crate::environment::Environment;
 use crate::factored::factored;
 use crate::names::nearest;
@@ -173,6 +173,11 @@ fn check_axes(
     partial: &[ast::PartialGroup],
     sink: &mut Sink,
 ) -> Option<Vec<Mention>> {
+    let softmax = |group: &&ast::PartialGroup| group.op.value == ast::PartialOp::Softmax;
+    if let Some(group) = partial.iter().find(softmax) {
+        sink.report(PartialProblem::Softmax { axes: group.axes.raw.clone(), span: group.span });
+        return None;
+    }
     let groups: Vec<(&ast::AxesWord, MentionPlace, &str, char)> = word
         .dims
         .iter()
@@ -180,12 +185,13 @@ fn check_axes(
         .filter_map(|(i, d)| {
             d.axes.as_ref().map(|axes| (axes, MentionPlace::Split(i), d.name.value.as_str(), '_'))
         })
-        .chain(partial.iter().map(|group| {
+        .chain(partial.iter().filter_map(|group| {
             let kind = match group.op.value {
                 ast::PartialOp::Sum => Reduction::Sum,
                 ast::PartialOp::Max => Reduction::Max,
+                ast::PartialOp::Softmax => return None,
             };
-            (&group.axes, MentionPlace::Partial(kind), group.op.value.word(), '-')
+            Some((&group.axes, MentionPlace::Partial(kind), group.op.value.word(), '-'))
         }))
         .collect();
     let mut named: Vec<(&str, Span, MentionPlace)> = Vec::new();

@@ -33,7 +33,7 @@ pub mod utilisation;
 
 pub use collective::{
     CollectiveCost, CollectiveTime, ExchangeTimes, How, NetworkTime, PermuteTimes, RegroupTimes,
-    Regroupings, Term, axes_key, collective_cost, collective_time, least_permute_time,
+    Regroupings, Term, Weighted, axes_key, collective_cost, collective_time, least_permute_time,
 };
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{

@@ -21,6 +21,8 @@ pub struct LocalTensor<'a> {
     pub dtype: Dtype,
     /// A number in the program, moved or not: reading it costs nothing.
     pub constant: bool,
+    /// The f32 statistics beside it, where it is the attention over a part of the keys; else 0.
+    pub statistics: u64,
 }
 
 impl LocalTensor<'_> {
@@ -30,7 +32,7 @@ impl LocalTensor<'_> {
     }
     /// How many bytes the device holds.
     pub fn bytes(&self) -> Bytes {
-        Bytes(self.dtype.bytes(self.elements()))
+        Bytes(self.dtype.bytes(self.elements())) + Bytes(Dtype::F32.bytes(self.statistics))
     }
 }
 
@@ -170,8 +172,12 @@ pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
 
 /// Of how many pairs of a query and a key each sees the other on the busiest device, and of how
 /// many there are. The queries are the last of all positions, and the busiest device has the last
-/// of them: its first one does not see the keys of all behind it.
+/// of them: its first one does not see the keys of all behind it. Where the keys are split, the
+/// device with the first of them counts all its pairs: a query sees the positions before it.
 fn visible_pairs(chain: &[KernelOp<'_>]) -> (u128, u128) {
+    if chain.last().is_some_and(|member| member.result.statistics > 0) {
+        return (1, 1);
+    }
     let of_mask = |member: &KernelOp<'_>| {
         let Op::Mask { query, key } = member.op else { return None };
         let size = |dim: &DimId| {

@@ -295,6 +295,7 @@ fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> Local
         dtype: instr.dtype,
         // A number that became partial is still one that every device knows.
         constant: matches!(plan.instruction(made).kind, InstrKind::Constant(_)),
+        statistics: plan.local_statistics(id),
     }
 }
 

@@ -67,6 +67,13 @@ pub enum MoveWhy {
         /// Why it is partial.
         cause: Cause,
     },
+    /// Attentions over parts of the keys are merged.
+    Merged {
+        /// The keys.
+        keys: Option<DimId>,
+        /// The dim of which each device keeps a block.
+        dim: Option<DimId>,
+    },
     /// The axes split this dim.
     Gathered {
         /// The dim.

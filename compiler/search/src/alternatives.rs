@@ -134,8 +134,10 @@ pub fn alternatives(
             None => {
                 // Neither as a step of its own nor in a loop.
                 let without = strategies_without(lowered, &whole, site);
-                let is_plain = |out, read: &[Layout]| {
-                    !kernels.may_loop(value) || kernels.site(value).result_layout(read) == Some(out)
+                let is_plain = |out: Layout, read: &[Layout]| {
+                    !kernels.may_loop(value)
+                        || !out.softmax_axes().is_empty()
+                        || kernels.site(value).result_layout(read) == Some(out)
                 };
                 let question =
                     whole.question(value, &|out, read| without(out, read) && is_plain(out, read));
@@ -208,6 +210,7 @@ fn partial_axes(site: &MoveSite) -> Option<AxisSet> {
                 .fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set())),
         ),
         Collective::AllReduce { axes, .. } => Some(axes),
+        Collective::SoftmaxMerge { axes, .. } => Some(axes.set()),
         _ => None,
     }
 }

@@ -117,7 +117,8 @@ fn is_moved(lowered: &Lowered, program: &Program, id: ValueId) -> bool {
         InstrKind::Move(
             Collective::ReduceScatter { .. }
             | Collective::ReduceScatterDims { .. }
-            | Collective::AllReduce { .. },
+            | Collective::AllReduce { .. }
+            | Collective::SoftmaxMerge { .. },
         ) => false,
         InstrKind::Move(c) => c.has_traffic() && instr.name.as_deref() == name,
         _ => false,

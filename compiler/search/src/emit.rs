@@ -257,7 +257,7 @@ impl Emitter<'_> {
                 });
             }
             let site = self.kernels.site(*op_value);
-            if site.is_in_pieces(&inner[link]) {
+            if self.kernels.is_in_pieces(kernel, link, &inner[link]) {
                 let pieces = site.pieces_on(inner[link][0]).ok_or_else(internal)?;
                 let instr = self
                     .pieces(*op_value, op, ids[0], inner[link][0], &pieces)
@@ -266,7 +266,8 @@ impl Emitter<'_> {
                 last = Some(instr);
                 continue;
             }
-            let layout = site.result_layout(&inner[link]).ok_or_else(internal)?;
+            let layout =
+                self.kernels.made_in(kernel, link, &inner[link]).ok_or_else(internal)?;
             let seen: Vec<Operand<'_>> = site
                 .operands
                 .iter()

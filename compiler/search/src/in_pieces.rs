@@ -6,6 +6,7 @@ use shard_cost::{
     Hardware, KernelOp, LocalTensor, Work, collective_cost, fuses_with, kernel_work,
     may_lead_a_kernel,
 };
+use shard_ir::attention::local_statistics;
 use shard_ir::composite::{Piece, Read};
 use shard_ir::{Def, DimId, Dtype, Layout, MeshShape, Op, ValueId};
 
@@ -23,6 +24,8 @@ pub(crate) struct Held<'a> {
     pub(crate) sizes: Vec<u64>,
     pub(crate) dtype: Dtype,
     pub(crate) constant: bool,
+    /// The statistics beside it, where it is the attention over a part of the keys.
+    pub(crate) statistics: u64,
 }
 
 impl<'a> Held<'a> {
@@ -31,18 +34,22 @@ impl<'a> Held<'a> {
         let program = kernels.program.as_ref();
         let (held, origin) = (program.value(value), kernels.origin_of(value));
         let sizes = program.sizes(&held.dims);
+        let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+        let statistics = kernels.statistics(value).filter(|_| !layout.softmax_axes().is_empty());
         Held {
             value: origin.0,
             dims: Cow::Borrowed(&held.dims),
-            sizes: MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(layout),
+            sizes: shape.local_sizes(layout),
             dtype: held.dtype,
             constant: matches!(program.value(origin).def, Def::Constant(_)),
+            statistics: statistics.map_or(0, |of| local_statistics(shape, layout, of)),
         }
     }
 
     fn tensor(&self) -> LocalTensor<'_> {
-        let Held { value, dims, sizes, dtype, constant } = self;
-        LocalTensor { value: *value, dims, sizes, dtype: *dtype, constant: *constant }
+        let Held { value, dims, sizes, dtype, constant, statistics } = self;
+        let (dtype, constant, statistics) = (*dtype, *constant, *statistics);
+        LocalTensor { value: *value, dims, sizes, dtype, constant, statistics }
     }
 }
 
@@ -115,7 +122,7 @@ impl<'a> InPieces<'a> {
                     let (piece, laid) = &pieces[*at];
                     let sizes = local(&piece.dims, laid.read());
                     let dims = Cow::Owned(piece.dims.clone());
-                    Held { value: number(*at), dims, sizes, dtype, constant: false }
+                    Held { value: number(*at), dims, sizes, dtype, constant: false, statistics: 0 }
                 }
                 Read::Number(_) => {
                     let value = number(pieces.len() + i);
@@ -125,6 +132,7 @@ impl<'a> InPieces<'a> {
                         sizes: Vec::new(),
                         dtype,
                         constant: true,
+                        statistics: 0,
                     }
                 }
             };
@@ -137,6 +145,7 @@ impl<'a> InPieces<'a> {
                     sizes: local(&piece.dims, laid.made),
                     dtype,
                     constant: false,
+                    statistics: 0,
                 },
                 op: Cow::Owned(piece.op.clone()),
             });

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shard_cost::{Hardware, begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
-use shard_ir::attention::{Ops, attention_of, read_for};
+use shard_ir::attention::{Ops, attention_of, read_for, statistics_of};
 use shard_ir::composite::composite_dim;
-use shard_ir::{Def, DimId, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId};
+use shard_ir::{
+    AxisList, Def, DimId, DimSet, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId,
+};
 
 use crate::logical::{Form, Rewritten};
 use crate::rules::strategies::{OpProfile, OpSite};
@@ -45,6 +47,9 @@ pub(crate) struct Kernels {
     /// For each op that is part of an attention, which as one kernel never has the scores in memory,
     /// the ops of that, first to last.
     attention: Vec<Option<Arc<Vec<ValueId>>>>,
+    /// For what an attention ends with, the dims of the statistics that it has where axes split the
+    /// keys.
+    statistics: Vec<Option<DimSet>>,
     /// Whether einsums may do a collective in their loops.
     pub(crate) loops: bool,
     /// Whether composites over a split dim are computed in pieces.
@@ -109,6 +114,7 @@ impl Kernels {
             places: vec![0; count],
             profiles: vec![None; count],
             attention: vec![None; count],
+            statistics: vec![None; count],
             loops: false,
             in_pieces: !strict,
         };
@@ -135,6 +141,11 @@ impl Kernels {
                         kernels.attention[member.index()] = Some(Arc::clone(&members));
                     }
                     all.push(kernels.of_attention(&members));
+                    // In a strict layer no merge could be written.
+                    kernels.statistics[id.index()] =
+                        kernels.keys(id).filter(|_| !strict).map(|(keys, scores)| {
+                            statistics_of(&program.value(id).dims, &scores, keys)
+                        });
                 }
                 if let Some((places, producer, pins)) = kernels.fusible_operand(id) {
                     for inner in &kernels.of[producer.index()] {
@@ -189,27 +200,88 @@ impl Kernels {
         self.attention[id.index()].as_deref().map(Vec::as_slice)
     }
 
-    /// In which layouts a member of an attention reads its operands, where that makes a value in
-    /// this one; `None` where the kernel does not make it so: it leaves nothing partial, and has
-    /// all keys.
-    pub(crate) fn read_in_attention(&self, id: ValueId, made: Layout) -> Option<Vec<Layout>> {
-        let program = self.program.as_ref();
-        let (site, dims) = (self.site(id), &program.value(id).dims);
-        let whole = composite_dim(site.op)
-            .and_then(|over| dims.iter().position(|dim| *dim == over))
-            .is_none_or(|at| made.axes_of(at).is_empty());
-        let read: Vec<Layout> =
-            site.operands.iter().map(|(operand, _)| read_for(made, dims, operand)).collect();
-        let fits = made.is_complete() && whole && site.result_layout(&read) == Some(made);
-        fits.then_some(read)
+    /// For what an attention ends with, the places of the dims of its statistics: there are some
+    /// where axes split the keys. `None` for other values.
+    pub(crate) fn statistics(&self, id: ValueId) -> Option<DimSet> {
+        self.statistics[id.index()]
     }
 
-    /// What the kernel of an attention reads, where it makes its value in a layout and each op in
-    /// it has a strategy for it.
+    /// The keys of the attention that an op is part of.
+    pub(crate) fn keys_of(&self, id: ValueId) -> Option<DimId> {
+        self.keys(id).map(|(keys, _)| keys)
+    }
+
+    /// The keys of the attention that an op is part of, and the dims of its scores.
+    fn keys(&self, id: ValueId) -> Option<(DimId, Vec<DimId>)> {
+        self.attention(id)?.iter().find_map(|member| match &self.program.value(*member).def {
+            Def::Op { op: Op::Softmax { over }, .. } => {
+                Some((*over, self.program.value(*member).dims.clone()))
+            }
+            Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+        })
+    }
+
+    /// The operand of what an attention ends with that has the keys, and where it has them.
+    pub(crate) fn keys_read_by(&self, product: ValueId) -> Option<(usize, usize)> {
+        let (key, _) = self.keys(product)?;
+        self.site(product).operands.iter().enumerate().find_map(|(place, (dims, _))| {
+            dims.iter().position(|dim| *dim == key).map(|at| (place, at))
+        })
+    }
+
+    /// In which layouts a member of an attention reads its operands, where that makes a value in
+    /// this one; `None` where the kernel does not make it so. Only what it ends with is partial: by
+    /// the axes that split the keys, in this order.
+    pub(crate) fn read_in_attention(
+        &self,
+        id: ValueId,
+        made: Layout,
+        keys: AxisList,
+    ) -> Option<Vec<Layout>> {
+        let program = self.program.as_ref();
+        let (site, dims) = (self.site(id), &program.value(id).dims);
+        let ends = self.statistics(id).is_some();
+        if made.partial_axes() != made.softmax_axes()
+            || made.softmax_axes() != keys.set()
+            || !(ends || keys.is_empty())
+        {
+            return None;
+        }
+        let (key, _) = self.keys(id)?;
+        let reads = |operand: &[DimId]| {
+            let read = read_for(made, dims, operand);
+            let at = operand.iter().position(|dim| *dim == key).filter(|_| !keys.is_empty());
+            at.map_or(read, |at| read.with_dim(at, keys))
+        };
+        let read: Vec<Layout> = site.operands.iter().map(|(operand, _)| reads(operand)).collect();
+        let result = site.result_layout(&read)?;
+        let result = if ends { result.sums_as_softmax() } else { result };
+        (result == made).then_some(read)
+    }
+
+    /// The layout that an op of a kernel makes of operands in these layouts.
+    pub(crate) fn made_in(
+        &self,
+        kernel: &Kernel,
+        link: usize,
+        operands: &[Layout],
+    ) -> Option<Layout> {
+        let made = self.site(kernel.chain[link]).result_layout(operands)?;
+        Some(if link + 1 == kernel.attention { made.sums_as_softmax() } else { made })
+    }
+
+    /// Whether an op of a kernel is computed in pieces: a composite on its own is, and a softmax of
+    /// an attention is not.
+    pub(crate) fn is_in_pieces(&self, kernel: &Kernel, link: usize, operands: &[Layout]) -> bool {
+        link >= kernel.attention && self.site(kernel.chain[link]).is_in_pieces(operands)
+    }
+
+    /// What the kernel of an attention reads, where it makes its value in a layout, axes split the
+    /// keys in this order, and each op in it has a strategy for it.
     pub(crate) fn attention_reads(
         &self,
         product: ValueId,
-        made: Layout,
+        (made, keys): (Layout, AxisList),
         has: &dyn Fn(ValueId, Layout, &[Layout]) -> bool,
         passes: &dyn Fn(ValueId, Layout) -> bool,
     ) -> Option<Vec<Layout>> {
@@ -218,7 +290,8 @@ impl Kernels {
         let mut reads: BTreeMap<ValueId, Vec<Layout>> = BTreeMap::new();
         // Readers before what they read.
         for id in members.iter().rev() {
-            let read = self.read_in_attention(*id, *layouts.get(id)?)?;
+            let split = if *id == product { keys } else { AxisList::EMPTY };
+            let read = self.read_in_attention(*id, *layouts.get(id)?, split)?;
             if !has(*id, layouts[id], &read) {
                 return None;
             }
@@ -390,7 +463,7 @@ impl Kernels {
                 Some(fused) if i == 0 => self.loop_layouts(*id, fused, &layouts)?.operands,
                 _ => layouts,
             };
-            made.push(self.site(*id).result_layout(&layouts)?);
+            made.push(self.made_in(kernel, i, &layouts)?);
             all.push(layouts);
         }
         Some(all)
@@ -406,16 +479,21 @@ impl Kernels {
         passes: &dyn Fn(ValueId, Layout) -> bool,
     ) -> Vec<Way> {
         let single = alone(id, target);
-        let mut found: Vec<Way> =
-            single.iter().map(|(fused, layouts)| (0, *fused, layouts.clone())).collect();
+        let is_plain = target.softmax_axes().is_empty();
+        let mut found: Vec<Way> = single
+            .iter()
+            .filter(|_| is_plain)
+            .map(|(fused, layouts)| (0, *fused, layouts.clone()))
+            .collect();
         let has = |of: ValueId, made: Layout, read: &[Layout]| {
             let is_it = |(fused, layouts): &(Option<Fused>, Vec<Layout>)| {
                 fused.is_none() && layouts.as_slice() == read
             };
             alone(of, made).iter().any(is_it)
         };
-        if let Some(read) = self.attention_reads(id, target, &has, passes) {
-            found.push((1, None, read));
+        for keys in key_orders(target) {
+            let read = self.attention_reads(id, (target, keys), &has, passes);
+            found.extend(read.map(|read| (1, None, read)));
         }
         if let Some((places, producer, pins)) = self.fusible_operand(id) {
             for (_, layouts) in &single {
@@ -444,6 +522,15 @@ impl Kernels {
         }
         found
     }
+}
+
+/// The orders in which the axes may split the keys of an attention that is made in a layout.
+pub(crate) fn key_orders(made: Layout) -> Vec<AxisList> {
+    let axes = made.softmax_axes();
+    if axes.is_empty() {
+        return vec![AxisList::EMPTY];
+    }
+    AxisList::arrangements(axes).into_iter().filter(|list| list.len() == axes.len()).collect()
 }
 
 /// The ops of a program, behind pins.

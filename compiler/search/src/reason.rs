@@ -151,6 +151,9 @@ pub(crate) fn reason(
         }
         Collective::Permute { .. } => MoveWhy::Permuted { from, to },
         Collective::Slice { dim: d, .. } => MoveWhy::Sliced { dim: dim(d) },
+        Collective::SoftmaxMerge { dim: d, .. } => {
+            MoveWhy::Merged { keys: kernels.keys_of(value), dim: d.map(dim) }
+        }
         Collective::ToPartial { dim: d, .. } => MoveWhy::MadePartial { dim: d.map(dim) },
     };
     Reason::Moved { value: told(program, value), axes, why, wants }
@@ -263,13 +266,15 @@ fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<CannotTa
         (
             Collective::ReduceScatter { .. }
             | Collective::ReduceScatterDims { .. }
-            | Collective::AllReduce { .. },
+            | Collective::AllReduce { .. }
+            | Collective::SoftmaxMerge { .. },
             Op::Map(map),
         ) if map.row().sums == Partial::No => Some(CannotTake::NotLinear),
         (
             Collective::ReduceScatter { .. }
             | Collective::ReduceScatterDims { .. }
-            | Collective::AllReduce { .. },
+            | Collective::AllReduce { .. }
+            | Collective::SoftmaxMerge { .. },
             Op::Softmax { .. } | Op::Norm { .. },
         ) => Some(CannotTake::NotLinear),
         (

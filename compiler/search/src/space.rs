@@ -269,12 +269,12 @@ impl Context {
                 if !kernels.live[id.index()] {
                     return Arc::default();
                 }
-                let movable = Movable::of(&program, id);
+                let statistics = kernels.statistics(id);
+                let movable = Movable { statistics, ..Movable::of(&program, id) };
                 let mesh = &program.mesh;
                 let Some(region) = &region else {
                     let make = |of: &Movable| {
-                        let layouts =
-                            MeshShape { mesh, sizes: &of.sizes }.layouts(sums, maxima).into_iter();
+                        let layouts = of.layouts(mesh, sums, maxima).into_iter();
                         Arc::new(
                             layouts.map(|l| (l, of.moves_from(mesh, l, sums, maxima))).collect(),
                         )
@@ -286,7 +286,8 @@ impl Context {
                 let mut sorted: Vec<Layout> = inside.iter().copied().collect();
                 sorted.sort_unstable();
                 let split_by = |l: &Layout| {
-                    (l.split_axes(), l.partial(Reduction::Sum), l.partial(Reduction::Max))
+                    let partials = [Reduction::Sum, Reduction::Max].map(|kind| l.partial(kind));
+                    (l.split_axes(), partials, l.softmax_axes())
                 };
                 let mut groups: FxHashMap<_, Vec<Layout>> = FxHashMap::default();
                 for layout in &sorted {
@@ -341,11 +342,12 @@ impl Context {
     /// The strategies of one op, each with the collective in its loop.
     fn alone(&self, value: ValueId, target: Layout) -> Vec<(Option<Fused>, Vec<Layout>)> {
         let plain = |read: Vec<Layout>| (None, read);
+        let is_split = !target.softmax_axes().is_empty();
         match &self.region {
             Some(region) => {
                 let inside =
                     region.strategies[value.index()].get(&target).cloned().unwrap_or_default();
-                if !self.kernels.may_loop(value) {
+                if is_split || !self.kernels.may_loop(value) {
                     return inside.into_iter().map(plain).collect();
                 }
                 let site = self.kernels.site(value);
@@ -363,9 +365,14 @@ impl Context {
             None => {
                 let Some(profile) = self.kernels.profile(value) else { return Vec::new() };
                 let site = self.kernels.site(value);
+                // By itself the op would leave a sum where the attention leaves a softmax.
+                let of_op = target
+                    .softmax_axes()
+                    .iter()
+                    .fold(target, |layout, axis| layout.with_partial(axis, Reduction::Sum));
                 let mut found: Vec<_> =
-                    site.strategies(profile, target).into_iter().map(plain).collect();
-                if self.kernels.may_loop(value) {
+                    site.strategies(profile, of_op).into_iter().map(plain).collect();
+                if !is_split && self.kernels.may_loop(value) {
                     found.extend(
                         site.loops(profile, target)
                             .into_iter()

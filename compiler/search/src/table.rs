@@ -235,7 +235,7 @@ impl<'s> Reading<'s> {
             let inner =
                 kernels.operand_layouts(kernel, fused.as_ref(), &layouts).unwrap_or_default();
             for (link, pins) in kernel.pins.iter().enumerate() {
-                let layout = kernels.site(kernel.chain[link]).result_layout(&inner[link]);
+                let layout = kernels.made_in(kernel, link, &inner[link]);
                 for (pin, layout) in pins.iter().zip(layout.into_iter().cycle()) {
                     labels.extend(label_demand(program, At { value: *pin, layout }));
                 }

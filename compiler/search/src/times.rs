@@ -12,7 +12,13 @@ use crate::kernel::{Kernel, Kernels};
 
 /// What a move counts for where plans of fewer steps are preferred: an all-reduce is two.
 pub(crate) fn steps_of(collective: &Collective) -> u64 {
-    if collective.row().sends == Sends::AroundTwice { 2 } else { 1 }
+    match (collective.row().sends, collective.terms().dims) {
+        (Sends::AroundTwice, _) => 2,
+        // An all-reduce of statistics goes before the sum.
+        (Sends::Weighted, [None, _]) => 4,
+        (Sends::Weighted, [Some(_), _]) => 3,
+        (Sends::Around | Sends::Across | Sends::Blocks | Sends::Lacking | Sends::Nothing, _) => 1,
+    }
 }
 
 /// All that the cost of a move depends on, beside the sizes of dims and the hardware.
@@ -70,15 +76,15 @@ pub(crate) fn kernel_cost(
     let layouts = kernels.operand_layouts(kernel, fused, read)?;
     let mut chain: Vec<HeldOp<'_>> = Vec::with_capacity(kernel.chain.len());
     let mut before = Cost::ZERO;
-    for (id, layouts) in kernel.chain.iter().zip(&layouts) {
+    for (link, (id, layouts)) in kernel.chain.iter().zip(&layouts).enumerate() {
         let site = kernels.site(*id);
-        if site.is_in_pieces(layouts) {
+        if kernels.is_in_pieces(kernel, link, layouts) {
             let pieces = InPieces::new(kernels, hardware, *id, layouts[0])?;
             before = pieces.before_the_last(hardware);
             chain = pieces.last_kernel();
             continue;
         }
-        let result = Held::of(kernels, *id, site.result_layout(layouts)?);
+        let result = Held::of(kernels, *id, kernels.made_in(kernel, link, layouts)?);
         let operands = program.value(*id).def.operands().iter().zip(layouts);
         let operands =
             operands.map(|(operand, layout)| Held::of(kernels, *operand, *layout)).collect();

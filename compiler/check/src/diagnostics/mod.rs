@@ -103,6 +103,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0405", "an einsum that is not accumulated in that dtype", Source::File),
     ("E0501", "a non-linear operation on a partial sum", Source::File),
     ("E0502", "a product of two partial sums", Source::File),
+    ("E0503", "a type that is partial by a softmax", Source::File),
     ("W0501", "a value added to a partial sum on one device of a group", Source::File),
     ("E0601", "a value that does not exist", Source::File),
     ("E0602", "a value named twice", Source::File),

@@ -55,6 +55,13 @@ pub enum PartialProblem {
         /// How to make the first operand whole.
         ways: Vec<WayOut>,
     },
+    /// A type that states a partial softmax, which no type may.
+    Softmax {
+        /// The axes: `x`, `{data}`.
+        axes: String,
+        /// Where they are written.
+        span: Span,
+    },
     /// A value that is not partial, added to a partial sum that stays partial.
     AddedOnOneDevice {
         /// The value that is not partial.
@@ -130,6 +137,15 @@ impl From<PartialProblem> for Diagnostic {
                 };
                 ways_out(out.also(result, "and the result would be too"), &left.0, ways)
             }
+            Softmax { axes, span } => Diagnostic::error(
+                "E0503",
+                format!("no type is `partialsoftmax-{axes}`: a plan makes such values, and merges them"),
+            )
+            .at(span, "an attention over split keys has statistics beside it, and a type has none")
+            .help(
+                "split the keys and values (`BS_xHQ`) and leave the result of the attention open"
+                    .to_string(),
+            ),
             AddedOnOneDevice { value, span, sum, partial, partial_span, axes, times } => {
                 Diagnostic::remark(
                     "W0501",

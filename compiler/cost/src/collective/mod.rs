@@ -6,6 +6,7 @@ pub(crate) mod permute;
 mod regroup;
 mod steps;
 mod terms;
+mod weighted;
 
 use shard_ir::catalogue::Sends;
 use shard_ir::{
@@ -19,6 +20,7 @@ pub use permute::PermuteTimes;
 pub use regroup::{RegroupTimes, Regroupings};
 use steps::Networks;
 pub use terms::{CollectiveTime, How, NetworkTime, Term};
+pub use weighted::Weighted;
 
 /// What one move costs each device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,6 +42,7 @@ pub struct CollectiveCost {
 /// | all-gather, reduce-scatter, all-to-all | D(K-1)/K |
 /// | all-reduce | 2D(K-1)/K, and the time of a reduce-scatter and an all-gather |
 /// | collective-permute | D |
+/// | softmax-merge | what the all-reduce of the statistics and the sum behind it send ([`Weighted`]) |
 /// | exchange | D (1 - o), o the least part of its new block that any device has already |
 /// | slice, to-partial | 0, and no time |
 ///
@@ -80,10 +83,12 @@ fn cost_in(
     let group = mesh.group_size(axes.iter());
     let elements = larger_buffer(mesh, collective, from, sizes);
     let bits = u128::from(elements) * u128::from(dtype.bits());
-    let all_but_own = |times: u128| {
-        let sent = bits.saturating_mul(u128::from(group - 1)).saturating_mul(times);
+    let part_of = |bits: u128| {
+        let sent = bits.saturating_mul(u128::from(group - 1));
         sent.div_ceil(u128::from(group) * 8)
     };
+    let all_but_own = |times: u128| part_of(bits.saturating_mul(times));
+    let weighted = Weighted::of(mesh, collective, from, sizes, dtype);
     let wire = match collective.row().sends {
         Sends::Nothing => 0,
         Sends::Around | Sends::Across => all_but_own(1),
@@ -94,9 +99,11 @@ fn cost_in(
             Some(_) => all_but_own(1),
             None => bits.div_ceil(8),
         },
+        Sends::Weighted => weighted.map_or(0, |weighted| part_of(weighted.sent_bits())),
     };
     CollectiveCost {
-        bytes: Bytes(dtype.bytes(elements)),
+        bytes: Bytes(dtype.bytes(elements))
+            + weighted.map_or(Bytes(0), |weighted| weighted.statistics_bytes()),
         wire_bytes: Bytes(u64::try_from(wire).unwrap_or(u64::MAX)),
         time,
     }
@@ -126,6 +133,11 @@ pub fn collective_time(
         Sends::AroundTwice => (networks().gather(bits), 2),
         Sends::Across => (networks().exchange(bits), 1),
         Sends::Lacking => (ExchangeTimes::new(hw, mesh).networks(from, to(), bits), 1),
+        Sends::Weighted => (
+            Weighted::of(mesh, collective, from, sizes, dtype)
+                .map_or(Vec::new(), |weighted| weighted.networks(&networks())),
+            1,
+        ),
         Sends::Blocks => (PermuteTimes::new(hw, mesh).networks(from, to(), bits), 1),
     };
     CollectiveTime { bits, networks, times: times * hw.move_weight() }

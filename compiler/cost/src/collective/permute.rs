@@ -83,7 +83,7 @@ impl<'h> PermuteTimes<'h> {
 pub(super) fn affected(mesh: &Mesh, from: Layout, to: Layout) -> Vec<AxisId> {
     let moved = |layout: Layout, axis: AxisId| match layout.place(axis) {
         Place::Split { dim, .. } => from.axes_of(dim) != to.axes_of(dim),
-        Place::Partial(_) | Place::Replicated => false,
+        Place::Partial(_) | Place::PartialSoftmax | Place::Replicated => false,
     };
     mesh.axis_ids().filter(|axis| moved(from, *axis) || moved(to, *axis)).collect()
 }
@@ -98,7 +98,7 @@ pub(super) fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
             });
             (number * MAX_AXES + position + 1) as u8
         }
-        Place::Partial(_) | Place::Replicated => 0,
+        Place::Partial(_) | Place::PartialSoftmax | Place::Replicated => 0,
     };
     let mut relation = [(0, 0); MAX_AXES];
     for axis in ids {

@@ -142,6 +142,11 @@ fn pattern(
         match group.op.value {
             PartialOp::Sum => out.partial_sum = out.partial_sum.union(axes),
             PartialOp::Max => out.partial_max = out.partial_max.union(axes),
+            PartialOp::Softmax => {
+                let reason = "a question states no `partialsoftmax`: a plan makes such values and \
+                              merges them";
+                return Err(unreadable(reason.to_string(), None));
+            }
         }
     }
     check(&out, value, program, text)?;

@@ -157,7 +157,8 @@ impl Factors {
                     return Arc::clone(&empty);
                 }
                 let value = program.value(id);
-                let mut movable = Movable::of(program, id);
+                let mut movable =
+                    Movable { statistics: kernels.statistics(id), ..Movable::of(program, id) };
                 if !may_move(id) {
                     movable.freedom = Freedom::Fixed;
                 }

@@ -57,7 +57,7 @@ pub(crate) struct Alike {
 impl Alike {
     /// A number that is never made: what has no graph of its own has this one's.
     pub(crate) fn nothing() -> Alike {
-        let scalar = Movable { sizes: Vec::new(), freedom: Freedom::Fixed };
+        let scalar = Movable { sizes: Vec::new(), freedom: Freedom::Fixed, statistics: None };
         Alike { movable: scalar, dtype: Dtype::F32, times: 0 }
     }
 }
@@ -108,13 +108,14 @@ impl Graph {
     /// The graph of a value whose step is taken once.
     fn once(
         times: &mut RegroupTimes<'_>,
-        Movable { sizes, freedom }: &Movable,
+        movable: &Movable,
         dtype: Dtype,
         maxima: AxisSet,
     ) -> Graph {
+        let Movable { sizes, freedom, statistics } = movable;
         let (hardware, mesh) = (times.hardware(), times.mesh());
         let shape = MeshShape { mesh, sizes };
-        let layouts = shape.layouts(mesh.all_axes(), maxima);
+        let layouts = movable.layouts(mesh, mesh.all_axes(), maxima);
         let index: FxHashMap<Layout, Node> =
             layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
         let arcs = Vec::with_capacity(layouts.len() * 16);
@@ -135,7 +136,19 @@ impl Graph {
             let adds_up = hardware.network.adds_up(mesh);
             let mut moves = Vec::new();
             for (from, layout) in layouts.iter().enumerate() {
-                generating_moves(shape, *layout, mesh.all_axes(), maxima, adds_up, &mut moves);
+                match statistics {
+                    Some(statistics) if !layout.softmax_axes().is_empty() => {
+                        moves.extend(Collective::merges_from(shape, *layout, *statistics));
+                    }
+                    _ => generating_moves(
+                        shape,
+                        *layout,
+                        mesh.all_axes(),
+                        maxima,
+                        adds_up,
+                        &mut moves,
+                    ),
+                }
                 moves.retain(|(collective, _)| {
                     *freedom == Freedom::Any || !collective.has_traffic()
                 });
@@ -382,20 +395,18 @@ impl Made<'_> {
         for (collective, to) in moves.drain(..) {
             let Some(to) = self.index.get(&to) else { continue };
             let cost = if collective.has_traffic() {
-                let group = axes_key(self.hardware, mesh, &collective.axes(mesh, layout));
-                *self.known.entry((kind(&collective), local, group)).or_insert_with(|| {
-                    arc_cost(
-                        collective_cost(
-                            self.hardware,
-                            mesh,
-                            &collective,
-                            layout,
-                            sizes,
-                            self.dtype,
-                        )
-                        .time,
-                    )
-                })
+                let (hardware, dtype) = (self.hardware, self.dtype);
+                let priced = || {
+                    let cost = collective_cost(hardware, mesh, &collective, layout, sizes, dtype);
+                    arc_cost(cost.time)
+                };
+                let group = axes_key(hardware, mesh, &collective.axes(mesh, layout));
+                match kind(&collective) {
+                    Some(kind) => {
+                        *self.known.entry((kind, local, group)).or_insert_with(priced)
+                    }
+                    None => priced(),
+                }
             } else {
                 0
             };
@@ -408,7 +419,7 @@ impl Made<'_> {
     fn add_regroupings(&mut self, times: &mut RegroupTimes<'_>) {
         let mut groups: BTreeMap<(AxisSet, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
         for (layout, node) in
-            self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty())
+            self.layouts.iter().zip(0..).filter(|(layout, _)| may_regroup(**layout))
         {
             let partials = (layout.partial(Reduction::Sum), layout.partial(Reduction::Max));
             groups.entry((layout.split_axes(), partials.0, partials.1)).or_default().push(node);
@@ -452,7 +463,7 @@ impl Made<'_> {
     fn add_permutes(&mut self) {
         let mut groups: BTreeMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
         for (layout, node) in
-            self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty())
+            self.layouts.iter().zip(0..).filter(|(layout, _)| may_regroup(**layout))
         {
             let partials = (layout.partial(Reduction::Sum), layout.partial(Reduction::Max));
             groups
@@ -505,12 +516,20 @@ impl Made<'_> {
     }
 }
 
+/// Whether blocks of a value in a layout may change places: something splits it, and it need not be
+/// merged first.
+fn may_regroup(layout: Layout) -> bool {
+    !layout.split_axes().is_empty() && layout.softmax_axes().is_empty()
+}
+
 fn arc_cost(time: Picoseconds) -> i64 {
     i64::try_from(time.0).unwrap_or(FAR).min(FAR)
 }
 
-fn kind(collective: &Collective) -> u8 {
-    match (collective.row().sends, collective.row().combines) {
+/// Moves of a kind take the same for the same group and local size; `None` where the statistics
+/// count as well.
+fn kind(collective: &Collective) -> Option<u8> {
+    Some(match (collective.row().sends, collective.row().combines) {
         // Along one dim or several, what counts is the group.
         (Sends::Around, false) => 0,
         (Sends::Around, true) => 1,
@@ -518,5 +537,6 @@ fn kind(collective: &Collective) -> u8 {
         (Sends::Across, _) => 3,
         (Sends::Blocks | Sends::Lacking, _) => 4,
         (Sends::Nothing, _) => 5,
-    }
+        (Sends::Weighted, _) => return None,
+    })
 }

@@ -111,6 +111,10 @@ rules! {
     /// Nothing is split over the axis.
     REPLICATED = Strategy, "replicated_operands_give_a_replicated_result",
         "every device of x computes the same";
+    /// An attention over keys that are split.
+    SPLIT_KEYS = Strategy, "axis_on_the_keys_of_an_attention_leaves_a_partial_softmax",
+        "attention over S_x is BHLQ(partialsoftmax-x) where it is one kernel: each device has the \
+            result over its own keys, and the logarithm of the sum of their exponentials";
     /// A softmax over a split dim.
     SOFTMAX_IN_PIECES = Strategy, "softmax_of_a_split_dim_combines_partial_max_and_sum",
         "softmax(a over S) on BS_x: m = max(a) and s = sum(exp(a - m)), each all-reduced over x; \
@@ -167,6 +171,10 @@ rules! {
     /// To-partial.
     TO_PARTIAL = Move, "complete_value_is_a_partial_one_with_zeros",
         "to-partial(x): E -> E(partialsum-x) or E_x -> E(partialsum-x), no traffic";
+    /// A merge.
+    SOFTMAX_MERGE = Move, "softmax_merge_weighs_and_sums",
+        "softmax-merge(x): Q(partialsoftmax-x) -> Q, or Q_x along Q; results are weighed by \
+            exp(their statistic - the largest), and divided by the sum of the weights";
 }
 
 /// The rule of a move.
@@ -182,6 +190,7 @@ pub fn rule_of_move(collective: &Collective) -> Rule {
         Collective::Permute { .. } => PERMUTE,
         Collective::Exchange { .. } => EXCHANGE,
         Collective::ToPartial { .. } => TO_PARTIAL,
+        Collective::SoftmaxMerge { .. } => SOFTMAX_MERGE,
     }
 }
 
@@ -227,6 +236,10 @@ pub fn rule_of_axis(
         operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Partial(_))).count();
     Some(match (result.layout.place(axis), op) {
         (Place::Replicated, _) => return None,
+        (Place::PartialSoftmax, _) => SPLIT_KEYS,
+        (Place::Split { dim, .. }, Op::Softmax { over }) if result.dims.get(dim) == Some(over) => {
+            SPLIT_KEYS
+        }
         (Place::Partial(kind), _) if split > 0 => match kind {
             shard_ir::Reduction::Sum => CONTRACTED,
             shard_ir::Reduction::Max => CONTRACTED_MAX,

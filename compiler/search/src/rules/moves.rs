@@ -1,7 +1,7 @@
 //! Moves: a value in a layout, from the same value in another.
 
 use shard_ir::{
-    AxisId, AxisList, AxisSet, Collective, Layout, Mesh, MeshShape, Program, Reduction, ValueId,
+    AxisId, AxisList, AxisSet, Collective, DimSet, Layout, Mesh, MeshShape, Program, Reduction, ValueId,
 };
 
 /// Exchanges are in the plan space between no more layouts than so many: their number is the square
@@ -30,24 +30,43 @@ pub struct Movable {
     pub sizes: Vec<u64>,
     /// Which moves there are.
     pub freedom: Freedom,
+    /// The dims of its statistics, where it may be the attention over a part of the keys.
+    pub statistics: Option<DimSet>,
 }
 
 impl Movable {
-    /// That of a value of a program.
+    /// That of a value of a program that is never the attention over a part of the keys.
     pub fn of(program: &Program, value: ValueId) -> Movable {
         let freedom = match program.value(value).times {
             0 => Freedom::Fixed,
             _ if program.in_host_memory(value) => Freedom::Cuts,
             _ => Freedom::Any,
         };
-        Movable { sizes: program.sizes(&program.value(value).dims), freedom }
+        Movable {
+            sizes: program.sizes(&program.value(value).dims),
+            freedom,
+            statistics: None,
+        }
+    }
+
+    /// Every layout that it may have, in the order of [`Layout`].
+    pub fn layouts(&self, mesh: &Mesh, sums: AxisSet, maxima: AxisSet) -> Vec<Layout> {
+        let shape = MeshShape { mesh, sizes: &self.sizes };
+        let mut layouts = shape.layouts(sums, maxima);
+        if self.statistics.is_some() {
+            layouts.extend(shape.softmax_layouts());
+            layouts.sort_unstable();
+        }
+        layouts
     }
 
     /// Whether exchanges from a layout are in the plan space: where no more than [`MAX_EXCHANGED`]
     /// layouts are split by the axes that split this one.
     pub fn is_exchanged(&self, mesh: &Mesh, from: Layout) -> bool {
         let like = || MeshShape { mesh, sizes: &self.sizes }.layouts_like(from);
-        self.freedom == Freedom::Any && like().len() <= MAX_EXCHANGED
+        self.freedom == Freedom::Any
+            && from.softmax_axes().is_empty()
+            && like().len() <= MAX_EXCHANGED
     }
 
     /// Every move from a layout, with the layout it leads to.
@@ -74,13 +93,12 @@ impl Movable {
         sums: AxisSet,
         maxima: AxisSet,
     ) -> Vec<(Collective, Layout)> {
-        let all = || {
-            Collective::all_but_exchanges_from(
-                MeshShape { mesh, sizes: &self.sizes },
-                from,
-                sums,
-                maxima,
-            )
+        let shape = MeshShape { mesh, sizes: &self.sizes };
+        let all = || match self.statistics {
+            Some(statistics) if !from.softmax_axes().is_empty() => {
+                Collective::merges_from(shape, from, statistics)
+            }
+            _ => Collective::all_but_exchanges_from(shape, from, sums, maxima),
         };
         match self.freedom {
             Freedom::Any => all(),
@@ -105,6 +123,9 @@ impl Movable {
             Some(exchange @ Collective::Exchange { .. }) => Some((exchange, to)),
             _ => None,
         };
+        if !from.softmax_axes().is_empty() {
+            return Vec::new();
+        }
         to.filter_map(exchange).collect()
     }
 }

@@ -10,7 +10,7 @@ use shard_cost::{
 };
 use shard_ir::composite::composite_dim;
 use shard_ir::{
-    AxisList, Def, DimId, Dtype, Fused, Layout, MeshShape, Op, Picoseconds, Program, ValueId,
+    AxisList, Def, DimId, DimSet, Dtype, Fused, Layout, MeshShape, Op, Picoseconds, Program, ValueId,
 };
 
 use super::super::graph::{FAR, Graph, Node};
@@ -19,13 +19,13 @@ use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
 use crate::kernel::Kernels;
 
 /// What two ops must have in common to have the same strategies at the same times: the op, dims and
-/// dtypes of operands and result, which operands are the same value or a number, and the kernel
-/// states of the result with the first of their numbers (two values of one type differ in the nodes
+/// dtypes of operands and result, which operands are the same value or a number or are partial by a
+/// softmax (whose layouts are numbered otherwise), and the kernel states of the result with the first of their numbers (two values of one type differ in the nodes
 /// below, where one of them never moves).
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Site {
     op: Op,
-    operands: Vec<(Vec<DimId>, Dtype, usize, bool)>,
+    operands: Vec<(Vec<DimId>, Dtype, usize, bool, Option<DimSet>)>,
     /// Whether an op makes the operand of a composite: its pieces are other kernels then.
     by_op: bool,
     result: (Vec<DimId>, Dtype),
@@ -102,6 +102,7 @@ impl Builder<'_> {
                         program.value(*operand).dtype,
                         same,
                         constant,
+                        kernels.statistics(*operand),
                     )
                 })
                 .collect(),
@@ -167,7 +168,8 @@ impl Builder<'_> {
         }
         let members = kernels.attention(id).unwrap_or_default();
         let ends_attention = members.last() == Some(&id);
-        let mut attentions: FxHashMap<Layout, Option<Work>> = FxHashMap::default();
+        let keys_at = kernels.statistics(id).and_then(|_| kernels.keys_read_by(id));
+        let mut attentions: FxHashMap<(Layout, AxisList), Option<Work>> = FxHashMap::default();
         let result_layouts = match op {
             Op::Split { .. } | Op::Merge { .. } => self.graphs[id.index()].layouts.clone(),
             _ => Vec::new(),
@@ -246,9 +248,17 @@ impl Builder<'_> {
                     );
                 });
             }
+            // The axes that split the keys leave what the attention ends with partial by a softmax.
+            let (made, keys) = match keys_at {
+                Some((operand, at)) if !result.is_complete() => {
+                    (result.sums_as_softmax(), layouts[operand].axes_of(at))
+                }
+                _ => (result, AxisList::EMPTY),
+            };
+            let out = own.node(made).unwrap_or(out);
             if !members.is_empty()
                 && (ends_attention || within.contains_key(&out))
-                && kernels.read_in_attention(id, result).as_deref() == Some(layouts)
+                && kernels.read_in_attention(id, made, keys).as_deref() == Some(layouts)
             {
                 let member: Vec<Node> = (0..operands.len())
                     .map(|i| {
@@ -263,8 +273,9 @@ impl Builder<'_> {
                     factor.push(*state, member.iter().copied(), 0);
                 }
                 let work = *attentions
-                    .entry(result)
-                    .or_insert_with(|| attention_work(kernels, id, result));
+                    .entry((made, keys))
+                    .or_insert_with(|| attention_work(kernels, id, (made, keys)));
+                let states = if keys.is_empty() { states } else { &[] };
                 if let Some(work) = work.filter(|_| ends_attention) {
                     for (out, extra) in std::iter::once((out, 0)).chain(states.iter().copied()) {
                         let write = (work.write.0 as i64).saturating_add(extra).max(0) as u64;
@@ -303,21 +314,25 @@ impl Builder<'_> {
 const WITHIN_ATTENTION: i64 = i64::MIN;
 
 /// The work of the attention that ends with a value in a layout, as one kernel.
-fn attention_work(kernels: &Kernels, product: ValueId, made: Layout) -> Option<Work> {
+fn attention_work(
+    kernels: &Kernels,
+    product: ValueId,
+    made: (Layout, AxisList),
+) -> Option<Work> {
     let kernel = kernels.of[product.index()].iter().find(|kernel| kernel.attention > 0)?;
     let reads = kernels.attention_reads(product, made, &|_, _, _| true, &|_, _| true)?;
     let layouts = kernels.operand_layouts(kernel, None, &reads)?;
-    let held = |(id, read): (&ValueId, &Vec<Layout>)| {
+    let held = |(link, (id, read)): (usize, (&ValueId, &Vec<Layout>))| {
         let site = kernels.site(*id);
         let operands = kernels.program.value(*id).def.operands().iter().zip(read);
         Some(HeldOp {
-            result: Held::of(kernels, *id, site.result_layout(read)?),
+            result: Held::of(kernels, *id, kernels.made_in(kernel, link, read)?),
             operands: operands.map(|(o, layout)| Held::of(kernels, *o, *layout)).collect(),
             op: Cow::Owned(site.op.clone()),
         })
     };
     let chain: Vec<HeldOp<'_>> =
-        kernel.chain.iter().zip(&layouts).map(held).collect::<Option<_>>()?;
+        kernel.chain.iter().zip(&layouts).enumerate().map(held).collect::<Option<_>>()?;
     Some(work_of(&chain))
 }
 
@@ -436,7 +451,10 @@ impl<'a> Works<'a> {
                     let v = self.program.value(value);
                     let sizes = &key[at..at + v.dims.len()];
                     at += v.dims.len();
-                    LocalTensor { value: name, dims: &v.dims, sizes, dtype: v.dtype, constant }
+                    {
+                        let (dims, dtype) = (&v.dims, v.dtype);
+                        LocalTensor { value: name, dims, sizes, dtype, constant, statistics: 0 }
+                    }
                 };
                 let operands: Vec<LocalTensor<'_>> = self
                     .operands
