@@ -8,6 +8,7 @@
 //! | all-to-all | direct: each device sends every other one its part | D(K-1)/K |
 //! | collective-permute | direct: a device that already holds its next block sends and receives nothing | D |
 //! | exchange | direct: each device sends every other one what it has of its new block | D(1 - o) |
+//! | softmax-merge | [`merge`](crate::merge) | |
 //! | slice, to-partial | each device by itself | 0 |
 //!
 //! A gather or a scatter along several dims goes as one along one dim. o is the least part of its
@@ -53,7 +54,8 @@ impl Move<'_> {
             | Collective::Permute { .. }
             | Collective::Exchange { .. }
             | Collective::Slice { .. }
-            | Collective::ToPartial { .. } => 1,
+            | Collective::ToPartial { .. }
+            | Collective::SoftmaxMerge { .. } => 1,
         };
         let mut network = Network::new(grid.devices(), self.dtype.bits(), denominator);
         let out = match self.collective {
@@ -110,6 +112,9 @@ impl Move<'_> {
                 let lines = blocks[d].lines_of_part(dim, parts, grid.rank(d, &axes));
                 tensor(&sizes, lines.flatten().copied().collect())
             })?,
+            Collective::SoftmaxMerge { .. } => {
+                return Err(RunError::Internal("a merge needs the statistics of what it merges"));
+            }
             Collective::ToPartial { kind, dim, axes } => {
                 self.each(grid, |d| Ok(as_term(grid, d, blocks[d], kind, dim, axes)))?
             }

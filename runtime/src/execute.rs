@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use shard_ir::liveness::Liveness;
 use shard_ir::verify::verify;
+use shard_ir::attention::partial_softmax;
 use shard_ir::{
-    InstrId, InstrKind, MeshShape, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream,
+    Collective, InstrId, InstrKind, MeshShape, Op, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream,
 };
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT, allows_exact};
@@ -15,6 +16,7 @@ use crate::devices::{Grid, usizes};
 use crate::engine::{self, Engine};
 use crate::error::RunError;
 use crate::inputs;
+use crate::merge::{Merged, merge, statistics};
 use crate::limits::{
     MAX_BYTES, MAX_SECONDS, SINGLE_WORK, bytes_needed, cost_of, seconds_needed, work_needed,
     work_of,
@@ -238,6 +240,9 @@ pub(crate) struct Machine<'p> {
     /// Of each live instruction, the block of each device.
     pub(crate) memory: Vec<Option<Vec<Tensor>>>,
     pub(crate) collectives: Vec<CollectiveTrace>,
+    /// Of each attention over a part of the keys, and of its softmax, the statistics of each device,
+    /// their dims in the order of the value.
+    statistics: BTreeMap<InstrId, Vec<Tensor>>,
     /// How far copies of a block may be apart, as a part of its largest element.
     replicas_within: f64,
 }
@@ -246,7 +251,8 @@ impl<'p> Machine<'p> {
     pub(crate) fn of(plan: &'p Plan, grid: &'p Grid<'p>, arithmetic: Arithmetic) -> Machine<'p> {
         let memory = vec![None; plan.instructions.len()];
         let collectives = Vec::new();
-        Machine { plan, grid, arithmetic, memory, collectives, replicas_within: 0.0 }
+        let statistics = BTreeMap::new();
+        Machine { plan, grid, arithmetic, memory, collectives, statistics, replicas_within: 0.0 }
     }
 
     /// The whole tensors of all results.
@@ -299,6 +305,16 @@ impl<'p> Machine<'p> {
                     arithmetic,
                 };
                 let blocks: Vec<&Tensor> = self.blocks(operand, id)?.iter().collect();
+                if let Collective::SoftmaxMerge { .. } = collective {
+                    let problem = "it merges a value that has no statistics";
+                    let statistics = self.statistics.get(&operand);
+                    let statistics = statistics.ok_or(RunError::Schedule { id, problem })?;
+                    let Merged { results, statistics, network } =
+                        merge(&step, self.grid, &blocks, statistics)?;
+                    self.statistics.insert(id, statistics);
+                    self.sent(id, &network);
+                    return Ok(results);
+                }
                 let (out, network) = step.execute(self.grid, &blocks)?;
                 self.sent(id, &network);
                 Ok(out)
@@ -315,6 +331,9 @@ impl<'p> Machine<'p> {
                 Ok(out)
             }
             InstrKind::Op(op) => {
+                if let Some(statistics) = self.statistics_of(id, op)? {
+                    self.statistics.insert(id, statistics);
+                }
                 let local = usizes(&shape.local_sizes(instr.layout));
                 let operands = instr
                     .operands
@@ -358,6 +377,37 @@ impl<'p> Machine<'p> {
                 })
             }
         }
+    }
+
+    /// The statistics beside what an op makes of an attention over split keys: its softmax works them
+    /// out, and its product has them in the order of its own dims.
+    fn statistics_of(&self, id: InstrId, op: &Op) -> Result<Option<Vec<Tensor>>, RunError> {
+        let instr = self.plan.instruction(id);
+        if let Some((softmax, _)) = partial_softmax(self.plan, id) {
+            let problem = "it is the attention over a part of the keys, and has no statistics";
+            let found = self.statistics.get(&softmax);
+            let found = found.ok_or(RunError::Schedule { id, problem })?;
+            let has: Vec<_> = self.plan.instruction(softmax).dims.iter().collect();
+            let (mut has, own) = (has, &instr.dims);
+            has.retain(|dim| own.contains(dim));
+            let order: Vec<usize> =
+                own.iter().filter_map(|dim| has.iter().position(|h| *h == dim)).collect();
+            return Ok(Some(found.iter().map(|block| block.transposed(&order)).collect()));
+        }
+        let Op::Softmax { over } = op else { return Ok(None) };
+        let scores = instr.operands[0];
+        let dims = &self.plan.instruction(scores).dims;
+        let Some(at) = dims.iter().position(|dim| dim == over) else { return Ok(None) };
+        if !instr.origin.attention || self.plan.instruction(scores).layout.axes_of(at).is_empty() {
+            return Ok(None);
+        }
+        let blocks = self.blocks(scores, id)?;
+        // Dims in the order of the softmax's own.
+        let left: Vec<_> = dims.iter().filter(|dim| *dim != over).collect();
+        let order: Vec<usize> =
+            instr.dims.iter().filter_map(|dim| left.iter().position(|l| *l == dim)).collect();
+        let of_block = |block| statistics(block, at, self.arithmetic).transposed(&order);
+        Ok(Some(blocks.iter().map(of_block).collect()))
     }
 
     /// The whole tensor of a result: terms summed, candidates maximised, blocks put in their

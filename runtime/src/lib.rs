@@ -34,6 +34,7 @@ mod limits;
 mod local;
 mod local_shape;
 mod looped;
+mod merge;
 pub mod network;
 mod parallel;
 mod product;

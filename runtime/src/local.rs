@@ -92,6 +92,10 @@ pub(crate) fn evaluate(
         Op::Fetch => pointwise(&operands[..1], target, |v| v[0]),
         Op::Cast(to) => pointwise(&operands[..1], target, |v| cast(*to, v[0])),
         Op::Reduce { kind, over } => reduce(*kind, over, &operands[0], target)?,
+        // Of an attention a device may have keys of which a query sees none.
+        Op::Softmax { over } if target.plan.instruction(target.id).origin.attention => {
+            along_line(*over, &operands[0], target, softmax_of_part)?
+        }
         Op::Softmax { over } => along_line(*over, &operands[0], target, softmax)?,
         Op::Norm { kind, over } => {
             along_line(*over, &operands[0], target, |line| norm(*kind, line))?
@@ -251,6 +255,15 @@ fn softmax(line: &mut [f64]) {
     line.iter_mut().for_each(|v| *v = (*v - largest).exp());
     let sum: f64 = line.iter().sum();
     line.iter_mut().for_each(|v| *v /= sum);
+}
+
+/// The same, and nothing where no score is finite.
+fn softmax_of_part(line: &mut [f64]) {
+    if line.iter().all(|v| *v == f64::NEG_INFINITY) {
+        line.fill(0.0);
+    } else {
+        softmax(line);
+    }
 }
 
 fn norm(kind: shard_ir::Norm, line: &mut [f64]) {

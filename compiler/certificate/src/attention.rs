@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, KernelOp, LocalTensor, kernel_work};
-use shard_ir::attention::{Ops, attention_of, local_statistics, statistics_of};
+use shard_ir::attention::{Ops, attention_of, local_statistics, may_split_keys, statistics_of};
 use shard_ir::{AxisList, Def, DimId, DimSet, Layout, MeshShape, Op, Program, ValueId};
 
 use crate::kernel::{self, Kernel, Key, is_constant, local_sizes, unpinned};
@@ -25,8 +25,8 @@ pub(crate) struct Attention {
     pub(crate) reads: Vec<(ValueId, usize)>,
     /// The dim that the softmax is over.
     keys: DimId,
-    /// The places of the dims of its statistics in what it makes.
-    pub(crate) statistics: DimSet,
+    /// The places of the dims of its statistics in what it makes, if axes may split the keys.
+    pub(crate) statistics: Option<DimSet>,
     /// The ways of having it.
     pub(crate) ways: Vec<Way>,
 }
@@ -63,11 +63,13 @@ pub(crate) fn attentions(
 }
 
 fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
-    let (keys, scores) = members.iter().find_map(|id| match &program.value(*id).def {
-        Def::Op { op: Op::Softmax { over }, .. } => Some((*over, &program.value(*id).dims)),
+    let (keys, softmax) = members.iter().find_map(|id| match &program.value(*id).def {
+        Def::Op { op: Op::Softmax { over }, .. } => Some((*over, program.value(*id))),
         Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
     })?;
-    let statistics = statistics_of(&program.value(*members.last()?).dims, scores, keys);
+    let by = statistics_of(&program.value(*members.last()?).dims, &softmax.dims, keys);
+    // In a strict layer no merge could be written.
+    let statistics = (may_split_keys(softmax.dtype) && !program.strict).then_some(by);
     let (mut pins, mut reads) = (Vec::new(), Vec::new());
     for id in &members {
         for (place, operand) in program.value(*id).def.operands().iter().enumerate() {
@@ -248,7 +250,7 @@ fn work(
         }
         let sizes = program.sizes(&program.value(id).dims);
         let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-        local_statistics(shape, own(id), found.statistics)
+        found.statistics.map_or(0, |of| local_statistics(shape, own(id), of))
     };
     let sizes: Vec<Vec<Vec<u64>>> = found
         .members

@@ -399,9 +399,7 @@ fn moves_of(
     for id in program.value_ids() {
         let value = program.value(id);
         let (sizes, dtype) = (program.sizes(&value.dims), value.dtype);
-        // In a strict layer no merge could be written.
-        let ends = attentions[id.index()].as_ref().filter(|_| !program.strict);
-        let statistics = ends.map(|found| found.statistics);
+        let statistics = attentions[id.index()].as_ref().and_then(|found| found.statistics);
         let (freedom, times) = (freedom(program, id), value.times);
         let of = Alike { sizes, dtype, freedom, times, statistics };
         let key = (of, maxima == AxisSet::EMPTY);

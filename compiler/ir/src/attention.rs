@@ -20,7 +20,7 @@ use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::mesh::{AxisList, Mesh};
 use crate::op::Op;
 use crate::plan::{InstrId, InstrKind, Plan};
-use crate::tensor::{Dim, DimId};
+use crate::tensor::{Dim, DimId, Dtype};
 use crate::typing::same_dims;
 
 /// The most ops of such a kernel.
@@ -129,6 +129,12 @@ pub fn softmax_layout(
 pub fn statistics_of(product: &[DimId], scores: &[DimId], keys: DimId) -> DimSet {
     let has = |dim: &DimId| *dim != keys && scores.contains(dim);
     product.iter().enumerate().filter(|(_, dim)| has(dim)).map(|(at, _)| at).collect()
+}
+
+/// Whether axes may split the keys of an attention whose softmax is in a dtype: where each device may
+/// take it over its own keys as it may in pieces.
+pub fn may_split_keys(softmax: Dtype) -> bool {
+    matches!(softmax, Dtype::F32 | Dtype::Bf16)
 }
 
 /// The softmax that makes the weights of a product, behind casts.

@@ -1,7 +1,7 @@
 //! `cost --why N`: how the figures of one step come about, each formula with its numbers put in.
 
 use shard_cost::{
-    Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, collective_time, compute_time, host_time,
+    Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, Weighted, collective_time, compute_time, host_time,
     kernel_traffic, kernels, memory_time,
 };
 use shard_ir::catalogue::Sends;
@@ -91,6 +91,15 @@ fn product(factors: impl IntoIterator<Item = String>) -> String {
     factors.into_iter().collect::<Vec<_>>().join(" x ")
 }
 
+/// What a softmax-merge sends the parts of, bytes on a chip.
+fn of_weighted(parts: &Weighted) -> [Figure; 2] {
+    let held = |bits: u128| bytes(Bytes(u64::try_from(bits.div_ceil(8)).unwrap_or(u64::MAX)));
+    [
+        figure("R", "the attention over a chip's own keys", "", held(parts.result)),
+        figure("S", "one statistic of each, in f32; D = R + 2 S", "", held(parts.statistics)),
+    ]
+}
+
 fn of_move(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> Vec<Figure> {
     let plan = layer.plan();
     let (Some(source), InstrPrice::Move(cost)) =
@@ -157,6 +166,18 @@ fn of_collective(
             ("D (1 - o), o the least part of its new block that a chip has", sent)
         }
         Sends::Nothing => ("nothing is sent", String::new()),
+        Sends::Weighted => {
+            let parts = Weighted::of(&plan.mesh, collective, from, &sizes, instr.dtype);
+            parts.map_or(("D (K-1)/K", String::new()), |parts| {
+                figures.extend(of_weighted(&parts));
+                let formula = match (parts.scatters, parts.scatters_statistics) {
+                    (false, _) => "2 (R + 2 S) (K-1)/K",
+                    (true, true) => "(R + 3 S) (K-1)/K",
+                    (true, false) => "(R + 4 S) (K-1)/K",
+                };
+                (formula, String::new())
+            })
+        }
     };
     figures.push(figure("wire_bytes", sent.0, sent.1, bytes(cost.wire_bytes)));
     let time = collective_time(hw, &plan.mesh, collective, from, &sizes, instr.dtype);

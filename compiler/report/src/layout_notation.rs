@@ -8,7 +8,7 @@
 //! | `dtensor` | PyTorch's placements, one a mesh axis | `[Shard(1), Shard(1), Partial(sum)]` |
 //! | `shardy` | Shardy's dialect | `[{}, {"x","y"}], unreduced={"z"}` |
 
-use shard_ir::{AxisId, AxisSet, Layout, Mesh, Place, Plan, Reduction};
+use shard_ir::{AxisId, AxisSet, Layout, Mesh, PARTIAL_SOFTMAX_WORD, Place, Plan, Reduction};
 
 /// A way of writing layouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,6 +86,9 @@ fn book(mesh: &Mesh, layout: Layout, dims: &[&str]) -> String {
             terms.push(format!("{letter}_{}", axes(&mut set.iter())));
         }
     }
+    if !layout.softmax_axes().is_empty() {
+        terms.push(format!("Usoftmax_{}", axes(&mut layout.softmax_axes().iter())));
+    }
     let unreduced =
         if terms.is_empty() { String::new() } else { format!("{{{}}}", terms.join(",")) };
     format!("[{}]{unreduced}", dims.join(","))
@@ -116,6 +119,7 @@ fn dtensor(mesh: &Mesh, layout: Layout) -> String {
             Place::Replicated => "Replicate()".to_string(),
             Place::Partial(Reduction::Sum) => "Partial(sum)".to_string(),
             Place::Partial(Reduction::Max) => "Partial(max)".to_string(),
+            Place::PartialSoftmax => "Partial(softmax)".to_string(),
             Place::Split { dim, .. } => {
                 let later_in_the_mesh = layout
                     .axes_of(dim)
@@ -148,12 +152,15 @@ fn unreduced(mesh: &Mesh, layout: Layout, quote: char) -> Option<String> {
         .then(|| format!("unreduced={{{}}}", quoted(mesh, axes.iter(), quote).join(",")))
 }
 
-/// What neither JAX nor Shardy can write: the axes over which a maximum is still to be taken.
+/// What neither JAX nor Shardy can write: the axes over which a maximum is still to be taken, or
+/// attentions over parts of the keys are to be merged.
 fn maximum(mesh: &Mesh, layout: Layout) -> String {
-    match layout.partial(Reduction::Max) {
-        axes if axes.is_empty() => String::new(),
-        axes => format!(" (partialmax-{})", mesh.axes_text(axes.iter())),
-    }
+    let kinds = [
+        (Reduction::Max.word(), layout.partial(Reduction::Max)),
+        (PARTIAL_SOFTMAX_WORD, layout.softmax_axes()),
+    ];
+    let named = kinds.into_iter().filter(|(_, axes)| !axes.is_empty());
+    named.map(|(word, axes)| format!(" ({word}-{})", mesh.axes_text(axes.iter()))).collect()
 }
 
 fn quoted(mesh: &Mesh, axes: impl Iterator<Item = AxisId>, quote: char) -> Vec<String> {

@@ -62,6 +62,13 @@ fn moved(plan: &Plan, value: &Told, axes: AxisList, why: &MoveWhy) -> String {
         MoveWhy::Reduced { cause: why } => {
             format!("{}; every device needs the whole", cause(plan, why))
         }
+        MoveWhy::Merged { keys, dim: along } => {
+            let keys = keys.map_or("the keys", |keys| dim(&keys));
+            let kept = along.map_or("every device needs the whole".to_string(), |d| {
+                format!("each device keeps its block of {}", dim(&d))
+            });
+            format!("{axes} splits {keys}: {name} is over the keys of each device; {kept}")
+        }
         MoveWhy::Gathered { dim: d } => format!("{axes} splits {} of {name}", dim(d)),
         MoveWhy::GatheredAlong { parts } => {
             let part =

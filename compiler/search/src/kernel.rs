@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shard_cost::{Hardware, begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
-use shard_ir::attention::{Ops, attention_of, read_for, statistics_of};
+use shard_ir::attention::{Ops, attention_of, may_split_keys, read_for, statistics_of};
 use shard_ir::composite::composite_dim;
 use shard_ir::{
     AxisList, Def, DimId, DimSet, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId,
@@ -143,8 +143,10 @@ impl Kernels {
                     all.push(kernels.of_attention(&members));
                     // In a strict layer no merge could be written.
                     kernels.statistics[id.index()] =
-                        kernels.keys(id).filter(|_| !strict).map(|(keys, scores)| {
-                            statistics_of(&program.value(id).dims, &scores, keys)
+                        kernels.keys(id).filter(|_| !strict).and_then(|(keys, softmax)| {
+                            let softmax = program.value(softmax);
+                            let by = statistics_of(&program.value(id).dims, &softmax.dims, keys);
+                            may_split_keys(softmax.dtype).then_some(by)
                         });
                 }
                 if let Some((places, producer, pins)) = kernels.fusible_operand(id) {
@@ -211,11 +213,11 @@ impl Kernels {
         self.keys(id).map(|(keys, _)| keys)
     }
 
-    /// The keys of the attention that an op is part of, and the dims of its scores.
-    fn keys(&self, id: ValueId) -> Option<(DimId, Vec<DimId>)> {
+    /// The keys of the attention that an op is part of, and its softmax.
+    fn keys(&self, id: ValueId) -> Option<(DimId, ValueId)> {
         self.attention(id)?.iter().find_map(|member| match &self.program.value(*member).def {
             Def::Op { op: Op::Softmax { over }, .. } => {
-                Some((*over, self.program.value(*member).dims.clone()))
+                Some((*over, *member))
             }
             Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
         })

@@ -3,11 +3,12 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, InstrPrice, kernels, price};
 use shard_grammar::SourceFile;
-use shard_ir::{Plan, Program};
+use shard_ir::{Collective, InstrKind, Plan, Program};
 use shard_search::{LowerOptions, lower};
 
 const HEAD: &str = "mesh x=4\ndim B = 4\ndim L = 2048\ndim S = 2048\ndim H = 8\ndim K = 2\n\
-    dim G = 4\ndim Q = 128\ndim R = 64\ndim C = 512\nlayer f(";
+    dim G = 4\ndim Q = 128\ndim R = 64\ndim C = 512\ndim O = 1\ndim T = 131072\n\
+    layer f(";
 
 fn program(text: &str) -> Program {
     let source = SourceFile::new("attention", format!("{HEAD}{text}"));
@@ -87,12 +88,37 @@ fn scores_that_another_reads_are_in_memory() {
     assert_eq!(members(&plan(text, &chip(true))), None);
 }
 
+/// One query, keys split: the merge takes less than the gather of them.
+const SPLIT: &str = "q: bf16 BOHQ, k: bf16 BT_xHQ, v: bf16 BT_xHQ) -> bf16 BOHQ {
+ return einsum(softmax(einsum(q, k -> BHOT) over T), v -> BOHQ)\n}";
+
 #[test]
-fn keys_that_are_split_or_a_width_that_is_leave_no_such_kernel() {
+fn keys_that_are_split_leave_a_partial_softmax_that_is_merged() {
+    let plan = plan(SPLIT, &chip(true));
+    assert_eq!(members(&plan), Some(3), "{}", shard_ir::text::print(&plan));
+    let text = shard_ir::text::print(&plan);
+    assert!(text.contains("BOHQ(partialsoftmax-x)"), "{text}");
+    assert!(text.contains("softmax-merge") && text.contains(" by BOH"), "{text}");
+    assert_eq!(shard_ir::text::print(&shard_ir::text::parse(&text).expect("a plan")[0]), text);
+    let mut kinds = plan.instructions.iter().map(|instr| &instr.kind);
+    let first = kinds.find(|kind| matches!(kind, InstrKind::Move(_))).map(InstrKind::name);
+    assert_eq!(first, Some("softmax-merge"), "{text}");
+}
+
+#[test]
+fn a_merge_that_speaks_of_other_statistics_is_refused() {
+    let mut wrong = plan(SPLIT, &chip(true));
+    for instr in &mut wrong.instructions {
+        if let InstrKind::Move(Collective::SoftmaxMerge { statistics, .. }) = &mut instr.kind {
+            *statistics = statistics.with(3);
+        }
+    }
+    assert!(shard_ir::verify::verify(&wrong).is_err());
+}
+
+#[test]
+fn a_width_that_is_split_leaves_no_such_kernel() {
     for text in [
-        "q: bf16 BLHQ, k: bf16 BS_xHQ, v: bf16 BS_xHQ) -> bf16 BLHQ {
- let s: bf16 BHLS_x = einsum(q, k -> BHLS)
- return einsum(softmax(s over S), v -> BLHQ)\n}",
         "q: bf16 BLHQ_x, k: bf16 BSHQ_x, v: bf16 BSHQ) -> bf16 BLHQ {
  let s: bf16 BHLS(partialsum-x) = einsum(q, k -> BHLS)
  return einsum(softmax(s over S), v -> BLHQ)\n}",

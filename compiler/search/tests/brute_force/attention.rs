@@ -3,11 +3,10 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
-use shard_ir::{Def, DimId, Op};
+use shard_ir::{Def, DimId, DimSet, Layout, Op, Program};
 
 use super::facts::Facts;
 use super::generate::Case;
-use super::in_pieces::is_in_pieces;
 
 /// A way of having an attention as one kernel.
 #[derive(Clone, Debug)]
@@ -53,6 +52,31 @@ pub(crate) fn attention_ways(facts: &Facts<'_>, product: usize) -> Vec<Attention
     layouts.flat_map(|made| ways(facts, product, made, None)).collect()
 }
 
+/// The places of the dims of the statistics that a product with weights has where its keys are
+/// split: those of the weights' softmax but the keys.
+pub(crate) fn statistics(program: &Program, id: usize) -> Option<DimSet> {
+    let values = &program.values;
+    let Def::Op { op: Op::Einsum, operands } = &values[id].def else { return None };
+    if operands.len() != 2 {
+        return None;
+    }
+    operands.iter().find_map(|operand| {
+        let mut at = operand.index();
+        loop {
+            match &values[at].def {
+                Def::Pin { operand, .. } => at = operand.index(),
+                Def::Op { op: Op::Cast(_), operands } => at = operands[0].index(),
+                Def::Op { op: Op::Softmax { over }, .. } => {
+                    let (has, own) = (&values[at].dims, &values[id].dims);
+                    let is_one = |d: &usize| own[*d] != *over && has.contains(&own[*d]);
+                    return (!own.contains(over)).then(|| (0..own.len()).filter(is_one).collect());
+                }
+                Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) => return None,
+            }
+        }
+    })
+}
+
 /// What lies behind casts of which each is read by the next alone, and who reads it.
 fn behind_casts(facts: &Facts<'_>, mut id: usize, mut reader: usize) -> (usize, usize) {
     while let Some(Op::Cast(_)) = facts.op_of(id).filter(|_| facts.only_reader(id, reader)) {
@@ -87,15 +111,31 @@ fn has_scores(facts: &Facts<'_>, id: usize, reader: usize, key: DimId) -> bool {
     }
 }
 
+fn is_whole(layout: Layout) -> bool {
+    layout.is_complete()
+}
+
 /// The ways in which an op of an attention makes its value in a layout; `key` is known behind the
 /// softmax.
 fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<AttentionWay> {
     let program = facts.program;
     let mut found = Vec::new();
     for (fit, layouts) in facts.fits[id].iter().enumerate() {
-        let is_whole = facts.spaces[id].layouts[made].is_complete()
-            && is_in_pieces(facts, (id, fit)) != Some(true);
-        if layouts.result != made || layouts.looped.is_some() || !is_whole {
+        let wanted = facts.spaces[id].layouts[made];
+        let result = facts.spaces[id].layouts[layouts.result];
+        // Before the softmax is met it is what the attention ends with: where keys are split, it
+        // sums over them, each operand whole.
+        let fits = if wanted.is_complete() {
+            layouts.result == made
+        } else {
+            let operands = program.values[id].def.operands().iter().zip(&layouts.operands);
+            key.is_none()
+                && facts.op_of(id) == Some(&Op::Einsum)
+                && wanted == result.sums_as_softmax()
+                && wanted.partial_axes() == wanted.softmax_axes()
+                && operands.map(|(o, l)| facts.spaces[o.index()].layouts[*l]).all(is_whole)
+        };
+        if !fits || layouts.looped.is_some() {
             continue;
         }
         let key = match facts.op_of(id) {
@@ -185,6 +225,13 @@ const BODIES: &[&str] = &[
     // A long row of keys, split.
     "q: f32 OQ, k: f32 S_xQ, v: f32 S_xD) -> f32 OD {
  return einsum(softmax(causal(einsum(q, k -> OS) over O, S) over S), v -> OD)\n}",
+    // One query and few heads, keys split: the parts are merged, or scattered along the values.
+    "q: f32 HOQ, k: f32 HS_xQ, v: f32 HS_xD) -> f32 HOD {
+ return einsum(softmax(einsum(q, k -> HOS) over S), v -> HOD)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LD_x {
+ return einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 L_xD {
+ return relu(einsum(softmax(einsum(q, k -> LS) over S), v -> LD))\n}",
     // A cast on the way.
     "q: f32 LQ, k: f32 SQ, v: bf16 SD) -> bf16 L_xD {
  return einsum(cast(softmax(einsum(q, k -> LS) over S), bf16), v -> LD)\n}",

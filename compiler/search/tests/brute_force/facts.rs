@@ -6,10 +6,11 @@ use std::rc::Rc;
 
 use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, kernel_work, roofline};
 use shard_ir::{
-    Binary, Collective, Def, DimId, Dtype, Layout, MeshShape, Op, Operand, ParameterKind, Program,
+    Binary, Collective, Def, DimId, DimSet, Dtype, Layout, MeshShape, Op, Operand, ParameterKind, Program,
     Reduce, Reduction, ValueId, result_layout,
 };
 
+use super::attention::statistics;
 use super::in_pieces::{composite_dim, is_in_pieces, time};
 use super::layouts::meets;
 use super::moves::{Lies, Space, collectives_between};
@@ -69,17 +70,21 @@ impl<'a> Facts<'a> {
         fuse: bool,
     ) -> Result<Facts<'a>, &'static str> {
         let with_maxima = names_a_maximum(program);
-        let mut known: HashMap<(Vec<u64>, Dtype, Lies), Rc<Space>> = HashMap::new();
+        type Key = (Vec<u64>, Dtype, Lies, Option<DimSet>);
+        let mut known: HashMap<Key, Rc<Space>> = HashMap::new();
         let mut spaces = Vec::new();
         for (id, value) in program.values.iter().enumerate() {
             let sizes = program.sizes(&value.dims);
             let lies = lies(program, id);
-            let space = known.entry((sizes.clone(), value.dtype, lies)).or_insert_with(|| {
+            let statistics =
+                statistics(program, id).filter(|_| hardware.has_attention() && !program.strict);
+            let key = (sizes.clone(), value.dtype, lies, statistics);
+            let space = known.entry(key).or_insert_with(|| {
                 Rc::new(Space::new(
                     (&program.mesh, &sizes, value.dtype),
                     lies,
                     hardware,
-                    with_maxima,
+                    (with_maxima, statistics),
                 ))
             });
             if space.layouts.len() > MAX_LAYOUTS {
@@ -295,12 +300,14 @@ impl<'a> Facts<'a> {
             .iter()
             .map(|all| {
                 all.iter()
-                    .map(|(id, sizes)| LocalTensor {
+                    .enumerate()
+                    .map(|(at, (id, sizes))| LocalTensor {
                         value: self.origin(*id) as u32,
                         dims: &program.values[*id].dims,
                         sizes,
                         dtype: program.values[*id].dtype,
                         constant: matches!(program.values[self.origin(*id)].def, Def::Constant(_)),
+                        statistics: if at + 1 == all.len() { self.statistics(chain, *id) } else { 0 },
                     })
                     .collect()
             })
@@ -314,6 +321,25 @@ impl<'a> Facts<'a> {
             })
             .collect();
         kernel_work(&kernel)
+    }
+
+    /// The statistics beside what an op of a chain makes: there are some where the chain has a
+    /// softmax before it, and the op sums over keys that are split.
+    fn statistics(&self, chain: &[(usize, usize)], id: usize) -> u64 {
+        let at = chain.iter().position(|(member, _)| *member == id).unwrap_or(0);
+        let is_softmax = |id: usize| matches!(self.op_of(id), Some(Op::Softmax { .. }));
+        let dims = statistics(self.program, id);
+        let behind = chain[..at].iter().any(|(member, _)| is_softmax(*member));
+        let Some(dims) = dims.filter(|_| behind && self.op_of(id) == Some(&Op::Einsum)) else {
+            return 0;
+        };
+        let layout = self.spaces[id].layouts[self.fits[id][chain[at].1].result];
+        if layout.is_complete() {
+            return 0;
+        }
+        let sizes = self.program.sizes(&self.program.values[id].dims);
+        let local = MeshShape { mesh: &self.program.mesh, sizes: &sizes }.local_sizes(layout);
+        dims.iter().map(|dim| local[dim]).product()
     }
 
     /// The time of ops that run as one kernel, first to last: `(value, which of its fits)`.
@@ -346,7 +372,7 @@ fn in_pieces(op: &Op, operand: &Operand<'_>, result: &[DimId]) -> Option<Layout>
     let over = composite_dim(op, operand.dtype)?;
     let at = operand.dims.iter().position(|d| *d == over)?;
     let layout = operand.layout;
-    let partial = layout.partial(Reduction::Sum).union(layout.partial(Reduction::Max));
+    let partial = layout.partial_axes();
     assert_eq!(operand.dims, result, "a composite keeps the order of dims");
     (!layout.axes_of(at).is_empty() && partial.is_empty()).then_some(layout)
 }

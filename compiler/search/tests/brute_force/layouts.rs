@@ -8,6 +8,8 @@ pub(crate) struct Written {
     pub(crate) dims: Vec<Vec<AxisId>>,
     pub(crate) sums: Vec<AxisId>,
     pub(crate) maxima: Vec<AxisId>,
+    /// Over which it is the attention over a part of the keys.
+    pub(crate) softmax: Vec<AxisId>,
 }
 
 /// The axes on each dim, then those of partial sums and of partial maxima.
@@ -19,13 +21,15 @@ impl Written {
             dims: (0..rank).map(|d| layout.axes_of(d).iter().collect()).collect(),
             sums: layout.partial(Reduction::Sum).iter().collect(),
             maxima: layout.partial(Reduction::Max).iter().collect(),
+            softmax: layout.softmax_axes().iter().collect(),
         }
     }
 
     fn layout(&self, shape: MeshShape<'_>) -> Option<Layout> {
         let lists: Vec<_> = self.dims.iter().map(|axes| axes.iter().copied().collect()).collect();
         let set = |axes: &[AxisId]| axes.iter().copied().collect::<AxisSet>();
-        Layout::new(shape, &lists, set(&self.sums), set(&self.maxima)).ok()
+        let rest = Layout::new(shape, &lists, set(&self.sums), set(&self.maxima)).ok()?;
+        Some(self.softmax.iter().fold(rest, |layout, axis| layout.with_softmax(*axis)))
     }
 
     /// The axes by the name of the dim, so that types whose dims stand in another order can be
@@ -39,7 +43,11 @@ impl Written {
 }
 
 /// Every legal layout: each axis nowhere, partial, or on a dim; the axes of a dim in every order.
-pub(crate) fn all_layouts(shape: MeshShape<'_>, with_maxima: bool) -> Vec<(Layout, Written)> {
+pub(crate) fn all_layouts(
+    shape: MeshShape<'_>,
+    with_maxima: bool,
+    with_softmax: bool,
+) -> Vec<(Layout, Written)> {
     let mut dealt = vec![Written { dims: vec![Vec::new(); shape.rank()], ..Written::default() }];
     for axis in shape.mesh.axis_ids() {
         let mut next = Vec::new();
@@ -59,10 +67,17 @@ pub(crate) fn all_layouts(shape: MeshShape<'_>, with_maxima: bool) -> Vec<(Layou
                 max.maxima.push(axis);
                 next.push(max);
             }
+            if with_softmax {
+                let mut part = layout.clone();
+                part.softmax.push(axis);
+                next.push(part);
+            }
             next.push(layout);
         }
         dealt = next;
     }
+    // An attention over a part of the keys is partial in no other way.
+    dealt.retain(|l| l.softmax.is_empty() || (l.sums.is_empty() && l.maxima.is_empty()));
     dealt.into_iter().filter_map(|written| Some((written.layout(shape)?, written))).collect()
 }
 
@@ -81,6 +96,7 @@ pub(crate) fn meets(pattern: &LayoutPattern, layout: &Written) -> bool {
         all_there && ((pattern.open && pattern.free_partial) || has.len() == written.len())
     };
     dims_fit
+        && layout.softmax.is_empty()
         && partial_fits(pattern.partial_sum, &layout.sums)
         && partial_fits(pattern.partial_max, &layout.maxima)
 }

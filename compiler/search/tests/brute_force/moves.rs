@@ -2,7 +2,7 @@
 //! other, by the definition of each (cost model, section "Collectives"), and the time of the best.
 
 use shard_cost::{Hardware, collective_cost};
-use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Reduction};
+use shard_ir::{AxisId, Collective, DimSet, Dtype, Layout, Mesh, MeshShape, Reduction};
 
 use super::layouts::{Written, all_layouts};
 
@@ -37,22 +37,26 @@ impl Space {
         (mesh, sizes, dtype): (&Mesh, &[u64], Dtype),
         lies: Lies,
         hardware: &Hardware,
-        with_maxima: bool,
+        (with_maxima, statistics): (bool, Option<DimSet>),
     ) -> Space {
         let shape = MeshShape { mesh, sizes };
         let (layouts, written): (Vec<Layout>, Vec<Written>) =
-            all_layouts(shape, with_maxima).into_iter().unzip();
+            all_layouts(shape, with_maxima, statistics.is_some()).into_iter().unzip();
         let split_as = |one: &Written, other: &Written| {
             same_set(&one.dims.concat(), &other.dims.concat())
                 && one.sums == other.sums
                 && one.maxima == other.maxima
+                && one.softmax == other.softmax
         };
         let like = |one: &Written| written.iter().filter(|other| split_as(one, other)).count();
         let is_exchanged: Vec<bool> =
             written.iter().map(|one| like(one) <= MOST_EXCHANGED).collect();
         let price = |from: usize, to: usize| {
-            collectives_between(shape, (layouts[from], &written[from]), (layouts[to], &written[to]))
+            let ends = [from, to].map(|end| (layouts[end], &written[end]));
+            let merges = merges_between(ends[0].1, ends[1].1, statistics);
+            collectives_between(shape, ends[0], ends[1])
                 .iter()
+                .chain(&merges)
                 .filter(|collective| lies == Lies::Chip || is_local(collective))
                 .filter(|collective| {
                     is_exchanged[from] || !matches!(collective, Collective::Exchange { .. })
@@ -86,7 +90,8 @@ fn is_local(collective: &Collective) -> bool {
         | Collective::Permute { .. }
         | Collective::Exchange { .. }
         | Collective::AllGatherDims { .. }
-        | Collective::ReduceScatterDims { .. } => false,
+        | Collective::ReduceScatterDims { .. }
+        | Collective::SoftmaxMerge { .. } => false,
     }
 }
 
@@ -118,7 +123,7 @@ pub(crate) fn collectives_between(
     (to_layout, to): (Layout, &Written),
 ) -> Vec<Collective> {
     let mut found = Vec::new();
-    if from == to {
+    if from == to || !from.softmax.is_empty() || !to.softmax.is_empty() {
         return found;
     }
     let changed: Vec<usize> =
@@ -203,6 +208,33 @@ pub(crate) fn collectives_between(
         along_several_dims(from, (to_layout, to), &mut found);
     }
     found
+}
+
+/// The merge that turns one layout into another.
+fn merges_between(from: &Written, to: &Written, statistics: Option<DimSet>) -> Vec<Collective> {
+    let Some(statistics) = statistics.filter(|_| is_strict_part(&to.softmax, &from.softmax)) else {
+        return Vec::new();
+    };
+    if from.sums != to.sums || from.maxima != to.maxima {
+        return Vec::new();
+    }
+    let gone = less(&from.softmax, &to.softmax);
+    let changed: Vec<usize> =
+        (0..from.dims.len()).filter(|d| from.dims[*d] != to.dims[*d]).collect();
+    match changed.as_slice() {
+        [] => {
+            let axes = gone.into_iter().collect();
+            vec![Collective::SoftmaxMerge { dim: None, axes, statistics }]
+        }
+        [dim] => match to.dims[*dim].strip_prefix(from.dims[*dim].as_slice()) {
+            Some(come) if same_set(come, &gone) => {
+                let axes = come.iter().copied().collect();
+                vec![Collective::SoftmaxMerge { dim: Some(*dim), axes, statistics }]
+            }
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
 }
 
 /// A gather or a scatter that changes several dims.
