@@ -34,6 +34,49 @@ def layernorm(a, axis):
     return (wide * lax.rsqrt(square + 1e-6)).astype(a.dtype)
 
 
+def softmax_of_part(a, axis):
+    """The softmax over the keys of a device, 0 where it sees none, and the statistics."""
+    wide = a.astype(jnp.promote_types(a.dtype, jnp.float32))
+    largest = jnp.max(wide, axis=axis, keepdims=True)
+    seen = largest > -jnp.inf
+    terms = jnp.exp(wide - jnp.where(seen, largest, 0))
+    total = jnp.where(seen, jnp.sum(terms, axis=axis, keepdims=True), 1)
+    statistics = jnp.where(seen, largest + jnp.log(total), -jnp.inf)
+    return (terms / total).astype(a.dtype), jnp.squeeze(statistics, axis)
+
+
+def softmax_merge(part, axes, by, axis=None, left=False):
+    """The attention over all keys, or a block of it along `axis`, of parts of it.
+
+    A part is a result and its statistics, which have the dims `by` of the result; with
+    `left`, it still is one, of more keys.
+    """
+    result, statistics = part
+    largest = lax.pmax(statistics, axes)
+    seen = statistics > -jnp.inf
+    weights = jnp.where(seen, jnp.exp(statistics - jnp.where(seen, largest, 0)), 0)
+    others = [dim for dim in range(result.ndim) if dim not in by]
+    total = (result * jnp.expand_dims(weights, others)).astype(result.dtype)
+    if axis is None:
+        total, weights = lax.psum(total, axes), lax.psum(weights, axes)
+    else:
+        total = lax.psum_scatter(total, axes, scatter_dimension=axis, tiled=True)
+        if axis in by:
+            at = by.index(axis)
+            weights = lax.psum_scatter(weights, axes, scatter_dimension=at, tiled=True)
+            size = weights.shape[at]
+            largest = lax.dynamic_slice_in_dim(
+                largest, lax.axis_index(axes) * size, size, axis=at
+            )
+        else:
+            weights = lax.psum(weights, axes)
+    weights, seen = jnp.where(weights > 0, weights, 1), weights > 0
+    result = (total / jnp.expand_dims(weights, others)).astype(result.dtype)
+    if not left:
+        return result
+    return result, jnp.where(seen, largest + jnp.log(weights), -jnp.inf)
+
+
 def whole_division(a, b):
     """Whole numbers, truncated toward zero; 0 where the divisor is 0."""
     return jnp.where(b == 0, 0, lax.div(a, jnp.where(b == 0, 1, b)))

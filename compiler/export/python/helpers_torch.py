@@ -38,6 +38,54 @@ def layernorm(a, axis):
     return (wide * torch.rsqrt(square + 1e-6)).to(a.dtype)
 
 
+def softmax_of_part(a, axis):
+    """The softmax over the keys of a process, 0 where it sees none, and the statistics."""
+    wide = a.to(torch.promote_types(a.dtype, torch.float32))
+    largest = torch.amax(wide, dim=axis, keepdim=True)
+    seen = largest > -torch.inf
+    terms = torch.exp(wide - torch.where(seen, largest, 0))
+    total = torch.where(seen, torch.sum(terms, dim=axis, keepdim=True), 1)
+    statistics = torch.where(seen, largest + torch.log(total), -torch.inf)
+    return (terms / total).to(a.dtype), torch.squeeze(statistics, axis)
+
+
+def softmax_merge(part, axes, by, axis=None, left=False):
+    """The attention over all keys, or a block of it along `axis`, of parts of it.
+
+    A part is a result and its statistics, which have the dims `by` of the result; with
+    `left`, it still is one, of more keys.
+    """
+
+    def beside(a):
+        shape = [1] * result.ndim
+        for at, dim in enumerate(by):
+            shape[dim] = a.shape[at]
+        return a.reshape(shape)
+
+    result, statistics = part
+    largest = all_reduce(statistics, axes, op=dist.ReduceOp.MAX)
+    seen = statistics > -torch.inf
+    weights = torch.exp(statistics - torch.where(seen, largest, 0))
+    weights = torch.where(seen, weights, 0)
+    total = (result * beside(weights)).to(result.dtype)
+    if axis is None:
+        total, weights = all_reduce(total, axes), all_reduce(weights, axes)
+    else:
+        total = reduce_scatter(total, axes, dim=axis)
+        if axis in by:
+            at = by.index(axis)
+            weights = reduce_scatter(weights, axes, dim=at)
+            size = weights.shape[at]
+            largest = torch.narrow(largest, at, rank(axes) * size, size)
+        else:
+            weights = all_reduce(weights, axes)
+    weights, seen = torch.where(weights > 0, weights, 1), weights > 0
+    result = (total / beside(weights)).to(result.dtype)
+    if not left:
+        return result
+    return result, torch.where(seen, largest + torch.log(weights), -torch.inf)
+
+
 def whole_division(a, b):
     """Whole numbers, truncated toward zero; 0 where the divisor is 0."""
     quotient = torch.div(a, torch.where(b == 0, 1, b), rounding_mode="trunc")

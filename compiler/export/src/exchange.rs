@@ -98,7 +98,7 @@ pub(crate) fn elements(shape: MeshShape<'_>, step: &Collective, from: Layout, to
     match step.row().sends {
         Sends::Nothing => 0,
         Sends::Around | Sends::Across => (larger * (k - 1)).div_ceil(k),
-        Sends::AroundTwice => (2 * larger * (k - 1)).div_ceil(k),
+        Sends::AroundTwice | Sends::Weighted => (2 * larger * (k - 1)).div_ceil(k),
         Sends::Blocks | Sends::Lacking => larger,
     }
 }

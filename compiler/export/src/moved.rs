@@ -1,6 +1,6 @@
 //! A move that is to be written, and what every system needs to know of it.
 
-use shard_ir::{AxisId, AxisList, Collective, Layout, MeshShape};
+use shard_ir::{AxisId, AxisList, Collective, DimSet, Layout, MeshShape};
 
 use crate::dtypes::Floats;
 use crate::error::ExportError;
@@ -37,6 +37,22 @@ impl Moved<'_> {
             .iter()
             .map(|(dim, axes)| (dim.to_string(), Py::atom(mesh.group_size(axes.iter()))));
         (axes_tuple(mesh, axes), Py::Dict(cut.collect()))
+    }
+
+    /// The merge of attentions over parts of the keys, each a pair of the result and its statistics.
+    pub(crate) fn softmax_merge(
+        &self,
+        value: Py,
+        (dim, axes): (Option<usize>, AxisList),
+        statistics: DimSet,
+    ) -> Py {
+        let call = Py::call("softmax_merge", [value, axes_tuple(self.shape.mesh, axes.iter())]);
+        let call = call.with("by", Py::numbers(statistics.iter()));
+        let call = match dim {
+            Some(dim) => call.with("axis", Py::atom(dim)),
+            None => call,
+        };
+        if self.to.softmax_axes().is_empty() { call } else { call.with("left", Py::atom("True")) }
     }
 
     /// An exchange, as the moves that systems have.

@@ -1,7 +1,10 @@
 //! Each op as an expression of a system on what one device holds; of a plan without layouts, on
 //! whole tensors.
 
-use shard_ir::{Binary, DimId, Dtype, Fused, InstrId, Norm, Op, Plan, Reduce, Reduction};
+use shard_ir::attention::partial_softmax;
+use shard_ir::{
+    Binary, DimId, Dtype, Fused, InstrId, InstrKind, Norm, Op, Plan, Reduce, Reduction,
+};
 
 use crate::dtypes::Floats;
 use crate::error::ExportError;
@@ -121,12 +124,25 @@ impl Ops<'_> {
         let value = first.py.clone();
         self.computes(op, id, operands)?;
         match op {
-            Op::Einsum => self.einsum(id, operands),
+            Op::Einsum => match partial_softmax(self.plan, id) {
+                Some((softmax, _)) => self.attention_of_part(id, operands, softmax),
+                None => self.einsum(id, operands),
+            },
             Op::Map(map) => self.in_order(&dims, id, self.words.map(*map, value)),
             Op::Binary(binary) => self.binary(*binary, id, first, second()?),
             Op::Reduce { kind, over } => {
                 let kept: Vec<DimId> = dims.iter().copied().filter(|d| !over.contains(d)).collect();
                 self.in_order(&kept, id, self.reduce(*kind, over, id, first)?)
+            }
+            Op::Cast(_) if self.is_part(first.id) => {
+                let [weights, statistics] = both(&value);
+                let of = Named { id: first.id, py: weights };
+                let cast = self.cast(&of, self.plan.instruction(id).dtype);
+                Ok(Py::Tuple(vec![self.in_order(&dims, id, cast)?, statistics]))
+            }
+            Op::Softmax { over } if self.is_part(id) => {
+                let axis = self.place(first.id, *over)?;
+                Ok(self.words.softmax_of_part(value, axis))
             }
             Op::Softmax { over } => {
                 let axis = self.place(first.id, *over)?;
@@ -273,6 +289,45 @@ impl Ops<'_> {
             .with("choices", Py::atom(choices))
             .with("places", Py::atom(self.size(to)));
         self.in_order(&order, id, routed)
+    }
+
+    /// Whether a value is the weights over a device's own keys, with their statistics.
+    fn is_part(&self, id: InstrId) -> bool {
+        let instr = self.plan.instruction(id);
+        match &instr.kind {
+            InstrKind::Op(Op::Softmax { over }) => {
+                let at = instr.dims.iter().position(|dim| dim == over);
+                let is_split = at.is_some_and(|at| !instr.layout.axes_of(at).is_empty());
+                instr.origin.attention && is_split
+            }
+            InstrKind::Op(Op::Cast(_)) => instr.operands.iter().any(|o| self.is_part(*o)),
+            InstrKind::Op(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_) => false,
+        }
+    }
+
+    /// The attention over a device's own keys, and its statistics in the order of its dims: a pair.
+    fn attention_of_part(
+        &self,
+        id: InstrId,
+        operands: &[Named],
+        softmax: InstrId,
+    ) -> Result<Py, ExportError> {
+        let weights = operands.iter().position(|operand| self.is_part(operand.id));
+        let at = weights.ok_or(ExportError::Internal("an attention without its weights"))?;
+        let [weights, statistics] = both(&operands[at].py);
+        let mut operands = operands.to_vec();
+        operands[at].py = weights;
+        let scores = self.plan.instruction(softmax).operands[0];
+        let has: Vec<DimId> =
+            self.dims(scores).iter().copied().filter(|dim| self.dims(id).contains(dim)).collect();
+        let wanted: Vec<DimId> =
+            self.dims(id).iter().copied().filter(|dim| has.contains(dim)).collect();
+        let statistics = self.transposed(&has, &wanted, statistics)?;
+        Ok(Py::Tuple(vec![self.einsum(id, &operands)?, statistics]))
     }
 
     fn einsum(&self, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
@@ -613,4 +668,9 @@ pub(crate) fn number(words: &dyn Words, value: f64, dtype: Dtype) -> String {
         v if v.fract() == 0.0 && v.abs() < 1e15 => format!("{v:.1}"),
         v => format!("{v:?}"),
     }
+}
+
+/// The two of a pair that a name holds.
+fn both(pair: &Py) -> [Py; 2] {
+    [0, 1].map(|at| Py::atom(format!("{}[{at}]", pair.flat())))
 }

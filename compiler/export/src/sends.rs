@@ -137,7 +137,8 @@ fn pairs(
         | Collective::AllToAll { .. }
         | Collective::Exchange { .. }
         | Collective::Slice { .. }
-        | Collective::ToPartial { .. } => Ok(None),
+        | Collective::ToPartial { .. }
+        | Collective::SoftmaxMerge { .. } => Ok(None),
     }
 }
 

@@ -209,6 +209,7 @@ fn placement(mesh: &Mesh, layout: Layout, axis: &str) -> PlacementSheet {
         Place::Replicated => ("replicate", None, None),
         Place::Partial(Reduction::Sum) => ("partial-sum", None, None),
         Place::Partial(Reduction::Max) => ("partial-max", None, None),
+        Place::PartialSoftmax => ("partial-softmax", None, None),
         Place::Split { dim, position } => ("shard", Some(dim), Some(position)),
     };
     PlacementSheet { axis: axis.to_string(), place, dim, position }

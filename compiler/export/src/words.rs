@@ -73,6 +73,11 @@ pub(crate) trait Words {
     /// A softmax.
     fn softmax(&self, value: Py, axis: usize) -> Py;
 
+    /// The softmax over a device's own keys, and its statistics: a pair.
+    fn softmax_of_part(&self, value: Py, axis: usize) -> Py {
+        Py::call("softmax_of_part", [value]).with("axis", Py::atom(axis))
+    }
+
     /// A reduction over some dims; `dtype` is the result's where it is of whole numbers.
     fn reduced(&self, kind: Reduce, value: Py, axis: Py, dtype: Option<&str>) -> Py;
 

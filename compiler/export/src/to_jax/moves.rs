@@ -76,6 +76,10 @@ pub(crate) fn write(
                 "as all-to-all and a maximum",
             )
         }
+        Collective::SoftmaxMerge { dim, axes, statistics } => instead(
+            moved.softmax_merge(value, (dim, axes), statistics),
+            "as a maximum of the statistics, and sums",
+        ),
         Collective::ToPartial { kind, dim, axes } => {
             let rest = neutral(&Jax, kind, moved.dtype, moved.floats);
             one(match dim {

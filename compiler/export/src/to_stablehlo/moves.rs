@@ -33,7 +33,8 @@ impl Moved<'_> {
             | Collective::AllToAll { .. }
             | Collective::Permute { .. }
             | Collective::Slice { .. }
-            | Collective::ToPartial { .. } => Ok(None),
+            | Collective::ToPartial { .. }
+            | Collective::SoftmaxMerge { .. } => Ok(None),
         }
     }
 
@@ -101,6 +102,9 @@ impl Moved<'_> {
             Collective::AllGatherDims { .. } => self.gather_dims(b, collective, value),
             Collective::ReduceScatterDims { kind, .. } => {
                 self.scatter_dims(b, collective, kind, value)
+            }
+            Collective::SoftmaxMerge { .. } => {
+                return Err(ExportError::Internal("a merge, which is refused before"));
             }
             Collective::ToPartial { kind, dim, axes } => self.partial(b, value, kind, dim, &axes),
         })

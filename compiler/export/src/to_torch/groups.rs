@@ -44,7 +44,7 @@ pub(crate) fn groups(plan: &Plan) -> Result<Vec<Vec<AxisId>>, ExportError> {
 fn of_move(moved: &Moved<'_>, collective: &Collective) -> Result<Vec<Vec<AxisId>>, ExportError> {
     let over = match collective.row().sends {
         Sends::Nothing => return Ok(Vec::new()),
-        Sends::Around | Sends::AroundTwice | Sends::Across => {
+        Sends::Around | Sends::AroundTwice | Sends::Across | Sends::Weighted => {
             collective.axes(moved.shape.mesh, moved.from)
         }
         Sends::Blocks => moved.permuted(moved.to)?,

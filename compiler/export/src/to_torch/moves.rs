@@ -58,6 +58,9 @@ pub(crate) fn write(
             let (axes, parts) = moved.parts(collective);
             of(kind, Py::call("scatter_dims", [value, axes, parts]))
         }
+        Collective::SoftmaxMerge { dim, axes, statistics } => {
+            moved.softmax_merge(value, (dim, axes), statistics)
+        }
         Collective::ToPartial { kind, dim, axes } => {
             let rest = neutral(&Torch, kind, moved.dtype, moved.floats);
             match dim {

@@ -46,6 +46,7 @@ pub(crate) fn placements(
             Place::Replicated => Py::call("Replicate", []),
             Place::Partial(Reduction::Sum) => Py::call("Partial", [Py::string("sum")]),
             Place::Partial(Reduction::Max) => Py::call("Partial", [Py::string("max")]),
+            Place::PartialSoftmax => Py::call("Partial", [Py::string("softmax")]),
             Place::Split { dim, .. } => Py::call("Shard", [Py::atom(dim_of(dim))]),
         }
     };
