@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use shard_ir::attention::partial_softmax;
 use shard_ir::liveness::Liveness;
 use shard_ir::verify::verify;
-use shard_ir::attention::partial_softmax;
 use shard_ir::{
-    Collective, InstrId, InstrKind, MeshShape, Op, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream,
+    Collective, InstrId, InstrKind, MeshShape, Op, Picoseconds, Plan, PlanOutput, Reduction,
+    Schedule, Step, Stream,
 };
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT, allows_exact};
@@ -16,13 +17,13 @@ use crate::devices::{Grid, usizes};
 use crate::engine::{self, Engine};
 use crate::error::RunError;
 use crate::inputs;
-use crate::merge::{Merged, merge, statistics};
 use crate::limits::{
     MAX_BYTES, MAX_SECONDS, SINGLE_WORK, bytes_needed, cost_of, seconds_needed, work_needed,
     work_of,
 };
 use crate::local::{Target, View, evaluate};
 use crate::looped::Loop;
+use crate::merge::{Merged, merge, statistics};
 use crate::network::Network;
 use crate::parallel;
 use crate::progress::Progress;

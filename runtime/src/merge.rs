@@ -93,8 +93,7 @@ fn joined(
         let result = part(results[*device], dim)?;
         all.push((result, part(&statistics[*device], on_statistics)?));
     }
-    let (first, of_first) =
-        all.first().ok_or(RunError::Internal("a group of no devices"))?;
+    let (first, of_first) = all.first().ok_or(RunError::Internal("a group of no devices"))?;
     let mut largest = of_first.clone();
     for (_, other) in &all {
         largest.data.iter_mut().zip(&other.data).for_each(|(a, b)| *a = maximum(*a, *b));

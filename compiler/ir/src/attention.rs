@@ -117,8 +117,8 @@ pub fn softmax_layout(
 ) -> Result<Layout, RuleError> {
     let at = |dims: &[DimId]| dims.iter().position(|dim| *dim == over);
     let keys = at(operand.dims).map_or(AxisList::EMPTY, |at| operand.layout.axes_of(at));
-    let layout = at(operand.dims)
-        .map_or(operand.layout, |at| operand.layout.with_dim(at, AxisList::EMPTY));
+    let layout =
+        at(operand.dims).map_or(operand.layout, |at| operand.layout.with_dim(at, AxisList::EMPTY));
     let whole = Operand { layout, ..operand };
     let made = result_layout(&Op::Softmax { over }, &[whole], result, mesh, dims)?;
     Ok(at(result).map_or(made, |at| made.with_dim(at, keys)))

@@ -439,9 +439,8 @@ impl Layout {
 
     /// Whether it is partial over the same axes in the same ways as another.
     pub(crate) fn is_partial_like(self, other: Layout) -> bool {
-        let sets = |l: Layout| {
-            [l.partial(Reduction::Sum), l.partial(Reduction::Max), l.softmax_axes()]
-        };
+        let sets =
+            |l: Layout| [l.partial(Reduction::Sum), l.partial(Reduction::Max), l.softmax_axes()];
         sets(self) == sets(other)
     }
 

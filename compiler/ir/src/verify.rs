@@ -500,8 +500,8 @@ fn verify_move(
         VerifyErrorKind::Collective { error, text }
     })?;
     if let Collective::SoftmaxMerge { statistics: written, .. } = collective {
-        let (_, expected) = partial_softmax(plan, instr.operands[0])
-            .ok_or(VerifyErrorKind::NoPartialSoftmax)?;
+        let (_, expected) =
+            partial_softmax(plan, instr.operands[0]).ok_or(VerifyErrorKind::NoPartialSoftmax)?;
         if *written != expected {
             let text = |set: DimSet| {
                 plan.dims_text(&set.iter().map(|d| instr.dims[d]).collect::<Vec<_>>())

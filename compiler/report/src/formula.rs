@@ -1,8 +1,8 @@
 //! `cost --why N`: how the figures of one step come about, each formula with its numbers put in.
 
 use shard_cost::{
-    Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, Weighted, collective_time, compute_time, host_time,
-    kernel_traffic, kernels, memory_time,
+    Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, Weighted, collective_time, compute_time,
+    host_time, kernel_traffic, kernels, memory_time,
 };
 use shard_ir::catalogue::Sends;
 use shard_ir::{

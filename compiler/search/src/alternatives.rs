@@ -229,11 +229,9 @@ fn strategies_without(lowered: &Lowered, whole: &Whole, site: &MoveSite) -> Keep
     }
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
     match (site.reader, partial_axes(site)) {
-        (_, Some(axes)) if made_by_op => Box::new(move |out, _| {
-            [Reduction::Sum, Reduction::Max]
-                .iter()
-                .all(|k| out.partial(*k).intersection(axes).is_empty())
-        }),
+        (_, Some(axes)) if made_by_op => {
+            Box::new(move |out, _| out.partial_axes().intersection(axes).is_empty())
+        }
         (Reader::Value(reader), _) if matches!(program.value(reader).def, Def::Op { .. }) => {
             let near = whole.reached_free(site.value, made_in);
             let places: Vec<usize> = program

@@ -266,8 +266,7 @@ impl Emitter<'_> {
                 last = Some(instr);
                 continue;
             }
-            let layout =
-                self.kernels.made_in(kernel, link, &inner[link]).ok_or_else(internal)?;
+            let layout = self.kernels.made_in(kernel, link, &inner[link]).ok_or_else(internal)?;
             let seen: Vec<Operand<'_>> = site
                 .operands
                 .iter()

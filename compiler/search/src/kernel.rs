@@ -216,9 +216,7 @@ impl Kernels {
     /// The keys of the attention that an op is part of, and its softmax.
     fn keys(&self, id: ValueId) -> Option<(DimId, ValueId)> {
         self.attention(id)?.iter().find_map(|member| match &self.program.value(*member).def {
-            Def::Op { op: Op::Softmax { over }, .. } => {
-                Some((*over, *member))
-            }
+            Def::Op { op: Op::Softmax { over }, .. } => Some((*over, *member)),
             Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
         })
     }

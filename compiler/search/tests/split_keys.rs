@@ -10,15 +10,15 @@ use shard_search::{LowerOptions, Status, lower};
 
 const CHIP: &str = "name = \"kernels\"
 [chip]
-flops = { f32 = 1e9, bf16 = 1e9 }
+flops = { f32 = 1e10, bf16 = 1e10 }
 hbm_bytes = 1e9
-hbm_bandwidth = 1e9
+hbm_bandwidth = 1e8
 [network]
 kind = \"flat\"
 bandwidth = 3e8
 latency = 1e-9
 [kernels]
-attention = 0.5
+attention = 1.0
 ";
 
 /// What stands around the body: sizes, and what is given. Keys are many and queries few, so that to
@@ -55,7 +55,7 @@ const BODIES: &[&str] = &[
 
 fn program(body: &str, mesh: &str, keys: u64) -> Program {
     let text = format!(
-        "mesh {mesh}\ndim L = 4\ndim S = {keys}\ndim T = S\ndim D = 8\ndim H = 2\ndim G = 2\n\
+        "mesh {mesh}\ndim L = 4\ndim S = {keys}\ndim T = S\ndim D = 8\ndim H = 4\ndim G = 2\n\
          dim R = 4\nlayer f({body}"
     );
     let source = SourceFile::new("split_keys", text);
@@ -92,7 +92,7 @@ fn plans_that_merge_compute_what_the_source_says_and_send_what_was_predicted() {
     let hardware = Hardware::parse(CHIP).expect("a chip");
     let mut merged = 0;
     for (at, body) in BODIES.iter().enumerate() {
-        for (mesh, keys) in [("x=2, y=2", 64), ("x=4, y=2", 128), ("x=2, y=3", 96)] {
+        for (mesh, keys) in [("x=2, y=2", 512), ("x=4, y=2", 1024), ("x=2, y=3", 384)] {
             // A dim of four queries does not divide by three.
             if mesh.contains("y=3") && body.contains("_y") {
                 continue;
@@ -115,8 +115,7 @@ fn plans_that_merge_compute_what_the_source_says_and_send_what_was_predicted() {
 #[test]
 fn a_merge_over_two_axes_may_be_one_after_the_other() {
     let hardware = Hardware::parse(CHIP).expect("a chip");
-    let lowered =
-        lower(&program(BODIES[2], "x=2, y=2", 64), &hardware, &LowerOptions::default());
+    let lowered = lower(&program(BODIES[2], "x=2, y=2", 4096), &hardware, &LowerOptions::default());
     let mut plan = lowered.expect("a plan").plan;
     let at = plan
         .ids()

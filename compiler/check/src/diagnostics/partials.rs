@@ -139,7 +139,9 @@ impl From<PartialProblem> for Diagnostic {
             }
             Softmax { axes, span } => Diagnostic::error(
                 "E0503",
-                format!("no type is `partialsoftmax-{axes}`: a plan makes such values, and merges them"),
+                format!(
+                    "no type is `partialsoftmax-{axes}`: a plan makes such values, and merges them"
+                ),
             )
             .at(span, "an attention over split keys has statistics beside it, and a type has none")
             .help(

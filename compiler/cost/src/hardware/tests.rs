@@ -306,13 +306,34 @@ fn with_tiles_a_matrix_product_takes_as_long_as_if_every_tile_were_full() {
         let (x, w, y) = ([rows, 256], [256, 384], [rows, 384]);
         let dtype = Dtype::Bf16;
         let operands = [
-            LocalTensor { value: 0, dims: &[b, e], sizes: &x, dtype, constant: false, statistics: 0 },
-            LocalTensor { value: 1, dims: &[e, f], sizes: &w, dtype, constant: false, statistics: 0 },
+            LocalTensor {
+                value: 0,
+                dims: &[b, e],
+                sizes: &x,
+                dtype,
+                constant: false,
+                statistics: 0,
+            },
+            LocalTensor {
+                value: 1,
+                dims: &[e, f],
+                sizes: &w,
+                dtype,
+                constant: false,
+                statistics: 0,
+            },
         ];
         op_work(
             &Op::Einsum,
             &operands,
-            LocalTensor { value: 2, dims: &[b, f], sizes: &y, dtype, constant: false, statistics: 0 },
+            LocalTensor {
+                value: 2,
+                dims: &[b, f],
+                sizes: &y,
+                dtype,
+                constant: false,
+                statistics: 0,
+            },
         )
     };
     let time = |hw: &Hardware, rows| compute_time(hw, &work(rows));

@@ -14,7 +14,7 @@ mod tables;
 
 use std::collections::BTreeSet;
 
-use shard_ir::{Instruction, InstrId, Layout, Mesh, ParameterKind, Plan};
+use shard_ir::{InstrId, Instruction, Layout, Mesh, ParameterKind, Plan};
 
 use body::Body;
 use builder::{Builder, Value, list, types};

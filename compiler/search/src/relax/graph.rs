@@ -402,9 +402,7 @@ impl Made<'_> {
                 };
                 let group = axes_key(hardware, mesh, &collective.axes(mesh, layout));
                 match kind(&collective) {
-                    Some(kind) => {
-                        *self.known.entry((kind, local, group)).or_insert_with(priced)
-                    }
+                    Some(kind) => *self.known.entry((kind, local, group)).or_insert_with(priced),
                     None => priced(),
                 }
             } else {

@@ -1,7 +1,8 @@
 //! Moves: a value in a layout, from the same value in another.
 
 use shard_ir::{
-    AxisId, AxisList, AxisSet, Collective, DimSet, Layout, Mesh, MeshShape, Program, Reduction, ValueId,
+    AxisId, AxisList, AxisSet, Collective, DimSet, Layout, Mesh, MeshShape, Program, Reduction,
+    ValueId,
 };
 
 /// Exchanges are in the plan space between no more layouts than so many: their number is the square
@@ -42,11 +43,7 @@ impl Movable {
             _ if program.in_host_memory(value) => Freedom::Cuts,
             _ => Freedom::Any,
         };
-        Movable {
-            sizes: program.sizes(&program.value(value).dims),
-            freedom,
-            statistics: None,
-        }
+        Movable { sizes: program.sizes(&program.value(value).dims), freedom, statistics: None }
     }
 
     /// Every layout that it may have, in the order of [`Layout`].

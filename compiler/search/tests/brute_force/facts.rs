@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, kernel_work, roofline};
 use shard_ir::{
-    Binary, Collective, Def, DimId, DimSet, Dtype, Layout, MeshShape, Op, Operand, ParameterKind, Program,
-    Reduce, Reduction, ValueId, result_layout,
+    Binary, Collective, Def, DimId, DimSet, Dtype, Layout, MeshShape, Op, Operand, ParameterKind,
+    Program, Reduce, Reduction, ValueId, result_layout,
 };
 
 use super::attention::statistics;
@@ -307,7 +307,11 @@ impl<'a> Facts<'a> {
                         sizes,
                         dtype: program.values[*id].dtype,
                         constant: matches!(program.values[self.origin(*id)].def, Def::Constant(_)),
-                        statistics: if at + 1 == all.len() { self.statistics(chain, *id) } else { 0 },
+                        statistics: if at + 1 == all.len() {
+                            self.statistics(chain, *id)
+                        } else {
+                            0
+                        },
                     })
                     .collect()
             })

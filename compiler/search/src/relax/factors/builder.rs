@@ -10,7 +10,8 @@ use shard_cost::{
 };
 use shard_ir::composite::composite_dim;
 use shard_ir::{
-    AxisList, Def, DimId, DimSet, Dtype, Fused, Layout, MeshShape, Op, Picoseconds, Program, ValueId,
+    AxisList, Def, DimId, DimSet, Dtype, Fused, Layout, MeshShape, Op, Picoseconds, Program,
+    ValueId,
 };
 
 use super::super::graph::{FAR, Graph, Node};
@@ -314,11 +315,7 @@ impl Builder<'_> {
 const WITHIN_ATTENTION: i64 = i64::MIN;
 
 /// The work of the attention that ends with a value in a layout, as one kernel.
-fn attention_work(
-    kernels: &Kernels,
-    product: ValueId,
-    made: (Layout, AxisList),
-) -> Option<Work> {
+fn attention_work(kernels: &Kernels, product: ValueId, made: (Layout, AxisList)) -> Option<Work> {
     let kernel = kernels.of[product.index()].iter().find(|kernel| kernel.attention > 0)?;
     let reads = kernels.attention_reads(product, made, &|_, _, _| true, &|_, _| true)?;
     let layouts = kernels.operand_layouts(kernel, None, &reads)?;
