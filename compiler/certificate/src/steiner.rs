@@ -114,6 +114,7 @@ mod tests {
                     dtype: Dtype::F32,
                     freedom: Freedom::Any,
                     times: 1,
+                    statistics: None,
                 };
                 let moves = Moves::new(&mesh, &of, AxisSet::EMPTY, &hardware);
                 let mut price =

@@ -25,7 +25,9 @@ pub(crate) fn appended(less: Layout, more: Layout) -> Option<Vec<(usize, AxisLis
 /// split axes and the same partial axes: an all-to-all, a permute, or else an exchange. `None`
 /// where other axes split, or nothing changes. The caller sees to it that the sizes divide.
 pub(crate) fn between(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Collective> {
-    if from == to || !from.is_partial_like(to) || from.split_axes() != to.split_axes() {
+    let is_merged = from.softmax_axes().is_empty();
+    if from == to || !is_merged || !from.is_partial_like(to) || from.split_axes() != to.split_axes()
+    {
         return None;
     }
     let rank = from.split_rank().max(to.split_rank());

@@ -76,6 +76,39 @@ fn all_reduce_is_reduce_scatter_then_all_gather() {
 }
 
 #[test]
+fn a_partial_softmax_is_merged_and_moves_in_no_other_way() {
+    let mut count = 0;
+    each_layout(|shape, layout| {
+        if !layout.is_complete() {
+            return;
+        }
+        let all = shape.mesh.all_axes();
+        let statistics: DimSet = (0..shape.rank()).take(1).collect();
+        assert!(Collective::merges_from(shape, layout, statistics).is_empty());
+        for axes in layout.replicated_axes(shape.mesh).nonempty_subsets() {
+            let part = axes.iter().fold(layout, Layout::with_softmax);
+            assert!(!part.is_complete() && part.softmax_axes() == axes);
+            assert!(shape.softmax_layouts().contains(&part));
+            assert_eq!(Collective::all_from(shape, part, all, all), []);
+            for (merge, to) in Collective::merges_from(shape, part, statistics) {
+                assert_eq!(merge.apply(shape, part), Ok(to));
+                let merged = merge.terms().axes.expect("its axes");
+                assert_eq!(to.softmax_axes(), axes.difference(merged.set()));
+                let [dim, _] = merge.terms().dims;
+                let steps = merged.iter().map(|axis| Collective::SoftmaxMerge {
+                    dim,
+                    axes: one(axis),
+                    statistics,
+                });
+                assert_eq!(chain(shape, part, steps), Ok(to));
+                count += 1;
+            }
+        }
+    });
+    assert!(count > 1000, "{count}");
+}
+
+#[test]
 fn a_move_over_several_axes_is_a_chain_of_moves_over_one() {
     each_layout(|shape, layout| {
         let all = shape.mesh.all_axes();
@@ -108,6 +141,7 @@ fn a_move_over_several_axes_is_a_chain_of_moves_over_one() {
                     layout,
                     axes.iter().rev().map(|a| Collective::ToPartial { kind, dim, axes: one(a) }),
                 ),
+                Collective::SoftmaxMerge { .. } => unreachable!("nothing here is to be merged"),
                 Collective::AllGatherDims { .. } => chain(
                     shape,
                     layout,

@@ -127,6 +127,7 @@ fn layout(mesh: &Mesh, text: &str) -> (Layout, Vec<String>) {
         let kind = match group.op.value {
             PartialOp::Sum => Reduction::Sum,
             PartialOp::Max => Reduction::Max,
+            PartialOp::Softmax => unreachable!("no layout here is partial by a softmax"),
         };
         for name in &group.axes.axes {
             layout = layout.with_partial(axis(&name.value), kind);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
 use shard_ir::{
-    AxisList, AxisSet, Collective, Def, DimId, InstrId, InstrKind, Layout, Picoseconds, Plan,
-    Reduction, Told, ValueId,
+    AxisList, AxisSet, Collective, Def, DimId, InstrId, InstrKind, Layout, Picoseconds, Plan, Told,
+    ValueId,
 };
 
 use crate::emit::MoveSite;

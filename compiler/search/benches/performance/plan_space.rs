@@ -30,7 +30,8 @@ impl PlanSpace {
             let (sums, maxima) = (program.mesh.all_axes(), AxisSet::EMPTY);
             let (layouts, moves) = shapes.entry(sizes.clone()).or_insert_with(|| {
                 let layouts = shape.layouts(sums, maxima);
-                let of = Movable { sizes: sizes.clone(), freedom: Freedom::Any };
+                let (sizes, freedom) = (sizes.clone(), Freedom::Any);
+                let of = Movable { sizes, freedom, statistics: None };
                 let moves = layouts
                     .iter()
                     .map(|l| of.moves_from(&program.mesh, *l, sums, maxima).len() as u64)

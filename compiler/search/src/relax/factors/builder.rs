@@ -19,6 +19,10 @@ use super::{Factor, KernelStates};
 use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
 use crate::kernel::Kernels;
 
+/// An operand of a site: its type, the first operand that is the same value, whether it is a number,
+/// and the dims of its statistics where it may be partial by a softmax.
+type SiteOperand = (Vec<DimId>, Dtype, usize, bool, Option<DimSet>);
+
 /// What two ops must have in common to have the same strategies at the same times: the op, dims and
 /// dtypes of operands and result, which operands are the same value or a number or are partial by a
 /// softmax (whose layouts are numbered otherwise), and the kernel states of the result with the first of their numbers (two values of one type differ in the nodes
@@ -26,7 +30,7 @@ use crate::kernel::Kernels;
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Site {
     op: Op,
-    operands: Vec<(Vec<DimId>, Dtype, usize, bool, Option<DimSet>)>,
+    operands: Vec<SiteOperand>,
     /// Whether an op makes the operand of a composite: its pieces are other kernels then.
     by_op: bool,
     result: (Vec<DimId>, Dtype),
