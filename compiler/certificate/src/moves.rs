@@ -11,7 +11,7 @@ use shard_ir::{
 
 use crate::sums::{NEVER, Sum};
 
-/// A layout of a value by its place among all, sorted; behind them hubs.
+/// A layout of a value by its place among all; behind them hubs.
 pub(crate) type Node = u32;
 
 /// Which moves a value has.
@@ -41,13 +41,13 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// Its layouts, sorted.
+    /// Its layouts, sorted; those of an attention over a part of the keys behind all others, so that
+    /// a pin on it numbers the others as it does.
     fn layouts(&self, mesh: &Mesh, maxima: AxisSet) -> Vec<Layout> {
         let shape = MeshShape { mesh, sizes: &self.sizes };
         let mut layouts = shape.layouts(mesh.all_axes(), maxima);
         if self.statistics.is_some() {
             layouts.extend(shape.softmax_layouts());
-            layouts.sort_unstable();
         }
         layouts
     }

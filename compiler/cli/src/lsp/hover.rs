@@ -180,6 +180,10 @@ fn in_words(mesh: &Mesh, layout: Layout, names: &[&str]) -> String {
             parts.push(format!("partial {word} over {}", mesh.axes_text(axes.iter())));
         }
     }
+    if !layout.softmax_axes().is_empty() {
+        let axes = mesh.axes_text(layout.softmax_axes().iter());
+        parts.push(format!("attention over a part of the keys, over {axes}"));
+    }
     let rest = layout.replicated_axes(mesh);
     if !rest.is_empty() {
         parts.push(format!("replicated over {}", mesh.axes_text(rest.iter())));

@@ -96,6 +96,11 @@ fn words(layer: &Layer<'_>, id: InstrId) -> String {
             ));
         }
     }
+    let keys = instr.layout.softmax_axes();
+    if !keys.is_empty() {
+        let axes = names(&mut keys.iter());
+        parts.push(format!("each device along {axes} holds the attention over its own keys"));
+    }
     let replicated = instr.layout.replicated_axes(mesh);
     if !replicated.is_empty() {
         parts.push(format!("the devices along {} hold the same", names(&mut replicated.iter())));

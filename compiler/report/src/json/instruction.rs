@@ -111,6 +111,9 @@ struct MoveJson {
     /// What combines the terms, where the move combines or makes some.
     #[serde(skip_serializing_if = "Option::is_none")]
     reduction: Option<&'static str>,
+    /// The dims of the statistics by which a softmax-merge weighs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    statistics: Option<Vec<String>>,
     bytes: u64,
     wire_bytes: u64,
     time_s: f64,
@@ -364,6 +367,21 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
         [d, _] => Along::One { dim: d.and_then(dim) },
     };
     let reduction = terms.kind.map(Reduction::short);
+    let statistics = match collective {
+        Collective::SoftmaxMerge { statistics, .. } => {
+            Some(statistics.iter().filter_map(dim).collect())
+        }
+        Collective::AllGather { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::ReduceScatter { .. }
+        | Collective::ReduceScatterDims { .. }
+        | Collective::AllReduce { .. }
+        | Collective::AllToAll { .. }
+        | Collective::Permute { .. }
+        | Collective::Exchange { .. }
+        | Collective::Slice { .. }
+        | Collective::ToPartial { .. } => None,
+    };
     let axes = collective.axes(&plan.mesh, plan.instruction(source).layout);
     let (bytes, wire_bytes) = match layer.price.of(id) {
         InstrPrice::Move(cost) => (cost.bytes.0, cost.wire_bytes.0),
@@ -373,6 +391,7 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
         axes: axes.iter().map(|a| plan.mesh.name(a).to_string()).collect(),
         along,
         reduction,
+        statistics,
         bytes,
         wire_bytes,
         time_s: layer.price.of(id).time().seconds(),

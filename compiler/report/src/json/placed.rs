@@ -24,6 +24,9 @@ struct SplitJson {
 struct PartialJson {
     sum: Vec<String>,
     max: Vec<String>,
+    /// Over which it is the attention over a part of the keys.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    softmax: Vec<String>,
 }
 
 /// A dim of the program.
@@ -47,7 +50,11 @@ pub(crate) fn placed(plan: &Plan, dims: &[DimId], layout: Layout) -> PlacedJson 
     let partial = |kind| names(&mut layout.partial(kind).iter());
     PlacedJson {
         dims: dims.iter().enumerate().map(split).collect(),
-        partial: PartialJson { sum: partial(Reduction::Sum), max: partial(Reduction::Max) },
+        partial: PartialJson {
+            sum: partial(Reduction::Sum),
+            max: partial(Reduction::Max),
+            softmax: names(&mut layout.softmax_axes().iter()),
+        },
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) type Node = u32;
 /// and a hub bounds permutes from below ([`MAX_PERMUTED`]).
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// The layouts, sorted.
+    /// The layouts, sorted; those of an attention over a part of the keys behind the others.
     pub(crate) layouts: Vec<Layout>,
     index: FxHashMap<Layout, Node>,
     nodes: usize,

@@ -78,6 +78,8 @@ pub(crate) fn all_layouts(
     }
     // An attention over a part of the keys is partial in no other way.
     dealt.retain(|l| l.softmax.is_empty() || (l.sums.is_empty() && l.maxima.is_empty()));
+    // A pin on such a value numbers the others as it does.
+    dealt.sort_by_key(|l| !l.softmax.is_empty());
     dealt.into_iter().filter_map(|written| Some((written.layout(shape)?, written))).collect()
 }
 

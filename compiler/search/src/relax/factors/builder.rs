@@ -10,8 +10,7 @@ use shard_cost::{
 };
 use shard_ir::composite::composite_dim;
 use shard_ir::{
-    AxisList, Def, DimId, DimSet, Dtype, Fused, Layout, MeshShape, Op, Picoseconds, Program,
-    ValueId,
+    AxisList, Def, DimId, Dtype, Fused, Layout, MeshShape, Op, Picoseconds, Program, ValueId,
 };
 
 use super::super::graph::{FAR, Graph, Node};
@@ -19,18 +18,14 @@ use super::{Factor, KernelStates};
 use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
 use crate::kernel::Kernels;
 
-/// An operand of a site: its type, the first operand that is the same value, whether it is a number,
-/// and the dims of its statistics where it may be partial by a softmax.
-type SiteOperand = (Vec<DimId>, Dtype, usize, bool, Option<DimSet>);
-
 /// What two ops must have in common to have the same strategies at the same times: the op, dims and
-/// dtypes of operands and result, which operands are the same value or a number or are partial by a
-/// softmax (whose layouts are numbered otherwise), and the kernel states of the result with the first of their numbers (two values of one type differ in the nodes
+/// dtypes of operands and result, which operands are the same value or a number, and the kernel
+/// states of the result with the first of their numbers (two values of one type differ in the nodes
 /// below, where one of them never moves).
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Site {
     op: Op,
-    operands: Vec<SiteOperand>,
+    operands: Vec<(Vec<DimId>, Dtype, usize, bool)>,
     /// Whether an op makes the operand of a composite: its pieces are other kernels then.
     by_op: bool,
     result: (Vec<DimId>, Dtype),
@@ -107,7 +102,6 @@ impl Builder<'_> {
                         program.value(*operand).dtype,
                         same,
                         constant,
-                        kernels.statistics(*operand),
                     )
                 })
                 .collect(),
