@@ -110,6 +110,9 @@ class Planned:
         for instr in layer["instructions"]:
             if instr["op"] == "exchange":
                 self.exchanges.append(called(instr))
+            for key in self.keys_of_merge(layer, instr):
+                self.counts[key] += instr.get("repeat", 1)
+                self.names.setdefault(key, []).append(called(instr))
             if (key := self.key(layer, instr)) is None:
                 continue
             runs = instr.get("repeat", 1) * (instr.get("chunks", 2) - 1)
@@ -126,6 +129,25 @@ class Planned:
             if instr.get("fused") != "reduce-scatter" and how in alike:
                 self.sharable[key] += runs
             alike[how] = instr
+
+    def keys_of_merge(self, layer, instr):
+        """The same of a softmax-merge: the maximum of the statistics, and two sums."""
+        if instr["op"] != "softmax-merge":
+            return []
+        part = self.by_id[instr["operands"][0]]
+        dims = [placed["dim"] for placed in part["placed"]["dims"]]
+        sizes = dict(zip(dims, part["local_shape"], strict=True))
+        result = math.prod(part["local_shape"])
+        statistics = math.prod(sizes[dim] for dim in instr["statistics"])
+        group = math.prod(layer["mesh"][axis] for axis in instr["axes"])
+        along = instr.get("dim")
+        of_result = "all-reduce" if along is None else "reduce-scatter"
+        of_weights = of_result if along in instr["statistics"] else "all-reduce"
+        return [
+            ("all-reduce max", statistics, group),
+            (of_result, result, group),
+            (of_weights, statistics, group),
+        ]
 
     def key(self, layer, instr):
         """How the audit tells a collective, none for what sends nothing."""

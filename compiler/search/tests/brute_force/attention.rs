@@ -234,7 +234,7 @@ const BODIES: &[&str] = &[
  return relu(einsum(softmax(einsum(q, k -> LS) over S), v -> LD))\n}",
     // A result that is pinned.
     "q: f32 HOQ, k: f32 HS_xQ, v: f32 HS_xD) -> f32 HOD {
- let o: f32 H?OD = einsum(softmax(einsum(q, k -> HOS) over S), v -> HOD)\n return tanh(o)\n}",
+ let o: f32 HOD? = einsum(softmax(einsum(q, k -> HOS) over S), v -> HOD)\n return tanh(o)\n}",
     "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LD {
  let o: f32 LD_x = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n return o\n}",
     // A cast on the way.
