@@ -6,7 +6,7 @@ use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::Hardware;
 use shard_cost::hardware::BUILT_IN;
 use shard_grammar::SourceFile;
-use shard_ir::{InstrId, InstrKind, Plan};
+use shard_ir::{Collective, InstrId, InstrKind, Plan};
 use shard_report::explicit::{Overrides, difference, explicit};
 use shard_report::notation::phrase;
 use shard_search::LowerOptions;
@@ -56,6 +56,20 @@ pub fn strict_file(
         if let Some(id) = plan.ids().find(is_loop) {
             let reason = format!(
                 "no `reshard` can stand for what is done inside a loop: {}",
+                phrase(plan, id)
+            );
+            let span = plan.instruction(id).origin.span;
+            let problem = QuestionProblem::NotExplicit { layer: plan.name.clone(), span, reason };
+            host.report(Some(&source), vec![problem.into()]);
+            return Err(Status::Wrong);
+        }
+        let is_merge = |id: &InstrId| {
+            matches!(plan.instruction(*id).kind, InstrKind::Move(Collective::SoftmaxMerge { .. }))
+        };
+        if let Some(id) = plan.ids().find(is_merge) {
+            let reason = format!(
+                "no type states the attention over a part of the keys, so no `reshard` can stand \
+                    for what merges them: {}",
                 phrase(plan, id)
             );
             let span = plan.instruction(id).origin.span;
