@@ -73,6 +73,9 @@ pub(crate) struct Step {
     pub(crate) operands: Vec<u32>,
     pub(crate) layout: String,
     pub(crate) dtype: String,
+    /// Elements of each dim on one device.
+    #[serde(default)]
+    pub(crate) local_shape: Vec<u64>,
     #[serde(default, rename = "in")]
     pub(crate) within: Vec<String>,
     #[serde(default)]
@@ -86,6 +89,12 @@ pub(crate) struct Step {
     pub(crate) bytes: u64,
     #[serde(default)]
     wire_bytes: Option<u64>,
+    /// Why a collective is there.
+    #[serde(default)]
+    pub(crate) reason: Option<String>,
+    /// What bounds an op: compute or memory.
+    #[serde(default)]
+    pub(crate) bound: Option<String>,
     #[serde(default)]
     span: Option<Place>,
     #[serde(default)]
@@ -111,7 +120,7 @@ pub(crate) struct Step {
     #[serde(default)]
     reduction: Option<String>,
     #[serde(default)]
-    fused: Option<String>,
+    pub(crate) fused: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

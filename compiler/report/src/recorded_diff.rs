@@ -18,7 +18,6 @@ pub type Pair<'a> = (Option<&'a Recorded>, Option<&'a Recorded>);
 
 /// What tells two plans apart. The same value in both is one of the same name, op and inlined
 /// layers, counted in order.
-#[derive(Default)]
 pub(crate) struct Comparison<'a> {
     /// Moves with traffic of one plan alone.
     pub(crate) went: Vec<&'a Step>,
@@ -34,38 +33,66 @@ pub(crate) struct Comparison<'a> {
     pub(crate) values_came: Vec<&'a Step>,
 }
 
-impl<'a> Comparison<'a> {
-    pub(crate) fn of(a: &'a Recorded, b: &'a Recorded) -> Comparison<'a> {
-        let mut out = Comparison::default();
+/// The steps of two plans, each with the step of the other plan that is the same one.
+#[derive(Default)]
+pub(crate) struct Matched<'a> {
+    /// Moves with traffic of both plans, in the order of the first.
+    pub(crate) moves: Vec<(&'a Step, &'a Step)>,
+    /// Parameters and ops of both plans, in the order of the first.
+    pub(crate) values: Vec<(&'a Step, &'a Step)>,
+    /// Moves, and parameters and ops, of one plan alone, in its order.
+    pub(crate) moves_went: Vec<&'a Step>,
+    pub(crate) moves_came: Vec<&'a Step>,
+    pub(crate) values_went: Vec<&'a Step>,
+    pub(crate) values_came: Vec<&'a Step>,
+}
+
+impl<'a> Matched<'a> {
+    pub(crate) fn of(a: &'a Recorded, b: &'a Recorded) -> Matched<'a> {
+        let mut out = Matched::default();
         let mut after = moves(b);
         for (key, step) in moves(a) {
             match after.iter().position(|(k, _)| *k == key).map(|at| after.remove(at).1) {
-                Some(other) if (step.bytes, step.time()) == (other.bytes, other.time()) => {}
-                Some(other) => out.resized.push((step, other)),
-                None => out.went.push(step),
+                Some(other) => out.moves.push((step, other)),
+                None => out.moves_went.push(step),
             }
         }
-        out.came = after.into_iter().map(|(_, step)| step).collect();
+        out.moves_came = after.into_iter().map(|(_, step)| step).collect();
         let mut after = values(b);
         for (key, step) in values(a) {
             match after.remove(&key) {
+                Some(other) => out.values.push((step, other)),
                 None => out.values_went.push(step),
-                Some(other) if step.layout != other.layout => out.relaid.push((step, other)),
-                Some(other) if step.time() != other.time() => out.retimed.push((step, other)),
-                Some(_) => {}
             }
         }
         out.values_came = after.into_values().collect();
         for steps in [&mut out.values_went, &mut out.values_came] {
             steps.sort_by_key(|step| step.id);
         }
-        for pairs in [&mut out.relaid, &mut out.retimed] {
-            pairs.sort_by_key(|(step, _)| step.id);
-        }
+        out.values.sort_by_key(|(step, _)| step.id);
         out
     }
+}
 
-    fn is_empty(&self) -> bool {
+impl<'a> Comparison<'a> {
+    pub(crate) fn of(a: &'a Recorded, b: &'a Recorded) -> Comparison<'a> {
+        let matched = Matched::of(a, b);
+        let figures = |step: &Step| (step.bytes, step.time());
+        let resized = matched.moves.into_iter().filter(|(x, y)| figures(x) != figures(y));
+        let (relaid, stayed): (Vec<_>, Vec<_>) =
+            matched.values.into_iter().partition(|(x, y)| x.layout != y.layout);
+        Comparison {
+            went: matched.moves_went,
+            came: matched.moves_came,
+            resized: resized.collect(),
+            relaid,
+            retimed: stayed.into_iter().filter(|(x, y)| x.time() != y.time()).collect(),
+            values_went: matched.values_went,
+            values_came: matched.values_came,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         let steps = [&self.went, &self.came, &self.values_went, &self.values_came];
         let pairs = [&self.resized, &self.relaid, &self.retimed];
         steps.iter().all(|all| all.is_empty()) && pairs.iter().all(|all| all.is_empty())
@@ -104,14 +131,14 @@ fn values(of: &Recorded) -> BTreeMap<(String, usize), &Step> {
 }
 
 /// One line of the head: a fact before and after, and what to say behind them.
-struct Fact {
-    name: &'static str,
-    before: String,
-    after: String,
-    more: String,
+pub(crate) struct Fact {
+    pub(crate) name: &'static str,
+    pub(crate) before: String,
+    pub(crate) after: String,
+    pub(crate) more: String,
 }
 
-fn facts(a: &Recorded, b: &Recorded) -> Vec<Fact> {
+pub(crate) fn facts(a: &Recorded, b: &Recorded) -> Vec<Fact> {
     let mesh = |of: &Recorded| match of.mesh_axes.as_slice() {
         [] => "none".to_string(),
         axes => {
@@ -246,7 +273,7 @@ fn move_lines(page: &mut Page, sign: char, of: &Recorded, step: &Step) {
 
 /// How a value is spoken of: by its name, that of what it is another layout of, or by what makes
 /// it.
-fn told(of: &Recorded, step: &Step) -> String {
+pub(crate) fn told(of: &Recorded, step: &Step) -> String {
     let mut at = step;
     while at.name.is_none() && at.is_move() {
         match of.source(at) {

@@ -1,4 +1,4 @@
-//! `shardc diff A [B]`: each a program, IR text, or what `explain --emit json` wrote, by this
+//! `shardc diff A [B] [--emit text|json|html]`: each a program, IR text, or what `explain --emit json` wrote, by this
 //! binary or another one.
 
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use shard_driver::input::{is_json, program_of};
 use shard_driver::{Compilation, Purpose, compile_input};
 use shard_report::Layer;
 use shard_report::diff::{Pair, diff, differs};
+use shard_report::html::side_by_side;
 use shard_report::json::diff::json;
 use shard_report::recorded::{self, Recorded};
 use shard_report::{printable, recorded_diff};
@@ -55,12 +56,27 @@ pub(crate) struct DiffArgs {
     /// Exit with 1 where anything differs
     #[arg(long)]
     pub(crate) exit_code: bool,
+    /// What to print: text (the default), JSON, or one HTML page with the plans side by side
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) emit: Option<DiffEmit>,
     /// Columns of the text; by default those of the terminal, else 80
     #[arg(long, value_name = "COLUMNS")]
     pub(crate) width: Option<usize>,
 }
 
+/// What `diff` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum DiffEmit {
+    Text,
+    Json,
+    Html,
+}
+
 pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
+    let emit = args.emit.unwrap_or(match console.format {
+        Format::Text => DiffEmit::Text,
+        Format::Json => DiffEmit::Json,
+    });
     let second = args.b.as_deref().unwrap_or(&args.a);
     let a = Changes {
         dims: &args.dim_a,
@@ -80,9 +96,15 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     let a = side(&args.a, &args.program, &a, console)?;
     console.watch.searches_to_come(0);
     let b = side(second, &args.program, &b, console)?;
-    let differ = match (a, b) {
-        (Side::Lowered(a), Side::Lowered(b)) => of_lowered(*a, *b, args, console),
-        (a, b) => of_recorded(&a.recorded(console)?, &b.recorded(console)?, args, console),
+    let differ = match (a, b, emit) {
+        (Side::Lowered(a), Side::Lowered(b), DiffEmit::Text | DiffEmit::Json) => {
+            of_lowered(*a, *b, args, emit == DiffEmit::Json, console)
+        }
+        (a, b, emit) => {
+            let plans = [a.recorded(console)?, b.recorded(console)?];
+            let names = [&args.a, second].map(|path| path.to_string_lossy().into_owned());
+            of_recorded(&plans, &names, emit, args, console)
+        }
     }?;
     if args.exit_code && differ { Err(Status::Wrong) } else { Ok(()) }
 }
@@ -116,37 +138,43 @@ fn of_lowered(
     mut a: Compilation,
     mut b: Compilation,
     args: &DiffArgs,
+    as_json: bool,
     console: &mut Console,
 ) -> Outcome<bool> {
-    if console.format == Format::Text {
+    if !as_json {
         a.escape();
         b.escape();
     }
     let key = |layer: &Layer<'_>| (layer.plan().name.clone(), layer.plan().phase.clone());
     let pairs: Vec<Pair<'_>> = paired(a.layers(), b.layers(), key);
-    match console.format {
-        Format::Text => console.people(&diff(&pairs, width(args.width))),
-        Format::Json => console.result(&json(&pairs)),
+    match as_json {
+        false => console.people(&diff(&pairs, width(args.width))),
+        true => console.result(&json(&pairs)),
     }?;
     Ok(differs(&pairs))
 }
 
-/// The same where one of them was written down.
+/// The same where one of them was written down, and of the page, which shows both plans as they
+/// are written down.
 fn of_recorded(
-    a: &[Recorded],
-    b: &[Recorded],
+    [a, b]: &[Vec<Recorded>; 2],
+    names: &[String; 2],
+    emit: DiffEmit,
     args: &DiffArgs,
     console: &mut Console,
 ) -> Outcome<bool> {
     let pairs = paired(a.iter().collect(), b.iter().collect(), |layer| {
         (layer.name.clone(), layer.phase.clone())
     });
-    match console.format {
+    match emit {
         // A document may have any name in it.
-        Format::Text => {
+        DiffEmit::Text => {
             console.people(&printable::escaped(&recorded_diff::text(&pairs, width(args.width))))
         }
-        Format::Json => console.result(&shard_report::json::recorded_diff::json(&pairs)),
+        DiffEmit::Json => console.result(&shard_report::json::recorded_diff::json(&pairs)),
+        DiffEmit::Html => {
+            console.result(&side_by_side::page(&pairs, names.each_ref().map(String::as_str)))
+        }
     }?;
     Ok(recorded_diff::differs(&pairs))
 }

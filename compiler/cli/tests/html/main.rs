@@ -1,4 +1,4 @@
-//! `explain --emit html`: the file itself, and the file in a browser.
+//! `explain --emit html` and `diff --emit html`: the file itself, and the file in a browser.
 
 #![allow(missing_docs, unreachable_pub)]
 
@@ -75,6 +75,52 @@ fn a_plan_without_source_has_a_page_too() {
     let page = shardc(&["explain", "every_move.shir", "--emit", "html"]);
     assert_eq!(page.status, 0, "{page:?}");
     assert!(page.out.contains("class=\"step move\""));
+}
+
+/// The page of `diff` of a file and another mesh.
+fn side_by_side() -> String {
+    let ran = shardc(&["diff", "mlp.shard", "--mesh-b", "x=2,y=2,z=4", "--emit", "html"]);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    ran.out
+}
+
+#[test]
+fn two_plans_stand_side_by_side_on_a_page_that_fetches_nothing() {
+    let page = side_by_side();
+    assert!(page.starts_with("<!doctype html>\n") && page.ends_with("</html>\n"));
+    for word in ["http:", "https:", "src=\"", "@import", "url(", "<script", "{{"] {
+        assert!(!page.contains(word), "{word}");
+    }
+    for (letter, mesh) in [("a", "x=4,y=4,z=4"), ("b", "x=2,y=2,z=4")] {
+        let explained = shardc(&["explain", "mlp.shard", "--mesh", mesh, "--format", "json"]).out;
+        let document: serde_json::Value = serde_json::from_str(&explained).expect("JSON");
+        let steps = document["layers"][0]["instructions"].as_array().expect("instructions");
+        assert_eq!(page.matches(&format!("id=\"layer0-{letter}")).count(), steps.len(), "{mesh}");
+        for reason in steps.iter().filter_map(|step| step["reason"].as_str()) {
+            assert!(page.contains(&format!("<div class=\"why\">{reason}</div>")), "{reason}");
+        }
+    }
+    assert!(page.contains("class=\"pair changed\"") && !page.contains("class=\"pair alone\""));
+    assert!(page.contains("(+517 us, +236.2 %)"), "{page}");
+}
+
+#[test]
+fn a_plan_that_was_written_down_stands_beside_one_that_is_lowered_now() {
+    let written = shardc(&["explain", "mlp.shard", "--mesh", "x=2,y=2,z=4", "--format", "json"]);
+    let page = fed(&["diff", "mlp.shard", "-", "--emit", "html"], &written.out).out;
+    let steps = |page: &str| page.split("<h3>Steps</h3>").nth(1).expect("steps").to_string();
+    assert_eq!(steps(&page), steps(&side_by_side()));
+}
+
+#[test]
+fn equal_steps_are_folded_and_steps_of_one_plan_stand_alone() {
+    let page = shardc(&["diff", "mlp.shard", "--emit", "html"]).out;
+    assert!(page.contains("<p>The plans do not differ.</p>"), "{page}");
+    assert!(page.contains("<details><summary>10 steps that are the same</summary>"), "{page}");
+    let page = shardc(&["diff", "mlp.shard", "every_move.shir", "--emit", "html"]).out;
+    for sign in ["<span class=\"sign\">- </span>", "<span class=\"sign\">+ </span>"] {
+        assert!(page.contains(sign), "{sign}\n{page}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod panel;
 mod program;
+pub mod side_by_side;
 mod summary;
 mod tables;
 
