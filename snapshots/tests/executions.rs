@@ -7,7 +7,7 @@ use shard_cost::{Hardware, price};
 use shard_ir::{Execution, Picoseconds, Plan, Task, Work, text};
 use shard_runtime::{Random, Report, RunError, RunOptions, run_on_streams};
 use shard_schedule::overlap;
-use shard_schedule::overlap::{executable, verify_execution};
+use shard_schedule::overlap::{executable, verify_execution, verify_times};
 use shard_snapshots::judge;
 use shard_snapshots::random_programs::{LoweredPhase, generate, lowered, refused};
 
@@ -36,6 +36,9 @@ fn run(execution: &Execution, seed: u64) -> Result<Report, RunError> {
 /// What holds of every schedule that is executed.
 fn is_right(execution: &Execution, chip: &Hardware, seed: u64) -> Result<(), String> {
     if let Err(error) = verify_execution(execution) {
+        return Err(format!("{error}\n{execution:#?}\n{}", text::print(&execution.plan)));
+    }
+    if let Err(error) = verify_times(execution, chip) {
         return Err(format!("{error}\n{execution:#?}\n{}", text::print(&execution.plan)));
     }
     let report = match run(execution, seed) {

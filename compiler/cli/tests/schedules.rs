@@ -89,6 +89,79 @@ fn an_async_that_is_done_too_early_is_refused() {
 }
 
 #[test]
+fn a_time_that_is_not_the_chip_s_is_refused() {
+    let mut document = written(&[]);
+    let tasks = document["layers"][0]["tasks"].as_array_mut().expect("tasks");
+    let last = tasks.last_mut().expect("a task");
+    let finish = last["finish_ps"].as_u64().expect("a time") + 5;
+    last["finish_ps"] = serde_json::json!(finish);
+    document["layers"][0]["makespan_ps"] = serde_json::json!(finish);
+    let buffers = document["layers"][0]["buffers"].as_array_mut().expect("buffers");
+    for buffer in buffers.iter_mut().filter(|b| b["until_ps"] == serde_json::json!(finish - 5)) {
+        buffer["until_ps"] = serde_json::json!(finish);
+    }
+    let ran = run(&document);
+    assert_eq!(ran.status, 1, "{}", ran.out);
+    assert!(ran.err.contains("is not one of tpu-v4-flat: task"), "{}", ran.err);
+    assert!(ran.err.contains("and the chip takes"), "{}", ran.err);
+    let other = fed(&["run", "-", "--hardware", "tpu-v5p"], &written(&[]).to_string());
+    assert_eq!(other.status, 1, "{}", other.out);
+    assert!(other.err.contains("is not one of tpu-v5p"), "{}", other.err);
+}
+
+const TWO: &str = "mesh x=4\nhardware tpu-v4-flat\ndim B=16\ndim D=32\ndim F=64\nlayer up(x: \
+    bf16 B_xD, w: weight bf16 D_xF) -> bf16 B_xF {\n  let y = einsum(x, w -> BF)\n  return y\n}\n\
+    layer down(x: bf16 B_xF, v: weight bf16 FD_x) -> bf16 B_xD {\n  let y = einsum(x, v -> BD)\n  \
+    return y\n}\n";
+
+#[test]
+fn a_layer_is_picked_of_a_file_and_of_what_was_written_of_it() {
+    let lower = ["lower", "-", "--small", "--emit", "schedule"];
+    let all = fed(&lower, TWO);
+    assert_eq!((all.status, all.err.as_str()), (0, ""));
+    let one = fed(&[&lower[..], &["--layer", "down"]].concat(), TWO);
+    let layers = |text: &str| -> Value { serde_json::from_str::<Value>(text).expect("JSON") };
+    assert_eq!(layers(&one.out)["layers"].as_array().map(Vec::len), Some(1));
+    assert_eq!(layers(&one.out)["layers"][0], layers(&all.out)["layers"][1]);
+    let ran = fed(&["run", "-", "--layer", "down"], &all.out);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    assert!(ran.out.starts_with("down: equal"), "{}", ran.out);
+    assert_eq!(fed(&["run", "-", "--layer", "none"], &all.out).status, 2);
+    assert_eq!(fed(&["run", "-", "--phase", "none"], &all.out).status, 2);
+}
+
+#[test]
+fn inputs_and_outputs_of_a_schedule_are_files_as_those_of_a_layer() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("of_schedules");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let at = |name: &str| folder.join(name).display().to_string();
+    let all = fed(&["lower", "-", "--small", "--emit", "schedule"], TWO).out;
+    let (first, again) = (at("first.safetensors"), at("again.safetensors"));
+    let run = ["run", "-", "--layer", "up"];
+    let ran = fed(
+        &[&run[..], &["--seed", "1", "--outputs", &first, "--output", &at("all")]].concat(),
+        &all,
+    );
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    assert!(folder.join("all/y.npy").is_file());
+    // A result of the first layer is what the second one takes as its `x`.
+    let x = format!("x={}", at("all/y.npy"));
+    let down = ["run", "-", "--layer", "down", "--input", &x, "--outputs", &again];
+    let ran = fed(&down, &all);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    // Of several layers names have that of the layer before them, and a name of none is a mistake.
+    let ran = fed(&["run", "-", "--inputs", &again], &all);
+    assert_eq!(ran.status, 2, "{}", ran.out);
+    assert!(ran.err.contains("no parameter has that name"), "{}", ran.err);
+    let ran = fed(&["run", "-", "--outputs", &first], &all);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    let file = std::fs::read(&first).expect("a file");
+    let head = String::from_utf8_lossy(&file[..200.min(file.len())]).to_string();
+    assert!(head.contains("\"up.y\"") && head.contains("\"down.y\""), "{head}");
+}
+
+#[test]
 fn what_is_no_schedule_is_refused_in_words() {
     let good = written(&[]);
     let broken = |change: &dyn Fn(&mut Value)| {

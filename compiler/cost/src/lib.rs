@@ -49,7 +49,7 @@ pub use op::{
     Bound, KernelOp, LocalTensor, Matmul, Work, compute_time, host_time, kernel_work, memory_time,
     op_work, roofline,
 };
-pub use plan::{InstrPrice, PlanPrice, Totals, kernel_traffic, price};
+pub use plan::{InstrPrice, PlanPrice, Totals, kernel_prices, kernel_traffic, price};
 pub use roles::DimRoles;
 pub use streams::Streams;
 pub use summary::{Communication, Efficiency, Summary, moved_over};

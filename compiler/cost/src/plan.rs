@@ -207,6 +207,23 @@ fn loop_price(
     Some(LoopPrice { collective: cost, einsum, chunks })
 }
 
+/// What each of some kernels takes, each given by its instructions, and its loop where the first of
+/// them is a collective einsum. They need not be the kernels that [`kernels`] finds: of a plan that
+/// is written out these may be longer than those of the block that it was written from.
+pub fn kernel_prices(
+    plan: &Plan,
+    hw: &Hardware,
+    kernels: &[&[InstrId]],
+) -> Vec<(Picoseconds, Option<LoopPrice>)> {
+    let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
+    let price = |kernel: &&[InstrId]| {
+        let (time, _) = roofline(hw, &with_chain(plan, &local, kernel, kernel_work));
+        let looped = kernel.first().and_then(|first| loop_price(plan, *first, time, hw));
+        (looped.map_or(time, |looped| looped.time()), looped)
+    };
+    kernels.iter().map(price).collect()
+}
+
 /// A value that a kernel reads, and the bytes.
 pub type Read = (InstrId, Bytes);
 

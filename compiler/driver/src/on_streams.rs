@@ -8,7 +8,7 @@ use shard_runtime::{
     FEW_APPLICATIONS, MAX_APPLIED, Report, RunError, RunOptions, folded, resized_as,
     run_on_streams, shrink,
 };
-use shard_schedule::overlap::{Executable, executable};
+use shard_schedule::overlap::{Executable, ExecutionError, executable, verify_times};
 
 use crate::pipeline::{Compiled, Ran};
 
@@ -68,6 +68,11 @@ pub fn run(
     let copies = if is_stack { plan.repeat } else { copies_of(&plan) };
     let streams = Some(on_streams(&execution, copies, &report));
     Ok(Ran { plan, price, report: folded(report, &of), streams })
+}
+
+/// Whether every task of a schedule that was written down takes as long as a chip takes for it.
+pub fn verify_written(execution: &Execution, hardware: &Hardware) -> Result<(), ExecutionError> {
+    verify_times(execution, hardware)
 }
 
 /// Runs a schedule that was written down, as it stands: against its own ops, unsharded.

@@ -4,13 +4,15 @@ use shard_cost::{Hardware, price};
 use shard_ir::{Execution, Plan, Work};
 use shard_runtime::{Report, RunError, RunOptions, run_on_streams};
 use shard_schedule::overlap;
-use shard_schedule::overlap::{executable, verify_execution};
+use shard_schedule::overlap::{ExecutionError, executable, verify_execution, verify_times};
 
 fn executed(text: &str, chip: &str) -> (Execution, Report) {
     let plan = shard_ir::text::parse(&format!("shir 1\n{text}")).expect("well formed").remove(0);
     assert_eq!(shard_ir::verify::verify(&plan), Ok(()));
     let execution = execution(&plan, chip);
     assert_eq!(verify_execution(&execution), Ok(()), "{execution:#?}");
+    let hardware = Hardware::built_in(chip).expect("built in");
+    assert_eq!(verify_times(&execution, &hardware), Ok(()), "{execution:#?}");
     let report = run(&execution).unwrap_or_else(|error| panic!("{error}\n{execution:#?}"));
     assert!(report.equal, "{execution:#?}");
     assert_eq!(report.peak_bytes, execution.peak_bytes);
@@ -55,4 +57,29 @@ fn loops_are_executed_chunk_by_chunk() {
         assert_eq!(chunks.count(), 8);
         assert_eq!(report.collectives.len(), 2);
     }
+}
+
+#[test]
+fn a_task_takes_what_the_chip_takes_for_it_on_the_streams_that_it_needs() {
+    let chip = Hardware::built_in("tpu-v4-flat").expect("built in");
+    for text in [FSDP, LOOPS] {
+        let (execution, _) = executed(text, "tpu-v4-flat");
+        for at in 0..execution.tasks.len() {
+            let mut bad = execution.clone();
+            bad.tasks[at].finish.0 += 1;
+            assert!(verify_times(&bad, &chip).is_err(), "task {at} takes a picosecond more");
+            let mut bad = execution.clone();
+            bad.tasks[at].streams = vec![2, 1, 0];
+            assert!(verify_times(&bad, &chip).is_err(), "task {at} takes all streams");
+            let mut bad = execution.clone();
+            bad.tasks.push(bad.tasks[at].clone());
+            assert!(verify_times(&bad, &chip).is_err(), "task {at} is there twice");
+        }
+        let faster = Hardware::built_in("tpu-v5p").expect("built in");
+        assert!(verify_times(&execution, &faster).is_err());
+    }
+    let (mut execution, _) = executed(FSDP, "tpu-v4-flat");
+    execution.streams.pop();
+    let wrong = matches!(verify_times(&execution, &chip), Err(ExecutionError::Streams { .. }));
+    assert!(wrong);
 }

@@ -23,6 +23,7 @@ pub(crate) mod lsp;
 pub(crate) mod man;
 pub(crate) mod new;
 pub(crate) mod run;
+mod run_files;
 pub(crate) mod snapshot;
 pub(crate) mod sweep;
 pub(crate) mod trace;

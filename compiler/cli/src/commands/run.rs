@@ -1,26 +1,24 @@
 //! `shardc run FILE`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use shard_check::CheckOptions;
 use shard_driver::input::program_of;
-use shard_driver::pipeline::{self, Compiled, Ran};
+use shard_driver::pipeline::{self, Ran};
 use shard_driver::{Purpose, compile_input, hardware_choice, on_streams};
 use shard_grammar::SourceFile;
-use shard_ir::InstrKind;
+use shard_ir::Plan;
 use shard_report::json::run::{RunCollective, RunLayer, RunSchedule};
 use shard_report::json::schedule::{ReadSchedule, is_schedule};
 use shard_report::printable::escape_plan;
-use shard_runtime::{NamedTensor, Progress, RunError, RunOptions, Tensor};
+use shard_runtime::{Progress, RunError, RunOptions};
 
 use crate::args::{Format, ProgramArgs};
 use crate::commands::engine::{EngineArgs, EngineName, engine};
+use crate::commands::run_files::{Kept, inputs_of_layers, read_inputs};
 use crate::console::{Console, Outcome, Status, problem};
 use crate::input::read_text;
-use crate::output::file_name;
-use crate::tensor_files::{npy, safetensors};
 
 /// `run`.
 #[derive(Debug, clap::Args)]
@@ -79,12 +77,12 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
     let input = program_of(&args.file, file, console)?;
     let asked = args.program.asked(console)?;
     let compilation = compile_input(&args.file, input, &asked, Purpose::Run, console)?;
-    let many = compilation.compiled.len() > 1;
-    let mut files = match &args.inputs_file {
-        Some(path) => inputs_of_layers(path, &compilation.compiled, args.full, console)?,
-        None => Vec::new(),
-    };
-    let mut results: Vec<NamedTensor> = Vec::new();
+    // Where a layer is too large to be written out, running it says so.
+    let written = |plan| shard_runtime::written_out(plan, args.full).ok().map(|of| of.plan);
+    let plans: Vec<Option<Plan>> =
+        compilation.compiled.iter().map(|(_, of)| written(&of.schedule.plan)).collect();
+    let mut files = inputs_of_layers(args.inputs_file.as_deref(), &plans, console)?;
+    let mut kept = Kept::of(args, plans.len());
     let mut layers = Vec::new();
     let mut text = String::new();
     for (at, (hardware, compiled)) in compilation.compiled.iter().enumerate() {
@@ -93,46 +91,19 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         let progress = Arc::new(Progress::default());
         let pass = console.watch.begin_run(name, Arc::clone(&progress));
         let mut options = RunOptions { progress: Some(progress), ..options.clone() };
-        if let Some(inputs) = files.get_mut(at) {
-            // What is named by itself comes before what a file has of that name.
-            std::mem::take(inputs).into_iter().for_each(|(name, tensor)| {
-                options.inputs.entry(name).or_insert(tensor);
-            });
-        }
+        files.give(at, &mut options);
         let execute = if args.schedule { on_streams::run } else { pipeline::run };
         let ran = execute(program, compiled, hardware, args.full, &options)
             .map_err(|e| run_error(name, &e, args, console))?;
         drop(pass);
-        if let Some(folder) = &args.output {
-            let folder = match &compiled.schedule.plan.phase {
-                _ if !many => folder.clone(),
-                Some(phase) => folder.join(file_name(&format!("{name}.{phase}"))),
-                None => folder.join(file_name(name)),
-            };
-            for output in &ran.report.outputs {
-                npy::write(&folder, output).map_err(|why| console.usage(&why, None))?;
-            }
-        }
-        if args.outputs_file.is_some() {
-            let prefix = match &compiled.schedule.plan.phase {
-                _ if !many => String::new(),
-                Some(phase) => format!("{name}.{phase}."),
-                None => format!("{name}."),
-            };
-            results.extend(ran.report.outputs.iter().map(|output| NamedTensor {
-                name: format!("{prefix}{}", output.name),
-                tensor: output.tensor.clone(),
-            }));
-        }
+        kept.keep(&compiled.schedule.plan, &ran.report.outputs, console)?;
         let layer = summary(&ran, args.engine.engine);
         let mut asked = compiled.schedule.plan.clone();
         escape_plan(&mut asked);
         text.push_str(&describe(&layer, &ran, &asked));
         layers.push(layer);
     }
-    if let Some(path) = &args.outputs_file {
-        safetensors::write(path, &results).map_err(|why| console.usage(&why, None))?;
-    }
+    kept.write(console)?;
     give(&layers, &text, console)
 }
 
@@ -145,16 +116,10 @@ fn of_schedules(
 ) -> Outcome {
     let asked = args.program.asked(console)?;
     let changed = asked.check != CheckOptions::default() || asked.fuse || args.schedule;
-    let with_files =
-        args.inputs_file.is_some() || args.outputs_file.is_some() || args.output.is_some();
-    if changed
-        || with_files
-        || args.engine.engine.is_some()
-        || asked.layer.is_some()
-        || asked.phase.is_some()
-    {
-        let message = "a schedule is executed as it stands: of the options, --seed, --input, \
-            --hardware, --full, --tolerance and --emulate-dtypes apply";
+    if changed || args.engine.engine.is_some() {
+        let message = "a schedule is executed as it stands: of the options, --layer, --phase, \
+            --seed, --input, --inputs, --output, --outputs, --hardware, --full, --tolerance and \
+            --emulate-dtypes apply";
         return Err(console.usage(message, None));
     }
     let wrong = |why: String, console: &mut Console| {
@@ -163,21 +128,44 @@ fn of_schedules(
     };
     let schedules =
         shard_report::json::schedule::read(&file.text).map_err(|why| wrong(why, console))?;
+    let is_asked = |of: &&ReadSchedule| {
+        let plan = &of.execution.plan;
+        asked.layer.as_ref().is_none_or(|name| *name == plan.name)
+            && asked.phase.as_ref().is_none_or(|phase| plan.phase.as_ref() == Some(phase))
+    };
+    let schedules: Vec<&ReadSchedule> = schedules.iter().filter(is_asked).collect();
+    if schedules.is_empty() {
+        let message = format!("`{}` has no schedule of such a layer or phase", file.name);
+        return Err(console.usage(&message, None));
+    }
+    let plans: Vec<Option<Plan>> =
+        schedules.iter().map(|of| Some(of.execution.plan.clone())).collect();
+    let mut files = inputs_of_layers(args.inputs_file.as_deref(), &plans, console)?;
+    let mut kept = Kept::of(args, plans.len());
     let (mut layers, mut text) = (Vec::new(), String::new());
-    for ReadSchedule { hardware, execution } in &schedules {
+    for (at, ReadSchedule { hardware, execution }) in schedules.into_iter().enumerate() {
         let chip = execution.plan.hardware.as_ref().unwrap_or(hardware);
         let chip = match &args.program.hardware {
             Some(name) => hardware_choice::from_command_line(name, console)?,
             None => hardware_choice::from_plan(chip, &args.file, console)?,
         };
-        let ran = on_streams::run_written(execution, &chip, options)
+        if let Err(error) = on_streams::verify_written(execution, &chip) {
+            let (layer, chip) = (&execution.plan.name, &chip.name);
+            let why = format!("the schedule of its layer `{layer}` is not one of {chip}: {error}");
+            return Err(wrong(why, console));
+        }
+        let mut options = options.clone();
+        files.give(at, &mut options);
+        let ran = on_streams::run_written(execution, &chip, &options)
             .map_err(|e| written_error(&execution.plan.name, &e, args, console))?;
+        kept.keep(&execution.plan, &ran.report.outputs, console)?;
         let layer = summary(&ran, None);
         let mut shown = execution.plan.clone();
         escape_plan(&mut shown);
         text.push_str(&describe(&layer, &ran, &shown));
         layers.push(layer);
     }
+    kept.write(console)?;
     give(&layers, &text, console)
 }
 
@@ -343,71 +331,6 @@ fn describe(layer: &RunLayer, ran: &Ran, asked: &shard_ir::Plan) -> String {
         ));
     }
     text
-}
-
-fn read_inputs(inputs: &[String], console: &mut Console) -> Outcome<BTreeMap<String, Tensor>> {
-    let mut tensors = BTreeMap::new();
-    for text in inputs {
-        let Some((name, path)) = text.split_once('=') else {
-            let help = "--input x=x.npy".to_string();
-            return Err(console.usage(&format!("`--input {text}` names no file"), Some(help)));
-        };
-        let tensor = npy::read(Path::new(path))
-            .map_err(|why| console.usage(&format!("cannot read `{path}`: {why}"), None))?;
-        tensors.insert(name.to_string(), tensor);
-    }
-    Ok(tensors)
-}
-
-/// Of each layer, the tensors of a file that have the names of its parameters. A tensor that is of
-/// none is a mistake: nobody would see that random data took its place.
-fn inputs_of_layers(
-    path: &Path,
-    layers: &[(shard_cost::Hardware, Compiled)],
-    full: bool,
-    console: &mut Console,
-) -> Outcome<Vec<BTreeMap<String, Tensor>>> {
-    let shown = path.display();
-    let file = safetensors::File::open(path)
-        .map_err(|why| console.usage(&format!("cannot read `{shown}`: {why}"), None))?;
-    let mut of_layers = Vec::new();
-    let there: BTreeSet<String> = file.names();
-    let mut unknown = there.clone();
-    let mut known: BTreeSet<String> = BTreeSet::new();
-    for (_, compiled) in layers {
-        let plan = &compiled.schedule.plan;
-        // Where it is too large to be written out, running it says so.
-        let names = shard_runtime::written_out(plan, full).map(|p| parameters(&p.plan));
-        let names = names.unwrap_or_default();
-        let mut inputs = BTreeMap::new();
-        for name in names.intersection(&there) {
-            let tensor = file.tensor(name).map_err(|why| {
-                let message = format!("cannot read the tensor `{name}` of `{shown}`: {why}");
-                console.usage(&message, None)
-            })?;
-            inputs.insert(name.clone(), tensor);
-            unknown.remove(name);
-        }
-        known.extend(names);
-        of_layers.push(inputs);
-    }
-    if let Some(name) = unknown.first() {
-        let shape = file.shape(name);
-        let message =
-            format!("`{shown}` has a tensor `{name}` of shape {shape}: no parameter has that name");
-        let known: Vec<String> = known.iter().take(SHOWN).map(|n| format!("`{n}`")).collect();
-        let help = format!("parameters: {}", known.join(", "));
-        return Err(console.usage(&message, Some(help)));
-    }
-    Ok(of_layers)
-}
-
-/// Names that are listed in a message, at most.
-const SHOWN: usize = 12;
-
-fn parameters(plan: &shard_ir::Plan) -> BTreeSet<String> {
-    let is_parameter = |i: &&shard_ir::Instruction| matches!(i.kind, InstrKind::Parameter(_));
-    plan.instructions.iter().filter(is_parameter).filter_map(|i| i.name.clone()).collect()
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use shard_cost::{PlanPrice, buffers as shared_memory};
+use shard_cost::{InstrPrice, PlanPrice, buffers as shared_memory};
 use shard_ir::{
     Execution, HappensBefore, InstrId, InstrKind, Picoseconds, Plan, Room, Task, Unrolled, Work,
     never,
@@ -137,29 +137,29 @@ impl Writer<'_> {
     }
 
     fn parts(&self, unit: &Unit) -> Vec<TaskPart> {
-        let first = unit.first();
-        let looped = self.price.of(first).looped();
-        if let Some(looped) = looped {
-            return loop_parts(unit, looped.chunks);
-        }
-        let is_move = unit.busy.iter().any(|busy| busy.part == Part::Transfer);
-        let is_move = is_move || self.is_move(first);
-        let work = if is_move { Work::Transfer } else { Work::Kernel };
-        let mut streams: Vec<usize> = unit.busy.iter().map(|busy| busy.stream).collect();
-        streams.dedup();
-        vec![TaskPart { work, streams, from: Picoseconds(0), until: unit.time }]
-    }
-
-    fn is_move(&self, id: InstrId) -> bool {
-        matches!(self.price.of(id), shard_cost::InstrPrice::Move(_))
+        let first = self.price.of(unit.first());
+        let chunks = first.looped().map(|looped| looped.chunks);
+        task_parts(unit, matches!(first, InstrPrice::Move(_)), chunks)
     }
 }
 
-struct TaskPart {
-    work: Work,
-    streams: Vec<usize>,
-    from: Picoseconds,
-    until: Picoseconds,
+/// The tasks of a unit, counted from its start: of a loop those of its chunks.
+pub(super) fn task_parts(unit: &Unit, is_move: bool, chunks: Option<u64>) -> Vec<TaskPart> {
+    if let Some(chunks) = chunks {
+        return loop_parts(unit, chunks);
+    }
+    let work = if is_move { Work::Transfer } else { Work::Kernel };
+    let mut streams: Vec<usize> = unit.busy.iter().map(|busy| busy.stream).collect();
+    streams.dedup();
+    vec![TaskPart { work, streams, from: Picoseconds(0), until: unit.time }]
+}
+
+/// What a task does of its unit, on which streams, and when after the unit's start.
+pub(super) struct TaskPart {
+    pub(super) work: Work,
+    pub(super) streams: Vec<usize>,
+    pub(super) from: Picoseconds,
+    pub(super) until: Picoseconds,
 }
 
 /// The chunks and transfers of a loop, in the order in which they start, and its end.

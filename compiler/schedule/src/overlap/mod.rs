@@ -17,6 +17,7 @@ mod steady;
 mod units;
 mod verify;
 mod verify_execution;
+mod verify_times;
 
 use shard_cost::{Hardware, PlanPrice, Streams};
 use shard_ir::{InstrId, Picoseconds, Plan, never};
@@ -31,6 +32,7 @@ pub use steady::Steady;
 pub use units::{Busy, Part, Unit};
 pub use verify::{TimelineError, verify_addresses, verify_timeline};
 pub use verify_execution::{ExecutionError, verify_execution};
+pub use verify_times::verify_times;
 
 use place::{Ahead, Asked, Order, place};
 

@@ -1,6 +1,6 @@
 //! [`Unit`]: what runs as one, and which streams it keeps busy meanwhile.
 
-use shard_cost::{InstrPrice, LoopPrice, PlanPrice, Streams, kernels, moved_over};
+use shard_cost::{LoopPrice, PlanPrice, Streams, kernels, moved_over};
 use shard_ir::{InstrId, InstrKind, Op, Picoseconds, Plan};
 
 /// What runs as one: a kernel, a transfer, a fetch, or the loop of a collective einsum with all of
@@ -71,11 +71,17 @@ fn whole(stream: usize, time: Picoseconds, part: Part) -> Vec<Busy> {
 
 /// A move without traffic is the device's own work, and takes no time.
 fn transfer(plan: &Plan, price: &PlanPrice, streams: &Streams, id: InstrId) -> Unit {
-    let time = price.of(id).time();
-    let used = match price.of(id) {
-        InstrPrice::Move(cost) if cost.time > Picoseconds(0) => over(plan, streams, id),
-        InstrPrice::Move(_) | InstrPrice::Kernel { .. } | InstrPrice::Free => Vec::new(),
-    };
+    transfer_unit(plan, streams, id, price.of(id).time())
+}
+
+/// A move that takes a time.
+pub(super) fn transfer_unit(
+    plan: &Plan,
+    streams: &Streams,
+    id: InstrId,
+    time: Picoseconds,
+) -> Unit {
+    let used = if time > Picoseconds(0) { over(plan, streams, id) } else { Vec::new() };
     let busy = used.into_iter().flat_map(|stream| whole(stream, time, Part::Transfer)).collect();
     Unit { members: vec![id], time, busy }
 }
@@ -91,16 +97,26 @@ fn kernel(
     streams: &Streams,
     members: Vec<InstrId>,
 ) -> Option<Unit> {
-    let first = *members.first()?;
-    let time = price.of(first).time();
-    let busy = match (price.of(first).looped(), &plan.instruction(first).kind) {
+    let of_first = price.of(*members.first()?);
+    Some(kernel_unit(plan, streams, members, (of_first.time(), of_first.looped())))
+}
+
+/// A kernel or a loop of its price.
+pub(super) fn kernel_unit(
+    plan: &Plan,
+    streams: &Streams,
+    members: Vec<InstrId>,
+    (time, looped): (Picoseconds, Option<&LoopPrice>),
+) -> Unit {
+    let first = members.first().copied().unwrap_or_default();
+    let busy = match (looped, &plan.instruction(first).kind) {
         (Some(looped), InstrKind::CollectiveEinsum(fused)) => {
             chunks(looped, fused.gathered().is_some(), &over(plan, streams, first))
         }
         (_, InstrKind::Op(Op::Fetch)) => whole(Streams::HOST, time, Part::Fetch),
         _ => whole(Streams::COMPUTE, time, Part::Kernel),
     };
-    Some(Unit { members, time, busy })
+    Unit { members, time, busy }
 }
 
 /// The chunks of a loop one by one, and its transfers beside them.

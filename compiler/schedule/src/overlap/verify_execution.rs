@@ -1,7 +1,7 @@
 //! What every execution must be, by its times and addresses alone. That tasks are ordered by more
 //! than times is found by running it (`shard_runtime::run_on_streams`).
 
-use shard_ir::{Execution, InstrId, InstrKind, Picoseconds, Plan, Room};
+use shard_ir::{Execution, InstrId, InstrKind, Picoseconds, Plan, Room, Work};
 
 use super::accesses::Accesses;
 
@@ -60,6 +60,41 @@ pub enum ExecutionError {
         /// The other.
         second: InstrId,
     },
+    /// Other streams than the chip has.
+    #[error("the streams of its chip are {needed}")]
+    Streams {
+        /// Their names.
+        needed: String,
+    },
+    /// A task that a unit has not, or has more than once, or a task that is missing.
+    #[error("%{} has not once each task that it needs: {}", id.0, task_name(*work))]
+    Parts {
+        /// The first instruction of the unit.
+        id: InstrId,
+        /// The task's work.
+        work: Work,
+    },
+    /// A task that takes another time than its price.
+    #[error("task {task} takes {found} ps, and the chip takes {needed} ps for it")]
+    Time {
+        /// The task.
+        task: usize,
+        /// Picoseconds that it takes.
+        found: u64,
+        /// Picoseconds that it should.
+        needed: u64,
+    },
+    /// A part of a loop at another distance from the loop's start.
+    #[error("task {task} starts at another place in the loop of %{} than the chip puts it", id.0)]
+    Apart {
+        /// The task.
+        task: usize,
+        /// The loop.
+        id: InstrId,
+    },
+    /// A task on other streams than those of what it does.
+    #[error("task {0} keeps other streams busy than it needs")]
+    TaskStreams(usize),
     /// Another peak than buffers have.
     #[error("{found} bytes of buffers are live at the peak, and the schedule says {said}")]
     Peak {
@@ -68,6 +103,17 @@ pub enum ExecutionError {
         /// What it says.
         said: u64,
     },
+}
+
+/// What a message calls a task's work.
+fn task_name(work: Work) -> String {
+    match work {
+        Work::Kernel => "its kernel".to_string(),
+        Work::Transfer => "its transfer".to_string(),
+        Work::Chunk(at) => format!("chunk {at} of its loop"),
+        Work::Send(at) => format!("transfer {at} of its loop"),
+        Work::End => "the end of its loop".to_string(),
+    }
 }
 
 /// Checks that tasks are of what there is, start when what they wait for and what they read is
