@@ -65,6 +65,7 @@ fn every_kind_of_instruction_meets_the_schema() {
     assert_eq!(layer["outputs"][0]["local_shape"], serde_json::json!([6, 4]));
     assert_eq!(layer["instructions"][30]["in"], serde_json::json!(["block", "norm"]));
     assert_eq!(layer["instructions"][30]["fused_into"], 29);
+    holds("explain", &shardc(&["explain", "mlp.shard", "--overlap", "--format", "json"]).out);
     holds("lower", &shardc(&["lower", "every_move.shir", "--emit", "json"]).out);
 }
 

@@ -68,6 +68,38 @@ fn the_overlapped_plan_is_done_no_later_than_any_other_that_is_known_and_none_is
 }
 
 #[test]
+fn a_report_says_on_request_what_overlapping_would_choose() {
+    let mut saving = 0;
+    for source in all() {
+        let ran =
+            fed(&["explain", "-", "--format", "json", "--no-alternatives", "--overlap"], &source);
+        assert_eq!(ran.status, 0, "{}\n{source}", ran.err);
+        let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+        let choice = &report["layers"][0]["overlap_choice"];
+        let seconds = |key: &str| choice[key].as_f64().expect("seconds");
+        let chosen = explained(&source, "overlap");
+        let (serial, other) = (explained(&source, "serial"), &chosen["totals"]);
+        assert_eq!(choice["overlap_time_s"], serial["totals"]["overlap_time_s"], "{source}");
+        assert_eq!(choice["other_overlap_time_s"], other["overlap_time_s"], "{source}");
+        assert_eq!(choice["other_serial_time_s"], other["serial_time_s"], "{source}");
+        assert_eq!(choice["lower_bound_s"], chosen["optimality"]["lower_bound_s"], "{source}");
+        assert_eq!(choice["same_plan"] == true, seconds("saves_s") == 0.0, "{source}");
+        saving += usize::from(seconds("saves_s") > 0.0);
+        let text =
+            fed(&["explain", "-", "--no-alternatives", "--overlap", "--width", "400"], &source).out;
+        let says = if choice["same_plan"] == true { "the same plan" } else { "another plan" };
+        assert!(text.contains(&format!("--objective overlap chooses {says}: ")), "{text}");
+    }
+    assert!(saving > 0);
+    for args in [
+        &["explain", "mlp.shard", "--overlap", "--objective", "overlap"][..],
+        &["explain", "every_move.shir", "--overlap"],
+    ] {
+        assert_eq!(shardc(args).status, 2, "{args:?}");
+    }
+}
+
+#[test]
 fn the_smallest_plan_needs_no_more_than_the_fastest_and_no_less_than_its_weights() {
     let (mut smaller_than_serial, mut proven) = (0, 0);
     for source in all() {

@@ -10,6 +10,7 @@ use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, ast};
 use shard_ir::{Plan, Program};
 use shard_report::layout_notation::Notation;
+use shard_report::overlap_choice::OverlapChoice;
 use shard_report::printable::{escape_plan, escaped_name};
 use shard_report::{Layer, Sharing};
 use shard_search::{Alternative, Detail, LowerError, LowerOptions};
@@ -21,6 +22,7 @@ use crate::input::Input;
 use crate::lowering_diagnostics::{
     axis_orders, lower_error, no_host, replication_costs, too_large,
 };
+use crate::objectives;
 use crate::phases::{SharedBy, share_weights};
 use crate::pipeline::{self, CompileError, Compiled};
 use crate::room::{Asked, no_plan_fits};
@@ -65,6 +67,8 @@ pub struct Compilation {
     sharing: Vec<Option<SharedBy>>,
     /// For each layer what its plan was preferred to, where that was asked for.
     alternatives: Vec<Vec<Alternative>>,
+    /// For each layer what `--objective overlap` would choose, where that was asked for.
+    overlap_choices: Vec<OverlapChoice>,
     /// The program of each layer; none for IR text.
     pub programs: Vec<Program>,
     /// How they were lowered, for questions about their plans.
@@ -89,6 +93,7 @@ impl Compilation {
             source: self.source.as_ref(),
             sharing: None,
             alternatives: &[],
+            overlap_choice: None,
             notation: self.notation,
         }
     }
@@ -103,6 +108,7 @@ impl Compilation {
                     .as_ref()
                     .map(|(shared, phase)| Sharing { shared, phase: *phase }),
                 alternatives: self.alternatives.get(i).map_or(&[], Vec::as_slice),
+                overlap_choice: self.overlap_choices.get(i),
                 ..self.layer_of(hardware, compiled)
             })
             .collect()
@@ -151,6 +157,24 @@ impl Compilation {
                     host.report(None, vec![said]);
                     break;
                 }
+                Err(error) => {
+                    host.report(self.source.as_ref(), lower_error(None, None, error));
+                    return Err(Status::Wrong);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks what `--objective overlap` would choose for each layer, with the weights that phases
+    /// share as they are stored.
+    pub fn ask_for_overlap(&mut self, host: &mut dyn Host) -> Outcome {
+        let pass = host.begin("overlap", "what overlapping would choose".to_string(), (1, 1));
+        let mut options = LowerOptions { objective: Objective::Overlap, ..self.options.clone() };
+        options.limits.stop = pass.stop();
+        for (program, (hardware, own)) in self.programs.iter().zip(&self.compiled) {
+            match objectives::overlap_choice(program, own, hardware, &options) {
+                Ok(choice) => self.overlap_choices.push(choice),
                 Err(error) => {
                     host.report(self.source.as_ref(), lower_error(None, None, error));
                     return Err(Status::Wrong);
@@ -231,6 +255,7 @@ fn compile_ir(
         sharing: vec![None; compiled.len()],
         compiled,
         alternatives: Vec::new(),
+        overlap_choices: Vec::new(),
         programs: Vec::new(),
         options: LowerOptions::default(),
         expected: Expected::default(),
@@ -430,6 +455,7 @@ impl Sound {
             compiled,
             sharing,
             alternatives: Vec::new(),
+            overlap_choices: Vec::new(),
             programs: lowered,
             options,
             expected,

@@ -72,6 +72,7 @@ pub fn hold(compilation: &Compilation, host: &mut dyn Host) -> Outcome {
                         least_bytes: compiled.least_bytes,
                         source: Some(source),
                         alternatives: &[],
+                        overlap_choice: None,
                         sharing: None,
                         notation: compilation.notation,
                     };

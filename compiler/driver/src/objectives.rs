@@ -3,6 +3,7 @@
 
 use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Totals, Weights};
 use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program};
+use shard_report::overlap_choice::OverlapChoice;
 use shard_search::{
     Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, OverlapBound, Proof,
     Status, TIME_LIMIT, alternatives, least_kept,
@@ -95,6 +96,26 @@ pub fn least_overlap(
     }
     let times = (soonest.time(), soonest.least(&bound));
     Ok(within(soonest.best, options, |_| times))
+}
+
+/// What [`least_overlap`] chooses for a program, beside a plan that was chosen otherwise.
+pub fn overlap_choice(
+    program: &Program,
+    own: &Compiled,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<OverlapChoice, CompileError> {
+    let other = least_overlap(program, hardware, options)?;
+    let (own_time, time) = (own.timeline.whole().makespan, other.timeline.whole().makespan);
+    // Of two that are done at the same time, the plan that is known is as good.
+    let is_same = own.schedule.plan == other.schedule.plan || own_time <= time;
+    Ok(OverlapChoice {
+        is_same,
+        own_time,
+        time: if is_same { own_time } else { time },
+        serial_time: if is_same { &own.price } else { &other.price }.totals.serial_time,
+        lower_bound: other.optimality.map_or(Picoseconds(0), |found| found.lower_bound),
+    })
 }
 
 /// The plan that is done soonest of those considered.

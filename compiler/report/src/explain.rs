@@ -29,6 +29,7 @@ use crate::notation::{
     kind_of_layer, layer_name, loop_bound, loop_phrase, parameter_layout, phrase, value_name,
 };
 use crate::origins::{axis_by_axis, forcing};
+use crate::overlap_choice;
 use crate::page::{Page, WIDTH};
 use crate::scale;
 use crate::status::{gap, status_word};
@@ -424,6 +425,9 @@ pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes, Picoseconds)> 
 fn optimality(page: &mut Page, layer: &Layer<'_>) {
     sharing(page, layer);
     page.wrapped(0, &optimality_text(layer));
+    if let Some(choice) = layer.overlap_choice {
+        page.wrapped(0, &overlap_choice::text(layer, choice));
+    }
 }
 
 /// The mark of a plan that was searched for and is not proven: how far above its bound it may be.

@@ -22,6 +22,7 @@ pub mod layout_notation;
 pub mod memory;
 pub mod notation;
 pub mod origins;
+pub mod overlap_choice;
 pub mod page;
 pub mod pages;
 pub mod paint;
@@ -40,6 +41,7 @@ pub mod why_not;
 pub mod words;
 
 use layout_notation::Notation;
+use overlap_choice::OverlapChoice;
 use shard_check::Diagnostic;
 use shard_cost::{Bytes, Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
@@ -77,6 +79,8 @@ pub struct Layer<'a> {
     /// What the plan was preferred to: for collectives the best plan that does without. Empty where
     /// nobody asked.
     pub alternatives: &'a [Alternative],
+    /// What `--objective overlap` would choose, where that was asked for.
+    pub overlap_choice: Option<&'a OverlapChoice>,
     /// How layouts are written, where people read them.
     pub notation: Notation,
 }

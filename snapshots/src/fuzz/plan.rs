@@ -112,6 +112,7 @@ pub(super) fn whole_pipeline(
         source: source.map(|(file, _)| file),
         sharing: None,
         alternatives: &[],
+        overlap_choice: None,
         notation: Notation::ALL[(hash % Notation::ALL.len() as u64) as usize],
     };
     reported(&layer)?;

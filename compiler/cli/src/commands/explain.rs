@@ -60,8 +60,12 @@ pub(crate) struct ExplainArgs {
     /// no weight has
     #[arg(long, value_name = "DIM", requires = "why_not")]
     pub(crate) vary: Option<String>,
+    /// Say whether --objective overlap would choose another plan, and what it saves: some searches
+    /// more
+    #[arg(long, conflicts_with_all = ["why", "why_not"])]
+    pub(crate) overlap: bool,
     /// Say what no plan falls below, and search for none
-    #[arg(long, conflicts_with_all = ["alternatives", "no_alternatives", "certificate", "why", "why_not"])]
+    #[arg(long, conflicts_with_all = ["overlap", "alternatives", "no_alternatives", "certificate", "why", "why_not"])]
     pub(crate) bound_only: bool,
     /// Columns of the text; by default those of the terminal, else 80
     #[arg(long, value_name = "COLUMNS")]
@@ -100,6 +104,11 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         );
         return Err(console.usage(&message, Some("--objective serial".to_string())));
     }
+    if args.overlap && (!is_sum || compilation.programs.is_empty()) {
+        let message = "--overlap compares the plan of a source file that was chosen for a sum over \
+            steps with that of --objective overlap";
+        return Err(console.usage(message, Some("--objective serial".to_string())));
+    }
     if let Some(asked) = &args.why_not {
         let options = args.program.asked(console)?;
         let pass = console.watch.begin("question", "what --why-not asks".to_string(), (1, 1));
@@ -120,6 +129,9 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
             compilation.ask_for_alternatives(Some(Detail::Plans), console)?
         }
         None => compilation.ask_for_alternatives(None, console)?,
+    }
+    if args.overlap {
+        compilation.ask_for_overlap(console)?;
     }
     if let Some(out) = &args.certificate {
         let _pass = console.watch.begin("certificate", "the certificate".to_string(), (0, 1));

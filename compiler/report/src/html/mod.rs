@@ -14,6 +14,7 @@ use shard_ir::{InstrId, Picoseconds, never};
 use crate::Layer;
 use crate::explain::optimality_text;
 use crate::notation::kind_of_layer;
+use crate::overlap_choice;
 use crate::scale;
 use crate::status::status_word;
 use crate::strategy::strategy;
@@ -50,6 +51,8 @@ struct Section<'a> {
     program: Program,
     tables: Vec<Table>,
     optimality: String,
+    /// What `--objective overlap` would choose, where that was asked for.
+    overlap_choice: Option<String>,
 }
 
 /// The explanation of some layers as one HTML file.
@@ -95,6 +98,7 @@ fn section<'a>(layer: &Layer<'a>, at: usize) -> Section<'a> {
         program: program(layer, at),
         tables: [Some(time_table(layer)), traffic_table(layer)].into_iter().flatten().collect(),
         optimality: optimality_text(layer),
+        overlap_choice: layer.overlap_choice.map(|choice| overlap_choice::text(layer, choice)),
     }
 }
 

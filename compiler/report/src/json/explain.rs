@@ -91,6 +91,19 @@ struct ExplainedJson {
     sharing: Option<SharingJson>,
     /// For collectives, the best plan that does without.
     alternatives: Vec<AlternativeJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overlap_choice: Option<OverlapChoiceJson>,
+}
+
+/// What `--objective overlap` would choose.
+#[derive(Debug, Serialize)]
+struct OverlapChoiceJson {
+    same_plan: bool,
+    overlap_time_s: f64,
+    other_overlap_time_s: f64,
+    saves_s: f64,
+    other_serial_time_s: f64,
+    lower_bound_s: f64,
 }
 
 /// Bytes on a device over the whole stack.
@@ -268,6 +281,14 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         totals: totals(layer),
         model_totals: model_totals(layer),
         alternatives: layer.alternatives.iter().map(|a| alternative(layer, a)).collect(),
+        overlap_choice: layer.overlap_choice.map(|choice| OverlapChoiceJson {
+            same_plan: choice.is_same,
+            overlap_time_s: choice.own_time.seconds(),
+            other_overlap_time_s: choice.time.seconds(),
+            saves_s: choice.saves().seconds(),
+            other_serial_time_s: choice.serial_time.seconds(),
+            lower_bound_s: choice.lower_bound.seconds(),
+        }),
         sharing: layer.sharing.map(sharing),
         optimality: layer.optimality.map(optimality),
         memory: layer.least_bytes.map(|least| MemoryJson {
