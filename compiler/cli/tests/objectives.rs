@@ -99,6 +99,53 @@ fn a_report_says_on_request_what_overlapping_would_choose() {
     }
 }
 
+/// Layers whose weights are gathered: the next layer's come while one computes.
+const STACK: &str = "hardware tpu-v4-flat\nmesh x=4\ndim B = 16384\ndim D = 4096\ndim F = 16384\n\
+    layer block(x: bf16 B_xD, up: weight bf16 D_xF, down: weight bf16 FD_x) -> bf16 B_xD repeat 8 {\n  \
+    return einsum(gelu(einsum(x, up -> BF)), down -> BD)\n}\n";
+
+#[test]
+fn what_fits_is_judged_by_the_schedule_of_the_objective() {
+    let figures = |objective: &str| {
+        let of = |command: &[&str]| -> Value {
+            let args = [command, &["-", "--format", "json", "--objective", objective]].concat();
+            let ran = fed(&args, STACK);
+            assert_eq!(ran.status, 0, "{}", ran.err);
+            serde_json::from_str::<Value>(&ran.out).expect("JSON")["layers"][0].take()
+        };
+        let (explained, cost) = (of(&["explain"]), of(&["cost"]));
+        let peak = explained["model_totals"]["peak_hbm_bytes"].as_u64().expect("bytes");
+        assert_eq!(cost["memory"]["peak_bytes"].as_u64(), Some(peak), "{objective}");
+        let capacity = cost["memory"]["capacity_bytes"].as_u64().expect("bytes");
+        assert_eq!(cost["memory"]["free_bytes"].as_u64(), Some(capacity - peak), "{objective}");
+        peak
+    };
+    // Two layers' weights are there at once.
+    assert!(figures("overlap") > figures("serial"));
+    let text = fed(&["cost", "-", "--objective", "overlap"], STACK).out;
+    assert!(text.contains("free along the overlapped schedule"), "{text}");
+}
+
+#[test]
+fn a_collective_that_goes_on_beside_something_longer_costs_no_time() {
+    let source = |long: u64| {
+        format!(
+            "hardware tpu-v4-flat\nmesh x=4\ndim B = 1024\ndim E = 4096\ndim F = 4096\ndim G = {long}\n\
+             layer f(x: bf16 B_xE, w: weight bf16 EF, v: weight bf16 F_xE, u: weight bf16 EG) -> (y: \
+             bf16 BE_x, z: bf16 B_xG) {{\n  let h: BF = einsum(x, w -> BF)\n  let y = einsum(h, v -> \
+             BE)\n  let z = einsum(x, u -> BG)\n  return (y, z)\n}}\n"
+        )
+    };
+    let warned = |long: u64, objective: &str| {
+        let ran = fed(&["explain", "-", "--objective", objective], &source(long));
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        ran.err.contains("W0801")
+    };
+    assert!(warned(65536, "serial") && warned(4, "serial"));
+    assert!(!warned(65536, "overlap"), "beside the product of `u`");
+    assert!(warned(4, "overlap"), "beside next to nothing");
+}
+
 #[test]
 fn the_smallest_plan_needs_no_more_than_the_fastest_and_no_less_than_its_weights() {
     let (mut smaller_than_serial, mut proven) = (0, 0);

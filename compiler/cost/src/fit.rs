@@ -25,7 +25,12 @@ impl Capacity {
 
     /// Whether a chip has room.
     pub fn holds(&self, memory: &Memory) -> bool {
-        memory.peak() <= self.all && memory.all_caches() <= self.caches
+        self.holds_peak(memory, memory.peak())
+    }
+
+    /// Whether a plan fits that holds so much at its peak, along the schedule that it is run by.
+    pub fn holds_peak(&self, memory: &Memory, peak: Bytes) -> bool {
+        peak <= self.all && memory.all_caches() <= self.caches
     }
 }
 

@@ -433,7 +433,7 @@ impl Sound {
                         found.extend(search_limit_of_phases(shared, &program.name, header));
                     }
                     found.extend(too_large(&layer, hardware));
-                    found.extend(replication_costs(file, program, &layer));
+                    found.extend(replication_costs(file, program, &layer, options.objective));
                     found.extend(missing_arithmetic(&layer, hardware));
                     compiled.push((hardware.clone(), layer));
                     sharing.push(shared);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use shard_check::Diagnostic;
 use shard_check::diagnostics::limits::LimitProblem;
 use shard_check::diagnostics::{HardwareProblem, InternalProblem, LoweringProblem};
-use shard_cost::Hardware;
+use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, Span, ast};
 use shard_ir::{
     Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId,
@@ -172,11 +172,14 @@ fn layout_words<'t>(tree: &'t ast::File, layer: &str) -> Vec<&'t ast::LayoutWord
     types.map(|ty| &ty.layout).collect()
 }
 
-/// Annotations of a `let` that name no mesh axis, and cost collectives.
+/// Annotations of a `let` that name no mesh axis, and cost collectives. Where the plan was chosen for
+/// its overlapped schedule, a collective costs what of it others wait for: one that goes on beside
+/// something longer costs no time.
 pub fn replication_costs(
     file: &SourceFile,
     program: &Program,
     layer: &Compiled,
+    objective: Objective,
 ) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
     let mut said = BTreeSet::new();
@@ -195,6 +198,13 @@ pub fn replication_costs(
             )
             .filter(|id| plan.instruction(*id).origin.span == Some(value.span))
             .collect();
+        let moves: Vec<InstrId> = match objective {
+            Objective::Overlap => {
+                let waited_for = &layer.timeline.whole().critical_path;
+                moves.into_iter().filter(|id| waited_for.contains(id)).collect()
+            }
+            Objective::Serial | Objective::Comm | Objective::Memory => moves,
+        };
         if moves.is_empty() {
             continue;
         }

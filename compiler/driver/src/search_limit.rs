@@ -18,24 +18,28 @@ pub(crate) fn search_limit(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Option<Diagnostic> {
-    let lowered = layer.lowered.as_ref().filter(|l| l.optimality.status == Status::Bounded)?;
-    let limit = limit(&lowered.optimality);
+    let optimality = layer.optimality.as_ref().filter(|o| o.status == Status::Bounded)?;
+    // What no single search chooses has a bound and no proof by nature: that alone is no news.
+    if layer.lowered.is_none() && optimality.stopped_by.is_none() {
+        return None;
+    }
+    let limit = limit(optimality);
     let trials = LowerOptions { limits: less(&options.limits), ..options.clone() };
-    // There is no time for a trial where the time is up.
-    let (proven_with, fits_with) = match limit.as_str() {
-        TIME_LIMIT => (Vec::new(), None),
-        MEMORY => (
+    let (proven_with, fits_with) = match (&layer.lowered, limit.as_str()) {
+        // There is no time for a trial where the time is up, and a trial is one search.
+        (_, TIME_LIMIT) | (None, _) => (Vec::new(), None),
+        (Some(lowered), MEMORY) => (
             proven_with(program, &lowered.plan, hardware, &trials),
             fits_with(program, hardware, &trials),
         ),
-        _ => (proven_with(program, &lowered.plan, hardware, &trials), None),
+        (Some(lowered), _) => (proven_with(program, &lowered.plan, hardware, &trials), None),
     };
     let problem = LoweringProblem::SearchLimit {
         layer: program.name.clone(),
         of_phases: false,
         span: header?,
         limit,
-        gap: gap(&lowered.optimality),
+        gap: gap(optimality),
         proven_with,
         fits_with,
     };

@@ -1,7 +1,7 @@
 //! `cost` as text: what each step takes, where the time of the layer goes, what is in memory, and
 //! how well the machine is used.
 
-use shard_cost::{Bytes, Capacity, Flops, InstrPrice, Kept, Largest, Summary};
+use shard_cost::{Bytes, Capacity, Flops, InstrPrice, Kept, Largest, Objective, Summary};
 use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 
 use crate::Layer;
@@ -395,11 +395,15 @@ fn holders(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
 
 fn verdict(report: &CostLayer<'_>, paint: Paint) -> String {
     let (memory, capacity) = (&report.summary.inventory.memory, &report.capacity);
+    let (peak, along) = match report.layer.objective {
+        Objective::Overlap => (report.layer.peak(), " along the overlapped schedule"),
+        Objective::Serial | Objective::Comm | Objective::Memory => (report.layer.peak(), ""),
+    };
     let over = |needed: Bytes, there: Bytes| scale::bytes(Bytes(needed.0 - there.0));
-    if memory.peak() > capacity.all {
-        let over = over(memory.peak(), capacity.all);
+    if peak > capacity.all {
+        let over = over(peak, capacity.all);
         return paint.style(
-            &format!("DOES NOT FIT in {}: {over} too much", scale::bytes(capacity.all)),
+            &format!("DOES NOT FIT in {}: {over} too much{along}", scale::bytes(capacity.all)),
             Style::Bad,
         );
     }
@@ -411,8 +415,9 @@ fn verdict(report: &CostLayer<'_>, paint: Paint) -> String {
         );
         return paint.style(&text, Style::Bad);
     }
-    let free = 100.0 * (capacity.all.0 - memory.peak().0) as f64 / capacity.all.0.max(1) as f64;
-    paint.style(&format!("fits in {}, {free:.1}% free", scale::bytes(capacity.all)), Style::Good)
+    let free = 100.0 * (capacity.all.0 - peak.0) as f64 / capacity.all.0.max(1) as f64;
+    let text = format!("fits in {}, {free:.1}% free{along}", scale::bytes(capacity.all));
+    paint.style(&text, Style::Good)
 }
 
 fn use_of_chips(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {

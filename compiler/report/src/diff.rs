@@ -58,7 +58,7 @@ fn facts(a: &Layer<'_>, b: &Layer<'_>) -> Vec<Fact> {
         of.iter().filter(|d| !other.contains(d)).cloned().collect::<Vec<_>>().join(", ")
     };
     let (s, t) = (&a.price.totals, &b.price.totals);
-    let peak = |layer: &Layer<'_>| scale::bytes(layer.price.memory.peak());
+    let peak = |layer: &Layer<'_>| scale::bytes(layer.peak());
     let fact = |name, before, after| Fact { name, before, after };
     vec![
         fact("mesh", mesh(a), mesh(b)),

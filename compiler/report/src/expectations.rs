@@ -39,7 +39,7 @@ fn check(layer: &Layer<'_>, expectation: &Expectation) -> Option<ExpectationProb
         Meaning::Measured { measure, of, comparison, amount } => {
             let parts = parts(layer, *measure, of.as_deref());
             let found = match measure {
-                Measure::PeakMemory => u128::from(layer.price.memory.peak().0),
+                Measure::PeakMemory => u128::from(layer.peak().0),
                 Measure::SerialTime => u128::from(layer.price.totals.serial_time.0),
                 Measure::Comm | Measure::WireBytes | Measure::Collectives | Measure::Count(_) => {
                     parts.iter().map(|(_, part)| part).sum()

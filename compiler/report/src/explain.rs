@@ -370,7 +370,7 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
         let model = layer.hardware.stack_time(totals.serial_time, plan);
         page.row(&format!("  {} layers", plan.repeat), &scale::time(model));
     }
-    let (capacity, peak) = (Bytes(layer.hardware.hbm_bytes), layer.price.memory.peak());
+    let (capacity, peak) = (Bytes(layer.hardware.hbm_bytes), layer.peak());
     let layers = if plan.repeat > 1 { format!(", {} layers", plan.repeat) } else { String::new() };
     page.row(
         &format!("  memory at the peak{layers}"),
@@ -448,7 +448,7 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
     };
     let status = status_word(o.status);
     if let Some(least) = layer.least_bytes {
-        let needs = scale::bytes(layer.price.memory.peak());
+        let needs = scale::bytes(layer.peak());
         return match o.status {
             Status::Proven => format!(
                 "{status}: no plan needs less than {needs} on each device over the whole stack, \

@@ -100,6 +100,15 @@ impl<'a> Layer<'a> {
         self.objective.time(&self.price.totals)
     }
 
+    /// What a device holds at the peak, over the whole stack: along the overlapped schedule where
+    /// the plan was chosen for that, else one step after another in program order.
+    pub fn peak(&self) -> Bytes {
+        match self.objective {
+            Objective::Overlap => Bytes(self.timeline.whole().peak_bytes),
+            Objective::Serial | Objective::Comm | Objective::Memory => self.price.memory.peak(),
+        }
+    }
+
     /// What an instruction takes of a step: its time, so often as it is run.
     pub fn time_in_step(&self, id: InstrId) -> Picoseconds {
         self.price.of(id).time().times(self.plan().repeat_of(id))

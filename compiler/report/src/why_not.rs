@@ -1,6 +1,6 @@
 //! `explain --why-not`: the best plan that has what was asked for, beside the chosen one.
 
-use shard_cost::{Bytes, Memory, Objective};
+use shard_cost::{Bytes, Objective};
 use shard_ir::{InstrId, Picoseconds};
 use shard_search::Status;
 
@@ -145,7 +145,7 @@ impl Faster {
 
 /// What a plan needs on each device, over the whole stack.
 pub(crate) fn needed(layer: &Layer<'_>) -> Bytes {
-    Memory::of(layer.plan()).peak()
+    layer.peak()
 }
 
 /// Whether a plan fits in the memory of the chip.
@@ -231,7 +231,7 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
     }
     page.line("  in all");
     let (t, u) = (&a.chosen.price.totals, &a.other.price.totals);
-    let peak = |layer: &Layer<'_>| scale::bytes(layer.price.memory.peak());
+    let peak = |layer: &Layer<'_>| scale::bytes(layer.peak());
     for (name, before, after) in [
         ("communication", scale::time(t.comm_time), scale::time(u.comm_time)),
         ("everything else", rest(&a.chosen), rest(&a.other)),

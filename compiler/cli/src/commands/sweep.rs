@@ -312,6 +312,12 @@ impl Sweep<'_> {
         let time = compiled.price.totals.serial_time;
         let summary = Summary::of(plan, &compiled.price, hardware, roles, time);
         let capacity = Capacity::of(hardware, self.args.roles.cache_share);
+        let peak = match options.objective {
+            Objective::Overlap => Bytes(compiled.timeline.whole().peak_bytes),
+            Objective::Serial | Objective::Comm | Objective::Memory => {
+                summary.inventory.memory.peak()
+            }
+        };
         Ok(PointOutcome::Priced(Box::new(Figures {
             chips: plan.mesh.devices(),
             tokens: summary.tokens,
@@ -319,8 +325,8 @@ impl Sweep<'_> {
             time: summary.step_time,
             utilisation: summary.utilisation,
             efficiency: summary.efficiency,
-            memory: summary.inventory.memory.peak(),
-            fits: capacity.holds(&summary.inventory.memory),
+            memory: peak,
+            fits: capacity.holds_peak(&summary.inventory.memory, peak),
             strategy: strategy(plan).into_iter().map(|s| s.name()).collect(),
             proven: compiled.optimality.is_some_and(|o| o.proof.is_some()),
             mesh: plan.mesh.declared().to_vec(),

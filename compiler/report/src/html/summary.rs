@@ -70,7 +70,7 @@ pub(super) fn overview(layer: &Layer<'_>, at: usize) -> Overview {
 
 pub(super) fn totals(layer: &Layer<'_>) -> Vec<Tile> {
     let (plan, totals) = (layer.plan(), &layer.price.totals);
-    let (capacity, peak) = (Bytes(layer.hardware.hbm_bytes), layer.price.memory.peak());
+    let (capacity, peak) = (Bytes(layer.hardware.hbm_bytes), layer.peak());
     let fits = if peak > capacity { " (does not fit)" } else { "" };
     let limit =
         crate::memory::limit(layer.hardware).map_or(String::new(), |why| format!(" ({why})"));

@@ -272,7 +272,7 @@ fn step(report: &CostLayer<'_>, id: InstrId) -> StepJson {
 fn memory(report: &CostLayer<'_>) -> MemoryJson {
     let plan = report.layer.plan();
     let inventory = &report.summary.inventory;
-    let memory = &inventory.memory;
+    let (memory, peak) = (&inventory.memory, report.layer.peak());
     let hardware = report.layer.hardware;
     let chips = plan.mesh.devices();
     let replicated: Bytes = inventory.kept.iter().map(Kept::replicated_chip_bytes).sum();
@@ -286,15 +286,15 @@ fn memory(report: &CostLayer<'_>) -> MemoryJson {
             (hardware.hbm_bytes < hardware.chip_hbm_bytes).then_some("hbm_reserved_bytes")
         },
         cache_capacity_bytes: report.capacity.caches.0,
-        fits: report.capacity.holds(memory),
-        free_bytes: report.capacity.all.0.saturating_sub(memory.peak().0),
-        over_bytes: memory.peak().0.saturating_sub(report.capacity.all.0),
+        fits: report.capacity.holds_peak(memory, peak),
+        free_bytes: report.capacity.all.0.saturating_sub(peak.0),
+        over_bytes: peak.0.saturating_sub(report.capacity.all.0),
         weight_bytes: memory.weights.0,
         cache_bytes: memory.caches.0,
         activation_bytes: memory.activations.0,
         model_weight_bytes: memory.all_weights().0,
         model_cache_bytes: memory.all_caches().0,
-        peak_bytes: memory.peak().0,
+        peak_bytes: peak.0,
         replicated_bytes: replicated.0,
         model_replicated_bytes: replicated.times(plan.repeat).0,
         mesh_weight_bytes: memory.all_weights().times(chips).0,

@@ -74,7 +74,7 @@ fn side_json(layer: &Layer<'_>) -> SideJson {
         serial_time_s: totals.serial_time.seconds(),
         comm_time_s: totals.comm_time.seconds(),
         comm_bytes: totals.comm_bytes.0,
-        peak_hbm_bytes: layer.price.memory.peak().0,
+        peak_hbm_bytes: layer.peak().0,
     }
 }
 

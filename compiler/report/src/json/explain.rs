@@ -291,10 +291,9 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         }),
         sharing: layer.sharing.map(sharing),
         optimality: layer.optimality.map(optimality),
-        memory: layer.least_bytes.map(|least| MemoryJson {
-            peak_bytes: layer.price.memory.peak().0,
-            lower_bound_bytes: least.0,
-        }),
+        memory: layer
+            .least_bytes
+            .map(|least| MemoryJson { peak_bytes: layer.peak().0, lower_bound_bytes: least.0 }),
     }
 }
 
@@ -333,7 +332,7 @@ pub(super) fn model_totals(layer: &Layer<'_>) -> ModelTotalsJson {
         },
         comm_bytes: totals.comm_bytes.times(repeat).0,
         flops: Flops(totals.flops.0.saturating_mul(u128::from(repeat))).0,
-        peak_hbm_bytes: layer.price.memory.peak().0,
+        peak_hbm_bytes: layer.peak().0,
     }
 }
 

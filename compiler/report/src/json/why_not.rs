@@ -109,7 +109,7 @@ fn plan_json(layer: &Layer<'_>) -> PlanJson {
         serial_time_s: totals.serial_time.seconds(),
         comm_time_s: totals.comm_time.seconds(),
         comm_bytes: totals.comm_bytes.0,
-        peak_hbm_bytes: layer.price.memory.peak().0,
+        peak_hbm_bytes: layer.peak().0,
         needed_bytes: needed(layer).0,
         fits: fits(layer),
     }
