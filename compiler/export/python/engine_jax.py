@@ -3,7 +3,8 @@
     python engine.py FOLDER [--process P --processes N --coordinator HOST:PORT]
 
 FOLDER has `module.py`, the number of devices in `devices`, and for each parameter in `in/` the
-blocks of all devices, one behind another. The blocks of the results go to `out/`.
+blocks of all devices, one behind another. The blocks of the results go to `out/`, and what XLA
+made of the layer to `compiled.hlo`.
 """
 
 import argparse
@@ -66,7 +67,10 @@ def main():
     for at, name in enumerate(layer["shapes"]):
         blocks = np.load(args.folder / "in" / f"{at}.npy", mmap_mode="r")
         held.append(placed(module, layer, name, blocks, numbers))
-    found = jax.tree.leaves(layer["sharded"](*held))
+    compiled = layer["sharded"].lower(*held).compile()
+    if args.process == 0:
+        (args.folder / "compiled.hlo").write_text(compiled.as_text())
+    found = jax.tree.leaves(compiled(*held))
     for at, (name, value) in enumerate(zip(layer["results"], found, strict=True)):
         front = sum(map(bool, layer["terms"].get("-> " + name, ())))
         for shard in value.addressable_shards:

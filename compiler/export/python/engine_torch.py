@@ -4,7 +4,8 @@
 
 FOLDER has `module.py`, the number of devices in `devices`, and for each parameter in `in/` the
 blocks of all devices, one behind another. The blocks of the results go to `out/`. Each of the N
-has a worker of its own for each of its devices.
+has a worker of its own for each of its devices, which writes the collectives that it has called to
+`sent.DEVICE`, a line each: kind, elements that it sent to others, bytes of an element.
 """
 
 import argparse
@@ -26,6 +27,48 @@ def loaded(path):
     return module
 
 
+def counted(sent):
+    """Makes the collectives of PyTorch note in `sent` what this process sends by them."""
+
+    def note(kind, tensor, elements):
+        sent.append(f"{kind} {elements} {tensor.element_size()}")
+
+    def wrapped(kind, call, elements):
+        def counting(*args, group=None, **rest):
+            count, me = dist.get_world_size(group), dist.get_rank(group)
+            note(kind(args), args[0], elements(args, count, me))
+            return call(*args, group=group, **rest)
+
+        return counting
+
+    def across(args, count, me):
+        if len(args) > 3:
+            return sum(args[3]) - args[3][me]
+        return args[1].numel() * (count - 1) // count
+
+    def split(args):
+        return "collective-permute" if len(args) > 3 else "all-to-all"
+
+    calls = {
+        "all_gather_into_tensor": (
+            "all-gather",
+            lambda a, k, _: a[1].numel() * (k - 1),
+        ),
+        "all_reduce": (
+            "all-reduce",
+            lambda a, k, _: -(-2 * a[0].numel() * (k - 1) // k),
+        ),
+        "reduce_scatter_tensor": (
+            "reduce-scatter",
+            lambda a, k, _: a[0].numel() * (k - 1),
+        ),
+        "all_to_all_single": (split, across),
+    }
+    for name, (kind, elements) in calls.items():
+        of = kind if callable(kind) else lambda _, kind=kind: kind
+        setattr(dist, name, wrapped(of, getattr(dist, name), elements))
+
+
 def work(worker, first, count, folder, meeting):
     """What one device does; `first` is the number of the first device of this process."""
     number = first + worker
@@ -43,7 +86,10 @@ def work(worker, first, count, folder, meeting):
         blocks = np.load(folder / "in" / f"{at}.npy", mmap_mode="r")
         block = torch.from_numpy(np.array(blocks[number])).to(dtype)
         held.append(block if name in layer["host"] else block.to(module.DEVICE))
+    sent = []
+    counted(sent)
     found = layer["sharded"](*held)
+    (folder / f"sent.{number}").write_text("\n".join(sent))
     found = found if isinstance(found, tuple) else (found,)
     for at, (_, value) in enumerate(zip(layer["results"], found, strict=True)):
         block = value.to(torch.float64).cpu().numpy()

@@ -1,13 +1,29 @@
 //! A plan as other systems execute it for `shardc run`: a module of one layer, and the script that
 //! feeds it.
 
-use shard_ir::Plan;
+use std::collections::BTreeMap;
+
+use shard_ir::{Collective, InstrId, Layout, MeshShape, Plan, Reduction};
 
 use crate::dtypes::Floats;
 use crate::error::ExportError;
+use crate::exchange::{elements, steps_of};
 use crate::layer::Exported;
 use crate::to_jax::{JaxOptions, jax};
 use crate::to_torch::torch;
+
+/// What a permute is called.
+const PERMUTE: &str = "collective-permute";
+
+/// The collective of a move or of a loop, the value that it moves, and from which layout.
+fn moved(plan: &Plan, id: InstrId) -> Option<(Collective, InstrId, Layout)> {
+    if let Some(looped) = plan.fused_collective(id) {
+        return Some(looped);
+    }
+    let collective = plan.instruction(id).kind.collective()?;
+    let moved = plan.moved(id);
+    Some((collective, moved, plan.instruction(moved).layout))
+}
 
 /// A system that executes exported modules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +49,60 @@ impl EngineSystem {
             EngineSystem::Jax => include_str!("../python/engine_jax.py"),
             EngineSystem::Torch => include_str!("../python/engine_torch.py"),
         }
+    }
+
+    /// What a plan without folded blocks sends there: by the kind of the system's own collective, the
+    /// elements that the busiest device sends over the network, summed over all moves. A loop is
+    /// as many permutes as it has chunks less one; an exchange is the moves that it is written as.
+    ///
+    /// # Errors
+    ///
+    /// An exchange that cannot be written.
+    pub fn sends(self, plan: &Plan) -> Result<BTreeMap<&'static str, u64>, ExportError> {
+        let mut sent = BTreeMap::new();
+        for id in plan.ids() {
+            let Some((collective, moved, from)) = moved(plan, id) else { continue };
+            let instr = plan.instruction(moved);
+            let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
+            let is_loop = plan.fused_collective(id).is_some();
+            let steps = if let Collective::Exchange { to } = collective {
+                steps_of(shape, from, to)?
+            } else {
+                let to = collective.apply(shape, from);
+                let to = to.map_err(|_| ExportError::Internal("a move that cannot be made"))?;
+                vec![(collective, to)]
+            };
+            let mut at = from;
+            for (step, to) in steps {
+                let kind = if is_loop { Some(PERMUTE) } else { self.kind(&step) };
+                if let Some(kind) = kind {
+                    *sent.entry(kind).or_default() += elements(shape, &step, at, to);
+                }
+                at = to;
+            }
+        }
+        Ok(sent)
+    }
+
+    /// What the system does for a collective; none for what sends nothing.
+    fn kind(self, collective: &Collective) -> Option<&'static str> {
+        Some(match collective {
+            Collective::AllGather { .. } | Collective::AllGatherDims { .. } => "all-gather",
+            Collective::ReduceScatter { kind, .. } | Collective::ReduceScatterDims { kind, .. } => {
+                match (self, kind) {
+                    // JAX has no such maximum.
+                    (EngineSystem::Jax, Reduction::Max) => "all-to-all",
+                    (EngineSystem::Jax, Reduction::Sum)
+                    | (EngineSystem::Torch, Reduction::Sum | Reduction::Max) => "reduce-scatter",
+                }
+            }
+            Collective::AllReduce { .. } => "all-reduce",
+            Collective::AllToAll { .. } => "all-to-all",
+            Collective::Permute { .. } => PERMUTE,
+            // As the moves that it is written as.
+            Collective::Exchange { .. } => return None,
+            Collective::Slice { .. } | Collective::ToPartial { .. } => return None,
+        })
     }
 
     /// The module of a plan without folded blocks, whose results have the dims of their

@@ -5,15 +5,17 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use shard_export::{EngineSystem, Floats};
 use shard_ir::{InstrId, Plan};
+use shard_report::json::run::EngineSent;
 use shard_runtime::{Engine, NamedTensor, Tensor};
 
+use crate::commands::engine_sent;
 use crate::console::{Console, Outcome};
 use crate::tensor_files::npy;
 
@@ -55,7 +57,7 @@ pub(crate) fn engine(
     args: &EngineArgs,
     stated: bool,
     console: &mut Console,
-) -> Outcome<Option<Arc<dyn Engine>>> {
+) -> Outcome<Option<Arc<Python>>> {
     let system = match args.engine {
         None => return Ok(None),
         Some(EngineName::Jax) => EngineSystem::Jax,
@@ -76,6 +78,7 @@ pub(crate) fn engine(
         coordinator: args.coordinator.clone(),
         scratch: args.scratch.clone(),
         runs: AtomicUsize::new(0),
+        sent: Mutex::new(None),
     })))
 }
 
@@ -101,7 +104,7 @@ fn is_there(system: EngineSystem, python: &Path, console: &mut Console) -> Outco
 
 /// A system in processes of Python.
 #[derive(Debug)]
-struct Python {
+pub(crate) struct Python {
     system: EngineSystem,
     python: PathBuf,
     floats: Floats,
@@ -111,6 +114,15 @@ struct Python {
     scratch: Option<PathBuf>,
     /// How many plans were executed: each has a folder of its own.
     runs: AtomicUsize,
+    /// What the plan that was executed last has sent.
+    sent: Mutex<Option<Vec<EngineSent>>>,
+}
+
+impl Python {
+    /// What the plan that was executed last has sent.
+    pub(crate) fn take_sent(&self) -> Option<Vec<EngineSent>> {
+        self.sent.lock().ok()?.take()
+    }
 }
 
 impl Engine for Python {
@@ -143,6 +155,12 @@ impl Engine for Python {
             npy::write(&folder.path.join("in"), &one_behind_another(at, blocks)?)?;
         }
         self.run(&folder.path)?;
+        let planned = self.system.sends(plan).map_err(|error| error.to_string())?;
+        let sent = engine_sent::sent(self.system, &folder.path, devices, &planned);
+        let sent = sent.map_err(|why| format!("what was sent is not known: {why}"))?;
+        if let Ok(mut last) = self.sent.lock() {
+            *last = Some(sent);
+        }
         (0..plan.outputs.len())
             .map(|at| {
                 (0..devices)

@@ -13,6 +13,7 @@ pub(crate) mod completions;
 pub(crate) mod cost;
 pub(crate) mod diff;
 pub(crate) mod engine;
+mod engine_sent;
 pub(crate) mod explain;
 pub(crate) mod explain_code;
 pub(crate) mod export;

@@ -19,9 +19,12 @@ pub struct RunLayer {
     pub max_abs_err: f64,
     /// How many devices there were.
     pub devices: u64,
-    /// The system that executed it, which counts no bytes; absent of simulated devices.
+    /// The system that executed it; absent of simulated devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<&'static str>,
+    /// What that system sent, by kind of collective; absent of simulated devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine_sent: Option<Vec<EngineSent>>,
     /// Every move, with the bytes counted and those of the model.
     pub collectives: Vec<RunCollective>,
     /// The sizes of the dims that were executed, in the order of the file.
@@ -45,6 +48,19 @@ pub struct RunSchedule {
     pub model_peak_bytes: u64,
     /// The bytes that buffers lie in.
     pub address_bytes: u64,
+}
+
+/// The collectives of one kind that another system has run, of the busiest device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct EngineSent {
+    /// The kind, as the system has it.
+    pub kind: String,
+    /// Elements that were sent.
+    pub elements: u64,
+    /// Their bytes in the dtypes that were sent.
+    pub wire_bytes: u64,
+    /// Elements that the plan sends by collectives of this kind.
+    pub plan_elements: u64,
 }
 
 /// One executed move.
