@@ -17,7 +17,7 @@
 //!          BLF_yz(partialsum-x)
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
 use shard_ir::{FoldId, InstrId, InstrKind, Layout, Picoseconds, Plan, Program, never};
@@ -31,6 +31,7 @@ use crate::notation::{
 use crate::origins::{axis_by_axis, forcing};
 use crate::overlap_choice;
 use crate::page::{Page, WIDTH};
+use crate::repeats::{self, Run};
 use crate::scale;
 use crate::status::{gap, status_word};
 use crate::strategy::strategy;
@@ -55,7 +56,9 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
     page.line("");
     let mut shown = None;
     let mut inside = None;
-    for id in plan.ids() {
+    let runs = repeats::runs(layer);
+    let alike: BTreeSet<InstrId> = runs.iter().flat_map(|run| run.alike.iter().copied()).collect();
+    for id in plan.ids().filter(|id| !alike.contains(id)) {
         if matches!(plan.instruction(id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_)) {
             continue;
         }
@@ -71,6 +74,10 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
             InstrKind::Move(_) => move_lines(&mut page, layer, id),
             InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => op_lines(&mut page, layer, id),
             InstrKind::Parameter(_) | InstrKind::Constant(_) => {}
+        }
+        if let Some(run) = runs.iter().find(|run| run.shown.last() == Some(&id)) {
+            end_of_run(&mut page, layer, run);
+            shown = None;
         }
     }
     inside.iter().for_each(|fold| end_of_block(&mut page, layer, *fold));
@@ -88,6 +95,20 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
 fn start_of_block(page: &mut Page, plan: &Plan, fold: FoldId) {
     let fold = &plan.folds[fold.index()];
     page.line(&format!("  {} x {}: figures of one, shares of all", fold.repeat, fold.layer));
+}
+
+/// Behind the first of several equal layers, what the others take.
+fn end_of_run(page: &mut Page, layer: &Layer<'_>, run: &Run) {
+    let time = run.hidden_time(layer);
+    let share = match layer.price.totals.serial_time.0 {
+        0 => String::new(),
+        all => format!("  {:.1} %", 100.0 * time.0 as f64 / all as f64),
+    };
+    let times = run.copies() - 1;
+    page.row(
+        &format!("  {times} more calls of {}, equal to this one", run.called(layer.plan())),
+        &format!("{}{share}", scale::time(time)),
+    );
 }
 
 /// Behind a folded block, what all its applications take.

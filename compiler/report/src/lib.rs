@@ -29,6 +29,7 @@ pub mod paint;
 pub mod printable;
 pub mod recorded;
 pub mod recorded_diff;
+mod repeats;
 pub mod scale;
 mod status;
 pub mod strategy;

@@ -77,6 +77,44 @@ fn a_plan_without_source_has_a_page_too() {
     assert!(page.out.contains("class=\"step move\""));
 }
 
+#[test]
+fn layers_that_are_equal_are_folded_behind_the_first() {
+    let calls = |count: usize| {
+        let weights: String = (0..count)
+            .map(|at| format!(", u{at}: weight bf16 EF_x, d{at}: weight bf16 F_xE"))
+            .collect();
+        let lets: String = (0..count)
+            .map(|at| format!("  let y{} = block(y{at}, u{at}, d{at})\n", at + 1))
+            .collect();
+        let source = format!(
+            "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim E = 4096\ndim F = 16384\nlayer block(x: \
+             bf16 B_xE, up: weight bf16 EF_x, down: weight bf16 F_xE) -> bf16 B_xE {{\n  let h = \
+             gelu(einsum(x, up -> BF))\n  return x + einsum(h, down -> BE)\n}}\nlayer tower(y0: bf16 \
+             B_xE{weights}) -> bf16 B_xE {{\n{lets}  return y{count}\n}}\n"
+        );
+        let asked =
+            |emit: &str| fed(&["explain", "-", "--no-alternatives", "--emit", emit], &source).out;
+        (asked("text"), asked("html"), asked("json"))
+    };
+    let (text, page, json) = calls(4);
+    assert_eq!(text.matches("let h = gelu(").count(), 1, "{text}");
+    let line = text.lines().find(|line| line.contains(", equal to this one"));
+    let line = line.expect("what the others take");
+    assert!(line.starts_with("  3 more calls of block, equal to this one "), "{line}");
+    assert!(line.ends_with("  75.0 %"), "{line}");
+    assert!(page.contains("more, of layers that are equal to the first</summary>"), "{page}");
+    // Each step has its address, folded or not.
+    let document: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let steps = document["layers"][0]["instructions"].as_array().expect("instructions");
+    for step in steps.iter().filter(|step| step["op"] != "parameter") {
+        assert_eq!(page.matches(&format!("id=\"layer0-step{}\"", step["id"])).count(), 1);
+    }
+    // Two are listed one by one.
+    let (text, page, _) = calls(2);
+    assert_eq!(text.matches("let h = gelu(").count(), 2, "{text}");
+    assert!(!page.contains("<details class=\"alike\">"), "{page}");
+}
+
 /// The page of `diff` of a file and another mesh.
 fn side_by_side() -> String {
     let ran = shardc(&["diff", "mlp.shard", "--mesh-b", "x=2,y=2,z=4", "--emit", "html"]);

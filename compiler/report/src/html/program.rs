@@ -13,6 +13,7 @@ use super::{class, share};
 use crate::Layer;
 use crate::explain::alternative_text;
 use crate::notation::{phrase, value_name};
+use crate::repeats;
 use crate::scale;
 use crate::words::reason_of;
 
@@ -30,6 +31,8 @@ enum Row {
     Line { number: usize, pieces: Vec<Piece>, comment: String },
     /// A step of the plan.
     Step(Step),
+    /// Steps that are like the one before: of layers that are equal to the first.
+    Alike(Vec<Step>),
 }
 
 struct Step {
@@ -82,6 +85,8 @@ pub(super) fn program(layer: &Layer<'_>, at: usize) -> Program {
         of_line.entry((known, source.line_column(span.start).line)).or_default().push(id);
     }
     let mut rows = Vec::new();
+    let runs = repeats::runs(layer);
+    let alike: BTreeSet<InstrId> = runs.into_iter().flat_map(|run| run.alike).collect();
     if let Some(source) = layer.source {
         for (known, path) in paths.iter().enumerate() {
             let name = path.last().unwrap_or(&plan.name);
@@ -97,8 +102,15 @@ pub(super) fn program(layer: &Layer<'_>, at: usize) -> Program {
             }
             for line in lines {
                 rows.push(line_of(layer, source, line, path));
-                let steps = of_line.get(&(known, line)).into_iter().flatten();
-                rows.extend(steps.map(|id| Row::Step(step(layer, *id))));
+                let steps = of_line.get(&(known, line)).map_or(&[][..], Vec::as_slice);
+                let shown = steps.iter().filter(|id| !alike.contains(id));
+                rows.extend(shown.map(|id| Row::Step(step(layer, *id))));
+                let others: Vec<Step> = steps
+                    .iter()
+                    .filter(|id| alike.contains(id))
+                    .map(|id| step(layer, *id))
+                    .collect();
+                rows.extend((!others.is_empty()).then_some(Row::Alike(others)));
             }
         }
     }
