@@ -101,8 +101,8 @@ fn a_report_says_on_request_what_overlapping_would_choose() {
 
 /// Layers whose weights are gathered: the next layer's come while one computes.
 const STACK: &str = "hardware tpu-v4-flat\nmesh x=4\ndim B = 16384\ndim D = 4096\ndim F = 16384\n\
-    layer block(x: bf16 B_xD, up: weight bf16 D_xF, down: weight bf16 FD_x) -> bf16 B_xD repeat 8 {\n  \
-    return einsum(gelu(einsum(x, up -> BF)), down -> BD)\n}\n";
+    layer block(x: bf16 B_xD, up: weight bf16 D_xF, down: weight bf16 FD_x) -> bf16 B_xD \
+    repeat 8 {\n  return einsum(gelu(einsum(x, up -> BF)), down -> BD)\n}\n";
 
 #[test]
 fn what_fits_is_judged_by_the_schedule_of_the_objective() {
@@ -130,10 +130,10 @@ fn what_fits_is_judged_by_the_schedule_of_the_objective() {
 fn a_collective_that_goes_on_beside_something_longer_costs_no_time() {
     let source = |long: u64| {
         format!(
-            "hardware tpu-v4-flat\nmesh x=4\ndim B = 1024\ndim E = 4096\ndim F = 4096\ndim G = {long}\n\
-             layer f(x: bf16 B_xE, w: weight bf16 EF, v: weight bf16 F_xE, u: weight bf16 EG) -> (y: \
-             bf16 BE_x, z: bf16 B_xG) {{\n  let h: BF = einsum(x, w -> BF)\n  let y = einsum(h, v -> \
-             BE)\n  let z = einsum(x, u -> BG)\n  return (y, z)\n}}\n"
+            "hardware tpu-v4-flat\nmesh x=4\ndim B = 1024\ndim E = 4096\ndim F = 4096\ndim G = \
+             {long}\nlayer f(x: bf16 B_xE, w: weight bf16 EF, v: weight bf16 F_xE, u: weight bf16 \
+             EG) -> (y: bf16 BE_x, z: bf16 B_xG) {{\n  let h: BF = einsum(x, w -> BF)\n  let y = \
+             einsum(h, v -> BE)\n  let z = einsum(x, u -> BG)\n  return (y, z)\n}}\n"
         )
     };
     let warned = |long: u64, objective: &str| {

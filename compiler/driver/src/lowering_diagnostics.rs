@@ -172,9 +172,9 @@ fn layout_words<'t>(tree: &'t ast::File, layer: &str) -> Vec<&'t ast::LayoutWord
     types.map(|ty| &ty.layout).collect()
 }
 
-/// Annotations of a `let` that name no mesh axis, and cost collectives. Where the plan was chosen for
-/// its overlapped schedule, a collective costs what of it others wait for: one that goes on beside
-/// something longer costs no time.
+/// Annotations of a `let` that name no mesh axis, and cost collectives. Where the plan was chosen
+/// for its overlapped schedule, a collective costs what of it others wait for: one that goes on
+/// beside something longer costs no time.
 pub fn replication_costs(
     file: &SourceFile,
     program: &Program,

@@ -1,5 +1,5 @@
-//! `shardc diff A [B] [--emit text|json|html]`: each a program, IR text, or what `explain --emit json` wrote, by this
-//! binary or another one.
+//! `shardc diff A [B] [--emit text|json|html]`: each a program, IR text, or what `explain --emit
+//! json` wrote, by this binary or another one.
 
 use std::path::{Path, PathBuf};
 

@@ -136,8 +136,9 @@ mod tests {
 
     #[test]
     fn a_compiled_program_is_counted_in_elements_as_often_as_it_sends() {
-        let hlo = "HloModule m, entry_computation_layout={(f64[4]{0})->f64[16]{0}}, num_partitions=4\n\n\
-            ENTRY %main (x: f64[4]) -> f64[16] {\n  %x = f64[4]{0} parameter(0)\n  ROOT %g = f64[16]{0} \
+        let hlo = "HloModule m, entry_computation_layout={(f64[4]{0})->f64[16]{0}}, \
+            num_partitions=4\n\nENTRY %main (x: f64[4]) -> f64[16] {\n  %x = f64[4]{0} \
+            parameter(0)\n  ROOT %g = f64[16]{0} \
             all-gather(%x), channel_id=1, replica_groups={{0,1,2,3}}, dimensions={0}, \
             use_global_device_ids=true\n}\n";
         assert_eq!(by_xla(hlo).expect("HLO")["all-gather"], (12, 96));

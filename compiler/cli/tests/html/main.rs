@@ -87,10 +87,11 @@ fn layers_that_are_equal_are_folded_behind_the_first() {
             .map(|at| format!("  let y{} = block(y{at}, u{at}, d{at})\n", at + 1))
             .collect();
         let source = format!(
-            "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim E = 4096\ndim F = 16384\nlayer block(x: \
-             bf16 B_xE, up: weight bf16 EF_x, down: weight bf16 F_xE) -> bf16 B_xE {{\n  let h = \
-             gelu(einsum(x, up -> BF))\n  return x + einsum(h, down -> BE)\n}}\nlayer tower(y0: bf16 \
-             B_xE{weights}) -> bf16 B_xE {{\n{lets}  return y{count}\n}}\n"
+            "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim E = 4096\ndim F = 16384\n\
+             layer block(x: bf16 B_xE, up: weight bf16 EF_x, down: weight bf16 F_xE) -> \
+             bf16 B_xE {{\n  let h = gelu(einsum(x, up -> BF))\n  \
+             return x + einsum(h, down -> BE)\n}}\n\
+             layer tower(y0: bf16 B_xE{weights}) -> bf16 B_xE {{\n{lets}  return y{count}\n}}\n"
         );
         let asked =
             |emit: &str| fed(&["explain", "-", "--no-alternatives", "--emit", emit], &source).out;

@@ -1,4 +1,5 @@
-//! Whether the tasks of an execution take what the chip's prices say, on the streams that they need.
+//! Whether the tasks of an execution take what the chip's prices say, on the streams that they
+//! need.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +10,10 @@ use super::ExecutionError;
 use super::executable::task_parts;
 use super::units::{kernel_unit, transfer_unit};
 
-/// Checks that every task takes as long as the prices of a chip say, on the streams of what it does;
-/// that a loop has every chunk and every transfer once, each as far from the loop's start as the
-/// prices put it. What [`verify_execution`](super::verify_execution) holds is taken for granted.
+/// Checks that every task takes as long as the prices of a chip say, on the streams of what it
+/// does; that a loop has every chunk and every transfer once, each as far from the loop's start as
+/// the prices put it. What [`verify_execution`](super::verify_execution) holds is taken for
+/// granted.
 pub fn verify_times(execution: &Execution, hardware: &Hardware) -> Result<(), ExecutionError> {
     let plan = &execution.plan;
     let streams = Streams::of(hardware, &plan.mesh);
