@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{Collective, InstrId, Layout, MeshShape, Plan, Reduction};
+use shard_ir::attention::local_statistics;
+use shard_ir::{AxisList, Collective, DimSet, InstrId, Layout, MeshShape, Plan, Reduction};
 
 use crate::dtypes::Floats;
 use crate::error::ExportError;
@@ -14,6 +15,8 @@ use crate::to_torch::torch;
 
 /// What a permute is called.
 const PERMUTE: &str = "collective-permute";
+const ALL_REDUCE: &str = "all-reduce";
+const REDUCE_SCATTER: &str = "reduce-scatter";
 
 /// The collective of a move or of a loop, the value that it moves, and from which layout.
 fn moved(plan: &Plan, id: InstrId) -> Option<(Collective, InstrId, Layout)> {
@@ -23,6 +26,28 @@ fn moved(plan: &Plan, id: InstrId) -> Option<(Collective, InstrId, Layout)> {
     let collective = plan.instruction(id).kind.collective()?;
     let moved = plan.moved(id);
     Some((collective, moved, plan.instruction(moved).layout))
+}
+
+/// What a merge is written as, with the elements that the busiest device sends: the maximum of the
+/// statistics, and the sums of weighted results and of weights.
+fn merge(
+    shape: MeshShape<'_>,
+    from: Layout,
+    (dim, axes): (Option<usize>, AxisList),
+    statistics: DimSet,
+) -> [(&'static str, u64); 3] {
+    let k = shape.mesh.group_size(axes.iter()).max(1);
+    let reduced = |elements: u64| (ALL_REDUCE, (2 * elements * (k - 1)).div_ceil(k));
+    let summed = |elements: u64, scattered: bool| match scattered {
+        true => (REDUCE_SCATTER, (elements * (k - 1)).div_ceil(k)),
+        false => reduced(elements),
+    };
+    let of_each = local_statistics(shape, from, statistics);
+    [
+        reduced(of_each),
+        summed(shape.local_elements(from), dim.is_some()),
+        summed(of_each, dim.is_some_and(|dim| statistics.contains(dim))),
+    ]
 }
 
 /// A system that executes exported modules.
@@ -64,6 +89,12 @@ impl EngineSystem {
             let Some((collective, moved, from)) = moved(plan, id) else { continue };
             let instr = plan.instruction(moved);
             let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
+            if let Collective::SoftmaxMerge { dim, axes, statistics } = collective {
+                for (kind, elements) in merge(shape, from, (dim, axes), statistics) {
+                    *sent.entry(kind).or_default() += elements;
+                }
+                continue;
+            }
             let is_loop = plan.fused_collective(id).is_some();
             let steps = if let Collective::Exchange { to } = collective {
                 steps_of(shape, from, to)?
@@ -93,14 +124,14 @@ impl EngineSystem {
                     // JAX has no such maximum.
                     (EngineSystem::Jax, Reduction::Max) => "all-to-all",
                     (EngineSystem::Jax, Reduction::Sum)
-                    | (EngineSystem::Torch, Reduction::Sum | Reduction::Max) => "reduce-scatter",
+                    | (EngineSystem::Torch, Reduction::Sum | Reduction::Max) => REDUCE_SCATTER,
                 }
             }
-            Collective::AllReduce { .. } => "all-reduce",
+            Collective::AllReduce { .. } => ALL_REDUCE,
             Collective::AllToAll { .. } => "all-to-all",
             Collective::Permute { .. } => PERMUTE,
-            // As the moves that it is written as.
-            Collective::Exchange { .. } => return None,
+            // As the moves that they are written as.
+            Collective::Exchange { .. } | Collective::SoftmaxMerge { .. } => return None,
             Collective::Slice { .. } | Collective::ToPartial { .. } => return None,
         })
     }

@@ -251,7 +251,7 @@ fn the_tables_of_the_page_are_those_of_the_search() {
     let tables = Tables::new(&space, &walk.hardware).expect("tables");
     made = put(&made, "e-graph", &walk.tables(&tables));
     let mut search =
-        Search::new(&space, &tables, &kernels.program, Some(&[]), false, None, (bound, None));
+        Search::new(&space, &tables, &kernels.program, Some(&[]), false, None, (bound, None, None));
     let found = search.run(&walk.limits, 1).expect("a plan");
     let solution = &found.solutions[0];
     assert_eq!(solution.cost.time, bound, "the plan costs what the prices say");
