@@ -305,6 +305,12 @@ impl<'k, 'h> Apart<'k, 'h> {
             return cost_of_number(graph);
         }
         let here = *self.form.value.get(&other.class(value))?;
+        let is_pin = match reader {
+            Reader::Op(id, _) => {
+                matches!(other.kernels.program.value(id).def, Def::Pin { .. })
+            }
+            Reader::Output(_) => false,
+        };
         let reader = match reader {
             Reader::Op(id, place) => Use::Operand(*self.form.value.get(&other.class(id))?, place),
             Reader::Output(i) => Use::Output(i),
@@ -314,8 +320,14 @@ impl<'k, 'h> Apart<'k, 'h> {
             return None;
         }
         let paid = &self.whole.prices.paid[here.index()][use_index(problem, here, reader)];
+        // An attention over a part of the keys is merged before anything but a pin reads it: a form
+        // where it is no such thing misses nothing.
+        let unknown = |layout: &Layout| {
+            if layout.softmax_axes().is_empty() || is_pin { FAR } else { -FAR }
+        };
         let price = |layout: &Layout| {
-            problem.graphs[here.index()].node(*layout).map_or(FAR, |node| paid[at(node)])
+            let node = problem.graphs[here.index()].node(*layout);
+            node.map_or(unknown(layout), |node| paid[at(node)])
         };
         Some(graph.layouts.iter().map(price).collect())
     }
