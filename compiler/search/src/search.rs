@@ -35,7 +35,7 @@ use crate::table::{LayoutId, Source, Tables};
 use crate::{Limits, LowerError, TIME_LIMIT};
 use guided::Guided;
 use states::{Choice, DIVE_AFTER, DIVE_AGAIN, Decision, MAX_TOO_LARGE, Open, Run, Visit, Want};
-pub(crate) use states::{MANY_WAYS, TOO_LARGE};
+pub(crate) use states::{EXPANSIONS, MANY_WAYS, TOO_LARGE};
 
 /// What is settled of one value in a plan.
 #[derive(Clone, Debug)]
@@ -273,7 +273,7 @@ impl<'a> Search<'a> {
         if !(out_of_time || run.expansions > limits.expansions) || !run.goals.is_empty() {
             return Ok(false);
         }
-        run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { "expansions" });
+        run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { EXPANSIONS });
         let least = *run.lower_bound.get_or_insert(time);
         self.missed = self.missed.or(self.room.map(|_| least));
         if let Some(goal) = self.dive(visit, choice, &mut run.visits) {
@@ -307,7 +307,7 @@ impl<'a> Search<'a> {
                     LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE }
                 }
                 Some(TIME_LIMIT) => LowerError::OutOfTime,
-                Some(_) => LowerError::Limit { limit: "expansions", count: limits.expansions },
+                Some(_) => LowerError::Limit { limit: EXPANSIONS, count: limits.expansions },
                 None => self.unreachable(),
             });
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use shard_ir::{Layout, Program};
 
+use super::region::LazyGuide;
 use super::{Lowering, within_limits};
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
@@ -298,8 +299,8 @@ impl<'a> Lowering<'a> {
             .filter(|_| self.scopes.is_none())
             .map(|room| branch.room(program, &room));
         let priced = branch.priced();
-        let guide = self.capacity.map(|_| branch.guide());
-        let (guide, kernels) = (guide.as_ref(), &explored.kernels);
+        let guide = LazyGuide::of(branch);
+        let (guide, kernels) = (Some(&guide), &explored.kernels);
         let sought = (&priced, bound, most);
         let mut better = self.widen(kernels, &labels, sought, (room.as_ref(), guide))?;
         // One plan after another left no room for all that is live at its peak: plans of smaller

@@ -46,7 +46,8 @@ impl Lowering<'_> {
                 Arc::new(Kernels::of_form(form, self.all_written, self.loops, self.hardware));
             within_limits(&kernels.program, self.limits)?;
             let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
-            let aim = Aim { least: 0, upto: None, expansions: self.limits.expansions, guide: None };
+            let expansions = self.limits.expansions;
+            let aim = Aim { least: 0, upto: None, expansions, is_first: false, guide: None };
             self.search(&kernels, None, None, room.as_ref(), aim)?;
             self.note_missed(0);
         }

@@ -1,6 +1,7 @@
 //! Searching regions of the plan space: the e-graph of one, its best plan, and wider ones until
 //! none can be better.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use shard_cost::{Hardware, collective_cost};
@@ -10,8 +11,8 @@ use super::Lowering;
 use crate::emit::{Emitted, emit};
 use crate::kernel::Kernels;
 use crate::memory::{Room, needed};
-use crate::relax::{Guide, Priced, Region};
-use crate::search::{Found, MANY_WAYS, Search, Solution, TOO_LARGE};
+use crate::relax::{Branch, Guide, Priced, Region};
+use crate::search::{EXPANSIONS, Found, MANY_WAYS, Search, Solution, TOO_LARGE};
 use crate::space::Space;
 use crate::table::Tables;
 use crate::{Limits, LowerError};
@@ -38,8 +39,8 @@ pub(super) struct Rank {
 /// last region is all there is.
 const WIDER_WITHIN_MEMORY: u64 = 64;
 
-/// A dive may expand this part of the states that a search may.
-const DIVES: usize = 8;
+/// A dive, and a first search, may expand this part of the states that a search may.
+const PART: usize = 8;
 
 /// What is looked for in a region.
 pub(super) struct Aim<'g> {
@@ -49,8 +50,26 @@ pub(super) struct Aim<'g> {
     pub(super) upto: Option<u64>,
     /// States that may be expanded.
     pub(super) expansions: usize,
+    /// Whether it is an error to expand as many: the search is made again with a guide then.
+    pub(super) is_first: bool,
     /// What prices say of plans that are decided in part.
     pub(super) guide: Option<&'g Guide>,
+}
+
+/// What the prices of a branch say of plans that are decided in part, read when it is asked for.
+pub(super) struct LazyGuide<'b> {
+    branch: &'b Branch,
+    guide: OnceCell<Guide>,
+}
+
+impl<'b> LazyGuide<'b> {
+    pub(super) fn of(branch: &'b Branch) -> LazyGuide<'b> {
+        LazyGuide { branch, guide: OnceCell::new() }
+    }
+
+    fn get(&self) -> &Guide {
+        self.guide.get_or_init(|| self.branch.guide())
+    }
 }
 
 impl Lowering<'_> {
@@ -70,7 +89,7 @@ impl Lowering<'_> {
         kernels: &Arc<Kernels>,
         labels: &[Layout],
         (priced, bound, farthest): (&Priced, u64, u64),
-        (room, guide): (Option<&Room<'_>>, Option<&Guide>),
+        (room, lazy): (Option<&Room<'_>>, Option<&LazyGuide<'_>>),
     ) -> Result<bool, LowerError> {
         let mut better = false;
         let mut most = bound;
@@ -84,6 +103,8 @@ impl Lowering<'_> {
             .into_iter()
             .chain(self.most_wanted().filter(|_| room.is_some()));
         let end = wanted.fold(priced.dearest().min(farthest), u64::min);
+        // Without memory the first region has the best plan, as a rule, and no guide is worth it.
+        let mut guide = lazy.filter(|_| self.capacity.is_some()).map(LazyGuide::get);
         loop {
             self.limits.stop.check()?;
             let region = Some(priced.region(most));
@@ -92,10 +113,17 @@ impl Lowering<'_> {
             // guide a search does not know before its end how long what is in a region takes.
             let upto = (guide.is_some() && most < end).then_some(wider);
             // A dive is for comparison: what takes long to find is not worth it.
-            let part = if is_dive { DIVES } else { 1 };
+            // So is what a search without a guide expands that is made again with one.
+            let is_first = guide.is_none() && lazy.is_some();
+            let part = if is_dive || is_first { PART } else { 1 };
             let expansions = self.limits.expansions / part;
-            let aim = Aim { least: bound, upto, expansions, guide };
-            let found = self.search(kernels, region, Some(labels), room, aim)?;
+            let aim = Aim { least: bound, upto, expansions, is_first, guide };
+            let found = self.search(kernels, region, Some(labels), room, aim);
+            guide = lazy.map(LazyGuide::get);
+            let found = match found {
+                Err(LowerError::Limit { limit: EXPANSIONS, .. }) if is_first => continue,
+                found => found?,
+            };
             better |= found.is_some_and(|(_, better)| better);
             most = match found {
                 // Every plan that takes no longer was in the region: this one is the best.
@@ -157,6 +185,9 @@ impl Lowering<'_> {
         best.stats.expansions += search.expansions;
         if search.beyond {
             return Ok(None);
+        }
+        if aim.is_first && matches!(&found, Ok(found) if found.stopped_by == Some(EXPANSIONS)) {
+            return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
         let passed_over = match &found {
             Ok(found) => found.stopped_by == Some(TOO_LARGE),

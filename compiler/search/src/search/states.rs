@@ -23,6 +23,9 @@ pub(super) const MAX_TIES: usize = 64;
 /// The limit on plans that are passed over because they need too much memory.
 pub(crate) const TOO_LARGE: &str = "memory";
 
+/// The limit on states that are expanded.
+pub(crate) const EXPANSIONS: &str = "expansions";
+
 /// So many plans that need too much memory are passed over.
 pub(super) const MAX_TOO_LARGE: usize = 32;
 
