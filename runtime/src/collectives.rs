@@ -8,7 +8,7 @@
 //! | all-to-all | direct: each device sends every other one its part | D(K-1)/K |
 //! | collective-permute | direct: a device that already holds its next block sends and receives nothing | D |
 //! | exchange | direct: each device sends every other one what it has of its new block | D(1 - o) |
-//! | softmax-merge | [`merge`](crate::merge) | |
+//! | softmax-merge | `merge.rs` | |
 //! | slice, to-partial | each device by itself | 0 |
 //!
 //! A gather or a scatter along several dims goes as one along one dim. o is the least part of its

@@ -100,8 +100,8 @@ fn proven_with(
     options: &LowerOptions,
 ) -> Vec<String> {
     let open = open_parameters(program, plan);
-    let mut tried = TRIED.iter().copied().filter(|count| *count < open.len()).collect::<Vec<_>>();
-    tried.push(open.len());
+    let tried = TRIED.iter().copied().filter(|count| *count < open.len());
+    let tried: Vec<usize> = tried.chain((open.len() <= MOST).then_some(open.len())).collect();
     let helps = |count: &usize| {
         let pinned = pinned(program, plan, &open[..*count]);
         let found = lower(&pinned, hardware, options);
@@ -120,8 +120,10 @@ fn proven_with(
     }
 }
 
-/// So many parameters are tried, the largest first, and all of them in the end.
+/// So many parameters are tried, the largest first, and all of them in the end where they are few
+/// enough to be written.
 const TRIED: [usize; 2] = [1, 4];
+const MOST: usize = 8;
 
 /// A trial may take this part of what the search may.
 const PART: usize = 8;

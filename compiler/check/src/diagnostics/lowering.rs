@@ -227,9 +227,8 @@ impl From<LoweringProblem> for Diagnostic {
                 let is_memory = limit == "memory";
                 if let Some(gap) = gap {
                     let takes = if of_phases { "request" } else { "plan" };
-                    let fits = if is_memory { " that fits" } else { "" };
                     out = out.note(format!(
-                        "it is {} above a time that any {takes}{fits} takes",
+                        "it is {} above a time that any {takes} that fits takes",
                         at_most(gap)
                     ));
                 }
