@@ -7,7 +7,7 @@
 //! right before its first reader, wherever it is declared: as long as it is wanted, states that
 //! want it in different layouts are different states, though nothing else may tell them apart. The
 //! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands, or what
-//! the prices of the branch say ([`Guided`]).
+//! the prices of the branch say ([`Guided`]), whichever is more.
 
 mod guided;
 mod joined;
@@ -376,7 +376,8 @@ impl<'a> Search<'a> {
                     .saturating_add(visit.rest)
                     .saturating_sub(known.map_or(0, |(.., paid)| *paid))
                     .saturating_add(visit.choices[choice].priced);
-                Cost { time: guided.picoseconds(priced), ..bound }
+                // Where prices are far apart, as with labels, shares of what is read may say more.
+                Cost { time: bound.time.max(guided.picoseconds(priced)), ..bound }
             }
         }
     }
@@ -474,16 +475,18 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// A choice waits on the heap for all those behind it, which may take as many picoseconds and
-    /// be less in what breaks ties: its bound is made that of the least of them.
+    /// A choice waits on the heap for all those behind it, which prices say take as long or longer,
+    /// and which may be less in the least costs and in what breaks ties: its bound is made that of
+    /// the least of them.
     fn bound_those_behind(&self, choices: &mut [Choice]) {
         if self.guided.is_none() {
             return;
         }
-        let mut least = Cost::MAX;
+        let (mut time, mut least) = (u64::MAX, Cost::MAX);
         for choice in choices.iter_mut().rev() {
+            time = time.min(choice.bound.time);
             least = least.min(Cost { time: 0, ..choice.bound });
-            choice.bound = Cost { time: choice.bound.time, ..least };
+            choice.bound = Cost { time, ..least };
         }
     }
 
