@@ -60,7 +60,9 @@ pub(crate) enum End {
 pub(crate) fn serve() -> End {
     let client = Client::new(std::io::stdout());
     let messages = wire::listen(std::io::BufReader::new(std::io::stdin()), client.clone());
-    Server::new(client).run(&messages)
+    let end = Server::new(client.clone()).run(&messages);
+    client.end();
+    end
 }
 
 fn capabilities() -> ServerCapabilities {

@@ -36,6 +36,12 @@ impl Client {
         let _ = message.write(&mut &mut *to);
     }
 
+    /// Sends nothing more, ever: the process ends, and a message that another thread has begun would
+    /// be cut off. It is waited for, and none is begun after it.
+    pub(super) fn end(&self) {
+        std::mem::forget(self.0.lock());
+    }
+
     /// Tells what went wrong where nobody waits for an answer.
     pub(super) fn log(&self, message: String) {
         let params = LogMessageParams { typ: MessageType::WARNING, message };
