@@ -47,7 +47,14 @@ impl Lowering<'_> {
             within_limits(&kernels.program, self.limits)?;
             let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
             let expansions = self.limits.expansions;
-            let aim = Aim { least: 0, upto: None, expansions, is_first: false, guide: None };
+            let aim = Aim {
+                least: 0,
+                within: None,
+                upto: None,
+                expansions,
+                is_first: false,
+                guide: None,
+            };
             self.search(&kernels, None, None, room.as_ref(), aim)?;
             self.note_missed(0);
         }

@@ -46,6 +46,8 @@ const PART: usize = 8;
 pub(super) struct Aim<'g> {
     /// No plan takes less, in picoseconds.
     pub(super) least: u64,
+    /// The region has every plan that takes no longer; `None` where it is the whole space.
+    pub(super) within: Option<u64>,
     /// Plans that take longer are not looked for.
     pub(super) upto: Option<u64>,
     /// States that may be expanded.
@@ -117,7 +119,7 @@ impl Lowering<'_> {
             let is_first = guide.is_none() && lazy.is_some();
             let part = if is_dive || is_first { PART } else { 1 };
             let expansions = self.limits.expansions / part;
-            let aim = Aim { least: bound, upto, expansions, is_first, guide };
+            let aim = Aim { least: bound, within: Some(most), upto, expansions, is_first, guide };
             let found = self.search(kernels, region, Some(labels), room, aim);
             guide = lazy.map(LazyGuide::get);
             let found = match found {
@@ -184,6 +186,8 @@ impl Lowering<'_> {
         let mut found = search.run(&limits, 1);
         best.stats.expansions += search.expansions;
         if search.beyond {
+            // Nothing was left out: a wider region is searched.
+            (best.passed_over, best.gave_up) = (None, false);
             return Ok(None);
         }
         if aim.is_first && matches!(&found, Ok(found) if found.stopped_by == Some(EXPANSIONS)) {
@@ -205,7 +209,9 @@ impl Lowering<'_> {
             }
             best.stats.expansions += search.expansions;
         }
-        best.passed_over = search.missed;
+        // Of what a region has not, it is known only that it takes longer than what it has for sure.
+        let known = |least: u64| aim.within.map_or(least, |most| least.min(most.saturating_add(1)));
+        best.passed_over = search.missed.map(known);
         // Where memory is a constraint the case stays open; other plans may still be found.
         if self.capacity.is_some() && matches!(found, Err(LowerError::Limit { .. })) {
             best.passed_over = best.passed_over.or(Some(aim.least));
@@ -226,8 +232,8 @@ impl Lowering<'_> {
         }
         if found.stopped_by.is_some() {
             best.stopped_by = best.stopped_by.or(found.stopped_by);
-            best.open_bound =
-                Some(best.open_bound.map_or(found.lower_bound.0, |b| b.min(found.lower_bound.0)));
+            let least = known(found.lower_bound.0);
+            best.open_bound = Some(best.open_bound.map_or(least, |open| open.min(least)));
         }
         best.ties_cut |= found.ties_cut;
         let (rank, plan) = best_tie(kernels, &tables, &found, best.rewritten, self.hardware)?;
