@@ -443,6 +443,10 @@ def test_wrong_specs_are_said_as_such() -> None:
         shardc.to_shard(lambda x: x, x, mesh=MESH, weights=["w"])
     with pytest.raises(TypeError, match="mesh is missing"):
         shardc.explain(lambda x: x, x)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="full says nothing of a function"):
+        shardc.run(lambda x: x, x, mesh=MESH, full=True)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="in_specs says nothing of a program"):
+        shardc.explain("mlp.shard", in_specs=P())  # type: ignore[call-overload]
     with pytest.raises(shardc.ProgramError):  # 8 rows over 3 devices
         shardc.explain(lambda x: x * 2, x, mesh={"data": 3}, in_specs=P("data"))
 

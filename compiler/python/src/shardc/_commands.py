@@ -153,13 +153,15 @@ def explain(
     `to_shard` makes of it; steps then have the line of Python that they come from, as `source`.
     """
     if callable(program):
-        from ._function import explain_function
+        from ._function import LaidFunction
 
+        _no_options("a function", layer=layer, phase=phase, dims=dims, strict=strict)
         options = _options(None, None, None, None, None, objective, memory_limit, False, fuse, time_limit)
         if alternatives is not None:
             options.append(f"--alternatives={alternatives}")
-        return explain_function(program, args, mesh, in_specs, out_specs, weights, hardware, options)
+        return LaidFunction(program, args, mesh, in_specs, out_specs, weights, hardware).explained(options)
     _no_arguments(args)
+    _no_options("a program", in_specs=in_specs, out_specs=out_specs, weights=weights)
     options = _options(layer, phase, dims, mesh, hardware, objective, memory_limit, strict, fuse, time_limit)
     if alternatives is not None:
         options.append(f"--alternatives={alternatives}")
@@ -247,11 +249,13 @@ def run(
     plan is executed on the arguments, and has to give what `fn(*args)` gives as well.
     """
     if callable(program):
-        from ._function import run_function
+        from ._function import LaidFunction
 
+        _no_options("a function", layer=layer, phase=phase, dims=dims, strict=strict, seed=seed, full=full)
         options = _options(None, None, None, None, None, objective, memory_limit, False, fuse, time_limit)
-        return run_function(program, args, mesh, in_specs, out_specs, weights, hardware, options)
+        return LaidFunction(program, args, mesh, in_specs, out_specs, weights, hardware).run(options)
     _no_arguments(args)
+    _no_options("a program", in_specs=in_specs, out_specs=out_specs, weights=weights)
     options = _options(layer, phase, dims, mesh, hardware, objective, memory_limit, strict, fuse, time_limit)
     options += [f"--seed={seed}", *(["--full"] if full else [])]
     ran = _on("run", program, [*options, "--format=json"])
@@ -286,6 +290,13 @@ def check(program: Program, *, strict: bool = False, quick: bool = False) -> Seq
 def _no_arguments(args: Sequence[Any]) -> None:
     if args:
         raise TypeError("a program has no arguments beside it; a function of JAX has")
+
+
+def _no_options(of: str, **given: Any) -> None:
+    """Options that would be passed over are an error; at their defaults they are not given."""
+    for name, value in given.items():
+        if value is not None and value is not False and not (name == "seed" and value == 0):
+            raise TypeError(f"{name} says nothing of {of}: leave it out")
 
 
 def _json(ran: Completed) -> Mapping[str, Any]:

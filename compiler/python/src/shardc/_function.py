@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ._commands import Source, _json, _on
@@ -13,53 +13,38 @@ from ._results import ExplainedLayer, Explanation, Instruction, Place, RunReport
 from ._to_shard import HARDWARE, Translation, translate
 
 
-def explain_function(
-    fn: Callable[..., Any],
-    args: Sequence[Any],
-    mesh: Any,
-    in_specs: Any,
-    out_specs: Any,
-    weights: Sequence[str] | None,
-    hardware: None | str | os.PathLike[str],
-    options: Sequence[str],
-) -> Explanation:
-    """The plan, its steps with the lines of Python."""
-    made, on_chip = _translated(fn, args, mesh, in_specs, out_specs, weights, hardware)
-    ran = _on("explain", Source(made.text), [*options, *on_chip, "--format=json"])
-    found = Explanation.of(_json(ran), ran.diagnostics)
-    layers = tuple(_with_places(layer, made) for layer in found.layers)
-    return replace(found, layers=layers, program=made.text)
+@dataclass(frozen=True)
+class LaidFunction:
+    """A function of JAX with its arguments, and how they lie on a mesh."""
 
+    fn: Callable[..., Any]
+    args: Sequence[Any]
+    mesh: Any
+    in_specs: Any
+    out_specs: Any
+    weights: Sequence[str] | None
+    hardware: None | str | os.PathLike[str]
 
-def run_function(
-    fn: Callable[..., Any],
-    args: Sequence[Any],
-    mesh: Any,
-    in_specs: Any,
-    out_specs: Any,
-    weights: Sequence[str] | None,
-    hardware: None | str | os.PathLike[str],
-    options: Sequence[str],
-) -> RunReport:
-    """The plan executed on the arguments, against the function."""
-    made, on_chip = _translated(fn, args, mesh, in_specs, out_specs, weights, hardware)
-    return run_on(made, fn, args, mesh, [*options, *on_chip])
+    def explained(self, options: Sequence[str]) -> Explanation:
+        """The plan, its steps with the lines of Python."""
+        made, on_chip = self._translated()
+        ran = _on("explain", Source(made.text), [*options, *on_chip, "--format=json"])
+        found = Explanation.of(_json(ran), ran.diagnostics)
+        layers = tuple(_with_places(layer, made) for layer in found.layers)
+        return replace(found, layers=layers, program=made.text)
 
+    def run(self, options: Sequence[str]) -> RunReport:
+        """The plan executed on the arguments, against the function."""
+        made, on_chip = self._translated()
+        return run_on(made, self.fn, self.args, self.mesh, [*options, *on_chip])
 
-def _translated(
-    fn: Callable[..., Any],
-    args: Sequence[Any],
-    mesh: Any,
-    in_specs: Any,
-    out_specs: Any,
-    weights: Sequence[str] | None,
-    hardware: None | str | os.PathLike[str],
-) -> tuple[Translation, list[str]]:
-    if mesh is None:
-        raise TypeError("mesh is missing: a function of JAX is laid out on one")
-    # A chip may be a file, which only the command line takes by its path from here.
-    on_chip = [] if hardware is None else [f"--hardware={os.fspath(hardware)}"]
-    return translate(fn, args, mesh, in_specs, out_specs, HARDWARE, weights), on_chip
+    def _translated(self) -> tuple[Translation, list[str]]:
+        if self.mesh is None:
+            raise TypeError("mesh is missing: a function of JAX is laid out on one")
+        # A chip may be a file, which only the command line takes by its path from here.
+        on_chip = [] if self.hardware is None else [f"--hardware={os.fspath(self.hardware)}"]
+        specs = (self.in_specs, self.out_specs)
+        return translate(self.fn, self.args, self.mesh, *specs, HARDWARE, self.weights), on_chip
 
 
 def _with_places(layer: ExplainedLayer, made: Translation) -> ExplainedLayer:
