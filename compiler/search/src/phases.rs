@@ -13,7 +13,7 @@ use shard_ir::{
     Program, Value, ValueId,
 };
 
-use crate::memory::Room;
+use crate::memory::{Room, needed};
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
 use within_memory::{Phases, within_memory};
 
@@ -89,26 +89,24 @@ pub fn share_weights(
             Err(other) => return Err(other),
         },
     };
-    let capacity = hardware.hbm_bytes;
-    let has_room =
-        |p: &&Program| Room::new(&with_stored(p, &free, &layouts), capacity).least() <= capacity;
-    let (layouts, request, alone) = if given.any_size || programs.iter().all(has_room) {
-        (layouts, request, alone)
-    } else {
-        let fit: Vec<Lowered> = programs
-            .iter()
-            .map(|program| lower(program, hardware, given))
-            .collect::<Result<_, _>>()?;
-        let own = of_each(&fit);
-        let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
-            true => (own[0].clone(), sum(programs, &fit)),
-            false => {
-                let phases = Phases { programs, free: &free, hardware, options: given };
-                within_memory(&phases, &alone, &fit)?
-            }
+    let (layouts, request, alone) =
+        if given.any_size || fit(programs, &free, &layouts, &alone, hardware, options)? {
+            (layouts, request, alone)
+        } else {
+            let fit: Vec<Lowered> = programs
+                .iter()
+                .map(|program| lower(program, hardware, given))
+                .collect::<Result<_, _>>()?;
+            let own = of_each(&fit);
+            let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
+                true => (own[0].clone(), sum(programs, &fit)),
+                false => {
+                    let phases = Phases { programs, free: &free, hardware, options: given };
+                    within_memory(&phases, &alone, &fit)?
+                }
+            };
+            (layouts, request, fit)
         };
-        (layouts, request, fit)
-    };
     let own = of_each(&alone);
     let weights = free.iter().enumerate().map(|(i, value)| SharedWeight {
         value: *value,
@@ -121,6 +119,42 @@ pub fn share_weights(
         alone: alone.iter().map(|lowered| lowered.optimality.cost).collect(),
         request,
     }))
+}
+
+/// Whether the fastest plan of each phase with these layouts stored fits in the memory of a device:
+/// its weights and caches, and its activations beside them.
+fn fit(
+    programs: &[&Program],
+    free: &[ValueId],
+    layouts: &[Layout],
+    alone: &[Lowered],
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<bool, LowerError> {
+    let capacity = hardware.hbm_bytes;
+    let has_room =
+        |p: &&Program| Room::new(&with_stored(p, free, layouts), capacity).least() <= capacity;
+    Ok(programs.iter().all(has_room)
+        && under(programs, free, layouts, alone, hardware, options)?
+            .iter()
+            .all(|phase| needed(&phase.plan) <= capacity))
+}
+
+/// The best plan of each phase with these layouts stored, given the best under layouts of its own,
+/// which is that plan where they are the same.
+fn under(
+    programs: &[&Program],
+    free: &[ValueId],
+    layouts: &[Layout],
+    own: &[Lowered],
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Vec<Lowered>, LowerError> {
+    let phase = |(program, own): (&&Program, &Lowered)| match stored(&own.plan, free) == layouts {
+        true => Ok(own.clone()),
+        false => lower(&with_stored(program, free, layouts), hardware, options),
+    };
+    programs.iter().zip(own).map(phase).collect()
 }
 
 /// The best stored layouts, found by a search over all phases at once.
@@ -222,14 +256,7 @@ fn best_of(
         if own_layouts[..i].contains(layouts) {
             continue;
         }
-        let under = |(program, known): (&&Program, usize)| {
-            if own_layouts[known] == *layouts {
-                Ok(own[known].clone())
-            } else {
-                lower(&with_stored(program, free, layouts), hardware, options)
-            }
-        };
-        let phases = match programs.iter().zip(0..).map(under).collect::<Result<Vec<_>, _>>() {
+        let phases = match under(programs, free, layouts, own, hardware, options) {
             Ok(phases) => phases,
             Err(
                 LowerError::Unreachable { .. }

@@ -17,21 +17,31 @@ fn hardware() -> Hardware {
 }
 
 fn shared(programs: &[Program]) -> Option<SharedWeights> {
+    shared_on(programs, &hardware()).unwrap()
+}
+
+fn shared_on(
+    programs: &[Program],
+    hardware: &Hardware,
+) -> Result<Option<SharedWeights>, LowerError> {
     let phases: Vec<&Program> = programs.iter().collect();
-    share_weights(&phases, &hardware(), &LowerOptions::default()).unwrap()
+    share_weights(&phases, hardware, &LowerOptions::default())
 }
 
 fn steps(program: &Program) -> u64 {
     program.phase.as_ref().map_or(1, |phase| phase.repeat)
 }
 
+/// More than any request takes: there is none.
+const NONE: u64 = u64::MAX / 8;
+
 /// What a request takes with a weight pinned to a layout, and the rest of the free weights
 /// likewise.
-fn least(programs: &[Program], free: &[ValueId]) -> u64 {
+fn least(programs: &[Program], free: &[ValueId], hardware: &Hardware) -> u64 {
     let Some((id, rest)) = free.split_first() else {
-        let time = |p: &Program| match lower(p, &hardware(), &LowerOptions::default()) {
+        let time = |p: &Program| match lower(p, hardware, &LowerOptions::default()) {
             Ok(lowered) => lowered.optimality.cost.0 * steps(p),
-            Err(LowerError::Unreachable { .. }) => u64::MAX / 8,
+            Err(LowerError::Unreachable { .. } | LowerError::NoPlanFits { .. }) => NONE,
             Err(other) => panic!("{other}"),
         };
         return programs.iter().map(time).sum();
@@ -56,7 +66,7 @@ fn least(programs: &[Program], free: &[ValueId]) -> u64 {
     pattern
         .candidates(shape, none, none)
         .into_iter()
-        .map(|l| least(&pinned(l), rest))
+        .map(|l| least(&pinned(l), rest, hardware))
         .min()
         .unwrap()
 }
@@ -74,6 +84,18 @@ layer mlp(x: bf16 B_xE_y, w: weight bf16 E_(xy)F, v: weight bf16 F_xE?) -> bf16 
   return einsum(relu(einsum(x, w -> BF)), v -> BE)
 }";
 
+/// Weights that take most of the memory, in a step that gathers them and one that does not.
+const DOWN: &str = "
+mesh x=2, y=2
+dim B = 16
+dim E = 512
+dim F = 1024
+phase prefill { B = 1024 }
+phase decode repeat 20 { B = 4 }
+layer mlp(x: bf16 B_xyE, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 B_xyE {
+  return einsum(relu(einsum(x, w -> BF)), v -> BE) + x
+}";
+
 #[test]
 fn the_stored_layouts_are_the_best_of_all() {
     for steps in ["repeat 50", "", "repeat 4000"] {
@@ -82,8 +104,37 @@ fn the_stored_layouts_are_the_best_of_all() {
         let free: Vec<ValueId> = found.weights.iter().map(|w| w.value).collect();
         assert_eq!(free, [ValueId(1), ValueId(2)]);
         assert_eq!(found.request.status, Status::Proven);
-        assert_eq!(found.request.cost.0, least(&programs, &free), "decode {steps}");
+        assert_eq!(found.request.cost.0, least(&programs, &free, &hardware()), "decode {steps}");
     }
+}
+
+#[test]
+fn within_memory_no_request_takes_less_than_is_said_and_what_is_proven_is_the_best() {
+    let (mut proven, mut slower, mut none) = (0, 0, 0);
+    for text in [ORDERS, DOWN] {
+        let programs = programs(text);
+        let fastest = shared(&programs).expect("weights are free").request.cost;
+        let free = [ValueId(1), ValueId(2)];
+        for kilobytes in (900..4500).step_by(200) {
+            let hardware = hardware().with_memory_limit(kilobytes * 1000);
+            let best = least(&programs, &free, &hardware);
+            let found = match shared_on(&programs, &hardware) {
+                Ok(found) => found.expect("weights are free").request,
+                Err(LowerError::NoPlanFits { proven, .. }) => {
+                    assert!(best >= NONE || !proven, "{kilobytes} kB: one takes {best} ps");
+                    none += 1;
+                    continue;
+                }
+                Err(other) => panic!("{kilobytes} kB: {other}"),
+            };
+            assert!(found.lower_bound.0 <= best, "{kilobytes} kB: {best} ps, {found:?}");
+            assert!(best <= found.cost.0, "{kilobytes} kB: {best} ps, {found:?}");
+            proven += usize::from(found.status == Status::Proven);
+            slower += usize::from(found.cost > fastest);
+        }
+    }
+    let counts = format!("{proven} proven, {slower} slower for memory, {none} without a plan");
+    assert!(proven > 10 && slower > 2 && none > 2, "{counts}");
 }
 
 #[test]
