@@ -6,7 +6,9 @@ use shard_cost::{Bytes, Hardware, Memory};
 use shard_grammar::Span;
 use shard_ir::{Def, InstrId, LayoutPattern, MeshShape, Plan, Program, ValueId};
 use shard_report::scale;
-use shard_search::{Limits, LowerOptions, Optimality, SharedWeights, Status, TIME_LIMIT, lower};
+use shard_search::{
+    Limits, LowerOptions, MEMORY_LIMIT, Optimality, SharedWeights, Status, TIME_LIMIT, lower,
+};
 
 use crate::pipeline::Compiled;
 
@@ -28,7 +30,7 @@ pub(crate) fn search_limit(
     let (proven_with, fits_with) = match (&layer.lowered, limit.as_str()) {
         // There is no time for a trial where the time is up, and a trial is one search.
         (_, TIME_LIMIT) | (None, _) => (Vec::new(), None),
-        (Some(lowered), MEMORY) => (
+        (Some(lowered), MEMORY_LIMIT) => (
             proven_with(program, &lowered.plan, hardware, &trials),
             fits_with(program, hardware, &trials),
         ),
@@ -64,9 +66,6 @@ pub(crate) fn search_limit_of_phases(
     };
     Some(problem.into())
 }
-
-/// The limit of a search that plans are stopped by which do not fit.
-const MEMORY: &str = "memory";
 
 fn limit(optimality: &Optimality) -> String {
     optimality.stopped_by.clone().unwrap_or_else(|| "steps".to_string())

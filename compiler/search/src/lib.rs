@@ -58,6 +58,7 @@ pub use bound_only::{LowerBound, lower_bound};
 pub use forced::{Allowed, Forced};
 pub use overlapped::{OverlapBound, overlap_bound};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
+pub use search::MEMORY_LIMIT;
 pub use shard_certificate::Proof;
 pub use stop::{Stop, TIME_LIMIT};
 

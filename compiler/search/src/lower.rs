@@ -17,7 +17,7 @@ use crate::forced::Forced;
 use crate::kernel::Kernels;
 use crate::memory::{Room, Scopes, needed};
 use crate::relax::{Question, Whole};
-use crate::search::TOO_LARGE;
+use crate::search::MEMORY_LIMIT;
 use crate::space::maxima;
 use crate::{
     Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status, TIME_LIMIT,
@@ -383,7 +383,7 @@ impl<'a> Lowering<'a> {
     fn lowered(self, written: Option<&Program>) -> Result<Lowered, LowerError> {
         let mut best = self.best;
         if let Some(missed) = best.missed {
-            best.stopped_by = best.stopped_by.or(Some(TOO_LARGE));
+            best.stopped_by = best.stopped_by.or(Some(MEMORY_LIMIT));
             best.open_bound = Some(best.open_bound.map_or(missed, |open| open.min(missed)));
         }
         let (Some((rank, emitted)), Some((kernels, labels))) = (best.plan, best.of) else {

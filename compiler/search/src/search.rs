@@ -9,8 +9,10 @@
 //! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands, or what
 //! the prices of the branch say ([`Guided`]), whichever is more.
 
+mod choices;
 mod guided;
 mod joined;
+mod solution;
 mod states;
 
 use std::cmp::Reverse;
@@ -29,13 +31,14 @@ use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::{Room, needed};
 use crate::relax::Guide;
 use crate::space::Space;
-use crate::steiner::{MAX_WANTED, Steiner};
+use crate::steiner::Steiner;
 use crate::strict::may_move_to;
-use crate::table::{LayoutId, Source, Tables};
+use crate::table::{LayoutId, Tables};
 use crate::{Limits, LowerError, TIME_LIMIT};
 use guided::Guided;
+pub use states::MEMORY_LIMIT;
 use states::{Choice, DIVE_AFTER, DIVE_AGAIN, Decision, MAX_TOO_LARGE, Open, Run, Visit, Want};
-pub(crate) use states::{EXPANSIONS, MANY_WAYS, TOO_LARGE};
+pub(crate) use states::{EXPANSIONS, MANY_WAYS};
 
 /// What is settled of one value in a plan.
 #[derive(Clone, Debug)]
@@ -231,7 +234,7 @@ impl<'a> Search<'a> {
         if time > least && run.goals.is_empty() && run.ways == 1 {
             // Plans that were passed over may have kept others, as fast as they are, from being
             // looked at.
-            run.stopped_by = Some(TOO_LARGE);
+            run.stopped_by = Some(MEMORY_LIMIT);
         }
         run.goals.push(visit);
         Ok(())
@@ -304,14 +307,14 @@ impl<'a> Search<'a> {
         if run.goals.is_empty() {
             return Err(match stopped_by {
                 _ if run.too_large > MAX_TOO_LARGE => {
-                    LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE }
+                    LowerError::Limit { limit: MEMORY_LIMIT, count: MAX_TOO_LARGE }
                 }
                 Some(TIME_LIMIT) => LowerError::OutOfTime,
                 Some(_) => LowerError::Limit { limit: EXPANSIONS, count: limits.expansions },
                 None => self.unreachable(),
             });
         }
-        self.missed = self.missed.filter(|_| stopped_by == Some(TOO_LARGE));
+        self.missed = self.missed.filter(|_| stopped_by == Some(MEMORY_LIMIT));
         if self.approximate && stopped_by.is_none() {
             stopped_by = Some("wanted layouts of one value");
         }
@@ -356,167 +359,6 @@ impl<'a> Search<'a> {
             open.push(Reverse((bound, u32::MAX - visit.depth, visits.len(), 0)));
         }
         visits.push(visit);
-    }
-
-    /// What any plan costs that takes this choice.
-    fn bound(&self, visit: &Visit, choice: usize) -> Cost {
-        let settled = match self.slots.get(visit.slots) {
-            Some(_) => None,
-            None => visit.wants.last().map(|w| w.value),
-        };
-        let rest: Cost =
-            visit.to_come.iter().filter(|(v, ..)| Some(*v) != settled).map(|(_, c, _)| *c).sum();
-        let bound = visit.cost + rest + visit.choices[choice].bound;
-        match &self.guided {
-            None => bound,
-            Some(guided) => {
-                let known = visit.to_come.iter().find(|(v, ..)| Some(*v) == settled);
-                let priced = guided
-                    .ticks(visit.cost.time)
-                    .saturating_add(visit.rest)
-                    .saturating_sub(known.map_or(0, |(.., paid)| *paid))
-                    .saturating_add(visit.choices[choice].priced);
-                // Where prices are far apart, as with labels, shares of what is read may say more.
-                Cost { time: bound.time.max(guided.picoseconds(priced)), ..bound }
-            }
-        }
-    }
-
-    /// The choices of a state, best bound first.
-    fn choices(&mut self, visit: &Visit) -> Rc<Vec<Choice>> {
-        match self.slots.get(visit.slots) {
-            Some(Slot::Label(label)) => Rc::clone(&self.label_choices[label.0 as usize]),
-            Some(Slot::Output(output)) => {
-                let value = self.program.outputs[*output].value;
-                let mut choices: Vec<Choice> = self.output_layouts[*output]
-                    .iter()
-                    .filter_map(|layout| {
-                        let bound = self.least_costs.of(value, *layout);
-                        let cost = Cost::ZERO;
-                        let priced = match &self.guided {
-                            None => 0,
-                            Some(guided) => guided.of_output(
-                                *output,
-                                value,
-                                self.tables.of(value).layouts[*layout as usize],
-                            )?,
-                        };
-                        Some(Choice { bound, cost, made_in: *layout, producer: 0, priced })
-                    })
-                    .filter(|c| is_finite(c.bound))
-                    .collect();
-                choices.sort_by_key(|c| (c.priced, c.bound, c.made_in));
-                self.bound_those_behind(&mut choices);
-                Rc::new(choices)
-            }
-            None => match visit.wants.last() {
-                None => Rc::new(Vec::new()),
-                Some(last) => {
-                    let wants: Vec<Want> =
-                        visit.wants.iter().filter(|w| w.value == last.value).copied().collect();
-                    if let Some(known) = self.choices.get(&wants) {
-                        return Rc::clone(known);
-                    }
-                    let found = Rc::new(self.ways(last.value, &wants));
-                    self.choices.insert(wants, Rc::clone(&found));
-                    found
-                }
-            },
-        }
-    }
-
-    /// Every way of making a value once and bringing it to all the layouts wanted, best bound
-    /// first.
-    fn ways(&mut self, value: ValueId, wants: &[Want]) -> Vec<Choice> {
-        let mut wanted: Vec<LayoutId> = wants.iter().map(|w| w.layout).collect();
-        wanted.dedup();
-        let mut direct = wants.iter().filter(|w| w.direct).map(|w| w.layout);
-        let only = direct.next();
-        if direct.any(|layout| Some(layout) != only) {
-            return Vec::new();
-        }
-        let parts: Vec<Rc<Steiner>> =
-            wanted.chunks(MAX_WANTED).map(|part| self.steiner(value, part)).collect();
-        self.approximate |= parts.len() > 1;
-        let table = self.tables.of(value);
-        let mut found = Vec::new();
-        for made_in in 0..table.layouts.len() as LayoutId {
-            if only.is_some_and(|layout| layout != made_in)
-                || table.producers[made_in as usize].is_empty()
-            {
-                continue;
-            }
-            let Some(moves) =
-                parts.iter().try_fold(Cost::ZERO, |sum, p| Some(sum + p.cost_from(made_in)?))
-            else {
-                continue;
-            };
-            for (producer, made) in table.producers[made_in as usize].iter().enumerate() {
-                let least = self.least_costs.of_producer(made);
-                if !is_finite(least) {
-                    continue;
-                }
-                let (bound, cost) = (least + moves, made.cost + moves);
-                let priced = match &self.guided {
-                    None => Some(0),
-                    Some(guided) => {
-                        let layout = table.layouts[made_in as usize];
-                        let more = guided.of_producer(value, layout, made);
-                        more.map(|more| more.saturating_add(guided.ticks(cost.time)))
-                    }
-                };
-                if let Some(priced) = priced {
-                    found.push(Choice { bound, cost, made_in, producer, priced });
-                }
-            }
-        }
-        found.sort_by_key(|c| (c.priced, c.bound, c.cost, c.made_in, c.producer));
-        self.bound_those_behind(&mut found);
-        found
-    }
-
-    /// A choice waits on the heap for all those behind it, which prices say take as long or longer,
-    /// and which may be less in the least costs and in what breaks ties: its bound is made that of
-    /// the least of them.
-    fn bound_those_behind(&self, choices: &mut [Choice]) {
-        if self.guided.is_none() {
-            return;
-        }
-        let (mut time, mut least) = (u64::MAX, Cost::MAX);
-        for choice in choices.iter_mut().rev() {
-            time = time.min(choice.bound.time);
-            least = least.min(Cost { time: 0, ..choice.bound });
-            choice.bound = Cost { time, ..least };
-        }
-    }
-
-    /// The moves that bring a value from where it is made to all layouts in which it is wanted.
-    fn moves(
-        &self,
-        value: ValueId,
-        wants: &[Want],
-        made_in: LayoutId,
-    ) -> Vec<(LayoutId, LayoutId)> {
-        let mut wanted: Vec<LayoutId> =
-            wants.iter().filter(|w| w.value == value).map(|w| w.layout).collect();
-        wanted.dedup();
-        let mut moves: Vec<(LayoutId, LayoutId)> = Vec::new();
-        for part in wanted.chunks(MAX_WANTED) {
-            // It was worked out when the choices were.
-            let Some(steiner) = self.steiner.get(&(value, part.to_vec())) else { continue };
-            for step in steiner.moves_from(made_in) {
-                if !moves.contains(&step) {
-                    moves.push(step);
-                }
-            }
-        }
-        moves
-    }
-
-    fn steiner(&mut self, value: ValueId, wanted: &[LayoutId]) -> Rc<Steiner> {
-        let table = self.tables.of(value);
-        let entry = self.steiner.entry((value, wanted.to_vec()));
-        Rc::clone(entry.or_insert_with(|| Rc::new(Steiner::new(table, wanted))))
     }
 
     /// The state after a choice; `None` where labels or memory forbid it.
@@ -659,62 +501,6 @@ impl<'a> Search<'a> {
             visit = visits.len() - 1;
             choice = 0;
         }
-    }
-
-    /// Reads a plan off the decisions that led to it.
-    fn solution(&mut self, visits: &[Visit], goal: usize) -> Result<Solution, LowerError> {
-        let mut values: Vec<Option<Settled>> = vec![None; self.program.values.len()];
-        let mut outputs = Vec::new();
-        let mut at = goal;
-        loop {
-            let visit = &visits[at];
-            match visit.decision {
-                Decision::Root => break,
-                Decision::Label => {}
-                Decision::Output(layout) => outputs.push(layout),
-                Decision::Value(value, choice) => {
-                    let parent = &visits[visit.parent];
-                    let moves = self.moves(value, &parent.wants, choice.made_in);
-                    let producer = choice.producer;
-                    values[value.index()] =
-                        Some(Settled { made_in: choice.made_in, producer, moves });
-                }
-            }
-            at = visit.parent;
-        }
-        outputs.reverse();
-        let (labels, cost) = (visits[goal].labels.clone(), visits[goal].cost);
-        let mut solution = Solution { values, outputs, labels, cost };
-        self.store_unused_parameters(&mut solution)?;
-        Ok(solution)
-    }
-
-    /// Parameters that nothing reads are stored all the same: as small as their types allow.
-    fn store_unused_parameters(&self, solution: &mut Solution) -> Result<(), LowerError> {
-        for id in self.program.value_ids() {
-            let is_parameter = matches!(self.program.value(id).def, Def::Parameter { .. });
-            if !is_parameter || solution.values[id.index()].is_some() {
-                continue;
-            }
-            let table = self.tables.of(id);
-            let stored = (0..table.layouts.len())
-                .filter_map(|layout| {
-                    let given = table.producers[layout].iter().position(|p| {
-                        p.source == Source::Given
-                            && p.labels
-                                .iter()
-                                .all(|(l, want)| solution.labels.get(l.0 as usize) == Some(want))
-                    })?;
-                    Some((table.producers[layout][given].cost, layout, given))
-                })
-                .min();
-            let Some((_, layout, producer)) = stored else {
-                return Err(LowerError::Unreachable { value: Some(id), output: None });
-            };
-            let made_in = layout as LayoutId;
-            solution.values[id.index()] = Some(Settled { made_in, producer, moves: Vec::new() });
-        }
-        Ok(())
     }
 
     /// Which demand cannot be met.

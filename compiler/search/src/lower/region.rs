@@ -12,7 +12,7 @@ use crate::emit::{Emitted, emit};
 use crate::kernel::Kernels;
 use crate::memory::{Room, needed};
 use crate::relax::{Branch, Guide, Priced, Region};
-use crate::search::{EXPANSIONS, Found, MANY_WAYS, Search, Solution, TOO_LARGE};
+use crate::search::{EXPANSIONS, Found, MANY_WAYS, MEMORY_LIMIT, Search, Solution};
 use crate::space::Space;
 use crate::table::Tables;
 use crate::{Limits, LowerError};
@@ -114,8 +114,8 @@ impl Lowering<'_> {
             // What takes longer is looked for in a wider region, where it may take less. Without a
             // guide a search does not know before its end how long what is in a region takes.
             let upto = (guide.is_some() && most < end).then_some(wider);
-            // A dive is for comparison: what takes long to find is not worth it.
-            // So is what a search without a guide expands that is made again with one.
+            // A dive is for comparison, and a first search is made again with a guide: neither is
+            // worth many states.
             let is_first = guide.is_none() && lazy.is_some();
             let part = if is_dive || is_first { PART } else { 1 };
             let expansions = self.limits.expansions / part;
@@ -194,8 +194,8 @@ impl Lowering<'_> {
             return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
         let passed_over = match &found {
-            Ok(found) => found.stopped_by == Some(TOO_LARGE),
-            Err(LowerError::Unreachable { .. } | LowerError::Limit { limit: TOO_LARGE, .. }) => {
+            Ok(found) => found.stopped_by == Some(MEMORY_LIMIT),
+            Err(LowerError::Unreachable { .. } | LowerError::Limit { limit: MEMORY_LIMIT, .. }) => {
                 search.missed.is_some()
             }
             Err(_) => false,
@@ -204,7 +204,9 @@ impl Lowering<'_> {
             // For a plan that does not fit, ways to others may have been left out.
             let known = search.missed;
             match search.run(&limits, MANY_WAYS) {
-                Err(LowerError::Limit { limit, .. }) if limit != TOO_LARGE => search.missed = known,
+                Err(LowerError::Limit { limit, .. }) if limit != MEMORY_LIMIT => {
+                    search.missed = known
+                }
                 all => found = all,
             }
             best.stats.expansions += search.expansions;

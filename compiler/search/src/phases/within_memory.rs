@@ -6,7 +6,7 @@ use shard_ir::{Def, Layout, Picoseconds, Program, ValueId};
 use super::{best_of, side_by_side, stored, sum, with_stored};
 use crate::lower::lower_phases;
 use crate::memory::{Room, Scopes, needed};
-use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
+use crate::{LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, lower};
 
 /// The phases of a layer whose `free` weights are to be stored alike, and how they are lowered.
 pub(super) struct Phases<'a> {
@@ -71,7 +71,7 @@ pub(super) fn within_memory(
             cost,
             lower_bound: least.min(cost),
             price_bound: price_bound.map(|bound| bound.min(cost)),
-            stopped_by: (!proven).then(|| "memory".to_string()),
+            stopped_by: (!proven).then(|| MEMORY_LIMIT.to_string()),
             ties_cut: bound.is_some_and(|bound| bound.ties_cut),
         },
     ))
@@ -158,7 +158,8 @@ impl Phases<'_> {
         &self,
         own: &[Lowered],
     ) -> Result<Option<(Vec<Layout>, Picoseconds)>, LowerError> {
-        match best_of(self.programs, self.free, own, own, "memory", self.hardware, self.options) {
+        match best_of(self.programs, self.free, own, own, MEMORY_LIMIT, self.hardware, self.options)
+        {
             Ok((layouts, request)) => Ok(Some((layouts, request.cost))),
             Err(error) => passed_over(error).map(|()| None),
         }

@@ -21,7 +21,7 @@ pub(super) const DIVE_AGAIN: usize = 4;
 pub(super) const MAX_TIES: usize = 64;
 
 /// The limit on plans that are passed over because they need too much memory.
-pub(crate) const TOO_LARGE: &str = "memory";
+pub const MEMORY_LIMIT: &str = "memory";
 
 /// The limit on states that are expanded.
 pub(crate) const EXPANSIONS: &str = "expansions";

@@ -1,0 +1,176 @@
+//! The choices of a state: every way of settling what is wanted next, with what any plan costs that
+//! takes it.
+
+use std::rc::Rc;
+
+use shard_ir::ValueId;
+
+use super::states::{Choice, Visit, Want};
+use super::{Search, Slot};
+use crate::bound::is_finite;
+use crate::cost::Cost;
+use crate::steiner::{MAX_WANTED, Steiner};
+use crate::table::LayoutId;
+
+impl Search<'_> {
+    /// What any plan costs that takes this choice.
+    pub(super) fn bound(&self, visit: &Visit, choice: usize) -> Cost {
+        let settled = match self.slots.get(visit.slots) {
+            Some(_) => None,
+            None => visit.wants.last().map(|w| w.value),
+        };
+        let rest: Cost =
+            visit.to_come.iter().filter(|(v, ..)| Some(*v) != settled).map(|(_, c, _)| *c).sum();
+        let bound = visit.cost + rest + visit.choices[choice].bound;
+        match &self.guided {
+            None => bound,
+            Some(guided) => {
+                let known = visit.to_come.iter().find(|(v, ..)| Some(*v) == settled);
+                let priced = guided
+                    .ticks(visit.cost.time)
+                    .saturating_add(visit.rest)
+                    .saturating_sub(known.map_or(0, |(.., paid)| *paid))
+                    .saturating_add(visit.choices[choice].priced);
+                // Where prices are far apart, as with labels, shares of what is read may say more.
+                Cost { time: bound.time.max(guided.picoseconds(priced)), ..bound }
+            }
+        }
+    }
+
+    /// The choices of a state, best bound first.
+    pub(super) fn choices(&mut self, visit: &Visit) -> Rc<Vec<Choice>> {
+        match self.slots.get(visit.slots) {
+            Some(Slot::Label(label)) => Rc::clone(&self.label_choices[label.0 as usize]),
+            Some(Slot::Output(output)) => {
+                let value = self.program.outputs[*output].value;
+                let mut choices: Vec<Choice> = self.output_layouts[*output]
+                    .iter()
+                    .filter_map(|layout| {
+                        let bound = self.least_costs.of(value, *layout);
+                        let cost = Cost::ZERO;
+                        let priced = match &self.guided {
+                            None => 0,
+                            Some(guided) => guided.of_output(
+                                *output,
+                                value,
+                                self.tables.of(value).layouts[*layout as usize],
+                            )?,
+                        };
+                        Some(Choice { bound, cost, made_in: *layout, producer: 0, priced })
+                    })
+                    .filter(|c| is_finite(c.bound))
+                    .collect();
+                choices.sort_by_key(|c| (c.priced, c.bound, c.made_in));
+                self.bound_those_behind(&mut choices);
+                Rc::new(choices)
+            }
+            None => match visit.wants.last() {
+                None => Rc::new(Vec::new()),
+                Some(last) => {
+                    let wants: Vec<Want> =
+                        visit.wants.iter().filter(|w| w.value == last.value).copied().collect();
+                    if let Some(known) = self.choices.get(&wants) {
+                        return Rc::clone(known);
+                    }
+                    let found = Rc::new(self.ways(last.value, &wants));
+                    self.choices.insert(wants, Rc::clone(&found));
+                    found
+                }
+            },
+        }
+    }
+
+    /// Every way of making a value once and bringing it to all the layouts wanted, best bound
+    /// first.
+    fn ways(&mut self, value: ValueId, wants: &[Want]) -> Vec<Choice> {
+        let mut wanted: Vec<LayoutId> = wants.iter().map(|w| w.layout).collect();
+        wanted.dedup();
+        let mut direct = wants.iter().filter(|w| w.direct).map(|w| w.layout);
+        let only = direct.next();
+        if direct.any(|layout| Some(layout) != only) {
+            return Vec::new();
+        }
+        let parts: Vec<Rc<Steiner>> =
+            wanted.chunks(MAX_WANTED).map(|part| self.steiner(value, part)).collect();
+        self.approximate |= parts.len() > 1;
+        let table = self.tables.of(value);
+        let mut found = Vec::new();
+        for made_in in 0..table.layouts.len() as LayoutId {
+            if only.is_some_and(|layout| layout != made_in)
+                || table.producers[made_in as usize].is_empty()
+            {
+                continue;
+            }
+            let Some(moves) =
+                parts.iter().try_fold(Cost::ZERO, |sum, p| Some(sum + p.cost_from(made_in)?))
+            else {
+                continue;
+            };
+            for (producer, made) in table.producers[made_in as usize].iter().enumerate() {
+                let least = self.least_costs.of_producer(made);
+                if !is_finite(least) {
+                    continue;
+                }
+                let (bound, cost) = (least + moves, made.cost + moves);
+                let priced = match &self.guided {
+                    None => Some(0),
+                    Some(guided) => {
+                        let layout = table.layouts[made_in as usize];
+                        let more = guided.of_producer(value, layout, made);
+                        more.map(|more| more.saturating_add(guided.ticks(cost.time)))
+                    }
+                };
+                if let Some(priced) = priced {
+                    found.push(Choice { bound, cost, made_in, producer, priced });
+                }
+            }
+        }
+        found.sort_by_key(|c| (c.priced, c.bound, c.cost, c.made_in, c.producer));
+        self.bound_those_behind(&mut found);
+        found
+    }
+
+    /// A choice waits on the heap for all those behind it, which prices say take as long or longer,
+    /// and which may be less in the least costs and in what breaks ties: its bound is made that of
+    /// the least of them.
+    fn bound_those_behind(&self, choices: &mut [Choice]) {
+        if self.guided.is_none() {
+            return;
+        }
+        let (mut time, mut least) = (u64::MAX, Cost::MAX);
+        for choice in choices.iter_mut().rev() {
+            time = time.min(choice.bound.time);
+            least = least.min(Cost { time: 0, ..choice.bound });
+            choice.bound = Cost { time, ..least };
+        }
+    }
+
+    /// The moves that bring a value from where it is made to all layouts in which it is wanted.
+    pub(super) fn moves(
+        &self,
+        value: ValueId,
+        wants: &[Want],
+        made_in: LayoutId,
+    ) -> Vec<(LayoutId, LayoutId)> {
+        let mut wanted: Vec<LayoutId> =
+            wants.iter().filter(|w| w.value == value).map(|w| w.layout).collect();
+        wanted.dedup();
+        let mut moves: Vec<(LayoutId, LayoutId)> = Vec::new();
+        for part in wanted.chunks(MAX_WANTED) {
+            // It was worked out when the choices were.
+            let Some(steiner) = self.steiner.get(&(value, part.to_vec())) else { continue };
+            for step in steiner.moves_from(made_in) {
+                if !moves.contains(&step) {
+                    moves.push(step);
+                }
+            }
+        }
+        moves
+    }
+
+    fn steiner(&mut self, value: ValueId, wanted: &[LayoutId]) -> Rc<Steiner> {
+        let table = self.tables.of(value);
+        let entry = self.steiner.entry((value, wanted.to_vec()));
+        Rc::clone(entry.or_insert_with(|| Rc::new(Steiner::new(table, wanted))))
+    }
+}

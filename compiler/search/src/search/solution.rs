@@ -1,0 +1,70 @@
+//! A whole plan, read off the states that led to it.
+
+use shard_ir::Def;
+
+use super::states::{Decision, Visit};
+use super::{Search, Settled, Solution};
+use crate::LowerError;
+use crate::table::{LayoutId, Source};
+
+impl Search<'_> {
+    /// Reads a plan off the decisions that led to it.
+    pub(super) fn solution(
+        &mut self,
+        visits: &[Visit],
+        goal: usize,
+    ) -> Result<Solution, LowerError> {
+        let mut values: Vec<Option<Settled>> = vec![None; self.program.values.len()];
+        let mut outputs = Vec::new();
+        let mut at = goal;
+        loop {
+            let visit = &visits[at];
+            match visit.decision {
+                Decision::Root => break,
+                Decision::Label => {}
+                Decision::Output(layout) => outputs.push(layout),
+                Decision::Value(value, choice) => {
+                    let parent = &visits[visit.parent];
+                    let moves = self.moves(value, &parent.wants, choice.made_in);
+                    let producer = choice.producer;
+                    values[value.index()] =
+                        Some(Settled { made_in: choice.made_in, producer, moves });
+                }
+            }
+            at = visit.parent;
+        }
+        outputs.reverse();
+        let (labels, cost) = (visits[goal].labels.clone(), visits[goal].cost);
+        let mut solution = Solution { values, outputs, labels, cost };
+        self.store_unused_parameters(&mut solution)?;
+        Ok(solution)
+    }
+
+    /// Parameters that nothing reads are stored all the same: as small as their types allow.
+    fn store_unused_parameters(&self, solution: &mut Solution) -> Result<(), LowerError> {
+        for id in self.program.value_ids() {
+            let is_parameter = matches!(self.program.value(id).def, Def::Parameter { .. });
+            if !is_parameter || solution.values[id.index()].is_some() {
+                continue;
+            }
+            let table = self.tables.of(id);
+            let stored = (0..table.layouts.len())
+                .filter_map(|layout| {
+                    let given = table.producers[layout].iter().position(|p| {
+                        p.source == Source::Given
+                            && p.labels
+                                .iter()
+                                .all(|(l, want)| solution.labels.get(l.0 as usize) == Some(want))
+                    })?;
+                    Some((table.producers[layout][given].cost, layout, given))
+                })
+                .min();
+            let Some((_, layout, producer)) = stored else {
+                return Err(LowerError::Unreachable { value: Some(id), output: None });
+            };
+            let made_in = layout as LayoutId;
+            solution.values[id.index()] = Some(Settled { made_in, producer, moves: Vec::new() });
+        }
+        Ok(())
+    }
+}
