@@ -63,11 +63,6 @@ fn parameters(layer: &Value) -> f64 {
 const FEW: &[&str] =
     &["deepseek_v2_lite", "falcon_7b", "gemma3_27b", "gpt_oss_120b", "mixtral_8x7b", "phi2"];
 
-/// Not lowered: the search takes minutes, and where it ends, what is read of a folded block makes
-/// it
-/// an internal error.
-const NOT_LOWERED: &[&str] = &["deepseek_v3"];
-
 fn is_lowered_with_the_published_parameters(name: &str, published: f64) {
     let ran = fed(&["explain", "--format", "json", "-"], &new(name));
     assert_eq!(ran.status, 0, "{name}: {}", ran.err);
@@ -111,7 +106,7 @@ fn a_model_of_each_family_is_lowered_with_its_parameters_and_run() {
 #[test]
 #[ignore = "slow: every model, some of which are searched for ten seconds and more"]
 fn every_model_is_lowered_with_its_parameters_and_run() {
-    for (name, published) in MODELS.iter().filter(|(name, _)| !NOT_LOWERED.contains(name)) {
+    for (name, published) in MODELS {
         is_lowered_with_the_published_parameters(name, *published);
         runs(name);
     }

@@ -2,7 +2,7 @@
 //! several searches and a bound.
 
 use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Totals, Weights};
-use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program};
+use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program, never};
 use shard_report::overlap_choice::OverlapChoice;
 use shard_search::{
     Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, OverlapBound, Proof,
@@ -114,7 +114,10 @@ pub fn overlap_choice(
         own_time,
         time: if is_same { own_time } else { time },
         serial_time: if is_same { &own.price } else { &other.price }.totals.serial_time,
-        lower_bound: other.optimality.map_or(Picoseconds(0), |found| found.lower_bound),
+        lower_bound: other.optimality.map_or_else(
+            || never!("a plan done soonest without a bound", Picoseconds(0)),
+            |found| found.lower_bound,
+        ),
     })
 }
 
