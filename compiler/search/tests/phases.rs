@@ -96,6 +96,23 @@ layer mlp(x: bf16 B_xyE, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 B_xyE {
   return einsum(relu(einsum(x, w -> BF)), v -> BE) + x
 }";
 
+/// Three weights that do not all fit unsplit.
+const CHAIN: &str = "
+mesh x=2, y=2
+dim B = 16
+dim E = 512
+dim F = 512
+phase prefill { B = 1024 }
+phase decode repeat 20 { B = 16 }
+layer mlp(
+  x: bf16 B_xE,
+  w: weight bf16 EF?,
+  v: weight bf16 FE?,
+  u: weight bf16 EF?,
+) -> bf16 B_xF {
+  return relu(einsum(relu(einsum(relu(einsum(x, w -> BF)), v -> BE)), u -> BF))
+}";
+
 #[test]
 fn the_stored_layouts_are_the_best_of_all() {
     for steps in ["repeat 50", "", "repeat 4000"] {
@@ -106,6 +123,16 @@ fn the_stored_layouts_are_the_best_of_all() {
         assert_eq!(found.request.status, Status::Proven);
         assert_eq!(found.request.cost.0, least(&programs, &free, &hardware()), "decode {steps}");
     }
+}
+
+#[test]
+fn weights_that_do_not_fit_together_are_in_no_plan_of_all_phases() {
+    let programs = programs(CHAIN);
+    let free = [ValueId(1), ValueId(2), ValueId(3)];
+    let hardware = hardware().with_memory_limit(1_635_000);
+    let best = least(&programs, &free, &hardware);
+    let found = shared_on(&programs, &hardware).unwrap().expect("weights are free").request;
+    assert!((found.lower_bound.0..=found.cost.0).contains(&best), "{best} ps, {found:?}");
 }
 
 #[test]

@@ -195,7 +195,7 @@ impl<'a> Lowering<'a> {
         match fork {
             Fork::Search(labels) => {
                 self.best.root_bound.get_or_insert(bound);
-                self.search_branch(&branch, (labels, u64::MAX), explored)?;
+                self.search_branch(&branch.with_room(most), (labels, u64::MAX), explored)?;
                 Ok(Vec::new())
             }
             Fork::Dive => {

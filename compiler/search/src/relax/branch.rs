@@ -250,6 +250,22 @@ impl Branch {
         Branch { whole: Arc::new(Whole { problem, prices }), bound }
     }
 
+    /// Those of its plans that store nothing that plans within `known` have no room for. Where no
+    /// memory is open whatever they store fits together; what does not would be taken for a plan
+    /// by a search that looks at no memory.
+    pub(crate) fn with_room(&self, known: Option<u64>) -> Branch {
+        let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
+        let sides = &self.whole.prices.sides;
+        let mut branch = self.clone();
+        for (part, p) in sides.parts.iter().enumerate() {
+            let (live, all) = (sides.live(part, most), sides.live(part, FAR - 1));
+            if matches!(p.kind, Kind::Memory { .. }) && live != all {
+                branch = branch.having(part, &|p, class| live[p].contains(&(class as usize)));
+            }
+        }
+        branch
+    }
+
     /// Those of its plans whose weights and caches take no more bytes than these.
     pub(crate) fn keeping_at_most(&self, bytes: u64) -> Branch {
         let Whole { problem, prices } = self.whole.as_ref();
