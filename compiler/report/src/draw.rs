@@ -1,18 +1,62 @@
 //! Diagnostics as a person reads them: the sentence, the places in the source as ariadne draws
 //! them, the reasons, and what can be typed to mend it.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use ariadne::{Color, Config, IndexType, Label, Report, ReportKind, Source};
 use shard_check::{Diagnostic, Severity};
 use shard_grammar::{SourceFile, Span};
 
 use crate::printable::{Pictured, escaped_name};
 
-/// Draws diagnostics of one file one after another, an empty line between two.
+/// Draws diagnostics of one file one after another, an empty line between two. Those that differ
+/// in their places alone are drawn once, with the lines and columns of the others.
 pub fn diagnostics(list: &[Diagnostic], file: &SourceFile, colour: bool) -> String {
     let seen = Pictured::new(file);
     let drawing = Drawing::new(file, &seen, colour);
-    let texts: Vec<String> = list.iter().map(|diagnostic| drawing.text(diagnostic)).collect();
-    texts.join("\n")
+    let mut alike: Vec<(&Diagnostic, Vec<Span>)> = Vec::new();
+    let mut known: HashMap<Words<'_>, usize> = HashMap::new();
+    for diagnostic in list {
+        match (known.entry(Words::of(diagnostic)), diagnostic.primary_span()) {
+            (Entry::Occupied(first), Some(span)) => alike[*first.get()].1.push(span),
+            (Entry::Occupied(_), None) => alike.push((diagnostic, Vec::new())),
+            (Entry::Vacant(entry), _) => {
+                entry.insert(alike.len());
+                alike.push((diagnostic, Vec::new()));
+            }
+        }
+    }
+    let text = |(first, others): &(&Diagnostic, Vec<Span>)| drawing.text(first, others);
+    alike.iter().map(text).collect::<Vec<String>>().join("\n")
+}
+
+/// All that a diagnostic says, but for where it is.
+#[derive(PartialEq, Eq, Hash)]
+struct Words<'a> {
+    code: &'a str,
+    severity: Severity,
+    message: &'a str,
+    /// What is said at each place; of the places that others may share, the place too.
+    labels: Vec<(&'a str, Option<Span>)>,
+    notes: &'a [String],
+    helps: Vec<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn of(diagnostic: &'a Diagnostic) -> Words<'a> {
+        let label = |label: &'a shard_check::Label| {
+            (label.text.as_str(), (!label.primary).then_some(label.span))
+        };
+        Words {
+            code: diagnostic.code,
+            severity: diagnostic.severity,
+            message: &diagnostic.message,
+            labels: diagnostic.labels.iter().map(label).collect(),
+            notes: &diagnostic.notes,
+            helps: diagnostic.helps.iter().map(|help| help.text.as_str()).collect(),
+        }
+    }
 }
 
 /// Draws one diagnostic.
@@ -26,7 +70,7 @@ pub fn diagnostics(list: &[Diagnostic], file: &SourceFile, colour: bool) -> Stri
 /// assert!(text.starts_with("error[E0206]: mesh axis `x` has size 0"));
 /// ```
 pub fn diagnostic(diagnostic: &Diagnostic, file: &SourceFile, colour: bool) -> String {
-    Drawing::new(file, &Pictured::new(file), colour).text(diagnostic)
+    Drawing::new(file, &Pictured::new(file), colour).text(diagnostic, &[])
 }
 
 /// A place of the source and what is to be said there.
@@ -72,7 +116,8 @@ impl<'a> Drawing<'a> {
         Drawing { file, seen, source: Source::from(seen.file.text.as_str()), colour }
     }
 
-    fn text(&self, diagnostic: &Diagnostic) -> String {
+    /// A diagnostic, and where else the same is so.
+    fn text(&self, diagnostic: &Diagnostic, others: &[Span]) -> String {
         let main = colour_of(diagnostic.severity);
         // What is wrong on the command line or with IR text has no code.
         let kind = match diagnostic.code {
@@ -83,6 +128,19 @@ impl<'a> Drawing<'a> {
             format!("{}: {}\n", self.paint(&kind, main), escaped_name(&diagnostic.message));
         if diagnostic.primary_span().is_some() {
             out.push_str(&self.places(diagnostic));
+        }
+        if !others.is_empty() {
+            let place = |span: &Span| {
+                let at = self.file.line_column(span.start);
+                format!("{}:{}", at.line, at.column)
+            };
+            let places: Vec<String> = others.iter().map(place).collect();
+            let lines: Vec<String> = places.chunks(12).map(|line| line.join(", ")).collect();
+            out.push_str(&format!(
+                "  {}: the same at {}\n",
+                self.paint("note", NOTE),
+                lines.join(",\n        ")
+            ));
         }
         for note in &diagnostic.notes {
             out.push_str(&format!("  {}: {note}\n", self.paint("note", NOTE)));
@@ -182,6 +240,16 @@ mod tests {
         assert!(!text.contains('\u{1b}'));
         assert!(text.lines().all(|line| line.trim_end() == line));
         assert!(text.contains("error[E0205]"));
+    }
+
+    #[test]
+    fn what_is_said_at_several_places_is_drawn_once_with_all_places() {
+        let text = drawn(
+            "mesh x=4\ndim B = 6\nlayer f(a: f32 B_x, b: f32 B) -> f32 B_x { return a }",
+            false,
+        );
+        assert_eq!(text.matches("error[E0205]").count(), 1, "{text}");
+        assert!(text.contains("  note: the same at 3:38\n"), "{text}");
     }
 
     #[test]
