@@ -6,7 +6,7 @@ use crate::sums::{NEVER, Sum, plus};
 
 /// With more readers than this each is served on its own: the number of sets of readers doubles
 /// with each.
-const MOST_TOGETHER: usize = 5;
+const MOST_TOGETHER: usize = 8;
 
 /// For each layout in which a value may be made: the least, over all trees of moves from there to
 /// the layouts in which the readers read it, of the time of the moves less what the readers pay.

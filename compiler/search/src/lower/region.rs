@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use shard_cost::{Hardware, collective_cost};
+use shard_cost::{Hardware, collective_cost, price};
 use shard_ir::{InstrKind, Layout, Liveness, Plan};
 
 use super::Lowering;
@@ -262,7 +262,12 @@ fn best_tie(
     let mut best: Option<(bool, Rank, Emitted)> = None;
     for solution in &found.solutions {
         let plan = emit(kernels, tables, solution)?;
-        let rank = rank(solution, &plan.plan, rewritten, hardware);
+        let mut rank = rank(solution, &plan.plan, rewritten, hardware);
+        if found.stopped_by.is_some() {
+            // Of a plan that is not the best the search may have taken two kernels for one that
+            // they are: then it takes less.
+            rank.time = rank.time.min(price(&plan.plan, hardware).totals.serial_time.0);
+        }
         let too_large = needed(&plan.plan) > hardware.hbm_bytes;
         if best.as_ref().is_none_or(|(large, known, _)| (too_large, &rank) < (*large, known)) {
             best = Some((too_large, rank, plan));

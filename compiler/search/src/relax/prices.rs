@@ -19,7 +19,7 @@ use super::graph::{FAR, Node};
 pub(crate) use super::parts::{Part, Seat};
 use super::sides::Sides;
 use super::terms::Terms;
-use super::tree::{MAX_READERS, Tree, add, at};
+use super::tree::{Tree, add, are_together, at};
 
 /// The state of the dual.
 #[derive(Clone, Debug)]
@@ -290,7 +290,7 @@ impl Prices {
             self.value_least.set(v, made.iter().copied().min().unwrap_or(FAR));
             return;
         }
-        if readers == 1 || first || readers > MAX_READERS {
+        if readers == 1 || first || !are_together(readers, made.len()) {
             let reached = self.tree.reached(graph, made);
             for paid in &mut self.paid[v] {
                 for (price, cost) in paid.iter_mut().zip(&reached) {
@@ -428,7 +428,7 @@ impl Prices {
             return self.value_least.of(v);
         }
         let shares;
-        let served = if readers <= MAX_READERS {
+        let served = if are_together(readers, made.len()) {
             let prices: Vec<&[i64]> = self.paid[v].iter().map(|p| p.as_slice()).collect();
             tree.insides(graph, made.len(), &prices);
             &tree.inside[(1usize << readers) - 1]
@@ -449,7 +449,7 @@ impl Prices {
             return;
         }
         let shares;
-        let served = if readers <= MAX_READERS {
+        let served = if are_together(readers, made.len()) {
             let prices: Vec<&[i64]> = self.paid[v].iter().map(|p| p.as_slice()).collect();
             self.tree.insides(graph, made.len(), &prices);
             match readers {

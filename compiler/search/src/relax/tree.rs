@@ -7,9 +7,22 @@
 
 use super::graph::{FAR, Graph, Node, Queue};
 
-/// Readers beyond this many are priced one by one (a weaker bound): the number of sets doubles with
-/// each.
-pub(crate) const MAX_READERS: usize = 5;
+/// So many readers are priced together however many layouts there are.
+const FEW_READERS: usize = 5;
+
+/// More readers than this are priced one by one, which bounds less: the number of sets doubles with
+/// each. The checker of certificates has the same number.
+const MOST_READERS: usize = 8;
+
+/// Steps that more than [`FEW_READERS`] may take to be priced together: a few milliseconds.
+const MOST_STEPS: usize = 1 << 21;
+
+/// Whether all readers of a value of so many nodes are priced together. Where a step of training
+/// reads what its layers made again, six or seven readers are the rule.
+pub(crate) fn are_together(readers: usize, nodes: usize) -> bool {
+    let divisions = || 3usize.pow(readers as u32).saturating_mul(nodes);
+    readers <= FEW_READERS || (readers <= MOST_READERS && divisions() <= MOST_STEPS)
+}
 
 /// Scratch and results for one value.
 #[derive(Clone, Debug, Default)]
