@@ -20,7 +20,7 @@ pub(crate) fn search_limit(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Option<Diagnostic> {
-    let optimality = layer.optimality.as_ref().filter(|o| o.status == Status::Bounded)?;
+    let optimality = layer.optimality.as_ref().filter(|o| is_worth_saying(o))?;
     // What no single search chooses has a bound and no proof by nature: that alone is no news.
     if layer.lowered.is_none() && optimality.stopped_by.is_none() {
         return None;
@@ -54,7 +54,7 @@ pub(crate) fn search_limit_of_phases(
     layer: &str,
     header: Option<Span>,
 ) -> Option<Diagnostic> {
-    let request = Some(&shared.request).filter(|request| request.status == Status::Bounded)?;
+    let request = Some(&shared.request).filter(|request| is_worth_saying(request))?;
     let problem = LoweringProblem::SearchLimit {
         layer: layer.to_string(),
         of_phases: true,
@@ -65,6 +65,13 @@ pub(crate) fn search_limit_of_phases(
         fits_with: None,
     };
     Some(problem.into())
+}
+
+/// Whether something may be gained: a plan less than a hundredth of a percent above its bound is
+/// as good as the best, and the report says how far it is.
+fn is_worth_saying(optimality: &Optimality) -> bool {
+    let is_near = gap(optimality).is_some_and(|gap| gap < 1e-4);
+    optimality.status == Status::Bounded && !is_near
 }
 
 fn limit(optimality: &Optimality) -> String {

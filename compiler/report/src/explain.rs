@@ -500,8 +500,11 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
             )))
         ),
         None => {
-            let gap = gap(o.cost, o.lower_bound)
-                .map_or("by an unknown share".to_string(), |g| format!("{:.2} %", g * 100.0));
+            let gap = match gap(o.cost, o.lower_bound) {
+                Some(gap) if gap < 1e-4 => "less than 0.01 %".to_string(),
+                Some(gap) => format!("at most {:.2} %", gap * 100.0),
+                None => "at most by an unknown share".to_string(),
+            };
             let limit = o.stopped_by.as_ref().map_or(String::new(), |limit| match limit.as_str() {
                 shard_search::TIME_LIMIT => {
                     " (its time was up: another run may give another plan)".to_string()
@@ -516,7 +519,7 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
                 Objective::Serial | Objective::Comm | Objective::Memory => "",
             };
             format!(
-                "{status}: at most {gap} above the bound of {}{whose}{limit}",
+                "{status}: {gap} above the bound of {}{whose}{limit}",
                 scale::time(o.lower_bound)
             )
         }

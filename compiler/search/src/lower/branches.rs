@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use shard_ir::{Layout, Program};
 
-use super::region::LazyGuide;
+use super::region::{Effort, LazyGuide};
 use super::{Lowering, within_limits};
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
 use crate::logical::Form;
 use crate::memory::Room;
 use crate::relax::{Branch, Fork, Wanted, Whole, all_plans};
+use crate::search::EXPANSIONS;
 use crate::space::{Space, maxima};
 use crate::table::Tables;
 use crate::{LowerError, Stats};
@@ -298,24 +299,72 @@ impl<'a> Lowering<'a> {
             .room(program)
             .filter(|_| self.scopes.is_none())
             .map(|room| branch.room(program, &room));
+        let kernels = &explored.kernels;
+        let rank = |lowering: &Self| lowering.best.plan.as_ref().map(|(rank, _)| rank.clone());
+        let before = rank(self);
         let priced = branch.priced();
-        let guide = LazyGuide::of(branch);
-        let (guide, kernels) = (Some(&guide), &explored.kernels);
-        let sought = (&priced, bound, most);
-        let mut better = self.widen(kernels, &labels, sought, (room.as_ref(), guide))?;
+        // Without memory the first region has the best plan, as a rule, and no guide is worth it.
+        let effort = if self.capacity.is_some() { Effort::Full } else { Effort::First };
+        let guide = LazyGuide::of(branch, effort);
+        let (guide, sought) = (Some(&guide), (&priced, bound, most));
+        match self.widen(kernels, &labels, sought, (room.as_ref(), guide)) {
+            Err(LowerError::Limit { limit: EXPANSIONS, .. }) if effort == Effort::First => {
+                self.search_again(branch, (&labels, most), explored)?;
+            }
+            found => found?,
+        }
         // One plan after another left no room for all that is live at its peak: plans of smaller
         // steps are tried.
         for share in SHARES {
             let Some(room) = room.as_ref().filter(|_| self.best.gave_up) else { break };
             let within = (Some(&room.sparing(share)), guide);
-            better |= self.widen(kernels, &labels, sought, within)?;
+            self.widen(kernels, &labels, sought, within)?;
         }
+        let better = rank(self) != before;
         if better {
             // Questions are asked of plans of any size, so prices under which all fit answer none
             // of them.
             self.best.whole = self.capacity.is_none().then(|| Arc::clone(&explored.whole));
         }
         Ok(better)
+    }
+
+    /// Searches a branch whose first search ended early with a plan or none, without memory: with a
+    /// guide, and with prices that know the plan, so that what is dearer is left out. As long as a
+    /// short search ends with a better plan, prices know that one next.
+    fn search_again(
+        &mut self,
+        branch: &Branch,
+        (labels, most): (&[Layout], u64),
+        explored: &Explored,
+    ) -> Result<(), LowerError> {
+        let mut branch = branch.clone();
+        let mut seen = None;
+        loop {
+            let is_better = self.known().is_some_and(|known| seen.is_none_or(|seen| known < seen));
+            seen = self.known();
+            branch.settle(self.limits, seen);
+            let Some(bound) = branch.bound() else { return Ok(()) };
+            let is_near = seen.is_some_and(|seen| seen - bound.min(seen) <= bound / NEAR);
+            let effort = match is_better {
+                true => Effort::Short,
+                false if is_near => Effort::Near,
+                false => Effort::Full,
+            };
+            let (priced, guide) = (branch.priced(), LazyGuide::of(&branch, effort));
+            let sought = (&priced, bound, most);
+            match self.widen(&explored.kernels, labels, sought, (None, Some(&guide))) {
+                Err(LowerError::Limit { limit: EXPANSIONS, .. }) if is_better => {}
+                // The plan of a shorter search stays.
+                Err(LowerError::Limit { limit: EXPANSIONS, .. }) if seen.is_some() => {
+                    let best = &mut self.best;
+                    best.stopped_by = best.stopped_by.or(Some(EXPANSIONS));
+                    best.open_bound = Some(best.open_bound.map_or(bound, |open| open.min(bound)));
+                    return Ok(());
+                }
+                found => return found,
+            }
+        }
     }
 
     /// What plans have to fit in, where they have to.
@@ -339,6 +388,9 @@ impl<'a> Lowering<'a> {
 /// ones: where what is stored leaves no room for ops, none of all that there are would fit.
 const A_DIVE_GOES_UP_BY: u64 = 1;
 const PARTS: u64 = 64;
+
+/// A plan that is above its bound by no more than this part of it is not worth a long search.
+const NEAR: u64 = 1_000_000;
 
 /// So many times what the activations of the fastest plan take is left free, one after another,
 /// where plans that fill the memory leave no room for their own.

@@ -52,7 +52,7 @@ impl Lowering<'_> {
                 within: None,
                 upto: None,
                 expansions,
-                is_first: false,
+                is_short: false,
                 guide: None,
             };
             self.search(&kernels, None, None, room.as_ref(), aim)?;

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use shard_cost::{Hardware, collective_cost, price};
-use shard_ir::{InstrKind, Layout, Liveness, Plan};
+use shard_ir::{InstrKind, Layout, Liveness, Plan, Program, Value};
 
 use super::Lowering;
 use crate::emit::{Emitted, emit};
@@ -39,7 +39,7 @@ pub(super) struct Rank {
 /// last region is all there is.
 const WIDER_WITHIN_MEMORY: u64 = 64;
 
-/// A dive, and a first search, may expand this part of the states that a search may.
+/// A dive, and a short search, may expand this part of the states that a search may.
 const PART: usize = 8;
 
 /// What is looked for in a region.
@@ -52,21 +52,35 @@ pub(super) struct Aim<'g> {
     pub(super) upto: Option<u64>,
     /// States that may be expanded.
     pub(super) expansions: usize,
-    /// Whether it is an error to expand as many: the search is made again with a guide then.
-    pub(super) is_first: bool,
+    /// Whether it is an error to expand as many: the search is made again then.
+    pub(super) is_short: bool,
     /// What prices say of plans that are decided in part.
     pub(super) guide: Option<&'g Guide>,
+}
+
+/// How a branch is searched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Effort {
+    /// For a short while and without a guide; if that ends early, the search is made again.
+    First,
+    /// For a short while: if it ends early, it is made again.
+    Short,
+    /// For a short while: what it ends with is hardly above the bound.
+    Near,
+    /// As far as limits go.
+    Full,
 }
 
 /// What the prices of a branch say of plans that are decided in part, read when it is asked for.
 pub(super) struct LazyGuide<'b> {
     branch: &'b Branch,
+    effort: Effort,
     guide: OnceCell<Guide>,
 }
 
 impl<'b> LazyGuide<'b> {
-    pub(super) fn of(branch: &'b Branch) -> LazyGuide<'b> {
-        LazyGuide { branch, guide: OnceCell::new() }
+    pub(super) fn of(branch: &'b Branch, effort: Effort) -> LazyGuide<'b> {
+        LazyGuide { branch, effort, guide: OnceCell::new() }
     }
 
     fn get(&self) -> &Guide {
@@ -84,16 +98,14 @@ impl Lowering<'_> {
     }
 
     /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the
-    /// best plan is surely inside, or all is that takes up to `farthest`. Returns whether that plan
-    /// is the best so far.
+    /// best plan is surely inside, or all is that takes up to `farthest`.
     pub(super) fn widen(
         &mut self,
         kernels: &Arc<Kernels>,
         labels: &[Layout],
         (priced, bound, farthest): (&Priced, u64, u64),
         (room, lazy): (Option<&Room<'_>>, Option<&LazyGuide<'_>>),
-    ) -> Result<bool, LowerError> {
-        let mut better = false;
+    ) -> Result<(), LowerError> {
         let mut most = bound;
         let mut slack = (bound >> 18).max(1);
         let is_dive = farthest < u64::MAX;
@@ -105,8 +117,7 @@ impl Lowering<'_> {
             .into_iter()
             .chain(self.most_wanted().filter(|_| room.is_some()));
         let end = wanted.fold(priced.dearest().min(farthest), u64::min);
-        // Without memory the first region has the best plan, as a rule, and no guide is worth it.
-        let mut guide = lazy.filter(|_| self.capacity.is_some()).map(LazyGuide::get);
+        let mut guide = lazy.filter(|lazy| lazy.effort != Effort::First).map(LazyGuide::get);
         loop {
             self.limits.stop.check()?;
             let region = Some(priced.region(most));
@@ -114,33 +125,33 @@ impl Lowering<'_> {
             // What takes longer is looked for in a wider region, where it may take less. Without a
             // guide a search does not know before its end how long what is in a region takes.
             let upto = (guide.is_some() && most < end).then_some(wider);
-            // A dive is for comparison, and a first search is made again with a guide: neither is
-            // worth many states.
-            let is_first = guide.is_none() && lazy.is_some();
-            let part = if is_dive || is_first { PART } else { 1 };
+            // A dive is for comparison, and a short search is made again: neither is worth many
+            // states.
+            let is_short = lazy.is_some_and(|lazy| match lazy.effort {
+                Effort::First => guide.is_none(),
+                Effort::Short => true,
+                Effort::Near | Effort::Full => false,
+            });
+            let is_near = lazy.is_some_and(|lazy| lazy.effort == Effort::Near);
+            let part = if is_dive || is_short || is_near { PART } else { 1 };
             let expansions = self.limits.expansions / part;
-            let aim = Aim { least: bound, within: Some(most), upto, expansions, is_first, guide };
-            let found = self.search(kernels, region, Some(labels), room, aim);
+            let aim = Aim { least: bound, within: Some(most), upto, expansions, is_short, guide };
+            let found = self.search(kernels, region, Some(labels), room, aim)?;
             guide = lazy.map(LazyGuide::get);
-            let found = match found {
-                Err(LowerError::Limit { limit: EXPANSIONS, .. }) if is_first => continue,
-                found => found?,
-            };
-            better |= found.is_some_and(|(_, better)| better);
             most = match found {
                 // Every plan that takes no longer was in the region: this one is the best.
-                Some((time, _)) if time <= most || (is_dive && time <= near) => return Ok(better),
+                Some(time) if time <= most || (is_dive && time <= near) => return Ok(()),
                 _ if most >= end => {
                     self.note_missed(bound);
-                    return Ok(better);
+                    return Ok(());
                 }
                 // A plan far from the bound is not to widen the region to all that is as far.
-                Some((time, _)) => time.min(wider).min(end),
+                Some(time) => time.min(wider).min(end),
                 // One plan after another does not fit: the case is given up, and its bound stays
                 // open.
                 None if self.best.gave_up => {
                     self.note_missed(bound);
-                    return Ok(better);
+                    return Ok(());
                 }
                 None => wider.min(end),
             };
@@ -148,8 +159,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Searches a region, or the whole space. Returns the time of the best plan in it, and whether
-    /// none before was better.
+    /// Searches a region, or the whole space. Returns the time of the best plan in it.
     pub(super) fn search(
         &mut self,
         kernels: &Arc<Kernels>,
@@ -157,7 +167,7 @@ impl Lowering<'_> {
         labels: Option<&[Layout]>,
         room: Option<&Room<'_>>,
         aim: Aim<'_>,
-    ) -> Result<Option<(u64, bool)>, LowerError> {
+    ) -> Result<Option<u64>, LowerError> {
         let space = match Space::saturate(Arc::clone(kernels), region, self.limits) {
             // Other cases may be smaller, and plans that fit be known.
             Err(LowerError::Limit { .. }) if self.capacity.is_some() => {
@@ -190,7 +200,11 @@ impl Lowering<'_> {
             (best.passed_over, best.gave_up) = (None, false);
             return Ok(None);
         }
-        if aim.is_first && matches!(&found, Ok(found) if found.stopped_by == Some(EXPANSIONS)) {
+        if let Ok(found) = &found
+            && aim.is_short
+            && found.stopped_by == Some(EXPANSIONS)
+        {
+            self.take(kernels, (&tables, found), labels)?;
             return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
         let passed_over = match &found {
@@ -238,15 +252,25 @@ impl Lowering<'_> {
             best.open_bound = Some(best.open_bound.map_or(least, |open| open.min(least)));
         }
         best.ties_cut |= found.ties_cut;
-        let (rank, plan) = best_tie(kernels, &tables, &found, best.rewritten, self.hardware)?;
+        self.take(kernels, (&tables, &found), labels).map(Some)
+    }
+
+    /// Takes a plan that was found, if none before is better. Returns its time.
+    fn take(
+        &mut self,
+        kernels: &Arc<Kernels>,
+        (tables, found): (&Tables, &Found),
+        labels: Option<&[Layout]>,
+    ) -> Result<u64, LowerError> {
+        let best = &mut self.best;
+        let (rank, plan) = best_tie(kernels, tables, found, best.rewritten, self.hardware)?;
         let time = rank.time;
-        let better = best.plan.as_ref().is_none_or(|(known, _)| rank < *known);
-        if better {
+        if best.plan.as_ref().is_none_or(|(known, _)| rank < *known) {
             best.plan = Some((rank, plan));
             best.of =
                 Some((Arc::clone(kernels), labels.map(<[Layout]>::to_vec).unwrap_or_default()));
         }
-        Ok(Some((time, better)))
+        Ok(time)
     }
 }
 
@@ -263,9 +287,9 @@ fn best_tie(
     for solution in &found.solutions {
         let plan = emit(kernels, tables, solution)?;
         let mut rank = rank(solution, &plan.plan, rewritten, hardware);
-        if found.stopped_by.is_some() {
-            // Of a plan that is not the best the search may have taken two kernels for one that
-            // they are: then it takes less.
+        // Of a plan that is not the best the search may have taken two kernels for one that they
+        // are: then it takes less.
+        if found.stopped_by.is_some() && is_priced_alone(&kernels.program) {
             rank.time = rank.time.min(price(&plan.plan, hardware).totals.serial_time.0);
         }
         let too_large = needed(&plan.plan) > hardware.hbm_bytes;
@@ -275,6 +299,13 @@ fn best_tie(
     }
     best.map(|(_, rank, plan)| (rank, plan))
         .ok_or_else(|| LowerError::Internal("the search found nothing and said nothing".into()))
+}
+
+/// Whether a plan takes what its steps take, each as often as its block is applied: not so where
+/// the steps of several phases stand side by side.
+fn is_priced_alone(program: &Program) -> bool {
+    let repeat = |value: &Value| value.fold.map_or(1, |fold| program.folds[fold.index()].repeat);
+    program.values.iter().all(|value| value.times == repeat(value))
 }
 
 fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) -> Rank {

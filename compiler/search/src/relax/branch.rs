@@ -65,6 +65,7 @@ impl Branch {
         if plan < FAR {
             drop_dearer(&mut problem, &mut prices, plan);
         }
+        let near = prices.sides.is_empty();
         // What seems the best plan is one of those wanted where nothing is left to agree upon.
         let agreed = prices.sides.parts.iter().enumerate().all(|(part, p)| match p.kind {
             Kind::Label { .. } => {
@@ -76,7 +77,7 @@ impl Branch {
             &mut problem,
             &mut prices,
             limits,
-            Sweeps { fresh: false, shrink: agreed },
+            Sweeps { fresh: false, shrink: agreed, near },
             &mut plan,
         );
         self.bound = self.bound.max(bound);

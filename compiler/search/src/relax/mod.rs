@@ -108,7 +108,7 @@ pub(crate) fn all_plans(
                 &mut problem,
                 &mut prices,
                 &few,
-                Sweeps { fresh: false, shrink: false },
+                Sweeps { fresh: false, shrink: false, near: false },
                 &mut plan,
             );
             settled = (bound > plan).then_some((bound, prices));
@@ -122,7 +122,7 @@ pub(crate) fn all_plans(
                 &mut problem,
                 &mut prices,
                 limits,
-                Sweeps { fresh: true, shrink },
+                Sweeps { fresh: true, shrink, near: false },
                 &mut plan,
             );
             (bound, prices, before)
@@ -157,7 +157,7 @@ pub(crate) fn least_weighted(
     let shrink = parts.is_empty();
     let mut plan = FAR;
     let mut prices = Prices::new(&problem).with_parts(&problem, parts);
-    let sweeps = Sweeps { fresh: true, shrink };
+    let sweeps = Sweeps { fresh: true, shrink, near: false };
     let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut plan);
     problem.picoseconds(bound)
 }

@@ -27,6 +27,8 @@ pub(super) struct Sweeps {
     pub(super) fresh: bool,
     /// What is dearer than a plan that the prices favour is dropped.
     pub(super) shrink: bool,
+    /// The plan known is close by: they end where they would take too long to reach it.
+    pub(super) near: bool,
 }
 
 /// Sweeps until the bound stands still or a plan meets it.
@@ -38,7 +40,7 @@ pub(super) fn settle(
     problem: &mut Factors,
     prices: &mut Prices,
     limits: &Limits,
-    Sweeps { fresh, shrink }: Sweeps,
+    Sweeps { fresh, shrink, near }: Sweeps,
     plan: &mut i64,
 ) -> (i64, Option<Whole>) {
     let patience = if shrink || prices.sides.is_empty() { PATIENCE } else { PATIENCE_OF_BRANCHES };
@@ -65,7 +67,9 @@ pub(super) fn settle(
         let now = prices.bound();
         let gain = now.saturating_sub(bound);
         let slow = match *plan {
-            plan if shrink || prices.sides.is_empty() || plan >= FAR => gain <= bound / patience,
+            plan if plan >= FAR || (!near && (shrink || prices.sides.is_empty())) => {
+                gain <= bound / patience
+            }
             plan => gain <= plan.saturating_sub(now) / WORTH_SWEEPING,
         };
         let still = sweep > 0 && (gain <= problem.ticks / 16 || (slow && nodes(problem) > SMALL));
