@@ -8,7 +8,7 @@ use crate::pattern::LayoutPattern;
 use crate::tensor::{Dim, DimId, Dtype};
 
 /// How many values (parameters, constants and results of ops, calls inlined) a program may have.
-pub const MAX_VALUES: usize = 4096;
+pub const MAX_VALUES: usize = 16384;
 
 /// A value, as an index into [`Program::values`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

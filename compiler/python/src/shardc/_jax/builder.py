@@ -44,8 +44,8 @@ DTYPES = {
 LEAST_STEP = 1e30
 """A difference of floats times this, and at most 1, is 1 where it is not 0: the language has no comparison."""
 
-MOST_STATEMENTS = 3500
-"""The language takes 4096 values in a layer."""
+MOST_STATEMENTS = 14000
+"""The language takes 16384 values in a layer."""
 
 
 class Builder:
@@ -110,7 +110,7 @@ class Builder:
     ) -> Tensor:
         """A statement, and the value that it makes."""
         if len(self.layer.statements) >= MOST_STATEMENTS:
-            raise self.fail(f"the function has more than {MOST_STATEMENTS} operations; a layer has at most 4096 values")
+            raise self.fail(f"the function has more than {MOST_STATEMENTS} operations; a layer has at most 16384 values")
         value = Tensor(self._id(), tuple(positions), tuple(shape), dtype, truth)
         self.dims.tensor(value.positions)
         self.layer.statements.append(Statement(value, expression, self.origin))
