@@ -14,7 +14,6 @@ use crate::labels::check_labels;
 use crate::logical::Form;
 use crate::memory::Room;
 use crate::relax::{Branch, Fork, Wanted, Whole, all_plans};
-use crate::search::EXPANSIONS;
 use crate::space::{Space, maxima};
 use crate::table::Tables;
 use crate::{LowerError, Stats};
@@ -308,7 +307,7 @@ impl<'a> Lowering<'a> {
         let guide = LazyGuide::of(branch, effort);
         let (guide, sought) = (Some(&guide), (&priced, bound, most));
         match self.widen(kernels, &labels, sought, (room.as_ref(), guide)) {
-            Err(LowerError::Limit { limit: EXPANSIONS, .. }) if effort == Effort::First => {
+            Err(LowerError::Limit { .. }) if effort == Effort::First => {
                 self.search_again(branch, (&labels, most), explored)?;
             }
             found => found?,
@@ -329,41 +328,46 @@ impl<'a> Lowering<'a> {
         Ok(better)
     }
 
-    /// Searches a branch whose first search ended early with a plan or none, without memory: with a
-    /// guide, and with prices that know the plan, so that what is dearer is left out. As long as a
-    /// short search ends with a better plan, prices know that one next.
+    /// Searches a branch whose first search ended early, without memory: prices make a plan first,
+    /// and then know it, so that what is dearer is left out; as long as that makes better plans.
+    /// Where a limit ends the search, the best of these plans stays.
     fn search_again(
         &mut self,
         branch: &Branch,
         (labels, most): (&[Layout], u64),
         explored: &Explored,
     ) -> Result<(), LowerError> {
+        let kernels = &explored.kernels;
         let mut branch = branch.clone();
-        let mut seen = None;
-        loop {
-            let is_better = self.known().is_some_and(|known| seen.is_none_or(|seen| known < seen));
-            seen = self.known();
-            branch.settle(self.limits, seen);
+        let search = |lowering: &mut Self, branch: &Branch, effort: Effort| {
             let Some(bound) = branch.bound() else { return Ok(()) };
-            let is_near = seen.is_some_and(|seen| seen - bound.min(seen) <= bound / NEAR);
-            let effort = match is_better {
-                true => Effort::Short,
-                false if is_near => Effort::Near,
-                false => Effort::Full,
-            };
-            let (priced, guide) = (branch.priced(), LazyGuide::of(&branch, effort));
-            let sought = (&priced, bound, most);
-            match self.widen(&explored.kernels, labels, sought, (None, Some(&guide))) {
-                Err(LowerError::Limit { limit: EXPANSIONS, .. }) if is_better => {}
-                // The plan of a shorter search stays.
-                Err(LowerError::Limit { limit: EXPANSIONS, .. }) if seen.is_some() => {
-                    let best = &mut self.best;
-                    best.stopped_by = best.stopped_by.or(Some(EXPANSIONS));
-                    best.open_bound = Some(best.open_bound.map_or(bound, |open| open.min(bound)));
-                    return Ok(());
+            let (priced, guide) = (branch.priced(), LazyGuide::of(branch, effort));
+            lowering.widen(kernels, labels, (&priced, bound, most), (None, Some(&guide)))
+        };
+        loop {
+            let known = self.known();
+            branch.settle(self.limits, known);
+            self.limits.stop.check()?;
+            if let Some(plan) = branch.rounded(self.limits) {
+                match search(self, &plan, Effort::Short) {
+                    Err(LowerError::Limit { .. }) => {}
+                    found => found?,
                 }
-                found => return found,
             }
+            if self.known() == known {
+                break;
+            }
+        }
+        let Some(bound) = branch.bound() else { return Ok(()) };
+        let is_near = self.known().is_some_and(|known| known.saturating_sub(bound) <= bound / NEAR);
+        match search(self, &branch, if is_near { Effort::Near } else { Effort::Full }) {
+            Err(LowerError::Limit { limit, .. }) if self.known().is_some() => {
+                let best = &mut self.best;
+                best.stopped_by = best.stopped_by.or(Some(limit));
+                best.open_bound = Some(best.open_bound.map_or(bound, |open| open.min(bound)));
+                Ok(())
+            }
+            found => found,
         }
     }
 

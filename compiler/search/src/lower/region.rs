@@ -39,8 +39,9 @@ pub(super) struct Rank {
 /// last region is all there is.
 const WIDER_WITHIN_MEMORY: u64 = 64;
 
-/// A dive, and a short search, may expand this part of the states that a search may.
-const PART: usize = 8;
+/// The parts of the states that a search may expand which a short one may, and a dive.
+const SHORT: usize = 64;
+const A_DIVE: usize = 8;
 
 /// What is looked for in a region.
 pub(super) struct Aim<'g> {
@@ -125,28 +126,31 @@ impl Lowering<'_> {
             // What takes longer is looked for in a wider region, where it may take less. Without a
             // guide a search does not know before its end how long what is in a region takes.
             let upto = (guide.is_some() && most < end).then_some(wider);
-            // A dive is for comparison, and a short search is made again: neither is worth many
-            // states.
-            let is_short = lazy.is_some_and(|lazy| match lazy.effort {
-                Effort::First => guide.is_none(),
-                Effort::Short => true,
-                Effort::Near | Effort::Full => false,
-            });
-            let is_near = lazy.is_some_and(|lazy| lazy.effort == Effort::Near);
-            let part = if is_dive || is_short || is_near { PART } else { 1 };
+            let effort = lazy.map_or(Effort::Full, |lazy| lazy.effort);
+            let part = match effort {
+                Effort::First | Effort::Short | Effort::Near => SHORT,
+                // A dive is for comparison, and not worth many states.
+                Effort::Full if is_dive => A_DIVE,
+                Effort::Full => 1,
+            };
+            let is_short = matches!(effort, Effort::First | Effort::Short);
             let expansions = self.limits.expansions / part;
             let aim = Aim { least: bound, within: Some(most), upto, expansions, is_short, guide };
             let found = self.search(kernels, region, Some(labels), room, aim)?;
             guide = lazy.map(LazyGuide::get);
             most = match found {
                 // Every plan that takes no longer was in the region: this one is the best.
-                Some(time) if time <= most || (is_dive && time <= near) => return Ok(()),
+                Some((time, _)) if time <= most || (is_dive && time <= near) => return Ok(()),
+                // In a wider region a search ends no later.
+                Some((_, Some(EXPANSIONS))) if lazy.is_some() && self.capacity.is_none() => {
+                    return Ok(());
+                }
                 _ if most >= end => {
                     self.note_missed(bound);
                     return Ok(());
                 }
                 // A plan far from the bound is not to widen the region to all that is as far.
-                Some(time) => time.min(wider).min(end),
+                Some((time, _)) => time.min(wider).min(end),
                 // One plan after another does not fit: the case is given up, and its bound stays
                 // open.
                 None if self.best.gave_up => {
@@ -159,7 +163,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Searches a region, or the whole space. Returns the time of the best plan in it.
+    /// Searches a region, or the whole space. Returns the time of the best plan in it that was
+    /// found, and the limit that ended the search, if one did.
     pub(super) fn search(
         &mut self,
         kernels: &Arc<Kernels>,
@@ -167,7 +172,7 @@ impl Lowering<'_> {
         labels: Option<&[Layout]>,
         room: Option<&Room<'_>>,
         aim: Aim<'_>,
-    ) -> Result<Option<u64>, LowerError> {
+    ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
         let space = match Space::saturate(Arc::clone(kernels), region, self.limits) {
             // Other cases may be smaller, and plans that fit be known.
             Err(LowerError::Limit { .. }) if self.capacity.is_some() => {
@@ -252,7 +257,8 @@ impl Lowering<'_> {
             best.open_bound = Some(best.open_bound.map_or(least, |open| open.min(least)));
         }
         best.ties_cut |= found.ties_cut;
-        self.take(kernels, (&tables, &found), labels).map(Some)
+        let time = self.take(kernels, (&tables, &found), labels)?;
+        Ok(Some((time, found.stopped_by)))
     }
 
     /// Takes a plan that was found, if none before is better. Returns its time.

@@ -12,6 +12,7 @@ mod parts;
 mod priced;
 pub(crate) mod prices;
 mod regroup;
+mod round;
 mod settle;
 mod sides;
 pub(crate) mod split;
