@@ -33,7 +33,7 @@ use brute_force::optimum::{Optimum, cheapest_plan};
 use brute_force::print::program_text;
 use shard_ir::{Def, InstrKind, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run_against};
-use shard_search::{LowerError, LowerOptions, Lowered, Status, lower};
+use shard_search::{Limits, LowerError, LowerOptions, Lowered, Status, lower};
 
 const SEED: u64 = 20_240_817;
 const COUNT: u64 = 1_000;
@@ -333,4 +333,42 @@ fn the_brute_force_finds_the_same_without_its_bound() {
     }
     eprintln!("{compared} programs compared");
     assert!(compared >= 50);
+}
+
+/// Prices after two sweeps and few states: what is found then is a plan and what is said of all
+/// others is true, as the search that comes to its end shows.
+#[test]
+fn a_search_that_ends_early_says_what_is_true() {
+    let (mut bounded, mut worse) = (0, 0);
+    for (make, count) in
+        [(case as fn(u64, u64) -> Case, 300), (case_with_forms, 100), (attention_case, 30)]
+    {
+        for number in 0..count {
+            let Case { program, hardware, .. } = make(SEED + 2, number);
+            let Ok(best) = lower(&program, &hardware, &LowerOptions::default()) else { continue };
+            let best = best.optimality;
+            for expansions in [1, 64, 640] {
+                let limits = Limits { expansions, sweeps: 2, ..Limits::default() };
+                let options = LowerOptions { limits, ..LowerOptions::default() };
+                let found = match lower(&program, &hardware, &options) {
+                    Ok(found) => found,
+                    Err(LowerError::Limit { .. }) => continue,
+                    Err(other) => panic!("program {number}: {other}\n{}", program_text(&program)),
+                };
+                let price = shard_cost::price(&found.plan, &hardware).totals.serial_time;
+                let of = &found.optimality;
+                assert!(
+                    of.lower_bound <= best.cost && best.lower_bound <= of.cost && of.cost == price,
+                    "program {number}: {best:?}, {price:?}, {of:?}\n{}",
+                    program_text(&program)
+                );
+                let is_proven = of.status == Status::Proven && best.status == Status::Proven;
+                assert!(!is_proven || of.cost == best.cost, "program {number}: {best:?}, {of:?}");
+                bounded += usize::from(of.status == Status::Bounded);
+                worse += usize::from(of.cost > best.cost);
+            }
+        }
+    }
+    eprintln!("{bounded} bounded, {worse} of them not the best");
+    assert!(bounded > 30 && worse > 3, "{bounded} bounded, {worse} of them not the best");
 }
