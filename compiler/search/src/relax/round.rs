@@ -23,7 +23,8 @@ const LIFTED: i64 = 1 << 13;
 impl Branch {
     /// The plan that prices lead to: value by value, the most decided first, each keeps the
     /// strategy with which plans take least, and the rest is priced again. It is a plan near the
-    /// bound where the bound is near a plan. `None` where what was decided leaves none.
+    /// bound where the bound is near a plan. `None` where what was decided leaves none, or the time
+    /// is up.
     pub(crate) fn rounded(&self, limits: &Limits) -> Option<Branch> {
         let Whole { problem, prices } = self.whole.as_ref();
         let (mut problem, mut prices) = (problem.clone(), prices.clone());
@@ -42,7 +43,10 @@ impl Branch {
             }
             let mut then = prices.narrowed(&next);
             let (now, _) = settle(&mut next, &mut then, &few, sweeps, &mut { FAR });
-            if decided.len() > 1 && now - bound > bound / LIFTED {
+            if limits.stop.is_time_up() {
+                return None;
+            }
+            if decided.len() > 1 && now.saturating_sub(bound) > bound / LIFTED {
                 most = decided.len() / 2;
                 continue;
             }
