@@ -12,9 +12,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 import jax
 import numpy
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
 import shardc
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 PROGRAMS = ("decoder", "experts", "training")
 

@@ -335,7 +335,7 @@ fn the_brute_force_finds_the_same_without_its_bound() {
     assert!(compared >= 50);
 }
 
-/// Prices after two sweeps and few states: what is found then is a plan and what is said of all
+/// Prices after one sweep and few states: what is found then is a plan and what is said of all
 /// others is true, as the search that comes to its end shows.
 #[test]
 fn a_search_that_ends_early_says_what_is_true() {
@@ -348,7 +348,7 @@ fn a_search_that_ends_early_says_what_is_true() {
             let Ok(best) = lower(&program, &hardware, &LowerOptions::default()) else { continue };
             let best = best.optimality;
             for expansions in [1, 64, 640] {
-                let limits = Limits { expansions, sweeps: 2, ..Limits::default() };
+                let limits = Limits { expansions, sweeps: 1, ..Limits::default() };
                 let options = LowerOptions { limits, ..LowerOptions::default() };
                 let found = match lower(&program, &hardware, &options) {
                     Ok(found) => found,

@@ -195,7 +195,7 @@ impl<'a> Lowering<'a> {
         match fork {
             Fork::Search(labels) => {
                 self.best.root_bound.get_or_insert(bound);
-                self.search_branch(&branch.with_room(most), (labels, u64::MAX), explored)?;
+                self.search_branch(&branch.with_room(most), (labels, None), explored)?;
                 Ok(Vec::new())
             }
             Fork::Dive => {
@@ -273,7 +273,7 @@ impl<'a> Lowering<'a> {
                 return Ok(true);
             }
         }
-        let parts = if self.capacity.is_some() { A_DIVE_GOES_UP_BY } else { u64::MAX };
+        let parts = self.capacity.map(|_| A_DIVE_GOES_UP_BY);
         self.search_branch(&branch, (branch.labels(), parts), explored)
     }
 
@@ -283,15 +283,16 @@ impl<'a> Lowering<'a> {
     }
 
     /// Searches the plans of a branch that take no longer than its bound and so many parts of it of
-    /// [`PARTS`]. Returns whether one is better than those before.
+    /// [`PARTS`], or all of them. Returns whether one is better than those before.
     fn search_branch(
         &mut self,
         branch: &Branch,
-        (labels, parts): (Vec<Layout>, u64),
+        (labels, parts): (Vec<Layout>, Option<u64>),
         explored: &Explored,
     ) -> Result<bool, LowerError> {
         let Some(bound) = branch.bound() else { return Ok(false) };
-        let most = bound.saturating_add((bound / PARTS).saturating_mul(parts));
+        let most =
+            parts.map_or(u64::MAX, |n| bound.saturating_add((bound / PARTS).saturating_mul(n)));
         let program = &explored.kernels.program;
         // Of several phases each is looked at by itself, whether there is room for its activations.
         let room = self
