@@ -110,7 +110,9 @@ class Builder:
     ) -> Tensor:
         """A statement, and the value that it makes."""
         if len(self.layer.statements) >= MOST_STATEMENTS:
-            raise self.fail(f"the function has more than {MOST_STATEMENTS} operations; a layer has at most 16384 values")
+            raise self.fail(
+                f"the function has more than {MOST_STATEMENTS} operations; a layer has at most 16384 values"
+            )
         value = Tensor(self._id(), tuple(positions), tuple(shape), dtype, truth)
         self.dims.tensor(value.positions)
         self.layer.statements.append(Statement(value, expression, self.origin))
