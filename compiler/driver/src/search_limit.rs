@@ -67,11 +67,13 @@ pub(crate) fn search_limit_of_phases(
     Some(problem.into())
 }
 
-/// Whether something may be gained: a plan less than a hundredth of a percent above its bound is
-/// as good as the best, and the report says how far it is.
+/// Whether a warning is due: a plan less than a hundredth of a percent above its bound is as good
+/// as the best, and the report says how far it is. Where the time was up another run may give
+/// another plan, which is always said.
 fn is_worth_saying(optimality: &Optimality) -> bool {
     let is_near = gap(optimality).is_some_and(|gap| gap < 1e-4);
-    optimality.status == Status::Bounded && !is_near
+    let is_timed = optimality.stopped_by.as_deref() == Some(TIME_LIMIT);
+    optimality.status == Status::Bounded && (is_timed || !is_near)
 }
 
 fn limit(optimality: &Optimality) -> String {
@@ -169,4 +171,30 @@ fn pinned(program: &Program, plan: &Plan, parameters: &[ValueId]) -> Program {
         }
     }
     pinned
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_ir::Picoseconds;
+
+    use super::*;
+
+    fn bounded(cost: u64, stopped_by: &str) -> Optimality {
+        Optimality {
+            status: Status::Bounded,
+            proof: None,
+            cost: Picoseconds(cost),
+            lower_bound: Picoseconds(1_000_000),
+            price_bound: None,
+            stopped_by: Some(stopped_by.to_string()),
+            ties_cut: false,
+        }
+    }
+
+    #[test]
+    fn a_plan_near_its_bound_is_warned_of_only_where_another_run_may_give_another() {
+        assert!(is_worth_saying(&bounded(1_000_200, "expansions")));
+        assert!(!is_worth_saying(&bounded(1_000_050, "expansions")));
+        assert!(is_worth_saying(&bounded(1_000_050, TIME_LIMIT)));
+    }
 }

@@ -39,8 +39,10 @@ pub(super) struct Rank {
 /// last region is all there is.
 const WIDER_WITHIN_MEMORY: u64 = 64;
 
-/// The parts of the states that a search may expand which a short one may, and a dive.
+/// A short search may expand one state where a full one may expand so many.
 const SHORT: usize = 64;
+
+/// The same of a dive.
 const A_DIVE: usize = 8;
 
 /// What is looked for in a region.
@@ -53,7 +55,7 @@ pub(super) struct Aim<'g> {
     pub(super) upto: Option<u64>,
     /// States that may be expanded.
     pub(super) expansions: usize,
-    /// Whether it is an error to expand as many: the search is made again then.
+    /// Whether it is an error to expand as many; the plan that the search ends with is kept.
     pub(super) is_short: bool,
     /// What prices say of plans that are decided in part.
     pub(super) guide: Option<&'g Guide>,
