@@ -58,6 +58,7 @@ fn shape(row: &Row) -> String {
             Takes::DimOrNothing => format!(" ~ ({lead} ~ dim_name)?"),
             Takes::ListOfOne | Takes::Dims | Takes::SeveralDims => format!(" ~ {lead} ~ dim_list"),
             Takes::Position(_) | Takes::Count(_) => format!(" ~ {lead} ~ int_expr"),
+            Takes::CountOrNothing(_) => format!(" ~ ({lead} ~ int_expr)?"),
             Takes::Dtype => format!(" ~ {lead} ~ dtype"),
         };
     }

@@ -175,7 +175,9 @@ impl Builder<'_> {
             Takes::Dim | Takes::DimOrNothing => Argument::Dim(self.name(Namespace::Dim, &pair)),
             Takes::ListOfOne | Takes::Dims => Argument::Dims(self.dim_list(&pair)?),
             Takes::SeveralDims => Argument::Dims(self.several_dims(code.row().text, &pair)?),
-            Takes::Position(_) | Takes::Count(_) => Argument::Number(self.int_expr(pair)?.0),
+            Takes::Position(_) | Takes::Count(_) | Takes::CountOrNothing(_) => {
+                Argument::Number(self.int_expr(pair)?.0)
+            }
             Takes::Dtype => Argument::Dtype(self.dtype(&pair)?),
         })
     }

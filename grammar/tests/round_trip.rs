@@ -257,7 +257,7 @@ impl Generator {
     }
 
     fn expr(&mut self, depth: usize) -> String {
-        let form = if depth == 0 { self.0.below(3) } else { self.0.below(22) };
+        let form = if depth == 0 { self.0.below(3) } else { self.0.below(24) };
         let mut words: Vec<String> = Vec::new();
         let say = |words: &mut Vec<String>, more: &[&str]| {
             words.extend(more.iter().map(|word| word.to_string()))
@@ -362,6 +362,7 @@ impl Generator {
             19 => ("causal", 1, &["over", "L", ",", "S", ")"]),
             20 => ("rope", 1, &["over", "Q", "at", "L", ")"]),
             21 => ("rope", 1, &["over", "Q", "at", "L", ",", "Seq", ")"]),
+            22 => ("causal", 1, &["over", "L", ",", "S", ",", "2", "*", "L", ")"]),
             _ => ("take", 2, &["over", "V", ")"]),
         };
         say(&mut words, &[word, "("]);

@@ -110,7 +110,9 @@ pub(crate) fn evaluate(
             local_shape::slice(*from, *to, *offset, &operands[0], target)?
         }
         Op::Append { from, to } => local_shape::append(*from, *to, operands, target)?,
-        Op::Mask { query, key } => local_shape::mask(*query, *key, &operands[0], target)?,
+        Op::Mask { query, key, window } => {
+            local_shape::mask([*query, *key], *window, &operands[0], target)?
+        }
         Op::Rope { over, at, extent } => {
             local_shape::rope([*over, *at], *extent, &operands[0], target)?
         }

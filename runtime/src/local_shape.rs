@@ -104,8 +104,8 @@ pub(crate) fn append(
 }
 
 pub(crate) fn mask(
-    query: DimId,
-    key: DimId,
+    [query, key]: [DimId; 2],
+    window: Option<u64>,
     operand: &View<'_>,
     target: &Target<'_>,
 ) -> Result<Tensor, RunError> {
@@ -114,7 +114,10 @@ pub(crate) fn mask(
     let mut out = operand.block.clone();
     let mut position = vec![0usize; out.sizes.len()];
     for value in &mut out.data {
-        if operand.origin[k] + position[k] > earlier + operand.origin[q] + position[q] {
+        let own = earlier + operand.origin[q] + position[q];
+        let seen = operand.origin[k] + position[k];
+        let is_past = |window: u64| own.saturating_sub(seen) as u64 >= window;
+        if seen > own || window.is_some_and(is_past) {
             *value = f64::NEG_INFINITY;
         }
         advance(&mut position, &operand.block.sizes);

@@ -280,7 +280,7 @@ impl Evaluator<'_> {
                 with(p, *from, position, |p| a.at(p))
             }),
             Op::Append { from, to } => self.append([a, operands[1]], *from, *to, dims),
-            Op::Mask { query, key } => self.mask(a, *query, *key, dims),
+            Op::Mask { query, key, window } => self.mask(a, [*query, *key], *window, dims),
             Op::Rope { over, at, extent } => self.rope(a, *over, *at, *extent, dims),
             Op::Take { over } => self.build(dims, |p| {
                 let id = operands[1].at(p);
@@ -361,10 +361,20 @@ impl Evaluator<'_> {
         Ok(Some((data, largest)))
     }
 
-    fn mask(&self, a: &Named, query: DimId, key: DimId, dims: &[DimId]) -> Vec<f64> {
+    fn mask(
+        &self,
+        a: &Named,
+        [query, key]: [DimId; 2],
+        window: Option<u64>,
+        dims: &[DimId],
+    ) -> Vec<f64> {
         let behind = self.size(key) - self.size(query);
-        let later = |p: &Positions| p[key.index()] > p[query.index()] + behind;
-        self.build(dims, |p| if later(p) { f64::NEG_INFINITY } else { a.at(p) })
+        let is_seen = |p: &Positions| {
+            let ends = p[query.index()] + behind + 1;
+            let begins = window.map_or(0, |window| ends.saturating_sub(window as usize));
+            (begins..ends).contains(&p[key.index()])
+        };
+        self.build(dims, |p| if is_seen(p) { a.at(p) } else { f64::NEG_INFINITY })
     }
 
     fn merge(&self, a: &Named, from: &[DimId], to: DimId, dims: &[DimId]) -> Vec<f64> {

@@ -379,6 +379,12 @@ fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
             let had = plan.dims[from.index()].size.checked_sub(plan.dims[to.index()].size)?;
             *offset = if *offset == had { room } else { (*offset).min(room) };
         }
+        // A window hides as large a part as it did.
+        if let InstrKind::Op(Op::Mask { key, window: Some(window), .. }) = &mut instr.kind {
+            let (had, has) = (plan.dims[key.index()].size, sizes[key.index()]);
+            let part = u128::from(*window) * u128::from(has) / u128::from(had.max(1));
+            *window = (part as u64).clamp(1, *window);
+        }
         if let InstrKind::Op(Op::Route { over, choices, .. }) = &mut instr.kind {
             *choices = (*choices).min(sizes[over.index()]);
         }

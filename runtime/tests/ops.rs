@@ -144,7 +144,8 @@ sound! {
     slice_dim: "B=4 S=8 W=4", [("BS", F32)] -> ["BW", "WB"], true, |d| Op::SliceDim { from: d('S'), to: d('W'), offset: 3 }, [2, 2] = 34, [2, 2, 2] = 144;
     append: "B=4 S=8 L=3", [("BS", F32), ("LB", F32)] -> ["BS", "SB"], true, |d| Op::Append { from: d('L'), to: d('S') }, [2, 2] = 54, [2, 2, 2] = 306;
     append_all: "B=4 S=4", [("BS", F32), ("SB", F32)] -> ["BS"], true, |d| Op::Append { from: d('S'), to: d('S') }, [2, 2] = 27;
-    causal: "B=4 L=4 S=8", [("BLS", F32)] -> ["BLS", "SBL"], false, |d| Op::Mask { query: d('L'), key: d('S') }, [2, 2] = 38, [2, 2, 2] = 188;
+    causal: "B=4 L=4 S=8", [("BLS", F32)] -> ["BLS", "SBL"], false, |d| Op::Mask { query: d('L'), key: d('S'), window: None }, [2, 2] = 38, [2, 2, 2] = 188;
+    causal_in_a_window: "B=4 L=4 S=8", [("BLS", F32)] -> ["BLS", "SBL"], false, |d| Op::Mask { query: d('L'), key: d('S'), window: Some(3) }, [2, 2] = 38, [2, 2, 2] = 188;
     rope: "B=4 L=4 Q=8", [("LBQ", F32)] -> ["LBQ", "QLB"], false, |d| Op::Rope { over: d('Q'), at: d('L'), extent: None }, [2, 2] = 36, [2, 2, 2] = 160;
     rope_at_the_end: "B=4 L=4 Q=8 S=12", [("LBQ", F32)] -> ["LBQ", "QLB"], false, |d| Op::Rope { over: d('Q'), at: d('L'), extent: Some(d('S')) }, [2, 2] = 36, [2, 2, 2] = 160;
     take: "B=4 L=4 V=8 E=4", [("VE", F32), ("BL", Int32)] -> ["BLE", "EBL"], true, |d| Op::Take { over: d('V') }, [2, 2] = 80, [4, 2] = 68;

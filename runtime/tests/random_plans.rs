@@ -82,7 +82,7 @@ impl Generator {
             Op::Concat { left: d("B"), right: d("S"), to: d("T") },
             Op::SliceDim { from: d("S"), to: d("W"), offset: 5 },
             Op::Append { from: d("L"), to: d("S") },
-            Op::Mask { query: d("L"), key: d("S") },
+            Op::Mask { query: d("L"), key: d("S"), window: None },
             Op::Rope { over: d("E"), at: d("B"), extent: None },
         ];
         let op = self.pick(&ops);

@@ -108,7 +108,7 @@ fn each_row_names_its_slots_in_its_phrase_and_ends_with_what_may_be_left_out() {
             Some(String::new())
         });
         for (at, slot) in row.slots.iter().enumerate() {
-            let may_be_left_out = slot.takes == catalogue::Takes::DimOrNothing;
+            let may_be_left_out = slot.takes.may_be_nothing();
             assert!(
                 !may_be_left_out || (at + 1 == row.slots.len() && slot.lead == Lead::Comma),
                 "{}",

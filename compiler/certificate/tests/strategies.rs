@@ -59,7 +59,8 @@ fn sites() -> Vec<Case> {
     add(Op::Concat { left: E, right: F, to: U }, &[&[B, E], &[B, F]], &[B, U]);
     add(Op::SliceDim { from: E, to: F, offset: 0 }, &[&[B, E]], &[B, F]);
     add(Op::Append { from: F, to: E }, &[&[B, E], &[B, F]], &[B, E]);
-    add(Op::Mask { query: B, key: E }, &[&[B, E]], &[B, E]);
+    add(Op::Mask { query: B, key: E, window: None }, &[&[B, E]], &[B, E]);
+    add(Op::Mask { query: B, key: E, window: Some(2) }, &[&[B, E]], &[B, E]);
     add(Op::Rope { over: E, at: B, extent: None }, &[&[B, E]], &[B, E]);
     add(Op::Take { over: E }, &[&[E, F], &[B]], &[B, F]);
     add(Op::Route { over: E, at: B, to: F, choices: 1 }, &[&[B, E]], &[B, E, F]);

@@ -66,14 +66,14 @@ pub(crate) fn offset(
     evaluation.in_range(value.size, expr, 0)
 }
 
-/// How many experts a token asks for: a number from 1.
+/// A number from 1; `what` is the word for it.
 pub(crate) fn count(
     env: &mut Environment<'_>,
     expr: &ast::IntExpr,
+    what: &str,
     sink: &mut Sink,
 ) -> Option<u64> {
-    let mut evaluation =
-        Evaluation { env, sink, tree: None, what: "the number of choices", in_file: true };
+    let mut evaluation = Evaluation { env, sink, tree: None, what, in_file: true };
     let value = evaluation.eval(expr)?;
     evaluation.in_range(value.size, expr, 1)
 }

@@ -184,7 +184,13 @@ impl LayerChecker<'_, '_> {
             ast::Argument::Dim(name) => Argument::Dim(self.env.dim(name, None, self.sink)?),
             ast::Argument::Dims(list) => Argument::Dims(self.env.dim_list(list, self.sink)?),
             ast::Argument::Number(expr) => Argument::Number(match slot.takes {
-                Takes::Count(_) => int_expr::count(self.env, expr, self.sink)?,
+                Takes::Count(_) => {
+                    let what = format!("the number of {}", slot.name);
+                    int_expr::count(self.env, expr, &what, self.sink)?
+                }
+                Takes::CountOrNothing(_) => {
+                    int_expr::count(self.env, expr, &format!("the {}", slot.name), self.sink)?
+                }
                 _ => int_expr::offset(self.env, expr, self.sink)?,
             }),
             ast::Argument::Dtype(dtype) => Argument::Dtype(dtype.value),
@@ -265,7 +271,7 @@ impl LayerChecker<'_, '_> {
             Op::Append { from, to } => {
                 self.fits_in(word, *from, *to, spans[0].to(spans[1]), "new positions")?
             }
-            Op::Mask { query, key } => {
+            Op::Mask { query, key, window: _ } => {
                 self.different(word, *query, *key, spans[1])?;
                 self.fits_in(word, *query, *key, spans[0].to(spans[1]), "queries")?;
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{DimId, Dtype, Op, Picoseconds};
+use shard_ir::{Def, DimId, Dtype, Op, Picoseconds, Program, Value};
 
 use crate::hardware::Hardware;
 use crate::units::{Bytes, Flops, time_at_rate};
@@ -173,24 +173,52 @@ pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
 /// Of how many pairs of a query and a key each sees the other on the busiest device, and of how
 /// many there are. The queries are the last of all positions, and the busiest device has the last
 /// of them: its first one does not see the keys of all behind it. Where the keys are split, the
-/// device with the first of them counts all its pairs: a query sees the positions before it.
+/// device with the first of them counts all pairs that a window has room for: a query sees the
+/// positions before it.
 fn visible_pairs(chain: &[KernelOp<'_>]) -> (u128, u128) {
-    if chain.last().is_some_and(|member| member.result.statistics > 0) {
-        return (1, 1);
-    }
+    let split_keys = chain.last().is_some_and(|member| member.result.statistics > 0);
     let of_mask = |member: &KernelOp<'_>| {
-        let Op::Mask { query, key } = member.op else { return None };
+        let Op::Mask { query, key, window } = member.op else { return None };
         let size = |dim: &DimId| {
             let at = member.result.dims.iter().position(|d| d == dim)?;
-            member.result.sizes.get(at).map(|size| u128::from(*size))
+            member.result.sizes.get(at).copied()
         };
         let (queries, keys) = (size(query)?, size(key)?);
-        let all = queries.saturating_mul(keys);
-        let hidden = queries.saturating_mul(queries.saturating_sub(1)) / 2;
-        (all > 0).then(|| (all.saturating_sub(hidden), all))
+        let all = u128::from(queries).saturating_mul(u128::from(keys));
+        let visible = if split_keys {
+            u128::from(queries) * u128::from(window.unwrap_or(keys).min(keys))
+        } else {
+            pairs_in_sight(queries, keys, *window)
+        };
+        (all > 0).then_some((visible, all))
     };
     let least = chain.iter().filter_map(of_mask).min_by_key(|(visible, _)| *visible);
     least.unwrap_or((1, 1))
+}
+
+/// An attention counts no less than one in so many of all pairs, whatever its masks hide and however
+/// it is split: the busiest device sees as large a part of its pairs as there is in sight of all.
+pub fn one_pair_in(program: &Program) -> u128 {
+    let of_mask = |value: &Value| {
+        let Def::Op { op: Op::Mask { query, key, window }, .. } = &value.def else { return 1 };
+        let [queries, keys] = [query, key].map(|dim| program.dims[dim.index()].size);
+        let all = u128::from(queries).saturating_mul(u128::from(keys));
+        all.div_ceil(pairs_in_sight(queries, keys, *window).max(1))
+    };
+    program.values.iter().map(of_mask).max().unwrap_or(1)
+}
+
+/// Pairs of a query and a key that it sees, where the queries are the last of the keys' positions and
+/// each sees those up to its own, or the last ones of a window.
+pub fn pairs_in_sight(queries: u64, keys: u64, window: Option<u64>) -> u128 {
+    let wide = window.unwrap_or(keys).min(keys);
+    // The query with so many positions up to its own is the first whose window is full.
+    let before = keys.saturating_sub(queries);
+    let short = wide.saturating_sub(before + 1).min(queries);
+    let (full, wide, before) = (u128::from(queries - short), u128::from(wide), u128::from(before));
+    let short = u128::from(short);
+    // Those in front of it see before + 1, before + 2 and so on.
+    full * wide + short * before + short * (short + 1) / 2
 }
 
 /// Each value that a chain of fused ops reads from HBM, as the member and the place among its

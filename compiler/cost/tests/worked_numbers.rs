@@ -114,6 +114,26 @@ fn time_of_layouts_us(hw: &Hardware, mesh: &Mesh, kind: &str, text: &str, bytes:
     cost.time.seconds() * 1e6
 }
 
+/// Each query sees the positions up to its own, which is among the last ones, and of them the last of
+/// its window.
+#[test]
+fn pairs_in_sight_are_those_that_a_mask_leaves_when_they_are_counted_one_by_one() {
+    for keys in 1..9u64 {
+        for queries in 1..=keys {
+            for window in (1..=keys + 2).map(Some).chain([None]) {
+                let sees = |query: u64, key: u64| {
+                    let own = keys - queries + query;
+                    key <= own && window.is_none_or(|window| own < key + window)
+                };
+                let pairs = (0..queries).flat_map(|query| (0..keys).map(move |key| (query, key)));
+                let counted = pairs.filter(|(query, key)| sees(*query, *key)).count() as u128;
+                let found = shard_cost::op::pairs_in_sight(queries, keys, window);
+                assert_eq!(found, counted, "{queries} of {keys} in {window:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_worked_number_of_the_page_is_what_the_model_gives() {
     let rows = rows();

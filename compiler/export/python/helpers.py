@@ -106,11 +106,14 @@ def append_block(cache, new, first, axis, origin):
     return jnp.where((at >= 0).reshape(shape), rows, cache)
 
 
-def causal(a, queries, keys, later, query_origin=0, key_origin=0):
-    """Minus infinity where the key is later than the query, which is `later` behind it."""
+def causal(a, queries, keys, later, window=None, query_origin=0, key_origin=0):
+    """Minus infinity where the key is later than the query, or past its window of last positions."""
     at_query = lax.broadcasted_iota(jnp.int32, a.shape, queries) + query_origin + later
     at_key = lax.broadcasted_iota(jnp.int32, a.shape, keys) + key_origin
-    return jnp.where(at_key > at_query, -jnp.inf, a).astype(a.dtype)
+    hidden = at_key > at_query
+    if window is not None:
+        hidden |= at_key + window <= at_query
+    return jnp.where(hidden, -jnp.inf, a).astype(a.dtype)
 
 
 def rope(a, axis, at, origin=0):

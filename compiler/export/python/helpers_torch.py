@@ -120,10 +120,14 @@ def append_block(cache, new, first, axis, origin):
     return torch.where(at >= 0, rows, cache)
 
 
-def causal(a, queries, keys, later, query_origin=0, key_origin=0):
-    """Minus infinity where the key is later than the query, which is `later` behind it."""
+def causal(a, queries, keys, later, window=None, query_origin=0, key_origin=0):
+    """Minus infinity where the key is later than the query, or past its window of last positions."""
     at_query = along(a, queries, query_origin + later)
-    return a.masked_fill(along(a, keys, key_origin) > at_query, -torch.inf)
+    at_key = along(a, keys, key_origin)
+    hidden = at_key > at_query
+    if window is not None:
+        hidden |= at_key + window <= at_query
+    return a.masked_fill(hidden, -torch.inf)
 
 
 def rope(a, axis, at, origin=0):

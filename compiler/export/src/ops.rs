@@ -165,7 +165,7 @@ impl Ops<'_> {
                 self.in_order(&renamed(&dims, *from, *to), id, taken)
             }
             Op::Append { from, to } => self.append(*from, *to, id, first, second()?),
-            Op::Mask { query, key } => self.mask(*query, *key, id, first),
+            Op::Mask { query, key, window } => self.mask([*query, *key], *window, id, first),
             Op::Rope { over, at, extent } => self.rope(*over, *at, *extent, id, first),
             Op::Take { over } => self.take(*over, id, first, second()?),
             Op::Route { over, at, to, choices } => {
@@ -226,8 +226,8 @@ impl Ops<'_> {
 
     fn mask(
         &self,
-        query: DimId,
-        key: DimId,
+        [query, key]: [DimId; 2],
+        window: Option<u64>,
         id: InstrId,
         first: &Named,
     ) -> Result<Py, ExportError> {
@@ -239,6 +239,9 @@ impl Ops<'_> {
             .with("queries", axis(query)?)
             .with("keys", axis(key)?)
             .with("later", later);
+        if let Some(window) = window {
+            masked = masked.with("window", Py::atom(window.min(self.size(key))));
+        }
         for (name, dim) in [("query_origin", query), ("key_origin", key)] {
             if let Some(origin) = self.origin(first.id, dim)? {
                 masked = masked.with(name, origin);

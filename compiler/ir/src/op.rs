@@ -54,18 +54,19 @@ filling!(Vec<DimId>, Dims, |of, dim| of.iter().map(|d| dim(*d)).collect());
 filling!(u64, Number, |of, _| *of);
 filling!(Dtype, Dtype, |of, _| *of);
 
-impl Filling for Option<DimId> {
+/// What may be left out.
+impl<T: Filling> Filling for Option<T> {
     fn argument(&self) -> Option<Argument> {
-        self.map(Argument::Dim)
+        self.as_ref().and_then(T::argument)
     }
     fn from_argument(argument: Option<Argument>) -> Option<Self> {
         match argument {
             None => Some(None),
-            some => DimId::from_argument(some).map(Some),
+            some => T::from_argument(some).map(Some),
         }
     }
     fn with_dims(&self, dim: &dyn Fn(DimId) -> DimId) -> Self {
-        self.map(dim)
+        self.as_ref().map(|of| of.with_dims(dim))
     }
 }
 
@@ -225,12 +226,15 @@ ops! {
             /// The dim of the cache.
             to: DimId,
         },
-        /// Minus infinity where the key position is later than the query position.
+        /// Minus infinity where the key position is later than the query position, or where a
+        /// window ends in front of it.
         Mask {
             /// The dim of query positions, the last of the keys'.
             query: DimId,
             /// The dim of key positions.
             key: DimId,
+            /// How many positions a query sees, its own the last of them; all without it.
+            window: Option<u64>,
         },
         /// Rotary embedding: elements i and i + n/2 of the n along `over` are turned by `position ·
         /// 10000^(-2i/n)`.

@@ -114,7 +114,7 @@ pub fn result_type(
         Op::Concat { left, right, to } => of.concat(*left, *right, *to),
         Op::SliceDim { from, to, offset } => of.slice(*from, *to, *offset),
         Op::Append { from, to } => of.append(*from, *to),
-        Op::Mask { query, key } => of.mask(*query, *key),
+        Op::Mask { query, key, window } => of.mask(*query, *key, *window),
         Op::Rope { over, at, extent } => of.rope(*over, *at, *extent),
         Op::Take { over } => of.take(*over),
         Op::Route { over, at, to, choices } => of.route(*over, *at, *to, *choices),
@@ -295,10 +295,13 @@ impl Operands<'_> {
         if right > left { Err(TypeError::Sizes { left, right }) } else { Ok(()) }
     }
 
-    fn mask(&self, query: DimId, key: DimId) -> Result<TensorType, TypeError> {
+    fn mask(&self, query: DimId, key: DimId, window: Option<u64>) -> Result<TensorType, TypeError> {
         self.float(0)?;
         self.has_both(query, key)?;
         self.is_within(query, key)?;
+        if window == Some(0) {
+            return Err(TypeError::Sizes { left: 0, right: self.size(key) });
+        }
         Ok(self.first().clone())
     }
 

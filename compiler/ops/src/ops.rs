@@ -203,15 +203,19 @@ table! {
         },
         // It is not exact: it brings in minus infinity, which a product with 0 turns into NaN.
         /// Minus infinity where the key position is later than the query position, the queries
-        /// being the last of the keys.
+        /// being the last of the keys, or no more among the last ones that a window shows.
         Mask {
             op: "mask", text: "causal", source: Some("causal"),
             slots: &[
                 dim("queries", Lead::Over, Of::Operand(0), Field::Over),
                 dim("keys", Lead::Comma, Of::Operand(0), Field::Over),
+                Slot {
+                    takes: Takes::CountOrNothing("how many positions a query sees, its own the last"),
+                    ..dim("window", Lead::Comma, Of::None, Field::Window)
+                },
             ],
             sizes: Sizes::AtMost { small: "queries", large: "keys" },
-            phrase: "over {queries}, {keys}",
+            phrase: "over {queries}, {keys}[, {window} each]",
             flags: &[SameDims], ..NOTHING
         },
         /// Rotary embedding of a dim by a position, which counts from 0 or to the end of the

@@ -151,8 +151,26 @@ pub enum Takes {
     Position(&'static str),
     /// A number from 1, with what it says.
     Count(&'static str),
+    /// A number from 1, with what it says, or nothing; only in the last slot.
+    CountOrNothing(&'static str),
     /// A dtype.
     Dtype,
+}
+
+impl Takes {
+    /// Whether it may be left out.
+    pub fn may_be_nothing(self) -> bool {
+        match self {
+            Takes::DimOrNothing | Takes::CountOrNothing(_) => true,
+            Takes::Dim
+            | Takes::ListOfOne
+            | Takes::Dims
+            | Takes::SeveralDims
+            | Takes::Position(_)
+            | Takes::Count(_)
+            | Takes::Dtype => false,
+        }
+    }
 }
 
 /// Where the dim of a slot is.
@@ -177,6 +195,7 @@ pub enum Field {
     Extent,
     Offset,
     Choices,
+    Window,
 }
 
 impl Field {
@@ -190,6 +209,7 @@ impl Field {
             Field::Extent => "extent",
             Field::Offset => "offset",
             Field::Choices => "choices",
+            Field::Window => "window",
         }
     }
 
@@ -197,7 +217,7 @@ impl Field {
     pub fn is_list(self) -> bool {
         match self {
             Field::Over | Field::From | Field::To => true,
-            Field::At | Field::Extent | Field::Offset | Field::Choices => false,
+            Field::At | Field::Extent | Field::Offset | Field::Choices | Field::Window => false,
         }
     }
 }
@@ -242,16 +262,7 @@ impl Row {
             });
         }
         parts.extend(self.slots.iter().map(|slot| {
-            let (open, after) = match slot.takes {
-                Takes::DimOrNothing => ("[", "]"),
-                Takes::Dim
-                | Takes::ListOfOne
-                | Takes::Dims
-                | Takes::SeveralDims
-                | Takes::Position(_)
-                | Takes::Count(_)
-                | Takes::Dtype => ("", ""),
-            };
+            let (open, after) = if slot.takes.may_be_nothing() { ("[", "]") } else { ("", "") };
             Part {
                 before: format!("{open}{}", slot.lead.text()),
                 name: slot.name,

@@ -195,7 +195,7 @@ fn sites() -> Vec<Site> {
         site(Op::Concat { left: id('A'), right: id('B'), to: id('G') }, &["AC", "BC"], "GC"),
         site(Op::SliceDim { from: id('G'), to: id('A'), offset: 1 }, &["GC"], "AC"),
         site(Op::Append { from: id('A'), to: id('G') }, &["GC", "AC"], "GC"),
-        site(Op::Mask { query: id('A'), key: id('G') }, &["AG"], "AG"),
+        site(Op::Mask { query: id('A'), key: id('G'), window: None }, &["AG"], "AG"),
         site(Op::Rope { over: id('D'), at: id('A'), extent: None }, &["AD"], "AD"),
         site(Op::Route { over: id('A'), at: id('B'), to: id('C'), choices: 1 }, &["ABD"], "ABDC"),
         site(Op::Fetch, &["AB"], "AB"),

@@ -152,7 +152,7 @@ fn a_block_that_is_masked_whole_weighs_nothing() {
     let mut b = Builder::new(&[("x", 4)], &[("L", 64), ("S", 64)]);
     let [query, key] = ["L", "S"].map(|dim| b.pattern(dim, false).0[0]);
     let a = b.parameter("a", ParameterKind::Activation, "LS_x");
-    let masked: ValueId = b.op("m", Op::Mask { query, key }, &[a], "LS");
+    let masked: ValueId = b.op("m", Op::Mask { query, key, window: None }, &[a], "LS");
     let y = b.op("y", Op::Softmax { over: key }, &[masked], "LS");
     b.output(y, "LS_x");
     b.program.values.iter_mut().for_each(|v| v.dtype = Dtype::F32);

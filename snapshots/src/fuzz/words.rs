@@ -69,6 +69,7 @@ pub(super) const SHARD: &[&[&str]] = &[
         "-> BLF",
         "-> S",
         "-> C, 2",
+        "over L, S, 4",
         ": bf16 BLE",
         "pad 64",
         "host",

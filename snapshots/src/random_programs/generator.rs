@@ -364,7 +364,12 @@ impl Generator {
         self.sizes_belong_together = true;
         let text = match self.random.below(2) {
             0 if self.size(first) <= self.size(second) => {
-                format!("softmax(causal({a} over {first}, {second}) over {second})")
+                // Half of them see no more than a window.
+                let window = match self.random.below(2) {
+                    0 => String::new(),
+                    _ => format!(", {}", 1 + self.random.below(self.size(second))),
+                };
+                format!("softmax(causal({a} over {first}, {second}{window}) over {second})")
             }
             1 if self.size(first).is_multiple_of(2) => {
                 // Now and then the positions are the last of some other dim.

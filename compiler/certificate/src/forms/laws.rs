@@ -147,12 +147,14 @@ pub(super) fn sum_of_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Fou
     }
 }
 
-/// `causal(a over L, S)` is `a` if L has one position: no key is later than the last one. Both are
-/// computed in one place, as all that is in a class.
+/// `causal(a over L, S)` is `a` if L has one position: no key is later than the last one. A window
+/// has to reach back to the first one. Both are computed in one place, as all that is in a class.
 pub(super) fn mask_of_nothing(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for node in equal.nodes(class) {
-        if let (Some(Op::Mask { query, .. }), &[masked]) = (equal.op(node), &node.operands[..])
+        if let (Some(Op::Mask { query, key, window }), &[masked]) =
+            (equal.op(node), &node.operands[..])
             && equal.program.sizes(&[*query]) == [1]
+            && window.is_none_or(|window| equal.program.sizes(&[*key])[0] <= window)
             && masked != class
             && equal.place_of(masked) == equal.place_of(class)
         {

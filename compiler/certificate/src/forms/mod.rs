@@ -254,11 +254,9 @@ const MOST_FLOPS: u128 = 1 << 80;
 /// devices.
 pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
     let mut on_a_device = flops(form) / u128::from(form.mesh.devices().max(1));
-    // An attention leaves out the pairs that its mask hides: less than half of them.
-    let is_mask =
-        |value: &shard_ir::Value| matches!(value.def, Def::Op { op: Op::Mask { .. }, .. });
-    if hardware.has_attention() && form.values.iter().any(is_mask) {
-        on_a_device /= 2;
+    // An attention leaves out the pairs that its mask hides.
+    if hardware.has_attention() {
+        on_a_device /= shard_cost::op::one_pair_in(form);
     }
     if on_a_device > MOST_FLOPS {
         return 0;

@@ -111,10 +111,12 @@ impl Ops<'_> {
                 b.slice(value, place(from)?, *offset, offset + self.size(*to))
             }
             Op::Append { from, to } => self.append(b, [*from, *to], [first, second()?])?,
-            Op::Mask { query, key } => {
+            Op::Mask { query, key, window } => {
                 let places = [place(query)?, place(key)?];
                 let origins = [self.origin(b, first.id, *query)?, self.origin(b, first.id, *key)?];
-                positions::mask(b, value, places, origins, self.size(*key) - self.size(*query))
+                let later = self.size(*key) - self.size(*query);
+                let window = window.map(|window| window.min(self.size(*key)));
+                positions::mask(b, value, places, origins, later, window)
             }
             Op::Rope { over, at, extent } => {
                 let earlier = extent.map_or(0, |extent| self.size(extent) - self.size(*at));

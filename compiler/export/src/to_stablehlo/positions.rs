@@ -19,19 +19,25 @@ fn places(b: &mut Builder, shape: &[u64], dim: usize, begins: Option<&Value>, la
     at
 }
 
-/// Minus infinity where the key is later than the query, which is `later` behind it.
+/// Minus infinity where the key is later than the query, which is `later` behind it, or no more
+/// among the last ones that a window shows.
 pub(crate) fn mask(
     b: &mut Builder,
     a: &Value,
     [query, key]: [usize; 2],
     [query_begins, key_begins]: [Option<Value>; 2],
     later: u64,
+    window: Option<u64>,
 ) -> Value {
     let at_query = places(b, &a.shape, query, query_begins.as_ref(), later);
     let at_key = places(b, &a.shape, key, key_begins.as_ref(), 0);
     let hidden = b.compare("GT", &at_key, &at_query);
     let least = b.splat(f64::NEG_INFINITY, &a.shape, a.element);
-    b.select(&hidden, &least, a)
+    let masked = b.select(&hidden, &least, a);
+    let Some(window) = window else { return masked };
+    let shows_until = b.with_number("add", &at_key, window as f64);
+    let past = b.compare("LE", &shows_until, &at_query);
+    b.select(&past, &least, &masked)
 }
 
 /// Pairs of the two halves of a dim, turned by their position along another, in no less than 32

@@ -525,18 +525,23 @@ fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(V
     let mut arguments = Vec::new();
     for slot in row.slots {
         let lead = slot.lead.text().trim();
-        match (slot.takes, slot.lead) {
-            (Takes::DimOrNothing, _) if !cursor.take(lead) => break,
-            (Takes::DimOrNothing, _) => {}
-            (_, Lead::Over | Lead::At) => cursor.expect_word(lead)?,
-            (_, Lead::Comma | Lead::Arrow) => cursor.expect(lead)?,
+        match slot.lead {
+            _ if slot.takes.may_be_nothing() => {
+                if !cursor.take(lead) {
+                    break;
+                }
+            }
+            Lead::Over | Lead::At => cursor.expect_word(lead)?,
+            Lead::Comma | Lead::Arrow => cursor.expect(lead)?,
         }
         arguments.push(match slot.takes {
             Takes::Dim | Takes::DimOrNothing | Takes::ListOfOne => {
                 Argument::Dim(scope.dim(cursor)?)
             }
             Takes::Dims | Takes::SeveralDims => Argument::Dims(scope.dim_list(cursor)?),
-            Takes::Position(what) | Takes::Count(what) => Argument::Number(cursor.number(what)?),
+            Takes::Position(what) | Takes::Count(what) | Takes::CountOrNothing(what) => {
+                Argument::Number(cursor.number(what)?)
+            }
             Takes::Dtype => Argument::Dtype(dtype(cursor)?),
         });
     }

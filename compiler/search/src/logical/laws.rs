@@ -235,14 +235,16 @@ fn sum(ty: &TensorType, mut terms: Vec<(Expr, bool)>) -> Option<Expr> {
     (!negative).then_some(chain)
 }
 
-/// `causal(a over L, S)` is `a` where L has one position: it is the last, which sees every key.
+/// `causal(a over L, S)` is `a` where L has one position, the last, and every key is in its window.
 pub(super) fn mask_of_nothing(logical: &Logical<'_>, class: Id, found: &mut Found) {
     for node in logical.nodes(class) {
-        let Some(Op::Mask { query, .. }) = logical.op(node) else { continue };
+        let Some(Op::Mask { query, key, window }) = logical.op(node) else { continue };
         let &[masked] = node.operands.as_slice() else { continue };
+        let size = |dim: &DimId| logical.program.dims[dim.index()].size;
         // A class is computed in one place.
         if masked != class
-            && logical.program.dims[query.index()].size == 1
+            && size(query) == 1
+            && window.is_none_or(|window| size(key) <= window)
             && logical.place_of(masked) == logical.place_of(class)
         {
             found.push((class, Expr::Class(masked)));

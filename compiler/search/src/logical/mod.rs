@@ -19,7 +19,7 @@ mod written;
 use std::collections::BTreeMap;
 
 use egg::Id;
-use shard_cost::op::roofline;
+use shard_cost::op::{one_pair_in, roofline};
 use shard_cost::{Bytes, Flops, Hardware, Work};
 use shard_ir::reason::Rewriting;
 use shard_ir::{Def, Dtype, Op, Program, ValueId};
@@ -211,10 +211,9 @@ const MAX_FLOPS: u128 = 1 << 80;
 /// What the time of so many flops counts for at least, however they are spread over the devices.
 fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
     let on_one_device = flops / u128::from(program.mesh.devices().max(1));
-    // An attention multiplies no pairs that its mask hides, which are less than half of all.
-    let masks = |v: &shard_ir::Value| matches!(v.def, Def::Op { op: Op::Mask { .. }, .. });
-    let hides = hardware.has_attention() && program.values.iter().any(masks);
-    let on_one_device = if hides { on_one_device / 2 } else { on_one_device };
+    // An attention multiplies no pairs that its mask hides.
+    let hidden = if hardware.has_attention() { one_pair_in(program) } else { 1 };
+    let on_one_device = on_one_device / hidden;
     if on_one_device > MAX_FLOPS {
         return 0;
     }

@@ -72,7 +72,8 @@ rules! {
             the other way";
     /// A mask that hides nothing.
     UNMASKED = Logical, "mask_that_hides_nothing_is_dropped",
-        "causal(a over L, S) is a where every query sees every key: L has one position, the last";
+        "causal(a over L, S) is a where every query sees every key: L has one position, the last, \
+         and no window ends behind the first key";
     /// Equal ops.
     MERGED = Logical, "equal_ops_are_one_value",
         "two ops alike on the same operands are done once";

@@ -205,6 +205,11 @@ const BODIES: &[&str] = &[
     // One head, a mask, a scale.
     "q: f32 LQ, k: f32 SQ, v: f32 SD) -> f32 LD {
  let s = einsum(q, k -> LS) * 0.5\n return einsum(softmax(causal(s over L, S) over S), v -> LD)\n}",
+    // A window, keys split or not.
+    "q: f32 LQ, k: f32 SQ, v: f32 SD) -> f32 LD {
+ return einsum(softmax(causal(einsum(q, k -> LS) over L, S, 2) over S), v -> LD)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LD {
+ return einsum(softmax(causal(einsum(q, k -> LS) over L, S, 3) over S), v -> LD)\n}",
     // Several heads, of which queries are split.
     "q: f32 HL_xQ, k: f32 HS_xQ, v: f32 HS_xD) -> f32 HL_xD {
  return einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n}",

@@ -216,8 +216,9 @@ impl Forms<'_> {
             }
         }
         if let What::Other(op) = e.what
-            && let Op::Mask { query, .. } = &self.ops[op]
+            && let Op::Mask { query, key, window } = &self.ops[op]
             && self.size(*query) == 1
+            && window.is_none_or(|window| self.size(*key) as u64 <= window)
         {
             found.push(e.operands[0].clone());
         }

@@ -66,10 +66,6 @@ const LACKING: &[(&str, &str)] = &[
 /// The longest pattern of layers with experts that is written as it stands.
 const PATTERN_OF_EXPERTS: usize = 2;
 
-/// What a window lacks where a step has more than a token.
-const EDGE: &str = "the lower edge of the sliding window in prefill (there, position l of the L \
-    new ones sees l positions more)";
-
 /// Reads a configuration, or says what is wrong with it.
 pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
     let value: Value = serde_json::from_str(&file.text).map_err(|error| not_json(file, &error))?;
@@ -92,9 +88,6 @@ pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
     }
     let attentions = || model.kinds.iter().filter_map(|kind| kind.attention.as_ref());
     let rotary = attentions().any(|a| a.rotary != Rotary::No);
-    if attentions().any(|a| matches!(a.sees, Sees::Window(_))) {
-        model.left_out.push(EDGE.to_string());
-    }
     let uneven = attentions().find(|a| !a.heads.is_multiple_of(a.kv_heads)).cloned();
     model.left_out.extend(config.left_out(rotary));
     match uneven {

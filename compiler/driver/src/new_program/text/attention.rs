@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::model::{Attention, HeadNorms, Latent, Rotary};
+use super::super::model::{Attention, HeadNorms, Latent, Rotary, Sees};
 use super::super::sizes::{Heads, positions, turned};
 use super::{Words, number};
 use crate::new_program::model::Flow;
@@ -122,7 +122,11 @@ fn weights(attention: &Attention, held: &str) -> String {
         }
         None => "scores",
     };
-    let seen = format!("causal({scores} over L, {held})");
+    let window = match attention.sees {
+        Sees::Window(most) => format!(", {most}"),
+        Sees::All | Sees::Chunk(_) => String::new(),
+    };
+    let seen = format!("causal({scores} over L, {held}{window})");
     if attention.sinks {
         let _ = write!(
             out,

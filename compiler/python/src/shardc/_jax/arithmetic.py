@@ -229,20 +229,22 @@ def _masked(b: Builder, which: Value, yes: Value, no: Value, dtype: str) -> Valu
     low = tables.number(no)
     if not isinstance(which, Known) or not isinstance(yes, Tensor) or low is None or low > VERY_NEGATIVE:
         return None
-    if tables.causal(which) is not None:
-        return causal(b, which, yes)
+    window = tables.causal(which)
+    if window is not None:
+        return causal(b, which, yes, window)
     table = b.fold("convert_element_type", [which], dtype)
     added = b.fold("*", [b.fold("-", [table, b.number(1, table)]), b.number(-max(low, -1e30), table)])
     return b.binary("+", yes, added)
 
 
-def causal(b: Builder, which: Known, scores: Tensor) -> Tensor | None:
-    """The scores with minus infinity where a key comes after its query."""
+def causal(b: Builder, which: Known, scores: Tensor, window: int) -> Tensor | None:
+    """The scores with minus infinity where a key comes after its query, or a window of it ends before."""
     at = [position for position, real in enumerate(which.real) if real]
     scores = b.materialise(scores, at)
     queries, keys = scores.positions[at[0]], scores.positions[at[1]]
     assert queries is not None and keys is not None
-    expression = Expression("causal", (scores.name,), (queries, keys))
+    hides = window < which.shape[at[1]]
+    expression = Expression("causal", (scores.name,), (queries, keys), number=window if hides else 0)
     return b.emit(expression, scores.positions, scores.shape, scores.dtype)
 
 
@@ -258,8 +260,9 @@ def add_mask(b: Builder, one: Value, other: Value) -> Value | None:
         if not ((array == 0) | (array <= VERY_NEGATIVE)).all():
             continue
         truth = Known(table.shape, "bool", table.real, lambda _, a=array: a == 0, True, table.origin)  # type: ignore[misc]
-        if tables.causal(truth) is not None:
-            return causal(b, truth, scores)
+        window = tables.causal(truth)
+        if window is not None:
+            return causal(b, truth, scores, window)
     return None
 
 

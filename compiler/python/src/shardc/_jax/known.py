@@ -149,12 +149,18 @@ def _once(known: Known) -> Known:
 
 
 def causal(known: Known) -> int | None:
-    """Of a constant truth of two dims (L, S): S - L, where it is true up to the position of each row, the last of S."""
+    """Of a constant truth of two dims (L, S) that is true up to the position of each row, the last of S: how many it is.
+
+    That is S where no row has an end in front as well, and else as many as a full row has, its own position the last.
+    """
     real = [at for at, is_real in enumerate(known.real) if is_real]
     if not known.constant or len(real) != 2:
         return None
     array = numpy().asarray(known.data(())).squeeze()
     rows, columns = array.shape
-    if rows > columns or not (array == numpy().tri(rows, columns, columns - rows, dtype=bool)).all():
+    if rows > columns or array.dtype != bool:
         return None
-    return int(columns - rows)
+    window = int(array.sum(axis=1).max(initial=0))
+    shown = numpy().tri(rows, columns, columns - rows, dtype=bool)
+    past = numpy().tri(rows, columns, columns - rows - window, dtype=bool)
+    return window if window > 0 and (array == (shown & ~past)).all() else None

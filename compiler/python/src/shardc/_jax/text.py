@@ -284,7 +284,8 @@ class Writer:
         if op in ("sum", "mean", "max", "softmax", "rmsnorm", "layernorm", "take"):
             return f"{op}({', '.join(texts)} over {self._list(dims)})"
         if op == "causal":
-            return f"causal({first} over {self._dim(dims[0])}, {self._dim(dims[1])})"
+            window = f", {expression.number}" if expression.number else ""
+            return f"causal({first} over {self._dim(dims[0])}, {self._dim(dims[1])}{window})"
         if op in ("rename", "split", "merge"):
             return f"{op}({first}, {self._list(dims)} -> {self._list(to)})"
         if op == "concat":
