@@ -11,9 +11,9 @@ mod expression;
 
 use shard_grammar::ast::{self, HardwareRef, Item};
 use shard_grammar::{SourceFile, Span, SyntaxError};
-use shard_ir::{InstrId, InstrKind, Instruction, Plan, never};
-use shard_search::rules::UNMASKED;
+use shard_ir::{Dtype, InstrId, InstrKind, Instruction, Layout, Plan, PlanOutput, never};
 use shard_search::rules::pieces::IN_PIECES;
+use shard_search::rules::{Family, RULES};
 
 use crate::notation::phrase;
 use comments::Comments;
@@ -186,58 +186,87 @@ fn layout_span(ty: &ast::Type) -> Span {
 /// What tells two plans apart, where anything but words does: the same mesh, dims, instructions
 /// (what each does, on which operands, in which dims, dtype and layout, by which rule) and results.
 /// Names, places, reasons, the layers that calls came from, and whether a move was written or
-/// inserted are words; so is that ops are the pieces of a composite.
+/// inserted are words; so is that ops are the pieces of a composite, and where a number stands.
 pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
     if a.mesh != b.mesh || a.dims != b.dims || a.repeat != b.repeat {
         return Some("the mesh, the dims or the repetition differ".to_string());
     }
-    if a.instructions.len() != b.instructions.len() {
-        return Some(format!(
-            "{} instructions, and {}",
-            a.instructions.len(),
-            b.instructions.len()
-        ));
+    let (steps, others) = (steps(a), steps(b));
+    if steps.len() != others.len() {
+        return Some(format!("{} instructions, and {}", steps.len(), others.len()));
     }
-    for id in a.ids() {
-        let (x, y) = (a.instruction(id), b.instruction(id));
-        let same = same_kind(a, b, id)
-            && x.operands == y.operands
+    let (places, other_places) = (places(a, &steps), places(b, &others));
+    for (id, other) in steps.iter().zip(&others) {
+        let (x, y) = (a.instruction(*id), b.instruction(*other));
+        let same_operand = |(p, q): (&InstrId, &InstrId)| {
+            places[p.index()] == other_places[q.index()] && number(a, *p) == number(b, *q)
+        };
+        let same = x.kind == y.kind
+            && x.operands.len() == y.operands.len()
+            && x.operands.iter().zip(&y.operands).all(same_operand)
             && x.dims == y.dims
             && x.dtype == y.dtype
             && x.layout == y.layout
             && rules(x).eq(rules(y));
         if !same {
-            let text = |plan: &Plan| {
+            let text = |plan: &Plan, id: InstrId| {
+                let instr = plan.instruction(id);
+                let operands: Vec<String> =
+                    instr.operands.iter().map(|operand| format!("%{}", operand.0)).collect();
+                let rules: Vec<&str> = rules(instr).collect();
                 format!(
-                    "{} : {} {}",
+                    "{} of {} : {} {} by {}",
                     phrase(plan, id),
-                    plan.instruction(id).dtype,
-                    plan.layout_text(id)
+                    operands.join(", "),
+                    instr.dtype,
+                    plan.layout_text(id),
+                    rules.join("+")
                 )
             };
-            return Some(format!("%{} is {}, and {}", id.0, text(a), text(b)));
+            return Some(format!("%{} is {}, and {}", id.0, text(a, *id), text(b, *other)));
         }
     }
-    let results =
-        |plan: &Plan| plan.outputs.iter().map(|o| (o.id, o.dims.clone())).collect::<Vec<_>>();
-    (results(a) != results(b)).then(|| "the results differ".to_string())
+    let results = |plan: &Plan, places: &[Option<usize>]| {
+        let result = |o: &PlanOutput| (places[o.id.index()], number(plan, o.id), o.dims.clone());
+        plan.outputs.iter().map(result).collect::<Vec<_>>()
+    };
+    (results(a, &places) != results(b, &other_places)).then(|| "the results differ".to_string())
 }
 
-fn same_kind(a: &Plan, b: &Plan, id: InstrId) -> bool {
-    match (&a.instruction(id).kind, &b.instruction(id).kind) {
-        // A file states the size of a dim as a number.
-        (InstrKind::Constant(x), InstrKind::Constant(y)) => {
-            a.number(*x).to_bits() == b.number(*y).to_bits()
-        }
-        (x, y) => x == y,
+/// The instructions of a plan that do something: where a number stands, and how often, is not told
+/// by a text that has it in an expression.
+fn steps(plan: &Plan) -> Vec<InstrId> {
+    plan.ids().filter(|id| number(plan, *id).is_none()).collect()
+}
+
+/// The place of each instruction among the steps of its plan; none of a number.
+fn places(plan: &Plan, steps: &[InstrId]) -> Vec<Option<usize>> {
+    let mut places = vec![None; plan.instructions.len()];
+    for (place, step) in steps.iter().enumerate() {
+        places[step.index()] = Some(place);
+    }
+    places
+}
+
+/// A constant, with its type: a file states the size of a dim as a number.
+fn number(plan: &Plan, id: InstrId) -> Option<(u64, Dtype, Layout)> {
+    let instr = plan.instruction(id);
+    match instr.kind {
+        InstrKind::Constant(of) => Some((plan.number(of).to_bits(), instr.dtype, instr.layout)),
+        InstrKind::Parameter(_)
+        | InstrKind::Op(_)
+        | InstrKind::Move(_)
+        | InstrKind::CollectiveEinsum(_) => None,
     }
 }
 
-/// The rules that made an instruction, but for the one by which a composite falls in pieces, and
-/// the one by which a mask of nothing goes, which is not written then.
+/// The rules that made an instruction, but for the one by which a composite falls in pieces, and for
+/// logical ones: what they make of a program is what is written.
 fn rules(instr: &Instruction) -> impl Iterator<Item = &str> {
-    instr.origin.rules.names().filter(|name| {
+    let is_logical =
+        |name: &str| RULES.iter().any(|rule| rule.family == Family::Logical && rule.name == name);
+    instr.origin.rules.names().filter(move |name| {
         (instr.origin.piece_of.is_none() || !IN_PIECES.iter().any(|rule| rule.name == *name))
-            && *name != UNMASKED.name
+            && !is_logical(name)
     })
 }
