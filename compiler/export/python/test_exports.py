@@ -177,8 +177,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shardc", required=True, help="the compiler's binary")
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "exports")
-    parser.add_argument("--to", nargs="+", default=["jax"], help="or stablehlo")
-    parser.add_argument("--style", default="shard-map", help="or constraints")
+    parser.add_argument(
+        "--to", nargs="+", default=["jax"], choices=["jax", "stablehlo"]
+    )
+    parser.add_argument(
+        "--style", default="shard-map", choices=["shard-map", "constraints"]
+    )
     parser.add_argument("--fuse", action="store_true", help="plans with loops")
     parser.add_argument("--random", type=Path, help="what random-exports wrote")
     parser.add_argument("--quiet", action="store_true", help="say what is odd alone")
