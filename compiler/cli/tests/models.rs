@@ -107,7 +107,7 @@ fn a_model_of_each_family_is_lowered_with_its_parameters_and_run() {
 
 #[test]
 #[ignore = "slow: every model, some of which are searched for ten seconds and more"]
-fn every_other_model_is_lowered_with_its_parameters_and_run() {
+fn the_rest_of_the_models_are_lowered_with_their_parameters_and_run() {
     let rest: Vec<_> = MODELS.iter().filter(|(name, _)| !FEW.contains(name)).collect();
     let next = AtomicUsize::new(0);
     // Each takes a model as soon as it is done with one.

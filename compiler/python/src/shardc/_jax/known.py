@@ -149,9 +149,9 @@ def _once(known: Known) -> Known:
 
 
 def causal(known: Known) -> int | None:
-    """Of a constant truth of two dims (L, S) that is true up to the position of each row, the last of S: how many it is.
+    """How many positions a row shows of a causal mask: a constant truth of two dims (L, S), the rows the last of S.
 
-    That is S where no row has an end in front as well, and else as many as a full row has, its own position the last.
+    Each row shows the positions up to its own: all of them, for which this is S, or the last ones of a window.
     """
     real = [at for at, is_real in enumerate(known.real) if is_real]
     if not known.constant or len(real) != 2:
