@@ -1,7 +1,10 @@
 //! `repeat N`: a layer that is stacked hands on what it takes, and leaves its caches where it found
 //! them.
 
+use std::collections::BTreeSet;
+
 use shard_grammar::ast;
+use shard_ir::op::Flag;
 use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, ValueId, typing::same_dims};
 
 use crate::builder::permute_pattern;
@@ -187,6 +190,10 @@ fn tie_cache(
         }
         _ => {}
     }
+    // What replaces a cache may lie elsewhere, if both say where.
+    if appended_to(program, program.outputs[index].value).is_none() {
+        return;
+    }
     sink.report(LayerProblem::CacheTie {
         result: program.outputs[index].name.clone(),
         result_type: (declared.span, shard_grammar::print_type(declared)),
@@ -195,8 +202,48 @@ fn tie_cache(
     });
 }
 
-/// The cache parameter that a value was made from, through pins and appends.
+/// The cache parameter that a value is after the step: what was appended to it, or what was put in
+/// its place.
 pub(crate) fn cache_origin(program: &Program, value: ValueId) -> Option<ValueId> {
+    appended_to(program, value).or_else(|| put_in_place_of(program, value))
+}
+
+/// The one cache parameter of a value's own type that the value is made from, element by element or
+/// by moving positions along: a state times its decay, or the last positions of a window.
+fn put_in_place_of(program: &Program, value: ValueId) -> Option<ValueId> {
+    let made = program.value(value);
+    let mut found = BTreeSet::new();
+    let (mut seen, mut rest) = (BTreeSet::new(), vec![value]);
+    while let Some(at) = rest.pop() {
+        if !seen.insert(at) {
+            continue;
+        }
+        match &program.value(at).def {
+            Def::Parameter { kind: ParameterKind::Cache, .. } => {
+                let cache = program.value(at);
+                if cache.dtype == made.dtype && same_dims(&cache.dims, &made.dims) {
+                    found.insert(at);
+                }
+            }
+            Def::Pin { operand, .. } => rest.push(*operand),
+            Def::Op { op, operands } if keeps_positions(op) => rest.extend(operands),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => {}
+        }
+    }
+    found.pop_first().filter(|_| found.is_empty())
+}
+
+/// Whether an op works element by element, or moves positions along and leaves them as they are.
+fn keeps_positions(op: &Op) -> bool {
+    op.row().is(Flag::Elementwise)
+        || matches!(
+            op,
+            Op::Append { .. } | Op::SliceDim { .. } | Op::Concat { .. } | Op::Shift { .. }
+        )
+}
+
+/// The cache parameter that a value was made from, through pins and appends.
+fn appended_to(program: &Program, value: ValueId) -> Option<ValueId> {
     let mut at = value;
     loop {
         match &program.value(at).def {

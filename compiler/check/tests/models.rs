@@ -83,6 +83,26 @@ fn caches_of_a_call_are_state_and_no_results() {
 }
 
 #[test]
+fn a_cache_that_is_replaced_is_state_too() {
+    let p = program(
+        "dim B = 8
+dim N = 4
+dim W = 3
+dim O = 1
+dim T = 4
+layer block(x: f32 BO, decay: weight f32 N, state: cache f32 BN?, last: cache f32 BW?)
+  -> (y: f32 BO, state1: f32 BN?, last1: f32 BW?) repeat 3 {
+  let all = concat(last, x, W, O -> T)
+  let state1 = state * exp(decay) + einsum(x, decay -> BN)
+  return (x + einsum(state1, decay -> B), state1, slice(all, T -> W, 1))
+}
+model tower(x: f32 BO) -> f32 BO { return block(x) }",
+    );
+    let outputs: Vec<(&str, bool)> = p.outputs.iter().map(|o| (o.name.as_str(), o.state)).collect();
+    assert_eq!(outputs, [("result", false), ("block.state1", true), ("block.last1", true)]);
+}
+
+#[test]
 fn two_calls_own_separate_weights_and_a_shared_one_is_passed_by_name() {
     let p = model(
         "model tower(ids: int32 BL, m: bf16 BLE?, tied: weight bf16 VE?) -> bf16 BLV? {

@@ -263,6 +263,19 @@ fn a_cache_stated_on_one_side_of_a_stack_is_stated_on_the_other() {
 }
 
 #[test]
+fn a_cache_that_is_replaced_is_tied_unless_both_sides_say_where_it_lies() {
+    let of = |before: &str, after: &str| {
+        program(&format!(
+            "mesh x=2\ndim B = 4\ndim S = 8\nlayer f(a: f32 B, k: cache f32 {before}) -> (y: f32 B, \
+                k2: cache f32 {after}) repeat 3 {{ return (gelu(a), k * 0.5 + a) }}"
+        ))
+    };
+    assert!(!of("B_xS", "BS?").outputs[1].pattern.open);
+    let both = of("B_xS", "BS_x");
+    assert!(both.outputs[1].pattern.label.is_none());
+}
+
+#[test]
 fn a_partial_parameter_under_a_free_gelu_is_no_error() {
     let text = "mesh x=2\ndim B = 4\nlayer f(h: f32 B(partialsum-x)) -> f32 B { let a = gelu(h) \
         return a }";
