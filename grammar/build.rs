@@ -1,7 +1,7 @@
 //! Writes the grammar that pest reads: `shard.pest`, and behind it the rules of the ops of the
 //! catalogue. Ops that are written alike share a rule.
 
-use shard_ops::{Code, Form, Lead, Row, Takes};
+use shard_ops::{Code, Flag, Form, Lead, Row, Takes};
 use std::path::PathBuf;
 
 fn main() -> std::io::Result<()> {
@@ -27,20 +27,29 @@ fn rules() -> String {
             None => shapes.push((shape, vec![word])),
         }
     }
-    let names = |prefix: &str| {
-        (0..shapes.len()).map(|at| format!("{prefix}_{at}")).collect::<Vec<_>>().join(" | ")
-    };
-    let mut out =
-        format!("\nop_form = _{{ {} }}\nop_name = _{{ {} }}\n", names("form"), names("word"));
+    let forms: Vec<String> = (0..shapes.len()).map(|at| format!("form_{at}")).collect();
+    // Ops that came later leave their words to names.
+    let is_first =
+        |word: &&str| Code::of_source(word).is_some_and(|code| !code.row().is(Flag::Later));
+    let mut reserved: Vec<&str> =
+        shapes.iter().flat_map(|(_, words)| words).copied().filter(is_first).collect();
+    let mut out = format!(
+        "\nop_form = _{{ {} }}\nop_name = _{{ ({}) ~ !word_char }}\n",
+        forms.join(" | "),
+        alternatives(&mut reserved)
+    );
     for (at, (shape, words)) in shapes.iter_mut().enumerate() {
-        // pest takes the first alternative that fits: `maximum` is looked for before `max`.
-        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
-        let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
         out +=
             &format!("form_{at} = {{ word_{at} ~ open_paren ~ {shape} ~ comma? ~ close_paren }}\n");
-        out += &format!("word_{at} = @{{ ({}) ~ !word_char }}\n", words.join(" | "));
+        out += &format!("word_{at} = @{{ ({}) ~ !word_char }}\n", alternatives(words));
     }
     out
+}
+
+/// One of some words. pest takes the first that fits: `maximum` is looked for before `max`.
+fn alternatives(words: &mut [&str]) -> String {
+    words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+    words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" | ")
 }
 
 /// What stands between the parentheses of an op.

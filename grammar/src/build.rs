@@ -3,6 +3,8 @@
 //!
 //! `None` means that the node could not be made and that the reason is in `errors`.
 
+use std::collections::BTreeSet;
+
 use crate::ast::*;
 use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning};
 use crate::grammar::Rule;
@@ -17,6 +19,8 @@ use shard_words::{Span, Spanned, WordError, parse_layout_word, parse_partial};
 pub(crate) struct Builder<'e> {
     /// Where the piece starts in the file.
     pub(crate) offset: usize,
+    /// What layers and models of the file are called.
+    pub(crate) layers: &'e BTreeSet<&'e str>,
     pub(crate) errors: &'e mut Vec<SyntaxError>,
     pub(crate) warnings: &'e mut Vec<SyntaxWarning>,
 }

@@ -6,7 +6,7 @@ use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKin
 use crate::grammar::Rule;
 use crate::names::Namespace;
 use pest::iterators::Pair;
-use shard_ops::{Code, Slot, Takes};
+use shard_ops::{Code, Flag, Slot, Takes};
 use shard_words::parse_dim_list;
 use shard_words::{Span, Spanned};
 
@@ -159,6 +159,15 @@ impl Builder<'_> {
             }
             _ => {
                 let code = Code::of_source(word.as_str())?;
+                // A layer may have the word of an op that came after it.
+                if code.row().is(Flag::Later)
+                    && code.row().slots.is_empty()
+                    && self.layers.contains(word.as_str())
+                {
+                    let callee = Spanned::new(word.as_str().to_string(), word_span);
+                    let kind = ExprKind::Call { callee, args: operands };
+                    return Some((Expr { span, kind }, depth));
+                }
                 let slots = code.row().slots.iter().zip(rest);
                 let arguments = slots
                     .map(|(slot, pair)| self.argument(code, slot, pair))

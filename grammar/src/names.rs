@@ -1,7 +1,7 @@
 //! The lexical rules of the four namespaces, and the words that cannot be names.
 
 use crate::error::{SyntaxError, SyntaxErrorKind};
-use shard_ops::Code;
+use shard_ops::{Code, Flag};
 use shard_words::Span;
 
 /// Words that are kept for a later version of the language.
@@ -23,7 +23,7 @@ pub(crate) enum Namespace {
 /// Whether a word is reserved: it names no value and no layer.
 pub fn is_reserved(word: &str) -> bool {
     matches!(word, "let" | "expect" | "return" | "layer" | "reshard")
-        || Code::of_source(word).is_some()
+        || Code::of_source(word).is_some_and(|code| !code.row().is(Flag::Later))
 }
 
 /// What is wrong with a name of this namespace, if anything is.

@@ -13,6 +13,7 @@ use pest::Parser;
 use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pair;
 use shard_words::{SourceFile, Span};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// What [`parse`] finds: the tree of all that could be read, and what is wrong or doubtful, in file
@@ -142,6 +143,8 @@ const ITEM_KEYWORDS: &[&str] = &["hardware", "mesh", "dim", "phase", "layer", "s
 struct Reader<'a, 't> {
     scan: &'a Scan<'t>,
     comments: &'a [Comment],
+    /// What layers and models are called.
+    layers: BTreeSet<&'t str>,
     /// Which comments document something.
     attached: Vec<bool>,
     errors: Vec<SyntaxError>,
@@ -151,7 +154,11 @@ struct Reader<'a, 't> {
 impl<'a, 't> Reader<'a, 't> {
     fn new(scan: &'a Scan<'t>, comments: &'a [Comment]) -> Reader<'a, 't> {
         let attached = vec![false; comments.len()];
-        Reader { scan, comments, attached, errors: Vec::new(), warnings: Vec::new() }
+        let layers = (1..scan.tokens.len())
+            .filter(|at| matches!(scan.word(at - 1), "layer" | "model"))
+            .map(|at| scan.word(at))
+            .collect();
+        Reader { scan, comments, layers, attached, errors: Vec::new(), warnings: Vec::new() }
     }
 
     fn item(&mut self, item: ItemOutline) -> Option<Item> {
@@ -294,6 +301,7 @@ impl<'a, 't> Reader<'a, 't> {
                 let count = self.errors.len();
                 let mut builder = Builder {
                     offset: span.start,
+                    layers: &self.layers,
                     errors: &mut self.errors,
                     warnings: &mut self.warnings,
                 };

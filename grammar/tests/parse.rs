@@ -45,6 +45,29 @@ fn products_bind_before_sums_and_both_to_the_left() {
 }
 
 #[test]
+fn ops_that_came_later_leave_their_words_to_names() {
+    let is_form = |text: &str| matches!(expr(text).kind, ExprKind::Form { .. });
+    assert!(is_form("shift(a over L, 1)") && is_form("softplus(a)"));
+    assert!(matches!(expr("shift").kind, ExprKind::Name(_)));
+    assert!(matches!(expr("shift(a, b)").kind, ExprKind::Call { .. }));
+    let layer = "layer softplus(shift: f32 A) -> f32 A { return shift }";
+    let source = SourceFile::new(
+        "t",
+        format!("{layer} layer f(a: f32 A) -> f32 A {{ return softplus(a) }}"),
+    );
+    let parsed = parse(&source);
+    assert_eq!(parsed.errors, []);
+    let Some(Statement::Return(result)) = parsed.file.layers().nth(1).map(|f| &f.body[0]) else {
+        panic!("a layer with a result");
+    };
+    let kind = match &result.value {
+        ReturnValue::One(expr) => &expr.kind,
+        ReturnValue::Many { .. } => panic!("one result"),
+    };
+    assert!(matches!(kind, ExprKind::Call { .. }), "the layer of the file counts");
+}
+
+#[test]
 fn printing_puts_in_the_parentheses_that_a_tree_needs() {
     let name =
         |name: &str| Box::new(Expr { span: Span::default(), kind: ExprKind::Name(name.into()) });

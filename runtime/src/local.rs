@@ -119,6 +119,20 @@ pub(crate) fn evaluate(
         Op::Route { over, at, to, choices } => {
             route::route([*over, *at, *to], *choices, &operands[0], target)?
         }
+        Op::Cumsum { over } => {
+            let length = operands[0].block.sizes[operands[0].place(*over)?];
+            target.bound(length, operands[0].block.max_abs())?;
+            along_line(*over, &operands[0], target, sums)?
+        }
+        Op::Shift { over, by } => along_line(*over, &operands[0], target, |line| shift(*by, line))?,
+        Op::Conv { over, taps } => {
+            let count = operands[1].block.sizes[operands[1].place(*taps)?];
+            let largest = operands.iter().map(|o| o.block.max_abs()).product();
+            target.bound(count, largest)?;
+            local_shape::conv(*over, *taps, operands, target)?
+        }
+        Op::Argmax { over } => local_shape::argmax(*over, &operands[0], target)?,
+        Op::Locate { over } => local_shape::locate(*over, operands, target)?,
         Op::Take { over } => local_shape::take(*over, operands, target)?,
     };
     if out.sizes != target.sizes {
@@ -257,6 +271,22 @@ fn softmax(line: &mut [f64]) {
     line.iter_mut().for_each(|v| *v = (*v - largest).exp());
     let sum: f64 = line.iter().sum();
     line.iter_mut().for_each(|v| *v /= sum);
+}
+
+/// The sum up to each place.
+fn sums(line: &mut [f64]) {
+    let mut sum = 0.0;
+    for value in line {
+        sum += *value;
+        *value = sum;
+    }
+}
+
+/// What stands so many places before, and zeros in front.
+fn shift(by: u64, line: &mut [f64]) {
+    let by = usize::try_from(by).unwrap_or(line.len()).min(line.len());
+    line.rotate_right(by);
+    line[..by].fill(0.0);
 }
 
 /// The same, and nothing where no score is finite.

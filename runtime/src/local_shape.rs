@@ -188,3 +188,84 @@ pub(crate) fn take(
     });
     Ok(Tensor { sizes: target.sizes.to_vec(), data })
 }
+
+/// At each position what stands there and before it, each times its tap.
+pub(crate) fn conv(
+    over: DimId,
+    taps: DimId,
+    operands: &[View<'_>],
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
+    let [a, weights] = operands else {
+        return Err(RunError::Internal("a convolution of two operands"));
+    };
+    let (step, tap_step) =
+        (a.block.strides()[a.place(over)?], weights.block.strides()[weights.place(taps)?]);
+    let count = weights.block.sizes[weights.place(taps)?];
+    let at = target.dims().iter().position(|d| *d == over);
+    let at = at.ok_or(RunError::Internal("a convolution keeps its dim"))?;
+    let strides = [a.strides_along(target.dims()), weights.strides_along(target.dims())];
+    let mut index = vec![0usize; target.sizes.len()];
+    let mut data = Vec::with_capacity(target.sizes.iter().product());
+    walk(target.sizes, &strides, |offset| {
+        // The last tap is the position's own.
+        let reach = (index[at] + 1).min(count);
+        let term = |back: usize| {
+            a.block.data[offset[0] - back * step]
+                * weights.block.data[offset[1] + (count - 1 - back) * tap_step]
+        };
+        data.push((0..reach).map(term).sum());
+        advance(&mut index, target.sizes);
+    });
+    Ok(Tensor { sizes: target.sizes.to_vec(), data })
+}
+
+/// The first position of the largest along a dim that is whole on the device.
+pub(crate) fn argmax(
+    over: DimId,
+    operand: &View<'_>,
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
+    let step = operand.block.strides()[operand.place(over)?];
+    let count = operand.block.sizes[operand.place(over)?];
+    let strides = [operand.strides_along(target.dims())];
+    let mut data = Vec::with_capacity(target.sizes.iter().product());
+    walk(target.sizes, &strides, |offset| {
+        let line = (0..count).map(|place| operand.block.data[offset[0] + place * step]);
+        let (mut best, mut largest) = (0, f64::NEG_INFINITY);
+        for (place, value) in line.enumerate() {
+            if value > largest || (value.is_nan() && !largest.is_nan()) {
+                (best, largest) = (place, value);
+            }
+        }
+        data.push(best as f64);
+    });
+    Ok(Tensor { sizes: target.sizes.to_vec(), data })
+}
+
+/// Minus the first position of a value along the part of a dim that the device holds; the least
+/// int32, a candidate that never wins, where it is not there.
+pub(crate) fn locate(
+    over: DimId,
+    operands: &[View<'_>],
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
+    let [a, sought] = operands else {
+        return Err(RunError::Internal("a locate of two operands"));
+    };
+    let at = a.place(over)?;
+    let (step, first, count) = (a.block.strides()[at], a.origin[at], a.block.sizes[at]);
+    let strides = [a.strides_along(target.dims()), sought.strides_along(target.dims())];
+    let mut data = Vec::with_capacity(target.sizes.iter().product());
+    walk(target.sizes, &strides, |offset| {
+        let value = sought.block.data[offset[1]];
+        let found = (0..count).find(|place| same(a.block.data[offset[0] + place * step], value));
+        data.push(found.map_or(f64::from(i32::MIN), |place| -((first + place) as f64)));
+    });
+    Ok(Tensor { sizes: target.sizes.to_vec(), data })
+}
+
+/// Equal, or both no number.
+fn same(a: f64, b: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan())
+}

@@ -282,6 +282,40 @@ impl Evaluator<'_> {
             Op::Append { from, to } => self.append([a, operands[1]], *from, *to, dims),
             Op::Mask { query, key, window } => self.mask(a, [*query, *key], *window, dims),
             Op::Rope { over, at, extent } => self.rope(a, *over, *at, *extent, dims),
+            Op::Cumsum { over } => {
+                let (data, magnitude) = self.cumsum(a, *over, dims);
+                largest = magnitude;
+                data
+            }
+            Op::Shift { over, by } => self.build(dims, |p| {
+                let position = p[over.index()] as u64;
+                let before = position.checked_sub(*by).map_or(usize::MAX, |at| at as usize);
+                if before == usize::MAX { 0.0 } else { with(p, *over, before, |p| a.at(p)) }
+            }),
+            Op::Conv { over, taps } => self.build(dims, |p| {
+                let own = p[over.index()];
+                let (mut sum, mut magnitude) = (0.0, 0.0);
+                for tap in 0..self.size(*taps) {
+                    let Some(position) = (own + tap + 1).checked_sub(self.size(*taps)) else {
+                        continue;
+                    };
+                    let weight = with(p, *taps, tap, |p| operands[1].at(p));
+                    let term = with(p, *over, position, |p| a.at(p)) * weight;
+                    sum += term;
+                    magnitude += term.abs();
+                }
+                largest = largest.max(magnitude);
+                sum
+            }),
+            Op::Argmax { over } => self.build(dims, |p| {
+                let largest = self.maximum(a, &[*over], p);
+                self.first_of(a, *over, largest, p).unwrap_or(0) as f64
+            }),
+            Op::Locate { over } => self.build(dims, |p| {
+                let sought = operands[1].at(p);
+                let found = self.first_of(a, *over, sought, p);
+                found.map_or(f64::from(i32::MIN), |at| -(at as f64))
+            }),
             Op::Take { over } => self.build(dims, |p| {
                 let id = operands[1].at(p);
                 let rows = self.size(*over) as f64;
@@ -438,6 +472,35 @@ impl Evaluator<'_> {
                 high * angle.cos() + low * angle.sin()
             }
         })
+    }
+
+    /// The first position of a value along a dim, if it is there.
+    fn first_of(&self, a: &Named, over: DimId, value: f64, p: &mut Positions) -> Option<usize> {
+        (0..self.size(over)).find(|at| {
+            let own = with(p, over, *at, |p| a.at(p));
+            own == value || (own.is_nan() && value.is_nan())
+        })
+    }
+
+    /// The sums up to each position, and the largest sum of absolute terms.
+    fn cumsum(&self, a: &Named, over: DimId, dims: &[DimId]) -> (Vec<f64>, f64) {
+        let mut largest: f64 = 0.0;
+        let rest: Vec<DimId> = dims.iter().copied().filter(|d| *d != over).collect();
+        // One line behind another: the sums along each.
+        let mut order = rest.clone();
+        order.push(over);
+        let mut sums = (0.0, 0.0);
+        let lines = self.build(&order, |p| {
+            if p[over.index()] == 0 {
+                sums = (0.0, 0.0);
+            }
+            let value = a.at(p);
+            sums = (sums.0 + value, sums.1 + value.abs());
+            largest = largest.max(sums.1);
+            sums.0
+        });
+        let lines = Named::new(self.plan, &order, lines);
+        (self.build(dims, |p| lines.at(p)), largest)
     }
 
     fn maximum(&self, a: &Named, over: &[DimId], at: &mut Positions) -> f64 {

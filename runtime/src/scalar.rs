@@ -15,6 +15,8 @@ pub(crate) fn map(map: Map, a: f64) -> f64 {
         Map::Sigmoid => sigmoid(a),
         Map::Tanh => a.tanh(),
         Map::Exp => a.exp(),
+        // A large number overflows no exponential.
+        Map::Softplus => a.max(0.0) + (-a.abs()).exp().ln_1p(),
         Map::Log => a.ln(),
         Map::Sqrt => a.sqrt(),
         Map::Rsqrt => 1.0 / a.sqrt(),

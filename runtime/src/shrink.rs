@@ -385,6 +385,12 @@ fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
             let part = u128::from(*window) * u128::from(has) / u128::from(had.max(1));
             *window = (part as u64).clamp(1, *window);
         }
+        // A shift that leaves something still does.
+        if let InstrKind::Op(Op::Shift { over, by }) = &mut instr.kind
+            && *by < plan.dims[over.index()].size
+        {
+            *by = (*by).min(sizes[over.index()].saturating_sub(1)).max(1);
+        }
         if let InstrKind::Op(Op::Route { over, choices, .. }) = &mut instr.kind {
             *choices = (*choices).min(sizes[over.index()]);
         }

@@ -151,6 +151,15 @@ sound! {
     take: "B=4 L=4 V=8 E=4", [("VE", F32), ("BL", Int32)] -> ["BLE", "EBL"], true, |d| Op::Take { over: d('V') }, [2, 2] = 80, [4, 2] = 68;
     take_three_axes: "B=4 V=8 E=4", [("EV", F32), ("B", Int32)] -> ["BE"], true, |d| Op::Take { over: d('V') }, [2, 2, 2] = 164;
     take_from_a_table_each: "B=4 L=4 V=8", [("BLV", F32), ("BL", Int32)] -> ["BL", "LB"], true, |d| Op::Take { over: d('V') }, [2, 2] = 56, [4, 2] = 48;
+    cumsum: "B=4 L=6 E=4", [("BLE", F32)] -> ["BLE", "ELB"], true, |d| Op::Cumsum { over: d('L') }, [2, 2] = 36, [2, 2, 2] = 160;
+    shift: "B=4 L=6 E=4", [("BLE", F32)] -> ["BLE", "ELB"], true, |d| Op::Shift { over: d('L'), by: 2 }, [2, 2] = 36, [2, 2, 2] = 160;
+    shift_by_more_than_there_is: "B=4 L=2", [("BL", F32)] -> ["BL"], true, |d| Op::Shift { over: d('L'), by: 3 }, [2, 2] = 10;
+    conv: "B=4 L=6 E=4 T=3", [("BLE", F32), ("TE", F32)] -> ["BLE", "ELB"], true, |d| Op::Conv { over: d('L'), taps: d('T') }, [2, 2] = 54, [2, 2, 2] = 294;
+    conv_of_more_taps_than_positions: "B=4 L=2 T=4", [("LB", F32), ("BT", Bf16)] -> ["BL"], true, |d| Op::Conv { over: d('L'), taps: d('T') }, [2, 2] = 17;
+    argmax: "B=4 V=6 E=4", [("BVE", F32)] -> ["BE", "EB"], true, |d| Op::Argmax { over: d('V') }, [2, 2] = 22, [2, 2, 2] = 74;
+    locate: "B=4 V=8 E=4", [("BVE", F32), ("EB", F32)] -> ["BE", "EB"], true, |d| Op::Locate { over: d('V') }, [2, 2] = 38, [2, 2, 2] = 188;
+    locate_of_integers: "B=4 V=8", [("VB", Int32), ("", Int32)] -> ["B"], true, |d| Op::Locate { over: d('V') }, [2, 2] = 11;
+    softplus: "B=4 E=4", [("BE", F32)] -> ["BE"], false, |_| Op::Map(Map::Softplus), [2, 2] = 18;
     route: "G=4 T=5 X=4 C=2", [("GTX", F32)] -> ["GTXC", "XGCT"], true, |d| Op::Route { over: d('X'), at: d('T'), to: d('C'), choices: 2 }, [2, 2] = 10, [2, 2, 2] = 20;
     fetch: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Fetch, [2, 2] = 54, [2, 2, 2] = 294;
     cast_to_float: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Cast(Bf16), [2, 2] = 54, [2, 2, 2] = 294;

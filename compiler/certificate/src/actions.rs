@@ -74,8 +74,12 @@ impl Site<'_> {
             Op::Softmax { over } | Op::Norm { over, .. } => {
                 dim == *over && self.pieces_over().is_none()
             }
-            Op::Rope { over, .. } => dim == *over,
+            Op::Rope { over, .. }
+            | Op::Cumsum { over }
+            | Op::Shift { over, .. }
+            | Op::Argmax { over } => dim == *over,
             Op::Route { over, at, .. } => dim == *over || dim == *at,
+            Op::Conv { over, taps } => dim == if operand == 0 { *over } else { *taps },
             Op::Concat { left, right, .. } => dim == if operand == 0 { *left } else { *right },
             Op::SliceDim { from, .. } => dim == *from,
             Op::Append { from, .. } => operand == 1 && dim == *from,
@@ -88,6 +92,7 @@ impl Site<'_> {
             | Op::Merge { .. }
             | Op::Mask { .. }
             | Op::Take { .. }
+            | Op::Locate { .. }
             | Op::Fetch
             | Op::Cast(_) => false,
         }
@@ -111,6 +116,7 @@ impl Site<'_> {
             }),
             // Each device has some of the rows, and zeros for the others.
             Op::Take { over } if dim == *over => Some(Reduction::Sum),
+            Op::Locate { over } if dim == *over => Some(Reduction::Max),
             _ => None,
         }
     }
@@ -172,7 +178,7 @@ impl Site<'_> {
         let (sum, max) = (Reduction::Sum, Reduction::Max);
         let first_is_float = self.operands.first().is_some_and(|(_, dtype)| dtype.is_float());
         match self.op {
-            Op::Einsum | Op::Binary(Binary::Mul) => each(sum),
+            Op::Einsum | Op::Binary(Binary::Mul) | Op::Conv { .. } => each(sum),
             Op::Binary(Binary::Div) if first_is_float => vec![(sum, vec![0])],
             Op::Binary(Binary::Div) => Vec::new(),
             Op::Binary(Binary::Add) => [vec![(sum, vec![0, 1])], each(max)].concat(),
@@ -180,12 +186,16 @@ impl Site<'_> {
             Op::Binary(Binary::Maximum) => [each(max), vec![(max, vec![0, 1])]].concat(),
             Op::Binary(Binary::Minimum) => each(max),
             Op::Map(Map::Neg) => vec![(sum, vec![0])],
-            Op::Map(Map::Relu | Map::Sigmoid | Map::Tanh | Map::Exp) => vec![(max, vec![0])],
+            Op::Map(Map::Relu | Map::Sigmoid | Map::Tanh | Map::Exp | Map::Softplus) => {
+                vec![(max, vec![0])]
+            }
             Op::Map(
                 Map::Gelu | Map::Silu | Map::Log | Map::Sqrt | Map::Rsqrt | Map::Square | Map::Abs,
             ) => Vec::new(),
             Op::Reduce { kind: Reduce::Sum | Reduce::Mean, .. }
             | Op::Rope { .. }
+            | Op::Cumsum { .. }
+            | Op::Shift { .. }
             | Op::Take { .. } => {
                 vec![(sum, vec![0])]
             }
@@ -203,7 +213,12 @@ impl Site<'_> {
                 let keeps_order = (*to != Dtype::Bool).then(|| (max, vec![0]));
                 linear.into_iter().chain(keeps_order).collect()
             }
-            Op::Softmax { .. } | Op::Norm { .. } | Op::Mask { .. } | Op::Route { .. } => Vec::new(),
+            Op::Softmax { .. }
+            | Op::Norm { .. }
+            | Op::Mask { .. }
+            | Op::Argmax { .. }
+            | Op::Locate { .. }
+            | Op::Route { .. } => Vec::new(),
         }
     }
 }

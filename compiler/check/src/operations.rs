@@ -316,6 +316,11 @@ impl LayerChecker<'_, '_> {
             | Op::Softmax { .. }
             | Op::Norm { .. }
             | Op::Take { .. }
+            | Op::Cumsum { .. }
+            | Op::Conv { .. }
+            | Op::Shift { .. }
+            | Op::Argmax { .. }
+            | Op::Locate { .. }
             | Op::Fetch
             | Op::Cast(_) => {}
         }

@@ -6,7 +6,7 @@
 //!
 //! * that operand is the only one of its operands (counted once where it stands twice) that comes
 //!   from an op; the others are parameters or constants, moved or not,
-//! * its producer is an einsum or itself elementwise, and no move lies between, and
+//! * its producer is an einsum, a `conv` or itself elementwise, and no move lies between, and
 //! * nothing else reads it, it is not a result of the layer, and both are in the same folded block
 //!   or in none.
 //!
@@ -68,7 +68,7 @@ pub fn fuses_with<V: Copy + PartialEq>(
 
 /// Whether other ops may join this one's kernel.
 pub fn may_lead_a_kernel(op: &Op) -> bool {
-    matches!(op, Op::Einsum) || op.is_elementwise()
+    matches!(op, Op::Einsum | Op::Conv { .. }) || op.is_elementwise()
 }
 
 /// For each instruction of a plan, the instructions whose kernel it joins directly: one, unless it

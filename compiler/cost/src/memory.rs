@@ -133,6 +133,11 @@ fn lies_as_before(op: &Op, before: &[DimId], after: &[DimId]) -> bool {
         | Op::Append { .. }
         | Op::Mask { .. }
         | Op::Rope { .. }
+        | Op::Cumsum { .. }
+        | Op::Conv { .. }
+        | Op::Shift { .. }
+        | Op::Argmax { .. }
+        | Op::Locate { .. }
         | Op::Route { .. }
         | Op::Take { .. } => return false,
     };

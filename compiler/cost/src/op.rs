@@ -388,6 +388,11 @@ fn traffic(op: &Op) -> [Amount; 3] {
         | Op::Concat { .. }
         | Op::Mask { .. }
         | Op::Rope { .. }
+        | Op::Cumsum { .. }
+        | Op::Conv { .. }
+        | Op::Shift { .. }
+        | Op::Argmax { .. }
+        | Op::Locate { .. }
         | Op::Route { .. }
         | Op::Cast(_) => [Whole, Whole, Whole],
     }

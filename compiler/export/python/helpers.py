@@ -131,6 +131,47 @@ def rope(a, axis, at, origin=0):
     return jnp.concatenate(both, axis=axis).astype(a.dtype)
 
 
+def cumsum(a, axis):
+    """At each position the sum up to it; of floats in no less than 32 bits."""
+    if not jnp.issubdtype(a.dtype, jnp.floating):
+        return jnp.cumsum(a, axis=axis, dtype=a.dtype)
+    wide = a.astype(jnp.promote_types(a.dtype, jnp.float32))
+    return jnp.cumsum(wide, axis=axis).astype(a.dtype)
+
+
+def shift(a, by, axis):
+    """At each position what stands `by` before it, and zeros in front."""
+    by = min(by, a.shape[axis])
+    zeros = jnp.zeros_like(lax.slice_in_dim(a, 0, by, axis=axis))
+    kept = lax.slice_in_dim(a, 0, a.shape[axis] - by, axis=axis)
+    return jnp.concatenate((zeros, kept), axis=axis)
+
+
+def conv(a, weights, axis):
+    """At each position what stands there and before it, each times its tap: the last its own."""
+    count, dtype = weights.shape[0], a.dtype
+    if jnp.issubdtype(dtype, jnp.floating):
+        wide = jnp.promote_types(dtype, jnp.float32)
+        a, weights = a.astype(wide), weights.astype(wide)
+    terms = (
+        shift(a, back, axis) * weights[count - 1 - back] for back in range(1, count)
+    )
+    return sum(terms, a * weights[count - 1]).astype(dtype)
+
+
+def argmax(a, axis):
+    """The first position of the largest."""
+    return jnp.argmax(a, axis=axis).astype(jnp.int32)
+
+
+def locate(a, value, axis, origin=0):
+    """Minus the first position of `value`; the least int32 where this block has it not."""
+    value = jnp.broadcast_to(value, a.shape)
+    is_there = (a == value) | ((a != a) & (value != value))
+    at = lax.broadcasted_iota(jnp.int32, a.shape, axis) + origin
+    return jnp.max(jnp.where(is_there, -at, jnp.iinfo(jnp.int32).min), axis=axis)
+
+
 def take_rows(table, ids, axis, origin=0):
     """The rows of the table that the ids name; zeros for those that this block has not."""
     at = ids - origin

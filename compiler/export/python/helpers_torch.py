@@ -142,6 +142,47 @@ def rope(a, axis, at, origin=0):
     return torch.cat(both, axis).to(a.dtype)
 
 
+def cumsum(a, axis):
+    """At each position the sum up to it; of floats in no less than 32 bits."""
+    if not a.dtype.is_floating_point:
+        return torch.cumsum(a, axis, dtype=a.dtype)
+    wide = a.to(torch.promote_types(a.dtype, torch.float32))
+    return torch.cumsum(wide, axis).to(a.dtype)
+
+
+def shift(a, by, axis):
+    """At each position what stands `by` before it, and zeros in front."""
+    by = min(by, a.shape[axis])
+    zeros = torch.zeros_like(a.narrow(axis, 0, by))
+    return torch.cat((zeros, a.narrow(axis, 0, a.shape[axis] - by)), axis)
+
+
+def conv(a, weights, axis):
+    """At each position what stands there and before it, each times its tap: the last its own."""
+    count, dtype = weights.shape[0], a.dtype
+    if dtype.is_floating_point:
+        wide = torch.promote_types(dtype, torch.float32)
+        a, weights = a.to(wide), weights.to(wide)
+    terms = (
+        shift(a, back, axis) * weights[count - 1 - back] for back in range(1, count)
+    )
+    return sum(terms, a * weights[count - 1]).to(dtype)
+
+
+def argmax(a, axis):
+    """The first position of the largest."""
+    return torch.argmax(a, axis).to(torch.int32)
+
+
+def locate(a, value, axis, origin=0):
+    """Minus the first position of `value`; the least int32 where this block has it not."""
+    value = value.expand(a.shape)
+    is_there = (a == value) | ((a != a) & (value != value))
+    at = along(a, axis, origin).to(torch.int32)
+    least = torch.iinfo(torch.int32).min
+    return torch.amax(torch.where(is_there, -at, least), axis)
+
+
 def take_rows(table, ids, axis, origin=0):
     """The rows of the table that the ids name; zeros for those that this block has not."""
     at = ids.flatten() - origin

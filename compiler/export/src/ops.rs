@@ -96,6 +96,11 @@ impl Ops<'_> {
             | Op::Norm { .. }
             | Op::Mask { .. }
             | Op::Rope { .. }
+            | Op::Cumsum { .. }
+            | Op::Conv { .. }
+            | Op::Shift { .. }
+            | Op::Argmax { .. }
+            | Op::Locate { .. }
             | Op::Take { .. }
             | Op::Route { .. } => false,
         };
@@ -167,6 +172,37 @@ impl Ops<'_> {
             Op::Append { from, to } => self.append(*from, *to, id, first, second()?),
             Op::Mask { query, key, window } => self.mask([*query, *key], *window, id, first),
             Op::Rope { over, at, extent } => self.rope(*over, *at, *extent, id, first),
+            Op::Cumsum { over } => {
+                self.in_order(&dims, id, Py::call("cumsum", [value]).with("axis", axis(*over)?))
+            }
+            Op::Shift { over, by } => {
+                let by = Py::atom(by.min(&self.size(*over)));
+                let shifted = Py::call("shift", [value, by]).with("axis", axis(*over)?);
+                self.in_order(&dims, id, shifted)
+            }
+            Op::Conv { over, taps } => {
+                let weights = second()?;
+                let dtype = self.plan.instruction(id).dtype;
+                let beside: Vec<DimId> = [*taps].into_iter().chain(dims.iter().copied()).collect();
+                let cast = self.cast(weights, dtype);
+                let weights = self.aligned(self.dims(weights.id), &beside, cast)?;
+                let value = self.cast(first, dtype);
+                let made = Py::call("conv", [value, weights]).with("axis", axis(*over)?);
+                self.in_order(&dims, id, made)
+            }
+            Op::Argmax { over } => {
+                let found = Py::call("argmax", [value]).with("axis", axis(*over)?);
+                self.in_order(&without(&dims, *over), id, found)
+            }
+            Op::Locate { over } => {
+                let sought = second()?;
+                let sought = self.aligned(self.dims(sought.id), &dims, sought.py.clone())?;
+                let mut found = Py::call("locate", [value, sought]).with("axis", axis(*over)?);
+                if let Some(origin) = self.origin(first.id, *over)? {
+                    found = found.with("origin", origin);
+                }
+                self.in_order(&without(&dims, *over), id, found)
+            }
             Op::Take { over } => self.take(*over, id, first, second()?),
             Op::Route { over, at, to, choices } => {
                 self.route([*over, *at, *to], *choices, id, first)
@@ -654,6 +690,10 @@ pub(crate) fn neutral(words: &dyn Words, kind: Reduction, dtype: Dtype, floats: 
 pub(crate) fn is_number(py: &Py) -> bool {
     let begins = |text: &str| text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     matches!(py, Py::Atom(text) if begins(text) || text.ends_with(".inf") || text.ends_with(".nan"))
+}
+
+fn without(dims: &[DimId], dim: DimId) -> Vec<DimId> {
+    dims.iter().copied().filter(|d| *d != dim).collect()
 }
 
 fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {

@@ -154,11 +154,13 @@ pub fn result_layout(
     }
     for (dim, split) in splits.iter().filter(|(dim, _)| !result.contains(dim)) {
         debug_assert!(
-            matches!(op, Op::Einsum | Op::Reduce { .. } | Op::Take { .. }),
+            matches!(op, Op::Einsum | Op::Reduce { .. } | Op::Take { .. } | Op::Locate { .. }),
             "only these drop the dim {dim:?}"
         );
         match op {
-            Op::Reduce { kind: Reduce::Max, .. } => maxima = maxima.union(split.axes.set()),
+            Op::Reduce { kind: Reduce::Max, .. } | Op::Locate { .. } => {
+                maxima = maxima.union(split.axes.set())
+            }
             _ => sums = sums.union(split.axes.set()),
         }
     }

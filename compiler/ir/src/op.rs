@@ -247,6 +247,38 @@ ops! {
             /// without it they are the first.
             extent: Option<DimId>,
         },
+        /// At each position the sum up to it, its own with it.
+        Cumsum {
+            /// The dim of the positions.
+            over: DimId,
+        },
+        /// Each position has what stands `by` positions before it, and the first ones zeros.
+        Shift {
+            /// The dim of the positions.
+            over: DimId,
+            /// By how many.
+            by: u64,
+        },
+        /// Operands `a, weights`: at each position what stands there and at the positions before it,
+        /// each times its tap, of which the last is the position's own. In front of the first
+        /// position are zeros; all other dims of the weights are dims of `a`.
+        Conv {
+            /// The dim of the positions.
+            over: DimId,
+            /// The dim of the taps, of the weights alone.
+            taps: DimId,
+        },
+        /// The first position of the largest; a NaN is larger than any number.
+        Argmax {
+            /// The dim of the positions.
+            over: DimId,
+        },
+        /// Operands `a, value`: minus the first position at which the two are equal, or both NaN;
+        /// the least int32 where they never are. Over a split dim a partial maximum.
+        Locate {
+            /// The dim of the positions.
+            over: DimId,
+        },
         /// Operands `table, ids`: the rows of the table that the ids name.
         Take {
             /// The dim of the table that the ids index.

@@ -195,6 +195,8 @@ pub enum Combining {
     Maximum,
     /// A lookup in a table that it splits.
     Lookup,
+    /// The search for a first position along it.
+    Search,
 }
 
 /// What each device has of its block of a composite's dim.

@@ -93,6 +93,18 @@ pub fn result_type(
             of.has(0, *over)?;
             Ok(first.clone())
         }
+        Op::Cumsum { over } | Op::Shift { over, .. } => {
+            of.number(0)?;
+            of.has(0, *over)?;
+            Ok(first.clone())
+        }
+        Op::Conv { over, taps } => of.conv(*over, *taps),
+        Op::Argmax { over } => {
+            of.number(0)?;
+            of.has(0, *over)?;
+            typed(of.without(*over), Dtype::Int32)
+        }
+        Op::Locate { over } => of.locate(*over),
         Op::Rename { from, to } => {
             of.has(0, *from)?;
             equal_sizes(of.size(*from), of.size(*to))?;
@@ -205,6 +217,42 @@ impl Operands<'_> {
             }
         }
         out
+    }
+
+    /// The dims of the first operand but for one.
+    fn without(&self, dim: DimId) -> Vec<DimId> {
+        self.first().dims.iter().copied().filter(|d| *d != dim).collect()
+    }
+
+    /// The weights have the taps, and dims of the first operand.
+    fn conv(&self, over: DimId, taps: DimId) -> Result<TensorType, TypeError> {
+        self.has(0, over)?;
+        self.has(1, taps)?;
+        let weights = &self.all[1];
+        if self.first().dims.contains(&taps) {
+            return Err(TypeError::RepeatedDim(taps));
+        }
+        let channels = self.without(over);
+        if weights.dims.iter().any(|d| *d != taps && !channels.contains(d)) {
+            let expected = channels.into_iter().chain([taps]).collect();
+            return Err(TypeError::WrongDims { expected });
+        }
+        Ok(TensorType { dtype: self.binary()?.dtype, ..self.first().clone() })
+    }
+
+    /// The second operand has dims of the result alone, and the first one's dtype.
+    fn locate(&self, over: DimId) -> Result<TensorType, TypeError> {
+        self.number(0)?;
+        self.has(0, over)?;
+        let (left, right) = (self.first().dtype, self.all[1].dtype);
+        if left != right {
+            return Err(TypeError::Dtypes { left, right });
+        }
+        let expected = self.without(over);
+        if self.all[1].dims.iter().any(|d| !expected.contains(d)) {
+            return Err(TypeError::WrongDims { expected });
+        }
+        typed(expected, Dtype::Int32)
     }
 
     fn einsum(&self, named: &[DimId]) -> Result<TensorType, TypeError> {

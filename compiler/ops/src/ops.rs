@@ -1,6 +1,6 @@
 //! The rows of the ops.
 
-use crate::row::Flag::{Commutes, Elementwise, Exact, KeepsValues, SameDims, View};
+use crate::row::Flag::{Commutes, Elementwise, Exact, KeepsValues, Later, SameDims, View};
 use crate::row::{Field, Lead, Of, Partial, Row, Sizes, Slot, Takes};
 use crate::table::table;
 
@@ -41,6 +41,11 @@ table! {
         Tanh { text: "tanh", source: Some("tanh"), maxima: Partial::First, ..MAP },
         /// `e^a`.
         Exp { text: "exp", source: Some("exp"), maxima: Partial::First, ..MAP },
+        /// `log(1 + exp(a))`.
+        Softplus {
+            text: "softplus", source: Some("softplus"), maxima: Partial::First,
+            flags: &[Elementwise, SameDims, Later], ..MAP
+        },
         // A candidate of a maximum may be negative, even minus infinity, where the maximum is
         // positive: log and sqrt would give NaN.
         /// Natural logarithm.
@@ -236,6 +241,50 @@ table! {
             slots: &[dim("dim", Lead::Over, Of::Operand(0), Field::Over)],
             phrase: "over {dim}",
             sums: Partial::First, flags: &[Exact], ..form("take")
+        },
+        /// At each position the sum up to it, its own with it.
+        Cumsum {
+            slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Whole(0), Field::Over) }],
+            phrase: "over {dim}",
+            sums: Partial::First, flags: &[SameDims, Exact, Later], ..form("cumsum")
+        },
+        /// Each position has what stands some positions before it, and the first ones zeros.
+        Shift {
+            slots: &[
+                dim("dim", Lead::Over, Of::Whole(0), Field::Over),
+                Slot {
+                    takes: Takes::Count("by how many positions"),
+                    ..dim("positions", Lead::Comma, Of::None, Field::By)
+                },
+            ],
+            phrase: "over {dim} by {positions}",
+            sums: Partial::First, flags: &[SameDims, Exact, Later], ..form("shift")
+        },
+        /// At each position what stands there and at the positions before it, each times its tap: a
+        /// causal convolution, channel by channel.
+        Conv {
+            operands: &["a", "weights"],
+            slots: &[
+                dim("dim", Lead::Over, Of::Whole(0), Field::Over),
+                dim("taps", Lead::Comma, Of::Whole(1), Field::Over),
+            ],
+            phrase: "over {dim}, {taps}",
+            sums: Partial::One, flags: &[SameDims, Exact, Later], ..form("conv")
+        },
+        /// The first position of the largest.
+        Argmax {
+            slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Whole(0), Field::Over) }],
+            phrase: "over {dim}",
+            flags: &[Exact, Later], ..form("argmax")
+        },
+        // Minus the position, so that of several devices' answers the largest counts.
+        /// Minus the first position at which the two are equal; the least int32 where they never
+        /// are.
+        Locate {
+            operands: &["a", "value"],
+            slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Operand(0), Field::Over) }],
+            phrase: "over {dim}",
+            flags: &[Exact, Later], ..form("locate")
         },
         // A place is given by counting over all tokens, a choice made among all experts: both are
         // whole.

@@ -92,6 +92,9 @@ pub enum Flag {
     Commutes,
     /// The result has the operand's dims, in their order.
     SameDims,
+    /// It came after programs were written: its word names values and layers still, and is an op
+    /// where it is written as one.
+    Later,
 }
 
 /// Something written behind the operands, with the sign or word in front of it.
@@ -196,6 +199,7 @@ pub enum Field {
     Offset,
     Choices,
     Window,
+    By,
 }
 
 impl Field {
@@ -210,6 +214,7 @@ impl Field {
             Field::Offset => "offset",
             Field::Choices => "choices",
             Field::Window => "window",
+            Field::By => "by",
         }
     }
 
@@ -217,7 +222,12 @@ impl Field {
     pub fn is_list(self) -> bool {
         match self {
             Field::Over | Field::From | Field::To => true,
-            Field::At | Field::Extent | Field::Offset | Field::Choices | Field::Window => false,
+            Field::At
+            | Field::Extent
+            | Field::Offset
+            | Field::Choices
+            | Field::Window
+            | Field::By => false,
         }
     }
 }

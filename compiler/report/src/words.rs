@@ -150,6 +150,7 @@ fn cause(plan: &Plan, why: &Cause) -> String {
                 Combining::Sum => "the sum",
                 Combining::Maximum => "the maximum",
                 Combining::Lookup => "the lookup",
+                Combining::Search => "the search",
             };
             let split = |(dim, axes): &(DimId, AxisList)| {
                 format!("{how} over {}, which {} splits", dim_name(plan, *dim), list(plan, *axes))

@@ -482,6 +482,7 @@ fn reduces(program: &Program, chain: &[ValueId], kind: Reduction) -> (Option<Val
         Def::Op { op: Op::Reduce { .. }, .. } if kind == Reduction::Max => {
             Some((Some(*id), Combining::Maximum))
         }
+        Def::Op { op: Op::Locate { .. }, .. } => Some((Some(*id), Combining::Search)),
         Def::Op { op: Op::Einsum, .. } => Some((Some(*id), Combining::Contraction)),
         Def::Op { op: Op::Reduce { .. }, .. } => Some((Some(*id), Combining::Sum)),
         Def::Op { op: Op::Take { .. }, .. } => Some((Some(*id), Combining::Lookup)),

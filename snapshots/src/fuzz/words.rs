@@ -20,7 +20,7 @@ pub(super) const SHARD: &[&[&str]] = &[
     ],
     &[
         "einsum", "reshard", "rename", "split", "merge", "concat", "slice", "append", "causal",
-        "rope", "take", "cast", "route",
+        "rope", "take", "cast", "route", "cumsum", "shift", "argmax", "locate", "conv",
     ],
     &[
         "let",
@@ -117,7 +117,18 @@ pub(super) const SHIR: &[&[&str]] = &[
         "mask",
         "causal",
     ],
-    &["rope", "take", "cast", "collective-einsum", "route"],
+    &[
+        "rope",
+        "take",
+        "cast",
+        "collective-einsum",
+        "route",
+        "cumsum",
+        "shift",
+        "argmax",
+        "locate",
+        "conv",
+    ],
     &[
         "along", "over", "from", "to", "at", "in", "of", "useful", "repeat", "phase", "return",
         "layer", "mesh", "dims",

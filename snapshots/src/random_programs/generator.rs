@@ -284,7 +284,7 @@ impl Generator {
         let replaced = |by: &[char]| -> Vec<char> {
             dims.iter().flat_map(|d| if *d == dim { by.to_vec() } else { vec![*d] }).collect()
         };
-        Some(match self.random.below(7) {
+        Some(match self.random.below(12) {
             0 => {
                 let parts: Vec<usize> = (2..size).filter(|n| size.is_multiple_of(*n)).collect();
                 if parts.is_empty() || dims.len() == MAX_RANK {
@@ -330,6 +330,34 @@ impl Generator {
                 }
                 self.sizes_belong_together = true;
                 (format!("take({a}, ids over {dim})"), out)
+            }
+            6 => (format!("cumsum({a} over {dim})"), dims),
+            7 if dims.len() > 1 => {
+                // Weights of another value of the file, where one fits.
+                let value = self.value();
+                let taps = *value.dims.iter().find(|d| !dims.contains(d))?;
+                let fits = |d: &char| *d == taps || (*d != dim && dims.contains(d));
+                if !value.dims.iter().all(fits) {
+                    return None;
+                }
+                (format!("conv({a}, {} over {dim}, {taps})", value.name), dims)
+            }
+            8 => (format!("shift({a} over {dim}, {})", 1 + self.random.below(size)), dims),
+            9 | 10 if dims.len() > 1 => {
+                let kept = dims.iter().copied().filter(|d| *d != dim).collect();
+                let text = match self.random.below(2) {
+                    0 if self.dtype == "int32" => format!("argmax({a} over {dim})"),
+                    _ if self.dtype == "int32" => {
+                        format!("locate({a}, max({a} over {dim}) over {dim})")
+                    }
+                    // Numbers that nothing has rounded, so that both programs find the same one.
+                    _ => {
+                        let given = |v: &&Value| v.name.starts_with('p') && v.dims == dims;
+                        let given = self.values.iter().find(given)?;
+                        format!("cast(argmax({} over {dim}), {})", given.name, self.dtype)
+                    }
+                };
+                (text, kept)
             }
             _ => {
                 // What one tests is that both programs route alike, so the gates are as they were

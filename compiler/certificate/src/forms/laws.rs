@@ -1,7 +1,7 @@
 //! The logical rules (`spec/rules.md`, `spec/search.md`): what else a class may be computed as.
 //! Every product and sum that a rule makes has the dtype of the value that it computes.
 
-use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType, accumulates_in};
+use shard_ir::{Binary, DimId, Dtype, Map, Op, Reduce, TensorType, accumulates_in};
 
 use super::equal::{Class, Equal, Expr};
 use super::flops_of;
@@ -159,6 +159,22 @@ pub(super) fn mask_of_nothing(equal: &Equal<'_>, class: Class, found: &mut Vec<F
             && equal.place_of(masked) == equal.place_of(class)
         {
             found.push((class, Expr::Class(masked)));
+        }
+    }
+}
+
+/// `argmax(a over V)` is `-locate(a, max(a over V) over V)`.
+pub(super) fn located(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
+    let ty = equal.ty(class);
+    for node in equal.nodes(class) {
+        if let (Some(Op::Argmax { over }), &[operand]) = (equal.op(node), &node.operands[..]) {
+            let (over, operand_dtype) = (*over, equal.ty(operand).dtype);
+            let max = Op::Reduce { kind: Reduce::Max, over: vec![over] };
+            let of_max = TensorType { dims: ty.dims.clone(), dtype: operand_dtype };
+            let largest = Expr::Op(max, of_max, vec![Expr::Class(operand)]);
+            let operands = vec![Expr::Class(operand), largest];
+            let at = Expr::Op(Op::Locate { over }, ty.clone(), operands);
+            found.push((class, Expr::Op(Op::Map(Map::Neg), ty.clone(), vec![at])));
         }
     }
 }

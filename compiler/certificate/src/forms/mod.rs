@@ -54,6 +54,7 @@ fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
             laws::sum_of_einsum,
             laws::shared_operand,
             laws::mask_of_nothing,
+            laws::located,
         ]
     };
     let mut equal = Equal::of(program);

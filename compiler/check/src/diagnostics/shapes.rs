@@ -173,7 +173,12 @@ impl From<ShapeProblem> for Diagnostic {
             }
             OtherDims { op, left, right, wanted } => Diagnostic::error(
                 "E0311",
-                format!("the operands of `{op}` differ in more than the dim that it joins"),
+                match op.as_str() {
+                    "locate" => "the value that `locate` looks for has dims of its own".to_string(),
+                    _ => {
+                        format!("the operands of `{op}` differ in more than the dim that it joins")
+                    }
+                },
             )
             .at(right.0, format!("has {}, and {wanted} would fit", right.1))
             .also(left.0, format!("has {}", left.1))

@@ -128,6 +128,7 @@ impl Words for Jax {
             Map::Sigmoid => "jax.nn.sigmoid",
             Map::Tanh => "jnp.tanh",
             Map::Exp => "jnp.exp",
+            Map::Softplus => "jax.nn.softplus",
             Map::Log => "jnp.log",
             Map::Sqrt => "jnp.sqrt",
             Map::Rsqrt => "lax.rsqrt",

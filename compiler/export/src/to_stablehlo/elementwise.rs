@@ -21,6 +21,7 @@ pub(crate) fn map(b: &mut Builder, map: Map, a: &Value) -> Value {
         Map::Sigmoid => b.unary("logistic", &wide),
         Map::Tanh => b.unary("tanh", &wide),
         Map::Exp => b.unary("exponential", &wide),
+        Map::Softplus => softplus(b, &wide),
         Map::Log => b.unary("log", &wide),
         Map::Sqrt => b.unary("sqrt", &wide),
         Map::Rsqrt => b.unary("rsqrt", &wide),
@@ -28,6 +29,16 @@ pub(crate) fn map(b: &mut Builder, map: Map, a: &Value) -> Value {
         Map::Abs => b.unary("abs", &wide),
     };
     b.convert(&mapped, a.element)
+}
+
+/// `max(a, 0) + log(1 + exp(-|a|))`, which no large number overflows.
+fn softplus(b: &mut Builder, a: &Value) -> Value {
+    let size = b.unary("abs", a);
+    let below = b.unary("negate", &size);
+    let power = b.unary("exponential", &below);
+    let rest = b.unary("log_plus_one", &power);
+    let above = b.with_number("maximum", a, 0.0);
+    b.binary("add", &above, &rest)
 }
 
 /// The tanh form: `a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3)))`.

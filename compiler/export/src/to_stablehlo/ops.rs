@@ -123,6 +123,45 @@ impl Ops<'_> {
                 let begins = self.origin(b, first.id, *at)?;
                 positions::rope(b, value, [place(over)?, place(at)?], begins, earlier)
             }
+            Op::Cumsum { over } => positions::cumsum(b, value, place(over)?),
+            Op::Shift { over, by } => positions::shift(b, value, place(over)?, *by),
+            Op::Conv { over, taps } => {
+                let weights = second()?;
+                let beside: Vec<DimId> = [*taps].into_iter().chain(dims.iter().copied()).collect();
+                let own = self.dims(weights.id);
+                let order: Vec<DimId> =
+                    beside.iter().copied().filter(|d| own.contains(d)).collect();
+                let weights = b.convert(&weights.value, self.element(id));
+                let weights = in_order(b, own, &order, &weights)?;
+                let into: Vec<usize> =
+                    (0..beside.len()).filter(|place| order.contains(&beside[*place])).collect();
+                let mut shape = vec![self.size(*taps)];
+                shape.extend(&value.shape);
+                let weights = b.broadcast(&weights, &shape, &into);
+                let value = b.convert(value, self.element(id));
+                let wide = value.element;
+                let wide = if wide.is_float() { wide.wide() } else { wide };
+                let [value, weights] = [value, weights].map(|side| b.convert(&side, wide));
+                let made = positions::conv(b, &value, &weights, place(over)?);
+                b.convert(&made, self.element(id))
+            }
+            Op::Argmax { over } => {
+                dims.retain(|d| d != over);
+                positions::argmax(b, value, place(over)?)
+            }
+            Op::Locate { over } => {
+                let at = place(over)?;
+                let sought = second()?;
+                let (own, rest) = (self.dims(sought.id), without(&dims, *over));
+                let order: Vec<DimId> = rest.iter().copied().filter(|d| own.contains(d)).collect();
+                let sought = in_order(b, own, &order, &sought.value)?;
+                let into: Vec<usize> =
+                    (0..dims.len()).filter(|place| order.contains(&dims[*place])).collect();
+                let sought = b.broadcast(&sought, &value.shape, &into);
+                let begins = self.origin(b, first.id, *over)?;
+                dims = rest;
+                positions::locate(b, value, &sought, at, begins.as_ref())
+            }
             Op::Take { over } => return self.take(b, *over, id, first, second()?),
             Op::Route { over, at, to, choices } => {
                 let mut order = dims.clone();
@@ -279,6 +318,10 @@ impl Ops<'_> {
         let taken = tables::take(b, &rows, &at, shared.len(), begins);
         self.arranged(b, &[&shared[..], &asked, &kept].concat(), id, &taken)
     }
+}
+
+fn without(dims: &[DimId], dim: DimId) -> Vec<DimId> {
+    dims.iter().copied().filter(|d| *d != dim).collect()
 }
 
 fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {

@@ -2,6 +2,7 @@
 
 use super::builder::{Builder, Value};
 use super::element::Element;
+use shard_ir::Reduction;
 
 /// What the pairs of a rotary embedding turn by: `position * BASE^(-2i/n)`.
 const BASE: f64 = 10_000.0;
@@ -98,4 +99,80 @@ pub(crate) fn append_block(
     let position = places(b, &cache.shape, dim, Some(&begins), 0);
     let is_new = b.compare_number("GE", &position, first as f64);
     b.select(&is_new, &rows, cache)
+}
+
+/// Each position has what stands `by` before it, and zeros in front.
+pub(crate) fn shift(b: &mut Builder, a: &Value, dim: usize, by: u64) -> Value {
+    let size = a.shape[dim];
+    let by = by.min(size);
+    let mut front = a.shape.clone();
+    front[dim] = by;
+    let zeros = b.splat(0.0, &front, a.element);
+    if by == size {
+        return zeros;
+    }
+    let kept = b.slice(a, dim, 0, size - by);
+    b.concatenate(&zeros, &kept, dim)
+}
+
+/// At each position the sum up to it: sums of 1, 2, 4, .. positions, each from two of the step
+/// before. Of floats in no less than 32 bits.
+pub(crate) fn cumsum(b: &mut Builder, a: &Value, dim: usize) -> Value {
+    let mut sums = if a.element.is_float() { b.convert(a, a.element.wide()) } else { a.clone() };
+    let mut reach = 1;
+    while reach < a.shape[dim] {
+        let before = shift(b, &sums, dim, reach);
+        sums = b.binary("add", &sums, &before);
+        reach *= 2;
+    }
+    b.convert(&sums, a.element)
+}
+
+/// At each position what stands there and before it, each times its tap; the weights have the taps
+/// in front of the dims of the value.
+pub(crate) fn conv(b: &mut Builder, a: &Value, weights: &Value, dim: usize) -> Value {
+    let taps = weights.shape[0];
+    let term = |b: &mut Builder, back: u64| {
+        let tap = b.slice(weights, 0, taps - 1 - back, taps - back);
+        let tap = b.reshape(&tap, &a.shape);
+        let before = if back == 0 { a.clone() } else { shift(b, a, dim, back) };
+        b.binary("multiply", &before, &tap)
+    };
+    let mut sum = term(b, 0);
+    for back in 1..taps.min(a.shape[dim]) {
+        let next = term(b, back);
+        sum = b.binary("add", &sum, &next);
+    }
+    sum
+}
+
+/// Minus the first position at which two are equal, or both no number; the least int32 where they
+/// never are.
+pub(crate) fn locate(
+    b: &mut Builder,
+    a: &Value,
+    sought: &Value,
+    dim: usize,
+    begins: Option<&Value>,
+) -> Value {
+    let is_equal = b.compare("EQ", a, sought);
+    let at = places(b, &a.shape, dim, begins, 0);
+    let at = b.unary("negate", &at);
+    let least = b.splat(f64::from(i32::MIN), &a.shape, Element::I32);
+    let mut found = b.select(&is_equal, &at, &least);
+    if a.element.is_float() {
+        let is_none = [a, sought].map(|side| b.compare("NE", side, side));
+        let of_sought = b.select(&is_none[1], &at, &least);
+        found = b.select(&is_none[0], &of_sought, &found);
+    }
+    b.reduce(Reduction::Max, &found, &[dim])
+}
+
+/// The first position of the largest.
+pub(crate) fn argmax(b: &mut Builder, a: &Value, dim: usize) -> Value {
+    let largest = b.reduce(Reduction::Max, a, &[dim]);
+    let into: Vec<usize> = (0..a.shape.len()).filter(|at| *at != dim).collect();
+    let largest = b.broadcast(&largest, &a.shape, &into);
+    let found = locate(b, a, &largest, dim, None);
+    b.unary("negate", &found)
 }

@@ -152,6 +152,7 @@ impl Words for Torch {
             Map::Sigmoid => "torch.sigmoid",
             Map::Tanh => "torch.tanh",
             Map::Exp => "torch.exp",
+            Map::Softplus => "torch.nn.functional.softplus",
             Map::Log => "torch.log",
             Map::Sqrt => "torch.sqrt",
             Map::Rsqrt => "torch.rsqrt",

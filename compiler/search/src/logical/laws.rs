@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use egg::Id;
-use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType, accumulates_in};
+use shard_ir::{Binary, DimId, Dtype, Map, Op, Reduce, TensorType, accumulates_in};
 
 use super::graph::{Expr, Logical, Made, Place};
 use super::written::kept_dims;
@@ -249,6 +249,29 @@ pub(super) fn mask_of_nothing(logical: &Logical<'_>, class: Id, found: &mut Foun
         {
             found.push((class, Expr::Class(masked)));
         }
+    }
+}
+
+/// `argmax(a over V)` is `-locate(a, max(a over V) over V)`: what each device can say of its part.
+pub(super) fn located(logical: &Logical<'_>, class: Id, found: &mut Found) {
+    for node in logical.nodes(class) {
+        let Some(Op::Argmax { over }) = logical.op(node) else { continue };
+        let &[operand] = node.operands.as_slice() else { continue };
+        let (over, ty) = (*over, logical.ty(class).clone());
+        let place = Place::default();
+        let largest = Expr::Op(
+            Made {
+                op: Op::Reduce { kind: Reduce::Max, over: vec![over] },
+                ty: TensorType { dims: ty.dims.clone(), dtype: logical.ty(operand).dtype },
+                place: place.clone(),
+            },
+            vec![Expr::Class(operand)],
+        );
+        let at = Expr::Op(
+            Made { op: Op::Locate { over }, ty: ty.clone(), place: place.clone() },
+            vec![Expr::Class(operand), largest],
+        );
+        found.push((class, Expr::Op(Made { op: Op::Map(Map::Neg), ty, place }, vec![at])));
     }
 }
 

@@ -82,6 +82,7 @@ const LAWS: &[Law] = &[
     (rules::SUM_OF_EINSUM, laws::sum_of_einsum),
     (rules::SHARED_OPERAND, laws::shared_operand),
     (rules::UNMASKED, laws::mask_of_nothing),
+    (rules::LOCATED, laws::located),
 ];
 
 /// The logical e-graph of a program, with all that the rules find.

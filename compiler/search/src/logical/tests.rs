@@ -80,6 +80,8 @@ pub(super) const PROGRAMS: &[&str] = &[
     "a: f32 OB, b: f32 BC) -> f32 OC {\n return einsum(causal(a over O, B), b -> OC)\n}",
     "a: f32 OB, b: f32 BC) -> (y: f32 OC, z: f32 OC) {
  let s = relu(einsum(a, b -> OC))\n return (causal(s over O, C), s)\n}",
+    // The first position of the largest.
+    "a: f32 AB, b: f32 BC) -> int32 A {\n return argmax(einsum(a, b -> AC) over C)\n}",
     // Equal ops.
     "a: f32 AB, b: f32 BC, c: f32 BD) -> (y: f32 AC, z: f32 AD) {
  return (einsum(relu(a), b -> AC), einsum(relu(a), c -> AD))\n}",

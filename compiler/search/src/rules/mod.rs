@@ -74,6 +74,10 @@ rules! {
     UNMASKED = Logical, "mask_that_hides_nothing_is_dropped",
         "causal(a over L, S) is a where every query sees every key: L has one position, the last, \
          and no window ends behind the first key";
+    /// A first position found part by part.
+    LOCATED = Logical, "argmax_is_where_the_largest_first_stands",
+        "argmax(a over V) is -locate(a, max(a over V) over V), which each device answers for its \
+         part of V";
     /// Equal ops.
     MERGED = Logical, "equal_ops_are_one_value",
         "two ops alike on the same operands are done once";

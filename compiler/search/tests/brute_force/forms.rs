@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shard_ir::{Binary, Def, DimId, Dtype, Op, Program, Reduce, Value, ValueId};
+use shard_ir::{Binary, Def, DimId, Dtype, Map, Op, Program, Reduce, Value, ValueId};
 
 /// What an expression is, its operands aside. Ops are numbered in [`Forms::ops`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -132,6 +132,12 @@ fn replaced(expr: &Expr, old: &Expr, new: &Expr) -> Expr {
     normal(Expr { operands, ..expr.clone() })
 }
 
+/// What an argmax is done by, part by part.
+fn located(over: DimId) -> [Op; 3] {
+    let max = Op::Reduce { kind: Reduce::Max, over: vec![over] };
+    [max, Op::Locate { over }, Op::Map(Map::Neg)]
+}
+
 /// Operands whose order says nothing are sorted.
 fn normal(mut expr: Expr) -> Expr {
     let same_types = |e: &Expr| {
@@ -162,17 +168,24 @@ impl Forms<'_> {
                         {
                             operands.sort();
                         }
-                        let known = self.ops.iter().position(|o| o == op);
-                        What::Other(known.unwrap_or_else(|| {
-                            self.ops.push(op.clone());
-                            self.ops.len() - 1
-                        }))
+                        if let Op::Argmax { over } = op {
+                            located(*over).iter().for_each(|op| _ = self.number_of(op));
+                        }
+                        self.number_of(op)
                     }
                 };
                 (what, operands)
             }
         };
         normal(Expr { what, dims: value.dims.clone(), dtype: value.dtype, operands })
+    }
+
+    fn number_of(&mut self, op: &Op) -> What {
+        let known = self.ops.iter().position(|o| o == op);
+        What::Other(known.unwrap_or_else(|| {
+            self.ops.push(op.clone());
+            self.ops.len() - 1
+        }))
     }
 
     fn size(&self, d: DimId) -> u128 {
@@ -221,6 +234,19 @@ impl Forms<'_> {
             && window.is_none_or(|window| self.size(*key) as u64 <= window)
         {
             found.push(e.operands[0].clone());
+        }
+        if let What::Other(op) = e.what
+            && let Op::Argmax { over } = self.ops[op]
+        {
+            let a = &e.operands[0];
+            let [max, locate, neg] = located(over).map(|op| {
+                let known = self.ops.iter().position(|o| *o == op);
+                What::Other(known.expect("it came with its argmax"))
+            });
+            let made = |what, dtype, operands| Expr { what, dims: e.dims.clone(), dtype, operands };
+            let largest = made(max, a.dtype, vec![a.clone()]);
+            let at = made(locate, e.dtype, vec![a.clone(), largest]);
+            found.push(made(neg, e.dtype, vec![at]));
         }
         if matches!(e.what, What::Plus | What::Minus) {
             self.factor(e, &mut found);

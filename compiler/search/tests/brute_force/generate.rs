@@ -356,7 +356,7 @@ impl Maker {
     fn op(&mut self) -> Option<ValueId> {
         let a = self.some_value();
         let dims = self.type_of(a).dims;
-        match self.random.below(14) {
+        match self.random.below(17) {
             0..=3 => {
                 let dtype = self.type_of(a).dtype;
                 let b = match self.random.below(4) {
@@ -411,6 +411,20 @@ impl Maker {
                 let norm = |kind| Op::Norm { kind, over };
                 let op = self.pick(&[Op::Softmax { over }, norm(Norm::Rms), norm(Norm::Layer)]);
                 self.typed(op, &[a], &[])
+            }
+            12 => {
+                let over = self.pick(&dims);
+                let op = self.pick(&[Op::Cumsum { over }, Op::Shift { over, by: 1 }]);
+                self.typed(op, &[a], &[])
+            }
+            13 => {
+                let over = self.pick(&dims);
+                if self.chance(2) {
+                    return self.typed(Op::Argmax { over }, &[a], &[]);
+                }
+                let largest = Op::Reduce { kind: Reduce::Max, over: vec![over] };
+                let largest = self.typed(largest, &[a], &[])?;
+                self.typed(Op::Locate { over }, &[a, largest], &[])
             }
             _ => {
                 let kind = self.pick(&[Reduce::Sum, Reduce::Max]);
