@@ -167,7 +167,7 @@ def argmax(a, axis):
 def locate(a, value, axis, origin=0):
     """Minus the first position of `value`; the least int32 where this block has it not."""
     value = jnp.broadcast_to(value, a.shape)
-    is_there = (a == value) | ((a != a) & (value != value))
+    is_there = (a == value) | (jnp.isnan(a) & jnp.isnan(value))
     at = lax.broadcasted_iota(jnp.int32, a.shape, axis) + origin
     return jnp.max(jnp.where(is_there, -at, jnp.iinfo(jnp.int32).min), axis=axis)
 

@@ -177,7 +177,7 @@ def argmax(a, axis):
 def locate(a, value, axis, origin=0):
     """Minus the first position of `value`; the least int32 where this block has it not."""
     value = value.expand(a.shape)
-    is_there = (a == value) | ((a != a) & (value != value))
+    is_there = (a == value) | (torch.isnan(a) & torch.isnan(value))
     at = along(a, axis, origin).to(torch.int32)
     least = torch.iinfo(torch.int32).min
     return torch.amax(torch.where(is_there, -at, least), axis)

@@ -90,6 +90,16 @@ impl Py {
         match self {
             Py::Atom(text) => text.clone(),
             Py::Binary(left, sign, right) => {
+                // Where a call ends it, the formatter breaks within its parentheses.
+                if let Py::Call(function, arguments) = &**right
+                    && !arguments.is_empty()
+                {
+                    let head = format!("{} {sign} ", left.flat());
+                    if column + width(&head) + width(function) < COLUMNS {
+                        let column = column + width(&head);
+                        return head + &right.laid_out(indent, column, behind);
+                    }
+                }
                 let (left, right) = (
                     left.laid_out(inner, inner, 0),
                     right.laid_out(inner, inner + sign.len() + 1, 0),
