@@ -299,6 +299,21 @@ def cuts_and_joins() -> Case:
 
 
 @case
+def along_a_line() -> Case:
+    def mixer(x: Any, w: Any, taps: Any, kernel: Any) -> Any:
+        h = jnp.einsum("ble,ef->blf", x, w)
+        near = lax.conv_general_dilated(
+            h, taps[:, None], (1,), [(3, 0)], dimension_numbers=("NHC", "HIO", "NHC"), feature_group_count=16
+        )
+        wide = lax.conv_general_dilated(h, kernel, (2,), [(1, 1)], dimension_numbers=("NHC", "HIO", "NHC"))
+        sums = jnp.cumsum(jax.nn.softplus(near), axis=1)
+        return sums, jnp.argmax(sums, -1), jnp.argmin(x, 1), wide, jnp.cumsum(h[::1], 1, dtype=jnp.float32)[:, -1]
+
+    args = some(4, 8, 8), some(8, 16, seed=1), some(4, 16, seed=2), some(3, 16, 8, seed=3)
+    return mixer, args, (P("data"), P(None, "model"), P(None, "model"), P())
+
+
+@case
 def truths() -> Case:
     def choose(x: Any, y: Any, flags: Any) -> Any:
         where = jnp.where((x > y) | (x < -0.5), x, y) + jnp.where(flags[:, None], 1.0, 0.0)

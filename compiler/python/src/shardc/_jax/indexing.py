@@ -307,20 +307,14 @@ def argmax(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
     if equation.primitive.name == "argmin":
         value = b.map("neg", value)
     (at,) = equation.params["axes"]
-    place, _, _ = _first_largest(b, b.materialise(value, [at]), at)
-    made = b.cast(place, "int32")
-    assert isinstance(made, Tensor)
-    return [_without_one(made, at)]
-
-
-def _without_one(value: Tensor, at: int) -> Tensor:
-    return Tensor(
-        value.name,
-        value.positions[:at] + value.positions[at + 1 :],
-        value.shape[:at] + value.shape[at + 1 :],
-        value.dtype,
-        value.truth,
-    )
+    shape = value.shape[:at] + value.shape[at + 1 :]
+    if value.shape[at] == 1:
+        return [tables.filled(shape, 0, "int32")]
+    value = b.materialise(b.tensor(value), [at])
+    dim = value.positions[at]
+    assert dim is not None
+    positions = value.positions[:at] + value.positions[at + 1 :]
+    return [b.emit(Expression("argmax", (value.name,), (dim,)), positions, shape, "int32")]
 
 
 def _first_largest(b: Builder, value: Tensor, at: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -21,7 +21,7 @@ def dot_general(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Va
             return [_by_number(b, equation, b.tensor(operands[other]), other, number)]
     a, c = b.tensor(operands[0]), b.tensor(operands[1])
     for at_a, at_c in zip([*batch_a, *sum_a], [*batch_b, *sum_b]):
-        a, c = _side_by_side(b, a, c, at_a, at_c)
+        a, c = side_by_side(b, a, c, at_a, at_c)
     free_a = [at for at in range(len(a.shape)) if at not in (*batch_a, *sum_a)]
     free_c = [at for at in range(len(c.shape)) if at not in (*batch_b, *sum_b)]
     # A free dim of the right side that the left side has as well becomes another.
@@ -35,22 +35,22 @@ def dot_general(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Va
     positions += [a.positions[at] for at in free_a] + [c.positions[at] for at in free_c]
     dims = tuple(dim for dim in positions if dim is not None)
     word = b.dtype(out.dtype)
-    natural = _natural(a.dtype, c.dtype)
-    expression = Expression("einsum", (a.name, c.name), dims, word="" if natural == word else word)
+    unstated = natural(a.dtype, c.dtype)
+    expression = Expression("einsum", (a.name, c.name), dims, word="" if unstated == word else word)
     made = b.emit(expression, tuple(positions), out.shape, word)
     both = [a.positions[i] is None and c.positions[j] is None for i, j in zip(sum_a, sum_b)]
     times = math.prod(a.shape[at] for at, neither in zip(sum_a, both) if neither)
     return [b.binary("*", made, b.number(times, made))]
 
 
-def _natural(one: str, other: str) -> str:
+def natural(one: str, other: str) -> str:
     """The dtype of a product for which none is stated."""
     if one == other:
         return "int32" if one == "int8" else one
     return "f32" if "f32" in (one, other) else next((t for t in (one, other) if t in ("bf16", "f16")), one)
 
 
-def _side_by_side(b: Builder, a: Tensor, c: Tensor, at_a: int, at_c: int) -> tuple[Tensor, Tensor]:
+def side_by_side(b: Builder, a: Tensor, c: Tensor, at_a: int, at_c: int) -> tuple[Tensor, Tensor]:
     """The two with one name for a dim of both."""
     one, other = a.positions[at_a], c.positions[at_c]
     if one is None or other is None or b.dims.unify(one, other):

@@ -253,10 +253,15 @@ def reverse(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]
 
 
 def cumulative(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """Sums of all up to each: a product with a triangle of ones."""
+    """Sums of all up to each; of all from each on a product with a triangle of ones."""
     value, at = b.tensor(operands[0]), equation.params["axis"]
-    triangle = numpy().triu(numpy().ones((value.shape[at], value.shape[at])))
-    return [by_table(b, value, at, triangle.T if equation.params["reverse"] else triangle)]
+    if equation.params["reverse"]:
+        return [by_table(b, value, at, numpy().tri(value.shape[at]))]
+    value = b.materialise(value, [at])
+    dim = value.positions[at]
+    if dim is None:
+        return [value]
+    return [b.emit(Expression("cumsum", (value.name,), (dim,)), value.positions, value.shape, value.dtype)]
 
 
 def by_table(b: Builder, value: Tensor, at: int, table: Any) -> Tensor:

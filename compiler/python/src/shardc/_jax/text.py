@@ -15,7 +15,7 @@ from .source import Frame
 _WORDS = (
     "let return layer expect phase host strict model grad einsum gelu relu silu sigmoid tanh exp log sqrt rsqrt square "
     "abs maximum minimum sum mean max softmax rmsnorm layernorm rename split merge concat slice append causal rope take "
-    "route cast reshard fetch"
+    "route cast reshard fetch softplus cumsum shift conv argmax locate"
 )
 RESERVED = frozenset(_WORDS.split())
 WIDTH = 100
@@ -281,8 +281,10 @@ class Writer:
         if op == "einsum":
             stated = f" : {expression.word}" if expression.word else ""
             return f"einsum({', '.join(texts)} -> {self._list(dims)}{stated})"
-        if op in ("sum", "mean", "max", "softmax", "rmsnorm", "layernorm", "take"):
+        if op in ("sum", "mean", "max", "softmax", "rmsnorm", "layernorm", "take", "cumsum", "argmax"):
             return f"{op}({', '.join(texts)} over {self._list(dims)})"
+        if op == "conv":
+            return f"conv({first}, {texts[1]} over {self._dim(dims[0])}, {self._dim(dims[1])})"
         if op == "causal":
             window = f", {expression.number}" if expression.number else ""
             return f"causal({first} over {self._dim(dims[0])}, {self._dim(dims[1])}{window})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import arithmetic, indexing, loops, products, shapes
+from . import arithmetic, convolutions, indexing, loops, products, shapes
 from . import known as tables
 from .builder import Builder
 from .errors import TranslationError
@@ -48,6 +48,7 @@ OPS: dict[str, Translate] = {
     "rev": shapes.reverse,
     "cumsum": shapes.cumulative,
     "dot_general": products.dot_general,
+    "conv_general_dilated": convolutions.convolution,
     "gather": indexing.gather,
     "scatter-add": indexing.scatter_add,
     "scatter_add": indexing.scatter_add,
@@ -84,7 +85,6 @@ WHY = {
     "erf": "the error function: gelu with approximate=True has one",
     "sin": "the sine of a computed value",
     "cos": "the cosine of a computed value",
-    "conv_general_dilated": "a convolution",
     "custom_call": "a call of something outside",
     "pallas_call": "a kernel",
 }
