@@ -115,6 +115,8 @@ def _equation(b: Builder, equation: Any, operands: list[Value], outer: Sequence[
     here = origin(equation, outer)
     b.origin, b.primitive = here, name
     if name in BODIES:
+        if _is_softplus(equation, operands):
+            return [b.map("softplus", b.tensor(operands[0]))]
         # A call inside a function of JAX has no line of its own in the user's program: it gets that of the call.
         return _call(b, equation, operands, here.frames)
     if name == "cond" and (which := tables.number(operands[0])) is not None:
@@ -163,6 +165,15 @@ def _call(b: Builder, equation: Any, operands: Sequence[Value], frames: Sequence
     body = equation.params[BODIES[equation.primitive.name]]
     inner = getattr(body, "jaxpr", body)
     return walk(b, inner, _constants(body), operands, frames)
+
+
+def _is_softplus(equation: Any, operands: Sequence[Value]) -> bool:
+    """Whether it is JAX's own `logaddexp` of a tensor and 0."""
+    if equation.primitive.name != "custom_jvp_call" or len(operands) != 2 or not isinstance(operands[0], Tensor):
+        return False
+    info = getattr(equation.params["call_jaxpr"].jaxpr, "debug_info", None)
+    source = str(getattr(info, "func_src_info", "")).replace("\\", "/")
+    return source.startswith("logaddexp at ") and "/jax/_src/" in source and tables.number(operands[1]) == 0
 
 
 def _constants(body: Any) -> list[Value]:
