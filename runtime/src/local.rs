@@ -97,6 +97,7 @@ pub(crate) fn evaluate(
             along_line(*over, &operands[0], target, softmax_of_part)?
         }
         Op::Softmax { over } => along_line(*over, &operands[0], target, softmax)?,
+        Op::SinkSoftmax { over } => local_shape::sink_softmax(*over, operands, target)?,
         Op::Norm { kind, over } => {
             along_line(*over, &operands[0], target, |line| norm(*kind, line))?
         }

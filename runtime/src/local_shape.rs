@@ -4,6 +4,7 @@ use shard_ir::{DimId, Op};
 
 use crate::error::RunError;
 use crate::local::{Target, View};
+use crate::scalar;
 use crate::tensor::{Tensor, walk};
 
 /// Rename, split and merge: the same elements in the same order, under other dims.
@@ -187,6 +188,34 @@ pub(crate) fn take(
         });
     });
     Ok(Tensor { sizes: target.sizes.to_vec(), data })
+}
+
+/// A softmax along a dim that is whole on the device, to whose sum a sink adds.
+pub(crate) fn sink_softmax(
+    over: DimId,
+    operands: &[View<'_>],
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
+    let [a, sinks] = operands else {
+        return Err(RunError::Internal("a softmax with sinks of two operands"));
+    };
+    let at = a.place(over)?;
+    let (step, count) = (a.block.strides()[at], a.block.sizes[at]);
+    let strides = [a.strides_along(a.dims), sinks.strides_along(a.dims)];
+    let mut lines = a.block.sizes.clone();
+    lines[at] = 1;
+    let mut out = a.block.clone();
+    walk(&lines, &strides, |offset| {
+        let sink = sinks.block.data[offset[1]];
+        let places = (0..count).map(|place| offset[0] + place * step);
+        let largest = places.clone().map(|place| a.block.data[place]).fold(sink, scalar::maximum);
+        let sum: f64 = places.clone().map(|place| (a.block.data[place] - largest).exp()).sum();
+        let sum = sum + (sink - largest).exp();
+        for place in places {
+            out.data[place] = (a.block.data[place] - largest).exp() / sum;
+        }
+    });
+    target.in_order(a.dims, out)
 }
 
 /// At each position what stands there and before it, each times its tap.

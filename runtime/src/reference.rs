@@ -262,6 +262,7 @@ impl Evaluator<'_> {
                 })
             }
             Op::Softmax { over } => self.softmax(a, *over, dims),
+            Op::SinkSoftmax { over } => self.sink_softmax([a, operands[1]], *over, dims),
             Op::Norm { kind, over } => self.norm(*kind, a, *over, dims),
             Op::Rename { from, to } => self.build(dims, |p| {
                 let position = p[to.index()];
@@ -557,6 +558,19 @@ impl Evaluator<'_> {
         let sums =
             Named::new(self.plan, &rest, self.build(&rest, |p| self.sum(&[over], p, term).0));
         self.build(dims, |p| term(p) / sums.at(p))
+    }
+
+    fn sink_softmax(&self, [a, sinks]: [&Named; 2], over: DimId, dims: &[DimId]) -> Vec<f64> {
+        let rest: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != over).collect();
+        let largest =
+            self.build(&rest, |p| scalar::maximum(self.maximum(a, &[over], p), sinks.at(p)));
+        let largest = Named::new(self.plan, &rest, largest);
+        let sums = self.build(&rest, |p| {
+            let most = largest.at(p);
+            self.sum(&[over], p, |p| (a.at(p) - most).exp()).0 + (sinks.at(p) - most).exp()
+        });
+        let sums = Named::new(self.plan, &rest, sums);
+        self.build(dims, |p| (a.at(p) - largest.at(p)).exp() / sums.at(p))
     }
 
     fn norm(&self, kind: Norm, a: &Named, over: DimId, dims: &[DimId]) -> Vec<f64> {

@@ -151,6 +151,7 @@ sound! {
     take: "B=4 L=4 V=8 E=4", [("VE", F32), ("BL", Int32)] -> ["BLE", "EBL"], true, |d| Op::Take { over: d('V') }, [2, 2] = 80, [4, 2] = 68;
     take_three_axes: "B=4 V=8 E=4", [("EV", F32), ("B", Int32)] -> ["BE"], true, |d| Op::Take { over: d('V') }, [2, 2, 2] = 164;
     take_from_a_table_each: "B=4 L=4 V=8", [("BLV", F32), ("BL", Int32)] -> ["BL", "LB"], true, |d| Op::Take { over: d('V') }, [2, 2] = 56, [4, 2] = 48;
+    sink_softmax: "B=4 E=6 F=4", [("BEF", F32), ("FB", F32)] -> ["BEF", "EFB"], false, |d| Op::SinkSoftmax { over: d('E') }, [2, 2] = 22, [2, 2, 2] = 74;
     cumsum: "B=4 L=6 E=4", [("BLE", F32)] -> ["BLE", "ELB"], true, |d| Op::Cumsum { over: d('L') }, [2, 2] = 36, [2, 2, 2] = 160;
     shift: "B=4 L=6 E=4", [("BLE", F32)] -> ["BLE", "ELB"], true, |d| Op::Shift { over: d('L'), by: 2 }, [2, 2] = 36, [2, 2, 2] = 160;
     shift_by_more_than_there_is: "B=4 L=2", [("BL", F32)] -> ["BL"], true, |d| Op::Shift { over: d('L'), by: 3 }, [2, 2] = 10;

@@ -75,7 +75,7 @@ fn framed(body: &str) -> String {
          4\ndim G = 2\ndim V = 64\n\
          layer frame(\n  a: f32 BE_x, b: f32 BE, w: weight f32 E_xF_y, q: f32 BLHQ, k: f32 BSHQ, \
          s: f32 BHLS,\n  \
-         cache: cache f32 BSQ, new: f32 BLQ, table: weight f32 VE, ids: int32 BL, taps: f32 HK,\n) -> f32 BE_x \
+         cache: cache f32 BSQ, new: f32 BLQ, table: weight f32 VE, ids: int32 BL, taps: f32 HK, most: f32 HL,\n) -> f32 BE_x \
          {{\n{body}  return a\n}}\n"
     )
 }

@@ -75,6 +75,7 @@ impl Site<'_> {
                 dim == *over && self.pieces_over().is_none()
             }
             Op::Rope { over, .. }
+            | Op::SinkSoftmax { over }
             | Op::Cumsum { over }
             | Op::Shift { over, .. }
             | Op::Argmax { over } => dim == *over,
@@ -214,6 +215,7 @@ impl Site<'_> {
                 linear.into_iter().chain(keeps_order).collect()
             }
             Op::Softmax { .. }
+            | Op::SinkSoftmax { .. }
             | Op::Norm { .. }
             | Op::Mask { .. }
             | Op::Argmax { .. }

@@ -7,7 +7,9 @@
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, KernelOp, LocalTensor, kernel_work};
-use shard_ir::attention::{Ops, attention_of, local_statistics, may_split_keys, statistics_of};
+use shard_ir::attention::{
+    Ops, attention_of, local_statistics, may_split_keys, softmax_over, statistics_of,
+};
 use shard_ir::{AxisList, Def, DimId, DimSet, Layout, MeshShape, Op, Program, ValueId};
 
 use crate::kernel::{self, Kernel, Key, is_constant, local_sizes, unpinned};
@@ -63,13 +65,13 @@ pub(crate) fn attentions(
 }
 
 fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
-    let (keys, softmax) = members.iter().find_map(|id| match &program.value(*id).def {
-        Def::Op { op: Op::Softmax { over }, .. } => Some((*over, program.value(*id))),
-        Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+    let (keys, op, softmax) = members.iter().find_map(|id| match &program.value(*id).def {
+        Def::Op { op, .. } => Some((softmax_over(op)?, op, program.value(*id))),
+        Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
     })?;
     let by = statistics_of(&program.value(*members.last()?).dims, &softmax.dims, keys);
     // In a strict layer no merge could be written.
-    let statistics = (may_split_keys(softmax.dtype) && !program.strict).then_some(by);
+    let statistics = (may_split_keys(op, softmax.dtype) && !program.strict).then_some(by);
     let (mut pins, mut reads) = (Vec::new(), Vec::new());
     for id in &members {
         for (place, operand) in program.value(*id).def.operands().iter().enumerate() {

@@ -317,6 +317,7 @@ impl LayerChecker<'_, '_> {
             | Op::Norm { .. }
             | Op::Take { .. }
             | Op::Cumsum { .. }
+            | Op::SinkSoftmax { .. }
             | Op::Conv { .. }
             | Op::Shift { .. }
             | Op::Argmax { .. }

@@ -134,6 +134,7 @@ fn lies_as_before(op: &Op, before: &[DimId], after: &[DimId]) -> bool {
         | Op::Mask { .. }
         | Op::Rope { .. }
         | Op::Cumsum { .. }
+        | Op::SinkSoftmax { .. }
         | Op::Conv { .. }
         | Op::Shift { .. }
         | Op::Argmax { .. }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use shard_ir::attention::softmax_over;
 use shard_ir::{Def, DimId, Dtype, Op, Picoseconds, Program, Value};
 
 use crate::hardware::Hardware;
@@ -138,8 +139,7 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
 /// A chain with a softmax between other ops is attention: of what masks hide nothing is multiplied,
 /// and its arithmetic is that of the scores.
 pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
-    let attention =
-        chain.len() > 1 && chain.iter().any(|member| matches!(member.op, Op::Softmax { .. }));
+    let attention = chain.len() > 1 && chain.iter().any(|member| softmax_over(member.op).is_some());
     let (visible, pairs) = if attention { visible_pairs(chain) } else { (1, 1) };
     let mut work = Work {
         flops: Flops(0),
@@ -389,6 +389,7 @@ fn traffic(op: &Op) -> [Amount; 3] {
         | Op::Mask { .. }
         | Op::Rope { .. }
         | Op::Cumsum { .. }
+        | Op::SinkSoftmax { .. }
         | Op::Conv { .. }
         | Op::Shift { .. }
         | Op::Argmax { .. }

@@ -34,6 +34,15 @@ def layernorm(a, axis):
     return (wide * lax.rsqrt(square + 1e-6)).astype(a.dtype)
 
 
+def sink_softmax(a, sinks, axis):
+    """A softmax whose sum has a term more, that of the sink."""
+    wide = a.astype(jnp.promote_types(a.dtype, jnp.float32))
+    largest = jnp.maximum(jnp.max(wide, axis=axis, keepdims=True), sinks)
+    terms = jnp.exp(wide - largest)
+    total = jnp.sum(terms, axis=axis, keepdims=True) + jnp.exp(sinks - largest)
+    return (terms / total).astype(a.dtype)
+
+
 def softmax_of_part(a, axis):
     """The softmax over the keys of a device, 0 where it sees none, and the statistics."""
     wide = a.astype(jnp.promote_types(a.dtype, jnp.float32))

@@ -38,6 +38,15 @@ def layernorm(a, axis):
     return (wide * torch.rsqrt(square + 1e-6)).to(a.dtype)
 
 
+def sink_softmax(a, sinks, axis):
+    """A softmax whose sum has a term more, that of the sink."""
+    wide = a.to(torch.promote_types(a.dtype, torch.float32))
+    largest = torch.maximum(torch.amax(wide, axis, keepdim=True), sinks.to(wide.dtype))
+    terms = torch.exp(wide - largest)
+    total = torch.sum(terms, axis, keepdim=True) + torch.exp(sinks - largest)
+    return (terms / total).to(a.dtype)
+
+
 def softmax_of_part(a, axis):
     """The softmax over the keys of a process, 0 where it sees none, and the statistics."""
     wide = a.to(torch.promote_types(a.dtype, torch.float32))

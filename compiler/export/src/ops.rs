@@ -97,6 +97,7 @@ impl Ops<'_> {
             | Op::Mask { .. }
             | Op::Rope { .. }
             | Op::Cumsum { .. }
+            | Op::SinkSoftmax { .. }
             | Op::Conv { .. }
             | Op::Shift { .. }
             | Op::Argmax { .. }
@@ -152,6 +153,12 @@ impl Ops<'_> {
             Op::Softmax { over } => {
                 let axis = self.place(first.id, *over)?;
                 self.in_order(&dims, id, self.words.softmax(value, axis))
+            }
+            Op::SinkSoftmax { over } => {
+                let sinks = second()?;
+                let sinks = self.aligned(self.dims(sinks.id), &dims, sinks.py.clone())?;
+                let made = Py::call("sink_softmax", [value, sinks]).with("axis", axis(*over)?);
+                self.in_order(&dims, id, made)
             }
             Op::Norm { kind, over } => {
                 let name = match kind {

@@ -54,9 +54,8 @@ pub fn attention_of<'a, G: Ops<'a>>(graph: &G, product: G::Id) -> Option<Vec<G::
             members.push(at);
             (at, reader) = (*graph.operands(at).first()?, at);
         }
-        let Some(Op::Softmax { over }) = graph.op(at).filter(|_| graph.passes(at, reader)) else {
-            return None;
-        };
+        let softmax = graph.op(at).filter(|_| graph.passes(at, reader));
+        let over = &softmax.and_then(softmax_over)?;
         let (result, dims) = (graph.dims(product), graph.dims(at));
         let is_product = values != weights
             && graph.dims(values).contains(over)
@@ -106,6 +105,14 @@ fn made_of_scores<'a, G: Ops<'a>>(
     (members.len() > 1).then_some(members)
 }
 
+/// The dim of a softmax, with sinks or without; none of another op.
+pub fn softmax_over(op: &Op) -> Option<DimId> {
+    match op {
+        Op::Softmax { over } | Op::SinkSoftmax { over } => Some(*over),
+        _ => None,
+    }
+}
+
 /// The layout that a softmax of an attention gives: that of the operand, the keys split or not, since
 /// each device takes the softmax over its own.
 pub fn softmax_layout(
@@ -131,10 +138,10 @@ pub fn statistics_of(product: &[DimId], scores: &[DimId], keys: DimId) -> DimSet
     product.iter().enumerate().filter(|(_, dim)| has(dim)).map(|(at, _)| at).collect()
 }
 
-/// Whether axes may split the keys of an attention whose softmax is in a dtype: where each device may
-/// take it over its own keys as it may in pieces.
-pub fn may_split_keys(softmax: Dtype) -> bool {
-    matches!(softmax, Dtype::F32 | Dtype::Bf16)
+/// Whether axes may split the keys of an attention with this softmax, in a dtype: where each device
+/// may take it over its own keys as it may in pieces. A sink would count once for each device.
+pub fn may_split_keys(softmax: &Op, dtype: Dtype) -> bool {
+    matches!(softmax, Op::Softmax { .. }) && matches!(dtype, Dtype::F32 | Dtype::Bf16)
 }
 
 /// The softmax that makes the weights of a product, behind casts.
@@ -242,7 +249,7 @@ pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
     for product in plan.ids() {
         let Some(members) = attention_of(&graph, product) else { continue };
         let softmax = |id: &&InstrId| {
-            matches!(plan.instruction(**id).kind, InstrKind::Op(Op::Softmax { .. }))
+            plan.instruction(**id).kind.op().is_some_and(|op| softmax_over(op).is_some())
         };
         let Some(softmax) = members.iter().find(softmax).copied() else { continue };
         if is_in_one_kernel(plan, &members, softmax) && open.remove(&softmax) {
@@ -258,8 +265,8 @@ pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
 /// Whether nothing in an attention is partial, but what it ends with by the axes of the keys.
 fn is_in_one_kernel(plan: &Plan, members: &[InstrId], softmax: InstrId) -> bool {
     let instr = plan.instruction(softmax);
-    let InstrKind::Op(Op::Softmax { over }) = &instr.kind else { return false };
-    let at = instr.dims.iter().position(|dim| dim == over);
+    let Some(over) = instr.kind.op().and_then(softmax_over) else { return false };
+    let at = instr.dims.iter().position(|dim| *dim == over);
     let keys = at.map_or(AxisList::EMPTY, |at| instr.layout.axes_of(at));
     let Some((product, before)) = members.split_last() else { return false };
     let made = plan.instruction(*product).layout;

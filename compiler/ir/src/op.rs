@@ -180,6 +180,12 @@ ops! {
             /// The dim.
             over: DimId,
         },
+        /// Operands `a, sinks`: `exp(a) / (exp(sinks) + sum(exp(a)))` over a dim, which the sinks
+        /// have not.
+        SinkSoftmax {
+            /// The dim.
+            over: DimId,
+        },
         /// The same data, a dim under another name of the same size.
         Rename {
             /// The dim of the operand.

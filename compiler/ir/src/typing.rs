@@ -105,6 +105,11 @@ pub fn result_type(
             typed(of.without(*over), Dtype::Int32)
         }
         Op::Locate { over } => of.locate(*over),
+        Op::SinkSoftmax { over } => {
+            of.float(0)?;
+            of.beside(*over)?;
+            Ok(first.clone())
+        }
         Op::Rename { from, to } => {
             of.has(0, *from)?;
             equal_sizes(of.size(*from), of.size(*to))?;
@@ -240,9 +245,13 @@ impl Operands<'_> {
         Ok(TensorType { dtype: self.binary()?.dtype, ..self.first().clone() })
     }
 
-    /// The second operand has dims of the result alone, and the first one's dtype.
     fn locate(&self, over: DimId) -> Result<TensorType, TypeError> {
         self.number(0)?;
+        typed(self.beside(over)?, Dtype::Int32)
+    }
+
+    /// The second operand has the first one's dtype, and dims of it other than one; gives those.
+    fn beside(&self, over: DimId) -> Result<Vec<DimId>, TypeError> {
         self.has(0, over)?;
         let (left, right) = (self.first().dtype, self.all[1].dtype);
         if left != right {
@@ -252,7 +261,7 @@ impl Operands<'_> {
         if self.all[1].dims.iter().any(|d| !expected.contains(d)) {
             return Err(TypeError::WrongDims { expected });
         }
-        typed(expected, Dtype::Int32)
+        Ok(expected)
     }
 
     fn einsum(&self, named: &[DimId]) -> Result<TensorType, TypeError> {

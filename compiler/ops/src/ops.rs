@@ -158,6 +158,13 @@ table! {
         Einsum { operands: &[], sums: Partial::One, flags: &[Exact], ..form("einsum") },
         /// `exp(a) / sum(exp(a))` over a dim.
         Softmax { ..composite("softmax") },
+        /// `exp(a) / (exp(sinks) + sum(exp(a)))` over a dim: a softmax of which a part goes nowhere.
+        SinkSoftmax {
+            op: "sink-softmax", text: "sink-softmax", source: Some("sink_softmax"),
+            operands: &["a", "sinks"],
+            flags: &[SameDims, Later],
+            ..composite("sink_softmax")
+        },
         /// The same data, a dim under another name of the same size.
         Rename { slots: &[FROM, TO], ..view("rename") },
         /// One dim as several, the first major.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use shard_ir::attention::softmax_over;
 use shard_ir::catalogue::Move;
 use shard_ir::composite::{Piece, Read};
 use shard_ir::reason::{Reason, Rewriting};
@@ -300,7 +301,7 @@ impl Emitter<'_> {
                     rewriting,
                 )?,
             };
-            if link < kernel.attention && matches!(op, Op::Softmax { .. }) {
+            if link < kernel.attention && softmax_over(op).is_some() {
                 self.plan.instructions[instr.index()].origin.attention = true;
             }
             made.insert(*op_value, instr);

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shard_cost::{Hardware, begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
-use shard_ir::attention::{Ops, attention_of, may_split_keys, read_for, statistics_of};
+use shard_ir::attention::{
+    Ops, attention_of, may_split_keys, read_for, softmax_over, statistics_of,
+};
 use shard_ir::composite::composite_dim;
 use shard_ir::{
     AxisList, Def, DimId, DimSet, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId,
@@ -146,7 +148,8 @@ impl Kernels {
                         kernels.keys(id).filter(|_| !strict).and_then(|(keys, softmax)| {
                             let softmax = program.value(softmax);
                             let by = statistics_of(&program.value(id).dims, &softmax.dims, keys);
-                            may_split_keys(softmax.dtype).then_some(by)
+                            let Def::Op { op, .. } = &softmax.def else { return None };
+                            may_split_keys(op, softmax.dtype).then_some(by)
                         });
                 }
                 if let Some((places, producer, pins)) = kernels.fusible_operand(id) {
@@ -216,8 +219,8 @@ impl Kernels {
     /// The keys of the attention that an op is part of, and its softmax.
     fn keys(&self, id: ValueId) -> Option<(DimId, ValueId)> {
         self.attention(id)?.iter().find_map(|member| match &self.program.value(*member).def {
-            Def::Op { op: Op::Softmax { over }, .. } => Some((*over, *member)),
-            Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+            Def::Op { op, .. } => Some((softmax_over(op)?, *member)),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
         })
     }
 

@@ -275,11 +275,18 @@ fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<CannotTa
             | Collective::ReduceScatterDims { .. }
             | Collective::AllReduce { .. }
             | Collective::SoftmaxMerge { .. },
-            Op::Softmax { .. } | Op::Norm { .. },
+            Op::Softmax { .. } | Op::SinkSoftmax { .. } | Op::Norm { .. },
         ) => Some(CannotTake::NotLinear),
         (
             Collective::AllGather { dim, .. } | Collective::AllToAll { from_dim: dim, .. },
-            Op::Softmax { over } | Op::Norm { over, .. } | Op::Rope { over, .. },
+            Op::Softmax { over }
+            | Op::SinkSoftmax { over }
+            | Op::Norm { over, .. }
+            | Op::Rope { over, .. }
+            | Op::Cumsum { over }
+            | Op::Shift { over, .. }
+            | Op::Conv { over, .. }
+            | Op::Argmax { over },
         ) if dims.get(*dim) == Some(over) => Some(CannotTake::Whole(*over)),
         _ => None,
     }

@@ -505,6 +505,11 @@ impl Generator {
             ),
             83..86 if !integers => {
                 let over = self.random.pick(&dims);
+                // A sink of another value, where one fits.
+                let sinks = self.value();
+                if !sinks.dims.contains(&over) && sinks.dims.iter().all(|d| dims.contains(d)) {
+                    return (format!("sink_softmax({a}, {} over {over})", sinks.name), dims);
+                }
                 (
                     format!(
                         "{}({a} over {over})",

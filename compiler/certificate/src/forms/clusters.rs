@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::equal::{Class, Equal, Head, Node};
 use super::flops_of;
 use super::read::{Choice, nodes_to_take, roots};
+use shard_ir::attention::softmax_over;
 use shard_ir::{DimId, Op};
 
 /// The choices that may change the same classes.
@@ -218,7 +219,7 @@ fn beside_in_an_attention(
             beside.entry(pair[1]).or_default().insert(pair[0]);
         }
     };
-    let is_softmax = |op: &Op| matches!(op, Op::Softmax { .. });
+    let is_softmax = |op: &Op| softmax_over(op).is_some();
     let is_inner = |op: &Op| op.is_elementwise() || matches!(op, Op::Mask { .. }) || is_softmax(op);
     let mut open: Vec<Class> =
         nodes.keys().copied().filter(|class| has(*class, &is_softmax)).collect();

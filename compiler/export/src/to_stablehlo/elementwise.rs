@@ -151,6 +151,24 @@ pub(crate) fn softmax(b: &mut Builder, a: &Value, dim: usize) -> Value {
     b.convert(&parts, a.element)
 }
 
+/// The same, with `exp(sinks)` in the sum; the sinks have the shape of the value.
+pub(crate) fn sink_softmax(b: &mut Builder, a: &Value, sinks: &Value, dim: usize) -> Value {
+    let wide = b.convert(a, a.element.wide());
+    let sinks = b.convert(sinks, wide.element);
+    let largest = b.reduce(Reduction::Max, &wide, &[dim]);
+    let largest = along(b, &largest, &wide.shape, dim);
+    let largest = b.binary("maximum", &largest, &sinks);
+    let below = b.binary("subtract", &wide, &largest);
+    let powers = b.unary("exponential", &below);
+    let sum = b.reduce(Reduction::Sum, &powers, &[dim]);
+    let sum = along(b, &sum, &wide.shape, dim);
+    let sinks = b.binary("subtract", &sinks, &largest);
+    let sinks = b.unary("exponential", &sinks);
+    let sum = b.binary("add", &sum, &sinks);
+    let parts = b.binary("divide", &powers, &sum);
+    b.convert(&parts, a.element)
+}
+
 /// A normalisation along a dim, without learned scales.
 pub(crate) fn norm(b: &mut Builder, kind: Norm, a: &Value, dim: usize) -> Value {
     let mut wide = b.convert(a, a.element.wide());

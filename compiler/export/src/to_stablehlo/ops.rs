@@ -5,7 +5,7 @@ use shard_ir::{DimId, Fused, InstrId, Op, Plan};
 use super::builder::{Builder, Value};
 use super::einsum::{Factor, Product, Ring, in_order};
 use super::element::Element;
-use super::elementwise::{binary, cast, map, norm, reduce, softmax};
+use super::elementwise::{binary, cast, map, norm, reduce, sink_softmax, softmax};
 use super::ranks::origin;
 use super::{positions, tables};
 use crate::dtypes::Floats;
@@ -96,6 +96,10 @@ impl Ops<'_> {
                 reduce(b, *kind, value, &places, count)
             }
             Op::Softmax { over } => softmax(b, value, place(over)?),
+            Op::SinkSoftmax { over } => {
+                let sinks = self.beside(b, value, &dims, second()?)?;
+                sink_softmax(b, value, &sinks, place(over)?)
+            }
             Op::Norm { kind, over } => norm(b, *kind, value, place(over)?),
             Op::Rename { from, to } => {
                 dims = renamed(&dims, *from, *to);
@@ -151,15 +155,9 @@ impl Ops<'_> {
             }
             Op::Locate { over } => {
                 let at = place(over)?;
-                let sought = second()?;
-                let (own, rest) = (self.dims(sought.id), without(&dims, *over));
-                let order: Vec<DimId> = rest.iter().copied().filter(|d| own.contains(d)).collect();
-                let sought = in_order(b, own, &order, &sought.value)?;
-                let into: Vec<usize> =
-                    (0..dims.len()).filter(|place| order.contains(&dims[*place])).collect();
-                let sought = b.broadcast(&sought, &value.shape, &into);
+                let sought = self.beside(b, value, &dims, second()?)?;
                 let begins = self.origin(b, first.id, *over)?;
-                dims = rest;
+                dims = without(&dims, *over);
                 positions::locate(b, value, &sought, at, begins.as_ref())
             }
             Op::Take { over } => return self.take(b, *over, id, first, second()?),
@@ -208,6 +206,22 @@ impl Ops<'_> {
     ) -> Result<Value, ExportError> {
         let ring = Ring { mesh: &self.plan.mesh, fused: *fused, product: self.product(id) };
         ring.of(b, &self.factors(operands))
+    }
+
+    /// An operand that has some dims of a value, along all of them.
+    fn beside(
+        &self,
+        b: &mut Builder,
+        value: &Value,
+        dims: &[DimId],
+        operand: &Operand,
+    ) -> Result<Value, ExportError> {
+        let own = self.dims(operand.id);
+        let order: Vec<DimId> = dims.iter().copied().filter(|d| own.contains(d)).collect();
+        let ordered = in_order(b, own, &order, &operand.value)?;
+        let into: Vec<usize> =
+            (0..dims.len()).filter(|place| own.contains(&dims[*place])).collect();
+        Ok(b.broadcast(&ordered, &value.shape, &into))
     }
 
     /// An operand in the type of the result, along all its dims.

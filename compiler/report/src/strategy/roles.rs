@@ -75,7 +75,7 @@ impl Roles {
     /// The attention around a softmax, if there is one.
     fn attention(&self, plan: &Plan, uses: &[Vec<InstrId>], softmax: InstrId) -> Option<Attention> {
         let keys = match &plan.instruction(softmax).kind {
-            InstrKind::Op(Op::Softmax { over }) => *over,
+            InstrKind::Op(Op::Softmax { over } | Op::SinkSoftmax { over }) => *over,
             // A softmax in pieces begins with the maximum.
             InstrKind::Op(Op::Reduce { kind: Reduce::Max, over }) if over.len() == 1 => over[0],
             _ => return None,

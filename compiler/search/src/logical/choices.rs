@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
+use shard_ir::attention::softmax_over;
 use shard_ir::{Op, Program};
 
 use super::Form;
@@ -373,9 +374,10 @@ impl<'a> Ways<'a> {
                 links.entry(pair[1]).or_default().push(pair[0]);
             }
         };
-        let is_softmax = |op: &Op| matches!(op, Op::Softmax { .. });
-        let goes_on =
-            |op: &Op| op.is_elementwise() || matches!(op, Op::Mask { .. } | Op::Softmax { .. });
+        let is_softmax = |op: &Op| softmax_over(op).is_some();
+        let goes_on = |op: &Op| {
+            op.is_elementwise() || matches!(op, Op::Mask { .. }) || softmax_over(op).is_some()
+        };
         let mut open: Vec<Id> =
             self.reachable.iter().copied().filter(|class| is(*class, is_softmax)).collect();
         let mut seen: BTreeSet<Id> = open.iter().copied().collect();
@@ -396,7 +398,8 @@ impl<'a> Ways<'a> {
             for node in self.options(*class) {
                 for operand in &node.operands {
                     let maker = self.way_to_maker(*operand).last().copied().unwrap_or(*operand);
-                    let is_read = is(maker, |op| matches!(op, Op::Softmax { .. } | Op::Cast(_)));
+                    let is_read =
+                        is(maker, |op| softmax_over(op).is_some() || matches!(op, Op::Cast(_)));
                     if self.logical.op(node) == Some(&Op::Einsum) && is_read {
                         link(*class, *operand);
                     }

@@ -31,7 +31,9 @@ pub(crate) fn attention_ways(facts: &Facts<'_>, product: usize) -> Vec<Attention
     let result = dims(product);
     let is_end = |weights: usize, values: usize| {
         let (softmax, reader) = behind_casts(facts, facts.origin(weights), product);
-        let Some(Op::Softmax { over }) = facts.op_of(softmax) else { return false };
+        let Some(Op::Softmax { over } | Op::SinkSoftmax { over }) = facts.op_of(softmax) else {
+            return false;
+        };
         operands.len() == 2
             && facts.only_reader(softmax, reader)
             && dims(values).contains(over)
@@ -139,7 +141,7 @@ fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<At
             continue;
         }
         let key = match facts.op_of(id) {
-            Some(Op::Softmax { over }) => Some(*over),
+            Some(Op::Softmax { over } | Op::SinkSoftmax { over }) => Some(*over),
             _ => key,
         };
         let mut all = vec![AttentionWay { made, reads: Vec::new(), chain: vec![(id, fit)] }];
@@ -152,7 +154,7 @@ fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<At
                 // Before the softmax is met, what leads to it.
                 None => matches!(
                     facts.op_of(behind_casts(facts, origin, id).0),
-                    Some(Op::Softmax { .. })
+                    Some(Op::Softmax { .. } | Op::SinkSoftmax { .. })
                 ),
             };
             let mut pin = operand.index();
@@ -210,6 +212,11 @@ const BODIES: &[&str] = &[
  return einsum(softmax(causal(einsum(q, k -> LS) over L, S, 2) over S), v -> LD)\n}",
     "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LD {
  return einsum(softmax(causal(einsum(q, k -> LS) over L, S, 3) over S), v -> LD)\n}",
+    // A sink for each head, keys split or not.
+    "q: f32 HL_xQ, k: f32 HSQ, v: f32 HSD_x, s: f32 H_x) -> f32 HLD {
+ return einsum(sink_softmax(einsum(q, k -> HLS), s over S), v -> HLD)\n}",
+    "q: f32 HLQ, k: f32 HS_xQ, v: f32 HS_xD, s: f32 H) -> f32 HLD {
+ return einsum(sink_softmax(causal(einsum(q, k -> HLS) over L, S, 2), s over S), v -> HLD)\n}",
     // Several heads, of which queries are split.
     "q: f32 HL_xQ, k: f32 HS_xQ, v: f32 HS_xD) -> f32 HL_xD {
  return einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n}",

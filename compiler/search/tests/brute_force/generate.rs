@@ -422,6 +422,10 @@ impl Maker {
                 if self.chance(2) {
                     return self.typed(Op::Argmax { over }, &[a], &[]);
                 }
+                if self.chance(3) {
+                    let sink = self.some_value();
+                    return self.typed(Op::SinkSoftmax { over }, &[a, sink], &[]);
+                }
                 let largest = Op::Reduce { kind: Reduce::Max, over: vec![over] };
                 let largest = self.typed(largest, &[a], &[])?;
                 self.typed(Op::Locate { over }, &[a, largest], &[])

@@ -128,14 +128,7 @@ fn weights(attention: &Attention, held: &str) -> String {
     };
     let seen = format!("causal({scores} over L, {held}{window})");
     if attention.sinks {
-        let _ = write!(
-            out,
-            "  let seen = {seen}
-  let most = maximum(max(seen over {held}), sinks)
-  let e = exp(seen - most)
-  let p = e / (sum(e over {held}) + exp(sinks - most))
-"
-        );
+        let _ = writeln!(out, "  let p = sink_softmax({seen}, sinks over {held})");
     } else {
         let _ = writeln!(out, "  let p = softmax({seen} over {held})");
     }
