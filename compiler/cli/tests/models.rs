@@ -29,6 +29,7 @@ const MODELS: &[(&str, f64)] = &[
     ("granite_8b", 8.171e9),
     ("llama3_70b", 70.554e9),
     ("llama4_scout", 109.0e9),
+    ("mamba2_codestral_7b", 7.285e9),
     ("mistral_7b", 7.242e9),
     ("mixtral_8x7b", 46.703e9),
     ("olmo2_7b", 7.299e9),
@@ -62,8 +63,15 @@ fn parameters(layer: &Value) -> f64 {
 }
 
 /// One of each family, for the fast set.
-const FEW: &[&str] =
-    &["deepseek_v2_lite", "falcon_7b", "gemma3_27b", "gpt_oss_120b", "mixtral_8x7b", "phi2"];
+const FEW: &[&str] = &[
+    "deepseek_v2_lite",
+    "falcon_7b",
+    "gemma3_27b",
+    "gpt_oss_120b",
+    "mamba2_codestral_7b",
+    "mixtral_8x7b",
+    "phi2",
+];
 
 fn is_lowered_with_the_published_parameters(name: &str, published: f64) {
     let ran = fed(&["explain", "--format", "json", "-"], &new(name));

@@ -224,8 +224,8 @@ fn a_configuration_that_is_not_understood_is_a_diagnostic_at_its_place() {
         (r#"{"model_type": 3}"#, "`model_type` is not a string"),
         (r#"{"model_type": "rwkv"}"#, "nothing is known of the layers of a `rwkv` model"),
         (
-            r#"{"model_type": "mamba2"}"#,
-            "the layers of a `mamba2` model need a scan over positions, which cannot be written",
+            r#"{"model_type": "mamba"}"#,
+            "the layers of a `mamba` model need a scan over positions, which cannot be written",
         ),
         (
             r#"{"model_type": "t5"}"#,

@@ -561,7 +561,9 @@ fn missing_arithmetic(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> 
             .iter()
             .filter(|i| i.kind.op() == Some(&shard_ir::Op::Einsum))
             .find(|i| {
-                i.dtype == dtype || i.operands.iter().any(|o| plan.instruction(*o).dtype == dtype)
+                let mut read = i.operands.iter().map(|o| plan.instruction(*o).dtype);
+                let first = read.next();
+                first.and_then(|first| read.try_fold(first, |a, b| a.product(b))) == Some(dtype)
             })
             .and_then(|i| i.origin.span)
     };

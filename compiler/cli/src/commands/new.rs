@@ -59,10 +59,9 @@ pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
         Some(text) => Axes { all: read_mesh(text, console)? },
         None => choose(&model, &hardware, args.chips, console)?,
     };
-    let name = args
-        .name
-        .clone()
-        .unwrap_or_else(|| if model.attention().is_some() { "block" } else { "mlp" }.to_string());
+    let is_mlp = model.attention().is_none() && model.state_space().is_none();
+    let name =
+        args.name.clone().unwrap_or_else(|| if is_mlp { "mlp" } else { "block" }.to_string());
     let formatted = new_program::file(&model, &axes, &hardware, &args.hardware, &name, console)?;
     match &args.out {
         None => console.result(&formatted),

@@ -176,13 +176,36 @@ pub enum HeadNorms {
     All,
 }
 
-/// A feed-forward layer.
+/// What a layer does beside attention, or in place of it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Feed {
     /// The same matrices for each token.
     Dense(Dense),
     /// A mixture of experts.
     Experts(Experts),
+    /// A recurrence over positions; such a layer has nothing else.
+    StateSpace(StateSpace),
+}
+
+/// The state-space layer of Mamba-2: a state for each head, and a short convolution in front.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StateSpace {
+    /// Groups of heads, each with inputs and outputs of the state of its own.
+    pub groups: u64,
+    /// Heads of a group.
+    pub heads: u64,
+    /// d_head.
+    pub head: u64,
+    /// d_state.
+    pub state: u64,
+    /// Taps of the convolution.
+    pub taps: u64,
+    /// Tokens of a chunk of a prompt.
+    pub chunk: u64,
+    /// Whether the convolution has biases.
+    pub bias: bool,
+    /// Its map, as the language calls it.
+    pub map: &'static str,
 }
 
 /// Matrices to d_ff and back.
@@ -312,11 +335,13 @@ impl Gates {
 }
 
 impl Feed {
-    /// Its d_ff, or that of an expert.
+    /// Its d_ff, or that of an expert; of a recurrence its groups.
     pub fn inner(&self) -> u64 {
         match self {
             Feed::Dense(dense) => dense.inner,
             Feed::Experts(experts) => experts.each.inner,
+            // What the last axis of a mesh is to divide.
+            Feed::StateSpace(space) => space.groups,
         }
     }
 }
@@ -326,12 +351,25 @@ impl Block {
     pub fn experts(&self) -> Option<&Experts> {
         match &self.feed {
             Feed::Experts(experts) => Some(experts),
-            Feed::Dense(_) => None,
+            Feed::Dense(_) | Feed::StateSpace(_) => None,
+        }
+    }
+
+    /// Its recurrence, if it is one.
+    pub fn state_space(&self) -> Option<&StateSpace> {
+        match &self.feed {
+            Feed::StateSpace(space) => Some(space),
+            Feed::Dense(_) | Feed::Experts(_) => None,
         }
     }
 }
 
 impl Model {
+    /// The recurrence of the first kind that is one.
+    pub fn state_space(&self) -> Option<&StateSpace> {
+        self.kinds.iter().find_map(Block::state_space)
+    }
+
     /// The experts of the first kind that has any.
     pub fn experts(&self) -> Option<&Experts> {
         self.kinds.iter().find_map(Block::experts)

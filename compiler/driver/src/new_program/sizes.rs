@@ -1,6 +1,6 @@
 //! The dims of a model with their sizes, and the weights of its layers.
 
-use super::model::{Attention, Block, Dense, Feed, Model, Rotary, Sees};
+use super::model::{Attention, Block, Dense, Feed, Model, Rotary, Sees, StateSpace};
 use shard_ir::Dtype;
 
 /// A parameter that a kind of layer keeps.
@@ -111,6 +111,7 @@ fn latent_weights(model: &Model, attention: &Attention, out: &mut Vec<Kept>) {
 fn feed_weights(model: &Model, feed: &Feed, out: &mut Vec<Kept>) {
     match feed {
         Feed::Dense(dense) => dense_weights(model, dense, "", "F", PLAIN, out),
+        Feed::StateSpace(space) => state_space_weights(model, space, out),
         Feed::Experts(experts) => {
             let mut keep =
                 |name, dims: &str| out.push(Kept { name, dims: dims.into(), dtype: model.dtype });
@@ -131,6 +132,27 @@ fn feed_weights(model: &Model, feed: &Feed, out: &mut Vec<Kept>) {
             }
         }
     }
+}
+
+fn state_space_weights(model: &Model, space: &StateSpace, out: &mut Vec<Kept>) {
+    let mut keep = |name, dims: &str, dtype| out.push(Kept { name, dims: dims.into(), dtype });
+    for (name, dims) in
+        [("w_z", "EGRP"), ("w_x", "EGRP"), ("w_b", "EGN"), ("w_c", "EGN"), ("w_dt", "EGR")]
+    {
+        keep(name, dims, model.stored);
+    }
+    for (name, dims) in [("conv_x", "TGRP"), ("conv_b", "TGN"), ("conv_c", "TGN")] {
+        keep(name, dims, model.dtype);
+    }
+    if space.bias {
+        for (name, dims) in [("bias_x", "GRP"), ("bias_b", "GN"), ("bias_c", "GN")] {
+            keep(name, dims, model.dtype);
+        }
+    }
+    keep("dt_in", "GR", Dtype::F32);
+    keep("a_log", "GR", Dtype::F32);
+    keep("skip", "GR", model.dtype);
+    keep("w_out", "GRPE", model.stored);
 }
 
 /// Names of the matrices of a feed-forward layer, and of its biases.
@@ -171,6 +193,17 @@ fn size(model: &Model, kind: &Block, dim: &str) -> u64 {
         kind.attention.as_ref().and_then(|a| a.latent).map_or(1, of)
     };
     let experts = kind.experts();
+    if let Some(space) = kind.state_space() {
+        return match dim {
+            "E" => model.width,
+            "G" => space.groups,
+            "R" => space.heads,
+            "P" => space.head,
+            "N" => space.state,
+            // "T".
+            _ => space.taps,
+        };
+    }
     match dim {
         "E" => model.width,
         "K" => attention(&|a| a.kv_heads),
@@ -230,12 +263,25 @@ pub(super) fn cached(model: &Model) -> u64 {
         };
         positions.saturating_mul(each)
     };
+    let of_kind = |kind: &usize| {
+        let kind = &model.kinds[*kind];
+        let kept = kind.attention.as_ref().map_or(0, of);
+        kept.saturating_add(kind.state_space().map_or(0, state))
+    };
     let layers = model.pieces.iter().map(|piece| {
-        let once =
-            piece.kinds.iter().map(|kind| model.kinds[*kind].attention.as_ref().map_or(0, of));
+        let once = piece.kinds.iter().map(of_kind);
         once.fold(0, u64::saturating_add).saturating_mul(piece.times)
     });
     layers.fold(0, u64::saturating_add)
+}
+
+/// How many numbers of the model's dtype the states of a sequence take: those of the recurrence
+/// are in 32 bits.
+fn state(space: &StateSpace) -> u64 {
+    let StateSpace { groups, heads, head, state, taps, .. } = space;
+    let of_token = product([*groups, *heads, *head]).saturating_add(product([2, *groups, *state]));
+    product([2, *groups, *heads, *head, *state])
+        .saturating_add(of_token.saturating_mul(taps.saturating_sub(1)))
 }
 
 /// The part of a head that is turned and the part that is not, where both are there.

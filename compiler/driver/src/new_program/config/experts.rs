@@ -3,6 +3,8 @@
 use serde_json::Value;
 use shard_check::diagnostics::ConfigProblem;
 
+use shard_ir::never;
+
 use super::super::model::{
     Biases, Block, Dense, Experts, Feed, GateMap, Gates, Groups, HeadNorms, Model, PLACES, Rotary,
     Sees, Shared,
@@ -18,6 +20,10 @@ fn dense(model: &mut Model) -> Dense {
     match &block(model).feed {
         Feed::Dense(dense) => dense.clone(),
         Feed::Experts(experts) => experts.each.clone(),
+        Feed::StateSpace(_) => never!(
+            "a configuration of experts whose layers are a recurrence",
+            Dense { inner: 1, gated: false, map: "relu", bias: false }
+        ),
     }
 }
 

@@ -5,6 +5,7 @@ mod experts;
 mod gemma;
 mod gpt;
 mod llama;
+mod mamba;
 mod reader;
 
 use serde_json::Value;
@@ -48,6 +49,7 @@ const TYPES: &[(&str, Reads)] = &[
     ("phi", gpt::phi),
     ("bloom", gpt::bloom),
     ("falcon", gpt::falcon),
+    ("mamba2", mamba::mamba2),
 ];
 
 /// The words of the `model_type`s that are understood.
@@ -58,7 +60,6 @@ pub fn types() -> impl Iterator<Item = &'static str> {
 /// Types that need what the language or this command does not have.
 const LACKING: &[(&str, &str)] = &[
     ("mamba", "a scan over positions"),
-    ("mamba2", "a scan over positions"),
     ("jamba", "a scan over positions"),
     ("t5", "an encoder beside the decoder, and positions by distance"),
 ];

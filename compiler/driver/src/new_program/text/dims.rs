@@ -1,7 +1,7 @@
 //! The `dim` lines.
 
 use super::super::mesh::Axes;
-use super::super::model::{Attention, Feed, HeadNorms, Model, Sees};
+use super::super::model::{Attention, Feed, HeadNorms, Model, Sees, StateSpace};
 use super::super::sizes::{Heads, turned};
 
 /// Sequences of a group, at least, where experts are many.
@@ -23,7 +23,10 @@ pub(super) fn dims(model: &Model, axes: &Axes) -> Vec<(String, String)> {
     if let Some(attention) = model.attention() {
         out.heads(attention);
     }
-    out.feed(model);
+    match model.state_space() {
+        Some(space) => out.state_space(space),
+        None => out.feed(model),
+    }
     out.vocabulary(model, axes);
     out.0
 }
@@ -95,6 +98,22 @@ impl Lines {
         }
     }
 
+    fn state_space(&mut self, space: &StateSpace) {
+        let StateSpace { groups, heads, head, state, taps, .. } = space;
+        self.dim(format!("G = {groups}"), "groups of heads");
+        self.dim(format!("R = {heads}"), "heads of a group");
+        self.dim(format!("P = {head}"), "d_head");
+        self.dim(format!("N = {state}"), "d_state");
+        self.dim("K = 1", "tokens of a chunk");
+        self.dim("C = L / K", "chunks");
+        self.dim("J = K", "a chunk's tokens as they are looked back at");
+        self.dim("D = C", "chunks as they are looked back at");
+        self.dim("O = 1", "one of them");
+        self.dim(format!("T = {taps}"), "taps of the convolution");
+        self.dim("W = T - 1", "tokens that it looks back");
+        self.dim("M = W + L", "these and the step's");
+    }
+
     fn feed(&mut self, model: &Model) {
         let mut inner = |name: &str, size: u64, what: &str| {
             if size.is_multiple_of(model.width) && size > model.width {
@@ -105,7 +124,7 @@ impl Lines {
         };
         let dense = model.kinds.iter().find_map(|kind| match &kind.feed {
             Feed::Dense(dense) => Some(dense),
-            Feed::Experts(_) => None,
+            Feed::Experts(_) | Feed::StateSpace(_) => None,
         });
         let Some(experts) = model.experts() else {
             return inner("F", dense.map_or(1, |dense| dense.inner), "d_ff");

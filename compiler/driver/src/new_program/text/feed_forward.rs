@@ -19,6 +19,8 @@ impl Words<'_> {
                 (format!("  let f = {f}\n"), down)
             }
             Feed::Experts(experts) => self.experts(experts, input),
+            // It is a layer by itself.
+            Feed::StateSpace(_) => (String::new(), input.to_string()),
         }
     }
 

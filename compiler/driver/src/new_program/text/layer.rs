@@ -45,11 +45,10 @@ impl Words<'_> {
         let mut parameters = vec![format!("  x: {stream}")];
         parameters.extend(self.given_to(kind).map(|(name, ty)| format!("  {name}: {ty}")));
         parameters.extend(self.kept(kind).map(|(name, ty)| format!("  {name}: {ty}")));
-        let dtype = self.model.dtype.name();
         let caches = self.caches(kind);
         let (mut results, mut returned) = (vec![format!("y: {stream}")], vec!["y"]);
-        for (_, new, layout) in &caches {
-            results.push(format!("{new}: {dtype} {layout}"));
+        for (_, new, ty) in &caches {
+            results.push(format!("{new}: {ty}"));
             returned.push(new);
         }
         let (results, returned) = if caches.is_empty() {
@@ -73,15 +72,12 @@ impl Words<'_> {
 
     /// What a kind keeps: weights, then caches.
     fn kept(&self, kind: &Block) -> impl Iterator<Item = (String, String)> {
-        let dtype = self.model.dtype.name();
         let weights = sizes::weights(self.model, kind).into_iter();
         let weights = weights.map(|kept| {
             (kept.name.to_string(), format!("weight {} {}?", kept.dtype.name(), kept.dims))
         });
         let caches = self.caches(kind).into_iter();
-        weights.chain(
-            caches.map(move |(name, _, at)| (name.to_string(), format!("cache {dtype} {at}"))),
-        )
+        weights.chain(caches.map(|(name, _, ty)| (name.to_string(), format!("cache {ty}"))))
     }
 
     /// What a kind is given beside its input.
@@ -97,7 +93,7 @@ impl Words<'_> {
 
     /// A layer of several kinds, one after another: each with parameters of its own.
     fn row(&self, at: usize, piece: &Piece) -> String {
-        let (stream, dtype) = (self.stream(), self.model.dtype.name());
+        let stream = self.stream();
         let mut parameters = vec![format!("  x: {stream}")];
         let given: Vec<_> = self.given(piece);
         parameters.extend(given.iter().map(|(name, ty)| format!("  {name}: {ty}")));
@@ -114,8 +110,8 @@ impl Words<'_> {
                 arguments.push(of(&name));
             }
             let mut made = vec![of("y")];
-            for (_, new, layout) in self.caches(kind) {
-                results.push(format!("{}: {dtype} {layout}", of(new)));
+            for (_, new, ty) in self.caches(kind) {
+                results.push(format!("{}: {ty}", of(new)));
                 returned.push(of(new));
                 made.push(of(new));
             }
@@ -145,6 +141,9 @@ impl Words<'_> {
 
     /// From `x` to `y`, and the new caches.
     fn statements(&self, kind: &Block) -> String {
+        if let Some(space) = kind.state_space() {
+            return self.recurrence(space);
+        }
         let (b, norm) = (self.sequences, self.model.norm);
         let (mut out, down) = self.feed_forward_of(kind);
         let Some(attention) = &kind.attention else {

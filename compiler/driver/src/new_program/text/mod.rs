@@ -4,13 +4,17 @@ mod attention;
 mod dims;
 mod feed_forward;
 mod layer;
+mod state_space;
 mod whole;
 
 use std::fmt::Write;
 
 use super::mesh::Axes;
-use super::model::{Attention, Block, Model};
+use super::model::{Block, Model};
 use super::sizes::{Heads, positions};
+
+/// Tokens of a prompt, where caches have as many positions.
+const PROMPT: u64 = 512;
 
 /// The program, as the formatter would have it but for its spaces. `hardware` is what stands behind
 /// that word.
@@ -66,21 +70,26 @@ impl<'a> Words<'a> {
         if self.model.kinds.len() == 1 { self.block.to_string() } else { kind.name.to_string() }
     }
 
-    /// The caches of a kind: their names, the names of the new ones, and their layouts.
+    /// The caches of a kind: their names, the names of the new ones, and their types.
     fn caches(&self, kind: &Block) -> Vec<(&'static str, &'static str, String)> {
+        if kind.state_space().is_some() {
+            return self.states();
+        }
         let Some(attention) = &kind.attention else { return Vec::new() };
-        let held = positions(attention);
+        let (held, dtype) = (positions(attention), self.model.dtype.name());
         if attention.latent.is_some() {
             // Every head reads all latents: they are on each device of the axis of heads.
-            let of = |dim: &str| format!("{}{held}{dim}", self.batch);
+            let of = |dim: &str| format!("{dtype} {}{held}{dim}", self.batch);
             return vec![("latents", "latents1", of("Z")), ("turned", "turned1", of("D1"))];
         }
         let (kv, _) = Heads::of(attention).dims();
         let over = self.heads.as_ref().filter(|(_, size)| attention.kv_heads.is_multiple_of(*size));
         let layout = match over {
-            Some((name, _)) => format!("{}{held}{kv}{}D", self.batch, subscript(&[name])),
+            Some((name, _)) => {
+                format!("{dtype} {}{held}{kv}{}D", self.batch, subscript(&[name]))
+            }
             // Too few heads to split: the batch bears all axes.
-            None => format!("{}{held}{kv}D", self.everywhere),
+            None => format!("{dtype} {}{held}{kv}D", self.everywhere),
         };
         vec![("keys", "keys1", layout.clone()), ("values", "values1", layout)]
     }
@@ -107,8 +116,7 @@ fn header(model: &Model, axes: &Axes) -> String {
     }
     out += "//! A `?` leaves a layout to the compiler; `shardc explain` shows what it takes and \
         why.\n";
-    if let Some(attention) = model.attention().filter(|_| model.vocabulary.is_some()) {
-        let prompt = prompt(attention);
+    if let Some(prompt) = prompt(model).filter(|_| model.vocabulary.is_some()) {
         let _ = writeln!(
             out,
             "//! Two phases share the weights: prefill reads prompts of {prompt} tokens, decode \
@@ -121,15 +129,16 @@ fn header(model: &Model, axes: &Axes) -> String {
     out
 }
 
-/// Tokens of a prompt.
-fn prompt(attention: &Attention) -> u64 {
-    attention.context.min(512)
+/// Tokens of a prompt; none of layers that take each token by itself.
+fn prompt(model: &Model) -> Option<u64> {
+    let context = model.attention().map(|attention| attention.context.min(PROMPT));
+    context.or_else(|| model.state_space().map(|_| PROMPT))
 }
 
 /// The phases of a whole model: as few sequences of a prompt as can be split, since all of them at
 /// once would take memory from the weights.
 fn phases(model: &Model, axes: &Axes) -> String {
-    let Some(attention) = model.attention().filter(|_| model.vocabulary.is_some()) else {
+    let Some(prompt) = prompt(model).filter(|_| model.vocabulary.is_some()) else {
         return String::new();
     };
     let (dim, sequences) = if model.experts().is_some() {
@@ -137,10 +146,17 @@ fn phases(model: &Model, axes: &Axes) -> String {
     } else {
         ("B", axes.sequences())
     };
-    let (fewest, prompt) =
-        (dims::fewest_sequences(attention, axes).min(sequences), prompt(attention));
+    let split = model.attention();
+    let split = split.map_or(axes.batch_devices(), |a| dims::fewest_sequences(a, axes));
+    let fewest = split.min(sequences);
+    // A prompt is cut into chunks, of which one divides it.
+    let chunk = model.state_space().map_or(String::new(), |space| {
+        let most = space.chunk.min(prompt).max(1);
+        let chunk = (1..=most).rev().find(|n| prompt.is_multiple_of(*n)).unwrap_or(1);
+        format!(", K = {chunk}")
+    });
     format!(
-        "\nphase prefill {{ {dim} = {fewest}, L = {prompt} }}\nphase decode repeat {prompt} {{ \
+        "\nphase prefill {{ {dim} = {fewest}, L = {prompt}{chunk} }}\nphase decode repeat {prompt} {{ \
             {dim} = {sequences}, L = 1 }}\n"
     )
 }
