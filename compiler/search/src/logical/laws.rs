@@ -263,12 +263,12 @@ pub(super) fn located(logical: &Logical<'_>, class: Id, found: &mut Found) {
             Made {
                 op: Op::Reduce { kind: Reduce::Max, over: vec![over] },
                 ty: TensorType { dims: ty.dims.clone(), dtype: logical.ty(operand).dtype },
-                place: place.clone(),
+                place,
             },
             vec![Expr::Class(operand)],
         );
         let at = Expr::Op(
-            Made { op: Op::Locate { over }, ty: ty.clone(), place: place.clone() },
+            Made { op: Op::Locate { over }, ty: ty.clone(), place },
             vec![Expr::Class(operand), largest],
         );
         found.push((class, Expr::Op(Made { op: Op::Map(Map::Neg), ty, place }, vec![at])));
