@@ -57,6 +57,11 @@ WHY = {
         "XLA gives every device the whole weights from its host. The plan has each device fetch a part, and gathers the rest "
         "over the chips' own links, which are faster."
     ),
+    "models/mamba_2 prefill": (
+        "XLA keeps the prompt split over its positions: a neighbour sends the three in front of each block for the "
+        "convolution, and chunks are on the devices that have their positions. No plan has that: `conv` takes its dim whole, so "
+        "that all-to-alls bring the prompt to a split over groups and back."
+    ),
     "llama/llama_3_70b_model llama.decode": (
         "The weights of attention lie whole on every device. XLA has each device multiply its own rows of the batch by all of "
         "them; the plan has it read a part of the weights and sends the few activations: in decoding, reading weights is what "
