@@ -5,7 +5,7 @@
 
 use shard_cost::{Hardware, price};
 use shard_ir::{Execution, Picoseconds, Plan, Task, Work, text};
-use shard_runtime::{Random, Report, RunError, RunOptions, run_on_streams};
+use shard_runtime::{NamedTensor, Random, Report, RunError, RunOptions, run_on_streams};
 use shard_schedule::overlap;
 use shard_schedule::overlap::{executable, verify_execution, verify_times};
 use shard_snapshots::judge;
@@ -48,7 +48,11 @@ fn is_right(execution: &Execution, chip: &Hardware, seed: u64) -> Result<(), Str
         }
     };
     let plan = text::print(&execution.plan);
-    if !report.equal {
+    // A number past the largest of its type is infinite, and times a zero that a plan puts in it is
+    // NaN: no plan keeps it.
+    let overflows = |tensor: &NamedTensor| tensor.tensor.data.iter().any(|v| v.is_infinite());
+    let overflowed = report.max_abs_err.is_infinite() && report.expected.iter().any(overflows);
+    if !report.equal && !overflowed {
         return Err(format!("it differs by {:e}\n{plan}", report.max_abs_err));
     }
     if report.peak_bytes != execution.peak_bytes {
@@ -126,7 +130,7 @@ fn random_schedules_compute_what_they_say_without_a_race() {
 #[test]
 fn random_schedules_that_once_were_wrong_are_right() {
     random_schedules_are_right([
-        483, 655, 1545, 1718, 2547, 2555, 2986, 2992, 3104, 3682, 4484, 4527, 4630, 4741,
+        483, 655, 1545, 1718, 2547, 2555, 2986, 2992, 3104, 3544, 3682, 4484, 4527, 4630, 4741,
     ]);
 }
 

@@ -1,5 +1,7 @@
 //! Where buffers lie in the memory of a chip.
 
+use std::collections::BTreeSet;
+
 use super::live::{Buffer, Buffers};
 
 /// A buffer and where it lies.
@@ -17,8 +19,8 @@ pub struct Placed {
 /// Buffers are put one after another, each as low as it can lie: the largest first, or the
 /// earliest, or the one that takes most bytes for longest. While that takes more than what is live
 /// at once, the one that lies highest is put first, and all are put again, so often as `EFFORT`
-/// allows; where that does not reach what is live, so many other orders are tried. What needs least
-/// is taken.
+/// allows; where that does not reach what is live, so many other orders are tried, and then places
+/// in order of time ([`in_time`]). What needs least is taken.
 pub fn placed(buffers: &Buffers) -> Vec<Placed> {
     let least = buffers.peak().saturating_sub(buffers.kept);
     let count = buffers.buffers.len().max(1);
@@ -46,6 +48,12 @@ pub fn placed(buffers: &Buffers) -> Vec<Placed> {
                 best = Some((found, placed));
             }
         }
+    }
+    if best.as_ref().is_some_and(|(extent, _)| *extent > least)
+        && count * count * WIDTH <= EFFORT
+        && let Some(placed) = in_time(buffers, least)
+    {
+        return placed;
     }
     best.map_or_else(Vec::new, |(_, placed)| placed)
 }
@@ -90,6 +98,63 @@ fn orders(buffers: &Buffers) -> [Vec<usize>; 3] {
         (std::cmp::Reverse(lives * u128::from(buffer.bytes)), buffer.from, *at)
     });
     [by_size, by_time, by_both]
+}
+
+/// Puts the buffers in the order in which they begin, all of them below `limit`, or gives `None`.
+///
+/// No order of [`in_order`] leaves room below a short buffer for a long one that begins later; some
+/// memories are filled to the last byte only so. Here a buffer lies at an end of a gap, or so far
+/// from it that the next one fits between. The first `WIDTH` ways are kept at each buffer.
+fn in_time(buffers: &Buffers, limit: u64) -> Option<Vec<Placed>> {
+    let all = &buffers.buffers;
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|at| (all[*at].from, std::cmp::Reverse(all[*at].bytes), *at));
+    // What is live, by address; the address of each buffer put so far, in that order.
+    let mut ways: Vec<(Vec<Placed>, Vec<u64>)> = vec![(Vec::new(), Vec::new())];
+    for (turn, at) in order.iter().enumerate() {
+        let buffer = all[*at];
+        let next = order.get(turn + 1).map_or(0, |next| all[*next].bytes);
+        let mut seen: BTreeSet<Vec<(u64, u64)>> = BTreeSet::new();
+        let mut longer = Vec::new();
+        for (live, addresses) in ways {
+            let live: Vec<Placed> =
+                live.into_iter().filter(|p| p.buffer.until > buffer.from).collect();
+            for address in places(&live, buffer.bytes, next, limit) {
+                let mut live = live.clone();
+                live.push(Placed { buffer, address });
+                live.sort_by_key(|p| p.address);
+                let held = live.iter().map(|p| (p.address, p.buffer.until.0)).collect();
+                if longer.len() < WIDTH && seen.insert(held) {
+                    longer.push((live, [&addresses[..], &[address]].concat()));
+                }
+            }
+        }
+        ways = longer;
+    }
+    let (_, addresses) = ways.into_iter().next()?;
+    let mut placed: Vec<(usize, Placed)> = (order.iter().zip(addresses))
+        .map(|(at, address)| (*at, Placed { buffer: all[*at], address }))
+        .collect();
+    placed.sort_by_key(|(at, _)| *at);
+    Some(placed.into_iter().map(|(_, placed)| placed).collect())
+}
+
+/// So many ways to put buffers are followed at once.
+const WIDTH: usize = 128;
+
+/// Where so many bytes may lie between what is `live`, ordered by address, and below `limit`.
+fn places(live: &[Placed], bytes: u64, next: u64, limit: u64) -> BTreeSet<u64> {
+    let mut places = BTreeSet::new();
+    let mut from = 0u64;
+    let ends = live.iter().map(|p| (p.address, p.address.saturating_add(p.buffer.bytes)));
+    for (until, then) in ends.chain([(limit, limit)]) {
+        if let Some(last) = until.checked_sub(bytes).filter(|last| *last >= from) {
+            let room = [from, last, from.saturating_add(next), last.saturating_sub(next)];
+            places.extend(room.into_iter().filter(|place| (from..=last).contains(place)));
+        }
+        from = then;
+    }
+    places
 }
 
 /// The bytes from the first to the last.
