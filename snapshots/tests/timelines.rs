@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use shard_cost::{DimRoles, Hardware, InstrPrice, Memory, Summary, price};
-use shard_ir::{InstrId, Picoseconds, Plan, Program};
+use shard_ir::{InstrId, Picoseconds, Plan, Program, text};
 use shard_schedule::overlap::{buffers, placed, verify_addresses};
 use shard_schedule::{overlap, verify_timeline};
 use shard_search::{LowerOptions, OverlapBound, overlap_bound};
@@ -288,7 +288,12 @@ fn its_bound_holds(program: &Program, plan: &Plan, seed: u64) {
             let Some(bound) = bound else { continue };
             let timeline = overlap(&plan, &price(&plan, &chip), &chip);
             let of = format!("seed {seed} on {}", chip.name);
-            assert!(bound.layer <= timeline.makespan, "{of}: done before its bound: {bound:?}");
+            assert!(
+                bound.layer <= timeline.makespan,
+                "{of}: done after {:?}, before its bound: {bound:?}\n{}",
+                timeline.makespan,
+                text::print(&plan)
+            );
             if let Some(stack) = &timeline.stack {
                 let least = bound.period.times(repeat);
                 assert!(least <= stack.makespan, "{of}: a stack before its bound: {bound:?}");

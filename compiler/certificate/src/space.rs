@@ -447,14 +447,19 @@ fn reads(program: &Program, live: &[ValueId], readers: &[Vec<Reader>]) -> Vec<Ve
     reads
 }
 
-/// The axes over which values may be partial maxima: all where something takes a maximum or a type
-/// names one, else none.
+/// The axes over which values may be partial maxima: all where something takes a maximum, where a
+/// logical rule may make it take one, or where a type names one; else none.
 pub(crate) fn maxima(program: &Program) -> AxisSet {
     let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
     let makes_one = |def: &Def| match def {
         Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
         Def::Op {
-            op: Op::Reduce { kind: Reduce::Max, .. } | Op::Binary(Binary::Maximum), ..
+            op:
+                Op::Reduce { kind: Reduce::Max, .. }
+                | Op::Binary(Binary::Maximum)
+                | Op::Argmax { .. }
+                | Op::Locate { .. },
+            ..
         } => true,
         Def::Op { .. } | Def::Constant(_) => false,
     };

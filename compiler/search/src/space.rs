@@ -447,15 +447,17 @@ pub(crate) fn layouts_allowed(
     pattern.candidates(shape, program.mesh.all_axes(), maxima(program))
 }
 
-/// The axes over which values may be partial maxima: all where something takes a maximum or a type
-/// names one, else none.
+/// The axes over which values may be partial maxima: all where something takes a maximum, where a
+/// logical rule may make it take one, or where a type names one; else none. All forms of a program
+/// have one set of layouts by that.
 pub(crate) fn maxima(program: &Program) -> AxisSet {
     let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
     let any = program.outputs.iter().any(|o| named(&o.pattern))
         || program.values.iter().any(|v| match &v.def {
             Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
             Def::Op { op, .. } => {
-                matches!(op, Op::Reduce { kind: Reduce::Max, .. } | Op::Binary(Binary::Maximum))
+                let is_max = matches!(op, Op::Reduce { kind: Reduce::Max, .. } | Op::Locate { .. });
+                is_max || matches!(op, Op::Argmax { .. } | Op::Binary(Binary::Maximum))
             }
             Def::Constant(_) => false,
         });
