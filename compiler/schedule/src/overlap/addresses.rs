@@ -20,7 +20,7 @@ pub struct Placed {
 /// earliest, or the one that takes most bytes for longest. While that takes more than what is live
 /// at once, the one that lies highest is put first, and all are put again, so often as `EFFORT`
 /// allows; where that does not reach what is live, so many other orders are tried, and then places
-/// in order of time ([`in_time`]). What needs least is taken.
+/// in order of time (`in_time`). What needs least is taken.
 pub fn placed(buffers: &Buffers) -> Vec<Placed> {
     let least = buffers.peak().saturating_sub(buffers.kept);
     let count = buffers.buffers.len().max(1);
@@ -102,7 +102,7 @@ fn orders(buffers: &Buffers) -> [Vec<usize>; 3] {
 
 /// Puts the buffers in the order in which they begin, all of them below `limit`, or gives `None`.
 ///
-/// No order of [`in_order`] leaves room below a short buffer for a long one that begins later; some
+/// No order of `in_order` leaves room below a short buffer for a long one that begins later; some
 /// memories are filled to the last byte only so. Here a buffer lies at an end of a gap, or so far
 /// from it that the next one fits between. The first `WIDTH` ways are kept at each buffer.
 fn in_time(buffers: &Buffers, limit: u64) -> Option<Vec<Placed>> {
