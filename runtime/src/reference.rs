@@ -10,8 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::op::Flag;
-use shard_ir::{Binary, DimId, InstrId, InstrKind, Norm, Op, Plan, Reduce};
+use shard_ir::{Binary, DimId, InstrId, InstrKind, Map, Norm, Op, Plan, Reduce};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
 use crate::error::RunError;
@@ -70,8 +69,8 @@ pub struct Expected {
     /// The whole tensor, dims in the declared order.
     pub tensor: Tensor,
     /// What rounding errors are measured against: the largest absolute value; where the result is a
-    /// sum (or was moved about since), the largest sum of absolute terms. The mean of a layernorm
-    /// is 0, and its error is not.
+    /// sum, the largest sum of absolute terms; and what of its operands' scales its op hands on
+    /// ([`handed_on`]). The mean of a layernorm is 0, and its error is not, nor that of its relu.
     pub scale: f64,
 }
 
@@ -92,7 +91,7 @@ pub fn reference(
             operands
                 .push(value.ok_or(RunError::Internal("the reference reads a value that is gone"))?);
         }
-        let inherited = instr.operands.iter().map(|o| scales[o.index()]).fold(0.0, f64::max);
+        let inherited: Vec<f64> = instr.operands.iter().map(|o| scales[o.index()]).collect();
         let (mut data, mut scale) = match &instr.kind {
             InstrKind::Parameter(_) => (
                 parameters
@@ -103,12 +102,12 @@ pub fn reference(
                 0.0,
             ),
             InstrKind::Constant(number) => (vec![plan.number(*number)], 0.0),
-            InstrKind::Move(_) => (operands[0].data.clone(), inherited),
+            InstrKind::Move(_) => (operands[0].data.clone(), largest_of(&inherited)),
             kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
                 let op = kind.op().ok_or(RunError::Internal("an op does nothing"))?;
                 let (data, magnitude) =
                     Evaluator { plan, id, arithmetic }.op(op, &operands, &instr.dims)?;
-                (data, if op.row().is(Flag::KeepsValues) { inherited } else { magnitude })
+                (data, magnitude.max(handed_on(op, &inherited, &operands)))
             }
         };
         for value in &mut data {
@@ -138,6 +137,60 @@ pub fn reference(
             Ok(Expected { tensor: Tensor { sizes, data }, scale: scales[output.id.index()] })
         })
         .collect()
+}
+
+fn largest_of(numbers: &[f64]) -> f64 {
+    numbers.iter().copied().fold(0.0, f64::max)
+}
+
+/// What of its operands' scales an op hands on: an error of an operand is one of the result, no
+/// larger where values are copied or chosen from, times the other factor in a product. 0 where that
+/// is not known; the magnitude of the result is then its scale.
+fn handed_on(op: &Op, scales: &[f64], operands: &[&Named]) -> f64 {
+    match op {
+        Op::Map(Map::Neg | Map::Relu | Map::Abs)
+        | Op::Binary(Binary::Add | Binary::Sub | Binary::Maximum | Binary::Minimum)
+        | Op::Reduce { kind: Reduce::Max | Reduce::Mean, .. }
+        | Op::Shift { .. }
+        | Op::Rename { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Append { .. }
+        | Op::Fetch
+        | Op::Cast(_) => largest_of(scales),
+        Op::Binary(Binary::Mul) => {
+            let of = |at: usize, other: usize| scales[at] * operands[other].max_abs();
+            f64::max(of(0, 1), of(1, 0))
+        }
+        Op::Einsum
+        | Op::Map(
+            Map::Gelu
+            | Map::Silu
+            | Map::Sigmoid
+            | Map::Tanh
+            | Map::Exp
+            | Map::Softplus
+            | Map::Log
+            | Map::Sqrt
+            | Map::Rsqrt
+            | Map::Square,
+        )
+        | Op::Binary(Binary::Div)
+        | Op::Reduce { kind: Reduce::Sum, .. }
+        | Op::Softmax { .. }
+        | Op::SinkSoftmax { .. }
+        | Op::Norm { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Take { .. }
+        | Op::Cumsum { .. }
+        | Op::Conv { .. }
+        | Op::Argmax { .. }
+        | Op::Locate { .. }
+        | Op::Route { .. } => 0.0,
+    }
 }
 
 /// Visits every assignment of positions to some dims, the last fastest.

@@ -109,6 +109,22 @@ fn fractions_are_computed_in_f32() {
 }
 
 #[test]
+fn what_cancelled_stays_as_far_off_as_its_terms_were_large() {
+    // The sum of a layernorm is 0 but for roundings, of which a relu and a product keep what there
+    // is.
+    let body = "%0 = parameter a : f32 BE\n%1 = parameter s : weight f32 B\n\
+                %2 = layernorm %0 over E : f32 BE\n%3 = slice %2 over xy along E : f32 BE_xy\n\
+                %4 = sum %3 over E : f32 B(partialsum-xy)\n%5 = all-reduce %4 sum over xy : f32 \
+                B\n%6 = relu %5 : f32 B\n%7 = mul %6, %1 : f32 B\n%8 = add %7, %6 : f32 B\n\
+                return r = %8 : B\n";
+    for seed in 0..16 {
+        let options = RunOptions { seed, ..RunOptions::default() };
+        let report = run_plan(&plan(body), &options).unwrap();
+        assert!(report.equal && !report.exact && report.scale > 1.0, "{seed}: {report:?}");
+    }
+}
+
+#[test]
 fn whole_numbers_that_overflow_start_again_in_f32() {
     let mut body =
         "%0 = parameter a : f32 B_xE(partialsum-y)\n%1 = all-reduce %0 sum over y : f32 B_xE\n"
