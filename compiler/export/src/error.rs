@@ -27,14 +27,6 @@ pub enum ExportError {
         /// The place in the source.
         span: Option<Span>,
     },
-    /// Attention over split keys, whose statistics StableHLO has no place for as it is written here.
-    #[error("`{layer}` merges attentions over parts of the keys, which StableHLO is not given")]
-    PartialSoftmax {
-        /// The layer.
-        layer: String,
-        /// The place in the source.
-        span: Option<Span>,
-    },
     /// Layers of IR text on meshes of their own.
     #[error("the layers are on different meshes, and a module has one")]
     Meshes,

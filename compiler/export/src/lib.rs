@@ -23,6 +23,7 @@ mod layer;
 mod moved;
 mod names;
 mod ops;
+mod parts;
 mod python;
 mod sends;
 mod sheet;

@@ -2,12 +2,11 @@
 //! whole tensors.
 
 use shard_ir::attention::partial_softmax;
-use shard_ir::{
-    Binary, DimId, Dtype, Fused, InstrId, InstrKind, Norm, Op, Plan, Reduce, Reduction,
-};
+use shard_ir::{Binary, DimId, Dtype, Fused, InstrId, Norm, Op, Plan, Reduce, Reduction};
 
 use crate::dtypes::Floats;
 use crate::error::ExportError;
+use crate::parts::{are_weights_of_part, dims_of_statistics};
 use crate::python::Py;
 use crate::specs::axes_of_dim;
 use crate::words::{Dtypes, Extremum, Words};
@@ -140,13 +139,13 @@ impl Ops<'_> {
                 let kept: Vec<DimId> = dims.iter().copied().filter(|d| !over.contains(d)).collect();
                 self.in_order(&kept, id, self.reduce(*kind, over, id, first)?)
             }
-            Op::Cast(_) if self.is_part(first.id) => {
+            Op::Cast(_) if are_weights_of_part(self.plan, first.id) => {
                 let [weights, statistics] = both(&value);
                 let of = Named { id: first.id, py: weights };
                 let cast = self.cast(&of, self.plan.instruction(id).dtype);
                 Ok(Py::Tuple(vec![self.in_order(&dims, id, cast)?, statistics]))
             }
-            Op::Softmax { over } if self.is_part(id) => {
+            Op::Softmax { over } if are_weights_of_part(self.plan, id) => {
                 let axis = self.place(first.id, *over)?;
                 Ok(self.words.softmax_of_part(value, axis))
             }
@@ -337,24 +336,6 @@ impl Ops<'_> {
         self.in_order(&order, id, routed)
     }
 
-    /// Whether a value is the weights over a device's own keys, with their statistics.
-    fn is_part(&self, id: InstrId) -> bool {
-        let instr = self.plan.instruction(id);
-        match &instr.kind {
-            InstrKind::Op(Op::Softmax { over }) => {
-                let at = instr.dims.iter().position(|dim| dim == over);
-                let is_split = at.is_some_and(|at| !instr.layout.axes_of(at).is_empty());
-                instr.origin.attention && is_split
-            }
-            InstrKind::Op(Op::Cast(_)) => instr.operands.iter().any(|o| self.is_part(*o)),
-            InstrKind::Op(_)
-            | InstrKind::Parameter(_)
-            | InstrKind::Constant(_)
-            | InstrKind::Move(_)
-            | InstrKind::CollectiveEinsum(_) => false,
-        }
-    }
-
     /// The attention over a device's own keys, and its statistics in the order of its dims: a pair.
     fn attention_of_part(
         &self,
@@ -362,16 +343,12 @@ impl Ops<'_> {
         operands: &[Named],
         softmax: InstrId,
     ) -> Result<Py, ExportError> {
-        let weights = operands.iter().position(|operand| self.is_part(operand.id));
+        let weights = operands.iter().position(|o| are_weights_of_part(self.plan, o.id));
         let at = weights.ok_or(ExportError::Internal("an attention without its weights"))?;
         let [weights, statistics] = both(&operands[at].py);
         let mut operands = operands.to_vec();
         operands[at].py = weights;
-        let scores = self.plan.instruction(softmax).operands[0];
-        let has: Vec<DimId> =
-            self.dims(scores).iter().copied().filter(|dim| self.dims(id).contains(dim)).collect();
-        let wanted: Vec<DimId> =
-            self.dims(id).iter().copied().filter(|dim| has.contains(dim)).collect();
+        let [has, wanted] = dims_of_statistics(self.plan, softmax, id);
         let statistics = self.transposed(&has, &wanted, statistics)?;
         Ok(Py::Tuple(vec![self.einsum(id, &operands)?, statistics]))
     }

@@ -14,13 +14,6 @@ pub enum ExportProblem {
         /// The place in the source, where it is known.
         span: Option<Span>,
     },
-    /// Attention over split keys, which is not written as StableHLO.
-    PartialSoftmax {
-        /// The layer.
-        layer: String,
-        /// The place in the source, where it is known.
-        span: Option<Span>,
-    },
     /// An op on values of a dtype that PyTorch stores and does not compute with.
     Dtype {
         /// The layer.
@@ -45,15 +38,6 @@ impl From<ExportProblem> for Diagnostic {
                     .at_if(span, "this einsum")
                     .note("einsums of JAX and PyTorch have a letter for each dim, `a` to `z` and `A` to `Z`")
                     .help("two einsums of fewer operands each compute the same")
-            }
-            ExportProblem::PartialSoftmax { layer, span } => {
-                let message = format!(
-                    "`{layer}` merges attentions over parts of the keys, which no StableHLO is \
-                        written for"
-                );
-                Diagnostic::error("E0872", message)
-                    .at_if(span, "an attention whose keys are split")
-                    .note("`shardc export jax` and `shardc export torch` write it")
             }
             ExportProblem::Dtype { layer, op, dtype, span } => {
                 let message =

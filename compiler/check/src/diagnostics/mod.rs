@@ -182,7 +182,6 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0861", "IR text that is no legal plan", Source::LaterPass),
     ("E0870", "an einsum that JAX and PyTorch have no letters for", Source::LaterPass),
     ("E0871", "an op on a dtype that PyTorch does not compute with", Source::LaterPass),
-    ("E0872", "attention over split keys as StableHLO", Source::LaterPass),
     ("E0880", "a compiled program, or the one before it, that cannot be read", Source::CommandLine),
     ("E0881", "a compiled program that sends more than it may", Source::CommandLine),
     ("E0890", "a model configuration from which no layer can be made", Source::CommandLine),

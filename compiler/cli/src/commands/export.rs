@@ -286,9 +286,6 @@ fn refused(error: ExportError, compilation: &Compilation, console: &mut Console)
         ExportError::Dtype { layer, op, dtype, span } => {
             ExportProblem::Dtype { layer, op, dtype, span }.into()
         }
-        ExportError::PartialSoftmax { layer, span } => {
-            ExportProblem::PartialSoftmax { layer, span }.into()
-        }
         ExportError::Meshes => {
             let layer =
                 compilation.compiled.first().map(|(_, layer)| layer.schedule.plan.name.clone());

@@ -1,9 +1,10 @@
 //! The body of a function: what each device does, instruction by instruction, under the names of
 //! the source.
 
-use shard_ir::{FoldId, InstrId, InstrKind, MeshShape, Plan, PlanOutput};
+use shard_ir::{Collective, FoldId, InstrId, InstrKind, MeshShape, Plan, PlanOutput};
 
 use super::builder::{Builder, Value, names, types};
+use super::merge::softmax_merge;
 use super::moves::Moved;
 use super::ops::{Operand, Ops};
 use crate::body::needed;
@@ -21,6 +22,8 @@ pub(crate) struct Body<'p> {
     needed: Vec<bool>,
     /// The value that holds each instruction's, where it is made and where it can be read.
     known: Vec<Option<Value>>,
+    /// The statistics of those that are an attention over a device's own keys.
+    statistics: Vec<Option<Value>>,
 }
 
 impl<'p> Body<'p> {
@@ -30,6 +33,7 @@ impl<'p> Body<'p> {
             ops: Ops { plan, floats },
             needed: needed(plan),
             known: vec![None; plan.instructions.len()],
+            statistics: vec![None; plan.instructions.len()],
         }
     }
 
@@ -118,29 +122,50 @@ impl<'p> Body<'p> {
         let operands = instr
             .operands
             .iter()
-            .map(|o| Ok(Operand { id: *o, value: self.value(b, *o)? }))
+            .map(|o| {
+                let statistics = self.statistics[o.index()].clone();
+                Ok(Operand { id: *o, value: self.value(b, *o)?, statistics })
+            })
             .collect::<Result<Vec<_>, ExportError>>()?;
-        let value = self.made(b, id, &operands)?;
+        let (value, statistics) = self.made(b, id, &operands)?;
         if value.shape != self.plan.local_sizes(id) || value.element != self.ops.element(id) {
             return Err(ExportError::Internal("an op gave a block of the wrong type"));
         }
         let value = b.named(value, &self.called(id), since);
         self.known[id.index()] = Some(value);
+        self.statistics[id.index()] = statistics;
         Ok(())
     }
 
+    /// What an instruction makes, with its statistics where it is an attention over a device's own
+    /// keys.
     fn made(
         &self,
         b: &mut Builder,
         id: InstrId,
         operands: &[Operand],
-    ) -> Result<Value, ExportError> {
+    ) -> Result<(Value, Option<Value>), ExportError> {
         match &self.plan.instruction(id).kind {
-            InstrKind::Op(op) => self.ops.op(b, op, id, operands),
-            InstrKind::CollectiveEinsum(fused) => self.ops.looped(b, fused, id, operands),
+            InstrKind::Op(op) => {
+                if let Some([value, statistics]) = self.ops.op_of_part(b, op, id, operands)? {
+                    return Ok((value, Some(statistics)));
+                }
+                Ok((self.ops.op(b, op, id, operands)?, None))
+            }
+            InstrKind::CollectiveEinsum(fused) => {
+                Ok((self.ops.looped(b, fused, id, operands)?, None))
+            }
             InstrKind::Move(collective) => {
                 let operand = operands.first().ok_or(ExportError::Internal("a move of nothing"))?;
-                self.moved(id, operand.id, &self.sizes(id)).write(b, collective, &operand.value)
+                let sizes = self.sizes(id);
+                let moved = self.moved(id, operand.id, &sizes);
+                if let (Collective::SoftmaxMerge { dim, axes, statistics }, Some(known)) =
+                    (collective, &operand.statistics)
+                {
+                    let part = [&operand.value, known];
+                    return Ok(softmax_merge(b, &moved, part, (*dim, axes), *statistics));
+                }
+                Ok((moved.write(b, collective, &operand.value)?, None))
             }
             InstrKind::Parameter(_) | InstrKind::Constant(_) => {
                 Err(ExportError::Internal("a parameter that is made"))

@@ -151,7 +151,29 @@ pub(crate) fn softmax(b: &mut Builder, a: &Value, dim: usize) -> Value {
     b.convert(&parts, a.element)
 }
 
-/// The same, with `exp(sinks)` in the sum; the sinks have the shape of the value.
+/// The softmax over the keys of a device, 0 where it sees none, and the statistics: the logarithm of
+/// the sum of `exp(a)`, minus infinity where it sees none.
+pub(crate) fn softmax_of_part(b: &mut Builder, a: &Value, dim: usize) -> [Value; 2] {
+    let wide = b.convert(a, a.element.wide());
+    let largest = b.reduce(Reduction::Max, &wide, &[dim]);
+    let seen = b.compare_number("GT", &largest, f64::NEG_INFINITY);
+    let zero = b.splat(0.0, &largest.shape, largest.element);
+    let finite = b.select(&seen, &largest, &zero);
+    let beside = along(b, &finite, &wide.shape, dim);
+    let below = b.binary("subtract", &wide, &beside);
+    let powers = b.unary("exponential", &below);
+    let sum = b.reduce(Reduction::Sum, &powers, &[dim]);
+    let one = b.splat(1.0, &sum.shape, sum.element);
+    let sum = b.select(&seen, &sum, &one);
+    let beside = along(b, &sum, &wide.shape, dim);
+    let parts = b.binary("divide", &powers, &beside);
+    let parts = b.convert(&parts, a.element);
+    // Minus infinity plus 0 where the device sees no key.
+    let logarithm = b.unary("log", &sum);
+    [parts, b.binary("add", &largest, &logarithm)]
+}
+
+/// [`softmax`] with `exp(sinks)` in the sum; the sinks have the shape of the value.
 pub(crate) fn sink_softmax(b: &mut Builder, a: &Value, sinks: &Value, dim: usize) -> Value {
     let wide = b.convert(a, a.element.wide());
     let sinks = b.convert(sinks, wide.element);

@@ -6,6 +6,7 @@ mod builder;
 mod einsum;
 mod element;
 mod elementwise;
+mod merge;
 mod moves;
 mod ops;
 mod positions;
@@ -14,7 +15,7 @@ mod tables;
 
 use std::collections::BTreeSet;
 
-use shard_ir::{InstrId, Instruction, Layout, Mesh, ParameterKind, Plan};
+use shard_ir::{InstrId, Layout, Mesh, ParameterKind, Plan};
 
 use body::Body;
 use builder::{Builder, Value, list, types};
@@ -45,11 +46,6 @@ pub fn stablehlo(plans: &[&Plan], origin: &str, floats: Floats) -> Result<String
     }
     let mut layers: Vec<(String, Plan)> = Vec::new();
     for plan in plans {
-        let is_part = |instr: &&Instruction| !instr.layout.softmax_axes().is_empty();
-        if let Some(part) = plan.instructions.iter().find(is_part) {
-            let (layer, span) = (plan.name.clone(), part.origin.span);
-            return Err(ExportError::PartialSoftmax { layer, span });
-        }
         layers.push((title_of(plan, ""), (*plan).clone()));
         if let Some(stack) = stack(plan) {
             layers.push((title_of(plan, ".stack"), stack));

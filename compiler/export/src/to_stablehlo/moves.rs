@@ -33,8 +33,10 @@ impl Moved<'_> {
             | Collective::AllToAll { .. }
             | Collective::Permute { .. }
             | Collective::Slice { .. }
-            | Collective::ToPartial { .. }
-            | Collective::SoftmaxMerge { .. } => Ok(None),
+            | Collective::ToPartial { .. } => Ok(None),
+            Collective::SoftmaxMerge { .. } => {
+                Ok(Some("as a maximum of the statistics, and sums".to_string()))
+            }
         }
     }
 
@@ -58,17 +60,7 @@ impl Moved<'_> {
                 self.reduce_scatter(b, value, kind, dim, &axes)
             }
             Collective::AllReduce { kind, axes } => {
-                let groups = groups(mesh, &axes.iter().collect());
-                let (channel, combiner) = (b.channel(), b.combiner(kind, value.element));
-                let text = format!(
-                    "\"stablehlo.all_reduce\"({}) <{{{channel}, replica_groups = {}, \
-                     use_global_device_ids}}> {combiner} : ({}) -> {}",
-                    value.name,
-                    table(&groups),
-                    value.ty(),
-                    value.ty()
-                );
-                b.op(value.shape.clone(), value.element, &text)
+                self.all_reduce(b, value, kind, &axes.iter().collect())
             }
             Collective::AllToAll { from_dim, to_dim, axes } => {
                 let k = mesh.group_size(axes.iter());
@@ -104,10 +96,30 @@ impl Moved<'_> {
                 self.scatter_dims(b, collective, kind, value)
             }
             Collective::SoftmaxMerge { .. } => {
-                return Err(ExportError::Internal("a merge, which is refused before"));
+                return Err(ExportError::Internal("a merge of a value without statistics"));
             }
             Collective::ToPartial { kind, dim, axes } => self.partial(b, value, kind, dim, &axes),
         })
+    }
+
+    pub(super) fn all_reduce(
+        &self,
+        b: &mut Builder,
+        value: &Value,
+        kind: Reduction,
+        axes: &AxisList,
+    ) -> Value {
+        let groups = groups(self.shape.mesh, axes);
+        let (channel, combiner) = (b.channel(), b.combiner(kind, value.element));
+        let text = format!(
+            "\"stablehlo.all_reduce\"({}) <{{{channel}, replica_groups = {}, \
+             use_global_device_ids}}> {combiner} : ({}) -> {}",
+            value.name,
+            table(&groups),
+            value.ty(),
+            value.ty()
+        );
+        b.op(value.shape.clone(), value.element, &text)
     }
 
     fn all_gather(&self, b: &mut Builder, value: &Value, dim: usize, axes: &AxisList) -> Value {
@@ -126,7 +138,7 @@ impl Moved<'_> {
         b.op(shape, value.element, &text)
     }
 
-    fn reduce_scatter(
+    pub(super) fn reduce_scatter(
         &self,
         b: &mut Builder,
         value: &Value,

@@ -1,15 +1,17 @@
 //! Each op of the catalogue as ops of StableHLO on what one device holds.
 
+use shard_ir::attention::partial_softmax;
 use shard_ir::{DimId, Fused, InstrId, Op, Plan};
 
 use super::builder::{Builder, Value};
 use super::einsum::{Factor, Product, Ring, in_order};
 use super::element::Element;
-use super::elementwise::{binary, cast, map, norm, reduce, sink_softmax, softmax};
+use super::elementwise::{binary, cast, map, norm, reduce, sink_softmax, softmax, softmax_of_part};
 use super::ranks::origin;
 use super::{positions, tables};
 use crate::dtypes::Floats;
 use crate::error::ExportError;
+use crate::parts::{are_weights_of_part, dims_of_statistics};
 
 /// What the ops of one plan are made from.
 #[derive(Clone, Copy)]
@@ -23,6 +25,8 @@ pub(crate) struct Ops<'p> {
 pub(crate) struct Operand {
     pub(crate) id: InstrId,
     pub(crate) value: Value,
+    /// Those of an attention over a device's own keys.
+    pub(crate) statistics: Option<Value>,
 }
 
 impl Ops<'_> {
@@ -184,6 +188,41 @@ impl Ops<'_> {
             Op::Cast(to) => cast(b, value, Element::of(*to, self.floats)),
         };
         self.arranged(b, &dims, id, &made)
+    }
+
+    /// An op of an attention over a device's own keys, and its statistics; `None` of any other op.
+    pub(crate) fn op_of_part(
+        &self,
+        b: &mut Builder,
+        op: &Op,
+        id: InstrId,
+        operands: &[Operand],
+    ) -> Result<Option<[Value; 2]>, ExportError> {
+        let weights = operands.iter().find(|o| are_weights_of_part(self.plan, o.id));
+        let statistics = |weights: &Operand| {
+            let known = weights.statistics.clone();
+            known.ok_or(ExportError::Internal("weights without their statistics"))
+        };
+        match (op, weights, partial_softmax(self.plan, id)) {
+            (Op::Softmax { over }, _, _) if are_weights_of_part(self.plan, id) => {
+                let [scores] = operands else {
+                    return Err(ExportError::Internal("a softmax of several values"));
+                };
+                let [made, statistics] =
+                    softmax_of_part(b, &scores.value, self.place(scores.id, *over)?);
+                Ok(Some([self.arranged(b, self.dims(scores.id), id, &made)?, statistics]))
+            }
+            (Op::Cast(_), Some(weights), _) => {
+                Ok(Some([self.op(b, op, id, operands)?, statistics(weights)?]))
+            }
+            (Op::Einsum, Some(weights), Some((softmax, _))) => {
+                let [has, wanted] = dims_of_statistics(self.plan, softmax, id);
+                let statistics = in_order(b, &has, &wanted, &statistics(weights)?)?;
+                Ok(Some([self.op(b, op, id, operands)?, statistics]))
+            }
+            (_, None, None) => Ok(None),
+            _ => Err(ExportError::Internal("an op of a part of an attention that has none")),
+        }
     }
 
     fn product(&self, id: InstrId) -> Product<'_> {

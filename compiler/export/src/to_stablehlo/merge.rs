@@ -1,0 +1,67 @@
+//! The merge of attentions over parts of the keys.
+
+use shard_ir::{AxisList, DimSet, Reduction};
+
+use super::builder::{Builder, Value};
+use super::moves::Moved;
+use super::ranks::rank;
+
+/// The attention over all keys, or a block of it along `dim`, of parts of it. A part is a result and
+/// its statistics, which have the dims `by` of the result. Where axes are left that split the keys,
+/// it still is a part, of more keys, and its statistics are given too.
+pub(super) fn softmax_merge(
+    b: &mut Builder,
+    moved: &Moved<'_>,
+    [result, statistics]: [&Value; 2],
+    (dim, axes): (Option<usize>, &AxisList),
+    by: DimSet,
+) -> (Value, Option<Value>) {
+    let by: Vec<usize> = by.iter().collect();
+    let mut largest = moved.all_reduce(b, statistics, Reduction::Max, axes);
+    // A device that sees no key has the weight 0, as `exp` of minus infinity.
+    let sees = b.compare_number("GT", statistics, f64::NEG_INFINITY);
+    let zero = b.splat(0.0, &largest.shape, largest.element);
+    let finite = b.select(&sees, &largest, &zero);
+    let below = b.binary("subtract", statistics, &finite);
+    let weights = b.unary("exponential", &below);
+
+    let wide = b.convert(result, statistics.element);
+    let beside = b.broadcast(&weights, &wide.shape, &by);
+    let weighted = b.binary("multiply", &wide, &beside);
+    let weighted = b.convert(&weighted, result.element);
+    let sum = Reduction::Sum;
+    let (total, weights) = match dim {
+        None => {
+            let total = moved.all_reduce(b, &weighted, sum, axes);
+            (total, moved.all_reduce(b, &weights, sum, axes))
+        }
+        Some(dim) => {
+            let total = moved.reduce_scatter(b, &weighted, sum, dim, axes);
+            let weights = match by.iter().position(|of| *of == dim) {
+                None => moved.all_reduce(b, &weights, sum, axes),
+                Some(at) => {
+                    let weights = moved.reduce_scatter(b, &weights, sum, at, axes);
+                    let size = weights.shape[at];
+                    let rank = rank(b, moved.shape.mesh, axes);
+                    let start = b.with_number("multiply", &rank, size as f64);
+                    largest = b.dynamic_slice(&largest, at, &start, size);
+                    weights
+                }
+            };
+            (total, weights)
+        }
+    };
+    let seen = b.compare_number("GT", &weights, 0.0);
+    let one = b.splat(1.0, &weights.shape, weights.element);
+    let weights = b.select(&seen, &weights, &one);
+    let wide = b.convert(&total, weights.element);
+    let beside = b.broadcast(&weights, &wide.shape, &by);
+    let merged = b.binary("divide", &wide, &beside);
+    let merged = b.convert(&merged, result.element);
+    if moved.to.softmax_axes().is_empty() {
+        return (merged, None);
+    }
+    // Minus infinity plus 0 where no device sees a key.
+    let logarithm = b.unary("log", &weights);
+    (merged, Some(b.binary("add", &largest, &logarithm)))
+}
