@@ -38,6 +38,20 @@ fn a_process_that_fails_is_named_and_the_folder_goes() {
 }
 
 #[test]
+fn what_a_process_said_last_is_shown_line_by_line() {
+    // `ls` of the Python and of the script: one is not there, the other is.
+    let ran =
+        shardc(&["run", "mlp.shard", "--engine", "jax", "--launch", "ls", "--python", "/no/such"]);
+    assert_eq!((ran.status, ran.out.as_str()), (1, ""));
+    assert!(!ran.err.contains("u{a}"), "{}", ran.err);
+    let lines: Vec<&str> = ran.err.lines().collect();
+    let [first, said, rest @ ..] = lines.as_slice() else { panic!("{}", ran.err) };
+    assert!(first.starts_with("error: `mlp` cannot be executed: process 0 of jax ended with"));
+    assert_eq!(*said, "  note: it said last");
+    assert!(rest.len() > 1 && rest.iter().all(|line| line.starts_with("    ")), "{}", ran.err);
+}
+
+#[test]
 fn devices_are_shared_evenly() {
     let run = ["run", "mlp.shard", "--engine", "jax", "--launch", "true", "--processes", "3"];
     let ran = shardc(&run);

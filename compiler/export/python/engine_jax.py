@@ -14,6 +14,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from engine_hosts import let_gloo_of_jax
 
 
 def loaded(path):
@@ -54,6 +55,7 @@ def main():
     # Without accelerators, so many devices of the CPU.
     jax.config.update("jax_num_cpu_devices", devices // args.processes)
     if args.processes > 1:
+        let_gloo_of_jax(args.coordinator)
         jax.distributed.initialize(args.coordinator, args.processes, args.process)
     if jax.device_count() < devices:
         sys.exit(

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from engine_hosts import let_gloo_of_torch
 
 
 def loaded(path):
@@ -116,6 +117,8 @@ def main():
             f"CUDA_VISIBLE_DEVICES= takes the CPU"
         )
     alone = args.processes == 1
+    if not alone:
+        let_gloo_of_torch(args.coordinator)
     meeting = f"file://{folder}/store" if alone else f"tcp://{args.coordinator}"
     given = (args.process * each, count, folder, meeting)
     try:

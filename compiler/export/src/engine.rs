@@ -76,6 +76,11 @@ impl EngineSystem {
         }
     }
 
+    /// Beside the script: how the processes of several machines reach each other.
+    pub fn hosts(self) -> &'static str {
+        include_str!("../python/engine_hosts.py")
+    }
+
     /// What a plan without folded blocks sends there: by the kind of the system's own collective,
     /// the elements that the busiest device sends over the network, summed over all moves. A loop is
     /// as many permutes as it has chunks less one; an exchange is the moves that it is written as.

@@ -144,6 +144,7 @@ impl Engine for Python {
         let files = [
             ("module.py", module),
             ("engine.py", self.system.script().to_string()),
+            ("engine_hosts.py", self.system.hosts().to_string()),
             ("devices", devices.to_string()),
         ];
         for (name, text) in files {
@@ -253,7 +254,7 @@ impl Running {
                         let lines: Vec<&str> = said.lines().collect();
                         let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
                         return Err(format!(
-                            "process {at} of {system} ended with {status}:\n{last}"
+                            "process {at} of {system} ended with {status}\n{last}"
                         ));
                     }
                     Err(error) => return Err(format!("process {at} of {system}: {error}")),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use shard_check::CheckOptions;
+use shard_check::{CheckOptions, Diagnostic};
 use shard_driver::input::program_of;
 use shard_driver::pipeline::{self, Ran};
 use shard_driver::{Purpose, compile_input, hardware_choice, on_streams};
@@ -228,8 +228,11 @@ fn run_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Consol
             let help = "inputs have the sizes that are executed: --full executes those of the file";
             console.usage(&message, (!args.full).then(|| help.to_string()))
         }
+        RunError::Engine(said) => {
+            console.report(None, vec![engine_problem(layer, said)]);
+            Status::Wrong
+        }
         RunError::Invalid(_)
-        | RunError::Engine(_)
         | RunError::Overflow { .. }
         | RunError::Schedule { .. }
         | RunError::Race { .. }
@@ -239,6 +242,19 @@ fn run_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Consol
             Status::Wrong
         }
     }
+}
+
+/// What an engine failed with: its first line says what happened, the others are what a process
+/// printed last.
+fn engine_problem(layer: &str, said: &str) -> Diagnostic {
+    let mut lines = said.lines();
+    let first = lines.next().unwrap_or_default();
+    let mut found = problem(&format!("`{layer}` cannot be executed: {first}"), Vec::new());
+    let printed: String = lines.map(|line| format!("\n    {line}")).collect();
+    if !printed.is_empty() {
+        found.notes.push(format!("it said last{printed}"));
+    }
+    found
 }
 
 fn summary(ran: &Ran, engine: Option<EngineName>) -> RunLayer {
