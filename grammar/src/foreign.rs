@@ -24,10 +24,17 @@ pub fn written_here(function: &str) -> Option<&'static str> {
             "route(g over X at T -> C, 2)    (which tokens T go to which of the C places of \
                 experts X)"
         }
-        "where" | "select" | "maskedfill" => {
-            "cast(a, f32) * b + (1 - cast(a, f32)) * c    (a: 0 or 1); causal(a over L, S) masks \
-                what comes later"
+        "where" | "select" | "maskedfill" | "ifelse" => {
+            "where(holds, a, b)    (a where the bool holds); causal(a over L, S) masks what comes \
+                later"
         }
+        "greater" | "gt" => "less(b, a)",
+        "greaterequal" | "ge" => "less_equal(b, a)",
+        "lt" => "less(a, b)",
+        "le" => "less_equal(a, b)",
+        "eq" => "equal(a, b)",
+        "notequal" | "ne" => "where(equal(a, b), 0, 1)",
+        "arange" | "broadcastediota" => "iota(a over L)    (the position along L, at each element)",
         "matmul" | "dot" | "bmm" | "mm" | "linear" | "dense" | "tensordot" | "dotgeneral"
         | "outer" | "contract" => "einsum(a, w -> BF)    (the dims that the result keeps)",
         "pow" | "power" => "square(a), a * a * a, or exp(2.5 * log(a))",
@@ -134,6 +141,7 @@ pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
             "*" if at > 0 && scan.word(at - 1) == "*" && touch(scan, at - 1) => {
                 operator(scan, at - 1, 2)
             }
+            "<" | ">" if scan.word(at + 1) == "=" && touch(scan, at) => operator(scan, at, 2),
             "<" | ">" => operator(scan, at, 1),
             "=" if at > 0 && matches!(scan.word(at - 1), "=" | "<" | ">" | "!") => {
                 operator(scan, at - 1, 2)
@@ -292,11 +300,16 @@ fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<Foreign> {
         }
         "@" => format!("einsum({a}, {b} -> BF)    (the dims that the result keeps)"),
         "%" => "no remainder: sizes are divided in dim lines, `dim F = E / 4`".to_string(),
-        "<" | ">" | "<=" | ">=" | "==" | "!=" => {
-            "no comparisons: maximum(a, b), relu(a), or causal(a over L, S) for a mask".to_string()
-        }
+        "<" => format!("less({a}, {b})"),
+        ">" => format!("less({b}, {a})"),
+        "<=" => format!("less_equal({a}, {b})"),
+        ">=" => format!("less_equal({b}, {a})"),
+        "==" => format!("equal({a}, {b})"),
+        "!=" => format!("where(equal({a}, {b}), 0, 1)"),
         "!" | "~" | "&" | "|" => {
-            "no truth values are computed: 1 - a, a * b and maximum(a, b) of 0 and 1".to_string()
+            "where(a, b, a) where both of two truth values are to hold, where(a, a, b) where one \
+                is; 1 - a, a * b and maximum(a, b) of 0 and 1"
+                .to_string()
         }
         _ => return None,
     };

@@ -89,6 +89,8 @@ pub(crate) fn evaluate(
         Op::Binary(binary) => {
             pointwise(operands, target, |v| scalar::binary(*binary, v[0], v[1], !dtype.is_float()))
         }
+        Op::Where => pointwise(operands, target, |v| if v[0] != 0.0 { v[1] } else { v[2] }),
+        Op::Iota { over } => local_shape::iota(*over, &operands[0], target)?,
         Op::Fetch => pointwise(&operands[..1], target, |v| v[0]),
         Op::Cast(to) => pointwise(&operands[..1], target, |v| cast(*to, v[0])),
         Op::Reduce { kind, over } => reduce(*kind, over, &operands[0], target)?,
@@ -150,13 +152,16 @@ pub(crate) fn cast(to: Dtype, value: f64) -> f64 {
 }
 
 fn pointwise(operands: &[View<'_>], target: &Target<'_>, f: impl Fn(&[f64]) -> f64) -> Tensor {
-    if operands.iter().all(|o| o.dims == target.dims()) {
-        // In the order of the result, all of them: nothing has to be looked for.
-        let data = match operands {
-            [a] => a.block.data.iter().map(|a| f(&[*a])).collect(),
-            [a, b] => a.block.data.iter().zip(&b.block.data).map(|(a, b)| f(&[*a, *b])).collect(),
-            _ => Vec::new(),
-        };
+    // In the order of the result, all of them: nothing has to be looked for.
+    let in_order = operands.iter().all(|o| o.dims == target.dims());
+    let data: Option<Vec<f64>> = match operands {
+        [a] if in_order => Some(a.block.data.iter().map(|a| f(&[*a])).collect()),
+        [a, b] if in_order => {
+            Some(a.block.data.iter().zip(&b.block.data).map(|(a, b)| f(&[*a, *b])).collect())
+        }
+        _ => None,
+    };
+    if let Some(data) = data {
         return Tensor { sizes: target.sizes.to_vec(), data };
     }
     let strides: Vec<Vec<usize>> =

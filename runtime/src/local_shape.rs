@@ -126,6 +126,22 @@ pub(crate) fn mask(
     target.in_order(operand.dims, out)
 }
 
+/// The place of every element along a dim, in the whole tensor.
+pub(crate) fn iota(
+    over: DimId,
+    operand: &View<'_>,
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
+    let at = operand.place(over)?;
+    let mut out = operand.block.clone();
+    let mut position = vec![0usize; out.sizes.len()];
+    for value in &mut out.data {
+        *value = (operand.origin[at] + position[at]) as f64;
+        advance(&mut position, &operand.block.sizes);
+    }
+    target.in_order(operand.dims, out)
+}
+
 fn advance(position: &mut [usize], sizes: &[usize]) {
     for (p, size) in position.iter_mut().zip(sizes).rev() {
         *p += 1;

@@ -159,6 +159,7 @@ fn handed_on(op: &Op, scales: &[f64], operands: &[&Named]) -> f64 {
         | Op::SliceDim { .. }
         | Op::Append { .. }
         | Op::Fetch
+        | Op::Where
         | Op::Cast(_) => largest_of(scales),
         Op::Binary(Binary::Mul) => {
             let of = |at: usize, other: usize| scales[at] * operands[other].max_abs();
@@ -177,7 +178,7 @@ fn handed_on(op: &Op, scales: &[f64], operands: &[&Named]) -> f64 {
             | Map::Rsqrt
             | Map::Square,
         )
-        | Op::Binary(Binary::Div)
+        | Op::Binary(Binary::Div | Binary::Less | Binary::LessEqual | Binary::Equal)
         | Op::Reduce { kind: Reduce::Sum, .. }
         | Op::Softmax { .. }
         | Op::SinkSoftmax { .. }
@@ -189,6 +190,7 @@ fn handed_on(op: &Op, scales: &[f64], operands: &[&Named]) -> f64 {
         | Op::Conv { .. }
         | Op::Argmax { .. }
         | Op::Locate { .. }
+        | Op::Iota { .. }
         | Op::Route { .. } => 0.0,
     }
 }
@@ -370,6 +372,11 @@ impl Evaluator<'_> {
                 let found = self.first_of(a, *over, sought, p);
                 found.map_or(f64::from(i32::MIN), |at| -(at as f64))
             }),
+            Op::Where => self.build(dims, |p| {
+                let of = if a.at(p) == 0.0 { 2 } else { 1 };
+                operands[of].at(p)
+            }),
+            Op::Iota { over } => self.build(dims, |p| p[over.index()] as f64),
             Op::Take { over } => self.build(dims, |p| {
                 let id = operands[1].at(p);
                 let rows = self.size(*over) as f64;

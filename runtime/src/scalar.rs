@@ -41,7 +41,15 @@ pub(crate) fn binary(binary: Binary, a: f64, b: f64, whole: bool) -> f64 {
         Binary::Div => a / b,
         Binary::Maximum => maximum(a, b),
         Binary::Minimum => -maximum(-a, -b),
+        Binary::Less => truth(a < b),
+        Binary::LessEqual => truth(a <= b),
+        Binary::Equal => truth(a == b),
     }
+}
+
+/// A truth value as a number.
+fn truth(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
 }
 
 /// The larger of two; NaN if either is.

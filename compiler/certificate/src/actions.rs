@@ -87,6 +87,8 @@ impl Site<'_> {
             Op::Einsum
             | Op::Map(_)
             | Op::Binary(_)
+            | Op::Where
+            | Op::Iota { .. }
             | Op::Reduce { .. }
             | Op::Rename { .. }
             | Op::Split { .. }
@@ -186,6 +188,7 @@ impl Site<'_> {
             Op::Binary(Binary::Sub) => vec![(sum, vec![0, 1]), (max, vec![0])],
             Op::Binary(Binary::Maximum) => [each(max), vec![(max, vec![0, 1])]].concat(),
             Op::Binary(Binary::Minimum) => each(max),
+            Op::Binary(Binary::Less | Binary::LessEqual | Binary::Equal) => Vec::new(),
             Op::Map(Map::Neg) => vec![(sum, vec![0])],
             Op::Map(Map::Relu | Map::Sigmoid | Map::Tanh | Map::Exp | Map::Softplus) => {
                 vec![(max, vec![0])]
@@ -218,6 +221,8 @@ impl Site<'_> {
             | Op::SinkSoftmax { .. }
             | Op::Norm { .. }
             | Op::Mask { .. }
+            | Op::Where
+            | Op::Iota { .. }
             | Op::Argmax { .. }
             | Op::Locate { .. }
             | Op::Route { .. } => Vec::new(),

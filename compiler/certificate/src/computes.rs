@@ -433,9 +433,9 @@ impl<'a> Match<'a> {
         let ty = |id: &ValueId| (&self.program.value(*id).dims, self.program.value(*id).dtype);
         match op {
             Op::Einsum => true,
-            Op::Binary(Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum) => {
-                operands.windows(2).all(|two| ty(&two[0]) == ty(&two[1]))
-            }
+            Op::Binary(
+                Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum | Binary::Equal,
+            ) => operands.windows(2).all(|two| ty(&two[0]) == ty(&two[1])),
             _ => false,
         }
     }

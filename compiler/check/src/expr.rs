@@ -1,7 +1,7 @@
 //! Expressions: each becomes values of the program under construction.
 
 use shard_grammar::{Span, ast};
-use shard_ir::op::Code;
+use shard_ir::op::{Code, Form};
 use shard_ir::{Binary, Dtype, Map, Op, ValueId};
 
 use crate::diagnostics::{DtypeProblem, LayerProblem};
@@ -65,6 +65,9 @@ impl LayerChecker<'_, '_> {
             ast::ExprKind::Form { op, operands, arguments } => match (op.value, &operands[..]) {
                 (Code::Binary(binary), [left, right]) => {
                     self.binary(binary, binary.row().text, left, right, expr.span)?
+                }
+                (Code::Form(Form::Where), [holds, a, b]) => {
+                    self.either(holds, [a, b], expr.span)?
                 }
                 (code, operands) => self.form(code, operands, arguments, expr.span)?,
             },
@@ -135,6 +138,18 @@ impl LayerChecker<'_, '_> {
         let (a, b) = (self.term(left), self.term(right));
         let (a, b) = self.numbers_take_dtype(a?, left, b?, right)?;
         self.op(Op::Binary(op), word, &[(a, left), (b, right)], span)
+    }
+
+    /// One of two values, a number among them in the dtype of the other.
+    fn either(
+        &mut self,
+        holds: &ast::Expr,
+        [left, right]: [&ast::Expr; 2],
+        span: Span,
+    ) -> Option<ValueId> {
+        let (which, a, b) = (self.value(holds), self.term(left), self.term(right));
+        let (a, b) = self.numbers_take_dtype(a?, left, b?, right)?;
+        self.op(Op::Where, "where", &[(which?, holds), (a, left), (b, right)], span)
     }
 
     /// The two operands as values, a number in the dtype of the other.

@@ -322,6 +322,8 @@ impl LayerChecker<'_, '_> {
             | Op::Shift { .. }
             | Op::Argmax { .. }
             | Op::Locate { .. }
+            | Op::Where
+            | Op::Iota { .. }
             | Op::Fetch
             | Op::Cast(_) => {}
         }

@@ -123,6 +123,8 @@ fn lies_as_before(op: &Op, before: &[DimId], after: &[DimId]) -> bool {
         Op::Einsum
         | Op::Map(_)
         | Op::Binary(_)
+        | Op::Where
+        | Op::Iota { .. }
         | Op::Fetch
         | Op::Cast(_)
         | Op::Reduce { .. }

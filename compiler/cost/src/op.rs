@@ -376,12 +376,15 @@ fn traffic(op: &Op) -> [Amount; 3] {
         Op::Fetch => [None, None, Whole],
         Op::SliceDim { .. } => [OfResult, None, Whole],
         Op::Append { .. } => [None, Whole, OfSecond],
+        // Where an element stands says what it becomes, not what it was.
+        Op::Iota { .. } => [None, None, Whole],
         // The rows that are taken, not the table; a device that holds a part of the table may have
         // to read all of them.
         Op::Take { .. } => [OfResult, Whole, Whole],
         Op::Einsum
         | Op::Map(_)
         | Op::Binary(_)
+        | Op::Where
         | Op::Reduce { .. }
         | Op::Softmax { .. }
         | Op::Norm { .. }

@@ -125,6 +125,11 @@ def causal(a, queries, keys, later, window=None, query_origin=0, key_origin=0):
     return jnp.where(hidden, -jnp.inf, a).astype(a.dtype)
 
 
+def iota(a, axis, origin=0):
+    """The position along a dim, at every element."""
+    return lax.broadcasted_iota(jnp.int32, a.shape, axis) + origin
+
+
 def rope(a, axis, at, origin=0):
     """Pairs of the two halves of `axis`, turned by their position along `at`."""
     wide = jnp.promote_types(a.dtype, jnp.float32)

@@ -159,6 +159,14 @@ def cumsum(a, axis):
     return torch.cumsum(wide, axis).to(a.dtype)
 
 
+def iota(a, axis, origin=0):
+    """The position along a dim, at every element."""
+    shape = [1] * a.ndim
+    shape[axis] = -1
+    at = torch.arange(a.shape[axis], dtype=torch.int32, device=a.device) + origin
+    return at.reshape(shape).expand(a.shape).contiguous()
+
+
 def shift(a, by, axis):
     """At each position what stands `by` before it, and zeros in front."""
     by = min(by, a.shape[axis])

@@ -90,6 +90,8 @@ impl Ops<'_> {
             | Op::Cast(_) => true,
             Op::Map(_)
             | Op::Binary(_)
+            | Op::Where
+            | Op::Iota { .. }
             | Op::Reduce { .. }
             | Op::Softmax { .. }
             | Op::Norm { .. }
@@ -208,6 +210,14 @@ impl Ops<'_> {
                     found = found.with("origin", origin);
                 }
                 self.in_order(&without(&dims, *over), id, found)
+            }
+            Op::Where => self.either(id, operands),
+            Op::Iota { over } => {
+                let mut places = Py::call("iota", [value]).with("axis", axis(*over)?);
+                if let Some(origin) = self.origin(first.id, *over)? {
+                    places = places.with("origin", origin);
+                }
+                self.in_order(&dims, id, places)
             }
             Op::Take { over } => self.take(*over, id, first, second()?),
             Op::Route { over, at, to, choices } => {
@@ -476,7 +486,9 @@ impl Ops<'_> {
         left: &Named,
         right: &Named,
     ) -> Result<Py, ExportError> {
-        let dtype = self.plan.instruction(id).dtype;
+        let of = |named: &Named| self.plan.instruction(named.id).dtype;
+        let dtype = of(left).meet(of(right));
+        let dtype = dtype.ok_or(ExportError::Internal("operands of dtypes that do not meet"))?;
         let result = self.dims(id);
         let operand = |named: &Named| -> Result<Py, ExportError> {
             // A number takes the dtype of what it meets.
@@ -495,6 +507,9 @@ impl Ops<'_> {
             Binary::Add => Py::binary(a, "+", b),
             Binary::Sub => Py::binary(a, "-", b),
             Binary::Mul => Py::binary(a, "*", b),
+            Binary::Less => Py::binary(a, "<", b),
+            Binary::LessEqual => Py::binary(a, "<=", b),
+            Binary::Equal => Py::binary(a, "==", b),
             Binary::Div if dtype.is_float() => Py::binary(a, "/", b),
             Binary::Div => {
                 let [a, b] = [a, b].map(|side| if is_number(&side) { scalar(side) } else { side });
@@ -504,6 +519,18 @@ impl Ops<'_> {
                 return Err(ExportError::Internal("an extremum that is arithmetic"));
             }
         })
+    }
+
+    /// Of two values, in the dtype of the result, the one or the other.
+    fn either(&self, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
+        let [holds, a, b] = operands else {
+            return Err(ExportError::Internal("a choice of other than two"));
+        };
+        let (result, dtype) = (self.dims(id), self.plan.instruction(id).dtype);
+        let aligned = |named: &Named, py: Py| self.aligned(self.dims(named.id), result, py);
+        let which = aligned(holds, holds.py.clone())?;
+        let [a, b] = [a, b].map(|named| aligned(named, self.cast(named, dtype)));
+        Ok(self.words.either(which, [a?, b?]))
     }
 
     fn reduce(

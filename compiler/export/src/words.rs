@@ -70,6 +70,9 @@ pub(crate) trait Words {
     /// The larger or the smaller of two operands, one of which may be a number.
     fn extremum(&self, kind: Extremum, operands: [Py; 2]) -> Py;
 
+    /// Of two values the first where a truth value holds, the second elsewhere.
+    fn either(&self, holds: Py, values: [Py; 2]) -> Py;
+
     /// A softmax.
     fn softmax(&self, value: Py, axis: usize) -> Py;
 
@@ -113,7 +116,13 @@ impl Extremum {
         match binary {
             Binary::Maximum => Some(Extremum::Larger),
             Binary::Minimum => Some(Extremum::Smaller),
-            Binary::Add | Binary::Sub | Binary::Mul | Binary::Div => None,
+            Binary::Add
+            | Binary::Sub
+            | Binary::Mul
+            | Binary::Div
+            | Binary::Less
+            | Binary::LessEqual
+            | Binary::Equal => None,
         }
     }
 }

@@ -96,7 +96,7 @@ fn made_of_scores<'a, G: Ops<'a>>(
                 && all.iter().all(contracts);
             return is_score.then_some(members);
         }
-        Op::Map(_) | Op::Cast(_) | Op::Binary(_) | Op::Mask { .. } => {}
+        Op::Map(_) | Op::Cast(_) | Op::Binary(_) | Op::Mask { .. } | Op::Where => {}
         _ => return None,
     }
     for operand in operands {

@@ -58,4 +58,4 @@ pub use shard_ops as catalogue;
 pub use shard_ops::never;
 pub use tensor::{Dim, DimId, Dtype, TensorType};
 pub use told::{Made, Told};
-pub use typing::{TypeError, accumulates_in, einsum_type, result_type};
+pub use typing::{TypeError, Wanted, accumulates_in, einsum_type, result_type};

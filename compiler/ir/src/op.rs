@@ -290,6 +290,13 @@ ops! {
             /// The dim of the table that the ids index.
             over: DimId,
         },
+        /// Operands `holds, a, b`: `a` where `holds` is true, `b` elsewhere.
+        Where,
+        /// The position along a dim, counted over the whole tensor, at every element.
+        Iota {
+            /// The dim.
+            over: DimId,
+        },
         /// Which tokens go to which experts: 1 at the place of an expert that a token is given, 0
         /// elsewhere.
         ///

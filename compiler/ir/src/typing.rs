@@ -3,6 +3,27 @@
 use crate::op::{Flag, Op, Reduce};
 use crate::tensor::{Dim, DimId, Dtype, TensorType};
 
+/// Which dtypes an op takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// Any but truth values.
+    Number,
+    /// Any float.
+    Float,
+    /// One alone.
+    Dtype(Dtype),
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Wanted::Number => f.write_str("a number"),
+            Wanted::Float => f.write_str("a float"),
+            Wanted::Dtype(dtype) => write!(f, "{dtype}"),
+        }
+    }
+}
+
 /// Why an op does not type.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TypeError {
@@ -59,7 +80,7 @@ pub enum TypeError {
         /// Its dtype.
         found: Dtype,
         /// What would do.
-        wanted: &'static str,
+        wanted: Wanted,
     },
 }
 
@@ -86,7 +107,11 @@ pub fn result_type(
             if map.row().is(Flag::Exact) { of.number(0) } else { of.float(0) }?;
             Ok(first.clone())
         }
-        Op::Binary(_) => of.binary(),
+        Op::Binary(binary) => {
+            let ty = of.binary()?;
+            let is_truth = binary.row().is(Flag::Truth);
+            Ok(TensorType { dtype: if is_truth { Dtype::Bool } else { ty.dtype }, ..ty })
+        }
         Op::Reduce { kind, over } => of.reduce(*kind, over),
         Op::Softmax { over } | Op::Norm { over, .. } => {
             of.float(0)?;
@@ -105,6 +130,11 @@ pub fn result_type(
             typed(of.without(*over), Dtype::Int32)
         }
         Op::Locate { over } => of.locate(*over),
+        Op::Where => of.either(),
+        Op::Iota { over } => {
+            of.has(0, *over)?;
+            typed(first.dims.clone(), Dtype::Int32)
+        }
         Op::SinkSoftmax { over } => {
             of.float(0)?;
             of.beside(*over)?;
@@ -198,14 +228,14 @@ impl Operands<'_> {
         if found.is_float() {
             Ok(())
         } else {
-            Err(TypeError::OperandDtype { operand, found, wanted: "a float" })
+            Err(TypeError::OperandDtype { operand, found, wanted: Wanted::Float })
         }
     }
 
     fn number(&self, operand: usize) -> Result<(), TypeError> {
         match self.all[operand].dtype {
             Dtype::Bool => {
-                Err(TypeError::OperandDtype { operand, found: Dtype::Bool, wanted: "a number" })
+                Err(TypeError::OperandDtype { operand, found: Dtype::Bool, wanted: Wanted::Number })
             }
             _ => Ok(()),
         }
@@ -286,6 +316,30 @@ impl Operands<'_> {
         let mut out = first.dims.clone();
         out.extend(second.dims.iter().filter(|d| !first.dims.contains(d)));
         typed(out, dtype)
+    }
+
+    /// The first operand is a truth value, and the others meet.
+    fn either(&self) -> Result<TensorType, TypeError> {
+        let [holds, a, b] = self.all else {
+            return Err(TypeError::Arity { expected: 3, found: self.all.len() });
+        };
+        if holds.dtype != Dtype::Bool {
+            let found = holds.dtype;
+            return Err(TypeError::OperandDtype {
+                operand: 0,
+                found,
+                wanted: Wanted::Dtype(Dtype::Bool),
+            });
+        }
+        let (left, right) = (a.dtype, b.dtype);
+        let dtype = left.meet(right).ok_or(TypeError::Dtypes { left, right })?;
+        let mut dims = holds.dims.clone();
+        for dim in a.dims.iter().chain(&b.dims) {
+            if !dims.contains(dim) {
+                dims.push(*dim);
+            }
+        }
+        typed(dims, dtype)
     }
 
     fn reduce(&self, kind: Reduce, over: &[DimId]) -> Result<TensorType, TypeError> {
@@ -376,7 +430,8 @@ impl Operands<'_> {
         self.has(0, over)?;
         let (first, ids) = (self.first(), &self.all[1]);
         if ids.dtype != Dtype::Int32 {
-            return Err(TypeError::OperandDtype { operand: 1, found: ids.dtype, wanted: "int32" });
+            let wanted = Wanted::Dtype(Dtype::Int32);
+            return Err(TypeError::OperandDtype { operand: 1, found: ids.dtype, wanted });
         }
         if ids.dims.contains(&over) {
             return Err(TypeError::RepeatedDim(over));

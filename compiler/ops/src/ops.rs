@@ -1,6 +1,6 @@
 //! The rows of the ops.
 
-use crate::row::Flag::{Commutes, Elementwise, Exact, KeepsValues, Later, SameDims, View};
+use crate::row::Flag::{Commutes, Elementwise, Exact, KeepsValues, Later, SameDims, Truth, View};
 use crate::row::{Field, Lead, Of, Partial, Row, Sizes, Slot, Takes};
 use crate::table::table;
 
@@ -63,6 +63,7 @@ table! {
 
 const BINARY: Row =
     Row { op: "binary", operands: &["a", "b"], flags: &[Elementwise, Commutes, Exact], ..NOTHING };
+const COMPARISON: Row = Row { flags: &[Elementwise, Exact, Truth, Later], ..BINARY };
 
 table! {
     /// An elementwise combination of two operands, broadcast by dim name.
@@ -83,6 +84,15 @@ table! {
         Maximum { text: "maximum", source: Some("maximum"), maxima: Partial::Any, ..BINARY },
         /// The smaller of the two.
         Minimum { text: "minimum", source: Some("minimum"), maxima: Partial::One, ..BINARY },
+        /// Whether `a < b`.
+        Less { text: "less", source: Some("less"), ..COMPARISON },
+        /// Whether `a <= b`.
+        LessEqual { text: "less-equal", source: Some("less_equal"), ..COMPARISON },
+        /// Whether `a = b`.
+        Equal {
+            text: "equal", source: Some("equal"),
+            flags: &[Elementwise, Commutes, Exact, Truth, Later], ..COMPARISON
+        },
     }
 }
 
@@ -292,6 +302,17 @@ table! {
             slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Operand(0), Field::Over) }],
             phrase: "over {dim}",
             flags: &[Exact, Later], ..form("locate")
+        },
+        /// Of two values the first where a truth value holds, the second elsewhere; broadcast by dim
+        /// name.
+        Where {
+            operands: &["holds", "a", "b"], flags: &[Elementwise, Exact, Later], ..form("where")
+        },
+        /// The position along a dim, at every element of a value, whatever that is there.
+        Iota {
+            slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Operand(0), Field::Over) }],
+            phrase: "over {dim}",
+            flags: &[SameDims, Exact, Later], ..form("iota")
         },
         // A place is given by counting over all tokens, a choice made among all experts: both are
         // whole.

@@ -92,6 +92,8 @@ pub enum Flag {
     Commutes,
     /// The result has the operand's dims, in their order.
     SameDims,
+    /// The result is a truth value, `bool`.
+    Truth,
     /// It came after programs were written: its word names values and layers still, and is an op
     /// where it is written as one.
     Later,

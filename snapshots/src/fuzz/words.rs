@@ -38,6 +38,11 @@ pub(super) const SHARD: &[&[&str]] = &[
         "locate",
         "conv",
         "sink_softmax",
+        "where",
+        "less",
+        "less_equal",
+        "equal",
+        "iota",
     ],
     &[
         "let",
@@ -146,6 +151,11 @@ pub(super) const SHIR: &[&[&str]] = &[
         "locate",
         "conv",
         "sink-softmax",
+        "where",
+        "less",
+        "less-equal",
+        "equal",
+        "iota",
     ],
     &[
         "along", "over", "from", "to", "at", "in", "of", "useful", "repeat", "phase", "return",

@@ -331,7 +331,19 @@ impl Generator {
                 self.sizes_belong_together = true;
                 (format!("take({a}, ids over {dim})"), out)
             }
-            6 => (format!("cumsum({a} over {dim})"), dims),
+            6 if self.random.chance(50) => (format!("cumsum({a} over {dim})"), dims),
+            // One value up to a position, another behind it.
+            6 => {
+                let value = self.value();
+                let other = match value.dims.iter().all(|d| dims.contains(d)) {
+                    true => value.name,
+                    false => "3".to_string(),
+                };
+                let word = self.random.pick(&["less", "less_equal", "equal"]);
+                let at = self.random.below(size);
+                let holds = format!("{word}(iota({a} over {dim}), {at})");
+                (format!("where({holds}, {a}, {other})"), dims)
+            }
             7 if dims.len() > 1 => {
                 // Weights of another value of the file, where one fits.
                 let value = self.value();

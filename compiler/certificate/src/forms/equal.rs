@@ -211,9 +211,9 @@ impl<'a> Equal<'a> {
         node.operands.iter_mut().for_each(|operand| *operand = self.now(*operand));
         let commutes = match self.op(&node) {
             Some(Op::Einsum) => true,
-            Some(Op::Binary(Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum)) => {
-                self.ty(node.operands[0]) == self.ty(node.operands[1])
-            }
+            Some(Op::Binary(
+                Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum | Binary::Equal,
+            )) => self.ty(node.operands[0]) == self.ty(node.operands[1]),
             _ => false,
         };
         if commutes {

@@ -1,7 +1,7 @@
 //! Dtypes.
 
 use shard_grammar::Span;
-use shard_ir::Dtype;
+use shard_ir::{Dtype, Wanted};
 
 use crate::diagnostic::Diagnostic;
 
@@ -25,8 +25,8 @@ pub enum DtypeProblem {
         operand: (Span, String),
         /// Its dtype.
         found: Dtype,
-        /// What would do: `a float`.
-        wanted: &'static str,
+        /// What would do.
+        wanted: Wanted,
     },
     /// A stated dtype that is not the expression's.
     Stated {
@@ -98,7 +98,11 @@ impl From<DtypeProblem> for Diagnostic {
                     format!("`{op}` takes {wanted}, and this is {found}"),
                 )
                 .at(operand.0, format!("is {found}"));
-                cast(out, &operand, if wanted == "int32" { Dtype::Int32 } else { Dtype::F32 })
+                let would_do = match wanted {
+                    Wanted::Number | Wanted::Float => Dtype::F32,
+                    Wanted::Dtype(dtype) => dtype,
+                };
+                cast(out, &operand, would_do)
             }
             Stated { what, wanted, stated, found, value } => {
                 let out = Diagnostic::error(

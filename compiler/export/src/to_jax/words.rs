@@ -146,6 +146,10 @@ impl Words for Jax {
         Py::call(function, operands)
     }
 
+    fn either(&self, holds: Py, [a, b]: [Py; 2]) -> Py {
+        Py::call("jnp.where", [holds, a, b])
+    }
+
     fn softmax(&self, value: Py, axis: usize) -> Py {
         Py::call("jax.nn.softmax", [value]).with("axis", Py::atom(axis))
     }

@@ -72,6 +72,9 @@ pub(crate) fn binary(b: &mut Builder, binary: Binary, left: &Value, right: &Valu
         }
         Binary::Maximum => b.binary("maximum", left, right),
         Binary::Minimum => b.binary("minimum", left, right),
+        Binary::Less => b.compare("LT", left, right),
+        Binary::LessEqual => b.compare("LE", left, right),
+        Binary::Equal => b.compare("EQ", left, right),
     }
 }
 

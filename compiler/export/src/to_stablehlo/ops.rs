@@ -90,7 +90,10 @@ impl Ops<'_> {
             Op::Einsum => return self.product(id).of(b, &self.factors(operands)),
             Op::Map(of) => map(b, *of, value),
             Op::Binary(of) => {
-                let [left, right] = [first, second()?].map(|o| self.aligned(b, id, o));
+                let of_both = [first, second()?].map(|o| self.plan.instruction(o.id).dtype);
+                let meets = of_both[0].meet(of_both[1]);
+                let element = Element::of(meets.unwrap_or(of_both[0]), self.floats);
+                let [left, right] = [first, second()?].map(|o| self.aligned(b, id, o, element));
                 return Ok(binary(b, *of, &left?, &right?));
             }
             Op::Reduce { kind, over } => {
@@ -163,6 +166,17 @@ impl Ops<'_> {
                 let begins = self.origin(b, first.id, *over)?;
                 dims = without(&dims, *over);
                 positions::locate(b, value, &sought, at, begins.as_ref())
+            }
+            Op::Where => {
+                let third = operands.get(2).ok_or(ExportError::Internal("a choice of one"))?;
+                let holds = self.aligned(b, id, first, value.element)?;
+                let element = self.element(id);
+                let [yes, no] = [second()?, third].map(|o| self.aligned(b, id, o, element));
+                return Ok(b.select(&holds, &yes?, &no?));
+            }
+            Op::Iota { over } => {
+                let begins = self.origin(b, first.id, *over)?;
+                positions::places(b, &value.shape, place(over)?, begins.as_ref(), 0)
             }
             Op::Take { over } => return self.take(b, *over, id, first, second()?),
             Op::Route { over, at, to, choices } => {
@@ -263,16 +277,17 @@ impl Ops<'_> {
         Ok(b.broadcast(&ordered, &value.shape, &into))
     }
 
-    /// An operand in the type of the result, along all its dims.
+    /// An operand as elements of a type, along all dims of the result.
     fn aligned(
         &self,
         b: &mut Builder,
         id: InstrId,
         operand: &Operand,
+        element: Element,
     ) -> Result<Value, ExportError> {
         let (dims, result) = (self.dims(operand.id), self.dims(id));
         let order: Vec<DimId> = result.iter().copied().filter(|d| dims.contains(d)).collect();
-        let value = b.convert(&operand.value, self.element(id));
+        let value = b.convert(&operand.value, element);
         let value = in_order(b, dims, &order, &value)?;
         let into: Vec<usize> =
             (0..result.len()).filter(|place| dims.contains(&result[*place])).collect();

@@ -8,7 +8,13 @@ use shard_ir::Reduction;
 const BASE: f64 = 10_000.0;
 
 /// The place of every element along a dim, in the whole tensor.
-fn places(b: &mut Builder, shape: &[u64], dim: usize, begins: Option<&Value>, later: u64) -> Value {
+pub(crate) fn places(
+    b: &mut Builder,
+    shape: &[u64],
+    dim: usize,
+    begins: Option<&Value>,
+    later: u64,
+) -> Value {
     let mut at = b.iota(shape, dim, Element::I32);
     if let Some(begins) = begins {
         let begins = b.broadcast(begins, shape, &[]);

@@ -175,6 +175,10 @@ impl Words for Torch {
         }
     }
 
+    fn either(&self, holds: Py, [a, b]: [Py; 2]) -> Py {
+        Py::call("torch.where", [holds, a, b])
+    }
+
     fn softmax(&self, value: Py, axis: usize) -> Py {
         Py::call("torch.softmax", [value]).with("dim", Py::atom(axis))
     }

@@ -69,7 +69,9 @@ fn sign(op: Binary) -> Option<(&'static str, Binds)> {
     let binds = match op {
         Binary::Add | Binary::Sub => Binds::Sum,
         Binary::Mul | Binary::Div => Binds::Product,
-        Binary::Maximum | Binary::Minimum => Binds::Atom,
+        Binary::Maximum | Binary::Minimum | Binary::Less | Binary::LessEqual | Binary::Equal => {
+            Binds::Atom
+        }
     };
     op.row().sign.map(|sign| (sign, binds))
 }
@@ -91,7 +93,7 @@ pub(crate) fn has_natural_order(plan: &Plan, id: InstrId) -> bool {
         Op::Einsum => true,
         // A cast to the same dtype is there for the order of dims alone.
         Op::Cast(dtype) => operand(0).is_some_and(|o| o.dtype != *dtype && o.dims == instr.dims),
-        Op::Binary(_) => {
+        Op::Binary(_) | Op::Where => {
             let mut dims: Vec<DimId> = Vec::new();
             for dim in instr.operands.iter().flat_map(|o| &plan.instruction(*o).dims) {
                 if !dims.contains(dim) {

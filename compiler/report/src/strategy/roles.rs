@@ -138,6 +138,13 @@ fn einsum_behind(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
             InstrKind::Move(_) | InstrKind::Op(Op::Map(_) | Op::Mask { .. } | Op::Cast(_)) => 0,
             // A bias, a scale or a mask is the operand of fewer dims.
             InstrKind::Op(Op::Binary(_)) => usize::from(rank(1) > rank(0)),
+            InstrKind::Op(Op::Where) => {
+                if rank(2) > rank(1) {
+                    2
+                } else {
+                    1
+                }
+            }
             InstrKind::Op(_)
             | InstrKind::CollectiveEinsum(_)
             | InstrKind::Parameter(_)
@@ -157,7 +164,8 @@ fn meets_values(plan: &Plan, uses: &[Vec<InstrId>], softmax: InstrId, keys: DimI
             let instr = plan.instruction(*user);
             match &instr.kind {
                 InstrKind::Op(Op::Einsum) if !instr.dims.contains(&keys) => return true,
-                InstrKind::Move(_) | InstrKind::Op(Op::Map(_) | Op::Binary(_) | Op::Cast(_)) => {
+                InstrKind::Move(_)
+                | InstrKind::Op(Op::Map(_) | Op::Binary(_) | Op::Where | Op::Cast(_)) => {
                     open.push(*user)
                 }
                 InstrKind::Op(_)

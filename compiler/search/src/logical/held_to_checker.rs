@@ -31,8 +31,9 @@ impl Numbers {
                     format!("{pattern:?} {:?} {:?}", value.span, value.name)
                 }
                 Def::Op { op, .. } => {
-                    let commutes = [Binary::Add, Binary::Mul, Binary::Maximum, Binary::Minimum]
-                        .map(Op::Binary);
+                    let commutes =
+                        [Binary::Add, Binary::Mul, Binary::Maximum, Binary::Minimum, Binary::Equal]
+                            .map(Op::Binary);
                     if *op == Op::Einsum || commutes.contains(op) {
                         operands.sort_unstable();
                     }

@@ -106,7 +106,7 @@ fn has_scores(facts: &Facts<'_>, id: usize, reader: usize, key: DimId) -> bool {
             };
             operands.len() == 2 && keys == 1 && operands.iter().all(sums)
         }
-        Some(Op::Map(_) | Op::Cast(_) | Op::Binary(_) | Op::Mask { .. }) => {
+        Some(Op::Map(_) | Op::Cast(_) | Op::Binary(_) | Op::Mask { .. } | Op::Where) => {
             operands.iter().any(|o| has_scores(facts, facts.origin(o.index()), id, key))
         }
         _ => false,

@@ -162,7 +162,13 @@ impl Forms<'_> {
                     Op::Binary(Binary::Add) => What::Plus,
                     Op::Binary(Binary::Sub) => What::Minus,
                     op => {
-                        if matches!(op, Op::Binary(Binary::Mul | Binary::Maximum | Binary::Minimum))
+                        let commutes = matches!(
+                            op,
+                            Op::Binary(
+                                Binary::Mul | Binary::Maximum | Binary::Minimum | Binary::Equal
+                            )
+                        );
+                        if commutes
                             && (&operands[0].dims, operands[0].dtype)
                                 == (&operands[1].dims, operands[1].dtype)
                         {

@@ -397,6 +397,8 @@ impl Maker {
                     Binary::Sub,
                     Binary::Mul,
                     Binary::Maximum,
+                    Binary::Less,
+                    Binary::Equal,
                 ]);
                 let (a, b) = if self.chance(3) { (b, a) } else { (a, b) };
                 self.typed(Op::Binary(binary), &[a, b], &[])
@@ -414,6 +416,15 @@ impl Maker {
             }
             12 => {
                 let over = self.pick(&dims);
+                if self.chance(3) {
+                    // Of a value what stands before a position, and another one's behind it.
+                    let at = self.typed(Op::Iota { over }, &[a], &[])?;
+                    let ty = TensorType { dims: Vec::new(), dtype: Dtype::Int32 };
+                    let middle = self.push(ty, Def::Constant(1.0));
+                    let holds = self.typed(Op::Binary(Binary::LessEqual), &[at, middle], &[])?;
+                    let b = self.some_value();
+                    return self.typed(Op::Where, &[holds, a, b], &[]);
+                }
                 let op = self.pick(&[Op::Cumsum { over }, Op::Shift { over, by: 1 }]);
                 self.typed(op, &[a], &[])
             }

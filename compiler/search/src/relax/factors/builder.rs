@@ -137,15 +137,18 @@ impl Builder<'_> {
         let mut works = Works::new(kernels, id, op);
         let fused = kernels.fusible_operand(id);
         let skipped: Vec<bool> = match &fused {
-            // What an earlier member of the kernel reads already is not read again; to count it as
-            // free keeps a bound.
+            // What an earlier member of the kernel reads already, or an earlier operand is, is not
+            // read again; to count it as free keeps a bound.
             Some((places, producer, _)) => {
                 let longest =
                     kernels.of[producer.index()].last().map_or(&[][..], |k| k.operands.as_slice());
                 let origins: Vec<ValueId> = longest.iter().map(|v| kernels.origin_of(*v)).collect();
+                let own: Vec<ValueId> = operands.iter().map(|o| kernels.origin_of(*o)).collect();
                 (0..operands.len())
                     .map(|i| {
-                        places.contains(&i) || origins.contains(&kernels.origin_of(operands[i]))
+                        places.contains(&i)
+                            || origins.contains(&own[i])
+                            || own[..i].contains(&own[i])
                     })
                     .collect()
             }
