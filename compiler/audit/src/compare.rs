@@ -38,8 +38,73 @@ pub struct Advice {
     pub saves_bytes: u64,
     /// The line that causes it, where it is known.
     pub source: Option<Place>,
-    /// How it was tried: `lowered` by us.
+    /// How it was tried: `lowered` by us, or `compiled` again by XLA.
     pub tried: &'static str,
+}
+
+impl Advice {
+    /// How it was tried, as a sentence has it.
+    pub fn tried_words(&self) -> &'static str {
+        match self.tried {
+            "compiled" => "compiled again by XLA with the edit",
+            _ => "lowered with the edit, and priced",
+        }
+    }
+}
+
+impl Recompiled {
+    /// How near XLA comes.
+    pub fn verdict(&self) -> String {
+        let beside = match (self.edited, self.optimum) {
+            (0, 0) => "nothing is sent, as in the optimum".to_string(),
+            (_, 0) => "the optimum sends nothing".to_string(),
+            (edited, optimum) => {
+                format!("{:.2} times the optimum", edited as f64 / optimum as f64)
+            }
+        };
+        let counted = match self.platform.as_str() {
+            "cpu" => {
+                "; an all-reduce of which each device uses a part counts as a reduce-scatter, and \
+                    floats have 32 bits, as XLA for CPU sends them"
+            }
+            _ => "",
+        };
+        let left = if self.left.is_empty() { "" } else { "; what XLA still sends:" };
+        format!("{beside}{counted}{left}")
+    }
+}
+
+/// What XLA sends where the program was compiled again with the edits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recompiled {
+    /// The kind of device that it was compiled for: `cpu`, `tpu`, `gpu`.
+    pub platform: String,
+    /// Bytes that a device sends as the program is. For `cpu`, an all-reduce of which each device
+    /// uses its own part alone counts as the reduce-scatter that other devices have.
+    pub as_is: u64,
+    /// The same with all edits.
+    pub edited: u64,
+    /// What the best plan with the specs of the edits sends. For `cpu`, its floats have 32 bits.
+    pub optimum: u64,
+    /// How many of the edits are new constraints.
+    pub constraints: usize,
+    /// What is still sent, where that is more than a twentieth above the optimum.
+    pub left: Vec<Left>,
+    /// How often XLA compiled the program.
+    pub compilations: usize,
+}
+
+/// What a line still sends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// What it does: `all-gather`.
+    pub op: &'static str,
+    /// The axes that it runs along.
+    pub axes: Vec<String>,
+    /// The line, where XLA says one.
+    pub place: Option<Place>,
+    /// Bytes that a device sends.
+    pub wire_bytes: u64,
 }
 
 /// A part of the program that is not understood: its layouts are taken as they are.
@@ -66,6 +131,10 @@ pub struct Comparison {
     pub advice: Vec<Advice>,
     /// What is not understood.
     pub barriers: Vec<Barrier>,
+    /// What XLA sends with the edits, where it was asked.
+    pub compiled: Option<Recompiled>,
+    /// Why XLA was asked and gave nothing.
+    pub not_compiled: Option<String>,
     /// Why there is no optimum, where there is none.
     pub why_not: Option<String>,
 }

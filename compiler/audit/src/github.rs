@@ -4,6 +4,7 @@
 use shard_cost::Bytes;
 use shard_report::scale;
 
+use crate::compare::AdviceKind;
 use crate::report::Report;
 
 /// One command a line of the source.
@@ -14,11 +15,21 @@ pub fn github(report: &Report) -> String {
             format!(" file={},line={},title=shardc audit", property(&place.file), place.line)
         });
         let saves = scale::bytes(Bytes(advice.saves_bytes));
-        let text = format!(
-            "{} is annotated {}; {} sends {saves} less",
-            advice.value, advice.from, advice.to
-        );
+        let text = match advice.kind {
+            AdviceKind::Spec => format!(
+                "{} is annotated {}; {} sends {saves} less",
+                advice.value, advice.from, advice.to
+            ),
+            AdviceKind::Constraint => format!(
+                "{} has {}; with_sharding_constraint(.., {}) sends {saves} less",
+                advice.value, advice.from, advice.to
+            ),
+        };
+        let text = format!("{text} ({})", advice.tried_words());
         out.push_str(&format!("::warning{place}::{}\n", data(&text)));
+    }
+    for why in report.comparison.iter().filter_map(|c| c.why_not.as_ref()) {
+        out.push_str(&format!("::notice title=shardc audit::{}\n", data(why)));
     }
     for line in &report.lines {
         let place = line.place.as_ref().map_or(String::new(), |place| {

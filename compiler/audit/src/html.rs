@@ -5,6 +5,8 @@ use std::fmt::Write;
 use shard_cost::Bytes;
 use shard_report::scale;
 
+use crate::before::sharding::whole_partition_spec;
+use crate::compare::{Comparison, Recompiled};
 use crate::report::{Report, Totals};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;\
@@ -68,9 +70,81 @@ fn columns(report: &Report, out: &mut String) {
         }
     }
     out.push_str("</table>\n");
+    if let Some(compiled) = comparison.and_then(|c| c.compiled.as_ref()) {
+        again(compiled, out);
+    }
+    if let Some(why) = comparison.and_then(|c| c.not_compiled.as_ref()) {
+        let _ = writeln!(out, "<p class=\"why\">not compiled again: {}", escaped(why));
+    }
+    for barrier in comparison.iter().flat_map(|c| &c.barriers) {
+        let _ = writeln!(
+            out,
+            "<p class=\"why\">not understood: {} x {}, {:.1} % of the ops",
+            barrier.count,
+            escaped(&barrier.op),
+            100.0 * barrier.share
+        );
+    }
+    ours(comparison, out);
     if let Some(why) = comparison.and_then(|c| c.why_not.as_ref()) {
         let _ = writeln!(out, "<p class=\"why\">{}", escaped(why));
     }
+}
+
+/// What XLA made of the edits.
+fn again(compiled: &Recompiled, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "<h2>Compiled again for {}</h2>\n<table><tr><th>program<th class=\"n\">sent",
+        escaped(&compiled.platform)
+    );
+    for (name, bytes) in [
+        ("as it is", compiled.as_is),
+        ("with the edits below", compiled.edited),
+        ("optimum with these edits", compiled.optimum),
+    ] {
+        let _ = writeln!(out, "<tr><td>{name}<td class=\"n\">{}", scale::bytes(Bytes(bytes)));
+    }
+    for left in &compiled.left {
+        let place = left.place.as_ref().map_or("no source line".to_string(), ToString::to_string);
+        let _ = writeln!(
+            out,
+            "<tr><td class=\"why\">still: {}: {} over {}<td class=\"n\">{}",
+            escaped(&place),
+            left.op,
+            escaped(&left.axes.join(", ")),
+            scale::bytes(Bytes(left.wire_bytes))
+        );
+    }
+    let _ = writeln!(out, "</table>\n<p class=\"why\">{}", escaped(&compiled.verdict()));
+}
+
+/// What the best plan sends, beside what is said of the lines below.
+fn ours(comparison: Option<&Comparison>, out: &mut String) {
+    let Some(moves) = comparison.map(|c| &c.moves).filter(|moves| !moves.is_empty()) else {
+        return;
+    };
+    out.push_str(
+        "<h2>What the optimum sends</h2>\n<table><tr><th>where<th>move<th>asked for by<th \
+        class=\"n\">sent\n",
+    );
+    for one in moves {
+        let place = one.place.as_ref().map_or(String::new(), ToString::to_string);
+        let asked = one.to.as_ref().map_or(String::new(), |spec| {
+            format!("with_sharding_constraint(.., {})", whole_partition_spec(spec))
+        });
+        let _ = writeln!(
+            out,
+            "<tr><td>{}<td>{} over {} of <code>{}</code><td><code>{}</code><td class=\"n\">{}",
+            escaped(&place),
+            one.op,
+            escaped(&one.axes.join(", ")),
+            escaped(one.value.as_deref().unwrap_or("a value")),
+            escaped(&asked),
+            scale::bytes(Bytes(one.wire_bytes))
+        );
+    }
+    out.push_str("</table>\n");
 }
 
 fn advice(report: &Report, out: &mut String) {
@@ -88,7 +162,7 @@ fn advice(report: &Report, out: &mut String) {
             escaped(&one.value),
             escaped(&one.from),
             escaped(&one.to),
-            one.tried,
+            one.tried_words(),
             scale::bytes(Bytes(one.saves_bytes))
         );
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::before::sharding::whole_partition_spec;
 use crate::collectives::Collective;
-use crate::compare::Comparison;
+use crate::compare::{Comparison, Recompiled};
 use crate::hlo::tables::Place;
 use crate::report::{Report, Totals};
 
@@ -98,6 +98,45 @@ struct MoveJson<'a> {
 }
 
 #[derive(Debug, Serialize)]
+struct LeftJson<'a> {
+    op: &'static str,
+    axes: &'a [String],
+    wire_bytes: u64,
+    source: Option<PlaceJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CompiledJson<'a> {
+    platform: &'a str,
+    wire_bytes_as_is: u64,
+    wire_bytes_edited: u64,
+    wire_bytes_optimum: u64,
+    constraints: usize,
+    compilations: usize,
+    left: Vec<LeftJson<'a>>,
+}
+
+impl<'a> CompiledJson<'a> {
+    fn new(compiled: &'a Recompiled) -> CompiledJson<'a> {
+        let left = compiled.left.iter().map(|left| LeftJson {
+            op: left.op,
+            axes: &left.axes,
+            wire_bytes: left.wire_bytes,
+            source: left.place.as_ref().map(PlaceJson::new),
+        });
+        CompiledJson {
+            platform: &compiled.platform,
+            wire_bytes_as_is: compiled.as_is,
+            wire_bytes_edited: compiled.edited,
+            wire_bytes_optimum: compiled.optimum,
+            constraints: compiled.constraints,
+            compilations: compiled.compilations,
+            left: left.collect(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
 struct BarrierJson<'a> {
     op: &'a str,
     count: usize,
@@ -120,6 +159,8 @@ struct AuditJson<'a> {
     optimum_free: Option<TotalsJson>,
     optimum_moves: Vec<MoveJson<'a>>,
     advice: Vec<AdviceJson<'a>>,
+    compiled_again: Option<CompiledJson<'a>>,
+    not_compiled_because: Option<&'a str>,
     barriers: Vec<BarrierJson<'a>>,
     no_optimum_because: Option<&'a str>,
 }
@@ -178,6 +219,8 @@ pub fn json(report: &Report) -> String {
         optimum_free: of(|c| c.free),
         optimum_moves: moves.collect(),
         advice: advice.collect(),
+        compiled_again: comparison.and_then(|c| c.compiled.as_ref()).map(CompiledJson::new),
+        not_compiled_because: comparison.and_then(|c| c.not_compiled.as_deref()),
         barriers: barriers.collect(),
         no_optimum_because: comparison.and_then(|c| c.why_not.as_deref()),
     })

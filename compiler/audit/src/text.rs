@@ -5,7 +5,7 @@ use shard_report::scale;
 
 use crate::before::sharding::whole_partition_spec;
 use crate::collectives::Collective;
-use crate::compare::{AdviceKind, Comparison};
+use crate::compare::{AdviceKind, Comparison, Recompiled};
 use crate::report::{Line, Report, Totals};
 
 /// Characters to a line: what is longer is the user's own text.
@@ -234,6 +234,12 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
     if let Some(why) = &comparison.why_not {
         page.words(2, why);
     }
+    if let Some(compiled) = &comparison.compiled {
+        recompiled(compiled, page);
+    }
+    if let Some(why) = &comparison.not_compiled {
+        page.words(2, &format!("not compiled again: {why}"));
+    }
     for barrier in &comparison.barriers {
         let (count, op, share) = (barrier.count, &barrier.op, 100.0 * barrier.share);
         let words = format!("not understood: {count} x {op}, {share:.1} % of the ops");
@@ -254,6 +260,28 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
         page.row(&format!("  {place}{what} {}", advice.value), &format!("saves {saves}"));
         page.line(&format!("    - {}", advice.from));
         page.line(&format!("    + {}", advice.to));
-        page.words(4, &format!("tried: {} with the edit, and priced", advice.tried));
+        page.words(4, &format!("tried: {}", advice.tried_words()));
+    }
+}
+
+/// What XLA made of the edits.
+fn recompiled(compiled: &Recompiled, page: &mut Page) {
+    let row = |page: &mut Page, words: &str, bytes: u64| {
+        let bytes = scale::bytes(Bytes(bytes));
+        page.row(words, &format!("{bytes:>10}{:20}", ""));
+    };
+    page.line("");
+    page.line(&format!(
+        "compiled again for {}, {} times",
+        compiled.platform, compiled.compilations
+    ));
+    row(page, "  as it is", compiled.as_is);
+    row(page, "  with the edits below", compiled.edited);
+    row(page, "  optimum with these edits", compiled.optimum);
+    page.words(2, &compiled.verdict());
+    for left in &compiled.left {
+        let place = left.place.as_ref().map_or("no source line".to_string(), ToString::to_string);
+        let words = format!("    {place}: {} over {}", left.op, left.axes.join(", "));
+        row(page, &words, left.wire_bytes);
     }
 }

@@ -22,7 +22,7 @@ fn compared(program: &str, after: &str) -> Comparison {
     let hardware = Hardware::built_in("tpu-v5e").expect("a built-in chip");
     let sent = all["builds"][after]["wire_bytes"].as_f64().expect("bytes") as u64;
     let mut files = |file: &str| std::fs::read_to_string(folder.join(Path::new(file))).ok();
-    advise::compare(&layer, &mesh(&all), &hardware, sent, &mut files)
+    advise::compare(&layer, &mesh(&all), &hardware, sent, &mut files).0
 }
 
 /// The first advice as `line: value: from -> to, saved`.

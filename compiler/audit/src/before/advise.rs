@@ -4,13 +4,19 @@ use shard_cost::Hardware;
 
 use super::optimum::{Choice, Optimum, optimum};
 use super::sharding::{Spec, partition_spec, whole_partition_spec};
-use super::translate::{Class, Expression, Layer};
+use super::translate::{Class, Expression, Layer, Parameter};
 use crate::axes::NamedMesh;
 use crate::compare::{Advice, AdviceKind, Barrier, Comparison};
 use crate::hlo::tables::Place;
 
 /// Plans that are searched for one audit: edits beyond are not tried.
 const MOST_PLANS: usize = 240;
+
+/// Statements of all those plans: a large layer has fewer of them, but `FEWEST_PLANS`.
+const MOST_STATEMENTS: usize = 12_000;
+
+/// Plans that are searched for a layer of any size.
+const FEWEST_PLANS: usize = 24;
 
 /// Edits that are made one after another.
 const MOST_EDITS: usize = 8;
@@ -23,15 +29,56 @@ pub type Files<'a> = &'a mut dyn FnMut(&str) -> Option<String>;
 
 /// An edit that can be tried.
 #[derive(Clone, Debug)]
-enum Edit {
-    /// Another spec of a parameter.
-    Parameter(usize, Spec),
+pub enum Edit {
+    /// Another spec of a parameter, of those that are laid out with it (what an optimiser keeps of a
+    /// weight), and of the results that they become.
+    Parameter(Vec<usize>, Vec<usize>, Spec),
     /// Another spec of a constraint.
     Constraint(usize, Spec),
     /// Results laid out as the arguments of their dims.
     Outputs(Vec<(usize, Spec)>),
     /// A dim of a parameter as two dims.
     Parted(usize, Class, u64, Option<Place>),
+}
+
+/// An edit of the advice, in the order in which they are made.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The edit.
+    pub edit: Edit,
+    /// What a person reads of it.
+    pub advice: Advice,
+}
+
+impl Step {
+    /// Whether the edit changes the shape of an argument, which no sharding does.
+    pub fn is_another_program(&self) -> bool {
+        match self.edit {
+            Edit::Parted(..) => true,
+            Edit::Parameter(..) | Edit::Constraint(..) | Edit::Outputs(_) => false,
+        }
+    }
+}
+
+/// Makes an edit.
+pub fn apply(edit: &Edit, choice: &mut Choice) {
+    match edit {
+        Edit::Parameter(parameters, outputs, spec) => {
+            for at in parameters {
+                choice.parameters[*at] = Some(spec.clone());
+            }
+            for at in outputs {
+                choice.outputs[*at] = Some(spec.clone());
+            }
+        }
+        Edit::Constraint(at, spec) => choice.constraints[*at] = Some(spec.clone()),
+        Edit::Outputs(all) => {
+            for (at, spec) in all {
+                choice.outputs[*at] = Some(spec.clone());
+            }
+        }
+        Edit::Parted(_, class, parts, _) => choice.parted = Some((*class, *parts)),
+    }
 }
 
 struct Advisor<'a> {
@@ -49,7 +96,7 @@ pub fn compare(
     hardware: &Hardware,
     sent: u64,
     files: Files<'_>,
-) -> Comparison {
+) -> (Comparison, Vec<Step>) {
     let barriers = layer.barriers.iter().map(|(op, count)| Barrier {
         op: op.clone(),
         count: *count,
@@ -61,9 +108,10 @@ pub fn compare(
         Ok(start) => start,
         Err(why) => {
             found.why_not = Some(format!("no optimum: {why}"));
-            return found;
+            return (found, Vec::new());
         }
     };
+    let mut steps = Vec::new();
     let unproven = |optimum: &Optimum| {
         (!optimum.proven).then(|| "the search ended before it had a proof".to_string())
     };
@@ -76,26 +124,30 @@ pub fn compare(
     found.same_specs = Some(same);
     let mut before = sent.max(same.wire_bytes);
     if !laid_anew.is_empty() {
-        for (at, _) in &laid_anew {
-            found.advice.push(advisor.stack_advice(*at, &choice, files));
-        }
         let saved = before.saturating_sub(now.totals.wire_bytes);
         let parts = laid_anew.len() as u64;
-        found.advice.iter_mut().for_each(|advice| advice.saves_bytes = saved / parts);
+        for (at, _) in &laid_anew {
+            let mut advice = advisor.stack_advice(*at, &choice, files);
+            advice.saves_bytes = saved / parts;
+            let spec = choice.parameters[*at].clone().unwrap_or_default();
+            let edit = Edit::Parameter(vec![*at], Vec::new(), spec);
+            steps.push(Step { edit, advice });
+        }
         before = now.totals.wire_bytes;
     }
     for _ in 0..MOST_EDITS {
         let Some((edit, edited, better)) = advisor.best(&choice, &now) else { break };
         let mut advice = advisor.advice(&edit, &choice, files);
         advice.saves_bytes = before.saturating_sub(better.totals.wire_bytes);
-        found.advice.push(advice);
         before = better.totals.wire_bytes;
+        steps.push(Step { edit, advice });
         (choice, now) = (edited, better);
     }
+    found.advice = steps.iter().map(|step| step.advice.clone()).collect();
     found.advice.sort_by_key(|advice| std::cmp::Reverse(advice.saves_bytes));
     found.free = Some(now.totals);
     found.why_not = found.why_not.or_else(|| unproven(&now));
-    found
+    (found, steps)
 }
 
 /// Where edits begin: what is chosen, its optimum, and the stacks that have to be laid out anew,
@@ -105,8 +157,10 @@ type Start = (Choice, Optimum, Vec<(usize, u64)>);
 impl Advisor<'_> {
     fn optimum(&mut self, choice: &Choice) -> Result<Optimum, String> {
         self.plans += 1;
-        if self.plans > MOST_PLANS {
-            return Err(format!("{MOST_PLANS} plans were searched"));
+        let room = MOST_STATEMENTS / self.layer.statements.len().max(1);
+        let most = room.clamp(FEWEST_PLANS, MOST_PLANS);
+        if self.plans > most {
+            return Err(format!("{most} plans were searched"));
         }
         optimum(self.layer, self.mesh, choice, self.hardware)
     }
@@ -203,18 +257,11 @@ impl Advisor<'_> {
     /// The edit that makes the optimum best, if one makes it better.
     fn best(&mut self, choice: &Choice, now: &Optimum) -> Option<(Edit, Choice, Optimum)> {
         let mut best: Option<(Edit, Choice, Optimum)> = None;
-        for edit in self.edits(choice) {
+        let mut edits = self.edits(choice);
+        edits.sort_by_key(|edit| self.rank(edit, choice, now));
+        for edit in edits {
             let mut edited = choice.clone();
-            match &edit {
-                Edit::Parameter(at, spec) => edited.parameters[*at] = Some(spec.clone()),
-                Edit::Constraint(at, spec) => edited.constraints[*at] = Some(spec.clone()),
-                Edit::Outputs(all) => {
-                    for (at, spec) in all {
-                        edited.outputs[*at] = Some(spec.clone());
-                    }
-                }
-                Edit::Parted(_, class, parts, _) => edited.parted = Some((*class, *parts)),
-            }
+            apply(&edit, &mut edited);
             let Ok(found) = self.optimum(&edited) else { continue };
             let least = best.as_ref().map_or(now.time, |(_, _, known)| known.time);
             // Less to send, and no longer: an edit is asked of a person.
@@ -223,6 +270,27 @@ impl Advisor<'_> {
             }
         }
         best
+    }
+
+    /// Which edits are tried first: those that make a weight like its siblings in other blocks, then
+    /// those of what the plan moves.
+    fn rank(&self, edit: &Edit, choice: &Choice, now: &Optimum) -> usize {
+        let Edit::Parameter(all, _, spec) = edit else { return 0 };
+        let Some(at) = all.first() else { return 0 };
+        let key = |name: &str| name.rsplit(['[', '.']).next().map(ToString::to_string);
+        let parameter = &self.layer.parameters[*at];
+        let is_sibling = |(n, other): (usize, &Parameter)| {
+            other.name != parameter.name
+                && key(&other.name) == key(&parameter.name)
+                && choice.parameters[n].as_ref() == Some(spec)
+        };
+        if self.layer.parameters.iter().enumerate().any(is_sibling) {
+            1
+        } else if now.moves.iter().any(|one| one.value.as_ref() == Some(&parameter.name)) {
+            2
+        } else {
+            3
+        }
     }
 
     /// Every edit that is tried: constraints with one axis more, results like arguments, dims that
@@ -261,10 +329,42 @@ impl Advisor<'_> {
                     .take(MOST_WAYS)
                     .collect();
             }
+            let (alike, outputs) = self.laid_with(at, choice);
+            // Of several that are laid out as one, the first stands for all.
+            if alike.first() != Some(&at) {
+                continue;
+            }
             let others = ways.into_iter().filter(|way| way != spec);
-            edits.extend(others.map(|spec| Edit::Parameter(at, spec)));
+            edits.extend(others.map(|spec| Edit::Parameter(alike.clone(), outputs.clone(), spec)));
         }
         edits
+    }
+
+    /// The parameters of one name in the trees of the arguments, with one spec, and the results of
+    /// that name that have it as well: a weight, its moments, and what becomes of them.
+    fn laid_with(&self, at: usize, choice: &Choice) -> (Vec<usize>, Vec<usize>) {
+        let parameter = &self.layer.parameters[at];
+        let Some(key) = parameter.name.find(['[', '.']).map(|from| &parameter.name[from..]) else {
+            return (vec![at], Vec::new());
+        };
+        let sizes = |positions: &[Option<Class>]| -> Vec<u64> {
+            positions.iter().map(|c| c.map_or(1, |class| self.layer.size(class))).collect()
+        };
+        let spec = &choice.parameters[at];
+        let long = sizes(&parameter.positions);
+        let parameters = self.layer.parameters.iter().enumerate().filter(|(n, other)| {
+            other.name.find(['[', '.']).is_some_and(|from| other.name[from..] == *key)
+                && choice.parameters[*n] == *spec
+                && sizes(&other.positions) == long
+                && other.stack.is_some() == parameter.stack.is_some()
+        });
+        let parameters: Vec<usize> = parameters.map(|(n, _)| n).collect();
+        let outputs = self.layer.outputs.iter().enumerate().filter(|(n, output)| {
+            output.name.as_deref().is_some_and(|name| name.ends_with(key))
+                && choice.outputs[*n] == *spec
+                && sizes(&output.positions) == long
+        });
+        (parameters, outputs.map(|(n, _)| n).collect())
     }
 
     /// The spec of the argument that a result is of the same dims as, where it lies otherwise.
@@ -344,12 +444,23 @@ impl Advisor<'_> {
             tried: "lowered",
         };
         match edit {
-            Edit::Parameter(at, spec) => {
+            Edit::Parameter(all, outputs, spec) => {
+                let Some(at) = all.first() else { return advice };
                 let parameter = &self.layer.parameters[*at];
                 let from = choice.parameters[*at].clone().unwrap_or_default();
                 advice.source =
                     self.line(&parameter.name, &from, parameter.used_at.as_ref(), files);
-                advice.value = parameter.name.clone();
+                let names: Vec<&str> =
+                    all.iter().map(|at| self.layer.parameters[*at].name.as_str()).collect();
+                advice.value = names.join(", ");
+                if !outputs.is_empty() {
+                    let numbers: Vec<String> = outputs
+                        .iter()
+                        .map(|at| self.layer.outputs[*at].result.to_string())
+                        .collect();
+                    let several = if numbers.len() == 1 { "result" } else { "results" };
+                    advice.value.push_str(&format!(", {several} {}", numbers.join(", ")));
+                }
                 advice.from = whole_partition_spec(&from);
                 advice.to = whole_partition_spec(spec);
             }
@@ -364,7 +475,8 @@ impl Advisor<'_> {
                 advice.to = whole_partition_spec(spec);
             }
             Edit::Outputs(all) => {
-                let numbers: Vec<String> = all.iter().map(|(at, _)| at.to_string()).collect();
+                let number = |at: &usize| self.layer.outputs[*at].result.to_string();
+                let numbers: Vec<String> = all.iter().map(|(at, _)| number(at)).collect();
                 let to: Vec<String> =
                     all.iter().map(|(_, spec)| whole_partition_spec(spec)).collect();
                 let from =
@@ -450,8 +562,16 @@ impl Advisor<'_> {
             } else {
                 continue;
             };
-            let names_key = key.is_some_and(|key| line.contains(key));
-            let score = score + usize::from(line.contains(word)) + 5 * usize::from(names_key);
+            let names_key = key.is_some_and(|key| has_word(&line, key));
+            // Results are annotated by many names: `out_shardings`, `RESULTS`.
+            let names_it = match word {
+                "out" => {
+                    let line = line.to_lowercase();
+                    line.contains("out") || line.contains("result")
+                }
+                word => has_word(&line, word),
+            };
+            let score = score + usize::from(names_it) + 5 * usize::from(names_key);
             if best.is_none_or(|(known, _)| score > known) {
                 best = Some((score, at as u64 + 1));
             }
@@ -459,4 +579,12 @@ impl Advisor<'_> {
         let line = best.map_or(used.line, |(_, line)| line);
         Some(Place { file: used.file.clone(), line })
     }
+}
+
+/// Whether a line has a name as a word of its own.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].ends_with(is_of_name) && !line[at + word.len()..].starts_with(is_of_name)
+    })
 }

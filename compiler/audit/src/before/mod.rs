@@ -7,9 +7,14 @@
 //! | [`sharding`] | `#sdy.sharding<..>`, `{devices=..}` | the axes of each dim |
 //! | [`translate`] | a function | a [`translate::Layer`]: dims, statements, what is fixed |
 //! | [`optimum`] | a layer and what of it is free | what the best plan sends |
+//! | [`advise`] | a layer | the edits that make the optimum better |
+//! | [`edit`] | a text and edits | the text with them |
+//! | [`recompile`] | edits and XLA | what XLA sends with them, and the constraints it needs |
 
 pub mod advise;
+pub mod edit;
 pub mod optimum;
 pub mod read;
+pub mod recompile;
 pub mod sharding;
 pub mod translate;

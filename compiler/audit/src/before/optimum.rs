@@ -1,12 +1,13 @@
 //! A layer as `.shard` text, and what its best plan sends.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use shard_cost::Hardware;
 use shard_driver::compile::{CompileOptions, Purpose, check_source};
 use shard_driver::pipeline::Compiled;
 use shard_driver::{Keeper, Outcome};
-use shard_ir::{InstrKind, Picoseconds};
+use shard_ir::{AxisId, Dtype, InstrKind, Picoseconds, Plan};
 use shard_words::SourceFile;
 
 use super::sharding::Spec;
@@ -51,6 +52,23 @@ pub struct Optimum {
     pub proven: bool,
     /// What it sends, in order.
     pub moves: Vec<Move>,
+    /// What it sends where floats of fewer bits are sent as `f32`, as XLA for CPU sends them.
+    pub bytes_as_f32: u64,
+    /// How its values lie.
+    pub pins: Vec<Pin>,
+}
+
+/// How a value lies in the best plan: where it is made, or where one statement takes it otherwise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pin {
+    /// The value of the layer.
+    pub value: String,
+    /// The statement that takes it so; `None`: as it is made.
+    pub by: Option<String>,
+    /// For each dim of the value, by its class, the axes that split it.
+    pub axes: BTreeMap<Class, Vec<String>>,
+    /// Bytes that a device sends for it to lie so, over all turns.
+    pub wire_bytes: u64,
 }
 
 /// A collective of the best plan.
@@ -110,6 +128,8 @@ fn lower(
             time: totals.serial_time.times(turns),
             proven: compiled.optimality.as_ref().is_some_and(|o| o.proof.is_some()),
             moves: moves(layer, mesh, compiled),
+            bytes_as_f32: bytes_as_f32(compiled),
+            pins: pins(layer, mesh, compiled),
         }
     }))
 }
@@ -117,10 +137,7 @@ fn lower(
 /// What a plan sends, each move with the value of the user's program that it moves.
 fn moves(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Move> {
     let plan = &compiled.schedule.plan;
-    let axis_name = |axis| {
-        let number = plan.mesh.name(axis).strip_prefix('m')?.parse::<usize>().ok()?;
-        Some(mesh.get(number)?.0.clone())
-    };
+    let axis_name = |axis| axis_name(plan, mesh, axis);
     let mut found = Vec::new();
     for (instruction, price) in plan.instructions.iter().zip(&compiled.price.instructions) {
         let (InstrKind::Move(collective), Some(cost)) = (&instruction.kind, price.collective())
@@ -154,6 +171,86 @@ fn moves(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Move> {
         });
     }
     found
+}
+
+/// What a plan sends where every float has 32 bits.
+fn bytes_as_f32(compiled: &Compiled) -> u64 {
+    let plan = &compiled.schedule.plan;
+    let priced = plan.instructions.iter().zip(&compiled.price.instructions);
+    let sent = priced.filter_map(|(instruction, price)| {
+        let bytes = price.collective()?.wire_bytes.0.saturating_mul(plan.repeat);
+        let narrow = matches!(instruction.dtype, Dtype::Bf16 | Dtype::F16);
+        Some(if narrow { bytes.saturating_mul(2) } else { bytes })
+    });
+    sent.fold(0, u64::saturating_add)
+}
+
+/// How the named values of a plan lie, where that is a layout and no term of a sum.
+fn pins(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
+    let plan = &compiled.schedule.plan;
+    let class_of: BTreeMap<String, Class> =
+        layer.classes().map(|(class, _)| (format!("D{class}"), class)).collect();
+    let axes_of = |at: usize| -> Option<BTreeMap<Class, Vec<String>>> {
+        let instruction = &plan.instructions[at];
+        if !instruction.layout.is_complete() {
+            return None;
+        }
+        let dims = instruction.dims.iter().enumerate().map(|(place, dim)| {
+            let class = *class_of.get(&plan.dims[dim.index()].name)?;
+            let axes = instruction.layout.axes_of(place);
+            let names = axes.iter().map(|axis| axis_name(plan, mesh, axis));
+            Some((class, names.collect::<Option<_>>()?))
+        });
+        dims.collect()
+    };
+    // What was sent for each instruction since its value was computed.
+    let mut sent = vec![0_u64; plan.instructions.len()];
+    let mut made: BTreeMap<&str, (BTreeMap<Class, Vec<String>>, u64)> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (at, instruction) in plan.instructions.iter().enumerate() {
+        match &instruction.kind {
+            InstrKind::Move(_) => {
+                let before =
+                    instruction.operands.first().map_or(0, |operand| sent[operand.index()]);
+                let cost = compiled.price.instructions[at].collective();
+                let cost = cost.map_or(0, |cost| cost.wire_bytes.0).saturating_mul(plan.repeat);
+                sent[at] = before.saturating_add(cost);
+            }
+            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+                let Some(by) = instruction.name.as_deref() else { continue };
+                for operand in &instruction.operands {
+                    let value = plan.instruction(*operand).name.as_deref();
+                    let Some((value, axes)) = value.zip(axes_of(operand.index())) else { continue };
+                    let Some((first, before)) = made.get(value) else { continue };
+                    let pin = Pin {
+                        value: value.to_string(),
+                        by: Some(by.to_string()),
+                        axes,
+                        wire_bytes: sent[operand.index()].saturating_sub(*before),
+                    };
+                    if pin.axes != *first && !found.contains(&pin) {
+                        found.push(pin);
+                    }
+                }
+            }
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => {}
+        }
+        let Some(name) = instruction.name.as_deref() else { continue };
+        if let (false, Some(axes)) = (made.contains_key(name), axes_of(at)) {
+            made.insert(name, (axes.clone(), sent[at]));
+            if !matches!(instruction.kind, InstrKind::Parameter(_)) {
+                let value = name.to_string();
+                found.push(Pin { value, by: None, axes, wire_bytes: sent[at] });
+            }
+        }
+    }
+    found
+}
+
+/// An axis of a plan as the user's mesh calls it.
+fn axis_name(plan: &Plan, mesh: &NamedMesh, axis: AxisId) -> Option<String> {
+    let number = plan.mesh.name(axis).strip_prefix('m')?.parse::<usize>().ok()?;
+    Some(mesh.get(number)?.0.clone())
 }
 
 /// The layer as text.

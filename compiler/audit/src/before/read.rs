@@ -21,12 +21,14 @@ pub struct Tensor {
 pub struct Port {
     /// The name in the text, `%arg0`; empty for results.
     pub id: String,
-    /// The name in the user's program, where it is known.
+    /// The name in the user's program, where it is known; of results, `result[1]['w']`.
     pub name: Option<String>,
     /// Its type.
     pub tensor: Tensor,
     /// How it is annotated.
     pub spec: Option<Spec>,
+    /// Where it stands in the text.
+    pub span: Span,
 }
 
 /// One op.
@@ -49,6 +51,9 @@ pub struct Op {
     pub place: Option<Place>,
     /// Its regions, each a list of ops: condition and body of a loop.
     pub regions: Vec<Vec<Op>>,
+    /// Where it stands in the text, with its regions: from its first word to the end of its last
+    /// line.
+    pub span: Span,
 }
 
 /// A function.
@@ -67,6 +72,8 @@ pub struct Function {
 pub struct Stable {
     /// The mesh that it names, axes major to minor.
     pub mesh: Option<Vec<(String, u64)>>,
+    /// What it calls that mesh: `@mesh`.
+    pub mesh_name: Option<String>,
     /// Its functions by name; `main` is the program.
     pub functions: FxHashMap<String, Function>,
 }
@@ -80,6 +87,7 @@ struct Lines<'a> {
     at: usize,
     places: FxHashMap<&'a str, &'a str>,
     mesh: Option<Vec<(String, u64)>>,
+    mesh_name: Option<String>,
 }
 
 /// Reads a module. `mesh`: the axes, where the module is one of JAX before Shardy and names none.
@@ -96,7 +104,8 @@ pub fn read(text: &str, mesh: Option<&[(String, u64)]>) -> Result<Stable, ReadEr
         }
         offset += line.len();
     }
-    let mut lines = Lines { all, at: 0, places, mesh: mesh.map(<[_]>::to_vec) };
+    let mesh = mesh.map(<[_]>::to_vec);
+    let mut lines = Lines { all, at: 0, places, mesh, mesh_name: None };
     let mut functions = FxHashMap::default();
     let Some((_, first)) = lines.all.first() else {
         return Err(lines.expected("`module`, with which StableHLO begins"));
@@ -113,6 +122,7 @@ pub fn read(text: &str, mesh: Option<&[(String, u64)]>) -> Result<Stable, ReadEr
             break;
         } else if line.starts_with("sdy.mesh") {
             lines.mesh = read_mesh(line);
+            lines.mesh_name = line.split_whitespace().nth(1).map(ToString::to_string);
             lines.at += 1;
         } else if line.starts_with("func.func") {
             let (name, function) = lines.function(line)?;
@@ -124,7 +134,7 @@ pub fn read(text: &str, mesh: Option<&[(String, u64)]>) -> Result<Stable, ReadEr
     if !functions.contains_key("main") {
         return Err(lines.expected("a function `@main`"));
     }
-    Ok(Stable { mesh: lines.mesh, functions })
+    Ok(Stable { mesh: lines.mesh, mesh_name: lines.mesh_name, functions })
 }
 
 /// `sdy.mesh @mesh = <["data"=2, "model"=4]> ..`.
@@ -157,6 +167,11 @@ impl Lines<'_> {
     /// `func.func public @main(%arg0: .., ..) -> (..) {` and its ops.
     fn function(&mut self, line: &str) -> Result<(String, Function), ReadError> {
         let wrong = |lines: &Self| lines.expected("`func.func @name(..) -> .. {`");
+        let begin = self.all.get(self.at).map_or(0, |(start, _)| *start);
+        let port = |lines: &Self, text: &str| {
+            let at = begin + offset_within(line, text);
+            lines.port(text, Span::new(at, at + text.len()))
+        };
         let (head, behind) = line
             .split_once('@')
             .and_then(|(_, rest)| rest.split_once('('))
@@ -164,7 +179,7 @@ impl Lines<'_> {
         let close = closing(behind).ok_or_else(|| wrong(self))?;
         let arguments = split_top(&behind[..close])
             .into_iter()
-            .map(|text| self.port(text))
+            .map(|text| port(self, text))
             .collect::<Option<Vec<Port>>>()
             .ok_or_else(|| wrong(self))?;
         let rest = behind[close + 1..].trim().trim_end_matches('{').trim();
@@ -175,7 +190,7 @@ impl Lines<'_> {
                     .strip_prefix('(')
                     .and_then(|inner| Some(&inner[..closing(inner)?]))
                     .unwrap_or(types);
-                let ports = split_top(types).into_iter().map(|text| self.port(text));
+                let ports = split_top(types).into_iter().map(|text| port(self, text));
                 ports.collect::<Option<Vec<Port>>>().ok_or_else(|| wrong(self))?
             }
         };
@@ -189,7 +204,7 @@ impl Lines<'_> {
     }
 
     /// `%arg0: tensor<..> {sdy.sharding = ..} loc("x")`, or the same without a name.
-    fn port(&self, text: &str) -> Option<Port> {
+    fn port(&self, text: &str, span: Span) -> Option<Port> {
         let text = text.trim();
         let (id, rest) = match text.strip_prefix('%') {
             Some(_) => text.split_once(':')?,
@@ -206,8 +221,9 @@ impl Lines<'_> {
         };
         let spec = spec.filter(|spec| spec.len() == tensor.dims.len());
         let name = rest.rsplit_once("loc(\"").and_then(|(_, named)| named.split_once('"'));
+        let name = name.or_else(|| rest.split_once("jax.result_info = \"")?.1.split_once('"'));
         let name = name.map(|(name, _)| name.to_string());
-        Some(Port { id: id.trim().to_string(), name, tensor, spec })
+        Some(Port { id: id.trim().to_string(), name, tensor, spec, span })
     }
 
     /// The ops up to a line that begins with `}`, which stays.
@@ -224,6 +240,7 @@ impl Lines<'_> {
                 return Ok(ops);
             }
             let mut op = self.op(line).ok_or_else(|| self.expected("an op"))?;
+            let begin = self.all[self.at].0;
             self.at += 1;
             if op.name == "stablehlo.while" {
                 for word in ["cond {", "} do {"] {
@@ -237,6 +254,13 @@ impl Lines<'_> {
             } else if line.ends_with("({") || line.ends_with('{') {
                 op.types = self.skip_region()?;
             }
+            // What a reduction of several tensors does stands behind its types.
+            if self.all.get(self.at).is_some_and(|(_, line)| line.starts_with("reducer(")) {
+                self.at += 1;
+                self.skip_region()?;
+            }
+            let (last, text) = self.all[self.at - 1];
+            op.span = Span::new(begin, last + text.len());
             ops.push(op);
         }
     }
@@ -297,6 +321,7 @@ impl Lines<'_> {
             types: result_types(&rest[text.len()..]),
             place,
             regions: Vec::new(),
+            span: Span::at(0),
         })
     }
 
@@ -321,6 +346,11 @@ impl Lines<'_> {
         let line = rest.strip_prefix(':')?.split(':').next()?.trim().parse().ok()?;
         Some(Place { file: name.to_string(), line })
     }
+}
+
+/// Where a part of a text begins in it.
+fn offset_within(whole: &str, part: &str) -> usize {
+    (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize)
 }
 
 /// The values that a text names: `%arg0`, `%1#2`.

@@ -9,8 +9,9 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use shard_words::Span;
 
-use super::read::{Function, Op, Stable, Tensor, values};
+use super::read::{Function, Op, Port, Stable, Tensor, values};
 use super::sharding::{self, Spec};
 use crate::hlo::tables::Place;
 
@@ -37,6 +38,8 @@ pub struct Parameter {
     pub stack: Option<(u64, Vec<String>)>,
     /// Where it is used first.
     pub used_at: Option<Place>,
+    /// The argument of `main` that it is, by number.
+    pub argument: Option<usize>,
 }
 
 /// A `with_sharding_constraint`.
@@ -48,6 +51,8 @@ pub struct Constraint {
     pub spec: Spec,
     /// Where.
     pub place: Option<Place>,
+    /// The text of its op.
+    pub span: Span,
     /// What it is put on, as far as that has a name: a parameter.
     pub of: Option<String>,
 }
@@ -63,6 +68,10 @@ pub struct Output {
     pub dtype: &'static str,
     /// How it is annotated; `None`: free.
     pub spec: Option<Spec>,
+    /// The result of `main` that it is, by number.
+    pub result: usize,
+    /// Its name in the user's program, where it is in a tree: `result[1]['w']`.
+    pub name: Option<String>,
 }
 
 /// What a statement computes. Operands are names of values, or numbers.
@@ -105,6 +114,40 @@ pub struct Statement {
     pub positions: Vec<Option<Class>>,
     /// Where it comes from.
     pub place: Option<Place>,
+    /// The op that it is, or is a part of, as an index of [`Layer::sites`].
+    pub site: usize,
+}
+
+/// An op of the program, where its text can be edited.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Its text, regions included.
+    pub span: Span,
+    /// Where it comes from.
+    pub place: Option<Place>,
+    /// Its result as the text names it; empty where it has several.
+    pub result: String,
+    /// The type of its result.
+    pub tensor: Option<Tensor>,
+    /// The value of the layer that is its result, where it makes one.
+    pub gives: Option<String>,
+    /// The value of the layer that its result is another form of, as of a transpose: its dims.
+    pub alias: Option<(String, Vec<Option<Class>>)>,
+    /// What it takes.
+    pub takes: Vec<Taken>,
+}
+
+/// An operand of an op.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// What the text calls it: `%arg0`, `%12`.
+    pub word: String,
+    /// Its type.
+    pub tensor: Tensor,
+    /// The value of the layer that it is.
+    pub name: String,
+    /// For each of its dims the dim here, `None` for one of size 1.
+    pub positions: Vec<Option<Class>>,
 }
 
 /// A layer, with what is fixed in it.
@@ -124,6 +167,8 @@ pub struct Layer {
     pub barriers: BTreeMap<String, usize>,
     /// How many ops there are in all, calls written out.
     pub ops: usize,
+    /// The ops that make something.
+    pub sites: Vec<Site>,
     /// The size of each class.
     sizes: Vec<u64>,
     /// The class that each is part of.
@@ -166,6 +211,11 @@ impl Layer {
             _ => "the value here",
         };
         Some((what.to_string(), statement.positions.clone(), statement.place.clone()))
+    }
+
+    /// The statement that makes a value.
+    pub fn statement(&self, value: &str) -> Option<&Statement> {
+        self.statements.get(value.strip_prefix('v')?.parse::<usize>().ok()?)
     }
 
     fn fresh(&mut self, size: u64) -> Class {
@@ -212,15 +262,17 @@ const MOST_CALLS: usize = 40;
 struct Translator<'s> {
     stable: &'s Stable,
     layer: Layer,
-    /// Arguments of `main` that a loop slices.
-    stacks: Vec<(String, Tensor, Option<Spec>)>,
+    /// Arguments of `main` that a loop slices: their numbers, names, types and specs.
+    stacks: Vec<(usize, String, Tensor, Option<Spec>)>,
     /// The slice of a stack that is a parameter already.
     sliced: FxHashMap<usize, Value>,
+    /// The types of the operands of the op at hand.
+    types: Vec<Option<Tensor>>,
     ops: usize,
 }
 
-/// Names of values in one function.
-type Scope = FxHashMap<String, Value>;
+/// What the names of one function stand for, and their types.
+type Scope = FxHashMap<String, (Value, Option<Tensor>)>;
 
 /// Writes `main` as a layer, or says why not.
 pub fn translate(stable: &Stable) -> Result<Layer, String> {
@@ -230,6 +282,7 @@ pub fn translate(stable: &Stable) -> Result<Layer, String> {
         layer: Layer { repeat: 1, ..Layer::default() },
         stacks: Vec::new(),
         sliced: FxHashMap::default(),
+        types: Vec::new(),
         ops: 0,
     };
     let loops = main.ops.iter().filter(|op| op.name == "stablehlo.while").count();
@@ -246,18 +299,20 @@ impl Translator<'_> {
     /// A program without a loop.
     fn straight(&mut self, main: &Function) -> Result<(), String> {
         let mut scope = Scope::default();
-        for port in &main.arguments {
-            let value = self.argument(port.name.as_deref(), &port.id, &port.tensor, &port.spec);
-            scope.insert(port.id.clone(), value);
+        for (at, port) in main.arguments.iter().enumerate() {
+            let value = self.argument(at, port);
+            scope.insert(port.id.clone(), (value, Some(port.tensor.clone())));
         }
         let results = self.walk(&main.ops, &mut scope, 0)?;
-        for (value, port) in results.into_iter().zip(&main.results) {
+        for (result, (value, port)) in results.into_iter().zip(&main.results).enumerate() {
             if let Value::Tensor(value, positions, dtype) = value {
                 self.layer.outputs.push(Output {
                     value,
                     positions,
                     dtype,
                     spec: port.spec.clone(),
+                    result,
+                    name: port.name.clone(),
                 });
             }
         }
@@ -286,17 +341,16 @@ impl Translator<'_> {
         let mut scope = Scope::default();
         let mut state = None;
         for (element, (name, start)) in names.iter().zip(&starts).enumerate() {
-            let port = main.arguments.iter().find(|port| port.id == **start);
+            let port = main.arguments.iter().enumerate().find(|(_, port)| port.id == **start);
             let is_handed_on = returned.operands.get(element) == Some(name);
             let value = match port {
-                Some(port) if is_handed_on && port.tensor.dims.first() == Some(&trips) => {
+                Some((at, port)) if is_handed_on && port.tensor.dims.first() == Some(&trips) => {
                     let name = port.name.clone().unwrap_or_else(|| port.id.clone());
-                    self.stacks.push((name, port.tensor.clone(), port.spec.clone()));
+                    self.stacks.push((at, name, port.tensor.clone(), port.spec.clone()));
                     Value::Stack(self.stacks.len() - 1)
                 }
-                Some(port) => {
-                    let value =
-                        self.argument(port.name.as_deref(), &port.id, &port.tensor, &port.spec);
+                Some((at, port)) => {
+                    let value = self.argument(at, port);
                     if !is_handed_on && state.replace((element, value.clone())).is_some() {
                         return Err("its loop carries several values".to_string());
                     }
@@ -304,7 +358,7 @@ impl Translator<'_> {
                 }
                 None => Value::Known(the_loop.types.get(element).map_or(0, |t| t.dims.len())),
             };
-            scope.insert((*name).clone(), value);
+            scope.insert((*name).clone(), (value, the_loop.types.get(element).cloned()));
         }
         let (element, Value::Tensor(first, positions, dtype)) =
             state.ok_or("its loop carries no argument")?
@@ -327,24 +381,31 @@ impl Translator<'_> {
         let at = at.or_else(|| first.strip_prefix('p')?.parse().ok()).unwrap_or(0);
         let spec = self.layer.parameters[at].spec.clone();
         self.layer.repeat = trips;
-        self.layer.outputs.push(Output { value, positions, dtype, spec });
+        // The result of `main` that is this element of the loop.
+        let returned = main.ops.last().map(|op| op.operands.clone()).unwrap_or_default();
+        let element = format!("{}#{element}", the_loop.result);
+        let result = returned.iter().position(|name| *name == element).unwrap_or(0);
+        self.layer.outputs.push(Output { value, positions, dtype, spec, result, name: None });
         Ok(())
     }
 
     /// A parameter for an argument.
-    fn argument(
-        &mut self,
-        name: Option<&str>,
-        id: &str,
-        tensor: &Tensor,
-        spec: &Option<Spec>,
-    ) -> Value {
+    fn argument(&mut self, at: usize, port: &Port) -> Value {
         // A count or a position: every device has it, as it has the number of the turn.
-        if tensor.dims.is_empty() && dtype(&tensor.dtype) == "int32" {
+        if port.tensor.dims.is_empty() && dtype(&port.tensor.dtype) == "int32" {
             return Value::Known(0);
         }
-        let name = name.unwrap_or(id.trim_start_matches('%')).to_string();
-        self.parameter(name, tensor, spec.clone(), None)
+        let name = port.name.as_deref().unwrap_or(port.id.trim_start_matches('%')).to_string();
+        let value = self.parameter(name, &port.tensor, port.spec.clone(), None);
+        self.is_argument(at);
+        value
+    }
+
+    /// The parameter that was made last is an argument of `main`, or a slice of one.
+    fn is_argument(&mut self, at: usize) {
+        if let Some(parameter) = self.layer.parameters.last_mut() {
+            parameter.argument = Some(at);
+        }
     }
 
     fn parameter(
@@ -385,6 +446,7 @@ impl Translator<'_> {
             spec,
             stack,
             used_at: None,
+            argument: None,
         });
         value
     }
@@ -394,7 +456,7 @@ impl Translator<'_> {
         if let Some(known) = self.sliced.get(&stack) {
             return known.clone();
         }
-        let (name, tensor, spec) = self.stacks[stack].clone();
+        let (at, name, tensor, spec) = self.stacks[stack].clone();
         let one = Tensor {
             dims: std::iter::once(1).chain(tensor.dims[1..].iter().copied()).collect(),
             dtype: tensor.dtype,
@@ -404,6 +466,7 @@ impl Translator<'_> {
             std::iter::once(Vec::new()).chain(spec.into_iter().skip(1)).collect::<Spec>()
         });
         let value = self.parameter(name, &one, rest, Some((tensor.dims[0], lead)));
+        self.is_argument(at);
         self.sliced.insert(stack, value.clone());
         value
     }
@@ -440,40 +503,93 @@ impl Translator<'_> {
                 let function = function.ok_or_else(|| format!("no function {}", op.text))?;
                 let mut inner = Scope::default();
                 for (port, value) in function.arguments.iter().zip(operands) {
-                    inner.insert(port.id.clone(), value);
+                    inner.insert(port.id.clone(), (value, Some(port.tensor.clone())));
                 }
                 let results = self.walk(&function.ops, &mut inner, depth + 1)?;
                 for (n, value) in results.into_iter().enumerate() {
-                    scope.insert(format!("{}#{n}", op.result), value.clone());
+                    let one = (value, op.types.get(n).cloned());
+                    scope.insert(format!("{}#{n}", op.result), one.clone());
                     if n == 0 {
-                        scope.insert(op.result.clone(), value);
+                        scope.insert(op.result.clone(), one);
                     }
                 }
                 continue;
             }
+            self.site(op, &operands, scope);
             let value = self.op(op, &operands)?;
+            self.gave(&value);
             if op.result.contains(", ") {
                 for (n, name) in op.result.split(", ").enumerate() {
                     let other = match n {
                         0 => value.clone(),
-                        n => self.other_result(op, n),
+                        n => self.other_result(op, &operands, n),
                     };
-                    scope.insert(name.to_string(), other);
+                    scope.insert(name.to_string(), (other, op.types.get(n).cloned()));
                 }
                 continue;
             }
             if op.results > 1 {
                 for n in 0..op.results {
-                    scope.insert(format!("{}#{n}", op.result), value.clone());
+                    let other = match n {
+                        0 => value.clone(),
+                        n => self.other_result(op, &operands, n),
+                    };
+                    let one = (other, op.types.get(n).cloned());
+                    scope.insert(format!("{}#{n}", op.result), one);
                 }
             }
-            scope.insert(op.result.clone(), value);
+            scope.insert(op.result.clone(), (value, op.types.last().cloned()));
         }
         Ok(Vec::new())
     }
 
+    /// Remembers an op before it is translated.
+    fn site(&mut self, op: &Op, operands: &[Value], scope: &Scope) {
+        let type_of = |word: &String| scope.get(word).and_then(|(_, tensor)| tensor.clone());
+        self.types = op.operands.iter().map(type_of).collect();
+        let takes = op.operands.iter().zip(operands).filter_map(|(word, of)| {
+            let Value::Tensor(name, positions, _) = of else { return None };
+            let tensor = scope.get(word)?.1.clone()?;
+            Some(Taken {
+                word: word.clone(),
+                tensor,
+                name: name.clone(),
+                positions: positions.clone(),
+            })
+        });
+        let is_one = op.results == 1 && op.types.len() == 1;
+        let site = Site {
+            span: op.span,
+            place: op.place.clone(),
+            result: if is_one { op.result.clone() } else { String::new() },
+            tensor: op.types.last().cloned(),
+            gives: None,
+            alias: None,
+            takes: takes.collect(),
+        };
+        self.layer.sites.push(site);
+    }
+
+    /// Remembers what an op gave, where the last statement is its result.
+    fn gave(&mut self, value: &Value) {
+        let Value::Tensor(name, positions, _) = value else { return };
+        let last = self.layer.statements.last();
+        let is_new = last.is_some_and(|statement| {
+            statement.value == *name
+                && statement.positions == *positions
+                && statement.site + 1 == self.layer.sites.len()
+        });
+        let Some(site) = self.layer.sites.last_mut() else { return };
+        if is_new {
+            site.gives = Some(name.clone());
+        } else {
+            site.alias = Some((name.clone(), positions.clone()));
+        }
+    }
+
     fn value(&self, scope: &Scope, name: &str) -> Result<Value, String> {
-        scope.get(name).cloned().ok_or_else(|| format!("there is no value {name}"))
+        let found = scope.get(name).map(|(value, _)| value.clone());
+        found.ok_or_else(|| format!("there is no value {name}"))
     }
 
     /// Remembers where parameters are used first.
@@ -504,6 +620,7 @@ impl Translator<'_> {
             expression,
             positions: positions.clone(),
             place: op.place.clone(),
+            site: self.layer.sites.len().saturating_sub(1),
         });
         Value::Tensor(value, positions, dtype)
     }

@@ -1,9 +1,12 @@
 //! `shardc audit AFTER [--before BEFORE]`.
 
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 
 use clap::ValueEnum;
-use shard_audit::before::{self, read::Stable};
+use shard_audit::before;
+use shard_audit::before::read::Stable;
+use shard_audit::before::recompile::{Compiled, Subject, recompile};
 use shard_audit::collectives::collectives;
 use shard_audit::compare::Comparison;
 use shard_audit::hlo::tables::Place;
@@ -42,6 +45,10 @@ pub(crate) struct AuditArgs {
     /// Exit with status 1 where a device sends more in one run, as in `--max-bytes 100MB`
     #[arg(long, value_name = "BYTES", value_parser = max_bytes)]
     pub(crate) max_bytes: Option<u64>,
+    /// Ask for programs to be compiled, on standard output, and read from standard input where the
+    /// HLO is: edits are tried so (shardc.audit of the Python package answers)
+    #[arg(long, requires = "before", conflicts_with = "emit")]
+    pub(crate) ask_compiler: bool,
     /// What is printed; `--format json` is `--emit json`
     #[arg(long, value_enum, default_value_t = AuditEmit::Text, value_name = "WHAT")]
     pub(crate) emit: AuditEmit,
@@ -76,7 +83,7 @@ pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
         Some(path) => Some(read_before(path, given.as_deref(), console)?),
         None => None,
     };
-    let mesh = given.or_else(|| before.as_ref().and_then(|before| before.mesh.clone()));
+    let mesh = given.or_else(|| before.as_ref().and_then(|before| before.1.mesh.clone()));
     let hardware = match &args.hardware {
         Some(name) => Some(hardware_choice::from_command_line(name, console)?),
         None => None,
@@ -93,7 +100,16 @@ pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
             lines.line(place)
         });
     if let Some(before) = &before {
-        report.comparison = Some(compared(before, &report, hardware.as_ref(), &mut lines));
+        let mut asked = Asked::default();
+        let compiler = args.ask_compiler.then_some(&mut asked);
+        let text = &before.0.text;
+        report.comparison =
+            Some(compared(text, &before.1, &report, hardware.as_ref(), &mut lines, compiler));
+    }
+    if args.ask_compiler {
+        let answer = Answer { audit: &json::json(&report), text: &text::text(&report) };
+        console.result(&line(&answer))?;
+        return within_budget(args, &report, console);
     }
     let emit = match (args.emit, console.format) {
         (AuditEmit::Text, Format::Json) => AuditEmit::Json,
@@ -113,23 +129,26 @@ fn read_before(
     path: &Path,
     mesh: Option<&[(String, u64)]>,
     console: &mut Console,
-) -> Outcome<Stable> {
+) -> Outcome<(SourceFile, Stable)> {
     let file = read_dump(path, console)?;
-    before::read::read(&file.text, mesh).map_err(|error| {
+    let stable = before::read::read(&file.text, mesh).map_err(|error| {
         let help = Some("jitted.lower(*args).as_text(debug_info=True) writes it".to_string());
         let ReadError { message, span } = error;
         console.report(Some(&file), vec![AuditProblem::Unreadable { message, span, help }.into()]);
         Status::Wrong
-    })
+    })?;
+    Ok((file, stable))
 }
 
 /// What the program before could send. Where no chip is named, plans are chosen for one of the
 /// built-in ones, and no time is shown.
 fn compared(
+    text: &str,
     before: &Stable,
     report: &Report,
     hardware: Option<&Hardware>,
     sources: &mut Sources,
+    compiler: Option<&mut Asked>,
 ) -> Comparison {
     let why_not = |why: String| Comparison { why_not: Some(why), ..Comparison::default() };
     let Some(mesh) = &report.mesh else {
@@ -142,16 +161,90 @@ fn compared(
         Ok(layer) => layer,
         Err(why) => return why_not(format!("no optimum: {why}")),
     };
-    let mut found =
+    let (mut found, steps) =
         before::advise::compare(&layer, mesh, &chip, report.totals.wire_bytes, &mut |file| {
             sources.text(file)
         });
+    if let (Some(asked), Some(_)) = (compiler, &found.same_specs) {
+        let subject = Subject { text, stable: before, layer: &layer, mesh, hardware: &chip };
+        recompile(subject, &steps, &mut found, &mut |text| asked.compile(text));
+    }
     if hardware.is_none() {
         for totals in [&mut found.same_specs, &mut found.free].into_iter().flatten() {
             totals.time = None;
         }
     }
     found
+}
+
+/// A request on standard output, one a line.
+#[derive(serde::Serialize)]
+struct Request<'a> {
+    /// The text of the program to compile.
+    compile: &'a str,
+}
+
+/// What stands on the line of standard input behind a request.
+#[derive(serde::Deserialize)]
+struct Reply {
+    /// The optimised HLO.
+    #[serde(default)]
+    hlo: Option<String>,
+    /// The kind of device: `cpu`, `tpu`.
+    #[serde(default)]
+    platform: String,
+    /// Why there is none.
+    #[serde(default)]
+    error: Option<String>,
+}
+
+/// The last line: what was found, as a document and for people.
+#[derive(serde::Serialize)]
+struct Answer<'a> {
+    audit: &'a str,
+    text: &'a str,
+}
+
+fn line(of: &impl serde::Serialize) -> String {
+    // Strings and nothing else: there is nothing that JSON could not hold.
+    serde_json::to_string(of).unwrap_or_default() + "\n"
+}
+
+/// Who compiles: asked on standard output, and heard on standard input.
+#[derive(Default)]
+struct Asked {
+    /// Nobody answers any more.
+    gone: bool,
+}
+
+impl Asked {
+    fn compile(&mut self, text: &str) -> Result<Compiled, String> {
+        let none = || "the compiler does not answer".to_string();
+        if self.gone {
+            return Err(none());
+        }
+        let mut stdout = std::io::stdout().lock();
+        let request = line(&Request { compile: text });
+        let asked = stdout.write_all(request.as_bytes()).and_then(|()| stdout.flush());
+        let mut answer = String::new();
+        // A line of one dump, and no more than is read of a file.
+        let heard = asked.and_then(|()| {
+            let limit = u64::try_from(MAX_DUMP_BYTES).unwrap_or(u64::MAX);
+            std::io::stdin().lock().take(limit).read_line(&mut answer)
+        });
+        let reply = match heard {
+            Ok(1..) => serde_json::from_str::<Reply>(&answer).map_err(|error| error.to_string()),
+            Ok(0) | Err(_) => {
+                self.gone = true;
+                Err(none())
+            }
+        }?;
+        match (reply.hlo, reply.error) {
+            (_, Some(error)) => Err(error),
+            (Some(text), None) => Ok(Compiled { text, platform: reply.platform }),
+            (None, None) => Err("the compiler gave nothing".to_string()),
+        }
+    }
 }
 
 fn read_dump(path: &Path, console: &mut Console) -> Outcome<SourceFile> {

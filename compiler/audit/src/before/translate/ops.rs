@@ -1,7 +1,7 @@
 //! What each op of StableHLO is in a layer.
 
 use super::{Class, Constraint, Expression, Translator, Value, constraint_spec, dtype};
-use crate::before::read::Op;
+use crate::before::read::{Op, Tensor};
 use crate::before::sharding::{self, Spec};
 
 /// Numbers between brackets behind a word: `dims = [0, 2]`.
@@ -23,7 +23,8 @@ impl Translator<'_> {
     /// The result of an op; a barrier's is a value from outside.
     pub(super) fn op(&mut self, op: &Op, operands: &[Value]) -> Result<Value, String> {
         let found = match op.name.strip_prefix("stablehlo.").unwrap_or(&op.name) {
-            "constant" | "iota" | "compare" | "and" | "or" | "not" | "xor" | "partition_id" => {
+            "compare" => self.compare(op, operands),
+            "constant" | "iota" | "and" | "or" | "not" | "xor" | "partition_id" => {
                 Some(self.known(op))
             }
             "broadcast_in_dim" => self.broadcast(op, operands),
@@ -84,7 +85,7 @@ impl Translator<'_> {
         match found {
             Some(value) => Ok(value),
             None if operands.iter().all(|o| matches!(o, Value::Known(_))) => Ok(self.known(op)),
-            None => self.barrier(op),
+            None => self.barrier(op, operands),
         }
     }
 
@@ -92,23 +93,45 @@ impl Translator<'_> {
         Value::Known(op.types.last().map_or(0, |tensor| tensor.dims.len()))
     }
 
-    /// A value from outside, in place of an op that is not understood.
-    fn barrier(&mut self, op: &Op) -> Result<Value, String> {
-        *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
-        let tensor = op.types.first().ok_or_else(|| format!("`{}` has no type", op.name))?;
-        let name = format!("the result of {}", op.name);
-        Ok(self.parameter(name, &tensor.clone(), None, None))
+    /// Numbers that every device has, as a value from outside.
+    fn table(&mut self, tensor: Tensor) -> Value {
+        self.parameter("a table".to_string(), &tensor, None, None)
     }
 
-    /// A further result of an op that is not understood: indices are known, as all are.
-    pub(super) fn other_result(&mut self, op: &Op, n: usize) -> Value {
-        match op.types.get(n) {
-            Some(tensor) if dtype(&tensor.dtype) != "int32" => {
-                let name = format!("result {n} of {}", op.name);
-                self.parameter(name, &tensor.clone(), None, None)
+    /// An op that is not understood. Of one tensor it is taken to work along the dims that keep their
+    /// place and size; else it is a value from outside.
+    fn barrier(&mut self, op: &Op, operands: &[Value]) -> Result<Value, String> {
+        *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
+        let tensor = op.types.first().ok_or_else(|| format!("`{}` has no type", op.name))?.clone();
+        if let Some(made) = self.made_of_one(op, operands, &tensor) {
+            return Ok(made);
+        }
+        let name = format!("the result of {}", op.name);
+        Ok(self.parameter(name, &tensor, None, None))
+    }
+
+    fn made_of_one(&mut self, op: &Op, operands: &[Value], tensor: &Tensor) -> Option<Value> {
+        let mut tensors = operands.iter().filter_map(|operand| match operand {
+            Value::Tensor(name, dims, dtype) if !matches!(*dtype, "int32" | "bool") => {
+                Some((name.clone(), dims.clone(), *dtype))
             }
-            Some(tensor) => Value::Known(tensor.dims.len()),
-            None => Value::Known(0),
+            Value::Tensor(..) | Value::Known(_) | Value::Stack(_) => None,
+        });
+        match (tensors.next(), tensors.next()) {
+            (Some(one), None) => self.made_of(op, one, &tensor.dims),
+            _ => None,
+        }
+    }
+
+    /// A further result of an op that is not understood.
+    pub(super) fn other_result(&mut self, op: &Op, operands: &[Value], n: usize) -> Value {
+        let Some(tensor) = op.types.get(n).cloned() else { return Value::Known(0) };
+        if let Some(made) = self.made_of_one(op, operands, &tensor) {
+            return made;
+        }
+        match dtype(&tensor.dtype) {
+            "int32" => Value::Known(tensor.dims.len()),
+            _ => self.parameter(format!("result {n} of {}", op.name), &tensor, None, None),
         }
     }
 
@@ -190,8 +213,73 @@ impl Translator<'_> {
         match tensors[..] {
             [] => Some(self.known(op)),
             [one] => self.elementwise(op, &[one.clone(), Value::Known(0)], "maximum"),
-            [one, other, ..] => self.elementwise(op, &[one.clone(), other.clone()], "maximum"),
+            [one, ref others @ ..] => {
+                let mut chosen = one.clone();
+                for other in others {
+                    chosen = self.elementwise(op, &[chosen, (*other).clone()], "maximum")?;
+                }
+                Some(chosen)
+            }
         }
+    }
+
+    /// A mask is made where what it depends on is: of numbers that are computed, it is one of them.
+    /// Along a dim that only the other side has, as the rows of `one_hot`, it differs.
+    fn compare(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let is_index = |operand: &&Value| !matches!(operand, Value::Tensor(_, _, "int32" | "bool"));
+        let computed: Vec<&Value> = operands.iter().filter(is_index).collect();
+        match computed[..] {
+            [one @ Value::Tensor(..), other @ Value::Tensor(..)] => {
+                self.elementwise(op, &[one.clone(), other.clone()], "minimum")
+            }
+            [Value::Tensor(a, dims, dtype), Value::Known(_)]
+            | [Value::Known(_), Value::Tensor(a, dims, dtype)] => {
+                self.made_of(op, (a.clone(), dims.clone(), dtype), &op.types.last()?.dims.clone())
+            }
+            _ => Some(self.known(op)),
+        }
+    }
+
+    /// What an op gives that works along the dims that keep their place and size, and takes the
+    /// others whole; it is not linear.
+    fn made_of(
+        &mut self,
+        op: &Op,
+        (name, dims, dtype): (String, Vec<Option<Class>>, &'static str),
+        to: &[u64],
+    ) -> Option<Value> {
+        let size = |class: Option<Class>| class.map_or(1, |class| self.layer.size(class));
+        let stays = |at: usize| match (dims.get(at), to.get(at)) {
+            (Some(class), Some(long)) => class.is_some() && size(*class) == *long,
+            _ => false,
+        };
+        let gone: Vec<Class> =
+            (0..dims.len()).filter(|at| !stays(*at)).filter_map(|at| dims[at]).collect();
+        let left: Vec<Option<Class>> =
+            (0..to.len()).map(|at| if stays(at) { dims[at] } else { None }).collect();
+        let expression = match &gone[..] {
+            [] => Expression::Map("tanh", name),
+            _ => Expression::Reduce("max", name, gone),
+        };
+        let mut positions = left.clone();
+        let made = self.make(op, expression, left, dtype);
+        let new: Vec<usize> =
+            (0..to.len()).filter(|at| positions[*at].is_none() && to[*at] > 1).collect();
+        if new.is_empty() {
+            return Some(made);
+        }
+        let Value::Tensor(name, ..) = made else { return None };
+        let classes: Vec<Class> = new.iter().map(|at| self.layer.fresh(to[*at])).collect();
+        for (at, class) in new.iter().zip(&classes) {
+            positions[*at] = Some(*class);
+        }
+        let table = self.outside("a table".to_string(), classes, dtype);
+        let product = Expression::Einsum(
+            vec![name, table],
+            positions.iter().flatten().copied().collect(),
+            None,
+        );
+        Some(self.make(op, product, positions, dtype))
     }
 
     fn convert(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
@@ -335,7 +423,19 @@ impl Translator<'_> {
     }
 
     fn dot(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
-        let [Value::Tensor(a, left, of_a), Value::Tensor(b, right, of_b)] = operands else {
+        if operands.iter().all(|operand| matches!(operand, Value::Known(_))) {
+            return None;
+        }
+        // What every device has, and a product is taken with, has dims all the same.
+        let operands: Vec<Value> = operands
+            .iter()
+            .enumerate()
+            .map(|(at, operand)| match operand {
+                Value::Known(_) => Some(self.table(self.types.get(at)?.clone()?)),
+                Value::Tensor(..) | Value::Stack(_) => Some(operand.clone()),
+            })
+            .collect::<Option<_>>()?;
+        let [Value::Tensor(a, left, of_a), Value::Tensor(b, right, of_b)] = &operands[..] else {
             return None;
         };
         let (batch_a, batch_b) = two_lists(&op.text, "batching_dims =")?;
@@ -583,6 +683,7 @@ impl Translator<'_> {
             positions: dims.clone(),
             spec,
             place: op.place.clone(),
+            span: op.span,
             of,
         });
         let number = self.layer.constraints.len() - 1;

@@ -1,0 +1,277 @@
+//! The program before partitioning with other shardings: its text, edited where they stand.
+//!
+//! What is written is what JAX would lower for the edit of a person: the sharding of an argument or a
+//! result, that of a `with_sharding_constraint`, and new constraints on what an op gives or takes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use shard_words::Span;
+
+use super::optimum::{Choice, Pin};
+use super::read::{Stable, Tensor};
+use super::sharding::Spec;
+use super::translate::{Class, Expression, Layer, Site, Taken};
+
+/// The axes of each dim; `None`: as the compiler likes.
+pub type OpenSpec = Vec<Option<Vec<String>>>;
+
+/// A constraint that the program does not have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewConstraint {
+    /// The op that makes or takes the value, as an index of [`Layer::sites`].
+    pub site: usize,
+    /// The operand that is constrained, as the text calls it; `None`: what the op gives.
+    pub word: Option<String>,
+    /// The layout.
+    pub spec: OpenSpec,
+}
+
+/// The constraints that pins of a plan are in the text of the program. Several pins are one where an
+/// op stands in a function that is called several times; where they differ there is none.
+pub fn constraints(layer: &Layer, pins: &[Pin]) -> Vec<NewConstraint> {
+    let mut found: BTreeMap<(usize, Option<String>), Option<NewConstraint>> = BTreeMap::new();
+    for one in pins.iter().flat_map(|pin| written(layer, pin)) {
+        let key = (layer.sites[one.site].span.start, one.word.clone());
+        match found.get_mut(&key) {
+            None => drop(found.insert(key, Some(one))),
+            Some(Some(known)) if known.spec == one.spec => {}
+            Some(known) => *known = None,
+        }
+    }
+    found.into_values().flatten().collect()
+}
+
+/// Where a pin is written: at what makes the value and at its other forms, or at what takes it.
+fn written(layer: &Layer, pin: &Pin) -> Vec<NewConstraint> {
+    let mut found: Vec<NewConstraint> = constraint(layer, pin).into_iter().collect();
+    if pin.by.is_none() {
+        for (at, site) in layer.sites.iter().enumerate() {
+            let Some((_, positions)) = site.alias.as_ref().filter(|(of, _)| *of == pin.value)
+            else {
+                continue;
+            };
+            if let (false, Some(spec)) = (site.result.is_empty(), spec_of(layer, pin, positions)) {
+                found.push(NewConstraint { site: at, word: None, spec });
+            }
+        }
+    }
+    found
+}
+
+/// The axes that a pin has for dims in the order of the text.
+fn spec_of(layer: &Layer, pin: &Pin, positions: &[Option<Class>]) -> Option<OpenSpec> {
+    let of = |class: &Option<Class>| match class {
+        None => Some(None),
+        Some(class) => pin.axes.get(&layer.root(*class)).map(|axes| Some(axes.clone())),
+    };
+    positions.iter().map(of).collect()
+}
+
+fn constraint(layer: &Layer, pin: &Pin) -> Option<NewConstraint> {
+    let spec_of = |positions: &[Option<Class>]| spec_of(layer, pin, positions);
+    let (site, word, spec) = match &pin.by {
+        None => {
+            let site = layer.statement(&pin.value)?.site;
+            let gives = layer.sites.get(site)?.gives.as_ref()?;
+            if *gives != pin.value || layer.sites[site].result.is_empty() {
+                return None;
+            }
+            (site, None, spec_of(&layer.statement(&pin.value)?.positions)?)
+        }
+        Some(by) => {
+            let site = layer.statement(by)?.site;
+            let taken = taken(layer, &layer.sites[site], &pin.value)?;
+            match spec_of(&taken.positions) {
+                Some(spec) => (site, Some(taken.word.clone()), spec),
+                // A dim that is renamed for this op stands where it stood.
+                None => {
+                    let positions = &layer.statement(&pin.value)?.positions;
+                    (site, Some(taken.word.clone()), spec_of(positions)?)
+                }
+            }
+        }
+    };
+    Some(NewConstraint { site, word, spec })
+}
+
+/// The operand of an op that a value of the layer is: itself, or behind a constraint or a new name
+/// of a dim.
+fn taken<'l>(layer: &Layer, site: &'l Site, value: &str) -> Option<&'l Taken> {
+    let is_it = |taken: &&Taken| {
+        taken.name == value
+            || layer
+                .statement(&taken.name)
+                .is_some_and(|s| matches!(&s.expression, Expression::Constrain(a, _) if a == value))
+    };
+    site.takes.iter().find(is_it).or_else(|| match &layer.statement(value)?.expression {
+        Expression::Rename(of, ..) => site.takes.iter().find(|taken| taken.name == *of),
+        Expression::Einsum(..)
+        | Expression::Binary(..)
+        | Expression::Map(..)
+        | Expression::Reduce(..)
+        | Expression::Split(..)
+        | Expression::Merge(..)
+        | Expression::Slice(..)
+        | Expression::Concat(..)
+        | Expression::Take(..)
+        | Expression::Cast(..)
+        | Expression::Constrain(..) => None,
+    })
+}
+
+/// The text with the specs of a choice and new constraints; `None` where it names no mesh, as JAX
+/// before Shardy does.
+pub fn edited(
+    text: &str,
+    stable: &Stable,
+    layer: &Layer,
+    choice: &Choice,
+    new: &[NewConstraint],
+) -> Option<String> {
+    let mesh = stable.mesh_name.as_deref()?;
+    let main = stable.functions.get("main")?;
+    let mut changes: Vec<(Span, String)> = Vec::new();
+    for (parameter, spec) in layer.parameters.iter().zip(&choice.parameters) {
+        let (Some(at), Some(spec)) = (parameter.argument, spec) else { continue };
+        // Of a stack the layer has a slice, whose first dim no edit splits.
+        if parameter.spec.as_ref() != Some(spec) {
+            let port = main.arguments.get(at)?;
+            changes.push((sharding_in(text, port.span)?, dims(&closed(spec))));
+        }
+    }
+    for (output, spec) in layer.outputs.iter().zip(&choice.outputs) {
+        if let Some(spec) = spec.as_ref().filter(|spec| output.spec.as_ref() != Some(*spec)) {
+            let port = main.results.get(output.result)?;
+            changes.push((sharding_in(text, port.span)?, dims(&closed(spec))));
+        }
+    }
+    for (constraint, spec) in layer.constraints.iter().zip(&choice.constraints) {
+        if let Some(spec) = spec.as_ref().filter(|spec| **spec != constraint.spec) {
+            changes.push((sharding_in(text, constraint.span)?, dims(&closed(spec))));
+        }
+    }
+    for (number, one) in new.iter().enumerate() {
+        let site = &layer.sites[one.site];
+        let made = format!("%shardc_{number}");
+        match &one.word {
+            None => {
+                let (span, result) = (site.span, &site.result);
+                let tensor = type_text(site.tensor.as_ref()?);
+                changes.push((Span::new(span.start, span.start + result.len()), made.clone()));
+                let line = format!(
+                    "\n    {result} = sdy.sharding_constraint {made} <{mesh}, {}> : {tensor}",
+                    dims(&one.spec)
+                );
+                changes.push((Span::at(span.end), line));
+            }
+            Some(word) => {
+                let taken = site.takes.iter().find(|taken| taken.word == *word)?;
+                let line = format!(
+                    "{made} = sdy.sharding_constraint {word} <{mesh}, {}> : {}\n    ",
+                    dims(&one.spec),
+                    type_text(&taken.tensor)
+                );
+                changes.push((Span::at(site.span.start), line));
+                let places = words_in(text, site.span, word);
+                changes.extend(places.into_iter().map(|span| (span, made.clone())));
+            }
+        }
+    }
+    Some(replaced(text, changes))
+}
+
+fn closed(spec: &Spec) -> OpenSpec {
+    spec.iter().map(|axes| Some(axes.clone())).collect()
+}
+
+/// `[{"data"}, {}, {?}]`.
+fn dims(spec: &OpenSpec) -> String {
+    let dim = |axes: &Option<Vec<String>>| match axes {
+        None => "{?}".to_string(),
+        Some(axes) => {
+            let names: Vec<String> = axes.iter().map(|axis| format!("\"{axis}\"")).collect();
+            format!("{{{}}}", names.join(", "))
+        }
+    };
+    format!("[{}]", spec.iter().map(dim).collect::<Vec<_>>().join(", "))
+}
+
+fn type_text(tensor: &Tensor) -> String {
+    let mut text = "tensor<".to_string();
+    for dim in &tensor.dims {
+        let _ = write!(text, "{dim}x");
+    }
+    text + &tensor.dtype + ">"
+}
+
+/// The dims of the first sharding inside a part of the text: `[{"data"}, {}]` behind `<@mesh, `.
+fn sharding_in(text: &str, span: Span) -> Option<Span> {
+    let part = text.get(span.start..span.end)?;
+    let at = part.find("<@")?;
+    let open = at + part[at..].find('[')?;
+    // Names of axes have no brackets.
+    let close = open + part[open..].find(']')?;
+    Some(Span::new(span.start + open, span.start + close + 1))
+}
+
+/// Where a part of the text names a value, but for what it gives.
+fn words_in(text: &str, span: Span, word: &str) -> Vec<Span> {
+    let Some(part) = text.get(span.start..span.end) else { return Vec::new() };
+    // Types and places name no values.
+    let begin = part.find(" = ").unwrap_or(0);
+    let end = part.find('\n').unwrap_or(part.len());
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_' || c == '#';
+    part[..end]
+        .match_indices(word)
+        .filter(|(at, _)| *at > begin && !part[at + word.len()..].starts_with(is_of_name))
+        .map(|(at, _)| Span::new(span.start + at, span.start + at + word.len()))
+        .collect()
+}
+
+/// The text with its changes, each in the place of what it stands for.
+fn replaced(text: &str, mut changes: Vec<(Span, String)>) -> String {
+    changes.sort_by_key(|(span, _)| (span.start, span.end));
+    let mut out = String::with_capacity(text.len() + 128 * changes.len());
+    let mut at = 0;
+    for (span, new) in changes {
+        // Two edits of one place: the first one stands.
+        if span.start < at {
+            continue;
+        }
+        out.push_str(&text[at..span.start]);
+        out.push_str(&new);
+        at = span.end;
+    }
+    out.push_str(&text[at..]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_by_its_whole_name_and_not_where_it_is_made() {
+        let text = "%1 = stablehlo.add %1, %11 : tensor<4xf32>\n%1";
+        let found = words_in(text, Span::new(0, text.len()), "%1");
+        assert_eq!(found, [Span::new(19, 21)]);
+    }
+
+    #[test]
+    fn changes_of_one_text_stand_in_order() {
+        let changes = vec![
+            (Span::at(3), "+".to_string()),
+            (Span::new(1, 2), "x".to_string()),
+            (Span::new(3, 4), "y".to_string()),
+        ];
+        assert_eq!(replaced("abcd", changes), "axc+y");
+    }
+
+    #[test]
+    fn shardings_are_found_behind_their_mesh() {
+        let text = "%arg0: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"a\"}, {}]>}";
+        let span = sharding_in(text, Span::new(0, text.len())).expect("there is one");
+        assert_eq!(&text[span.start..span.end], "[{\"a\"}, {}]");
+    }
+}

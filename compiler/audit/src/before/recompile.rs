@@ -1,0 +1,323 @@
+//! Edits tried by XLA itself: the program is compiled again with each, and with the constraints that
+//! the best plan asks for, until it sends no more than a twentieth above that plan.
+
+use shard_cost::Hardware;
+
+use super::advise::{Step, apply};
+use super::edit::{NewConstraint, OpenSpec, constraints, edited};
+use super::optimum::{Choice, Optimum, Pin, optimum};
+use super::read::Stable;
+use super::sharding::{Spec, whole_partition_spec};
+use super::translate::Layer;
+use crate::axes::NamedMesh;
+use crate::collectives::{Kind, Program, collectives};
+use crate::compare::{Advice, AdviceKind, Comparison, Left, Recompiled};
+use crate::hlo::Module;
+
+/// Compilations for one audit: constraints are taken away again as long as some are left.
+const MOST_COMPILATIONS: usize = 48;
+
+/// Constraints that a person is asked to write.
+const MOST_CONSTRAINTS: usize = 16;
+
+/// A move that is less than this part of all is not tried alone.
+const SMALL: u64 = 64;
+
+/// Compilations up to which constraints are added one after another.
+const MOST_ADDED: usize = 24;
+
+/// Collectives that are shown where XLA stays above the optimum.
+const MOST_LEFT: usize = 8;
+
+/// What XLA made of a program.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The optimised HLO, as text.
+    pub text: String,
+    /// The kind of device that it is for: `cpu`, `tpu`, `gpu`.
+    pub platform: String,
+}
+
+/// Compiles the text of a program, or says why not.
+pub type Compiler<'a> = &'a mut dyn FnMut(&str) -> Result<Compiled, String>;
+
+/// The program that is compiled again and again.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Its text.
+    pub text: &'a str,
+    /// The text, read.
+    pub stable: &'a Stable,
+    /// The same as a layer.
+    pub layer: &'a Layer,
+    /// The mesh.
+    pub mesh: &'a NamedMesh,
+    /// The chip that plans are made for.
+    pub hardware: &'a Hardware,
+}
+
+struct Trier<'a> {
+    subject: Subject<'a>,
+    compile: Compiler<'a>,
+    count: usize,
+    platform: String,
+}
+
+/// What a compiled program sends.
+#[derive(Clone, Debug)]
+struct Sent {
+    program: Program,
+    /// As it is counted beside a plan.
+    bytes: u64,
+}
+
+/// Tries the steps of the advice by compiling, then constraints, and rewrites the advice by what was
+/// seen.
+pub fn recompile(
+    subject: Subject<'_>,
+    steps: &[Step],
+    found: &mut Comparison,
+    compile: Compiler<'_>,
+) {
+    let mut trier = Trier { subject, compile, count: 0, platform: String::new() };
+    if let Err(why) = trier.run(steps, found) {
+        found.not_compiled = Some(why);
+    }
+}
+
+impl Trier<'_> {
+    fn run(&mut self, steps: &[Step], found: &mut Comparison) -> Result<(), String> {
+        let layer = self.subject.layer;
+        let mut choice = Choice::of(layer);
+        let as_is = self.sent(&choice, &[])?;
+        let mut now = as_is.clone();
+        let mut kept: Vec<Advice> = Vec::new();
+        for step in steps {
+            let mut next = choice.clone();
+            apply(&step.edit, &mut next);
+            let mut advice = step.advice.clone();
+            // A weight with one dim more is another program, which only the user can write.
+            if step.is_another_program() {
+                kept.push(advice);
+                continue;
+            }
+            let sent = self.sent(&next, &[])?;
+            advice.tried = "compiled";
+            advice.saves_bytes = now.bytes.saturating_sub(sent.bytes);
+            if sent.bytes < now.bytes {
+                kept.push(advice);
+                (choice, now) = (next, sent);
+            }
+        }
+        let best = optimum(layer, self.subject.mesh, &choice, self.subject.hardware)?;
+        let target = self.counted(&best);
+        let mut new = Vec::new();
+        if !is_near(now.bytes, target) {
+            let (sent, chosen) = self.constrain(&choice, &best, target, &now)?;
+            kept.extend(self.constraint_advice(&chosen, now.bytes.saturating_sub(sent.bytes)));
+            (now, new) = (sent, chosen);
+        }
+        let left =
+            if is_near(now.bytes, target) { Vec::new() } else { left(&now, self.subject.mesh) };
+        kept.sort_by_key(|advice| std::cmp::Reverse(advice.saves_bytes));
+        found.advice = kept;
+        found.compiled = Some(Recompiled {
+            platform: self.platform.clone(),
+            as_is: as_is.bytes,
+            edited: now.bytes,
+            optimum: target,
+            constraints: new.len(),
+            left,
+            compilations: self.count,
+        });
+        Ok(())
+    }
+
+    /// What XLA sends with specs and constraints.
+    fn sent(&mut self, choice: &Choice, new: &[NewConstraint]) -> Result<Sent, String> {
+        let Subject { text, stable, layer, mesh, .. } = self.subject;
+        let text = edited(text, stable, layer, choice, new)
+            .ok_or("the program before names no mesh whose shardings could be edited")?;
+        self.count += 1;
+        let compiled = (self.compile)(&text)?;
+        self.platform = compiled.platform;
+        let wrong = |error: crate::hlo::ReadError| error.message;
+        let module = Module::read(&compiled.text).map_err(wrong)?;
+        let program = collectives(&module, Some(mesh)).map_err(wrong)?;
+        let bytes = program.collectives.iter().map(|one| {
+            // XLA for CPU makes no reduce-scatter: elsewhere the same program has one.
+            let scattered =
+                self.platform == "cpu" && one.kind == Kind::AllReduce && one.flow.is_only_sliced;
+            one.wire_bytes() / if scattered { 2 } else { 1 }
+        });
+        let bytes = bytes.fold(0, u64::saturating_add);
+        Ok(Sent { program, bytes })
+    }
+
+    /// What a plan sends, its floats as wide as this XLA sends them.
+    fn counted(&self, best: &Optimum) -> u64 {
+        if self.platform == "cpu" { best.bytes_as_f32 } else { best.totals.wire_bytes }
+    }
+
+    /// The fewest constraints found with which XLA comes near a plan, or as near as it comes.
+    fn constrain(
+        &mut self,
+        choice: &Choice,
+        best: &Optimum,
+        target: u64,
+        without: &Sent,
+    ) -> Result<(Sent, Vec<NewConstraint>), String> {
+        let layer = self.subject.layer;
+        let all = constraints(layer, &best.pins);
+        let mut moved: Vec<&Pin> = best.pins.iter().filter(|pin| pin.wire_bytes > 0).collect();
+        moved.sort_by_key(|pin| std::cmp::Reverse(pin.wire_bytes));
+        // A constraint reaches in both directions: what is before and behind a move is said as well.
+        let around = |pin: &Pin| -> Vec<Pin> {
+            let made = |value: &str| {
+                best.pins.iter().find(|other| other.by.is_none() && other.value == value).cloned()
+            };
+            let mut pins = vec![pin.clone()];
+            pins.extend(made(&pin.value));
+            if let Some(by) = &pin.by {
+                pins.extend(made(by));
+                // The others that meet it there.
+                for other in best.pins.iter().filter(|other| other.by.as_ref() == Some(by)) {
+                    pins.push(other.clone());
+                    pins.extend(made(&other.value));
+                }
+            }
+            pins
+        };
+        let every: Vec<Pin> = moved.iter().flat_map(|pin| around(pin)).collect();
+        let (mut now, mut kept) = (without.clone(), Vec::new());
+        // Wherever the plan moves something; a way that XLA refuses is one that is no better.
+        let every = constraints(layer, &every);
+        match self.sent(choice, &every) {
+            Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, every),
+            Ok(_) | Err(_) => {}
+        }
+        // One after another, what the plan sends most for first: all at once may undo each other.
+        for pin in moved {
+            let is_small = pin.wire_bytes < target / SMALL;
+            if is_small || is_near(now.bytes, target) || self.count >= MOST_ADDED {
+                break;
+            }
+            let mut more = kept.clone();
+            for one in constraints(layer, &around(pin)) {
+                let is_there = |known: &NewConstraint| {
+                    layer.sites[known.site].span == layer.sites[one.site].span
+                        && known.word == one.word
+                };
+                if !more.iter().any(is_there) {
+                    more.push(one);
+                }
+            }
+            if more.len() == kept.len() {
+                continue;
+            }
+            match self.sent(choice, &more) {
+                Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, more),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        // Every value as it lies in the plan: too much to write, and so kept only if most of it can
+        // be left out again.
+        let (before_all, kept_before) = (now.clone(), kept.clone());
+        if !is_near(now.bytes, target) {
+            match self.sent(choice, &all) {
+                Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, all),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        // Halves, quarters, .. are left out as long as that is no worse.
+        let enough = |bytes: u64, now: u64| is_near(bytes, target) || bytes <= now;
+        let mut size = kept.len().div_ceil(2);
+        while size > 0 && !kept.is_empty() {
+            let mut at = 0;
+            while at < kept.len() && self.count < MOST_COMPILATIONS {
+                let end = (at + size).min(kept.len());
+                let mut fewer = kept.clone();
+                fewer.drain(at..end);
+                match self.sent(choice, &fewer) {
+                    Ok(sent) if enough(sent.bytes, now.bytes) => (now, kept) = (sent, fewer),
+                    Ok(_) | Err(_) => at = end,
+                }
+            }
+            size = if size == 1 { 0 } else { size.div_ceil(2) };
+        }
+        // Of two ways the one that can be written; that which brings next to nothing is not asked for.
+        let worth = |sent: &Sent, kept: &[NewConstraint]| {
+            kept.len() <= MOST_CONSTRAINTS
+                && (is_near(sent.bytes, target)
+                    || u128::from(sent.bytes) * 50 <= u128::from(without.bytes) * 49)
+        };
+        if worth(&now, &kept) {
+            Ok((now, kept))
+        } else if worth(&before_all, &kept_before) {
+            Ok((before_all, kept_before))
+        } else {
+            Ok((without.clone(), Vec::new()))
+        }
+    }
+
+    /// What a person reads of new constraints. What they save together stands with each in equal
+    /// parts: one alone may save nothing.
+    fn constraint_advice(&self, new: &[NewConstraint], saved: u64) -> Vec<Advice> {
+        let layer = self.subject.layer;
+        let one = |one: &NewConstraint| {
+            let site = &layer.sites[one.site];
+            let value = match &one.word {
+                None => site.gives.clone().or(site.alias.as_ref().map(|(of, _)| of.clone())),
+                Some(word) => {
+                    site.takes.iter().find(|taken| taken.word == *word).map(|t| t.name.clone())
+                }
+            };
+            let known = value.and_then(|value| layer.value(&value));
+            let what = known.map_or("the value here".to_string(), |(what, ..)| what);
+            let what = match (&one.word, what.as_str()) {
+                (None, _) => what,
+                (Some(_), "the value here" | "the product here") => {
+                    "what is taken here".to_string()
+                }
+                (Some(_), _) => format!("{what} as it is taken here"),
+            };
+            Advice {
+                kind: AdviceKind::Constraint,
+                value: what,
+                from: "no constraint".to_string(),
+                to: whole_partition_spec(&spec_of(&one.spec)),
+                saves_bytes: saved / new.len().max(1) as u64,
+                source: site.place.clone(),
+                tried: "compiled",
+            }
+        };
+        new.iter().map(one).collect()
+    }
+}
+
+fn spec_of(spec: &OpenSpec) -> Spec {
+    spec.iter().map(|axes| axes.clone().unwrap_or_default()).collect()
+}
+
+/// Whether what is sent is at most a twentieth above what a plan sends.
+pub fn is_near(sent: u64, target: u64) -> bool {
+    u128::from(sent) * 20 <= u128::from(target) * 21
+}
+
+/// What a compiled program still sends, what is most first.
+fn left(sent: &Sent, mesh: &NamedMesh) -> Vec<Left> {
+    let mut found: Vec<Left> = Vec::new();
+    for one in &sent.program.collectives {
+        let axes: Vec<String> =
+            one.axes.iter().flatten().map(|axis| mesh[*axis].0.clone()).collect();
+        let (op, place) = (one.kind.name(), one.source().cloned());
+        let same = found.iter_mut().find(|l| l.op == op && l.axes == axes && l.place == place);
+        match same {
+            Some(known) => known.wire_bytes = known.wire_bytes.saturating_add(one.wire_bytes()),
+            None => found.push(Left { op, axes, place, wire_bytes: one.wire_bytes() }),
+        }
+    }
+    found.sort_by_key(|left| std::cmp::Reverse(left.wire_bytes));
+    found.truncate(MOST_LEFT);
+    found
+}
