@@ -21,16 +21,17 @@ PINNED = "0.7.2"
 """The JAX that .ci/run tests with."""
 
 # The program; the annotation that is to blame and the edit; in MB what XLA sends and the optimum for the same specs, as the
-# README has them: with the annotation, and with the edit.
+# README has them: with the annotation, and with the edit; what XLA sends with all of the advice, of the optimum.
 CULPRITS = [
-    ("decoder", '"down": P(None, "model"),', 'P("model", None)', (50.3, 15.3), (25.2, 13.4)),
-    ("experts", '"down": P(None, None, "expert"),', 'P("expert", None, None)', (9.47, 6.65), (3.18, 2.98)),
+    ("decoder", '"down": P(None, "model"),', 'P("model", None)', (50.3, 15.3), (25.2, 13.4), 0.94),
+    ("experts", '"down": P(None, None, "expert"),', 'P("expert", None, None)', (9.47, 7.05), (3.18, 2.56), 1.03),
     (
         "training",
         'weights = dict.fromkeys(["table", "up", "down", "head"], P())',
         'as the arguments: P("model", None), ',
         (60.8, 57.7),
         (23.1, 19.9),
+        1.16,
     ),
 ]
 
@@ -61,29 +62,37 @@ def filled(shapes: Any) -> Any:
     return structure.unflatten([one(at, shape) for at, shape in enumerate(leaves)])
 
 
-@pytest.mark.parametrize(("name", "line", "new", "sent", "mended"), CULPRITS, ids=[case[0] for case in CULPRITS])
+@pytest.mark.parametrize(
+    ("name", "line", "new", "sent", "mended", "times"), CULPRITS, ids=[case[0] for case in CULPRITS]
+)
 def test_the_culprit_is_named_and_the_edit_mends_it(
-    name: str, line: str, new: str, sent: tuple[float, float], mended: tuple[float, float]
+    name: str, line: str, new: str, sent: tuple[float, float], mended: tuple[float, float], times: float
 ) -> None:
     program, story = example(name)
     audits = [story.audited(program, edited) for edited in (False, True)]
     advice = audits[0].advice[0]
     assert advice.source is not None and advice.new.startswith(new)
     assert Path(advice.source.file).read_text().splitlines()[advice.source.line - 1].strip() == line
-    assert not audits[1].advice
+    assert advice.tried == "compiled"
+    # What is left to write are constraints, with which XLA comes to what it comes to at once.
+    assert all(one.kind == "constraint" for one in audits[1].advice)
+    ends = [found.compiled_again for found in audits]
+    assert ends[0] is not None and ends[1] is not None
+    assert ends[0].wire_bytes_edited == ends[1].wire_bytes_edited
     assert audits[1].wire_bytes < 0.55 * audits[0].wire_bytes
     if jax.__version__ != PINNED:
         pytest.skip(f"the figures of the README are those of JAX {PINNED}")
     for found, (by_xla, optimum) in zip(audits, (sent, mended)):
         least = found.raw["optimum_same_specs"]["wire_bytes"]
         assert (found.wire_bytes / 1e6, least / 1e6) == pytest.approx((by_xla, optimum), rel=5e-3)
+    assert ends[0].wire_bytes_edited / ends[0].wire_bytes_optimum == pytest.approx(times, abs=6e-3)
 
 
-# One weight more that is annotated wrongly, the others as they should be; and what the audit says is saved, in bytes.
+# One weight more that is annotated wrongly, the others as they should be; and what XLA then saves, in bytes.
 WRONG = [
-    ("decoder", "gate", P("model", None), 'P(None, "model")', 74_723_328),
-    ("experts", "up", P(None, None, "expert"), 'P("expert", None, None)', 8_060_928),
-    ("experts", "up", P(None, "expert", None), 'P("expert", None, None)', 6_488_064),
+    ("decoder", "gate", P("model", None), 'P(None, "model")', 25_178_112),
+    ("experts", "up", P(None, None, "expert"), 'P("expert", None, None)', 7_864_320),
+    ("experts", "up", P(None, "expert", None), 'P("expert", None, None)', 6_291_456),
 ]
 
 
@@ -94,7 +103,7 @@ def test_another_culprit_is_named(
     program, story = example(name)
     activations, weights = program.specs(True)
     monkeypatch.setattr(program, "specs", lambda edited=False: (activations, {**weights, weight: wrong}))
-    (advice,) = story.audited(program, True).advice
+    (advice,) = (one for one in story.audited(program, True).advice if one.kind == "spec")
     assert (advice.value, advice.new, advice.saves_bytes) == (f"p['{weight}']", new, saves)
 
 

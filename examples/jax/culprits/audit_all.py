@@ -1,4 +1,5 @@
-"""Audits the programs of this folder: `python audit_all.py [--on cpu|tpu] [NAME..]`; `--page` writes its README.
+"""Audits the programs of this folder: `python audit_all.py [--on cpu|tpu] [--json FOLDER] [NAME..]`; with
+`--page`, what is in FOLDER becomes the table of its README.
 
 Every program is compiled by XLA as it is and again with the advice: for eight virtual devices of the CPU, in float32, or ahead of
 time for eight chips of a TPU v5e, in bfloat16, which needs libtpu and no TPU.
@@ -109,12 +110,48 @@ def row(name, platform, devices):
     }
 
 
+def times(found):
+    """What XLA sends with the advice, of the optimum."""
+    if found["optimum"]:
+        return f"{found['edited'] / found['optimum']:.2f}"
+    return "1.00" if found["edited"] == 0 else "-"
+
+
+def table(folder):
+    """The rows of the README, from what was found."""
+    yield "| program | is | culprit | CPU: as it is | with the advice | of the optimum | TPU: as it is | with the advice | of the optimum |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for name in NAMES:
+        program = program_of(name)
+        cells = [f"[{name}]({name}.py)", program.__doc__.splitlines()[0].rstrip("."), f"line {culprit(program)}"]
+        for platform in ("cpu", "tpu"):
+            path = folder / f"{name}.{platform}.json"
+            if not path.exists():
+                cells += ["-"] * 3
+                continue
+            found = json.loads(path.read_text())
+            advice = f" ({found['constraints']} constraints)" if found["constraints"] else ""
+            cells += [f"{found['as_is'] / 1e6:.3g} MB", f"{found['edited'] / 1e6:.3g} MB{advice}", times(found)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def write_page(folder):
+    """Puts the table between its marks."""
+    page = FOLDER / "README.md"
+    head, rest = page.read_text().split("<!-- table -->\n")[0::2]
+    page.write_text("<!-- table -->\n".join([head, "\n".join(table(folder)) + "\n", rest]))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--on", choices=("cpu", "tpu"), default="cpu")
     parser.add_argument("--json", type=Path, help="a folder for what was found")
+    parser.add_argument("--page", action="store_true", help="write the table of what is in that folder")
     asked = parser.parse_args()
+    if asked.page:
+        write_page(asked.json)
+        sys.exit()
     where = devices_of(asked.on)
     for name in asked.names:
         found = row(name, asked.on, where)

@@ -1,6 +1,6 @@
 """Sharding specs for tensor programs: runs the compiler `shardc` and gives what it prints as objects."""
 
-from ._audit import Advice, Audit, Line, audit
+from ._audit import Advice, Audit, Line, Recompiled, audit
 from ._binary import binary
 from ._commands import (
     Axes,
@@ -54,6 +54,7 @@ __all__ = [
     "Place",
     "Program",
     "ProgramError",
+    "Recompiled",
     "RunLayer",
     "RunReport",
     "ShardcError",

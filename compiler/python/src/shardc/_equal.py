@@ -28,15 +28,18 @@ def run_on(
     np = numpy()
     flat = [np.asarray(leaf) for leaf in translation.flat]
     with tempfile.TemporaryDirectory(prefix="shardc") as folder:
-        words = [*options, "--full", f"--output={folder}"]
+        # Results are files of their own names, which may be those of inputs.
+        given, made = Path(folder, "given"), Path(folder, "made")
+        given.mkdir()
+        made.mkdir()
+        words = [*options, "--full", f"--output={made}"]
         for at, (name, data) in enumerate(translation.inputs.items()):
-            path = Path(folder, f"in{at}.npy")
+            path = given / f"in{at}.npy"
             np.save(path, np.asarray(np.asarray(data(flat)), dtype="float64"))
             words.append(f"--input={name}={path}")
         ran = _on("run", Source(translation.text), [*words, "--format=json"])
         report = RunReport.of(_json(ran), ran.diagnostics)
-        written = sorted(path for path in Path(folder).glob("*.npy") if not path.name.startswith("in"))
-        found = {path.stem: np.load(path) for path in written}
+        found = {path.stem: np.load(path) for path in sorted(made.glob("*.npy"))}
     with specs.within(mesh):
         wanted = module("jax").tree_util.tree_leaves(fn(*args))
     coarse = [str(leaf.dtype) for leaf in [*wanted, *flat] if hasattr(leaf, "dtype")]

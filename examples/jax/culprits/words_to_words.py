@@ -1,4 +1,4 @@
-"""A table of words that is split along its width, before a block that takes the width whole."""
+"""Words from a table, a block, and logits; the last weight is split over the dim that it contracts."""
 
 from __future__ import annotations
 
