@@ -548,8 +548,16 @@ impl Advisor<'_> {
         for (at, line) in text.lines().enumerate() {
             let line = plain(line.split('#').next().unwrap_or(line));
             // What stands between quotes is about a spec and is none.
+            // `PartitionSpec` has many short names, most of which begin as it does.
             let has = |spec: &String| {
-                line.match_indices(spec.as_str()).any(|(at, _)| !line[..at].ends_with('"'))
+                let arguments = spec.trim_start_matches('P');
+                line.match_indices(arguments).any(|(at, _)| {
+                    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+                    let name = line[..at].rsplit(|c| !is_of_name(c)).next().unwrap_or_default();
+                    // Blanks are gone: `else P(..)` is one name here.
+                    name.rfind('P')
+                        .is_some_and(|from| !line[..at - name.len() + from].ends_with('"'))
+                })
             };
             let inner = |spec: &String| {
                 let inner = spec.trim_start_matches("P(").trim_end_matches(')');
