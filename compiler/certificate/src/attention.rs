@@ -292,5 +292,5 @@ fn work(
             Some(KernelOp { op: kernel::site(program, *id)?.op, operands, result: *result })
         })
         .collect();
-    kernel_work(&chain)
+    kernel_work(&chain, &program.dims)
 }

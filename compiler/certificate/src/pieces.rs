@@ -83,7 +83,8 @@ pub(crate) fn last_kernel(
     let (kernels, last) = in_kernels(&all, over, is_made_by_op);
     let mut before = 0u64;
     for kernel in (0..=last).filter(|kernel| *kernel != last) {
-        let (time, _) = roofline(hardware, &kernel_work(&members(&ops, &kernels, kernel)));
+        let (time, _) =
+            roofline(hardware, &kernel_work(&members(&ops, &kernels, kernel), &program.dims));
         before = before.saturating_add(time.0);
     }
     for piece in all.iter() {
@@ -94,7 +95,11 @@ pub(crate) fn last_kernel(
         let time = all_reduce(program, hardware, kind, split, partial, piece, dtype);
         before = before.saturating_add(time);
     }
-    Some(Kernel { work: kernel_work(&members(&ops, &kernels, last)), before, looped: None })
+    Some(Kernel {
+        work: kernel_work(&members(&ops, &kernels, last), &program.dims),
+        before,
+        looped: None,
+    })
 }
 
 /// What a piece combines, if it goes over the dim of the composite: it is then partial over the

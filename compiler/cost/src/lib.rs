@@ -26,6 +26,7 @@ pub mod objective;
 pub mod op;
 pub mod plan;
 pub mod roles;
+pub mod sight;
 pub mod streams;
 pub mod summary;
 pub mod units;

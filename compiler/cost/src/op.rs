@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use shard_ir::attention::softmax_over;
-use shard_ir::{Def, DimId, Dtype, Op, Picoseconds, Program, Value};
+use shard_ir::{Def, Dim, DimId, Dtype, Op, Picoseconds, Program, Value};
 
 use crate::hardware::Hardware;
+use crate::sight::{Seen, Sight, pairs_in_sight};
 use crate::units::{Bytes, Flops, time_at_rate};
 
 /// A tensor as one device holds it.
@@ -129,7 +130,7 @@ impl Bound {
 ///
 /// An operand that stands twice is read once, a constant is free.
 pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -> Work {
-    kernel_work(&[KernelOp { op, operands, result }])
+    kernel_work(&[KernelOp { op, operands, result }], &[])
 }
 
 /// The work of a chain of fused ops, first to last: flops are summed; what is made inside the chain
@@ -137,10 +138,11 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
 /// op makes. A chain of one is that op.
 ///
 /// A chain with a softmax between other ops is attention: of what masks hide nothing is multiplied,
-/// and its arithmetic is that of the scores.
-pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
+/// its arithmetic is that of the scores, and keys that no query sees are not read. `dims` are those of the
+/// program, whose sizes say where the blocks of a device may lie; others need none.
+pub fn kernel_work(chain: &[KernelOp<'_>], dims: &[Dim]) -> Work {
     let attention = chain.len() > 1 && chain.iter().any(|member| softmax_over(member.op).is_some());
-    let (visible, pairs) = if attention { visible_pairs(chain) } else { (1, 1) };
+    let (visible, pairs) = if attention { visible_pairs(chain, dims) } else { (1, 1) };
     let mut work = Work {
         flops: Flops(0),
         arithmetic: Dtype::Bf16,
@@ -163,37 +165,47 @@ pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
             work.fetched = work.fetched + member.result.bytes();
         }
     }
-    kernel_reads(chain, |_, _, bytes| work.read = work.read + bytes);
+    kernel_reads(chain, dims, |_, _, bytes| work.read = work.read + bytes);
     if let Some(last) = chain.last() {
         work.write = written_bytes(last);
     }
     work
 }
 
-/// Of how many pairs of a query and a key each sees the other on the busiest device, and of how
-/// many there are. The queries are the last of all positions, and the busiest device has the last
-/// of them: its first one does not see the keys of all behind it. Where the keys are split, the
-/// device with the first of them counts all pairs that a window has room for: a query sees the
-/// positions before it.
-fn visible_pairs(chain: &[KernelOp<'_>]) -> (u128, u128) {
-    let split_keys = chain.last().is_some_and(|member| member.result.statistics > 0);
-    let of_mask = |member: &KernelOp<'_>| {
+/// What the masks of an attention show on the busiest device, each with the dim of its keys and how many
+/// pairs and keys the device has. `dims` are those of the program.
+fn in_sight<'c>(
+    chain: &'c [KernelOp<'_>],
+    dims: &'c [Dim],
+) -> impl Iterator<Item = (DimId, Seen, Seen)> + 'c {
+    chain.iter().filter_map(|member| {
         let Op::Mask { query, key, window } = member.op else { return None };
-        let size = |dim: &DimId| {
+        let local = |dim: &DimId| {
             let at = member.result.dims.iter().position(|d| d == dim)?;
             member.result.sizes.get(at).copied()
         };
-        let (queries, keys) = (size(query)?, size(key)?);
-        let all = u128::from(queries).saturating_mul(u128::from(keys));
-        let visible = if split_keys {
-            u128::from(queries) * u128::from(window.unwrap_or(keys).min(keys))
-        } else {
-            pairs_in_sight(queries, keys, *window)
-        };
-        (all > 0).then_some((visible, all))
-    };
-    let least = chain.iter().filter_map(of_mask).min_by_key(|(visible, _)| *visible);
-    least.unwrap_or((1, 1))
+        let whole = |dim: &DimId| dims.get(dim.index()).map(|dim| dim.size);
+        let sight = Sight { queries: whole(query)?, keys: whole(key)?, window: *window };
+        let (queries, keys) = (local(query)?, local(key)?);
+        let pairs = u128::from(queries).saturating_mul(u128::from(keys));
+        (pairs > 0).then_some((*key, sight.busiest(queries, keys), Seen { pairs, keys }))
+    })
+}
+
+/// Of how many pairs of a query and a key each sees the other on the busiest device, and of how many
+/// there are.
+fn visible_pairs(chain: &[KernelOp<'_>], dims: &[Dim]) -> (u128, u128) {
+    let pairs = in_sight(chain, dims).map(|(_, seen, all)| (seen.pairs, all.pairs));
+    pairs.min_by_key(|(visible, _)| *visible).unwrap_or((1, 1))
+}
+
+/// The keys of an attention, how many of them the device reads that reads most, and how many a
+/// device has; `None` where no mask hides any of them from all its queries.
+fn keys_read(chain: &[KernelOp<'_>], dims: &[Dim]) -> Option<(DimId, u64, u64)> {
+    let over = chain.iter().find_map(|member| softmax_over(member.op))?;
+    let keys = in_sight(chain, dims).filter(|(key, _, _)| *key == over);
+    let (_, seen, all) = keys.min_by_key(|(_, seen, _)| seen.keys)?;
+    (chain.len() > 1 && seen.keys < all.keys).then_some((over, seen.keys, all.keys))
 }
 
 /// An attention counts no less than one in so many of all pairs, whatever its masks hide and however
@@ -208,22 +220,15 @@ pub fn one_pair_in(program: &Program) -> u128 {
     program.values.iter().map(of_mask).max().unwrap_or(1)
 }
 
-/// Pairs of a query and a key that it sees, where the queries are the last of the keys' positions and
-/// each sees those up to its own, or the last ones of a window.
-pub fn pairs_in_sight(queries: u64, keys: u64, window: Option<u64>) -> u128 {
-    let wide = window.unwrap_or(keys).min(keys);
-    // The query with so many positions up to its own is the first whose window is full.
-    let before = keys.saturating_sub(queries);
-    let short = wide.saturating_sub(before + 1).min(queries);
-    let (full, wide, before) = (u128::from(queries - short), u128::from(wide), u128::from(before));
-    let short = u128::from(short);
-    // Those in front of it see before + 1, before + 2 and so on.
-    full * wide + short * before + short * (short + 1) / 2
-}
-
 /// Each value that a chain of fused ops reads from HBM, as the member and the place among its
-/// operands where it is read first, with the bytes.
-pub fn kernel_reads(chain: &[KernelOp<'_>], mut read: impl FnMut(usize, usize, Bytes)) {
+/// operands where it is read first, with the bytes. `dims` are those of the program: what has the keys
+/// of an attention is read as far as its masks show them to a query of the device.
+pub fn kernel_reads(
+    chain: &[KernelOp<'_>],
+    dims: &[Dim],
+    mut read: impl FnMut(usize, usize, Bytes),
+) {
+    let keys = keys_read(chain, dims);
     let mut made_or_read: Vec<(u32, &[u64])> = Vec::new();
     for (i, member) in chain.iter().enumerate() {
         for (at, operand) in member.operands.iter().enumerate() {
@@ -231,7 +236,18 @@ pub fn kernel_reads(chain: &[KernelOp<'_>], mut read: impl FnMut(usize, usize, B
                 continue;
             }
             made_or_read.push((operand.value, operand.sizes));
-            read(i, at, read_bytes(member, at));
+            let seen = keys.filter(|(keys, _, _)| operand.dims.contains(keys));
+            read(
+                i,
+                at,
+                match seen {
+                    // It has the keys as a dim, so that the number of them divides it.
+                    Some((_, seen, of)) => {
+                        Bytes(operand.dtype.bytes((operand.elements() / of).saturating_mul(seen)))
+                    }
+                    None => read_bytes(member, at),
+                },
+            );
         }
         made_or_read.push((member.result.value, member.result.sizes));
     }

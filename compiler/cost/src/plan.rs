@@ -145,7 +145,7 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
 
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
     for kernel in kernels(plan) {
-        let work = with_chain(plan, &local, &kernel, kernel_work);
+        let work = with_chain(plan, &local, &kernel, |chain| kernel_work(chain, &plan.dims));
         let (time, bound) = roofline(hw, &work);
         let looped = loop_price(plan, kernel[0], time, hw);
         let repeat = plan.repeat_of(kernel[0]);
@@ -217,7 +217,8 @@ pub fn kernel_prices(
 ) -> Vec<(Picoseconds, Option<LoopPrice>)> {
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
     let price = |kernel: &&[InstrId]| {
-        let (time, _) = roofline(hw, &with_chain(plan, &local, kernel, kernel_work));
+        let (time, _) =
+            roofline(hw, &with_chain(plan, &local, kernel, |chain| kernel_work(chain, &plan.dims)));
         let looped = kernel.first().and_then(|first| loop_price(plan, *first, time, hw));
         (looped.map_or(time, |looped| looped.time()), looped)
     };
@@ -233,10 +234,10 @@ pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
     let mut reads = Vec::new();
     let work = with_chain(plan, &local, kernel, |chain| {
-        kernel_reads(chain, |member, at, bytes| {
+        kernel_reads(chain, &plan.dims, |member, at, bytes| {
             reads.push((plan.instruction(kernel[member]).operands[at], bytes))
         });
-        kernel_work(chain)
+        kernel_work(chain, &plan.dims)
     });
     (reads, work)
 }

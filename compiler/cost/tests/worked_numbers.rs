@@ -127,7 +127,7 @@ fn pairs_in_sight_are_those_that_a_mask_leaves_when_they_are_counted_one_by_one(
                 };
                 let pairs = (0..queries).flat_map(|query| (0..keys).map(move |key| (query, key)));
                 let counted = pairs.filter(|(query, key)| sees(*query, *key)).count() as u128;
-                let found = shard_cost::op::pairs_in_sight(queries, keys, window);
+                let found = shard_cost::sight::pairs_in_sight(queries, keys, window);
                 assert_eq!(found, counted, "{queries} of {keys} in {window:?}");
             }
         }

@@ -8,7 +8,7 @@ use shard_cost::{
 };
 use shard_ir::attention::local_statistics;
 use shard_ir::composite::{Piece, Read};
-use shard_ir::{Def, DimId, Dtype, Layout, MeshShape, Op, ValueId};
+use shard_ir::{Def, Dim, DimId, Dtype, Layout, MeshShape, Op, ValueId};
 
 use crate::cost::Cost;
 use crate::kernel::Kernels;
@@ -69,8 +69,8 @@ impl HeldOp<'_> {
     }
 }
 
-/// The work of ops that run as one kernel, first to last.
-pub(crate) fn work_of(chain: &[HeldOp<'_>]) -> Work {
+/// The work of ops that run as one kernel, first to last. `dims` are those of the program.
+pub(crate) fn work_of(chain: &[HeldOp<'_>], dims: &[Dim]) -> Work {
     let operands: Vec<Vec<LocalTensor<'_>>> =
         chain.iter().map(|op| op.operands.iter().map(Held::tensor).collect()).collect();
     let chain: Vec<KernelOp<'_>> = chain
@@ -78,13 +78,15 @@ pub(crate) fn work_of(chain: &[HeldOp<'_>]) -> Work {
         .zip(&operands)
         .map(|(op, operands)| KernelOp { op: &op.op, operands, result: op.result.tensor() })
         .collect();
-    kernel_work(&chain)
+    kernel_work(&chain, dims)
 }
 
 /// A composite in pieces, as one device sees it.
 #[derive(Debug)]
 pub(crate) struct InPieces<'a> {
     ops: Vec<HeldOp<'a>>,
+    /// The dims of the program.
+    dims: &'a [Dim],
     /// The kernel of each piece, numbered by first pieces.
     kernel: Vec<usize>,
     /// What the all-reduces cost.
@@ -164,7 +166,8 @@ impl<'a> InPieces<'a> {
                     + Cost { time: cost.time.0, steps, moved: cost.wire_bytes.0, ..Cost::ZERO };
             }
         }
-        Some(InPieces { kernel: kernel_of_each(kernels, id, &pieces), ops, moves, reads })
+        let (kernel, dims) = (kernel_of_each(kernels, id, &pieces), program.dims.as_slice());
+        Some(InPieces { kernel, ops, dims, moves, reads })
     }
 
     /// The last kernel, which others may join.
@@ -190,7 +193,7 @@ impl<'a> InPieces<'a> {
             let members = self.ops.iter().zip(&self.kernel).filter(|(_, k)| **k == kernel);
             let chain: Vec<HeldOp<'_>> = members.map(|(op, _)| op.clone()).collect();
             let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
-            work_cost(hardware, &work_of(&chain), elements)
+            work_cost(hardware, &work_of(&chain, self.dims), elements)
         };
         (0..last).map(of_kernel).collect()
     }

@@ -91,7 +91,7 @@ pub(crate) fn kernel_cost(
         chain.push(HeldOp { op: Cow::Borrowed(site.op), operands, result });
     }
     let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
-    let cost = before + work_cost(hardware, &work_of(&chain), elements);
+    let cost = before + work_cost(hardware, &work_of(&chain, &program.dims), elements);
     let Some(fused) = fused else { return Some(cost) };
     let first = kernel.chain[0];
     let (moved, from) = match fused.gathered() {

@@ -7,7 +7,7 @@ use shard_ir::{Collective, InstrKind, Plan, Program};
 use shard_search::{LowerOptions, lower};
 
 const HEAD: &str = "mesh x=4\ndim B = 4\ndim L = 2048\ndim S = 2048\ndim H = 8\ndim K = 2\n\
-    dim G = 4\ndim Q = 128\ndim R = 64\ndim C = 512\ndim O = 1\ndim T = 131072\n\
+    dim G = 4\ndim Q = 128\ndim R = 64\ndim C = 512\ndim O = 1\ndim N = 64\ndim T = 131072\n\
     layer f(";
 
 fn program(text: &str) -> Program {
@@ -78,6 +78,91 @@ fn it_reads_queries_keys_and_values_once_and_multiplies_the_pairs_that_see_each_
     assert_eq!(price.totals.flops, flops);
     // Scores are 64 MB, in bf16.
     assert!(price.memory.activations.0 < 64 << 20, "{:?}", price.memory);
+}
+
+/// What the kernel of an attention does: its flops, and the bytes that it reads and writes.
+fn of_attention(plan: &Plan, hardware: &Hardware) -> (u128, u64) {
+    let softmax = plan.ids().find(|id| plan.instruction(*id).origin.attention).expect("a softmax");
+    let kernel = kernels(plan).into_iter().find(|kernel| kernel.contains(&softmax));
+    let first = kernel.expect("a kernel")[0];
+    match &price(plan, hardware).instructions[first.index()] {
+        InstrPrice::Kernel { flops, hbm_bytes, .. } => (flops.0, hbm_bytes.0),
+        other => panic!("{other:?} is no kernel"),
+    }
+}
+
+/// The pairs of the busiest device and the keys that one reads at most, counted one by one: queries
+/// and keys lie in so many blocks, and the window is as wide.
+fn counted(queries: [u64; 2], keys: [u64; 2], window: u64) -> (u128, u64) {
+    let (tall, wide) = (queries[0] / queries[1], keys[0] / keys[1]);
+    let mut most = (0u128, 0u64);
+    for (a, b) in (0..queries[1]).flat_map(|a| (0..keys[1]).map(move |b| (a, b))) {
+        let mut read = vec![false; wide as usize];
+        let mut pairs = 0u128;
+        for own in (a * tall..(a + 1) * tall).map(|query| keys[0] - queries[0] + query) {
+            for key in b * wide..(b + 1) * wide {
+                if key <= own && own - key < window {
+                    read[(key - b * wide) as usize] = true;
+                    pairs += 1;
+                }
+            }
+        }
+        most.0 = most.0.max(pairs);
+        most.1 = most.1.max(read.iter().filter(|read| **read).count() as u64);
+    }
+    most
+}
+
+#[test]
+fn keys_that_are_split_count_the_pairs_of_the_busiest_device_and_are_read_as_far_as_a_window_shows()
+{
+    // Queries, of which few make a merge cheaper than a gather, and the window. Where it is narrower
+    // than a block, one reads the others' keys for nothing.
+    for (dim, queries, window) in [
+        ("N", 64u64, 20_000u64),
+        ("N", 64, 300),
+        ("N", 64, 40_000),
+        ("O", 1, 1000),
+        ("N", 64, 131_072),
+    ] {
+        let text = format!(
+            "q: bf16 B{dim}HQ, k: bf16 BT_xHQ, v: bf16 BT_xHQ) -> bf16 B{dim}HQ {{
+ let s = causal(einsum(q, k -> BH{dim}T) over {dim}, T, {window})
+ return einsum(softmax(s over T), v -> B{dim}HQ)\n}}"
+        );
+        let hardware = chip(true);
+        let plan = plan(&text, &hardware);
+        let layouts = shard_ir::text::print(&plan);
+        assert!(layouts.contains("(partialsoftmax-x)"), "{layouts}");
+        let (pairs, keys) = counted([queries, 1], [131_072, 4], window);
+        let (flops, bytes) = of_attention(&plan, &hardware);
+        assert_eq!(flops, 2 * 2 * 4 * 8 * 128 * pairs, "{text}");
+        let rows = 4 * 8 * 2 * 128;
+        // Queries, keys and values read, the result written with its two bytes, statistics in four.
+        assert_eq!(bytes, 2 * rows * keys + 2 * rows * queries + 4 * 4 * 8 * queries, "{text}");
+    }
+}
+
+#[test]
+fn queries_that_are_split_read_the_keys_that_their_windows_show() {
+    for window in [1u64, 100, 256, 2000, 2048] {
+        let text = format!(
+            "q: bf16 BL_xHQ, k: bf16 BSHQ, v: bf16 BSHQ) -> bf16 BL_xHQ {{
+ let s = causal(einsum(q, k -> BHLS) over L, S, {window})
+ return einsum(softmax(s over S), v -> BLHQ)\n}}"
+        );
+        let hardware = chip(true);
+        let plan = plan(&text, &hardware);
+        let (pairs, keys) = counted([2048, 4], [2048, 1], window);
+        assert_eq!(keys, 2048.min(512 + window - 1));
+        let (flops, bytes) = of_attention(&plan, &hardware);
+        let rows = 4 * 8 * 2 * 128;
+        assert_eq!(
+            (flops, bytes),
+            (2 * 2 * 4 * 8 * 128 * pairs, 2 * rows * (keys + 512)),
+            "{text}"
+        );
+    }
 }
 
 #[test]

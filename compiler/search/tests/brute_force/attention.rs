@@ -212,6 +212,11 @@ const BODIES: &[&str] = &[
  return einsum(softmax(causal(einsum(q, k -> LS) over L, S, 2) over S), v -> LD)\n}",
     "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LD {
  return einsum(softmax(causal(einsum(q, k -> LS) over L, S, 3) over S), v -> LD)\n}",
+    // A window over split queries; one that hides whole blocks of keys from all queries.
+    "q: f32 L_xQ, k: f32 SQ_x, v: f32 SD) -> f32 L_xD {
+ return einsum(softmax(causal(einsum(q, k -> LS) over L, S, 1) over S), v -> LD)\n}",
+    "q: f32 OQ, k: f32 S_xQ, v: f32 S_xD) -> f32 OD_x {
+ return einsum(softmax(causal(einsum(q, k -> OS) over O, S, 3) over S), v -> OD)\n}",
     // A sink for each head, keys split or not.
     "q: f32 HL_xQ, k: f32 HSQ, v: f32 HSD_x, s: f32 H_x) -> f32 HLD {
  return einsum(sink_softmax(einsum(q, k -> HLS), s over S), v -> HLD)\n}",

@@ -324,7 +324,7 @@ impl<'a> Facts<'a> {
                 Some(KernelOp { op: self.op_of(*id)?, operands, result: *result })
             })
             .collect();
-        kernel_work(&kernel)
+        kernel_work(&kernel, &program.dims)
     }
 
     /// The statistics beside what an op of a chain makes: there are some where the chain has a

@@ -331,7 +331,7 @@ fn attention_work(kernels: &Kernels, product: ValueId, made: (Layout, AxisList))
     };
     let chain: Vec<HeldOp<'_>> =
         kernel.chain.iter().zip(&layouts).enumerate().map(held).collect::<Option<_>>()?;
-    Some(work_of(&chain))
+    Some(work_of(&chain, &kernels.program.dims))
 }
 
 /// The collectives in the loops of one einsum. Their times depend on little, and few of them
@@ -387,7 +387,10 @@ fn in_pieces(
     operand: Layout,
 ) -> Option<(u64, Work)> {
     let pieces = InPieces::new(kernels, hardware, id, operand)?;
-    Some((pieces.before_the_last(hardware).time, work_of(&pieces.last_kernel())))
+    Some((
+        pieces.before_the_last(hardware).time,
+        work_of(&pieces.last_kernel(), &kernels.program.dims),
+    ))
 }
 
 /// The work of one op in all its strategies. It depends on the local sizes alone, and few of them

@@ -1,0 +1,162 @@
+//! What a mask shows of an attention whose queries and keys lie in blocks on devices: how many pairs of
+//! a query and a key the busiest device multiplies, and how many keys the one reads that reads most.
+
+/// What a mask over positions shows. The queries are the last of all positions, and each sees the keys
+/// up to its own, or the last ones of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sight {
+    /// The queries of all devices.
+    pub queries: u64,
+    /// The keys of all devices: all positions.
+    pub keys: u64,
+    /// How many keys a query sees at most, its own among them; `None` for all up to its own.
+    pub window: Option<u64>,
+}
+
+/// What a block of queries sees of a block of keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Seen {
+    /// The pairs of a query and a key that it sees.
+    pub pairs: u128,
+    /// From the first key that a query sees to the last one.
+    pub keys: u64,
+}
+
+impl Sight {
+    /// The most pairs that a device has, and the most keys, where each has one block of so many queries
+    /// and one of so many keys: every block of queries meets every block of keys, since no axis splits
+    /// both.
+    ///
+    /// How much of a block of keys a block of queries sees depends on how far it is ahead alone. It grows
+    /// to the middle of the window and falls behind it as it grew, so that of all distances that
+    /// there are the nearest one to the middle has the most of both.
+    pub fn busiest(&self, queries: u64, keys: u64) -> Seen {
+        let (queries, keys) = (queries.max(1), keys.max(1));
+        let (of_queries, of_keys) = (self.queries.div_ceil(queries), self.keys.div_ceil(keys));
+        let (wide, tall) = (i128::from(keys), i128::from(queries));
+        // Twice the distances, so that the middle is a whole number: the middle less the distance of
+        // the first blocks.
+        let first = 2 * (i128::from(self.keys) - i128::from(self.queries));
+        let to_go = wide + self.width() - tall - 1 - first;
+        let nearest = |at: i128, step: i128, blocks: u64| {
+            let below = at.div_euclid(2 * step);
+            let last = i128::from(blocks) - 1;
+            [below.clamp(0, last), (below + 1).clamp(0, last)]
+        };
+        let mut most = Seen { pairs: 0, keys: 0 };
+        let mut look = |ahead: i128| {
+            let seen = self.of_blocks(ahead, queries, keys);
+            most.pairs = most.pairs.max(seen.pairs);
+            most.keys = most.keys.max(seen.keys);
+        };
+        if of_keys <= of_queries {
+            for block in (0..of_keys).map(i128::from) {
+                for other in nearest(to_go + 2 * block * wide, tall, of_queries) {
+                    look(first / 2 + other * tall - block * wide);
+                }
+            }
+        } else {
+            for block in (0..of_queries).map(i128::from) {
+                for other in nearest(2 * block * tall - to_go, wide, of_keys) {
+                    look(first / 2 + block * tall - other * wide);
+                }
+            }
+        }
+        most
+    }
+
+    /// How many keys a query sees at most.
+    fn width(&self) -> i128 {
+        i128::from(self.window.unwrap_or(self.keys).min(self.keys))
+    }
+
+    /// What a block of queries sees of a block of keys, whose first query is so many positions ahead of
+    /// its first key.
+    fn of_blocks(&self, ahead: i128, queries: u64, keys: u64) -> Seen {
+        let (queries, keys) = (i128::from(queries), i128::from(keys));
+        // The sum of how many of the keys lie in front of each of the queries, the first one at `at`.
+        let in_front = |at: i128| in_front_of_all(at + queries, keys) - in_front_of_all(at, keys);
+        let hidden_by_window = ahead + 1 - self.width();
+        let pairs = in_front(ahead + 1) - in_front(hidden_by_window);
+        let seen = (ahead + queries).min(keys) - hidden_by_window.max(0);
+        Seen { pairs: pairs.max(0).unsigned_abs(), keys: u64::try_from(seen.max(0)).unwrap_or(0) }
+    }
+}
+
+/// The sum over all positions before `end` of how many of the keys lie in front of each: `n` of them in
+/// front of position `n`, none in front of a negative one.
+fn in_front_of_all(end: i128, keys: i128) -> i128 {
+    let end = end.max(0);
+    let growing = end.min(keys + 1);
+    growing * (growing - 1).max(0) / 2 + (end - growing) * keys
+}
+
+/// Pairs of a query and a key that it sees, of all devices together.
+pub fn pairs_in_sight(queries: u64, keys: u64, window: Option<u64>) -> u128 {
+    Sight { queries, keys, window }.busiest(queries, keys).pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys that a query sees.
+    fn sees(sight: Sight, query: u64, key: u64) -> bool {
+        let own = sight.keys + query - sight.queries;
+        key <= own && sight.window.is_none_or(|window| own < key + window)
+    }
+
+    fn counted(sight: Sight, of_queries: u64, of_keys: u64) -> Seen {
+        let (tall, wide) = (sight.queries / of_queries, sight.keys / of_keys);
+        let mut most = Seen { pairs: 0, keys: 0 };
+        for (a, b) in (0..of_queries).flat_map(|a| (0..of_keys).map(move |b| (a, b))) {
+            let keys = || b * wide..(b + 1) * wide;
+            let queries = || a * tall..(a + 1) * tall;
+            let of_query = |query| keys().filter(move |key| sees(sight, query, *key)).count();
+            let pairs: usize = queries().map(of_query).sum();
+            let read: Vec<u64> =
+                keys().filter(|key| queries().any(|query| sees(sight, query, *key))).collect();
+            let span = read.first().zip(read.last()).map_or(0, |(first, last)| last - first + 1);
+            assert_eq!(span, read.len() as u64, "what is read has no gap");
+            most.pairs = most.pairs.max(pairs as u128);
+            most.keys = most.keys.max(span);
+        }
+        most
+    }
+
+    #[test]
+    fn the_busiest_device_has_as_many_pairs_and_keys_as_are_counted_one_by_one() {
+        let divisors = |n: u64| (1..=n).filter(move |d| n.is_multiple_of(*d));
+        let mut cases = 0;
+        for keys in 1..=16u64 {
+            for queries in 1..=keys {
+                for window in (1..=keys + 1).map(Some).chain([None]) {
+                    let sight = Sight { queries, keys, window };
+                    for of_queries in divisors(queries) {
+                        for of_keys in divisors(keys) {
+                            let found = sight.busiest(queries / of_queries, keys / of_keys);
+                            let counted = counted(sight, of_queries, of_keys);
+                            assert_eq!(found, counted, "{sight:?} / {of_queries}, {of_keys}");
+                            cases += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(cases > 10_000, "{cases}");
+    }
+
+    #[test]
+    fn contiguous_blocks_of_a_causal_mask_leave_the_busiest_nearly_all_of_its_pairs() {
+        let sight = Sight { queries: 32768, keys: 32768, window: None };
+        let all = |of: u64| 32768u128 * u128::from(32768 / of);
+        for of in [2u64, 4, 16] {
+            let (of_keys, of_queries) =
+                (sight.busiest(32768, 32768 / of).pairs, sight.busiest(32768 / of, 32768).pairs);
+            let block = u128::from(32768 / of);
+            // All but the half of one block that lies behind the diagonal.
+            assert_eq!(of_queries, all(of) - block * (block - 1) / 2);
+            assert_eq!(of_keys, of_queries);
+        }
+    }
+}
