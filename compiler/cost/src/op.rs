@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use shard_ir::attention::softmax_over;
-use shard_ir::{Def, Dim, DimId, Dtype, Op, Picoseconds, Program, Value};
+use shard_ir::{Binary, Def, Dim, DimId, Dtype, Op, Picoseconds, Program, Value};
 
 use crate::hardware::Hardware;
 use crate::sight::{Seen, Sight, pairs_in_sight};
@@ -180,6 +180,9 @@ fn in_sight<'c>(
 ) -> impl Iterator<Item = (DimId, Seen, Seen)> + 'c {
     chain.iter().filter_map(|member| {
         let Op::Mask { query, key, window } = member.op else { return None };
+        if !reaches_the_softmax(chain, member) {
+            return None;
+        }
         let local = |dim: &DimId| {
             let at = member.result.dims.iter().position(|d| d == dim)?;
             member.result.sizes.get(at).copied()
@@ -190,6 +193,32 @@ fn in_sight<'c>(
         let pairs = u128::from(queries).saturating_mul(u128::from(keys));
         (pairs > 0).then_some((*key, sight.busiest(queries, keys), Seen { pairs, keys }))
     })
+}
+
+/// Whether what a mask hides is hidden from the softmax: all that is done with it on the way there leaves
+/// minus infinity as it is, which a map (a softcap behind the mask) need not.
+fn reaches_the_softmax(chain: &[KernelOp<'_>], mask: &KernelOp<'_>) -> bool {
+    let mut at = mask.result.value;
+    loop {
+        let reads = |of: &&KernelOp<'_>| of.operands.iter().any(|operand| operand.value == at);
+        let Some(reader) = chain.iter().find(reads) else { return false };
+        if softmax_over(reader.op).is_some() {
+            return true;
+        }
+        let is_first = reader.operands.first().is_some_and(|operand| operand.value == at);
+        let by_number = reader.operands.last().is_some_and(|operand| operand.constant);
+        let stays = match reader.op {
+            Op::Binary(Binary::Add | Binary::Minimum) => true,
+            Op::Binary(Binary::Sub) => is_first,
+            Op::Binary(Binary::Mul | Binary::Div) => is_first && by_number,
+            Op::Binary(Binary::Maximum) => false,
+            op => matches!(op, Op::Mask { .. } | Op::Cast(_)),
+        };
+        if !stays {
+            return false;
+        }
+        at = reader.result.value;
+    }
 }
 
 /// Of how many pairs of a query and a key each sees the other on the busiest device, and of how many
