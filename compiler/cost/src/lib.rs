@@ -47,10 +47,10 @@ pub use looped::{LoopPrice, looped_time};
 pub use memory::{Memory, buffers};
 pub use objective::Objective;
 pub use op::{
-    Bound, KernelOp, LocalTensor, Matmul, Work, compute_time, host_time, kernel_work, memory_time,
-    op_work, roofline,
+    Bound, KernelOp, LocalTensor, Matmul, Stripes, Work, compute_time, host_time, kernel_work,
+    memory_time, op_work, roofline,
 };
-pub use plan::{InstrPrice, PlanPrice, Totals, kernel_prices, kernel_traffic, price};
+pub use plan::{InstrPrice, PlanPrice, Totals, kernel_prices, kernel_traffic, price, striped};
 pub use roles::DimRoles;
 pub use streams::Streams;
 pub use summary::{Communication, Efficiency, Summary, moved_over};

@@ -172,6 +172,47 @@ pub fn kernel_work(chain: &[KernelOp<'_>], dims: &[Dim]) -> Work {
     work
 }
 
+/// What the mask of an attention shows on the busiest device where blocks are contiguous, and what
+/// they would where they are striped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stripes {
+    /// The dims of queries and of keys.
+    pub dims: [DimId; 2],
+    /// Pairs of the busiest device, in contiguous blocks and in striped ones.
+    pub pairs: [u128; 2],
+    /// Pairs in sight of all devices together.
+    pub all: u128,
+    /// The blocks of queries and of keys.
+    pub blocks: [u64; 2],
+}
+
+/// What striped blocks would leave the busiest device of an attention, where axes split its queries or
+/// its keys and the mask that hides most has no window.
+pub fn stripes(chain: &[KernelOp<'_>], dims: &[Dim]) -> Option<Stripes> {
+    if chain.len() < 2 || !chain.iter().any(|member| softmax_over(member.op).is_some()) {
+        return None;
+    }
+    let masks = chain.iter().filter(|member| reaches_the_softmax(chain, member));
+    let found = masks.filter_map(|member| {
+        let Op::Mask { query, key, window } = member.op else { return None };
+        let local = |dim: &DimId| {
+            let at = member.result.dims.iter().position(|d| d == dim)?;
+            member.result.sizes.get(at).copied().filter(|size| *size > 0)
+        };
+        let whole = |dim: &DimId| dims.get(dim.index()).map(|dim| dim.size);
+        let sight = Sight { queries: whole(query)?, keys: whole(key)?, window: *window };
+        let (queries, keys) = (local(query)?, local(key)?);
+        let contiguous = sight.busiest(queries, keys).pairs;
+        Some(Stripes {
+            dims: [*query, *key],
+            pairs: [contiguous, sight.busiest_striped(queries, keys).unwrap_or(contiguous)],
+            all: sight.all_pairs(),
+            blocks: [sight.queries / queries, sight.keys / keys],
+        })
+    });
+    found.min_by_key(|found| found.pairs[0])
+}
+
 /// What the masks of an attention show on the busiest device, each with the dim of its keys and how many
 /// pairs and keys the device has. `dims` are those of the program.
 fn in_sight<'c>(

@@ -1,6 +1,8 @@
 //! The price of a plan: each instruction's figures, and the totals.
 
-use shard_ir::{Dtype, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan};
+use std::collections::BTreeSet;
+
+use shard_ir::{DimId, Dtype, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan};
 
 use crate::collective::{CollectiveCost, collective_cost};
 use crate::fusion::kernels;
@@ -8,8 +10,8 @@ use crate::hardware::Hardware;
 use crate::looped::LoopPrice;
 use crate::memory::Memory;
 use crate::op::{
-    Bound, KernelOp, LocalTensor, Work, compute_time, kernel_reads, kernel_work, memory_time,
-    roofline,
+    Bound, KernelOp, LocalTensor, Stripes, Work, compute_time, kernel_reads, kernel_work,
+    memory_time, roofline, stripes,
 };
 use crate::units::{Bytes, Flops};
 
@@ -240,6 +242,49 @@ pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
         kernel_work(chain, &plan.dims)
     });
     (reads, work)
+}
+
+/// What a kernel that is an attention would take if its queries and keys lay in a striped order, as the
+/// plan splits them: position p in block p mod n. `None` where that is no less, and where anything
+/// but masks and rotary embeddings, which can be given positions, goes by the order of these dims.
+pub fn striped(plan: &Plan, hw: &Hardware, kernel: &[InstrId]) -> Option<(Stripes, Picoseconds)> {
+    let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
+    let (found, mut work) = with_chain(plan, &local, kernel, |chain| {
+        Some((stripes(chain, &plan.dims)?, kernel_work(chain, &plan.dims)))
+    })?;
+    let [contiguous, striped] = found.pairs;
+    if striped >= contiguous || !may_be_striped(plan, found.dims) {
+        return None;
+    }
+    // Every product of an attention goes over all pairs in sight, so that it divides.
+    work.flops = Flops((work.flops.0 / contiguous).saturating_mul(striped));
+    Some((found, roofline(hw, &work).0))
+}
+
+/// Whether no op goes by the order of some dims but those that can be given positions. Renames make
+/// dims of one order.
+fn may_be_striped(plan: &Plan, dims: [DimId; 2]) -> bool {
+    let mut ordered: BTreeSet<DimId> = dims.into_iter().collect();
+    loop {
+        let before = ordered.len();
+        for instr in &plan.instructions {
+            if let InstrKind::Op(Op::Rename { from, to }) = &instr.kind
+                && (ordered.contains(from) || ordered.contains(to))
+            {
+                ordered.extend([*from, *to]);
+            }
+        }
+        if ordered.len() == before {
+            break;
+        }
+    }
+    plan.instructions.iter().filter_map(|instr| instr.kind.op()).all(|op| {
+        let goes_by_positions = matches!(
+            op,
+            Op::Mask { .. } | Op::Rope { .. } | Op::Rename { .. } | Op::Softmax { .. }
+        );
+        goes_by_positions || !op.dims().iter().any(|dim| ordered.contains(dim))
+    })
 }
 
 /// A kernel as the ops that its price is about.

@@ -65,6 +65,31 @@ impl Sight {
         most
     }
 
+    /// The most pairs that a device has where the blocks are striped: of n blocks, the r-th has every
+    /// n-th query from the r-th on, and of keys likewise. `None` with a window, under which
+    /// contiguous blocks are nearly equal already.
+    ///
+    /// The last block of queries and the first one of keys have most: of each query in it the keys of
+    /// that block up to its own position.
+    pub fn busiest_striped(&self, queries: u64, keys: u64) -> Option<u128> {
+        let (queries, keys) = (queries.max(1), keys.max(1));
+        let before = self.keys.checked_sub(self.queries)?;
+        if self.window.is_some_and(|window| window < self.keys) {
+            return None;
+        }
+        let of_queries = u128::from(self.queries / queries);
+        let of_keys = u128::from(self.keys / keys);
+        let first = u128::from(before) + of_queries - 1;
+        // A key more than whole strides from the first one to the query.
+        let strides = sum_of_quotients(queries.into(), of_queries, first, of_keys);
+        Some(strides + u128::from(queries))
+    }
+
+    /// How many pairs there are of all devices together, in sight.
+    pub fn all_pairs(&self) -> u128 {
+        self.busiest(self.queries, self.keys).pairs
+    }
+
     /// How many keys a query sees at most.
     fn width(&self) -> i128 {
         i128::from(self.window.unwrap_or(self.keys).min(self.keys))
@@ -89,6 +114,24 @@ fn in_front_of_all(end: i128, keys: i128) -> i128 {
     let end = end.max(0);
     let growing = end.min(keys + 1);
     growing * (growing - 1).max(0) / 2 + (end - growing) * keys
+}
+
+/// The sum of `(a + i * step) / by`, rounded down, over `count` numbers i from 0 on.
+fn sum_of_quotients(count: u128, step: u128, a: u128, by: u128) -> u128 {
+    let by = by.max(1);
+    let (mut sum, mut count, mut step, mut a, mut by) = (0u128, count, step, a, by);
+    // As greatest common divisors are found: whole parts are added up, and of what is left rows and
+    // columns change places.
+    loop {
+        sum += (step / by) * (count * count.saturating_sub(1) / 2) + (a / by) * count;
+        (step, a) = (step % by, a % by);
+        let last = step * count + a;
+        if last < by {
+            return sum;
+        }
+        (count, a) = (last / by, last % by);
+        (step, by) = (by, step);
+    }
 }
 
 /// Pairs of a query and a key that it sees, of all devices together.
@@ -144,6 +187,32 @@ mod tests {
             }
         }
         assert!(cases > 10_000, "{cases}");
+    }
+
+    #[test]
+    fn striped_blocks_have_as_many_pairs_as_are_counted_one_by_one() {
+        let divisors = |n: u64| (1..=n).filter(move |d| n.is_multiple_of(*d));
+        for keys in 1..=18u64 {
+            for queries in 1..=keys {
+                let sight = Sight { queries, keys, window: None };
+                for (of_queries, of_keys) in
+                    divisors(queries).flat_map(|a| divisors(keys).map(move |b| (a, b)))
+                {
+                    let pairs = |a: u64, b: u64| {
+                        let queries = (a..queries).step_by(of_queries as usize);
+                        let sees = |query| {
+                            let keys = (b..keys).step_by(of_keys as usize);
+                            keys.filter(|key| sees(sight, query, *key)).count() as u128
+                        };
+                        queries.map(sees).sum::<u128>()
+                    };
+                    let all = (0..of_queries).flat_map(|a| (0..of_keys).map(move |b| (a, b)));
+                    let most = all.map(|(a, b)| pairs(a, b)).max();
+                    let found = sight.busiest_striped(queries / of_queries, keys / of_keys);
+                    assert_eq!(found, most, "{sight:?} / {of_queries}, {of_keys}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -35,6 +35,7 @@ use crate::repeats::{self, Run};
 use crate::scale;
 use crate::status::{gap, status_word};
 use crate::strategy::strategy;
+use crate::striped::{self, Striped};
 use crate::words::{reason_of, without};
 use crate::{Layer, Sharing};
 
@@ -57,6 +58,7 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
     let mut shown = None;
     let mut inside = None;
     let runs = repeats::runs(layer);
+    let striped = striped::all(layer);
     let alike: BTreeSet<InstrId> = runs.iter().flat_map(|run| run.alike.iter().copied()).collect();
     for id in plan.ids().filter(|id| !alike.contains(id)) {
         if matches!(plan.instruction(id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_)) {
@@ -72,7 +74,9 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
         composite_line(&mut page, plan, id);
         match &plan.instruction(id).kind {
             InstrKind::Move(_) => move_lines(&mut page, layer, id),
-            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => op_lines(&mut page, layer, id),
+            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+                op_lines(&mut page, layer, id, &striped)
+            }
             InstrKind::Parameter(_) | InstrKind::Constant(_) => {}
         }
         if let Some(run) = runs.iter().find(|run| run.shown.last() == Some(&id)) {
@@ -304,7 +308,7 @@ fn journeys(page: &mut Page, layer: &Layer<'_>) {
     page.line("");
 }
 
-fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
+fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId, striped: &[Striped]) {
     let plan = layer.plan();
     let figures = match *layer.price.of(id) {
         InstrPrice::Kernel { fused_into: Some(first), .. } => {
@@ -330,6 +334,9 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     // An op has a reason where it is not what the source says.
     if let Some(reason) = reason_of(plan, id) {
         page.wrapped(9, &reason);
+    }
+    if let Some(striped) = striped.iter().find(|striped| striped.id == id) {
+        page.wrapped(9, &striped.text(layer));
     }
     rejected(page, layer, id);
 }

@@ -33,6 +33,7 @@ mod repeats;
 pub mod scale;
 mod status;
 pub mod strategy;
+mod striped;
 pub mod sweep;
 pub mod table;
 pub mod timeline;

@@ -12,6 +12,7 @@ use super::{Ordered, text};
 use crate::Layer;
 use crate::status::{gap, proof_word, status_word};
 use crate::strategy::strategy;
+use crate::striped::{self, StripedJson};
 use crate::words::without;
 
 /// The document of `explain --format json`.
@@ -93,6 +94,9 @@ struct ExplainedJson {
     alternatives: Vec<AlternativeJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     overlap_choice: Option<OverlapChoiceJson>,
+    /// Attentions that stripes would make faster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    striped: Vec<StripedJson>,
 }
 
 /// What `--objective overlap` would choose.
@@ -289,6 +293,7 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
             other_serial_time_s: choice.serial_time.seconds(),
             lower_bound_s: choice.lower_bound.seconds(),
         }),
+        striped: striped::all(layer).iter().map(|striped| striped.json(layer)).collect(),
         sharing: layer.sharing.map(sharing),
         optimality: layer.optimality.map(optimality),
         memory: layer
