@@ -11,6 +11,7 @@ use shard_grammar::{SourceFile, ast};
 use shard_ir::{Plan, Program};
 use shard_report::layout_notation::Notation;
 use shard_report::overlap_choice::OverlapChoice;
+use shard_report::padding::Padding;
 use shard_report::printable::{escape_plan, escaped_name};
 use shard_report::{Layer, Sharing};
 use shard_search::{Alternative, Detail, LowerError, LowerOptions};
@@ -23,6 +24,7 @@ use crate::lowering_diagnostics::{
     axis_orders, lower_error, no_host, replication_costs, too_large,
 };
 use crate::objectives;
+use crate::padding::paddings;
 use crate::phases::{SharedBy, share_weights};
 use crate::pipeline::{self, CompileError, Compiled};
 use crate::room::{Asked, no_plan_fits};
@@ -69,6 +71,8 @@ pub struct Compilation {
     alternatives: Vec<Vec<Alternative>>,
     /// For each layer what `--objective overlap` would choose, where that was asked for.
     overlap_choices: Vec<OverlapChoice>,
+    /// For each layer the paddings that make its plan faster, where that was asked for.
+    paddings: Vec<Vec<Padding>>,
     /// The program of each layer; none for IR text.
     pub programs: Vec<Program>,
     /// How they were lowered, for questions about their plans.
@@ -94,6 +98,7 @@ impl Compilation {
             sharing: None,
             alternatives: &[],
             overlap_choice: None,
+            paddings: &[],
             notation: self.notation,
         }
     }
@@ -109,6 +114,7 @@ impl Compilation {
                     .map(|(shared, phase)| Sharing { shared, phase: *phase }),
                 alternatives: self.alternatives.get(i).map_or(&[], Vec::as_slice),
                 overlap_choice: self.overlap_choices.get(i),
+                paddings: self.paddings.get(i).map_or(&[], Vec::as_slice),
                 ..self.layer_of(hardware, compiled)
             })
             .collect()
@@ -164,6 +170,12 @@ impl Compilation {
             }
         }
         Ok(())
+    }
+
+    /// Asks whether it would pay to pad a dim that the mesh does not divide: a few times the file is
+    /// compiled again, where a dim may be worth it.
+    pub fn ask_for_paddings(&mut self, asked: &CompileOptions, host: &mut dyn Host) {
+        self.paddings = paddings(self, asked, host);
     }
 
     /// Asks what `--objective overlap` would choose for each layer, with the weights that phases
@@ -256,6 +268,7 @@ fn compile_ir(
         compiled,
         alternatives: Vec::new(),
         overlap_choices: Vec::new(),
+        paddings: Vec::new(),
         programs: Vec::new(),
         options: LowerOptions::default(),
         expected: Expected::default(),
@@ -456,6 +469,7 @@ impl Sound {
             sharing,
             alternatives: Vec::new(),
             overlap_choices: Vec::new(),
+            paddings: Vec::new(),
             programs: lowered,
             options,
             expected,

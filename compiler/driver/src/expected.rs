@@ -73,6 +73,7 @@ pub fn hold(compilation: &Compilation, host: &mut dyn Host) -> Outcome {
                         source: Some(source),
                         alternatives: &[],
                         overlap_choice: None,
+                        paddings: &[],
                         sharing: None,
                         notation: compilation.notation,
                     };

@@ -55,6 +55,7 @@ pub mod lowering_diagnostics;
 pub mod new_program;
 pub mod objectives;
 pub mod on_streams;
+mod padding;
 pub mod phases;
 pub mod pipeline;
 pub mod questions;

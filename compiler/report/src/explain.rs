@@ -456,6 +456,9 @@ fn optimality(page: &mut Page, layer: &Layer<'_>) {
     if let Some(choice) = layer.overlap_choice {
         page.wrapped(0, &overlap_choice::text(layer, choice));
     }
+    for padding in layer.paddings {
+        page.wrapped(0, &padding.text());
+    }
 }
 
 /// The mark of a plan that was searched for and is not proven: how far above its bound it may be.

@@ -23,6 +23,7 @@ pub mod memory;
 pub mod notation;
 pub mod origins;
 pub mod overlap_choice;
+pub mod padding;
 pub mod page;
 pub mod pages;
 pub mod paint;
@@ -44,6 +45,7 @@ pub mod words;
 
 use layout_notation::Notation;
 use overlap_choice::OverlapChoice;
+use padding::Padding;
 use shard_check::Diagnostic;
 use shard_cost::{Bytes, Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
@@ -83,6 +85,9 @@ pub struct Layer<'a> {
     pub alternatives: &'a [Alternative],
     /// What `--objective overlap` would choose, where that was asked for.
     pub overlap_choice: Option<&'a OverlapChoice>,
+    /// Paddings of dims that the mesh does not divide, which make the plan faster. Empty where nobody
+    /// asked.
+    pub paddings: &'a [Padding],
     /// How layouts are written, where people read them.
     pub notation: Notation,
 }

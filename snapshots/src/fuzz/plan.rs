@@ -113,6 +113,7 @@ pub(super) fn whole_pipeline(
         sharing: None,
         alternatives: &[],
         overlap_choice: None,
+        paddings: &[],
         notation: Notation::ALL[(hash % Notation::ALL.len() as u64) as usize],
     };
     reported(&layer)?;

@@ -266,13 +266,17 @@ impl From<NotDivisible> for Diagnostic {
             ));
         }
         let waste = 100.0 * (pad as f64 - useful as f64) / useful.max(1) as f64;
+        // The dim as it is, whole, beside a device's block of the padded one.
+        let saves = match useful as f64 * devices as f64 / pad as f64 {
+            times if times < 1.05 => "as much".to_string(),
+            times => format!("{times:.1} times as much"),
+        };
+        let costs = format!("({waste:.0} % more work; with {dim} whole a device has {saves})");
         match edit {
-            Some((span, text)) => out.mend(
-                format!("dim {dim} = {value} pad {pad}    ({waste:.0} % more work)"),
-                span,
-                text,
-            ),
-            None => out.help(format!("-D '{dim}={value} pad {pad}'    ({waste:.0} % more work)")),
+            Some((span, text)) => {
+                out.mend(format!("dim {dim} = {value} pad {pad}    {costs}"), span, text)
+            }
+            None => out.help(format!("-D '{dim}={value} pad {pad}'    {costs}")),
         }
     }
 }

@@ -130,6 +130,11 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         }
         None => compilation.ask_for_alternatives(None, console)?,
     }
+    let says_nothing = args.alternatives == Some(Alternatives::None) || args.no_alternatives;
+    if !says_nothing && args.why.is_none() && emit != ExplainEmit::Dot {
+        let options = args.program.asked(console)?;
+        compilation.ask_for_paddings(&options, console);
+    }
     if args.overlap {
         compilation.ask_for_overlap(console)?;
     }

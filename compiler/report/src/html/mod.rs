@@ -15,6 +15,7 @@ use crate::Layer;
 use crate::explain::optimality_text;
 use crate::notation::kind_of_layer;
 use crate::overlap_choice;
+use crate::padding::Padding;
 use crate::scale;
 use crate::status::status_word;
 use crate::strategy::strategy;
@@ -53,6 +54,8 @@ struct Section<'a> {
     optimality: String,
     /// What `--objective overlap` would choose, where that was asked for.
     overlap_choice: Option<String>,
+    /// Paddings that make the plan faster.
+    paddings: Vec<String>,
 }
 
 /// The explanation of some layers as one HTML file.
@@ -99,6 +102,7 @@ fn section<'a>(layer: &Layer<'a>, at: usize) -> Section<'a> {
         tables: [Some(time_table(layer)), traffic_table(layer)].into_iter().flatten().collect(),
         optimality: optimality_text(layer),
         overlap_choice: layer.overlap_choice.map(|choice| overlap_choice::text(layer, choice)),
+        paddings: layer.paddings.iter().map(Padding::text).collect(),
     }
 }
 

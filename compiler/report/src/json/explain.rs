@@ -10,6 +10,7 @@ use super::placed::{DimJson, PlacedJson, dims, placed};
 use super::sharing::{SharingJson, sharing};
 use super::{Ordered, text};
 use crate::Layer;
+use crate::padding::{Padding, PaddingJson};
 use crate::status::{gap, proof_word, status_word};
 use crate::strategy::strategy;
 use crate::striped::{self, StripedJson};
@@ -97,6 +98,9 @@ struct ExplainedJson {
     /// Attentions that stripes would make faster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     striped: Vec<StripedJson>,
+    /// Paddings that make the plan faster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    paddings: Vec<PaddingJson>,
 }
 
 /// What `--objective overlap` would choose.
@@ -294,6 +298,7 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
             lower_bound_s: choice.lower_bound.seconds(),
         }),
         striped: striped::all(layer).iter().map(|striped| striped.json(layer)).collect(),
+        paddings: layer.paddings.iter().map(Padding::json).collect(),
         sharing: layer.sharing.map(sharing),
         optimality: layer.optimality.map(optimality),
         memory: layer
