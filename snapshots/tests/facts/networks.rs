@@ -226,7 +226,7 @@ fn us(cost: CollectiveCost) -> f64 {
 }
 
 fn work(flops: f64, read: f64) -> Work {
-    let mut work = shard_cost::kernel_work(&[]);
+    let mut work = shard_cost::kernel_work(&[], &[]);
     (work.flops, work.read) = (Flops(flops as u128), Bytes(read as u64));
     work
 }
