@@ -110,7 +110,8 @@ fn the_page_of_timelines_has_the_gap_of_every_example() {
         assert!(gap.percent() > -1e-6, "done before its bound: {}", gap.row());
     }
     let near = gaps.iter().filter(|gap| gap.percent() <= 10.0).count();
-    assert!(near * 100 >= 83 * gaps.len(), "{near} of {} within 10 %", gaps.len());
+    // As many as there are now; examples that are added do not make it fewer.
+    assert!(near >= 90, "{near} of {} within 10 %", gaps.len());
     let mut wanted = format!(
         "\n{near} of {} layers are at most 10 % above their bounds.\n\n\
          | example | layer | done after, us | bound, us | gap |\n|---|---|---|---|---|\n",
