@@ -163,10 +163,10 @@ sound! {
     softplus: "B=4 E=4", [("BE", F32)] -> ["BE"], false, |_| Op::Map(Map::Softplus), [2, 2] = 18;
     less: "B=4 E=4", [("BE", F32), ("E", F32)] -> ["BE"], true, |_| Op::Binary(Binary::Less), [2, 2] = 11;
     less_equal: "B=4 E=4", [("BE", Int32), ("EB", Int32)] -> ["BE", "EB"], true, |_| Op::Binary(Binary::LessEqual), [2, 2] = 22;
-    equal: "B=4 E=4", [("B", Int32), ("E", Int32)] -> ["BE"], true, |_| Op::Binary(Binary::Equal), [2, 2] = 11, [2, 2, 2] = 34;
-    where_: "B=4 E=4 F=4", [("BE", Bool), ("EF", F32), ("", F32)] -> ["BEF", "FBE"], true, |_| Op::Where, [2, 2] = 36, [2, 2, 2] = 160;
+    equal: "B=4 E=4", [("B", Int32), ("E", Int32)] -> ["BE"], true, |_| Op::Binary(Binary::Equal), [2, 2] = 11, [2, 2, 2] = 37;
+    where_: "B=4 E=4 F=4", [("BE", Bool), ("EF", F32), ("", F32)] -> ["BEF", "FBE"], true, |_| Op::Where, [2, 2] = 38, [2, 2, 2] = 176;
     where_of_two: "B=4 E=4", [("E", Bool), ("BE", F32), ("EB", Bf16)] -> ["EB"], true, |_| Op::Where, [2, 2] = 11;
-    iota: "B=4 E=6", [("BE", F32)] -> ["BE", "EB"], true, |d| Op::Iota { over: d('E') }, [2, 2] = 22;
+    iota: "B=4 E=6", [("BE", F32)] -> ["BE", "EB"], true, |d| Op::Iota { over: d('E') }, [2, 2] = 18;
     route: "G=4 T=5 X=4 C=2", [("GTX", F32)] -> ["GTXC", "XGCT"], true, |d| Op::Route { over: d('X'), at: d('T'), to: d('C'), choices: 2 }, [2, 2] = 10, [2, 2, 2] = 20;
     fetch: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Fetch, [2, 2] = 54, [2, 2, 2] = 294;
     cast_to_float: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Cast(Bf16), [2, 2] = 54, [2, 2, 2] = 294;
