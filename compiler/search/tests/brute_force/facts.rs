@@ -239,7 +239,9 @@ impl<'a> Facts<'a> {
     /// fewer.)
     fn feed(&self, id: usize) -> Option<Feed> {
         let Def::Op { op, operands } = &self.program.values[id].def else { return None };
-        if !self.live[id] || !matches!(op, Op::Map(_) | Op::Binary(_) | Op::Cast(_)) {
+        let is_elementwise =
+            |op: &Op| matches!(op, Op::Map(_) | Op::Binary(_) | Op::Cast(_) | Op::Where);
+        if !self.live[id] || !is_elementwise(op) {
             return None;
         }
         let made = |place: &usize| self.op_of(self.origin(operands[*place].index())).is_some();
@@ -247,7 +249,8 @@ impl<'a> Facts<'a> {
         let origin = self.origin(operands[*places.first()?].index());
         let one_value = places.iter().all(|p| self.origin(operands[*p].index()) == origin);
         let leads = match self.op_of(origin)? {
-            Op::Einsum | Op::Map(_) | Op::Binary(_) | Op::Cast(_) => true,
+            Op::Einsum => true,
+            op if is_elementwise(op) => true,
             // In pieces.
             op => composite_dim(op, self.program.values[origin].dtype).is_some(),
         };
