@@ -51,11 +51,6 @@ pub fn overlap_bound(
     let mut shared = Shared::new(1);
     for form in forms.all {
         options.limits.stop.check()?;
-        // No more is asked of a form than that it is no better than those before.
-        let known = least.map_or(known, |least: OverlapBound| OverlapBound {
-            layer: known.layer.min(least.layer),
-            period: known.period.min(least.period),
-        });
         let Some(of_form) = of_form(form, hardware, options, (known, &mut shared))? else {
             continue;
         };
@@ -89,11 +84,11 @@ fn of_form(
         let room = Room::new(program, hardware.hbm_bytes);
         (!options.any_size && !all_fits(&kernels, &room)).then_some(room)
     };
-    let streams = Streams::of(hardware, &program.mesh);
-    let steps = |stack| Steps::of(&kernels, (&problem, &costs), &streams, stack);
+    let streams = Streams::of(hardware, &program.mesh).transfers_at_once();
+    let steps = |stack| Steps::of(&kernels, (&problem, &costs), streams, stack);
     let mut none = false;
     let mut least = |weights: &exclusive::Weighed| {
-        let problem = weights.applied((&program.mesh, &streams), &problem, &costs);
+        let problem = weights.applied(&problem, &costs);
         let least = least_weighted(&kernels, problem, room(), limits);
         none |= least.is_none();
         Picoseconds(least.unwrap_or(0).div_ceil(weights.unit))
