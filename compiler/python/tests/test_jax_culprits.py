@@ -1,12 +1,8 @@
-"""The programs of examples/jax/culprits: each culprit is named with its line, and XLA is near the optimum with the advice.
-
-Every third is compiled again and again here, which takes long; all of them with SHARDC_ALL_CULPRITS set, as `audit_all.py` does.
-"""
+"""The programs of examples/jax/culprits: each culprit is named with its line, and XLA is near the optimum with the advice."""
 
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import sys
 import types
@@ -21,8 +17,6 @@ jax: Any = pytest.importorskip("jax", reason="JAX is not installed: the programs
 
 FOLDER = Path(__file__).parents[3] / "examples" / "jax" / "culprits"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "audit_all")
-
-AUDITED = NAMES if os.environ.get("SHARDC_ALL_CULPRITS") else NAMES[::3]
 
 # Where XLA stays above; the README says what it does.
 ABOVE = {"step_of_two_blocks", "switch_router"}
@@ -50,7 +44,7 @@ def smaller(name: str) -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", AUDITED)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_culprit_is_named_and_xla_is_near_the_optimum_with_the_advice(name: str) -> None:
     audit_all = auditor()
     found = audit_all.row(name, "cpu", audit_all.devices_of("cpu"))
