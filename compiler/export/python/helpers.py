@@ -501,6 +501,20 @@ def at(a, *spec):
     return lax.with_sharding_constraint(a, NamedSharding(MESH, P(*spec)))
 
 
+def held(specs):
+    """A decorator: what a function returns is held to one layout, or to one each."""
+
+    def of(function):
+        shardings = jax.tree.map(
+            lambda spec: NamedSharding(MESH, spec),
+            specs,
+            is_leaf=lambda s: isinstance(s, P),
+        )
+        return lambda *given: lax.with_sharding_constraint(function(*given), shardings)
+
+    return of
+
+
 def placed(specs, host=()):
     """Where tensors of these specs lie; some of them in the memory of the host."""
     memory = {name: "pinned_host" if name in host else "device" for name in specs}

@@ -240,25 +240,29 @@ impl Module {
                 )
             }
             Style::Constraints => {
-                let given = match outputs {
-                    [_] => format!("NamedSharding(MESH, {given})"),
-                    _ => format!("placed({results})"),
-                };
-                let host: Vec<Py> = host_names(parameters).map(Py::string).collect();
-                let host = if host.is_empty() {
-                    String::new()
-                } else {
-                    format!(", {}", Py::List(host).flat())
-                };
                 let donated = if donated.is_empty() {
                     String::new()
                 } else {
                     format!("    donate_argnums={},\n", Py::numbers(&donated).flat())
                 };
+                let host: Vec<Py> = host_names(parameters).map(Py::string).collect();
+                if host.is_empty() {
+                    let given = match outputs {
+                        [_] => format!("NamedSharding(MESH, {given})"),
+                        _ => format!("placed({results})"),
+                    };
+                    return format!(
+                        "@partial(\n    jax.jit,\n    in_shardings=placed({params}),\n    \
+                         out_shardings={given},\n{donated})\n"
+                    );
+                }
+                // Where a program has values in two memories, JAX turns `out_shardings` into a
+                // placement of the result, which XLA for CPU cannot partition. So the results are
+                // held to their layouts inside.
+                let host = Py::List(host).flat();
                 format!(
-                    "@partial(\n    jax.jit,\n    \
-                     in_shardings=placed({params}{host}),\n    \
-                     out_shardings={given},\n{donated})\n"
+                    "@partial(\n    jax.jit,\n    in_shardings=placed({params}, {host}),\n{donated})\n\
+                     @held({given})\n"
                 )
             }
         }
