@@ -5,7 +5,7 @@ use shard_ir::{AxisList, Collective, Reduction};
 use super::words::Jax;
 use crate::error::ExportError;
 use crate::moved::{Moved, Written};
-use crate::ops::neutral;
+use crate::ops::numbers::neutral;
 use crate::python::Py;
 use crate::specs::axes_tuple;
 

@@ -168,7 +168,7 @@ impl Words for Torch {
             Extremum::Smaller => ("torch.minimum", "max"),
         };
         // A number is no operand of `maximum`, and what `clamp` bounds by.
-        match (crate::ops::is_number(&a), crate::ops::is_number(&b)) {
+        match (crate::ops::numbers::is_number(&a), crate::ops::numbers::is_number(&b)) {
             (false, false) => Py::call(function, [a, b]),
             (false, true) => Py::call("torch.clamp", [a]).with(bound, b),
             (true, _) => Py::call("torch.clamp", [b]).with(bound, a),

@@ -1,0 +1,76 @@
+//! What goes along one dim of a value, element after element: reductions, convolutions, and the
+//! functions that modules bring along for an op of one dim.
+
+use shard_ir::{DimId, InstrId, Reduce};
+
+use super::{Named, Ops};
+use crate::error::ExportError;
+use crate::python::Py;
+
+impl Ops<'_> {
+    /// A function of a value along one dim of it, called by its name.
+    pub(super) fn along(
+        &self,
+        name: &str,
+        operand: &Named,
+        over: DimId,
+        other: Option<Py>,
+    ) -> Result<Py, ExportError> {
+        let arguments = std::iter::once(operand.py.clone()).chain(other);
+        let axis = Py::atom(self.place(operand.id, over)?);
+        Ok(Py::call(name, arguments).with("axis", axis))
+    }
+
+    /// An operand as it broadcasts to a value of these dims.
+    pub(super) fn beside(&self, dims: &[DimId], operand: &Named) -> Result<Py, ExportError> {
+        self.aligned(self.dims(operand.id), dims, operand.py.clone())
+    }
+
+    pub(super) fn conv(
+        &self,
+        over: DimId,
+        taps: DimId,
+        id: InstrId,
+        operand: &Named,
+        weights: &Named,
+    ) -> Result<Py, ExportError> {
+        let dtype = self.plan.instruction(id).dtype;
+        let mut dims = vec![taps];
+        dims.extend(self.dims(operand.id));
+        let py = self.cast(weights, dtype);
+        let weights = self.beside(&dims, &Named { id: weights.id, py })?;
+        let operand = Named { id: operand.id, py: self.cast(operand, dtype) };
+        self.along("conv", &operand, over, Some(weights))
+    }
+
+    pub(super) fn reduce(
+        &self,
+        kind: Reduce,
+        over: &[DimId],
+        id: InstrId,
+        operand: &Named,
+    ) -> Result<Py, ExportError> {
+        let instr = self.plan.instruction(operand.id);
+        let places =
+            over.iter().map(|d| self.place(operand.id, *d)).collect::<Result<Vec<usize>, _>>()?;
+        let axis = match places.as_slice() {
+            [one] => Py::atom(one),
+            several => Py::numbers(several),
+        };
+        let whole = places.iter().all(|place| instr.layout.axes_of(*place).is_empty());
+        let value = operand.py.clone();
+        let dtype = self.plan.instruction(id).dtype;
+        let whole_number = (!dtype.is_float()).then(|| self.dtype(dtype));
+        let reduced = |kind| self.words.reduced(kind, value, axis, whole_number);
+        Ok(match kind {
+            Reduce::Mean if whole => reduced(Reduce::Mean),
+            // Of a split dim each device has a part: the terms are sums over the parts, divided by
+            // the whole count.
+            Reduce::Mean => {
+                let count: u64 = over.iter().map(|d| self.size(*d)).product();
+                Py::binary(reduced(Reduce::Sum), "/", Py::atom(count))
+            }
+            Reduce::Sum | Reduce::Max => reduced(kind),
+        })
+    }
+}

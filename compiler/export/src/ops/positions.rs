@@ -1,0 +1,135 @@
+//! What depends on where in a dim an element stands: masks, rotary embeddings, routes, rows that
+//! are taken; and where a device's block starts.
+
+use shard_ir::{DimId, InstrId};
+
+use super::{Named, Ops};
+use crate::error::ExportError;
+use crate::python::Py;
+use crate::specs::axes_of_dim;
+
+impl Ops<'_> {
+    /// Where the block of a device starts along a dim; none where the dim is whole.
+    pub(crate) fn origin(&self, id: InstrId, dim: DimId) -> Result<Option<Py>, ExportError> {
+        let place = self.place(id, dim)?;
+        let axes = self.plan.instruction(id).layout.axes_of(place);
+        let Some(axes) = axes_of_dim(&self.plan.mesh, &axes) else { return Ok(None) };
+        let size = self.plan.local_sizes(id)[place];
+        Ok(Some(Py::binary(self.words.rank(axes), "*", Py::atom(size))))
+    }
+
+    /// A call that counts places along a dim of the whole tensor: it is told where the block starts.
+    pub(super) fn told_origin(&self, call: Py, of: &Named, over: DimId) -> Result<Py, ExportError> {
+        Ok(with_origin(call, self.origin(of.id, over)?))
+    }
+
+    pub(super) fn mask(
+        &self,
+        [query, key]: [DimId; 2],
+        window: Option<u64>,
+        first: &Named,
+    ) -> Result<Py, ExportError> {
+        let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
+        let later = Py::atom(self.size(key) - self.size(query));
+        let mut masked = Py::call("causal", [first.py.clone()])
+            .with("queries", axis(query)?)
+            .with("keys", axis(key)?)
+            .with("later", later);
+        if let Some(window) = window {
+            masked = masked.with("window", Py::atom(window.min(self.size(key))));
+        }
+        for (name, dim) in [("query_origin", query), ("key_origin", key)] {
+            if let Some(origin) = self.origin(first.id, dim)? {
+                masked = masked.with(name, origin);
+            }
+        }
+        Ok(masked)
+    }
+
+    pub(super) fn rope(
+        &self,
+        over: DimId,
+        at: DimId,
+        extent: Option<DimId>,
+        first: &Named,
+    ) -> Result<Py, ExportError> {
+        let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
+        let earlier = extent.map_or(0, |extent| self.size(extent) - self.size(at));
+        let origin = match (self.origin(first.id, at)?, earlier) {
+            (None, 0) => None,
+            (None, earlier) => Some(Py::atom(earlier)),
+            (origin, 0) => origin,
+            (Some(origin), earlier) => Some(Py::binary(origin, "+", Py::atom(earlier))),
+        };
+        let turned = self.along("rope", first, over, None)?.with("at", axis(at)?);
+        Ok(with_origin(turned, origin))
+    }
+
+    pub(super) fn route(
+        &self,
+        [over, at, to]: [DimId; 3],
+        choices: u64,
+        id: InstrId,
+        first: &Named,
+    ) -> Result<Py, ExportError> {
+        let dims = self.dims(first.id).to_vec();
+        let value = first.py.clone();
+        let mut order: Vec<DimId> =
+            dims.iter().copied().filter(|d| *d != over && *d != at).collect();
+        order.extend([at, over]);
+        let gates = self.transposed(&dims, &order, value)?;
+        order.push(to);
+        let routed = Py::call("route", [gates])
+            .with("choices", Py::atom(choices))
+            .with("places", Py::atom(self.size(to)));
+        self.in_order(&order, id, routed)
+    }
+
+    pub(super) fn take(
+        &self,
+        over: DimId,
+        id: InstrId,
+        table: &Named,
+        ids: &Named,
+    ) -> Result<Py, ExportError> {
+        let (of_table, of_ids) = (self.dims(table.id), self.dims(ids.id));
+        let shared: Vec<DimId> = of_table.iter().copied().filter(|d| of_ids.contains(d)).collect();
+        let in_front = |dims: &[DimId]| -> Vec<DimId> {
+            shared
+                .iter()
+                .copied()
+                .chain(dims.iter().copied().filter(|d| !shared.contains(d)))
+                .collect()
+        };
+        let (table_order, ids_order) = (in_front(of_table), in_front(of_ids));
+        let rows = self.transposed(of_table, &table_order, table.py.clone())?;
+        let at = self.transposed(of_ids, &ids_order, ids.py.clone())?;
+        let axis = table_order
+            .iter()
+            .position(|d| *d == over)
+            .ok_or(ExportError::Internal("a take of no dim"))?;
+        let axis = axis - shared.len();
+        let origin = self.origin(table.id, over)?;
+        let taken = match shared.len() {
+            0 => Py::call("take_rows", [rows, at]),
+            // A table for each position of the dims that both have.
+            n => Py::call("take_from_each", [Py::atom(n), rows, at]),
+        };
+        let taken = taken.with("axis", Py::atom(axis));
+        let taken = with_origin(taken, origin);
+        let mut dims = shared.clone();
+        let own_table: Vec<DimId> = table_order[shared.len()..].to_vec();
+        for dim in own_table {
+            if dim == over { dims.extend(&ids_order[shared.len()..]) } else { dims.push(dim) }
+        }
+        self.in_order(&dims, id, taken)
+    }
+}
+
+/// A call that is told where a device's block starts, where it is no whole tensor.
+fn with_origin(call: Py, origin: Option<Py>) -> Py {
+    match origin {
+        None => call,
+        Some(origin) => call.with("origin", origin),
+    }
+}
