@@ -390,16 +390,21 @@ def einsum_scattering(equation, *operands, axes, along, dtype):
 
 
 def draw(random, shape, dtype, below, positive):
-    """Numbers for a parameter: ids below a bound, small whole numbers, or floats around 0."""
+    """Numbers for a parameter: ids below a bound, small whole numbers, or floats around 0.
+
+    Floats are the smaller the more there are, so that products of them stay near 1, and a
+    softmax weighs several of them.
+    """
     if below is not None:
         return random.integers(0, below, shape).astype(dtype)
     if dtype == jnp.bool_:
         return random.integers(0, 2, shape).astype(dtype)
     if not jnp.issubdtype(dtype, jnp.floating):
         return random.integers(1 if positive else -3, 4, shape).astype(dtype)
-    return random.uniform(*((0.5, 1.5) if positive else (-1.0, 1.0)), shape).astype(
-        dtype
-    )
+    if positive:
+        return random.uniform(0.5, 1.5, shape).astype(dtype)
+    largest = max(1, np.prod(shape)) ** -0.25
+    return random.uniform(-largest, largest, shape).astype(dtype)
 
 
 def terms_of(random, whole, candidates, terms):

@@ -422,7 +422,11 @@ def block(whole, spec):
 
 
 def draw(random, shape, dtype, below, positive):
-    """Numbers for a parameter: ids below a bound, small whole numbers, or floats around 0."""
+    """Numbers for a parameter: ids below a bound, small whole numbers, or floats around 0.
+
+    Floats are the smaller the more there are, so that products of them stay near 1, and a
+    softmax weighs several of them.
+    """
     if below is not None:
         return torch.randint(0, below, shape, generator=random).to(dtype)
     if dtype == torch.bool:

@@ -81,7 +81,8 @@ MUTATIONS = [
         r"\1 1.00001 * \2",
     ),
     ("a mask that sees one less", r"later=(\d+)", r"later=\1 - 1"),
-    ("a position too far", r"(rope\(.*)\)(  #.*)?$", r"\1, **{}) + 1e-6"),
+    ("a position too far", r"(rope\(.*, origin=)(\d+)", r"\1\2 + 1"),
+    ("a position too far", r"(rope\((?!.*origin).*)\)(  #.*)?$", r"\1, origin=1)"),
     ("a mean over too few", r"(jnp\.sum\(.*\)) / (\d+)", r"\1 / (\2 - 1)"),
 ]
 

@@ -102,6 +102,7 @@ def judged(path, layers, audited, quiet, to="jax"):
     wrong, said, sent = [], [], 0
     named = [n for n in module.LAYERS if not n.endswith(".stack")]
     plans = dict(zip(named, layers, strict=True))
+    text_of_module = path.read_text()
     for name, layer in module.LAYERS.items():
         plan = plans[name.removesuffix(".stack")]
         if name != name.removesuffix(".stack"):
@@ -113,7 +114,8 @@ def judged(path, layers, audited, quiet, to="jax"):
         if audited:
             _, held = module.inputs(layer, 0)
             text = layer["sharded"].lower(*held).compile().as_text()
-            differs, merged, count = audit.compared(plan, text, to)
+            chains = audit.chains_of_exchanges(text_of_module, name)
+            differs, merged, count = audit.compared(plan, text, to, chains)
             wrong += [f"{name}: {what}" for what in differs]
             said += [f"{name}: {what}" for what in merged]
             sent += count
