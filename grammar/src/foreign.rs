@@ -21,8 +21,8 @@ pub fn written_here(function: &str) -> Option<&'static str> {
         function.chars().filter(|c| *c != '_').collect::<String>().to_ascii_lowercase();
     Some(match bare.as_str() {
         "topk" => {
-            "route(g over X at T -> C, 2)    (which tokens T go to which of the C places of \
-                experts X)"
+            "topk(a over V -> K), argtopk(a over V -> K); route(g over X at T -> C, 2)    (which \
+                tokens T go to which of the C places of experts X)"
         }
         "where" | "select" | "maskedfill" | "ifelse" => {
             "where(holds, a, b)    (a where the bool holds); causal(a over L, S) masks what comes \
@@ -55,7 +55,13 @@ pub fn written_here(function: &str) -> Option<&'static str> {
         "gather" | "embedding" | "indexselect" | "lookup" | "takealongaxis" | "onehot" => {
             "take(table, ids over V)"
         }
-        "cat" | "concatenate" | "stack" | "hstack" | "vstack" | "pad" => "concat(a, b, S, T -> U)",
+        "cat" | "concatenate" | "stack" | "hstack" | "vstack" => "concat(a, b, S, T -> U)",
+        "sort" | "argsort" => "topk(a over V -> V), argtopk(a over V -> V)    (the largest first)",
+        "scatteradd" | "segmentsum" | "indexadd" => "scatter_add(a, ids over L -> V)",
+        "zeropad" | "constantpad" => "pad(a, L -> M, 3)    (three zeros in front)",
+        "associativescan" | "recurrence" | "cumprod" => {
+            "scan(a, f over L)    (a, and f times the result one position before)"
+        }
         "dynamicupdateslice" | "scatter" | "indexcopy" | "setitem" => {
             "append(cache, new, L -> S)    (the new positions at the end)"
         }

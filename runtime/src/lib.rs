@@ -37,6 +37,7 @@ mod looped;
 mod merge;
 pub mod network;
 mod parallel;
+mod positions;
 mod product;
 mod progress;
 mod random;

@@ -5,6 +5,7 @@ use shard_ir::{DimId, Dtype, InstrId, Op, Plan, Reduce};
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT, round_to};
 use crate::error::RunError;
 use crate::local_shape;
+use crate::positions;
 use crate::product::{Factor, How, Precision, product};
 use crate::route;
 use crate::scalar;
@@ -61,7 +62,7 @@ impl Target<'_> {
     }
 
     /// In exact arithmetic: a sum of `terms` numbers of at most this size must stay exact.
-    fn bound(&self, terms: usize, largest: f64) -> Result<(), RunError> {
+    pub(crate) fn bound(&self, terms: usize, largest: f64) -> Result<(), RunError> {
         if self.arithmetic == Arithmetic::Exact && largest * terms as f64 > EXACT_LIMIT {
             Err(RunError::Overflow { id: self.id })
         } else {
@@ -135,6 +136,15 @@ pub(crate) fn evaluate(
             local_shape::conv(*over, *taps, operands, target)?
         }
         Op::Argmax { over } => local_shape::argmax(*over, &operands[0], target)?,
+        Op::TopK { over, to, parts } => {
+            positions::largest([*over, *to], *parts, &operands[0], target, |(value, _)| value)?
+        }
+        Op::ArgTopK { over, to, parts } => {
+            positions::largest([*over, *to], *parts, &operands[0], target, |(_, place)| place)?
+        }
+        Op::ScatterAdd { over, to } => positions::scatter_add(over, *to, operands, target)?,
+        Op::Pad { from, to, offset } => positions::pad(*from, *to, *offset, &operands[0], target)?,
+        Op::Scan { over } => positions::scan(*over, operands, target)?,
         Op::Locate { over } => local_shape::locate(*over, operands, target)?,
         Op::Take { over } => local_shape::take(*over, operands, target)?,
     };

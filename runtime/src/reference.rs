@@ -157,6 +157,8 @@ fn handed_on(op: &Op, scales: &[f64], operands: &[&Named]) -> f64 {
         | Op::Merge { .. }
         | Op::Concat { .. }
         | Op::SliceDim { .. }
+        | Op::Pad { .. }
+        | Op::TopK { .. }
         | Op::Append { .. }
         | Op::Fetch
         | Op::Where
@@ -188,6 +190,9 @@ fn handed_on(op: &Op, scales: &[f64], operands: &[&Named]) -> f64 {
         | Op::Take { .. }
         | Op::Cumsum { .. }
         | Op::Conv { .. }
+        | Op::ScatterAdd { .. }
+        | Op::Scan { .. }
+        | Op::ArgTopK { .. }
         | Op::Argmax { .. }
         | Op::Locate { .. }
         | Op::Iota { .. }
@@ -367,6 +372,34 @@ impl Evaluator<'_> {
                 let largest = self.maximum(a, &[*over], p);
                 self.first_of(a, *over, largest, p).unwrap_or(0) as f64
             }),
+            Op::TopK { over, to, parts } => {
+                let found = self.largest(a, [*over, *to], parts.unwrap_or(1) as usize);
+                self.build(dims, |p| {
+                    let place = found.at(p) as usize;
+                    with(p, *over, place, |p| a.at(p))
+                })
+            }
+            Op::ArgTopK { over, to, parts } => {
+                let found = self.largest(a, [*over, *to], parts.unwrap_or(1) as usize);
+                self.build(dims, |p| found.at(p))
+            }
+            Op::ScatterAdd { over, to } => {
+                let (data, magnitude) = self.scatter_add([a, operands[1]], over, *to, dims);
+                largest = magnitude;
+                data
+            }
+            Op::Pad { from, to, offset } => self.build(dims, |p| {
+                let place = p[to.index()].checked_sub(*offset as usize);
+                match place.filter(|place| *place < self.size(*from)) {
+                    Some(place) => with(p, *from, place, |p| a.at(p)),
+                    None => 0.0,
+                }
+            }),
+            Op::Scan { over } => {
+                let (data, magnitude) = self.scan([a, operands[1]], *over, dims);
+                largest = magnitude;
+                data
+            }
             Op::Locate { over } => self.build(dims, |p| {
                 let sought = operands[1].at(p);
                 let found = self.first_of(a, *over, sought, p);
@@ -559,6 +592,89 @@ impl Evaluator<'_> {
             sums = (sums.0 + value, sums.1 + value.abs());
             largest = largest.max(sums.1);
             sums.0
+        });
+        let lines = Named::new(self.plan, &order, lines);
+        (self.build(dims, |p| lines.at(p)), largest)
+    }
+
+    /// The positions of the largest of each part of a dim: a position's place among those of its
+    /// part is how many of them are larger, or are equal and stand before it.
+    fn largest(&self, a: &Named, [over, to]: [DimId; 2], parts: usize) -> Named {
+        let (length, chosen) = (self.size(over) / parts, self.size(to) / parts);
+        let mut dims: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != over).collect();
+        let mut data = Vec::new();
+        each(self.plan, &dims, &mut vec![0; self.plan.dims.len()], &mut |p| {
+            for part in 0..parts {
+                let line: Vec<(usize, f64)> = (part * length..(part + 1) * length)
+                    .map(|at| (at, with(p, over, at, |p| a.at(p))))
+                    .collect();
+                let goes_before = |(at, one): &(usize, f64), (than, other): &(usize, f64)| match (
+                    one.is_nan(),
+                    other.is_nan(),
+                ) {
+                    (true, true) => at < than,
+                    (true, false) => true,
+                    (false, true) => false,
+                    (false, false) => one > other || (one == other && at < than),
+                };
+                let mut found: Vec<(usize, f64)> = Vec::with_capacity(chosen + 1);
+                for own in line {
+                    let place = found.iter().take_while(|seen| goes_before(seen, &own)).count();
+                    found.insert(place, own);
+                    found.truncate(chosen);
+                }
+                data.extend(found.iter().map(|(at, _)| *at as f64));
+            }
+        });
+        dims.push(to);
+        Named::new(self.plan, &dims, data)
+    }
+
+    /// The sums of what each place is given, and the largest sum of absolute terms.
+    fn scatter_add(
+        &self,
+        [a, ids]: [&Named; 2],
+        over: &[DimId],
+        to: DimId,
+        dims: &[DimId],
+    ) -> (Vec<f64>, f64) {
+        let places = self.size(to);
+        let rest: Vec<DimId> = a.dims.iter().copied().filter(|d| !over.contains(d)).collect();
+        let mut order = rest.clone();
+        order.push(to);
+        let (mut data, mut largest) = (Vec::new(), 0.0f64);
+        each(self.plan, &rest, &mut vec![0; self.plan.dims.len()], &mut |p| {
+            let mut sums = vec![(0.0, 0.0f64); places];
+            each(self.plan, over, p, &mut |p| {
+                let id = ids.at(p);
+                if (0.0..places as f64).contains(&id) && id.fract() == 0.0 {
+                    let (sum, magnitude) = &mut sums[id as usize];
+                    *sum += a.at(p);
+                    *magnitude += a.at(p).abs();
+                }
+            });
+            data.extend(sums.iter().map(|(sum, _)| *sum));
+            largest = sums.iter().map(|(_, magnitude)| *magnitude).fold(largest, f64::max);
+        });
+        let found = Named::new(self.plan, &order, data);
+        (self.build(dims, |p| found.at(p)), largest)
+    }
+
+    /// The recurrence, and the largest of the same of absolute terms.
+    fn scan(&self, [a, factor]: [&Named; 2], over: DimId, dims: &[DimId]) -> (Vec<f64>, f64) {
+        let mut order: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != over).collect();
+        order.push(over);
+        let (mut last, mut magnitude, mut largest) = (0.0, 0.0f64, 0.0f64);
+        // One line behind another.
+        let lines = self.build(&order, |p| {
+            if p[over.index()] == 0 {
+                (last, magnitude) = (0.0, 0.0);
+            }
+            let (own, by) = (a.at(p), factor.at(p));
+            last = own + by * last;
+            magnitude = own.abs() + by.abs() * magnitude;
+            largest = largest.max(magnitude);
+            last
         });
         let lines = Named::new(self.plan, &order, lines);
         (self.build(dims, |p| lines.at(p)), largest)

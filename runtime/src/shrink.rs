@@ -172,9 +172,16 @@ impl Problem {
             }
             if let InstrKind::Op(op) = &instr.kind {
                 op.dims().iter().for_each(|d| used[d.index()] = true);
-                if let Op::Rope { over, .. } = op {
-                    let unit = &mut units[leader[over.index()]];
-                    *unit = lcm(*unit, 2);
+                let (cut, parts) = match op {
+                    Op::Rope { over, .. } => (vec![*over], 2),
+                    Op::TopK { over, to, parts } | Op::ArgTopK { over, to, parts } => {
+                        (vec![*over, *to], parts.unwrap_or(1))
+                    }
+                    _ => (Vec::new(), 1),
+                };
+                for dim in cut {
+                    let unit = &mut units[leader[dim.index()]];
+                    *unit = lcm(*unit, parts);
                 }
             }
         }
@@ -377,6 +384,11 @@ fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
         if let InstrKind::Op(Op::SliceDim { from, to, offset }) = &mut instr.kind {
             let room = sizes[from.index()].checked_sub(sizes[to.index()])?;
             let had = plan.dims[from.index()].size.checked_sub(plan.dims[to.index()].size)?;
+            *offset = if *offset == had { room } else { (*offset).min(room) };
+        }
+        if let InstrKind::Op(Op::Pad { from, to, offset }) = &mut instr.kind {
+            let room = sizes[to.index()].checked_sub(sizes[from.index()])?;
+            let had = plan.dims[to.index()].size.checked_sub(plan.dims[from.index()].size)?;
             *offset = if *offset == had { room } else { (*offset).min(room) };
         }
         // A window hides as large a part as it did.

@@ -166,6 +166,16 @@ sound! {
     equal: "B=4 E=4", [("B", Int32), ("E", Int32)] -> ["BE"], true, |_| Op::Binary(Binary::Equal), [2, 2] = 11, [2, 2, 2] = 37;
     where_: "B=4 E=4 F=4", [("BE", Bool), ("EF", F32), ("", F32)] -> ["BEF", "FBE"], true, |_| Op::Where, [2, 2] = 38, [2, 2, 2] = 176;
     where_of_two: "B=4 E=4", [("E", Bool), ("BE", F32), ("EB", Bf16)] -> ["EB"], true, |_| Op::Where, [2, 2] = 11;
+    topk: "B=4 V=8 K=3", [("BV", F32)] -> ["BK", "KB"], true, |d| Op::TopK { over: d('V'), to: d('K'), parts: None }, [2, 2] = 10;
+    topk_of_parts: "B=4 V=8 K=4", [("BV", F32)] -> ["BK", "KB"], true, |d| Op::TopK { over: d('V'), to: d('K'), parts: Some(4) }, [2, 2] = 22, [4, 2] = 14, [2, 2, 2] = 74;
+    topk_of_two_parts: "B=4 V=8 K=4", [("VB", F32)] -> ["BK"], true, |d| Op::TopK { over: d('V'), to: d('K'), parts: Some(2) }, [2, 2] = 9, [4, 2] = 5;
+    sorted: "B=4 V=6", [("BV", Int32)] -> ["BV"], true, |d| Op::TopK { over: d('V'), to: d('V'), parts: None }, [2, 2] = 5;
+    argtopk: "B=4 V=8 K=4", [("BV", F32)] -> ["BK"], true, |d| Op::ArgTopK { over: d('V'), to: d('K'), parts: Some(4) }, [2, 2] = 11, [2, 2, 2] = 37;
+    scatter_add: "B=4 L=4 V=6 E=4", [("BLE", F32), ("LB", Int32)] -> ["BVE", "EVB"], true, |d| Op::ScatterAdd { over: vec![d('L')], to: d('V') }, [2, 2] = 56, [2, 2, 2] = 316;
+    scatter_add_over_all: "B=4 L=4 V=6 E=4", [("BLE", F32), ("BL", Int32)] -> ["VE"], true, |d| Op::ScatterAdd { over: vec![d('B'), d('L')], to: d('V') }, [2, 2] = 28;
+    pad: "B=4 L=4 M=7", [("BL", F32)] -> ["BM", "MB"], true, |d| Op::Pad { from: d('L'), to: d('M'), offset: 2 }, [2, 2] = 20, [2, 2, 2] = 64;
+    scan: "B=4 L=4 E=4", [("BLE", F32), ("LE", F32)] -> ["BLE", "ELB"], true, |d| Op::Scan { over: d('L') }, [2, 2] = 36, [2, 2, 2] = 160;
+    scan_by_channel: "B=4 L=4", [("LB", F32), ("B", F32)] -> ["BL"], true, |d| Op::Scan { over: d('L') }, [2, 2] = 10;
     iota: "B=4 E=6", [("BE", F32)] -> ["BE", "EB"], true, |d| Op::Iota { over: d('E') }, [2, 2] = 18;
     route: "G=4 T=5 X=4 C=2", [("GTX", F32)] -> ["GTXC", "XGCT"], true, |d| Op::Route { over: d('X'), at: d('T'), to: d('C'), choices: 2 }, [2, 2] = 10, [2, 2, 2] = 20;
     fetch: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Fetch, [2, 2] = 54, [2, 2, 2] = 294;

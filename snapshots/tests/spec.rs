@@ -72,7 +72,7 @@ fn framed(body: &str) -> String {
     format!(
         "mesh x=2, y=2, z=2\n\
          dim B = 8\ndim L = 8\ndim S = 8\ndim E = 16\ndim F = 32\ndim H = 8\ndim Q = 4\ndim K = \
-         4\ndim G = 2\ndim V = 64\n\
+         4\ndim G = 2\ndim V = 64\ndim T = 2\n\
          layer frame(\n  a: f32 BE_x, b: f32 BE, w: weight f32 E_xF_y, q: f32 BLHQ, k: f32 BSHQ, \
          s: f32 BHLS,\n  \
          cache: cache f32 BSQ, new: f32 BLQ, table: weight f32 VE, ids: int32 BL, taps: f32 HK, most: f32 HL,\n) -> f32 BE_x \

@@ -28,7 +28,7 @@ pub struct Site<'a> {
 /// A dim that the op works along, and that axes may split.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Along {
-    /// Its size.
+    /// Its size; or of how many parts the largest are chosen.
     pub(crate) size: u64,
     /// Where it is: operands, and which dim of each.
     pub(crate) read: Vec<(usize, usize)>,
@@ -82,7 +82,8 @@ impl Site<'_> {
             Op::Route { over, at, .. } => dim == *over || dim == *at,
             Op::Conv { over, taps } => dim == if operand == 0 { *over } else { *taps },
             Op::Concat { left, right, .. } => dim == if operand == 0 { *left } else { *right },
-            Op::SliceDim { from, .. } => dim == *from,
+            Op::SliceDim { from, .. } | Op::Pad { from, .. } => dim == *from,
+            Op::Scan { over } => dim == *over,
             Op::Append { from, .. } => operand == 1 && dim == *from,
             Op::Einsum
             | Op::Map(_)
@@ -95,6 +96,9 @@ impl Site<'_> {
             | Op::Merge { .. }
             | Op::Mask { .. }
             | Op::Take { .. }
+            | Op::ScatterAdd { .. }
+            | Op::TopK { .. }
+            | Op::ArgTopK { .. }
             | Op::Locate { .. }
             | Op::Fetch
             | Op::Cast(_) => false,
@@ -105,7 +109,19 @@ impl Site<'_> {
     fn renamed(&self, dim: DimId) -> DimId {
         match self.op {
             Op::Rename { from, to } if dim == *from => *to,
+            Op::TopK { over, to, .. } | Op::ArgTopK { over, to, .. } if dim == *over => *to,
             _ => dim,
+        }
+    }
+
+    /// How many blocks axes may cut a dim into: its elements, or the parts of which the largest are
+    /// chosen.
+    fn blocks_along(&self, dim: DimId) -> u64 {
+        match self.op {
+            Op::TopK { over, parts, .. } | Op::ArgTopK { over, parts, .. } if dim == *over => {
+                parts.unwrap_or(1)
+            }
+            _ => self.size(dim),
         }
     }
 
@@ -119,6 +135,7 @@ impl Site<'_> {
             }),
             // Each device has some of the rows, and zeros for the others.
             Op::Take { over } if dim == *over => Some(Reduction::Sum),
+            Op::ScatterAdd { over, .. } if over.contains(&dim) => Some(Reduction::Sum),
             Op::Locate { over } if dim == *over => Some(Reduction::Max),
             _ => None,
         }
@@ -148,7 +165,7 @@ impl Site<'_> {
                     },
                 };
                 names.push(name);
-                all.push(Along { size: self.size(*dim), read: vec![(i, at)], to });
+                all.push(Along { size: self.blocks_along(*dim), read: vec![(i, at)], to });
             }
         }
         all
@@ -200,6 +217,9 @@ impl Site<'_> {
             | Op::Rope { .. }
             | Op::Cumsum { .. }
             | Op::Shift { .. }
+            | Op::Scan { .. }
+            | Op::Pad { .. }
+            | Op::ScatterAdd { .. }
             | Op::Take { .. } => {
                 vec![(sum, vec![0])]
             }
@@ -224,6 +244,8 @@ impl Site<'_> {
             | Op::Where
             | Op::Iota { .. }
             | Op::Argmax { .. }
+            | Op::TopK { .. }
+            | Op::ArgTopK { .. }
             | Op::Locate { .. }
             | Op::Route { .. } => Vec::new(),
         }

@@ -158,7 +158,12 @@ impl LayerChecker<'_, '_> {
         // Operand by operand.
         for (at, operand) in operands.iter().enumerate() {
             for ((slot, argument), written) in row.slots.iter().zip(&op_arguments).zip(arguments) {
-                if !matches!(slot.of, Of::Operand(of) | Of::Whole(of) if of == at) {
+                let of = match slot.of {
+                    Of::Operand(of) | Of::Whole(of) => Some(of),
+                    Of::WholeInAll => Some(0),
+                    Of::None => None,
+                };
+                if of != Some(at) {
                     continue;
                 }
                 for (place, dim) in argument.dims().iter().enumerate() {
@@ -268,6 +273,50 @@ impl LayerChecker<'_, '_> {
                     );
                 }
             }
+            Op::Pad { from, to, offset } => {
+                let (had, all) = (self.env.size(*from), self.env.size(*to));
+                let end = offset.saturating_add(had);
+                if end > all {
+                    let (from_name, to_name) = (self.env.dim_name(*from), self.env.dim_name(*to));
+                    let message = format!(
+                        "`{word}` puts `{from_name}` at positions {offset} to {end}, and {}",
+                        self.sized(*to)
+                    );
+                    let help = match all.checked_sub(had) {
+                        Some(last) => format!(
+                            "{word}(..., {from_name} -> {to_name}, {last})    (no zeros behind it)"
+                        ),
+                        None => format!("dim {to_name} = {had}    (or more)"),
+                    };
+                    let span = spans[0].to(spans[2]);
+                    return self.sizes(message, span, "reaches past the end", Some(help));
+                }
+            }
+            Op::TopK { over, to, parts } | Op::ArgTopK { over, to, parts } => {
+                if over != to {
+                    self.is_new(word, *to, operands[0], spans[1])?;
+                }
+                self.fits_in(word, *to, *over, spans[0].to(spans[1]), "places")?;
+                let parts = parts.unwrap_or(1);
+                for dim in [*over, *to] {
+                    if !self.env.size(dim).is_multiple_of(parts) {
+                        let message = format!(
+                            "`{word}` chooses as many of each of {parts} parts, and {}",
+                            self.sized(dim)
+                        );
+                        let next = self.env.size(dim).next_multiple_of(parts);
+                        let help = format!("dim {} = {next}", self.env.dim_name(dim));
+                        let span = spans.get(2).copied().unwrap_or(spans[1]);
+                        return self.sizes(message, span, "parts of one size", Some(help));
+                    }
+                }
+            }
+            Op::ScatterAdd { over, to } => {
+                self.is_new(word, *to, operands[0], spans[1])?;
+                for dim in over {
+                    self.needs(word, *dim, spans[0], operands[1])?;
+                }
+            }
             Op::Append { from, to } => {
                 self.fits_in(word, *from, *to, spans[0].to(spans[1]), "new positions")?
             }
@@ -290,15 +339,7 @@ impl LayerChecker<'_, '_> {
             }
             Op::Route { over, at, to, choices } => {
                 self.different(word, *over, *at, spans[1])?;
-                if self.builder.value(operands[0].0).dims.contains(to) {
-                    let dim = self.env.dim_name(*to).to_string();
-                    self.sink.report(ShapeProblem::SameDim {
-                        op: word.to_string(),
-                        dim,
-                        span: spans[2],
-                    });
-                    return None;
-                }
+                self.is_new(word, *to, operands[0], spans[2])?;
                 if *choices > self.env.size(*over) {
                     let message = format!(
                         "`{word}` lets a token ask for {choices} experts, and {}",
@@ -321,6 +362,7 @@ impl LayerChecker<'_, '_> {
             | Op::Conv { .. }
             | Op::Shift { .. }
             | Op::Argmax { .. }
+            | Op::Scan { .. }
             | Op::Locate { .. }
             | Op::Where
             | Op::Iota { .. }
@@ -367,6 +409,16 @@ impl LayerChecker<'_, '_> {
             return Some(());
         }
         let dim = self.env.dim_name(a).to_string();
+        self.sink.report(ShapeProblem::SameDim { op: op.to_string(), dim, span });
+        None
+    }
+
+    /// The result has a dim beside those of the operand.
+    fn is_new(&mut self, op: &str, dim: DimId, operand: Operand<'_>, span: Span) -> Option<()> {
+        if !self.builder.value(operand.0).dims.contains(&dim) {
+            return Some(());
+        }
+        let dim = self.env.dim_name(dim).to_string();
         self.sink.report(ShapeProblem::SameDim { op: op.to_string(), dim, span });
         None
     }

@@ -140,6 +140,11 @@ fn lies_as_before(op: &Op, before: &[DimId], after: &[DimId]) -> bool {
         | Op::Conv { .. }
         | Op::Shift { .. }
         | Op::Argmax { .. }
+        | Op::TopK { .. }
+        | Op::ArgTopK { .. }
+        | Op::ScatterAdd { .. }
+        | Op::Pad { .. }
+        | Op::Scan { .. }
         | Op::Locate { .. }
         | Op::Route { .. }
         | Op::Take { .. } => return false,

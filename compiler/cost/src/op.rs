@@ -482,6 +482,11 @@ fn traffic(op: &Op) -> [Amount; 3] {
         | Op::Conv { .. }
         | Op::Shift { .. }
         | Op::Argmax { .. }
+        | Op::TopK { .. }
+        | Op::ArgTopK { .. }
+        | Op::ScatterAdd { .. }
+        | Op::Pad { .. }
+        | Op::Scan { .. }
         | Op::Locate { .. }
         | Op::Route { .. }
         | Op::Cast(_) => [Whole, Whole, Whole],

@@ -186,6 +186,67 @@ def locate(a, value, axis, origin=0):
     return jnp.max(jnp.where(is_there, -at, jnp.iinfo(jnp.int32).min), axis=axis)
 
 
+def largest(a, each, parts, axis):
+    """Of so many parts of `axis` the `each` largest, and their positions, part by part."""
+    last = jnp.moveaxis(a, axis, -1)
+    lines = last.reshape(*last.shape[:-1], parts, -1)
+    values, places = lax.top_k(lines, each)
+    places += lines.shape[-1] * jnp.arange(parts, dtype=places.dtype)[:, None]
+    found = (values, places)
+    return [jnp.moveaxis(x.reshape(*last.shape[:-1], -1), -1, axis) for x in found]
+
+
+def topk(a, each, parts, axis):
+    """Of so many parts of `axis` the `each` largest, in falling order."""
+    return largest(a, each, parts, axis)[0]
+
+
+def argtopk(a, each, parts, axis, origin=0):
+    """Where the largest stand, of equal ones the first before the others."""
+    return (largest(a, each, parts, axis)[1] + origin).astype(jnp.int32)
+
+
+def scatter_add(a, ids, places, shared):
+    """The rows that an id gives one place, added up; the first `shared` dims are batches.
+
+    Floats are added in no less than 32 bits. An id that is no place adds to none.
+    """
+
+    def added(a, ids):
+        dtype = a.dtype
+        if jnp.issubdtype(dtype, jnp.floating):
+            a = a.astype(jnp.promote_types(dtype, jnp.float32))
+        rows = a.reshape(-1, *a.shape[ids.ndim :])
+        at = jnp.where(ids < 0, places, ids).ravel()
+        sums = jnp.zeros((places, *rows.shape[1:]), a.dtype)
+        return sums.at[at].add(rows, mode="drop").astype(dtype)
+
+    for _ in range(shared):
+        added = jax.vmap(added)
+    return added(a, ids)
+
+
+def pad(a, before, after, axis):
+    """The value with so many zeros before and after it along `axis`."""
+    widths = [(0, 0)] * a.ndim
+    widths[axis] = (before, after)
+    return jnp.pad(a, widths)
+
+
+def scan(a, factor, axis):
+    """At each position its own value and the result before it, times the factor."""
+    dtype = a.dtype
+    factor = jnp.broadcast_to(factor, a.shape)
+    if jnp.issubdtype(dtype, jnp.floating):
+        wide = jnp.promote_types(dtype, jnp.float32)
+        a, factor = a.astype(wide), factor.astype(wide)
+
+    def both(left, right):
+        return left[0] * right[0], left[1] * right[0] + right[1]
+
+    return lax.associative_scan(both, (factor, a), axis=axis)[1].astype(dtype)
+
+
 def take_rows(table, ids, axis, origin=0):
     """The rows of the table that the ids name; zeros for those that this block has not."""
     at = ids - origin
@@ -401,10 +462,10 @@ def draw(random, shape, dtype, below, positive):
         return random.integers(0, 2, shape).astype(dtype)
     if not jnp.issubdtype(dtype, jnp.floating):
         return random.integers(1 if positive else -3, 4, shape).astype(dtype)
+    count = max(1, np.prod(shape))
     if positive:
-        return random.uniform(0.5, 1.5, shape).astype(dtype)
-    largest = max(1, np.prod(shape)) ** -0.25
-    return random.uniform(-largest, largest, shape).astype(dtype)
+        return (random.uniform(0.5, 1.5, shape) * count**-0.5).astype(dtype)
+    return (random.uniform(-1.0, 1.0, shape) * count**-0.25).astype(dtype)
 
 
 def terms_of(random, whole, candidates, terms):

@@ -200,6 +200,70 @@ def locate(a, value, axis, origin=0):
     return torch.amax(torch.where(is_there, -at, least), axis)
 
 
+def largest(a, each, parts, axis):
+    """Of so many parts of `axis` the `each` largest, and their positions, part by part."""
+    lines = a.movedim(axis, -1).unflatten(-1, (parts, -1))
+    values, places = torch.sort(lines, dim=-1, descending=True, stable=True)
+    begins = lines.shape[-1] * torch.arange(parts, device=a.device)[:, None]
+    found = (values[..., :each], places[..., :each] + begins)
+    return [x.flatten(-2).movedim(-1, axis) for x in found]
+
+
+def topk(a, each, parts, axis):
+    """Of so many parts of `axis` the `each` largest, in falling order."""
+    return largest(a, each, parts, axis)[0]
+
+
+def argtopk(a, each, parts, axis, origin=0):
+    """Where the largest stand, of equal ones the first before the others."""
+    return (largest(a, each, parts, axis)[1] + origin).to(torch.int32)
+
+
+def scatter_add(a, ids, places, shared):
+    """The rows that an id gives one place, added up; the first `shared` dims are batches.
+
+    Floats are added in no less than 32 bits. An id that is no place adds to none.
+    """
+    front, rest = a.shape[:shared], a.shape[ids.ndim :]
+    batches = math.prod(front)
+    wide = a.dtype
+    if a.is_floating_point():
+        wide = torch.promote_types(a.dtype, torch.float32)
+    # What has no place goes behind those of its batch.
+    at = torch.where((ids >= 0) & (ids < places), ids, places).reshape(batches, -1)
+    begins = (places + 1) * torch.arange(batches, device=a.device)[:, None]
+    sums = torch.zeros((batches * (places + 1), *rest), dtype=wide, device=a.device)
+    sums.index_add_(0, (at + begins).flatten(), a.reshape(-1, *rest).to(wide))
+    sums = sums.unflatten(0, (batches, places + 1))[:, :places]
+    return sums.reshape(*front, places, *rest).to(a.dtype)
+
+
+def pad(a, before, after, axis):
+    """The value with so many zeros before and after it along `axis`."""
+
+    def zeros(count):
+        return a.new_zeros([*a.shape[:axis], count, *a.shape[axis + 1 :]])
+
+    return torch.cat((zeros(before), a, zeros(after)), axis)
+
+
+def scan(a, factor, axis):
+    """At each position its own value and the result before it, times the factor.
+
+    Sums of 1, 2, 4, .. positions, each from two of the step before.
+    """
+    dtype, reach = a.dtype, 1
+    factor = factor.expand(a.shape)
+    if a.is_floating_point():
+        wide = torch.promote_types(dtype, torch.float32)
+        a, factor = a.to(wide), factor.to(wide)
+    while reach < a.shape[axis]:
+        a = a + factor * shift(a, reach, axis)
+        factor = factor * shift(factor, reach, axis)
+        reach *= 2
+    return a.to(dtype)
+
+
 def take_rows(table, ids, axis, origin=0):
     """The rows of the table that the ids name; zeros for those that this block has not."""
     at = ids.flatten() - origin
@@ -435,7 +499,10 @@ def draw(random, shape, dtype, below, positive):
         least = 1 if positive else -3
         return torch.randint(least, 4, shape, generator=random).to(dtype)
     drawn = torch.rand(shape, generator=random, dtype=torch.float64)
-    return (drawn + 0.5 if positive else 2 * drawn - 1).to(dtype)
+    count = max(1, math.prod(shape))
+    if positive:
+        return ((drawn + 0.5) * count**-0.5).to(dtype)
+    return ((2 * drawn - 1) * count**-0.25).to(dtype)
 
 
 def terms_of(random, whole, candidates, terms):

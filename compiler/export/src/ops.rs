@@ -81,6 +81,11 @@ impl Ops<'_> {
             | Op::Conv { .. }
             | Op::Shift { .. }
             | Op::Argmax { .. }
+            | Op::TopK { .. }
+            | Op::ArgTopK { .. }
+            | Op::ScatterAdd { .. }
+            | Op::Pad { .. }
+            | Op::Scan { .. }
             | Op::Locate { .. }
             | Op::Take { .. }
             | Op::Route { .. } => false,
@@ -167,6 +172,31 @@ impl Ops<'_> {
             Op::Argmax { over } => {
                 dims.retain(|d| d != over);
                 along("argmax", over)?
+            }
+            Op::TopK { over, to, parts } => {
+                dims = renamed(&dims, *over, *to);
+                self.largest("topk", [*over, *to], *parts, first)?
+            }
+            Op::ArgTopK { over, to, parts } => {
+                dims = renamed(&dims, *over, *to);
+                let found = self.largest("argtopk", [*over, *to], *parts, first)?;
+                self.told_origin(found, first, *over)?
+            }
+            Op::ScatterAdd { over, to } => {
+                return self.scatter_add(over, *to, id, first, second()?);
+            }
+            Op::Pad { from, to, offset } => {
+                dims = renamed(&dims, *from, *to);
+                let behind = self.size(*to) - self.size(*from) - offset;
+                let axis = Py::atom(self.place(first.id, *from)?);
+                Py::call("pad", [value, Py::atom(offset), Py::atom(behind)]).with("axis", axis)
+            }
+            Op::Scan { over } => {
+                let dtype = self.plan.instruction(id).dtype;
+                let py = self.cast(second()?, dtype);
+                let factor = self.beside(&dims, &Named { id: second()?.id, py })?;
+                let operand = Named { id: first.id, py: self.cast(first, dtype) };
+                self.along("scan", &operand, *over, Some(factor))?
             }
             Op::Locate { over } => {
                 dims.retain(|d| d != over);

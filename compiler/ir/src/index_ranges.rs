@@ -1,10 +1,10 @@
-//! Which values of a plan are ids of rows, and of how many.
+//! Which values of a plan are ids of rows or places, and of how many.
 
 use crate::op::{Flag, Op};
 use crate::plan::{InstrId, InstrKind, Plan};
 
-/// For each instruction whose values end up as ids of a `take`: how many rows the smallest such
-/// table has.
+/// For each instruction whose values end up as ids of a `take` or a `scatter_add`: how many rows or
+/// places the smallest of them has.
 pub fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
     let mut ranges: Vec<Option<u64>> = vec![None; plan.instructions.len()];
     let narrow = |ranges: &mut Vec<Option<u64>>, operand: InstrId, rows: u64| {
@@ -13,8 +13,10 @@ pub fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
     };
     for id in plan.ids().rev() {
         let instr = plan.instruction(id);
-        if let InstrKind::Op(Op::Take { over }) = instr.kind {
-            narrow(&mut ranges, instr.operands[1], plan.dims[over.index()].size);
+        if let InstrKind::Op(Op::Take { over: places } | Op::ScatterAdd { to: places, .. }) =
+            instr.kind
+        {
+            narrow(&mut ranges, instr.operands[1], plan.dims[places.index()].size);
         }
         let keeps_values = match &instr.kind {
             InstrKind::Move(_) => true,

@@ -102,7 +102,8 @@ pub enum RuleError {
         /// The dim.
         dim: DimId,
     },
-    /// Splitting or merging dims would cut blocks across devices.
+    /// Splitting or merging dims would cut blocks across devices, or a part of which the largest are
+    /// chosen lies on several.
     #[error("the blocks of a split dim do not fall on whole parts")]
     BlocksStraddle {
         /// The dim (the whole one) whose axes do not fit.
@@ -140,7 +141,7 @@ pub fn result_layout(
     let splits = match op {
         Op::Split { from, to } => split_dims(*from, to, operands[0], mesh, dims)?,
         Op::Merge { from, to } => merge_dims(from, *to, operands[0], mesh, dims)?,
-        op => shared_dims(op, operands)?,
+        op => shared_dims(op, operands, mesh)?,
     };
     one_dim_per_axis(&splits)?;
 
@@ -154,7 +155,14 @@ pub fn result_layout(
     }
     for (dim, split) in splits.iter().filter(|(dim, _)| !result.contains(dim)) {
         debug_assert!(
-            matches!(op, Op::Einsum | Op::Reduce { .. } | Op::Take { .. } | Op::Locate { .. }),
+            matches!(
+                op,
+                Op::Einsum
+                    | Op::Reduce { .. }
+                    | Op::Take { .. }
+                    | Op::Locate { .. }
+                    | Op::ScatterAdd { .. }
+            ),
             "only these drop the dim {dim:?}"
         );
         match op {
@@ -184,22 +192,28 @@ type Splits = BTreeMap<DimId, DimSplit>;
 pub fn iteration_dim(op: &Op, operand: usize, dim: DimId) -> Option<DimId> {
     match op {
         Op::Rename { from, to } if dim == *from => Some(*to),
+        Op::TopK { over, to, .. } | Op::ArgTopK { over, to, .. } if dim == *over => Some(*to),
         op => (!op.needs_whole(operand, dim)).then_some(dim),
     }
 }
 
 /// Every operand that has a dim splits it alike.
-fn shared_dims(op: &Op, operands: &[Operand<'_>]) -> Result<Splits, RuleError> {
+fn shared_dims(op: &Op, operands: &[Operand<'_>], mesh: &Mesh) -> Result<Splits, RuleError> {
     let mut splits = Splits::new();
     for (i, operand) in operands.iter().enumerate() {
         for (at, dim) in operand.dims.iter().enumerate() {
             let axes = operand.layout.axes_of(at);
-            let Some(dim) = iteration_dim(op, i, *dim) else {
+            let own = *dim;
+            let Some(dim) = iteration_dim(op, i, own) else {
                 if axes.is_empty() {
                     continue;
                 }
-                return Err(RuleError::NeedsWholeDim { operand: i, dim: *dim });
+                return Err(RuleError::NeedsWholeDim { operand: i, dim: own });
             };
+            let devices = mesh.group_size(axes.iter());
+            if op.blocks_of(dim).is_some_and(|blocks| !blocks.is_multiple_of(devices)) {
+                return Err(RuleError::BlocksStraddle { dim: own });
+            }
             match splits.get(&dim) {
                 Some(seen) if seen.axes != axes => {
                     return Err(RuleError::OperandsDisagree { dim, left: seen.operand, right: i });

@@ -253,6 +253,29 @@ ops! {
             /// without it they are the first.
             extent: Option<DimId>,
         },
+        /// Operands `a, ids`: for each place of `to` the sum of what stands where an id names it,
+        /// over all of `over`. An id that is no place adds to none.
+        ScatterAdd {
+            /// The dims of both operands that are summed.
+            over: Vec<DimId>,
+            /// The dim of the places.
+            to: DimId,
+        },
+        /// The positions of a dim at `offset` and behind it, zeros elsewhere.
+        Pad {
+            /// The dim of the operand.
+            from: DimId,
+            /// The dim of the result.
+            to: DimId,
+            /// The place of the first position.
+            offset: u64,
+        },
+        /// Operands `a, factor`: at each position `a + factor · (the result one position before)`,
+        /// which in front of the first is 0. All dims of the factor are dims of `a`.
+        Scan {
+            /// The dim of the positions.
+            over: DimId,
+        },
         /// At each position the sum up to it, its own with it.
         Cumsum {
             /// The dim of the positions.
@@ -278,6 +301,27 @@ ops! {
         Argmax {
             /// The dim of the positions.
             over: DimId,
+        },
+        /// The largest values in falling order; a NaN is larger than any number. Of each of so many
+        /// equal parts of the dim as many, part by part, where parts are given: axes that cut it
+        /// between parts may split it then, and split the result alike.
+        TopK {
+            /// The dim.
+            over: DimId,
+            /// The dim of those chosen.
+            to: DimId,
+            /// How many parts; one where it is not given.
+            parts: Option<u64>,
+        },
+        /// The positions, counted over the whole dim, of what [`Op::TopK`] has; of equal values the
+        /// lower ones, in rising order.
+        ArgTopK {
+            /// The dim.
+            over: DimId,
+            /// The dim of those chosen.
+            to: DimId,
+            /// How many parts; one where it is not given.
+            parts: Option<u64>,
         },
         /// Operands `a, value`: minus the first position at which the two are equal, or both NaN;
         /// the least int32 where they never are. Over a split dim a partial maximum.
@@ -352,10 +396,24 @@ impl Op {
 
     /// Whether each device must have a dim of an operand whole.
     pub fn needs_whole(&self, operand: usize, dim: DimId) -> bool {
-        self.row().slots.iter().any(|slot| slot.of == Of::Whole(operand))
-            && self.slots().any(|(slot, argument)| {
-                slot.of == Of::Whole(operand) && argument.dims().contains(&dim)
-            })
+        let is_whole = |slot: &Slot| match slot.of {
+            Of::Whole(of) => of == operand,
+            Of::WholeInAll => true,
+            Of::Operand(_) | Of::None => false,
+        };
+        self.row().slots.iter().any(is_whole)
+            && self.slots().any(|(slot, argument)| is_whole(slot) && argument.dims().contains(&dim))
+    }
+
+    /// How many blocks axes may cut a dim of the op's iteration space into, if not as many as it has
+    /// elements: the parts of a choice of the largest.
+    pub fn blocks_of(&self, dim: DimId) -> Option<u64> {
+        match self {
+            Op::TopK { to, parts, .. } | Op::ArgTopK { to, parts, .. } if *to == dim => {
+                Some(parts.unwrap_or(1))
+            }
+            _ => None,
+        }
     }
 }
 

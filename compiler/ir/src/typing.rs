@@ -129,6 +129,15 @@ pub fn result_type(
             of.has(0, *over)?;
             typed(of.without(*over), Dtype::Int32)
         }
+        Op::TopK { over, to, parts } => {
+            typed(of.largest(*over, *to, parts.unwrap_or(1))?, first.dtype)
+        }
+        Op::ArgTopK { over, to, parts } => {
+            typed(of.largest(*over, *to, parts.unwrap_or(1))?, Dtype::Int32)
+        }
+        Op::ScatterAdd { over, to } => of.scatter_add(over, *to),
+        Op::Pad { from, to, offset } => of.pad(*from, *to, *offset),
+        Op::Scan { over } => of.scan(*over),
         Op::Locate { over } => of.locate(*over),
         Op::Where => of.either(),
         Op::Iota { over } => {
@@ -229,6 +238,16 @@ impl Operands<'_> {
             Ok(())
         } else {
             Err(TypeError::OperandDtype { operand, found, wanted: Wanted::Float })
+        }
+    }
+
+    fn int32(&self, operand: usize) -> Result<(), TypeError> {
+        match self.all[operand].dtype {
+            Dtype::Int32 => Ok(()),
+            found => {
+                let wanted = Wanted::Dtype(Dtype::Int32);
+                Err(TypeError::OperandDtype { operand, found, wanted })
+            }
         }
     }
 
@@ -388,6 +407,58 @@ impl Operands<'_> {
         }
     }
 
+    fn pad(&self, from: DimId, to: DimId, offset: u64) -> Result<TensorType, TypeError> {
+        self.number(0)?;
+        self.has(0, from)?;
+        let (left, right) = (self.size(to), offset.saturating_add(self.size(from)));
+        if right > left {
+            return Err(TypeError::Sizes { left, right });
+        }
+        typed(self.replace(&[from], &[to]), self.first().dtype)
+    }
+
+    /// The dims of a choice of the largest: each part of the dim has as many as are chosen of it.
+    fn largest(&self, over: DimId, to: DimId, parts: u64) -> Result<Vec<DimId>, TypeError> {
+        self.number(0)?;
+        self.has(0, over)?;
+        self.is_within(to, over)?;
+        for left in [self.size(over), self.size(to)] {
+            if parts == 0 || !left.is_multiple_of(parts) {
+                return Err(TypeError::Sizes { left, right: parts });
+            }
+        }
+        Ok(self.replace(&[over], &[to]))
+    }
+
+    /// The ids have the dims that are summed, and no dim that the first operand has not.
+    fn scatter_add(&self, over: &[DimId], to: DimId) -> Result<TensorType, TypeError> {
+        self.number(0)?;
+        if over.is_empty() {
+            return Err(TypeError::MissingDim { operand: 1, dim: to });
+        }
+        self.have(over)?;
+        over.iter().try_for_each(|dim| self.has(1, *dim))?;
+        let (first, ids) = (self.first(), &self.all[1]);
+        self.int32(1)?;
+        if ids.dims.iter().any(|d| !first.dims.contains(d)) {
+            return Err(TypeError::WrongDims { expected: first.dims.clone() });
+        }
+        if first.dims.contains(&to) {
+            return Err(TypeError::RepeatedDim(to));
+        }
+        typed(self.replace(over, &[to]), first.dtype)
+    }
+
+    /// The factor has the dim, and no dim that the first operand has not.
+    fn scan(&self, over: DimId) -> Result<TensorType, TypeError> {
+        self.has(0, over)?;
+        let (first, factor) = (self.first(), &self.all[1]);
+        if factor.dims.iter().any(|d| !first.dims.contains(d)) {
+            return Err(TypeError::WrongDims { expected: first.dims.clone() });
+        }
+        Ok(TensorType { dtype: self.binary()?.dtype, ..first.clone() })
+    }
+
     fn append(&self, from: DimId, to: DimId) -> Result<TensorType, TypeError> {
         self.has(0, to)?;
         self.has(1, from)?;
@@ -429,10 +500,7 @@ impl Operands<'_> {
     fn take(&self, over: DimId) -> Result<TensorType, TypeError> {
         self.has(0, over)?;
         let (first, ids) = (self.first(), &self.all[1]);
-        if ids.dtype != Dtype::Int32 {
-            let wanted = Wanted::Dtype(Dtype::Int32);
-            return Err(TypeError::OperandDtype { operand: 1, found: ids.dtype, wanted });
-        }
+        self.int32(1)?;
         if ids.dims.contains(&over) {
             return Err(TypeError::RepeatedDim(over));
         }

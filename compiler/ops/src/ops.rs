@@ -151,6 +151,17 @@ const fn dim(name: &'static str, lead: Lead, of: Of, field: Field) -> Slot {
 const FROM: Slot = dim("from", Lead::Comma, Of::Operand(0), Field::From);
 const TO: Slot = dim("to", Lead::Arrow, Of::None, Field::To);
 
+const TOPK: &[Slot] = &[
+    dim("dim", Lead::Over, Of::Operand(0), Field::Over),
+    TO,
+    Slot {
+        takes: Takes::CountOrNothing("how many equal parts of the dim give as many each"),
+        ..dim("parts", Lead::Comma, Of::None, Field::Parts)
+    },
+];
+const TOPK_PHRASE: &str = "over {dim} -> {to}[ in {parts} parts]";
+const TOPK_SIZES: Sizes = Sizes::AtMost { small: "to", large: "dim" };
+
 table! {
     /// A normalisation over a dim, without learned scales.
     Norm: Row {
@@ -259,6 +270,40 @@ table! {
             phrase: "over {dim}",
             sums: Partial::First, flags: &[Exact], ..form("take")
         },
+        /// The rows added up that an id gives one place, for each place of a dim; zeros where no id
+        /// names it.
+        ScatterAdd {
+            op: "scatter-add", text: "scatter-add", source: Some("scatter_add"),
+            operands: &["a", "ids"],
+            slots: &[
+                Slot { takes: Takes::Dims, ..dim("dims", Lead::Over, Of::Operand(0), Field::Over) },
+                TO,
+            ],
+            phrase: "over {dims} -> {to}",
+            sums: Partial::First, flags: &[Exact, Later], ..NOTHING
+        },
+        /// Zeros around a dim, which then is longer.
+        Pad {
+            slots: &[
+                dim("from", Lead::Comma, Of::Whole(0), Field::From),
+                TO,
+                Slot {
+                    takes: Takes::Position("how many zeros stand before it"),
+                    ..dim("offset", Lead::Comma, Of::None, Field::Offset)
+                },
+            ],
+            sizes: Sizes::AtMost { small: "from", large: "to" },
+            phrase: "{from} -> {to} at {offset}",
+            sums: Partial::First, flags: &[Exact, Later], ..form("pad")
+        },
+        /// At each position its own value and what the position before it has, times a factor: a
+        /// linear recurrence.
+        Scan {
+            operands: &["a", "factor"],
+            slots: &[dim("dim", Lead::Over, Of::WholeInAll, Field::Over)],
+            phrase: "over {dim}",
+            sums: Partial::First, flags: &[SameDims, Exact, Later], ..form("scan")
+        },
         /// At each position the sum up to it, its own with it.
         Cumsum {
             slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Whole(0), Field::Over) }],
@@ -293,6 +338,14 @@ table! {
             slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Whole(0), Field::Over) }],
             phrase: "over {dim}",
             flags: &[Exact, Later], ..form("argmax")
+        },
+        /// The largest values along a dim, in falling order; or of each of several equal parts of
+        /// the dim as many, part by part.
+        TopK { slots: TOPK, phrase: TOPK_PHRASE, sizes: TOPK_SIZES, flags: &[Exact, Later], ..form("topk") },
+        /// The positions of the largest values along a dim, in the order of `topk`; of equal values
+        /// the first comes first.
+        ArgTopK {
+            slots: TOPK, phrase: TOPK_PHRASE, sizes: TOPK_SIZES, flags: &[Exact, Later], ..form("argtopk")
         },
         // Minus the position, so that of several devices' answers the largest counts.
         /// Minus the first position at which the two are equal; the least int32 where they never

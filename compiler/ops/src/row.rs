@@ -185,6 +185,8 @@ pub enum Of {
     Operand(usize),
     /// A dim of this operand, which each device must have whole.
     Whole(usize),
+    /// A dim of the first operand, which each device must have whole of every operand.
+    WholeInAll,
     /// No operand need have it; or it is no dim.
     None,
 }
@@ -202,6 +204,7 @@ pub enum Field {
     Choices,
     Window,
     By,
+    Parts,
 }
 
 impl Field {
@@ -217,6 +220,7 @@ impl Field {
             Field::Choices => "choices",
             Field::Window => "window",
             Field::By => "by",
+            Field::Parts => "parts",
         }
     }
 
@@ -229,7 +233,8 @@ impl Field {
             | Field::Offset
             | Field::Choices
             | Field::Window
-            | Field::By => false,
+            | Field::By
+            | Field::Parts => false,
         }
     }
 }

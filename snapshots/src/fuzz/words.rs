@@ -43,6 +43,11 @@ pub(super) const SHARD: &[&[&str]] = &[
         "less_equal",
         "equal",
         "iota",
+        "topk",
+        "argtopk",
+        "scatter_add",
+        "pad",
+        "scan",
     ],
     &[
         "let",
@@ -156,6 +161,11 @@ pub(super) const SHIR: &[&[&str]] = &[
         "less-equal",
         "equal",
         "iota",
+        "topk",
+        "argtopk",
+        "scatter-add",
+        "pad",
+        "scan",
     ],
     &[
         "along", "over", "from", "to", "at", "in", "of", "useful", "repeat", "phase", "return",

@@ -331,6 +331,7 @@ impl Generator {
                 self.sizes_belong_together = true;
                 (format!("take({a}, ids over {dim})"), out)
             }
+            6 if self.random.chance(30) => self.along_positions(&a, dim, dims)?,
             6 if self.random.chance(50) => (format!("cumsum({a} over {dim})"), dims),
             // One value up to a position, another behind it.
             6 => {
@@ -393,6 +394,66 @@ impl Generator {
                 )
             }
         })
+    }
+
+    /// A recurrence, zeros around a dim, the largest of its parts, or rows added up by their ids.
+    fn along_positions(
+        &mut self,
+        a: &str,
+        dim: char,
+        dims: Vec<char>,
+    ) -> Option<(String, Vec<char>)> {
+        let size = self.size(dim);
+        let replaced = |to: char| dims.iter().map(|d| if *d == dim { to } else { *d }).collect();
+        match self.random.below(4) {
+            0 => {
+                let factor = self.value();
+                let other = match factor.dims.iter().all(|d| dims.contains(d)) {
+                    true => factor.name,
+                    false => a.to_string(),
+                };
+                // Of factors below 1 in magnitude, so that nothing grows without end.
+                let factor = match self.dtype {
+                    "int32" => format!("minimum(maximum({other}, -1), 1)"),
+                    _ => format!("tanh({other})"),
+                };
+                Some((format!("scan({a}, {factor} over {dim})"), dims))
+            }
+            1 => {
+                let (before, behind) = (self.random.below(3), self.random.below(3));
+                let longer = self.make_up(size + before + behind)?;
+                Some((format!("pad({a}, {dim} -> {longer}, {before})"), replaced(longer)))
+            }
+            2 => {
+                let fits: Vec<usize> =
+                    [1, 2, 4].into_iter().filter(|n| size.is_multiple_of(*n)).collect();
+                let parts = self.random.pick(&fits);
+                let each = 1 + self.random.below(size / parts);
+                let chosen = self.make_up(parts * each)?;
+                // Positions are those of numbers that nothing has rounded.
+                let given = |v: &&Value| v.name.starts_with('p') && v.dims == dims;
+                let of = match self.values.iter().find(given).filter(|_| self.random.chance(50)) {
+                    Some(given) => {
+                        format!(
+                            "cast(argtopk({} over {dim} -> {chosen}, {parts}), {})",
+                            given.name, self.dtype
+                        )
+                    }
+                    None => format!("topk({a} over {dim} -> {chosen}, {parts})"),
+                };
+                Some((of, replaced(chosen)))
+            }
+            _ => {
+                let ids = self.ids.clone()?;
+                if !ids.contains(&dim) || ids.iter().any(|d| !dims.contains(d)) {
+                    return None;
+                }
+                let room = 1 + self.random.below(6);
+                let places = self.make_up(room)?;
+                self.sizes_belong_together = true;
+                Some((format!("scatter_add({a}, ids over {dim} -> {places})"), replaced(places)))
+            }
+        }
     }
 
     /// An op that works along one dim by the position along another; what is masked is a weight at

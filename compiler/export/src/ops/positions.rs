@@ -85,6 +85,45 @@ impl Ops<'_> {
         self.in_order(&order, id, routed)
     }
 
+    /// A choice of the largest of each part that a device has.
+    pub(super) fn largest(
+        &self,
+        name: &str,
+        [over, to]: [DimId; 2],
+        parts: Option<u64>,
+        first: &Named,
+    ) -> Result<Py, ExportError> {
+        let axis = self.place(first.id, over)?;
+        let parts = parts.unwrap_or(1);
+        let held = self.plan.local_sizes(first.id)[axis] * parts / self.size(over).max(1);
+        Ok(Py::call(name, [first.py.clone()])
+            .with("each", Py::atom(self.size(to) / parts))
+            .with("parts", Py::atom(held))
+            .with("axis", Py::atom(axis)))
+    }
+
+    pub(super) fn scatter_add(
+        &self,
+        over: &[DimId],
+        to: DimId,
+        id: InstrId,
+        first: &Named,
+        ids: &Named,
+    ) -> Result<Py, ExportError> {
+        let (of_rows, of_ids) = (self.dims(first.id), self.dims(ids.id));
+        let shared: Vec<DimId> = of_ids.iter().copied().filter(|d| !over.contains(d)).collect();
+        let rest = of_rows.iter().copied().filter(|d| !of_ids.contains(d));
+        let ids_order: Vec<DimId> = shared.iter().chain(over).copied().collect();
+        let order: Vec<DimId> = ids_order.iter().copied().chain(rest.clone()).collect();
+        let rows = self.transposed(of_rows, &order, first.py.clone())?;
+        let at = self.transposed(of_ids, &ids_order, ids.py.clone())?;
+        let added = Py::call("scatter_add", [rows, at])
+            .with("places", Py::atom(self.size(to)))
+            .with("shared", Py::atom(shared.len()));
+        let dims: Vec<DimId> = shared.into_iter().chain([to]).chain(rest).collect();
+        self.in_order(&dims, id, added)
+    }
+
     pub(super) fn take(
         &self,
         over: DimId,

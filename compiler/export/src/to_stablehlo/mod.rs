@@ -11,6 +11,7 @@ mod moves;
 mod ops;
 mod positions;
 mod ranks;
+mod sorted;
 mod tables;
 
 use std::collections::BTreeSet;

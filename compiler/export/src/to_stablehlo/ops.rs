@@ -8,7 +8,7 @@ use super::einsum::{Factor, Product, Ring, in_order};
 use super::element::Element;
 use super::elementwise::{binary, cast, map, norm, reduce, sink_softmax, softmax, softmax_of_part};
 use super::ranks::origin;
-use super::{positions, tables};
+use super::{positions, sorted, tables};
 use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::parts::{are_weights_of_part, dims_of_statistics};
@@ -159,6 +159,39 @@ impl Ops<'_> {
             Op::Argmax { over } => {
                 dims.retain(|d| d != over);
                 positions::argmax(b, value, place(over)?)
+            }
+            Op::TopK { over, to, parts } | Op::ArgTopK { over, to, parts } => {
+                let at = place(over)?;
+                let parts = parts.unwrap_or(1);
+                let held = value.shape[at] * parts / self.size(*over).max(1);
+                dims = renamed(&dims, *over, *to);
+                let [values, places] =
+                    sorted::largest(b, value, at, [self.size(*to) / parts, held]);
+                match op {
+                    Op::TopK { .. } => values,
+                    _ => {
+                        let begins = self.origin(b, first.id, *over)?;
+                        sorted::in_the_whole(b, &places, begins)
+                    }
+                }
+            }
+            Op::ScatterAdd { over, to } => {
+                return self.scatter_add(b, over, *to, id, [first, second()?]);
+            }
+            Op::Pad { from, to, offset } => {
+                dims = renamed(&dims, *from, *to);
+                sorted::pad(b, value, place(from)?, [*offset, self.size(*to)])
+            }
+            Op::Scan { over } => {
+                let element = self.element(id);
+                let wide = if element.is_float() { element.wide() } else { element };
+                let value = b.convert(value, wide);
+                let factor = second()?;
+                let converted = b.convert(&factor.value, wide);
+                let factor = Operand { value: converted, ..factor.clone() };
+                let factor = self.beside(b, &value, &dims, &factor)?;
+                let made = sorted::scan(b, &value, &factor, place(over)?);
+                b.convert(&made, element)
             }
             Op::Locate { over } => {
                 let at = place(over)?;
@@ -361,6 +394,24 @@ impl Ops<'_> {
         let sizes = sizes.collect::<Result<Vec<u64>, ExportError>>()?;
         let value = b.reshape(&value, &sizes);
         self.arranged(b, &after, id, &value)
+    }
+
+    fn scatter_add(
+        &self,
+        b: &mut Builder,
+        over: &[DimId],
+        to: DimId,
+        id: InstrId,
+        [rows, ids]: [&Operand; 2],
+    ) -> Result<Value, ExportError> {
+        let (of_rows, of_ids) = (self.dims(rows.id), self.dims(ids.id));
+        let shared: Vec<DimId> = of_ids.iter().copied().filter(|d| !over.contains(d)).collect();
+        let rest: Vec<DimId> = of_rows.iter().copied().filter(|d| !of_ids.contains(d)).collect();
+        let asked = [&shared[..], over].concat();
+        let own = in_order(b, of_rows, &[&asked[..], &rest].concat(), &rows.value)?;
+        let at = in_order(b, of_ids, &asked, &ids.value)?;
+        let added = tables::scatter_add(b, &own, &at, shared.len(), self.size(to));
+        self.arranged(b, &[&shared[..], &[to], &rest].concat(), id, &added)
     }
 
     fn take(

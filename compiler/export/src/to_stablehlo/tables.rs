@@ -56,6 +56,58 @@ pub(crate) fn take(
     b.select(&held, &rows, &nothing)
 }
 
+/// Rows `[shared.., positions.., rest..]` added up by the place that their id of `[shared..,
+/// positions..]` names; one that names no place goes nowhere. Floats are added in no less than 32
+/// bits.
+pub(crate) fn scatter_add(
+    b: &mut Builder,
+    rows: &Value,
+    ids: &Value,
+    shared: usize,
+    places: u64,
+) -> Value {
+    let (front, rest) = (&rows.shape[..shared], &rows.shape[ids.shape.len()..]);
+    let (batches, count) = (front.iter().product::<u64>(), ids.shape.iter().product::<u64>());
+    let element = if rows.element.is_float() { rows.element.wide() } else { rows.element };
+    // All batches behind one another: the places of each begin where those before it end.
+    let at = b.reshape(ids, &[batches, count / batches.max(1)]);
+    let from = b.compare_number("GE", &at, 0.0);
+    let until = b.compare_number("LT", &at, places as f64);
+    let held = b.binary("and", &from, &until);
+    let batch = b.iota(&at.shape, 0, at.element);
+    let begins = b.with_number("multiply", &batch, places as f64);
+    let within = b.binary("add", &at, &begins);
+    let nowhere = b.splat((batches * places) as f64, &at.shape, at.element);
+    let at = b.select(&held, &within, &nowhere);
+    let at = b.reshape(&at, &[count, 1]);
+    let wide = b.convert(rows, element);
+    let own = b.reshape(&wide, &[&[count], rest].concat());
+    let shape = [&[batches * places], rest].concat();
+    let zeros = b.splat(0.0, &shape, element);
+    let one = tensor(&[], element);
+    let text = format!(
+        "\"stablehlo.scatter\"({}, {}, {}) <{{indices_are_sorted = false, \
+         scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [{}], \
+         inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, \
+         unique_indices = false}}> ({{\n\
+         ^bb0(%a: {one}, %b: {one}):\n  \
+         %sum = stablehlo.add %a, %b : {one}\n  \
+         stablehlo.return %sum : {one}\n\
+         }}) : ({}, {}, {}) -> {}",
+        zeros.name,
+        at.name,
+        own.name,
+        list(1..own.shape.len()),
+        zeros.ty(),
+        at.ty(),
+        own.ty(),
+        zeros.ty()
+    );
+    let sums = b.op(shape, element, &text);
+    let sums = b.convert(&sums, rows.element);
+    b.reshape(&sums, &[front, &[places], rest].concat())
+}
+
 /// For gates of `[groups.., token, expert]`, 1 at the place of an expert that a token is given, of
 /// `[groups.., token, expert, place]`.
 ///

@@ -286,7 +286,10 @@ impl OpSite<'_> {
         let walk = Walk {
             site: self,
             profile,
-            sizes: dims.iter().map(|d| self.size(*d)).collect(),
+            sizes: dims
+                .iter()
+                .map(|d| self.op.blocks_of(*d).unwrap_or_else(|| self.size(*d)))
+                .collect(),
             in_result: dims.iter().map(|d| place_of(self.result, None, *d)).collect(),
             in_operands: self
                 .operands

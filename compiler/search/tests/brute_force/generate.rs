@@ -425,7 +425,22 @@ impl Maker {
                     let b = self.some_value();
                     return self.typed(Op::Where, &[holds, a, b], &[]);
                 }
-                let op = self.pick(&[Op::Cumsum { over }, Op::Shift { over, by: 1 }]);
+                if self.chance(3) {
+                    let parts = self.pick(&[None, Some(2)]);
+                    let to = over;
+                    let op =
+                        self.pick(&[Op::TopK { over, to, parts }, Op::ArgTopK { over, to, parts }]);
+                    return self.typed(op, &[a], &[]);
+                }
+                if self.chance(3) {
+                    let factor = self.some_value();
+                    return self.typed(Op::Scan { over }, &[a, factor], &[]);
+                }
+                let op = self.pick(&[
+                    Op::Cumsum { over },
+                    Op::Shift { over, by: 1 },
+                    Op::Pad { from: over, to: over, offset: 0 },
+                ]);
                 self.typed(op, &[a], &[])
             }
             13 => {
