@@ -293,7 +293,7 @@ def cuts_and_joins() -> Case:
         c = x.reshape(2, 4, 2, 4).transpose(0, 2, 1, 3).reshape(8, 8)
         d = jnp.cumsum(x, axis=1) + x[:, ::-1] + jnp.broadcast_to(y[0], y.shape) + x.T
         e = jnp.stack([x[:, 0::2], x[:, 1::2]], axis=-1).reshape(8, 8)
-        return a, b + c + d, e, x[3], x.reshape(-1), x.reshape(4, 16)
+        return a, b + c + d, e, x[3], x.reshape(-1), x.reshape(4, 16), x[:, :, None] * x[:, None, :]
 
     return shapes, (some(8, 8), some(8, 8, seed=1)), (P("data"), P(None, "model"))
 
@@ -320,6 +320,34 @@ def truths() -> Case:
         return where, jnp.any(x > 0.9, axis=1), jnp.where(~(x >= y) & (x != 0), -jnp.inf, x).max(1), x.min(0)
 
     return choose, (some(8, 16), some(8, 16, seed=1), jnp.arange(8) % 2 == 0), (P("data"), P("data"), P())
+
+
+@case
+def attention_over_packed_sequences() -> Case:
+    def layer(x: Any, p: Any, segment: Any, length: Any) -> Any:
+        same = segment[:, :, None] == segment[:, None, :]
+        real = jnp.arange(8)[None, None, :] < length[:, None, None]
+        return attend(x, p, lambda s: jnp.where((same & real)[:, None], s, -jnp.inf))
+
+    p, specs = attention_weights()
+    segment = jnp.tile(jnp.arange(8) // 4, (4, 1))
+    args = some(4, 8, 16, seed=9), p, segment, jnp.array([8, 7, 6, 5])
+    return layer, args, (P("data"), specs, P("data"), P("data"))
+
+
+@case
+def choices_of_truths() -> Case:
+    def choose(x: Any, y: Any, ids: Any, flags: Any) -> Any:
+        either = (x < y) ^ flags[:, None]
+        known = jnp.arange(8) % 3 == 0
+        odd = jnp.where(ids != 3, jnp.where(known, ids, -ids), 7)
+        here = jnp.where(jnp.arange(16) == jnp.argmax(x, 1)[:, None], x, 0)
+        hidden = jnp.where(x <= y, -jnp.inf, y).max(0) + jnp.where(either, 0.0, -jnp.inf).max(0)
+        whole = jnp.all(x < 2, axis=0) & ~jnp.any(y > 0.95, axis=0)
+        return odd, either, here, hidden, whole, jnp.sign(x), jnp.concatenate([either, x > 0], 1), either[2], either.T
+
+    ids, flags = jnp.arange(8) % 5, jnp.arange(8) % 2 == 0
+    return choose, (some(8, 16), some(8, 16, seed=1), ids, flags), (P("data"), P("data"), P("data"), P())
 
 
 @case
@@ -371,6 +399,18 @@ def test_what_is_written_out_is_one_op() -> None:
     decoding = text_of("a_step_of_decoding")
     assert decoding.count("append(") == 2 and "keys: cache f32" in decoding
     assert "taken to be the end of the cache" in decoding  # JAX writes at a position that only the caller knows
+
+
+def test_comparisons_are_those_of_the_language() -> None:
+    text = text_of("attention_over_packed_sequences")
+    body = "".join(line for line in text.splitlines() if "//" not in line)
+    assert body.count("equal(") == body.count("less(") == 1 and body.count("where(") == 2, text
+    # A softmax leaves of -1e30 what it leaves of minus infinity, for which the language has no number.
+    assert ", -1e+30)" in body and "log(" not in body and body.count("softmax(") == 1
+    choices = text_of("choices_of_truths")
+    assert "1e+30" not in choices and choices.count("log(") == 2 and "where(equal(ids, 3), 7, " in choices
+    chosen = text_of("experts_by_capacity")
+    assert chosen.count("argmax(") == 2 and chosen.count("iota(") == 1 and "relu((" not in chosen
 
 
 def test_a_scan_is_a_repeated_layer() -> None:
@@ -457,7 +497,7 @@ def test_wrong_specs_are_said_as_such() -> None:
     with pytest.raises(TypeError, match="weights names 'w'"):
         shardc.to_shard(lambda x: x, x, mesh=MESH, weights=["w"])
     with pytest.raises(TypeError, match="mesh is missing"):
-        shardc.explain(lambda x: x, x)  # type: ignore[call-overload]
+        shardc.explain(lambda x: x, x)
     with pytest.raises(TypeError, match="full says nothing of a function"):
         shardc.run(lambda x: x, x, mesh=MESH, full=True)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="in_specs says nothing of a program"):
@@ -484,7 +524,7 @@ def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
 
 
 def test_no_value_is_called_as_an_op_of_the_language() -> None:
-    from shardc._jax.text import RESERVED
+    from shardc._program.text import RESERVED
 
     grammar = (
         (Path(__file__).parents[3] / "spec" / "language.md").read_text().split("\nform       =")[1].split("\nint  ")[0]

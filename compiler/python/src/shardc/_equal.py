@@ -1,32 +1,29 @@
-"""Whether the plan of a function of JAX gives what the function gives."""
+"""Whether the plan of a program of JAX or PyTorch gives what the program gives."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ._commands import Source, _json, _on
 from ._diagnostics import ProgramError
-from ._jax import specs
-from ._jax.lib import module, numpy
+from ._program.lib import numpy
+from ._program.translation import Translation
 from ._results import RunReport
-from ._to_shard import Translation
 
-MOST = 1e-4
-"""How far a result may be off, in parts of the largest element: JAX computes in float32."""
 MOST_OF = {"bfloat16": 3e-2, "float16": 4e-3}
-"""The same where results, or arguments, have a coarser dtype."""
+"""How far a result may be off, in parts of the largest element, where results or arguments have a coarser dtype."""
 
 
 def run_on(
-    translation: Translation, fn: Callable[..., Any], args: Sequence[Any], mesh: Any, options: Sequence[str]
+    translation: Translation, flat: Sequence[Any], wanted: Sequence[Any], options: Sequence[str], typed: Sequence[Any]
 ) -> RunReport:
-    """Executes the plan on simulated devices with the arguments as they are, at their own sizes, and compares its results
-    with those of `fn(*args)`. A result that is another raises ProgramError."""
+    """Executes the plan on simulated devices with the arrays of the call as they are, at their own sizes, and compares its
+    results with those of the program. A result that is another raises ProgramError. `typed` has all arguments and
+    results as the program has them."""
     np = numpy()
-    flat = [np.asarray(leaf) for leaf in translation.flat]
     with tempfile.TemporaryDirectory(prefix="shardc") as folder:
         # Results are files of their own names, which may be those of inputs.
         given, made = Path(folder, "given"), Path(folder, "made")
@@ -40,10 +37,9 @@ def run_on(
         ran = _on("run", Source(translation.text), [*words, "--format=json"])
         report = RunReport.of(_json(ran), ran.diagnostics)
         found = {path.stem: np.load(path) for path in sorted(made.glob("*.npy"))}
-    with specs.within(mesh):
-        wanted = module("jax").tree_util.tree_leaves(fn(*args))
-    coarse = [str(leaf.dtype) for leaf in [*wanted, *flat] if hasattr(leaf, "dtype")]
-    most = max([MOST_OF.get(dtype, MOST) for dtype in coarse], default=MOST)
+    coarse = [str(leaf.dtype).replace("torch.", "") for leaf in typed if hasattr(leaf, "dtype")]
+    most = max([MOST_OF.get(dtype, 0.0) for dtype in coarse], default=0.0)
+    most = max(most, translation.most)
     for name, output, part in translation.outputs:
         right = np.asarray(wanted[output]).astype("float64")
         right = right if part is None else right[part]

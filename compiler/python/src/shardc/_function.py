@@ -9,8 +9,11 @@ from typing import Any
 
 from ._commands import Source, _json, _on
 from ._equal import run_on
+from ._jax import specs
+from ._program.lib import module, numpy
+from ._program.translation import Translation
 from ._results import ExplainedLayer, Explanation, Instruction, Place, RunReport
-from ._to_shard import HARDWARE, Translation, translate
+from ._to_shard import HARDWARE, translate
 
 
 @dataclass(frozen=True)
@@ -28,23 +31,32 @@ class LaidFunction:
     def explained(self, options: Sequence[str]) -> Explanation:
         """The plan, its steps with the lines of Python."""
         made, on_chip = self._translated()
-        ran = _on("explain", Source(made.text), [*options, *on_chip, "--format=json"])
-        found = Explanation.of(_json(ran), ran.diagnostics)
-        layers = tuple(_with_places(layer, made) for layer in found.layers)
-        return replace(found, layers=layers, program=made.text)
+        return explained(made, [*options, *on_chip])
 
     def run(self, options: Sequence[str]) -> RunReport:
         """The plan executed on the arguments, against the function."""
         made, on_chip = self._translated()
-        return run_on(made, self.fn, self.args, self.mesh, [*options, *on_chip])
+        np = numpy()
+        with specs.within(self.mesh):
+            wanted = module("jax").tree_util.tree_leaves(self.fn(*self.args))
+        flat = [np.asarray(leaf) for leaf in made.flat]
+        return run_on(made, flat, [np.asarray(one) for one in wanted], [*options, *on_chip], [*wanted, *flat])
 
     def _translated(self) -> tuple[Translation, list[str]]:
         if self.mesh is None:
             raise TypeError("mesh is missing: a function of JAX is laid out on one")
         # A chip may be a file, which only the command line takes by its path from here.
         on_chip = [] if self.hardware is None else [f"--hardware={os.fspath(self.hardware)}"]
-        specs = (self.in_specs, self.out_specs)
-        return translate(self.fn, self.args, self.mesh, *specs, HARDWARE, self.weights), on_chip
+        laid = (self.in_specs, self.out_specs)
+        return translate(self.fn, self.args, self.mesh, *laid, HARDWARE, self.weights), on_chip
+
+
+def explained(made: Translation, options: Sequence[str]) -> Explanation:
+    """The plan of a program that was translated, its steps with the lines of Python."""
+    ran = _on("explain", Source(made.text), [*options, "--format=json"])
+    found = Explanation.of(_json(ran), ran.diagnostics)
+    layers = tuple(_with_places(layer, made) for layer in found.layers)
+    return replace(found, layers=layers, program=made.text)
 
 
 def _with_places(layer: ExplainedLayer, made: Translation) -> ExplainedLayer:

@@ -7,38 +7,21 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ._jax import known as tables
-from ._jax import specs, text
-from ._jax.builder import Builder
-from ._jax.dims import Dims
-from ._jax.errors import TranslationError
-from ._jax.lib import module, numpy
+from ._jax import specs
 from ._jax.loops import STATE
-from ._jax.program import Known, Layer, Parameter, Program, Result, Stack, Tensor, Value
-from ._jax.rewrite import rewrite
-from ._jax.source import Frame
 from ._jax.walk import walk
+from ._program import known as tables
+from ._program.builder import Builder
+from ._program.dims import Dims
+from ._program.errors import TranslationError
+from ._program.lib import module, numpy
+from ._program.program import Layer, Parameter, Program, Result, Stack, Tensor, Value
+from ._program.translation import Translation, called, finished, shortest_names, whole
 
 HARDWARE = "tpu-v5e"
 """The chip of a file for which none is asked for."""
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A function of JAX as a program, and how the two belong together."""
-
-    text: str
-    lines: dict[int, Frame]
-    """Line of the text to the line of Python that it comes from."""
-    inputs: dict[str, Callable[[Sequence[Any]], Any]]
-    """By the name that `run --input` has for it: the data of a parameter, of the arrays of the call."""
-    outputs: Sequence[tuple[str, int, int | None]]
-    """Results by name: which output of JAX each is, and which part of it where it is a stack."""
-    flat: Sequence[Any]
-    """The arrays of the call."""
 
 
 def to_shard(
@@ -82,23 +65,17 @@ def translate(
     builder = Builder(program, program.main)
 
     leaves = [specs.own_spec(leaf) for leaf in flat] if in_specs is None else specs.spread(in_specs, tuple(args))
-    names = _names([path for path, _ in paths], _argument_names(fn, len(args)))
+    words = [_words(path, _argument_names(fn, len(args))) for path, _ in paths]
+    names = shortest_names(words)
     heavy = _weights(paths, _argument_names(fn, len(args)), weights)
     operands: list[Value] = []
     for at, (variable, leaf) in enumerate(zip(closed.jaxpr.invars, leaves)):
         operands.append(_argument(builder, at, variable.aval, names[at], leaf, axes, heavy[at]))
-    _tie(builder, [_words(path, _argument_names(fn, len(args))) for path, _ in paths], operands)
+    _tie(builder, words, operands)
     consts = [tables.constant(numpy().asarray(array)) for array in closed.consts]
     made = walk(builder, closed.jaxpr, consts, operands)
     _results(builder, made, shape, out_specs, axes, _returned(fn))
-    for parameter in program.main.parameters:
-        if parameter.tensor.name in builder.caches and not parameter.kind:
-            parameter.kind = "cache"
-    rewrite(program)
-    writer = text.Writer(program, axes, specs.axis_words(axes), hardware)
-    _say_dims(program)
-    written = writer.write(f"{name}, from JAX")
-    return Translation(written, writer.lines, _inputs(program, writer), _outputs(program, writer), flat)
+    return finished(builder, axes, hardware, f"{name}, from JAX", flat)
 
 
 def _traced(jax: Any, fn: Callable[..., Any], args: Sequence[Any], mesh: Any) -> tuple[Any, Any]:
@@ -124,20 +101,6 @@ def _words(path: Sequence[Any], arguments: Sequence[str]) -> list[str]:
     for key in rest:
         words.append(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))))
     return words
-
-
-def _names(paths: Sequence[Sequence[Any]], arguments: Sequence[str]) -> list[str]:
-    """The shortest end of each path that is a word and no other path's."""
-    words = [_words(path, arguments) for path in paths]
-    names: list[str] = []
-    for one in words:
-        for count in range(1, len(one) + 1):
-            end = one[-count:]
-            alone = sum(other[-count:] == end for other in words) == 1
-            if alone and not end[0].isdigit():
-                break
-        names.append("_".join(end))
-    return names
 
 
 def _weights(paths: Sequence[Any], arguments: Sequence[str], asked: Sequence[str] | None) -> list[bool]:
@@ -173,12 +136,11 @@ def _argument(b: Builder, at: int, aval: Any, name: str, leaf: Any, axes: dict[s
         if dim is not None:
             b.dims.used_by(dim, f"{name}[{place}]")
     kept = tuple(n for n in shape if n > 1)
-    truth = dtype == "bool"
-    word = "int32" if truth else b.dtype(dtype)
+    word = b.dtype(dtype)
     made = b.parameter(name, positions, shape, word, lambda flat: numpy().asarray(flat[at]).reshape(kept))
     made.spec = specs.spec_of(leaf, len(shape), axes, name)
     made.kind = "weight" if is_weight and shape else ""
-    return Tensor(made.tensor.name, positions, shape, word, truth)
+    return made.tensor
 
 
 def _returned(fn: Callable[..., Any]) -> list[str | None]:
@@ -211,8 +173,8 @@ def _results(
             [(n, part) for n, part in enumerate(value.parts)] if isinstance(value, Stack) else [(None, value)]
         )
         for part, one in parts:
-            tensor = _whole(b, one)
-            name = wanted or _called(b, tensor) or f"y{at}"
+            tensor = whole(b, one)
+            name = wanted or called(b, tensor) or f"y{at}"
             spec = specs.spec_of(leaf, len(tensor.shape) + (part is not None), axes, f"output {at}")
             if part is not None:
                 name = f"{name}_{part}"
@@ -230,50 +192,6 @@ def _wanted(path: Sequence[Any], returned: Sequence[str | None]) -> str | None:
         first = returned[int(words.pop(0))]
     named = [word for word in [first, *words] if word]
     return "_".join(named) if any(not word.isdigit() for word in named) else None
-
-
-def _whole(b: Builder, value: Value) -> Tensor:
-    """A result with all its dims."""
-    tensor = b.tensor(value, whole=True) if isinstance(value, (Tensor, Known)) else b.tensor(value)
-    return tensor
-
-
-def _called(b: Builder, tensor: Tensor) -> str | None:
-    for statement in reversed(b.layer.statements):
-        if statement.value.name == tensor.name:
-            variable = statement.origin.variable if statement.origin else None
-            return b.program.called.get(tensor.name) or (variable[0] if variable else None)
-    return None
-
-
-def _say_dims(program: Program) -> None:
-    """Dims of made-up parameters have comments too, where no argument has them."""
-    for parameter in program.main.parameters:
-        for place, dim in enumerate(parameter.tensor.positions):
-            if parameter.made_up and dim is not None and not program.dims.users(dim):
-                program.dims.used_by(dim, f"{parameter.wanted}[{place}]")
-
-
-def _inputs(program: Program, writer: text.Writer) -> dict[str, Callable[[Sequence[Any]], Any]]:
-    found: dict[str, Callable[[Sequence[Any]], Any]] = {}
-    for parameter in program.main.parameters:
-        if parameter.data is not None:
-            found[writer.parameters[parameter.tensor.name]] = parameter.data
-    for call in program.calls.values():
-        for name, datas in call.owned.items():
-            if name in writer.parameters:
-                found.update({f"{writer.parameters[name]}.{turn}": data for turn, data in enumerate(datas)})
-    return found
-
-
-def _outputs(program: Program, writer: text.Writer) -> list[tuple[str, int, int | None]]:
-    found: list[tuple[str, int, int | None]] = [
-        (name, result.output, result.part) for name, result in zip(writer.results, program.main.results)
-    ]
-    for call in program.calls.values():
-        for output, cache in call.states.items():
-            found += [(f"{writer.states[cache]}.{turn}", output, turn) for turn in range(call.layer.repeat)]
-    return found
 
 
 def named(value: Any, name: str) -> Any:

@@ -2,17 +2,14 @@
 
     jaxpr --walk--> layers of statements --rewrite--> the same, shorter --text--> `.shard`
 
-| module     | has                                                               |
-|------------|-------------------------------------------------------------------|
-| `dims`     | which dims of which tensors are one, and what they are called     |
-| `program`  | values, statements, layers: what the walk makes and the text shows |
-| `known`    | what depends on no array of the caller: masks, positions, tables  |
-| `walk`     | equations one after another, calls written out                    |
-| `arithmetic`, `shapes`, `products`, `indexing`, `loops` | what each primitive becomes |
-| `rewrite`  | softmax, silu, gelu and relu where they are written out           |
-| `specs`    | meshes and `PartitionSpec`s                                       |
-| `source`   | the line and the variable behind an equation                      |
-| `text`     | the file                                                          |
+| module       | has                                                              |
+|--------------|------------------------------------------------------------------|
+| `walk`       | equations one after another, calls written out                   |
+| `primitives`, `indexing`, `convolutions`, `loops` | what each primitive becomes |
+| `evaluate`   | what depends on no array of the caller, computed                 |
+| `specs`      | meshes and `PartitionSpec`s                                      |
+| `source`     | the line behind an equation                                      |
+| `compiler`   | XLA, for the audit                                               |
 
-JAX is imported when it is used: without it the rest of the package works.
+All else is in `_program`. JAX is imported when it is used: without it the rest of the package works.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .lib import module
+from .._program.lib import module
 
 
 class Compiler:

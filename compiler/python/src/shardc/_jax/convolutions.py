@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import shapes
-from .builder import Builder
-from .products import natural, side_by_side
-from .program import Expression, Tensor, Value
+from .._program import shapes
+from .._program.builder import Builder
+from .._program.products import natural, side_by_side
+from .._program.program import Expression, Tensor, Value
 
 MOST_TAPS = 16
 """A sum of products is written out, tap by tap."""

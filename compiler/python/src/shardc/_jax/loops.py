@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import arithmetic, shapes
-from . import known as tables
-from .builder import Builder
-from .lib import numpy
-from .program import Call, Expression, Flat, Known, Layer, Parameter, Result, Stack, Tensor, Value
-from .source import Origin
+from .._program import known as tables
+from .._program import shapes
+from .._program.builder import Builder
+from .._program.lib import numpy
+from .._program.program import Call, Expression, Flat, Known, Layer, Parameter, Result, Stack, Tensor, Value
+from .._program.source import Origin
+from . import primitives
 
 Walk = Callable[..., "list[Value]"]
 
 _ELEMENTWISE = {
-    **dict.fromkeys([*arithmetic.MAPS, *arithmetic.BINARIES], arithmetic.elementwise),
-    **dict.fromkeys(["eq", "ne", "lt", "le", "gt", "ge"], arithmetic.compare),
-    **dict.fromkeys(["name", "copy", "stop_gradient"], arithmetic.as_is),
-    "integer_pow": arithmetic.integer_pow,
-    "pow": arithmetic.power,
-    "convert_element_type": arithmetic.convert,
-    "select_n": arithmetic.select,
-    "clamp": arithmetic.clamp,
-    "sign": arithmetic.sign,
+    **dict.fromkeys([*primitives.MAPS, *primitives.BINARIES], primitives.elementwise),
+    **dict.fromkeys(["eq", "ne", "lt", "le", "gt", "ge"], primitives.compare),
+    **dict.fromkeys(["name", "copy", "stop_gradient"], primitives.as_is),
+    "integer_pow": primitives.integer_pow,
+    "pow": primitives.power,
+    "convert_element_type": primitives.convert,
+    "select_n": primitives.select,
+    "clamp": primitives.clamp,
+    "sign": primitives.sign,
 }
 BY_TURNS = frozenset([*_ELEMENTWISE, "reduce_sum"])
 """What may be done to a stack one part after another."""
@@ -111,7 +112,7 @@ def _slice(b: Builder, stack: Value, turn: int) -> Value:
             (b.sliced[key],) = _ELEMENTWISE[name](b, equation, slices)
         return b.sliced[key]
     cut = shapes.window(b, stack, 0, turn, 1)
-    return Tensor(cut.name, cut.positions[1:], cut.shape[1:], cut.dtype, cut.truth)
+    return Tensor(cut.name, cut.positions[1:], cut.shape[1:], cut.dtype)
 
 
 def _is_of_arguments(b: Builder, value: Value) -> bool:
@@ -132,7 +133,7 @@ def _known_slice(stack: Known, turn: int) -> Known:
     def data(flat: Flat) -> Any:
         return numpy().asarray(stack.data(flat))[at]
 
-    return tables._once(Known(stack.shape[1:], stack.dtype, stack.real[1:], data, stack.constant, stack.origin))
+    return tables.once(Known(stack.shape[1:], stack.dtype, stack.real[1:], data, stack.constant, stack.origin))
 
 
 def by_turns(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
@@ -166,7 +167,7 @@ def whole(b: Builder, value: Value) -> Value:
     made: Tensor | None = None
     for part in value.parts:
         one = b.tensor(whole(b, part))
-        tall = Tensor(one.name, (None, *one.positions), (1, *one.shape), one.dtype, one.truth)
+        tall = Tensor(one.name, (None, *one.positions), (1, *one.shape), one.dtype)
         tall = b.materialise(tall, range(len(tall.shape)))
         made = tall if made is None else shapes.join(b, made, tall, 0)
     assert made is not None
@@ -188,7 +189,7 @@ def _repeated(
     handed = _handed_on(equation, body, n_consts, n_carry)
     if not isinstance(carry[handed], Tensor):
         raise _NotRepeated
-    name, taken_names = b.layer_name(params["jaxpr"]), {call.layer.name for call in b.program.calls.values()}
+    name, taken_names = _layer_name(params["jaxpr"]), {call.layer.name for call in b.program.calls.values()}
     layer = Layer(name if name not in taken_names else f"{name}{len(taken_names) + 1}", repeat=length)
     inner = Builder(b.program, layer, b)
     inner.origin = here
@@ -216,6 +217,13 @@ def _repeated(
     return [*made, *(_states(equation, inner, call, results[n_carry:], owned, n_carry))]
 
 
+def _layer_name(body: Any) -> str:
+    """The name of the function that a loop runs."""
+    info = getattr(body.jaxpr, "debug_info", None)
+    name = getattr(info, "func_name", None) or "block"
+    return name if name.isidentifier() and name != "_" else "block"
+
+
 def _handed_on(equation: Any, body: Any, n_consts: int, n_carry: int) -> int:
     """The one element of the state that a turn changes."""
     changed = [at for at in range(n_carry) if body.outvars[at] is not body.invars[n_consts + at]]
@@ -229,14 +237,14 @@ def _owned(b: Builder, inner: Builder, call: Call, stack: Value, length: int) ->
     if isinstance(stack, Known):
         if not stack.real[0]:
             return _known_slice(stack, 0)
-        dtype = inner.dtype("int32" if stack.dtype == "bool" else stack.dtype)
+        dtype = inner.dtype(stack.dtype)
         positions = tuple(b.dims.fresh(n) if real else None for n, real in zip(stack.shape[1:], stack.real[1:]))
         slices = [_known_slice(stack, turn) for turn in range(length)]
         datas = [_squeezed(one) for one in slices]
         made = inner.parameter("table", positions, stack.shape[1:], dtype, None)
         made.kind = "weight"
         call.owned[made.tensor.name] = datas
-        return Tensor(made.tensor.name, positions, stack.shape[1:], dtype, stack.dtype == "bool")
+        return made.tensor
     if isinstance(stack, Stack):
         raise _NotRepeated
     name, casts = stack.name, []

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import TranslationError
-from .lib import module
-from .program import Spec
+from .._program.errors import TranslationError
+from .._program.lib import module
+from .._program.program import Spec
 
 
 def mesh_axes(mesh: Any) -> dict[str, int]:
@@ -24,18 +23,6 @@ def within(mesh: Any) -> Any:
         return contextlib.nullcontext()
     jax = module("jax")
     return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh
-
-
-def axis_words(axes: Mapping[str, int]) -> dict[str, str]:
-    """What each axis is called in the file: a small letter, then letters and digits."""
-    words: dict[str, str] = {}
-    for name in axes:
-        word = re.sub(r"[^A-Za-z0-9]", "", name)
-        word = word[:1].lower() + word[1:] if word[:1].isalpha() else f"m{word}"
-        while word in words.values():
-            word += "2"
-        words[name] = word
-    return words
 
 
 def spread(specs: Any, tree: Any) -> list[Any]:

@@ -5,49 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import arithmetic, convolutions, indexing, loops, products, shapes
-from . import known as tables
-from .builder import Builder
-from .errors import TranslationError
-from .lib import numpy
-from .program import Known, Pin, Stack, Tensor, Value
-from .source import Frame, origin
+from .._program import known as tables
+from .._program.builder import Builder
+from .._program.errors import TranslationError
+from .._program.lib import numpy
+from .._program.program import Known, Pin, Stack, Tensor, Value
+from .._program.source import Frame
+from . import convolutions, indexing, loops, primitives
+from .evaluate import evaluate
+from .source import origin
 
 Translate = Callable[[Builder, Any, Sequence[Value]], "list[Value]"]
 
 OPS: dict[str, Translate] = {
-    **dict.fromkeys([*arithmetic.MAPS, *arithmetic.BINARIES], arithmetic.elementwise),
-    **dict.fromkeys(["eq", "ne", "lt", "le", "gt", "ge"], arithmetic.compare),
-    **dict.fromkeys(["and", "or", "not", "xor"], arithmetic.logic),
+    **dict.fromkeys([*primitives.MAPS, *primitives.BINARIES], primitives.elementwise),
+    **dict.fromkeys(["eq", "ne", "lt", "le", "gt", "ge"], primitives.compare),
+    **dict.fromkeys(["and", "or", "not", "xor"], primitives.logic),
     **dict.fromkeys(
-        ["reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"], arithmetic.reduction
+        ["reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"], primitives.reduction
     ),
     **dict.fromkeys(
         ["stop_gradient", "copy", "copy_p", "reduce_precision", "optimization_barrier", "device_put", "name"],
-        arithmetic.as_is,
+        primitives.as_is,
     ),
-    "integer_pow": arithmetic.integer_pow,
-    "pow": arithmetic.power,
-    "log1p": arithmetic.log1p,
-    "expm1": arithmetic.expm1,
-    "exp2": arithmetic.exp2,
-    "convert_element_type": arithmetic.convert,
-    "select_n": arithmetic.select,
-    "clamp": arithmetic.clamp,
-    "sign": arithmetic.sign,
-    "is_finite": arithmetic.finite,
-    "broadcast_in_dim": shapes.broadcast,
-    "transpose": shapes.transpose,
-    "squeeze": shapes.squeeze,
-    "expand_dims": shapes.reshape,
-    "reshape": shapes.reshape,
-    "slice": shapes.slices,
-    "concatenate": shapes.concatenate,
-    "split": shapes.split,
-    "pad": shapes.pad,
-    "rev": shapes.reverse,
-    "cumsum": shapes.cumulative,
-    "dot_general": products.dot_general,
+    "integer_pow": primitives.integer_pow,
+    "pow": primitives.power,
+    "log1p": primitives.log1p,
+    "expm1": primitives.expm1,
+    "exp2": primitives.exp2,
+    "convert_element_type": primitives.convert,
+    "select_n": primitives.select,
+    "clamp": primitives.clamp,
+    "sign": primitives.sign,
+    "is_finite": primitives.finite,
+    "broadcast_in_dim": primitives.broadcast,
+    "transpose": primitives.transpose,
+    "squeeze": primitives.squeeze,
+    "expand_dims": primitives.reshape,
+    "reshape": primitives.reshape,
+    "slice": primitives.slices,
+    "concatenate": primitives.concatenate,
+    "split": primitives.split,
+    "pad": primitives.pad,
+    "rev": primitives.reverse,
+    "cumsum": primitives.cumulative,
+    "dot_general": primitives.dot_general,
     "conv_general_dilated": convolutions.convolution,
     "gather": indexing.gather,
     "scatter-add": indexing.scatter_add,
@@ -126,7 +128,7 @@ def _equation(b: Builder, equation: Any, operands: list[Value], outer: Sequence[
     if name == "scan":
         return loops.scan(b, equation, operands, here, walk)
     if all(isinstance(operand, Known) for operand in operands) and name not in ("sharding_constraint", "while", "cond"):
-        return list(tables.evaluate(equation, [o for o in operands if isinstance(o, Known)], here))
+        return list(evaluate(equation, [o for o in operands if isinstance(o, Known)], here))
     if name == "sharding_constraint":
         return [_constraint(b, equation, b.tensor(operands[0]))]
     translate = OPS.get(name)
@@ -136,7 +138,7 @@ def _equation(b: Builder, equation: Any, operands: list[Value], outer: Sequence[
         return loops.by_turns(b, equation, operands)
     if name not in TAKES_STACKS:
         operands = [loops.whole(b, operand) for operand in operands]
-    found = _ids(b, equation, operands) or _added_mask(b, equation, operands)
+    found = _ids(b, equation, operands) or primitives.added_mask(b, equation, operands)
     try:
         results = found or translate(b, equation, operands)
     except (AssertionError, KeyError, IndexError, TypeError, ValueError) as wrong:
@@ -150,14 +152,9 @@ def _equation(b: Builder, equation: Any, operands: list[Value], outer: Sequence[
 
 
 def _typed(b: Builder, value: Value, aval: Any) -> Value:
-    """The value in the dtype and shape that JAX gives it."""
-    if isinstance(value, Tensor):
-        if value.shape != tuple(aval.shape):
-            raise TranslationError(
-                f"a result of shape {value.shape} is {tuple(aval.shape)} in JAX", b.primitive, b.origin
-            )
-        truth = str(aval.dtype) == "bool"
-        return Tensor(value.name, value.positions, value.shape, value.dtype, truth)
+    """The value, which has the shape that JAX gives it."""
+    if isinstance(value, Tensor) and value.shape != tuple(aval.shape):
+        raise TranslationError(f"a result of shape {value.shape} is {tuple(aval.shape)} in JAX", b.primitive, b.origin)
     return value
 
 
@@ -194,13 +191,6 @@ def _ids(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value] | 
     is_zero = tables.number(compared[1][1]) == 0
     same = [isinstance(side[1][0], Tensor) and side[1][0].name == no.name for side in (compared, added)]
     return [no] if is_zero and all(same) and no.dtype == "int32" else None
-
-
-def _added_mask(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value] | None:
-    if equation.primitive.name != "add":
-        return None
-    made = arithmetic.add_mask(b, operands[0], operands[1])
-    return None if made is None else [made]
 
 
 def _constraint(b: Builder, equation: Any, value: Tensor) -> Value:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Union
 
 from .dims import Dims
-from .program import Expression, Layer, Operand, Program, Statement
+from .program import Expression, Layer, Operand, Program, Statement, Tensor
 
 Pattern = Union[str, float, tuple["Pattern", ...]]
 """A variable, a number, or an op with patterns of its operands."""
@@ -37,6 +38,7 @@ def rewrite(program: Program) -> None:
             _what_calls_take(program)
         drop_unused(layer)
         _Rewriter(program.dims, layer).run()
+        _without_infinity(layer)
         drop_unused(layer)
 
 
@@ -63,6 +65,37 @@ def drop_unused(layer: Layer) -> None:
     layer.parameters = [
         p for n, p in enumerate(layer.parameters) if p.tensor.name in used or (n == 0 and p.data is None)
     ]
+
+
+HIDDEN = -1e30
+"""A score of which a softmax leaves nothing."""
+
+
+def _without_infinity(layer: Layer) -> None:
+    """The language has no number for minus infinity: where a value is to be it, log(0) is added."""
+    made: list[Statement] = []
+    for statement in layer.statements:
+        expression, value = statement.expression, statement.value
+        if expression.op != "where" or -math.inf not in expression.operands[1:]:
+            made.append(statement)
+            continue
+        holds, yes, no = expression.operands
+        kept, other = (yes, no) if no == -math.inf else (no, yes)
+        if other != -math.inf or kept == -math.inf:
+            raise AssertionError(f"both sides of {expression} are minus infinity")
+        truth = next((s.value for s in layer.statements if s.value.name == holds), None)
+        truth = truth or next(p.tensor for p in layer.parameters if p.tensor.name == holds)
+        steps: list[tuple[str, tuple[Operand, ...]]] = [("cast", (truth.name,))]
+        if kept == no:
+            steps.append(("-", (1, f"{value.name}.0")))
+        steps.append(("log", (f"{value.name}.{len(steps) - 1}",)))
+        for at, (op, operands) in enumerate(steps):
+            one = Tensor(f"{value.name}.{at}", truth.positions, truth.shape, value.dtype)
+            word = value.dtype if op == "cast" else ""
+            made.append(Statement(one, Expression(op, operands, word=word), statement.origin))
+        statement.expression = Expression("+", (kept, f"{value.name}.{len(steps) - 1}"))
+        made.append(statement)
+    layer.statements = made
 
 
 class _Rewriter:
@@ -158,6 +191,8 @@ class _Rewriter:
     def _softmax(self, statement: Statement) -> Expression | None:
         """`e / sum(e over S)` with `e = exp(x - max(x over S))`."""
         expression = statement.expression
+        if expression.op == "softmax":
+            self._hide(expression.operands[0], 1)
         if expression.op != "/":
             return None
         # The sum of a coarse dtype is taken in a finer one, and so it is inside of a softmax.
@@ -174,4 +209,19 @@ class _Rewriter:
         over = [self.dims.root(dim) for dim in most.dims]
         if over != [self.dims.root(dim) for dim in total.dims]:
             return None
+        self._hide(less.operands[0])
         return Expression("softmax", (less.operands[0],), total.dims)
+
+    def _hide(self, scores: Operand, uses: int = 2) -> None:
+        """Of minus infinity in scores a softmax leaves what it leaves of a very negative number. They have the uses of
+        a softmax that is written out, and no others."""
+        made = self.by_name.get(scores) if isinstance(scores, str) else None
+        if made is None or self.uses[made.value.name] > uses:
+            return
+        expression = made.expression
+        if expression.op == "where" and -math.inf in expression.operands[1:]:
+            operands = tuple(HIDDEN if operand == -math.inf else operand for operand in expression.operands)
+            made.expression = Expression("where", operands)
+        elif expression.op in ("+", "cast", "causal"):
+            for operand in expression.operands:
+                self._hide(operand, 1)

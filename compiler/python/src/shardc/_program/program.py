@@ -18,13 +18,12 @@ Spec = Mapping[int, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value of the layer. A truth value is held as the numbers 0 and 1."""
+    """A value of the layer."""
 
     name: str
     positions: Positions
     shape: tuple[int, ...]
     dtype: str
-    truth: bool = False
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -46,6 +45,10 @@ class Known:
     data: Callable[[Flat], Any] = field(compare=False)
     constant: bool
     origin: Origin | None = None
+    name: str = ""
+    """What the program calls it."""
+    base: Known | None = field(default=None, compare=False)
+    """The same without dims of size 1 in front: the two are one parameter."""
 
 
 @dataclass(frozen=True)

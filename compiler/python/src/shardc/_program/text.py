@@ -22,7 +22,7 @@ WIDTH = 100
 SIGNS = {"+": 1, "-": 1, "*": 2, "/": 2}
 _SHORT = (
     "neg maximum minimum cast sum mean max rename gelu relu silu sigmoid tanh exp log sqrt rsqrt square abs softmax rmsnorm "
-    "causal"
+    "causal less less_equal equal where"
 )
 INLINED = frozenset([*SIGNS, *_SHORT.split()])
 """Ops that may stand inside an expression."""
@@ -281,7 +281,7 @@ class Writer:
         if op == "einsum":
             stated = f" : {expression.word}" if expression.word else ""
             return f"einsum({', '.join(texts)} -> {self._list(dims)}{stated})"
-        if op in ("sum", "mean", "max", "softmax", "rmsnorm", "layernorm", "take", "cumsum", "argmax"):
+        if op in ("sum", "mean", "max", "softmax", "rmsnorm", "layernorm", "take", "cumsum", "argmax", "iota"):
             return f"{op}({', '.join(texts)} over {self._list(dims)})"
         if op == "conv":
             return f"conv({first}, {texts[1]} over {self._dim(dims[0])}, {self._dim(dims[1])})"

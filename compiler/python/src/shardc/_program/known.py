@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .lib import module, numpy
+from .lib import dtype_of, numpy
 from .program import Flat, Known
 from .source import Origin
 
 MOST_ELEMENTS = 1 << 26
 """A table of more is not computed."""
-
-_SAME = (
-    "add sub mul div max min pow rem neg sign floor ceil round abs exp exp2 log log1p expm1 sqrt rsqrt cbrt square "
-    "sin cos tan tanh logistic erf integer_pow eq ne lt le gt ge and or xor not select_n convert_element_type "
-    "is_finite shift_left shift_right_logical shift_right_arithmetic stop_gradient copy clamp"
-)
-ELEMENTWISE = frozenset(_SAME.split())
-"""Primitives that do the same to each element: broadcast dims stay as they are."""
 
 
 def dtype_name(dtype: Any) -> str:
@@ -35,7 +27,7 @@ def constant(array: Any, origin: Origin | None = None) -> Known:
 def filled(shape: Sequence[int], value: Any, dtype: str) -> Known:
     """One number everywhere."""
     np = numpy()
-    array = np.full([1] * len(shape), value, module("jax.numpy").dtype(dtype))
+    array = np.full([1] * len(shape), value, dtype_of(dtype))
     return Known(tuple(shape), dtype, (False,) * len(shape), lambda _: array, True)
 
 
@@ -63,44 +55,8 @@ def number(known: object) -> float | int | None:
     return value if isinstance(value, (int, float)) else None
 
 
-def evaluate(equation: Any, operands: Sequence[Known], origin: Origin) -> list[Known]:
-    """The results of an equation of known operands."""
-    primitive, params = equation.primitive, equation.params
-    outs = [variable.aval for variable in equation.outvars]
-    is_constant = all(known.constant for known in operands)
-    rank = len(outs[0].shape)
-    if primitive.name == "broadcast_in_dim":
-        return [_broadcast(operands[0], outs[0].shape, params["broadcast_dimensions"], origin)]
-    if primitive.name == "iota":
-        return [_iota(outs[0], params["dimension"], origin)]
-    if primitive.name in ELEMENTWISE and len(outs) == 1:
-        real = tuple(any(known.real[at] for known in operands if known.shape) for at in range(rank))
-
-        def elementwise(flat: Flat) -> Any:
-            arrays = numpy().broadcast_arrays(*(known.data(flat) for known in operands))
-            return numpy().asarray(primitive.bind(*arrays, **params))
-
-        return [_once(Known(tuple(outs[0].shape), dtype_name(outs[0].dtype), real, elementwise, is_constant, origin))]
-
-    def whole(flat: Flat) -> Any:
-        found = primitive.bind(*(full(known, flat) for known in operands), **params)
-        return found if primitive.multiple_results else [found]
-
-    shared = _memo(whole, is_constant)
-    return [
-        Known(
-            tuple(out.shape),
-            dtype_name(out.dtype),
-            tuple(n > 1 for n in out.shape),
-            lambda flat, at=at: shared(flat)[at],  # type: ignore[misc]
-            is_constant,
-            origin,
-        )
-        for at, out in enumerate(outs)
-    ]
-
-
-def _broadcast(known: Known, shape: Sequence[int], to: Sequence[int], origin: Origin) -> Known:
+def broadcast(known: Known, shape: Sequence[int], to: Sequence[int], origin: Origin | None) -> Known:
+    """With more dims: `to` has the place of each that there was. Along the others all elements are alike."""
     real = [False] * len(shape)
     for at, target in enumerate(to):
         real[target] = known.real[at]
@@ -115,30 +71,23 @@ def _broadcast(known: Known, shape: Sequence[int], to: Sequence[int], origin: Or
     return Known(tuple(shape), known.dtype, tuple(real), data, known.constant, known.origin or origin)
 
 
-def _iota(out: Any, dimension: int, origin: Origin) -> Known:
-    sizes = [n if at == dimension else 1 for at, n in enumerate(out.shape)]
-    array = numpy().arange(out.shape[dimension], dtype=out.dtype).reshape(sizes)
-    real = tuple(at == dimension and n > 1 for at, n in enumerate(out.shape))
-    return Known(tuple(out.shape), dtype_name(out.dtype), real, lambda _: array, True, origin)
-
-
-def _memo(compute: Any, is_constant: bool) -> Any:
+def memo(compute: Any, is_constant: bool) -> Any:
     """A constant is computed once."""
     if not is_constant:
         return compute
     kept: list[Any] = []
 
-    def once(flat: Flat) -> Any:
+    def kept_one(flat: Flat) -> Any:
         if not kept:
             kept.append(compute(flat))
         return kept[0]
 
-    return once
+    return kept_one
 
 
-def _once(known: Known) -> Known:
-    data = _memo(known.data, known.constant)
-    found = Known(known.shape, known.dtype, known.real, data, known.constant, known.origin)
+def once(known: Known) -> Known:
+    data = memo(known.data, known.constant)
+    found = Known(known.shape, known.dtype, known.real, data, known.constant, known.origin, known.name)
     # What is computed to one number everywhere is one: zeros of a shape, say, less zeros.
     if known.constant and any(known.real):
         array = numpy().asarray(data(()))
@@ -164,3 +113,12 @@ def causal(known: Known) -> int | None:
     shown = numpy().tri(rows, columns, columns - rows, dtype=bool)
     past = numpy().tri(rows, columns, columns - rows - window, dtype=bool)
     return window if window > 0 and (array == (shown & ~past)).all() else None
+
+
+def counts_along(value: object) -> int | None:
+    """The dim along which a known tensor is 0, 1, 2 and so on, if it has no other."""
+    if not isinstance(value, Known) or not value.constant or sum(value.real) != 1:
+        return None
+    array = numpy().asarray(value.data(())).reshape(-1)
+    counts = bool((array == numpy().arange(array.size)).all())
+    return value.real.index(True) if counts and array.size == value.shape[value.real.index(True)] else None

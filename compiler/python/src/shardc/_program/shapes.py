@@ -1,4 +1,4 @@
-"""Primitives that change how a tensor is cut into dims, and keep its elements."""
+"""What changes how a tensor is cut into dims, and keeps its elements."""
 
 from __future__ import annotations
 
@@ -10,47 +10,36 @@ from . import known as tables
 from .builder import Builder
 from .dims import Dim
 from .lib import numpy
-from .program import Expression, Known, Stack, Tensor, Value
+from .program import Expression, Known, Tensor
 
 
-def _renewed(value: Tensor, positions: Sequence[Dim | None], shape: Sequence[int]) -> Tensor:
-    """The same value, its dims elsewhere in the tensor of JAX."""
-    return Tensor(value.name, tuple(positions), tuple(shape), value.dtype, value.truth)
+def renewed(value: Tensor, positions: Sequence[Dim | None], shape: Sequence[int]) -> Tensor:
+    """The same value, its dims elsewhere in the tensor of the program."""
+    return Tensor(value.name, tuple(positions), tuple(shape), value.dtype)
 
 
-def broadcast(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """A dim that is added or repeated is only noted: elements along it are alike."""
-    value, shape = b.tensor(operands[0]), equation.params["shape"]
+def broadcast(value: Tensor, shape: Sequence[int], to: Sequence[int]) -> Tensor:
+    """A dim that is added or repeated is only noted: elements along it are alike. `to` has the place of each dim."""
     positions: list[Dim | None] = [None] * len(shape)
-    for at, to in enumerate(equation.params["broadcast_dimensions"]):
-        positions[to] = value.positions[at]
-    return [_renewed(value, positions, shape)]
+    for at, place in enumerate(to):
+        positions[place] = value.positions[at]
+    return renewed(value, positions, shape)
 
 
-def transpose(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+def transpose(value: Tensor, order: Sequence[int]) -> Tensor:
     """Dims are matched by name, so their order is no statement."""
-    value, order = b.tensor(operands[0]), equation.params["permutation"]
-    return [_renewed(value, [value.positions[at] for at in order], [value.shape[at] for at in order])]
+    return renewed(value, [value.positions[at] for at in order], [value.shape[at] for at in order])
 
 
-def squeeze(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+def squeeze(value: Tensor, away: Sequence[int]) -> Tensor:
     """Dims of size 1 have no name."""
-    if isinstance(operands[0], Stack):
-        return [operands[0].parts[0]]
-    value, away = b.tensor(operands[0]), {at % len(operands[0].shape) for at in equation.params["dimensions"]}
-    kept = [at for at in range(len(value.shape)) if at not in away]
-    return [_renewed(value, [value.positions[at] for at in kept], [value.shape[at] for at in kept])]
+    gone = {at % len(value.shape) for at in away}
+    kept = [at for at in range(len(value.shape)) if at not in gone]
+    return renewed(value, [value.positions[at] for at in kept], [value.shape[at] for at in kept])
 
 
-def reshape(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+def reshape(b: Builder, value: Tensor, shape: Sequence[int]) -> Tensor:
     """Dims that are cut and joined: the factors that both shapes have."""
-    value = b.tensor(operands[0])
-    if equation.params.get("dimensions") is not None:
-        raise b.fail("`.shard` has no counterpart of a reshape that permutes dims")
-    return [_reshape(b, value, equation.outvars[0].aval.shape)]
-
-
-def _reshape(b: Builder, value: Tensor, shape: Sequence[int]) -> Tensor:
     old = [at for at, n in enumerate(value.shape) if n != 1]
     new = [at for at, n in enumerate(shape) if n != 1]
     positions: list[Dim | None] = [None] * len(shape)
@@ -80,7 +69,7 @@ def _reshape(b: Builder, value: Tensor, shape: Sequence[int]) -> Tensor:
                 positions[at] = part
         else:
             positions[news[0]] = whole
-    return _renewed(value, positions, shape)
+    return renewed(value, positions, shape)
 
 
 def _size(shape: Sequence[int], at: Sequence[int]) -> int:
@@ -91,29 +80,16 @@ def _merge(b: Builder, value: Tensor, olds: Sequence[int], whole: Dim) -> Tensor
     dims = tuple(dim for at in olds if (dim := value.positions[at]) is not None)
     # What is left of the dims stays where the first was; the shape is not looked at until the end.
     positions = tuple(whole if at == olds[0] else None if at in olds else dim for at, dim in enumerate(value.positions))
-    return b.emit(Expression("merge", (value.name,), dims, (whole,)), positions, value.shape, value.dtype, value.truth)
+    return b.emit(Expression("merge", (value.name,), dims, (whole,)), positions, value.shape, value.dtype)
 
 
 def _split(b: Builder, value: Tensor, whole: Dim, parts: tuple[Dim, ...]) -> Tensor:
     expression = Expression("split", (value.name,), (whole,), parts)
     kept = tuple(dim for dim in value.positions if dim is not None and b.dims.root(dim) != b.dims.root(whole))
     # All dims are there, in some order: positions are set by the caller.
-    made = b.emit(expression, kept + parts, tuple(map(b.dims.size, kept + parts)), value.dtype, value.truth)
+    made = b.emit(expression, kept + parts, tuple(map(b.dims.size, kept + parts)), value.dtype)
     away = tuple(None if dim is None or b.dims.root(dim) == b.dims.root(whole) else dim for dim in value.positions)
-    return Tensor(made.name, away, value.shape, value.dtype, value.truth)
-
-
-def slices(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """Some positions of dims."""
-    starts, limits = equation.params["start_indices"], equation.params["limit_indices"]
-    strides = equation.params["strides"] or [1] * len(starts)
-    value = operands[0]
-    if isinstance(value, Stack):
-        return [_of_stack(b, value, starts, limits, strides)]
-    tensor = b.tensor(value)
-    for at, (start, limit, stride) in enumerate(zip(starts, limits, strides)):
-        tensor = strided(b, tensor, at, start, limit, stride)
-    return [tensor]
+    return Tensor(made.name, away, value.shape, value.dtype)
 
 
 def strided(b: Builder, value: Tensor, at: int, start: int, limit: int, stride: int) -> Tensor:
@@ -128,11 +104,11 @@ def strided(b: Builder, value: Tensor, at: int, start: int, limit: int, stride: 
         raise b.fail(f"`.shard` has no counterpart of a slice in steps of {stride} from {start} of {size}")
     parts = (b.dims.fresh(count), b.dims.fresh(stride))
     cut = _split(b, value, dim, parts)
-    split = Tensor(cut.name, (*value.positions[:at], *parts, *value.positions[at + 1 :]), (), cut.dtype, cut.truth)
+    split = Tensor(cut.name, (*value.positions[:at], *parts, *value.positions[at + 1 :]), (), cut.dtype)
     shape = (*value.shape[:at], count, stride, *value.shape[at + 1 :])
-    chosen = window(b, Tensor(split.name, split.positions, shape, cut.dtype, cut.truth), at + 1, start, 1)
+    chosen = window(b, Tensor(split.name, split.positions, shape, cut.dtype), at + 1, start, 1)
     kept = [p for p in range(len(shape)) if p != at + 1]
-    return _renewed(chosen, [chosen.positions[p] for p in kept], [chosen.shape[p] for p in kept])
+    return renewed(chosen, [chosen.positions[p] for p in kept], [chosen.shape[p] for p in kept])
 
 
 def window(b: Builder, value: Tensor, at: int, start: int, count: int) -> Tensor:
@@ -142,33 +118,29 @@ def window(b: Builder, value: Tensor, at: int, start: int, count: int) -> Tensor
     shape = (*value.shape[:at], count, *value.shape[at + 1 :])
     dim = value.positions[at]
     if dim is None:
-        return _renewed(value, value.positions, shape)
+        return renewed(value, value.positions, shape)
     to = b.dims.fresh(count, like=None if count == 1 else dim)
     positions = (*value.positions[:at], to, *value.positions[at + 1 :])
     expression = Expression("slice", (value.name,), (dim,), (to,), number=start)
-    made = b.emit(expression, positions, shape, value.dtype, value.truth)
+    made = b.emit(expression, positions, shape, value.dtype)
     if count > 1:
         return made
     # A dim of size 1 has no name.
     positions = (*positions[:at], None, *positions[at + 1 :])
-    summed = b.emit(Expression("sum", (made.name,), (to,)), positions, shape, value.dtype, value.truth)
+    if value.dtype == "bool":
+        made = b.tensor(b.numbers(made))
+        summed = b.emit(Expression("sum", (made.name,), (to,)), positions, shape, made.dtype)
+        return b.truth(summed)
+    summed = b.emit(Expression("sum", (made.name,), (to,)), positions, shape, value.dtype)
     return summed
 
 
-def _of_stack(b: Builder, stack: Stack, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]) -> Value:
-    parts = stack.parts[starts[0] : limits[0] : strides[0]]
-    if any(start or limit != n for start, limit, n in list(zip(starts, limits, stack.shape))[1:]):
-        raise b.fail("this slices the inner dims of what a loop makes in its turns")
-    return Stack(parts, (len(parts), *stack.shape[1:]))
-
-
-def concatenate(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+def concatenate(b: Builder, values: Sequence[Tensor], at: int) -> Tensor:
     """One behind the other along a dim."""
-    at = equation.params["dimension"]
-    made = b.tensor(operands[0])
-    for other in operands[1:]:
-        made = join(b, made, b.tensor(other), at)
-    return [made]
+    made = values[0]
+    for other in values[1:]:
+        made = join(b, made, other, at)
+    return made
 
 
 def join(b: Builder, one: Tensor, other: Tensor, at: int) -> Tensor:
@@ -193,33 +165,17 @@ def join(b: Builder, one: Tensor, other: Tensor, at: int) -> Tensor:
     shape = (*one.shape[:at], one.shape[at] + other.shape[at], *one.shape[at + 1 :])
     positions = (*one.positions[:at], whole, *one.positions[at + 1 :])
     expression = Expression("concat", (one.name, other.name), (left, right), (whole,))
-    return b.emit(expression, positions, shape, one.dtype, one.truth)
+    return b.emit(expression, positions, shape, one.dtype)
 
 
-def split(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+def split(b: Builder, value: Tensor, at: int, sizes: Sequence[int]) -> list[Tensor]:
     """One tensor as several along a dim."""
-    value, at = b.tensor(operands[0]), equation.params["axis"]
-    made: list[Value] = []
+    made: list[Tensor] = []
     start = 0
-    for size in equation.params["sizes"]:
+    for size in sizes:
         made.append(window(b, value, at, start, size))
         start += size
     return made
-
-
-def pad(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """A number in front of and behind a tensor; a negative count cuts."""
-    value = b.tensor(operands[0])
-    filling = tables.number(operands[1])
-    if filling is None:
-        raise b.fail("`.shard` has no counterpart of a padding with a computed number")
-    dtype = str(equation.outvars[0].aval.dtype)
-    for at, (low, high, inner) in enumerate(equation.params["padding_config"]):
-        if inner:
-            raise b.fail("`.shard` has no counterpart of a padding between elements")
-        cut = window(b, value, at, max(-low, 0), value.shape[at] - max(-low, 0) - max(-high, 0))
-        value = padded(b, cut, at, max(low, 0), max(high, 0), filling, dtype)
-    return [value]
 
 
 def padded(b: Builder, value: Tensor, at: int, low: int, high: int, filling: float, dtype: str) -> Tensor:
@@ -243,29 +199,28 @@ def filled_real(shape: Sequence[int], real: Sequence[bool], filling: float, dtyp
     return Known(tuple(shape), dtype, tuple(real), lambda flat: np.broadcast_to(even.data(flat), sizes), True)
 
 
-def reverse(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+def reverse(b: Builder, value: Tensor, dims: Sequence[int]) -> Tensor:
     """The last first: a product with a table of zeros and ones."""
-    value = b.tensor(operands[0])
-    for at in equation.params["dimensions"]:
-        n = value.shape[at]
-        value = by_table(b, value, at, numpy().eye(n)[::-1])
-    return [value]
+    for at in dims:
+        value = by_table(b, value, at, numpy().eye(value.shape[at])[::-1])
+    return value
 
 
-def cumulative(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+def cumulative(b: Builder, value: Tensor, at: int, from_behind: bool = False) -> Tensor:
     """Sums of all up to each; of all from each on a product with a triangle of ones."""
-    value, at = b.tensor(operands[0]), equation.params["axis"]
-    if equation.params["reverse"]:
-        return [by_table(b, value, at, numpy().tri(value.shape[at]))]
+    if from_behind:
+        return by_table(b, value, at, numpy().tri(value.shape[at]))
     value = b.materialise(value, [at])
     dim = value.positions[at]
     if dim is None:
-        return [value]
-    return [b.emit(Expression("cumsum", (value.name,), (dim,)), value.positions, value.shape, value.dtype)]
+        return value
+    return b.emit(Expression("cumsum", (value.name,), (dim,)), value.positions, value.shape, value.dtype)
 
 
 def by_table(b: Builder, value: Tensor, at: int, table: Any) -> Tensor:
     """The product with a table [old position, new position], which takes the place of a dim."""
+    if value.dtype == "bool":
+        return b.truth(by_table(b, b.tensor(b.numbers(value)), at, table))
     value = b.materialise(value, [at])
     old = value.positions[at]
     if old is None:
@@ -277,7 +232,7 @@ def by_table(b: Builder, value: Tensor, at: int, table: Any) -> Tensor:
     positions = (*value.positions[:at], new, *value.positions[at + 1 :])
     shape = (*value.shape[:at], table.shape[1], *value.shape[at + 1 :])
     out = tuple(dim for dim in positions if dim is not None)
-    made = b.emit(Expression("einsum", (value.name, product.name), out), positions, shape, word, value.truth)
+    made = b.emit(Expression("einsum", (value.name, product.name), out), positions, shape, word)
     if table.shape[0] != table.shape[1]:
         return made
     return b.rename(made, [(new, old)])

@@ -1,25 +1,35 @@
-"""`dot_general`: what `@`, `jnp.einsum` and the like become."""
+"""Products of two tensors: what `@`, `einsum` and the like become."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from . import known as tables
 from .builder import Builder
+from .dims import Dim
 from .program import Expression, Tensor, Value
 
 
-def dot_general(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """A product of two tensors, summed over the dims that are contracted."""
-    (sum_a, sum_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
-    out = equation.outvars[0].aval
-    for at, other in ((0, 1), (1, 0)):
-        number = tables.number(operands[at])
+@dataclass(frozen=True)
+class Pairs:
+    """Which positions of the left and of the right side are summed over together, and which only go together."""
+
+    summed: tuple[Sequence[int], Sequence[int]]
+    batch: tuple[Sequence[int], Sequence[int]] = ((), ())
+
+
+def product(b: Builder, one: Value, other: Value, pairs: Pairs, shape: Sequence[int], dtype: str) -> Value:
+    """A product of two tensors in a dtype: first the dims that go together, then those of the left side alone, then those
+    of the right side."""
+    (sum_a, sum_b), (batch_a, batch_b) = pairs.summed, pairs.batch
+    for at, (number_of, tensor_of) in enumerate([(one, other), (other, one)]):
+        number = tables.number(number_of)
         if number is not None:
-            return [_by_number(b, equation, b.tensor(operands[other]), other, number)]
-    a, c = b.tensor(operands[0]), b.tensor(operands[1])
+            return _by_number(b, pairs, b.tensor(tensor_of), 1 - at, number, shape, dtype)
+    a, c = b.tensor(b.numbers(one)), b.tensor(b.numbers(other))
     for at_a, at_c in zip([*batch_a, *sum_a], [*batch_b, *sum_b]):
         a, c = side_by_side(b, a, c, at_a, at_c)
     free_a = [at for at in range(len(a.shape)) if at not in (*batch_a, *sum_a)]
@@ -34,13 +44,13 @@ def dot_general(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Va
     positions = [a.positions[i] if a.positions[i] is not None else c.positions[j] for i, j in zip(batch_a, batch_b)]
     positions += [a.positions[at] for at in free_a] + [c.positions[at] for at in free_c]
     dims = tuple(dim for dim in positions if dim is not None)
-    word = b.dtype(out.dtype)
+    word = b.dtype(dtype)
     unstated = natural(a.dtype, c.dtype)
     expression = Expression("einsum", (a.name, c.name), dims, word="" if unstated == word else word)
-    made = b.emit(expression, tuple(positions), out.shape, word)
+    made = b.emit(expression, tuple(positions), tuple(shape), word)
     both = [a.positions[i] is None and c.positions[j] is None for i, j in zip(sum_a, sum_b)]
     times = math.prod(a.shape[at] for at, neither in zip(sum_a, both) if neither)
-    return [b.binary("*", made, b.number(times, made))]
+    return b.binary("*", made, b.number(times, made))
 
 
 def natural(one: str, other: str) -> str:
@@ -62,24 +72,22 @@ def side_by_side(b: Builder, a: Tensor, c: Tensor, at_a: int, at_c: int) -> tupl
     return a, b.rename(c, [(other, one)])
 
 
-def _by_number(b: Builder, equation: Any, value: Tensor, side: int, number: float) -> Value:
+def _by_number(
+    b: Builder, pairs: Pairs, value: Tensor, side: int, number: float, shape: Sequence[int], dtype: str
+) -> Value:
     """A product with a tensor of one number."""
-    contracted, batched = equation.params["dimension_numbers"]
-    reduced = b.reduce(
-        "sum", value, contracted[side], [n for at, n in enumerate(value.shape) if at not in contracted[side]]
-    )
-    kept = [at for at in range(len(value.shape)) if at not in contracted[side]]
-    out = equation.outvars[0].aval
-    positions: list[Any] = [None] * len(out.shape)
-    batch = list(batched[side])
+    contracted, batch = pairs.summed[side], list(pairs.batch[side])
+    kept = [at for at in range(len(value.shape)) if at not in contracted]
+    reduced = b.reduce("sum", b.tensor(b.numbers(value)), contracted, [value.shape[at] for at in kept])
+    positions: list[Dim | None] = [None] * len(shape)
     free = [at for at in kept if at not in batch]
-    first = len(batch) if side == 0 else len(out.shape) - len(free)
+    first = len(batch) if side == 0 else len(shape) - len(free)
     places = {at: n for n, at in enumerate(batch)}
     places.update({at: first + n for n, at in enumerate(free)})
     for at, dim in zip(kept, reduced.positions):
         positions[places[at]] = dim
-    made = Tensor(reduced.name, tuple(positions), tuple(out.shape), reduced.dtype)
-    return b.binary("*", b.cast(made, str(out.dtype)), b.number(number, made))
+    made = Tensor(reduced.name, tuple(positions), tuple(shape), reduced.dtype)
+    return b.binary("*", b.cast(made, dtype), b.number(number, made))
 
 
 def _vote(b: Builder, a: Tensor, c: Tensor, sums: Sequence[Any], batches: Sequence[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Optional
@@ -106,7 +105,3 @@ def _numbered(letter: str) -> Iterable[str]:
     while True:
         yield f"{letter}{number}"
         number += 1
-
-
-SUBSCRIPTS = re.compile(r"(?:^|/)([A-Za-z]*(?:,[A-Za-z]*)*->[A-Za-z]*)(?=/|$)")
-"""The subscripts of an einsum in a name stack of JAX: `jit(f)/ble,ef->blf`."""

@@ -9,7 +9,7 @@ from typing import Any
 from . import known as tables
 from .dims import Dim, Dims, Positions
 from .errors import TranslationError
-from .lib import module, numpy
+from .lib import dtype_of, numpy
 from .program import (
     Expression,
     Flat,
@@ -41,9 +41,6 @@ DTYPES = {
 }
 """A dtype of JAX to one of the language."""
 
-LEAST_STEP = 1e30
-"""A difference of floats times this, and at most 1, is 1 where it is not 0: the language has no comparison."""
-
 MOST_STATEMENTS = 14000
 """The language takes 16384 values in a layer."""
 
@@ -63,6 +60,8 @@ class Builder:
         self._ones: dict[tuple[Dim, str], Tensor] = {}
         self.made_of: dict[str, tuple[str, Sequence[Value], Any]] = {}
         """Of a value that one equation makes: its primitive, its operands, the equation."""
+        self.negated: dict[str, Tensor] = {}
+        """Of a truth that is made as the negation of another: that one."""
         self.caches: set[str] = set()
         """What is appended to."""
         self._count: list[int] = outer._count if outer else [0]
@@ -105,15 +104,13 @@ class Builder:
         self._count[0] += 1
         return f"%{self._count[0]}"
 
-    def emit(
-        self, expression: Expression, positions: Positions, shape: Sequence[int], dtype: str, truth: bool = False
-    ) -> Tensor:
+    def emit(self, expression: Expression, positions: Positions, shape: Sequence[int], dtype: str) -> Tensor:
         """A statement, and the value that it makes."""
         if len(self.layer.statements) >= MOST_STATEMENTS:
             raise self.fail(
                 f"the function has more than {MOST_STATEMENTS} operations; a layer has at most 16384 values"
             )
-        value = Tensor(self._id(), tuple(positions), tuple(shape), dtype, truth)
+        value = Tensor(self._id(), tuple(positions), tuple(shape), dtype)
         self.dims.tensor(value.positions)
         self.layer.statements.append(Statement(value, expression, self.origin))
         return value
@@ -139,7 +136,7 @@ class Builder:
             return value
         made = self.parameter(wanted, value.positions, value.shape, value.dtype, None)
         made.label = value.name
-        return Tensor(made.tensor.name, value.positions, value.shape, value.dtype, value.truth)
+        return Tensor(made.tensor.name, value.positions, value.shape, value.dtype)
 
     # Arguments of the function, and loops over them
 
@@ -160,12 +157,6 @@ class Builder:
                 if statement.value.name == value.name and statement.origin and statement.origin.variable:
                     return statement.origin.variable[0]
         return "a"
-
-    def layer_name(self, body: Any) -> str:
-        """The name of the function that a loop runs."""
-        info = getattr(body.jaxpr, "debug_info", None)
-        name = getattr(info, "func_name", None) or "block"
-        return name if name.isidentifier() and name != "_" else "block"
 
     def forget(self, kept: int) -> None:
         """Takes back all parameters behind the first `kept`."""
@@ -211,6 +202,11 @@ class Builder:
         found = self._known.get(id(value))
         if found is not None:
             return found[1]
+        if value.base is not None:
+            base = self.tensor(value.base)
+            return Tensor(
+                base.name, (None,) * (len(value.shape) - len(base.shape)) + base.positions, value.shape, base.dtype
+            )
         if self.outer is not None:
             outer = self.outer.tensor(value)
             made = self.import_outer(outer, self._wanted(value))
@@ -222,15 +218,14 @@ class Builder:
 
     def _wanted(self, value: Known) -> str:
         variable = value.origin.variable if value.origin else None
-        return variable[0] if variable else "constant"
+        return value.name or (variable[0] if variable else "constant")
 
     def _parameter_of(self, value: Known) -> Tensor:
         elements = math.prod(n for n, real in zip(value.shape, value.real) if real)
         if elements > tables.MOST_ELEMENTS:
             raise self.fail(f"a table of {elements} elements is computed of nothing")
         positions = tuple(self.dims.fresh(n) if real else None for n, real in zip(value.shape, value.real))
-        truth = value.dtype == "bool"
-        dtype = "int32" if truth else self.dtype(value.dtype)
+        dtype = self.dtype(value.dtype)
 
         def data(flat: Flat) -> Any:
             array = numpy().asarray(value.data(flat))
@@ -238,8 +233,7 @@ class Builder:
             array = numpy().broadcast_to(array, tuple(n if r else 1 for n, r in zip(value.shape, value.real)))
             return array.reshape(kept)
 
-        made = self.parameter(self._wanted(value), positions, value.shape, dtype, data, made_up=True).tensor
-        return Tensor(made.name, positions, value.shape, dtype, truth)
+        return self.parameter(self._wanted(value), positions, value.shape, dtype, data, made_up=True).tensor
 
     def ones(self, dim: Dim, dtype: str) -> Tensor:
         """A parameter of ones along one dim, to repeat a value along it."""
@@ -271,12 +265,14 @@ class Builder:
                 last = value.dims[-1]
                 made = value.positions[:position] + (dim,) + value.positions[position + 1 :]
                 expression = Expression("split", (value.name,), (last,), (last, dim))
-                value = self.emit(expression, made, value.shape, value.dtype, value.truth)
+                value = self.emit(expression, made, value.shape, value.dtype)
                 continue
-            ones = self.ones(dim, "int32" if value.dtype == "bool" else value.dtype)
+            if value.dtype == "bool":
+                return self.truth(self.materialise(self.tensor(self.numbers(value)), at, even_one))
+            ones = self.ones(dim, value.dtype)
             positions = value.positions[:position] + (dim,) + value.positions[position + 1 :]
             expression = Expression("*", (value.name, ones.name))
-            value = self.emit(expression, positions, value.shape, value.dtype, value.truth)
+            value = self.emit(expression, positions, value.shape, value.dtype)
         return value
 
     # Dims that meet
@@ -307,7 +303,7 @@ class Builder:
         for one, other in steps:
             positions = tuple(other if p is not None and root(p) == root(one) else p for p in value.positions)
             expression = Expression("rename", (value.name,), (one,), (other,))
-            value = self.emit(expression, positions, value.shape, value.dtype, value.truth)
+            value = self.emit(expression, positions, value.shape, value.dtype)
         return value
 
     def meet(self, wanted: Positions, value: Tensor) -> Tensor:
@@ -324,27 +320,34 @@ class Builder:
         """Another dtype, as JAX calls it."""
         if isinstance(value, Known):
             return self.fold("convert_element_type", [value], dtype)
-        value = self.tensor(value)
-        word = "int32" if dtype == "bool" else self.dtype(dtype)
-        if value.dtype == word and word != "bool":
-            return Tensor(value.name, value.positions, value.shape, value.dtype, dtype == "bool")
-        return self.emit(
-            Expression("cast", (value.name,), word=word), value.positions, value.shape, word, dtype == "bool"
-        )
+        value, word = self.tensor(value), self.dtype(dtype)
+        if value.dtype == word:
+            return value
+        return self.emit(Expression("cast", (value.name,), word=word), value.positions, value.shape, word)
+
+    def numbers(self, value: Value) -> Value:
+        """A truth as the numbers 0 and 1; any other value as it is."""
+        return self.cast(value, "int32") if not isinstance(value, Stack) and value.dtype == "bool" else value
+
+    def truth(self, value: Tensor) -> Tensor:
+        """Of numbers that are not negative: where they are not 0."""
+        return self.emit(Expression("less", (0, value.name)), value.positions, value.shape, "bool")
 
     def fold(self, word: str, operands: Sequence[Known], dtype: str | None = None) -> Known:
         """An operation of what is known, computed."""
         np = numpy()
-        jnp = module("jax.numpy")
         calls: dict[str, Callable[..., Any]] = {
-            "+": jnp.add,
-            "-": jnp.subtract,
-            "*": jnp.multiply,
-            "/": jnp.divide,
-            "maximum": jnp.maximum,
-            "minimum": jnp.minimum,
-            "log": jnp.log,
-            "convert_element_type": lambda a: jnp.asarray(a).astype(dtype),
+            "+": np.add,
+            "-": np.subtract,
+            "*": np.multiply,
+            "/": np.divide,
+            "maximum": np.maximum,
+            "minimum": np.minimum,
+            "less": np.less,
+            "less_equal": np.less_equal,
+            "equal": np.equal,
+            "where": np.where,
+            "convert_element_type": lambda a: np.asarray(a).astype(dtype_of(str(dtype))),
         }
         call = calls[word]
         shape = max((known.shape for known in operands), key=len)
@@ -353,20 +356,22 @@ class Builder:
         origin = next((known.origin for known in operands if known.origin), self.origin)
 
         def data(flat: Flat) -> Any:
-            return np.asarray(call(*(known.data(flat) for known in operands)))
+            with np.errstate(all="ignore"):
+                return np.asarray(call(*(np.asarray(known.data(flat)) for known in operands)))
 
-        return tables._once(Known(shape, dtype or operands[0].dtype, real, data, constant, origin))
+        return tables.once(Known(shape, dtype or operands[0].dtype, real, data, constant, origin))
 
     def map(self, word: str, value: Value) -> Tensor:
         """An elementwise map."""
         one = self.tensor(value)
-        return self.emit(Expression(word, (one.name,)), one.positions, one.shape, one.dtype, False)
+        return self.emit(Expression(word, (one.name,)), one.positions, one.shape, one.dtype)
 
-    def binary(self, word: str, a: Value, b: Value, truth: bool = False) -> Value:
-        """An elementwise combination; with a number where one of them is one everywhere."""
+    def binary(self, word: str, a: Value, b: Value, dtype: str | None = None) -> Value:
+        """An elementwise combination; with a number where one of them is one everywhere. It has the dtype of its
+        operands where none is said."""
         left, right = tables.number(a), tables.number(b)
         if isinstance(a, Known) and isinstance(b, Known):
-            return self.fold(word, [a, b])
+            return self.fold(word, [a, b], dtype)
         if right is not None and _keeps(word, right, right=True):
             return a
         if left is not None and _keeps(word, left, right=False):
@@ -379,23 +384,39 @@ class Builder:
             one = self.tensor(b)
             if word == "-" and left == 0:
                 return self.map("neg", one)
-            return self._with(word, one, (left, one.name), truth)
+            return self._with(word, one, (left, one.name), dtype)
         if right is not None and math.isfinite(right):
             one = self.tensor(a)
-            return self._with(word, one, (one.name, right), truth)
-        one, other = self.tensor(a), self.tensor(b)
-        if len(one.shape) != len(other.shape):  # a scalar among tensors
-            shape = one.shape or other.shape
-            positions = one.positions or other.positions
-        else:
-            other = self.meet(one.positions, other)
-            shape = one.shape if len(one.dims) >= len(other.dims) else other.shape
-            shape = tuple(max(n, m) for n, m in zip(one.shape, other.shape))
-            positions = tuple(p if p is not None else q for p, q in zip(one.positions, other.positions))
-        return self.emit(Expression(word, (one.name, other.name)), positions, shape, one.dtype, truth)
+            return self._with(word, one, (one.name, right), dtype)
+        (one, other), positions, shape = self.together([self.tensor(a), self.tensor(b)])
+        return self.emit(Expression(word, (one.name, other.name)), positions, shape, dtype or one.dtype)
 
-    def _with(self, word: str, one: Tensor, operands: tuple[Operand, ...], truth: bool) -> Tensor:
-        return self.emit(Expression(word, operands), one.positions, one.shape, one.dtype, truth)
+    def _with(self, word: str, one: Tensor, operands: tuple[Operand, ...], dtype: str | None) -> Tensor:
+        return self.emit(Expression(word, operands), one.positions, one.shape, dtype or one.dtype)
+
+    def together(self, values: Sequence[Tensor]) -> tuple[list[Tensor], Positions, tuple[int, ...]]:
+        """Values that are combined element by element, their dims met; then dims and shape of what comes of it."""
+        positions: Positions = ()
+        shape: tuple[int, ...] = ()
+        found: list[Tensor] = []
+        for value in values:
+            if len(value.shape) == len(shape):
+                value = self._apart(positions, self.meet(positions, value))
+                shape = tuple(max(n, m) for n, m in zip(shape, value.shape))
+                positions = tuple(p if p is not None else q for p, q in zip(positions, value.positions))
+            elif not shape:  # a scalar among tensors
+                positions, shape = value.positions, value.shape
+            elif value.shape:
+                raise self.fail(f"shapes {shape} and {value.shape} do not meet")
+            found.append(value)
+        return found, positions, shape
+
+    def _apart(self, positions: Positions, value: Tensor) -> Tensor:
+        """The value with other names for dims that stand where the other has none, and that the other has elsewhere."""
+        taken = {self.dims.root(dim) for dim in positions if dim is not None}
+        alone = [q for p, q in zip(positions, value.positions) if p is None and q is not None]
+        clashing = [dim for dim in alone if self.dims.root(dim) in taken]
+        return self.rename(value, [(dim, self.dims.fresh(self.dims.size(dim), like=dim)) for dim in clashing])
 
     def number(self, value: float, like: Value) -> Known:
         """A number in the dtype of a value, as JAX calls it."""
@@ -410,7 +431,7 @@ class Builder:
         dims = [value.positions[at] for at in over]
         real = tuple(dim for dim in dims if dim is not None)
         positions = tuple(dim for at, dim in enumerate(value.positions) if at not in set(over))
-        made = Tensor(value.name, positions, tuple(shape), value.dtype, False)
+        made = Tensor(value.name, positions, tuple(shape), value.dtype)
         if real:
             made = self.emit(Expression(word, (value.name,), real), positions, shape, value.dtype)
         times = math.prod(value.shape[at] for at, dim in zip(over, dims) if dim is None)
@@ -425,7 +446,7 @@ class Builder:
         value = self.materialise(value, [at for at, axes in pin.spec.items() if axes])
         self.program.pins.append(pin)
         expression = Expression("pin", (value.name,), number=len(self.program.pins) - 1)
-        return self.emit(expression, value.positions, value.shape, value.dtype, value.truth)
+        return self.emit(expression, value.positions, value.shape, value.dtype)
 
 
 def _keeps(word: str, number: float, right: bool) -> bool:
