@@ -7,11 +7,15 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union, overload
+from typing import TYPE_CHECKING, Any, Union, overload
 
 from ._binary import binary
 from ._diagnostics import Diagnostic, ProgramError, UsageError, read
 from ._results import CostReport, Explanation, RunReport
+
+if TYPE_CHECKING:
+    from ._exported import Exported
+    from ._function import LaidFunction
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,11 @@ def explain(
 def explain(
     program: Callable[..., Any],
     *args: Any,
-    mesh: Any,
+    mesh: Any = None,
     in_specs: Any = None,
     out_specs: Any = None,
+    placements: Mapping[str, Any] | None = None,
+    out_placements: Sequence[Any] | None = None,
     weights: Sequence[str] | None = None,
     hardware: None | str | os.PathLike[str] = None,
     objective: str | None = None,
@@ -139,6 +145,8 @@ def explain(
     in_specs: Any = None,
     out_specs: Any = None,
     weights: Sequence[str] | None = None,
+    placements: Mapping[str, Any] | None = None,
+    out_placements: Sequence[Any] | None = None,
     hardware: None | str | os.PathLike[str] = None,
     objective: str | None = None,
     memory_limit: None | int | str = None,
@@ -150,18 +158,20 @@ def explain(
     """The plans of a program, with a reason behind each collective: `shardc explain`.
 
     A function of JAX is explained for its arguments, `explain(fn, *args, mesh=mesh, in_specs=specs)`, as the program that
-    `to_shard` makes of it; steps then have the line of Python that they come from, as `source`.
+    `to_shard` makes of it; steps then have the line of Python that they come from, as `source`. So is a program of
+    `torch.export`, `explain(exported, mesh=mesh, placements=placements)`.
     """
     if callable(program):
-        from ._function import LaidFunction
-
-        _no_options("a function", layer=layer, phase=phase, dims=dims, strict=strict)
+        no_options("a function", layer=layer, phase=phase, dims=dims, strict=strict)
         options = _options(None, None, None, None, None, objective, memory_limit, False, fuse, time_limit)
         if alternatives is not None:
             options.append(f"--alternatives={alternatives}")
-        return LaidFunction(program, args, mesh, in_specs, out_specs, weights, hardware).explained(options)
+        return _laid(program, args, mesh, in_specs, out_specs, placements, out_placements, weights, hardware).explained(
+            options
+        )
     _no_arguments(args)
-    _no_options("a program", in_specs=in_specs, out_specs=out_specs, weights=weights)
+    no_options("a program", in_specs=in_specs, out_specs=out_specs, weights=weights)
+    no_options("a program", placements=placements, out_placements=out_placements)
     options = _options(layer, phase, dims, mesh, hardware, objective, memory_limit, strict, fuse, time_limit)
     if alternatives is not None:
         options.append(f"--alternatives={alternatives}")
@@ -212,9 +222,11 @@ def run(
 def run(
     program: Callable[..., Any],
     *args: Any,
-    mesh: Any,
+    mesh: Any = None,
     in_specs: Any = None,
     out_specs: Any = None,
+    placements: Mapping[str, Any] | None = None,
+    out_placements: Sequence[Any] | None = None,
     weights: Sequence[str] | None = None,
     hardware: None | str | os.PathLike[str] = None,
     objective: str | None = None,
@@ -234,6 +246,8 @@ def run(
     in_specs: Any = None,
     out_specs: Any = None,
     weights: Sequence[str] | None = None,
+    placements: Mapping[str, Any] | None = None,
+    out_placements: Sequence[Any] | None = None,
     hardware: None | str | os.PathLike[str] = None,
     objective: str | None = None,
     memory_limit: None | int | str = None,
@@ -246,16 +260,18 @@ def run(
     """Executes the plans on simulated devices, against the unsharded program: `shardc run`.
 
     A plan that gives other numbers raises ProgramError. Of a function of JAX, `run(fn, *args, mesh=mesh, in_specs=specs)`, the
-    plan is executed on the arguments, and has to give what `fn(*args)` gives as well.
+    plan is executed on the arguments, and has to give what `fn(*args)` gives as well; so of a program of `torch.export`,
+    `run(exported, *args, mesh=mesh, placements=placements)`.
     """
     if callable(program):
-        from ._function import LaidFunction
-
-        _no_options("a function", layer=layer, phase=phase, dims=dims, strict=strict, seed=seed, full=full)
+        no_options("a function", layer=layer, phase=phase, dims=dims, strict=strict, seed=seed, full=full)
         options = _options(None, None, None, None, None, objective, memory_limit, False, fuse, time_limit)
-        return LaidFunction(program, args, mesh, in_specs, out_specs, weights, hardware).run(options)
+        return _laid(program, args, mesh, in_specs, out_specs, placements, out_placements, weights, hardware).run(
+            options
+        )
     _no_arguments(args)
-    _no_options("a program", in_specs=in_specs, out_specs=out_specs, weights=weights)
+    no_options("a program", in_specs=in_specs, out_specs=out_specs, weights=weights)
+    no_options("a program", placements=placements, out_placements=out_placements)
     options = _options(layer, phase, dims, mesh, hardware, objective, memory_limit, strict, fuse, time_limit)
     options += [f"--seed={seed}", *(["--full"] if full else [])]
     ran = _on("run", program, [*options, "--format=json"])
@@ -287,12 +303,40 @@ def check(program: Program, *, strict: bool = False, quick: bool = False) -> Seq
     return _on("check", program, [*options, "--format=json"]).diagnostics
 
 
+def is_exported(program: Any) -> bool:
+    """Whether it is a program of `torch.export`, which is not imported for it."""
+    return type(program).__name__ == "ExportedProgram" and type(program).__module__.startswith("torch.")
+
+
+def _laid(
+    program: Any,
+    args: Sequence[Any],
+    mesh: Any,
+    in_specs: Any,
+    out_specs: Any,
+    placements: Mapping[str, Any] | None,
+    out_placements: Sequence[Any] | None,
+    weights: Sequence[str] | None,
+    hardware: None | str | os.PathLike[str],
+) -> LaidFunction | Exported:
+    """A function of JAX or a program of PyTorch, and how it lies."""
+    if is_exported(program):
+        from ._exported import Exported
+
+        no_options("an exported program", in_specs=in_specs, out_specs=out_specs)
+        return Exported(program, args, mesh, placements, out_placements, weights, hardware)
+    from ._function import LaidFunction
+
+    no_options("a function of JAX", placements=placements, out_placements=out_placements)
+    return LaidFunction(program, args, mesh, in_specs, out_specs, weights, hardware)
+
+
 def _no_arguments(args: Sequence[Any]) -> None:
     if args:
         raise TypeError("a program has no arguments beside it; a function of JAX has")
 
 
-def _no_options(of: str, **given: Any) -> None:
+def no_options(of: str, **given: Any) -> None:
     """Options that would be passed over are an error; at their defaults they are not given."""
     for name, value in given.items():
         if value is not None and value is not False and not (name == "seed" and value == 0):

@@ -6,9 +6,10 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ._commands import is_exported, no_options
 from ._jax import specs
 from ._jax.loops import STATE
 from ._jax.walk import walk
@@ -25,23 +26,37 @@ HARDWARE = "tpu-v5e"
 
 
 def to_shard(
-    fn: Callable[..., Any],
+    fn: Any,
     *args: Any,
-    mesh: Any,
+    mesh: Any = None,
     in_specs: Any = None,
     out_specs: Any = None,
+    placements: Mapping[str, Any] | None = None,
+    out_placements: Sequence[Any] | None = None,
     hardware: str | None = HARDWARE,
     weights: Sequence[str] | None = None,
 ) -> str:
-    """The text of a `.shard` file that does what `fn(*args)` does.
+    """The text of a `.shard` file that does what `fn(*args)` does, or what a program of `torch.export` does.
 
     `mesh` is a mesh of JAX or the sizes of axes by name. `in_specs` has a `PartitionSpec` for each argument, or a tree
     of them; None leaves a layout to the compiler, and without `in_specs` arguments lie as their shardings say.
     Arguments may be `jax.ShapeDtypeStruct`s. `weights` names the arguments that are parameters and stay in memory; else
     they are those that hold several arrays.
 
+    Of an `ExportedProgram`, which is given alone, `mesh` is a DeviceMesh with names or the sizes of axes by name, and
+    `placements` has those of DTensor by the name of a parameter, a buffer or an input; a value may be a DTensor. What is
+    not named lies as the program has it distributed, else freely. `out_placements` has those of each result.
+
     What has no counterpart in the language raises `TranslationError`, with the primitive and its line.
     """
+    if is_exported(fn):
+        from ._exported import Exported
+
+        no_options("an exported program", in_specs=in_specs, out_specs=out_specs)
+        return Exported(fn, args, mesh, placements, out_placements, weights, None).translated(hardware).text
+    no_options("a function of JAX", placements=placements, out_placements=out_placements)
+    if mesh is None:
+        raise TypeError("mesh is missing: a function of JAX is laid out on one")
     return translate(fn, args, mesh, in_specs, out_specs, hardware, weights).text
 
 
