@@ -112,7 +112,38 @@ pub struct Collective {
     pub flow: flow::Flow,
 }
 
+impl Program {
+    /// Bytes that the collectives send which the program wrote itself.
+    pub fn by_hand(&self) -> u64 {
+        let by_hand = self.collectives.iter().filter(|one| one.is_by_hand());
+        by_hand.fold(0, |sum, one| sum.saturating_add(one.wire_bytes()))
+    }
+}
+
+/// Primitives of JAX that are collectives which the program writes by hand.
+const BY_HAND: [&str; 12] = [
+    "psum",
+    "psum2",
+    "psum_invariant",
+    "pmax",
+    "pmin",
+    "ppermute",
+    "pbroadcast",
+    "all_gather",
+    "all_gather_invariant",
+    "all_to_all",
+    "reduce_scatter",
+    "psum_scatter",
+];
+
 impl Collective {
+    /// Whether the program wrote it itself, inside of a `shard_map`.
+    pub fn is_by_hand(&self) -> bool {
+        let scopes = self.op_name.as_deref().and_then(|name| name.split_once("shard_map"));
+        let primitive = scopes.and_then(|(_, inside)| inside.rsplit_once('/'));
+        primitive.is_some_and(|(_, primitive)| BY_HAND.contains(&primitive))
+    }
+
     /// Bytes that the busiest device sends in one run of the program.
     pub fn wire_bytes(&self) -> u64 {
         let bytes = u128::from(self.wire_bytes_once).saturating_mul(self.executions);

@@ -162,6 +162,7 @@ struct AuditJson<'a> {
     compiled_again: Option<CompiledJson<'a>>,
     not_compiled_because: Option<&'a str>,
     barriers: Vec<BarrierJson<'a>>,
+    by_hand_wire_bytes: u64,
     no_optimum_because: Option<&'a str>,
 }
 
@@ -222,6 +223,7 @@ pub fn json(report: &Report) -> String {
         compiled_again: comparison.and_then(|c| c.compiled.as_ref()).map(CompiledJson::new),
         not_compiled_because: comparison.and_then(|c| c.not_compiled.as_deref()),
         barriers: barriers.collect(),
+        by_hand_wire_bytes: comparison.map_or(0, |c| c.by_hand),
         no_optimum_because: comparison.and_then(|c| c.why_not.as_deref()),
     })
 }

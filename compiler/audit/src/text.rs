@@ -3,6 +3,7 @@
 use shard_cost::Bytes;
 use shard_report::scale;
 
+use crate::before::optimum::Move;
 use crate::before::sharding::whole_partition_spec;
 use crate::collectives::Collective;
 use crate::compare::{AdviceKind, Comparison, Recompiled};
@@ -215,15 +216,22 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
             page.row(words, &figures(report, totals, false));
         }
     }
+    if comparison.by_hand > 0 {
+        let bytes = scale::bytes(Bytes(comparison.by_hand));
+        let behind = " ".repeat(20);
+        page.row("  of each, what shard_maps send by hand", &format!("{bytes:>10}{behind}"));
+    }
     if !comparison.moves.is_empty() && comparison.same_specs != Some(report.totals) {
         page.line("  what the first of the two sends");
-        for one in &comparison.moves {
+        for (one, times) in counted(&comparison.moves) {
             let place = one.place.as_ref().map_or(String::new(), |place| format!("{place}: "));
             let value = one.value.as_deref().unwrap_or("a value");
             let axes = one.axes.join(", ");
             let bytes = scale::bytes(Bytes(one.wire_bytes));
             let behind = " ".repeat(20);
-            let words = format!("    {place}{} over {axes} of {value}", one.op);
+            // Turns of a loop that is written out do the same.
+            let times = if times > 1 { format!(", {times} times") } else { String::new() };
+            let words = format!("    {place}{} over {axes} of {value}{times}", one.op);
             page.row(&words, &format!("{bytes:>10}{behind}"));
             if let Some(spec) = &one.to {
                 let spec = whole_partition_spec(spec);
@@ -262,6 +270,26 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
         page.line(&format!("    + {}", advice.to));
         page.words(4, &format!("tried: {}", advice.tried_words()));
     }
+}
+
+/// Moves that are alike as one, with how many they are and the sum of what they send.
+fn counted(moves: &[Move]) -> Vec<(Move, usize)> {
+    let mut found: Vec<(Move, usize)> = Vec::new();
+    for one in moves {
+        let is_alike = |(known, times): &(Move, usize)| {
+            let times = *times as u64;
+            known.wire_bytes == one.wire_bytes.saturating_mul(times)
+                && Move { wire_bytes: one.wire_bytes, ..known.clone() } == *one
+        };
+        match found.iter_mut().find(|known| is_alike(known)) {
+            Some((known, times)) => {
+                known.wire_bytes = known.wire_bytes.saturating_add(one.wire_bytes);
+                *times += 1;
+            }
+            None => found.push((one.clone(), 1)),
+        }
+    }
+    found
 }
 
 /// What XLA made of the edits.

@@ -8,6 +8,7 @@ use super::translate::{Class, Expression, Layer, Parameter};
 use crate::axes::NamedMesh;
 use crate::compare::{Advice, AdviceKind, Barrier, Comparison};
 use crate::hlo::tables::Place;
+use crate::report::Totals;
 
 /// Plans that are searched for one audit: edits beyond are not tried.
 const MOST_PLANS: usize = 240;
@@ -33,8 +34,8 @@ pub enum Edit {
     /// Another spec of a parameter, of those that are laid out with it (what an optimiser keeps of a
     /// weight), and of the results that they become.
     Parameter(Vec<usize>, Vec<usize>, Spec),
-    /// Another spec of a constraint.
-    Constraint(usize, Spec),
+    /// Another spec of a constraint, wherever it stands in turns that are written out.
+    Constraint(Vec<usize>, Spec),
     /// Results laid out as the arguments of their dims.
     Outputs(Vec<(usize, Spec)>),
     /// A dim of a parameter as two dims.
@@ -71,7 +72,11 @@ pub fn apply(edit: &Edit, choice: &mut Choice) {
                 choice.outputs[*at] = Some(spec.clone());
             }
         }
-        Edit::Constraint(at, spec) => choice.constraints[*at] = Some(spec.clone()),
+        Edit::Constraint(all, spec) => {
+            for at in all {
+                choice.constraints[*at] = Some(spec.clone());
+            }
+        }
         Edit::Outputs(all) => {
             for (at, spec) in all {
                 choice.outputs[*at] = Some(spec.clone());
@@ -121,8 +126,9 @@ pub fn compare(
     let moved: u64 = laid_anew.iter().map(|(_, bytes)| *bytes).sum();
     same.wire_bytes = same.wire_bytes.saturating_add(moved);
     same.time = same.time.filter(|_| moved == 0);
-    found.same_specs = Some(same);
-    let mut before = sent.max(same.wire_bytes);
+    found.same_specs = Some(with_by_hand(same, layer));
+    found.by_hand = layer.by_hand;
+    let mut before = sent.saturating_sub(layer.by_hand).max(same.wire_bytes);
     if !laid_anew.is_empty() {
         let saved = before.saturating_sub(now.totals.wire_bytes);
         let parts = laid_anew.len() as u64;
@@ -130,7 +136,10 @@ pub fn compare(
             let mut advice = advisor.stack_advice(*at, &choice, files);
             advice.saves_bytes = saved / parts;
             let spec = choice.parameters[*at].clone().unwrap_or_default();
-            let edit = Edit::Parameter(vec![*at], Vec::new(), spec);
+            let slices = (0..layer.parameters.len())
+                .filter(|other| advisor.is_slice_with(*at, *other))
+                .collect();
+            let edit = Edit::Parameter(slices, Vec::new(), spec);
             steps.push(Step { edit, advice });
         }
         before = now.totals.wire_bytes;
@@ -145,9 +154,17 @@ pub fn compare(
     }
     found.advice = steps.iter().map(|step| step.advice.clone()).collect();
     found.advice.sort_by_key(|advice| std::cmp::Reverse(advice.saves_bytes));
-    found.free = Some(now.totals);
+    found.free = Some(with_by_hand(now.totals, layer));
     found.why_not = found.why_not.or_else(|| unproven(&now));
     (found, steps)
+}
+
+/// What a plan sends, and what the program sends by hand.
+fn with_by_hand(totals: Totals, layer: &Layer) -> Totals {
+    Totals {
+        wire_bytes: totals.wire_bytes.saturating_add(layer.by_hand),
+        time: totals.time.filter(|_| layer.by_hand == 0),
+    }
 }
 
 /// Where edits begin: what is chosen, its optimum, and the stacks that have to be laid out anew,
@@ -169,8 +186,10 @@ impl Advisor<'_> {
     /// anew before the loop, in the way that is best for the loop.
     fn start(&mut self) -> Result<Start, String> {
         let choice = Choice::of(self.layer);
+        // Of the slices of one stack, the first stands for all.
         let stacks: Vec<usize> = (0..self.layer.parameters.len())
             .filter(|at| self.lead(*at).is_some_and(|lead| !lead.is_empty()))
+            .filter(|at| !(0..*at).any(|before| self.is_slice_with(*at, before)))
             .collect();
         if stacks.is_empty() {
             let now = self.optimum(&choice)?;
@@ -180,12 +199,18 @@ impl Advisor<'_> {
         for at in &stacks {
             let lead = self.lead(*at).unwrap_or_default();
             let specs = self.with_axes(*at, &self.layer.parameters[*at].spec.clone(), &lead);
+            let all: Vec<usize> = (0..self.layer.parameters.len())
+                .filter(|other| self.is_slice_with(*at, *other))
+                .collect();
+            let all = &all;
             ways = ways
                 .into_iter()
                 .flat_map(|way| {
                     specs.iter().map(move |spec| {
                         let mut way = way.clone();
-                        way.parameters[*at] = Some(spec.clone());
+                        for slice in all {
+                            way.parameters[*slice] = Some(spec.clone());
+                        }
                         way
                     })
                 })
@@ -299,11 +324,18 @@ impl Advisor<'_> {
         let mut edits = Vec::new();
         for (at, constraint) in self.layer.constraints.iter().enumerate() {
             let Some(spec) = &choice.constraints[at] else { continue };
+            // One text may stand in several turns of a loop.
+            let all: Vec<usize> = (0..self.layer.constraints.len())
+                .filter(|n| self.layer.constraints[*n].span == constraint.span)
+                .collect();
+            if all.first() != Some(&at) {
+                continue;
+            }
             let idle =
                 self.mesh.iter().filter(|(name, _)| !spec.iter().flatten().any(|a| a == name));
             for (axis, _) in idle {
                 let more = self.added(&constraint.positions, spec, std::slice::from_ref(axis));
-                edits.extend(more.into_iter().map(|spec| Edit::Constraint(at, spec)));
+                edits.extend(more.into_iter().map(|spec| Edit::Constraint(all.clone(), spec)));
             }
         }
         let outputs: Vec<(usize, Spec)> =
@@ -316,7 +348,8 @@ impl Advisor<'_> {
             let is_handed_on = self.layer.repeat > 1 && parameter.stack.is_none();
             let Some(spec) = choice.parameters[at].as_ref() else { continue };
             let axes: Vec<String> = spec.iter().flatten().cloned().collect();
-            if is_handed_on || parameter.dtype == "int32" || axes.is_empty() {
+            let is_argument = parameter.argument.is_some();
+            if is_handed_on || !is_argument || parameter.dtype == "int32" || axes.is_empty() {
                 continue;
             }
             let mut ways = vec![vec![Vec::new(); spec.len()]];
@@ -345,7 +378,8 @@ impl Advisor<'_> {
     fn laid_with(&self, at: usize, choice: &Choice) -> (Vec<usize>, Vec<usize>) {
         let parameter = &self.layer.parameters[at];
         let Some(key) = parameter.name.find(['[', '.']).map(|from| &parameter.name[from..]) else {
-            return (vec![at], Vec::new());
+            let slices = (0..self.layer.parameters.len()).filter(|n| self.is_slice_with(at, *n));
+            return (slices.collect(), Vec::new());
         };
         let sizes = |positions: &[Option<Class>]| -> Vec<u64> {
             positions.iter().map(|c| c.map_or(1, |class| self.layer.size(class))).collect()
@@ -367,9 +401,17 @@ impl Advisor<'_> {
         (parameters, outputs.map(|(n, _)| n).collect())
     }
 
+    /// Whether two parameters are one argument: the same, or slices of one stack.
+    fn is_slice_with(&self, one: usize, other: usize) -> bool {
+        let argument = |at: usize| self.layer.parameters[at].argument;
+        one == other || argument(one).is_some() && argument(one) == argument(other)
+    }
+
     /// The spec of the argument that a result is of the same dims as, where it lies otherwise.
     fn like_argument(&self, at: usize, choice: &Choice) -> Option<(usize, Spec)> {
         let output = &self.layer.outputs[at];
+        // What a `shard_map` takes lies as that says.
+        output.result?;
         let roots = |positions: &[Option<Class>]| -> Vec<Option<Class>> {
             positions.iter().map(|class| class.map(|class| self.layer.root(class))).collect()
         };
@@ -432,6 +474,14 @@ impl Advisor<'_> {
         edits
     }
 
+    /// The results of the program that outputs are, by number; slices of one stack are one.
+    fn results(&self, outputs: impl Iterator<Item = usize>) -> Vec<String> {
+        let mut numbers: Vec<usize> =
+            outputs.filter_map(|at| self.layer.outputs[at].result).collect();
+        numbers.dedup();
+        numbers.iter().map(ToString::to_string).collect()
+    }
+
     /// What a person reads of an edit.
     fn advice(&self, edit: &Edit, choice: &Choice, files: Files<'_>) -> Advice {
         let mut advice = Advice {
@@ -450,21 +500,20 @@ impl Advisor<'_> {
                 let from = choice.parameters[*at].clone().unwrap_or_default();
                 advice.source =
                     self.line(&parameter.name, &from, parameter.used_at.as_ref(), files);
-                let names: Vec<&str> =
+                let mut names: Vec<&str> =
                     all.iter().map(|at| self.layer.parameters[*at].name.as_str()).collect();
+                names.dedup();
                 advice.value = names.join(", ");
                 if !outputs.is_empty() {
-                    let numbers: Vec<String> = outputs
-                        .iter()
-                        .map(|at| self.layer.outputs[*at].result.to_string())
-                        .collect();
+                    let numbers = self.results(outputs.iter().copied());
                     let several = if numbers.len() == 1 { "result" } else { "results" };
                     advice.value.push_str(&format!(", {several} {}", numbers.join(", ")));
                 }
                 advice.from = whole_partition_spec(&from);
                 advice.to = whole_partition_spec(spec);
             }
-            Edit::Constraint(at, spec) => {
+            Edit::Constraint(all, spec) => {
+                let Some(at) = all.first() else { return advice };
                 let constraint = &self.layer.constraints[*at];
                 let from = choice.constraints[*at].clone().unwrap_or_default();
                 advice.kind = AdviceKind::Constraint;
@@ -475,10 +524,14 @@ impl Advisor<'_> {
                 advice.to = whole_partition_spec(spec);
             }
             Edit::Outputs(all) => {
-                let number = |at: &usize| self.layer.outputs[*at].result.to_string();
-                let numbers: Vec<String> = all.iter().map(|(at, _)| number(at)).collect();
-                let to: Vec<String> =
-                    all.iter().map(|(_, spec)| whole_partition_spec(spec)).collect();
+                let numbers = self.results(all.iter().map(|(at, _)| *at));
+                let mut to: Vec<String> = Vec::new();
+                for (n, (at, spec)) in all.iter().enumerate() {
+                    let result = |at: usize| self.layer.outputs[at].result;
+                    if n == 0 || result(all[n - 1].0) != result(*at) {
+                        to.push(whole_partition_spec(spec));
+                    }
+                }
                 let from =
                     all.first().and_then(|(at, _)| choice.outputs[*at].clone()).unwrap_or_default();
                 let near = self.layer.parameters.iter().find_map(|p| p.used_at.clone());
@@ -579,7 +632,21 @@ impl Advisor<'_> {
                 }
                 word => has_word(&line, word),
             };
-            let score = score + usize::from(names_it) + 5 * usize::from(names_key);
+            // `"down": P(..)`, where a line has several.
+            let is_of_key = |spec: &String| {
+                let arguments = spec.trim_start_matches('P');
+                key.is_some_and(|key| {
+                    line.match_indices(arguments).any(|(at, _)| {
+                        let name = line[..at].trim_end_matches(|c: char| c.is_alphanumeric());
+                        name.trim_end_matches(['"', ':', '=']).ends_with(key)
+                    })
+                })
+            };
+            let of_key = specs.iter().any(is_of_key);
+            let score = score
+                + usize::from(names_it)
+                + 5 * usize::from(names_key)
+                + 2 * usize::from(of_key);
             if best.is_none_or(|(known, _)| score > known) {
                 best = Some((score, at as u64 + 1));
             }

@@ -27,19 +27,25 @@ pub struct NewConstraint {
     pub spec: OpenSpec,
 }
 
+/// Constraints of one place, and how many pins ask for each.
+type Votes = Vec<(NewConstraint, usize)>;
+
 /// The constraints that pins of a plan are in the text of the program. Several pins are one where an
-/// op stands in a function that is called several times; where they differ there is none.
+/// op stands in a function that is called several times, or in a loop whose turns are written out;
+/// where they differ it is that of most of them, the first of as many.
 pub fn constraints(layer: &Layer, pins: &[Pin]) -> Vec<NewConstraint> {
-    let mut found: BTreeMap<(usize, Option<String>), Option<NewConstraint>> = BTreeMap::new();
+    let mut found: BTreeMap<(usize, Option<String>), Votes> = BTreeMap::new();
     for one in pins.iter().flat_map(|pin| written(layer, pin)) {
         let key = (layer.sites[one.site].span.start, one.word.clone());
-        match found.get_mut(&key) {
-            None => drop(found.insert(key, Some(one))),
-            Some(Some(known)) if known.spec == one.spec => {}
-            Some(known) => *known = None,
+        let known = found.entry(key).or_default();
+        match known.iter_mut().find(|(other, _)| other.spec == one.spec) {
+            Some((_, count)) => *count += 1,
+            None => known.push((one, 1)),
         }
     }
-    found.into_values().flatten().collect()
+    let most =
+        |known: Votes| known.into_iter().rev().max_by_key(|(_, count)| *count).map(|(one, _)| one);
+    found.into_values().filter_map(most).collect()
 }
 
 /// Where a pin is written: at what makes the value and at its other forms, or at what takes it.
@@ -142,7 +148,7 @@ pub fn edited(
     }
     for (output, spec) in layer.outputs.iter().zip(&choice.outputs) {
         if let Some(spec) = spec.as_ref().filter(|spec| output.spec.as_ref() != Some(*spec)) {
-            let port = main.results.get(output.result)?;
+            let port = main.results.get(output.result?)?;
             changes.push((sharding_in(text, port.span)?, dims(&closed(spec))));
         }
     }

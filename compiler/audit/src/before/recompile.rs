@@ -156,7 +156,8 @@ impl Trier<'_> {
 
     /// What a plan sends, its floats as wide as this XLA sends them.
     fn counted(&self, best: &Optimum) -> u64 {
-        if self.platform == "cpu" { best.bytes_as_f32 } else { best.totals.wire_bytes }
+        let plan = if self.platform == "cpu" { best.bytes_as_f32 } else { best.totals.wire_bytes };
+        plan.saturating_add(self.subject.layer.by_hand)
     }
 
     /// The fewest constraints found with which XLA comes near a plan, or as near as it comes.

@@ -15,6 +15,8 @@ use super::read::{Function, Op, Port, Stable, Tensor, values};
 use super::sharding::{self, Spec};
 use crate::hlo::tables::Place;
 
+mod loops;
+mod manual;
 mod ops;
 
 /// A dim, before names are given: classes of dims that are one.
@@ -68,8 +70,8 @@ pub struct Output {
     pub dtype: &'static str,
     /// How it is annotated; `None`: free.
     pub spec: Option<Spec>,
-    /// The result of `main` that it is, by number.
-    pub result: usize,
+    /// The result of `main` that it is, by number; `None` where it is what a `shard_map` takes.
+    pub result: Option<usize>,
     /// Its name in the user's program, where it is in a tree: `result[1]['w']`.
     pub name: Option<String>,
 }
@@ -169,6 +171,11 @@ pub struct Layer {
     pub ops: usize,
     /// The ops that make something.
     pub sites: Vec<Site>,
+    /// How many `shard_map`s it has: their results come from outside.
+    pub manual: usize,
+    /// Bytes that the collectives inside of them send, which are written by hand; they are part of
+    /// every optimum. Whoever has the compiled program says so.
+    pub by_hand: u64,
     /// The size of each class.
     sizes: Vec<u64>,
     /// The class that each is part of.
@@ -247,10 +254,26 @@ impl Layer {
 enum Value {
     /// A tensor: its name, for each position its dim, its dtype.
     Tensor(String, Vec<Option<Class>>, &'static str),
-    /// A number or mask or index, the same on every device: of this rank.
-    Known(usize),
-    /// A stack of a loop, by its argument.
+    /// A number or mask or index, the same on every device: of this rank, and which number it is,
+    /// where that is known.
+    Known(usize, Option<i64>),
+    /// A stack of a loop, by its number.
     Stack(usize),
+}
+
+/// A stack of which a loop takes a slice in each turn.
+#[derive(Clone, Debug)]
+enum Stacked {
+    /// An argument of `main`.
+    Argument {
+        /// Which argument.
+        at: usize,
+        name: String,
+        tensor: Tensor,
+        spec: Option<Spec>,
+    },
+    /// What a loop that is written out made in its turns, as far as it has.
+    Made(Vec<Option<Value>>),
 }
 
 /// Ops that are walked over, calls written out: a program of more is not translated.
@@ -262,10 +285,11 @@ const MOST_CALLS: usize = 40;
 struct Translator<'s> {
     stable: &'s Stable,
     layer: Layer,
-    /// Arguments of `main` that a loop slices: their numbers, names, types and specs.
-    stacks: Vec<(usize, String, Tensor, Option<Spec>)>,
-    /// The slice of a stack that is a parameter already.
-    sliced: FxHashMap<usize, Value>,
+    /// What loops slice.
+    stacks: Vec<Stacked>,
+    /// The slices of stacks that are parameters already, by stack and turn. A loop that is folded
+    /// has one for all turns.
+    sliced: FxHashMap<(usize, usize), Value>,
     /// The types of the operands of the op at hand.
     types: Vec<Option<Tensor>>,
     ops: usize,
@@ -277,7 +301,7 @@ type Scope = FxHashMap<String, (Value, Option<Tensor>)>;
 /// Writes `main` as a layer, or says why not.
 pub fn translate(stable: &Stable) -> Result<Layer, String> {
     let main = stable.functions.get("main").ok_or("there is no `main`")?;
-    let mut translator = Translator {
+    let translator = || Translator {
         stable,
         layer: Layer { repeat: 1, ..Layer::default() },
         stacks: Vec::new(),
@@ -285,33 +309,50 @@ pub fn translate(stable: &Stable) -> Result<Layer, String> {
         types: Vec::new(),
         ops: 0,
     };
-    let loops = main.ops.iter().filter(|op| op.name == "stablehlo.while").count();
-    match loops {
-        0 => translator.straight(main)?,
-        1 => translator.stacked(main)?,
-        n => return Err(format!("`main` has {n} loops, and one is translated")),
+    // One scan and nothing else is a layer that is repeated; all other loops are written out.
+    if main.ops.iter().filter(|op| op.name == "stablehlo.while").count() == 1 {
+        let mut folded = translator();
+        if folded.stacked(main).is_ok() {
+            return Ok(folded.layer());
+        }
     }
-    translator.layer.ops = translator.ops;
-    Ok(translator.layer)
+    let mut straight = translator();
+    straight.straight(main)?;
+    Ok(straight.layer())
 }
 
 impl Translator<'_> {
-    /// A program without a loop.
+    fn layer(mut self) -> Layer {
+        self.layer.ops = self.ops;
+        self.layer
+    }
+
+    /// A program whose loops, if it has any, are written out.
     fn straight(&mut self, main: &Function) -> Result<(), String> {
+        let sliced = self.sliced_arguments(main);
         let mut scope = Scope::default();
         for (at, port) in main.arguments.iter().enumerate() {
-            let value = self.argument(at, port);
+            let value = if sliced.contains(&at) {
+                self.stacked_argument(at, port)
+            } else {
+                self.argument(at, port)
+            };
             scope.insert(port.id.clone(), (value, Some(port.tensor.clone())));
         }
         let results = self.walk(&main.ops, &mut scope, 0)?;
         for (result, (value, port)) in results.into_iter().zip(&main.results).enumerate() {
-            if let Value::Tensor(value, positions, dtype) = value {
+            let (parts, spec) = match value {
+                Value::Stack(stack) => (self.slices(stack), port.spec.clone().map(rest_of_stack)),
+                other => (vec![Some(other)], port.spec.clone()),
+            };
+            for part in parts.into_iter().flatten() {
+                let Value::Tensor(value, positions, dtype) = part else { continue };
                 self.layer.outputs.push(Output {
                     value,
                     positions,
                     dtype,
-                    spec: port.spec.clone(),
-                    result,
+                    spec: spec.clone(),
+                    result: Some(result),
                     name: port.name.clone(),
                 });
             }
@@ -345,9 +386,7 @@ impl Translator<'_> {
             let is_handed_on = returned.operands.get(element) == Some(name);
             let value = match port {
                 Some((at, port)) if is_handed_on && port.tensor.dims.first() == Some(&trips) => {
-                    let name = port.name.clone().unwrap_or_else(|| port.id.clone());
-                    self.stacks.push((at, name, port.tensor.clone(), port.spec.clone()));
-                    Value::Stack(self.stacks.len() - 1)
+                    self.stacked_argument(at, port)
                 }
                 Some((at, port)) => {
                     let value = self.argument(at, port);
@@ -356,7 +395,7 @@ impl Translator<'_> {
                     }
                     value
                 }
-                None => Value::Known(the_loop.types.get(element).map_or(0, |t| t.dims.len())),
+                None => Value::Known(the_loop.types.get(element).map_or(0, |t| t.dims.len()), None),
             };
             scope.insert((*name).clone(), (value, the_loop.types.get(element).cloned()));
         }
@@ -385,6 +424,7 @@ impl Translator<'_> {
         let returned = main.ops.last().map(|op| op.operands.clone()).unwrap_or_default();
         let element = format!("{}#{element}", the_loop.result);
         let result = returned.iter().position(|name| *name == element).unwrap_or(0);
+        let result = Some(result);
         self.layer.outputs.push(Output { value, positions, dtype, spec, result, name: None });
         Ok(())
     }
@@ -393,7 +433,7 @@ impl Translator<'_> {
     fn argument(&mut self, at: usize, port: &Port) -> Value {
         // A count or a position: every device has it, as it has the number of the turn.
         if port.tensor.dims.is_empty() && dtype(&port.tensor.dtype) == "int32" {
-            return Value::Known(0);
+            return Value::Known(0, None);
         }
         let name = port.name.as_deref().unwrap_or(port.id.trim_start_matches('%')).to_string();
         let value = self.parameter(name, &port.tensor, port.spec.clone(), None);
@@ -451,23 +491,31 @@ impl Translator<'_> {
         value
     }
 
-    /// What a slice of a stack is: one parameter, whoever slices it.
-    fn slice_of_stack(&mut self, stack: usize) -> Value {
-        if let Some(known) = self.sliced.get(&stack) {
+    /// A stack that is an argument.
+    fn stacked_argument(&mut self, at: usize, port: &Port) -> Value {
+        let name = port.name.as_deref().unwrap_or(port.id.trim_start_matches('%')).to_string();
+        let (tensor, spec) = (port.tensor.clone(), port.spec.clone());
+        self.stacks.push(Stacked::Argument { at, name, tensor, spec });
+        Value::Stack(self.stacks.len() - 1)
+    }
+
+    /// What a slice of an argument is: one parameter, whoever slices it.
+    fn slice_of_argument(&mut self, stack: usize, turn: usize) -> Value {
+        if let Some(known) = self.sliced.get(&(stack, turn)) {
             return known.clone();
         }
-        let (at, name, tensor, spec) = self.stacks[stack].clone();
+        let Stacked::Argument { at, name, tensor, spec } = self.stacks[stack].clone() else {
+            return Value::Known(0, None);
+        };
         let one = Tensor {
             dims: std::iter::once(1).chain(tensor.dims[1..].iter().copied()).collect(),
             dtype: tensor.dtype,
         };
         let lead = spec.as_ref().and_then(|spec| spec.first().cloned()).unwrap_or_default();
-        let rest = spec.map(|spec| {
-            std::iter::once(Vec::new()).chain(spec.into_iter().skip(1)).collect::<Spec>()
-        });
-        let value = self.parameter(name, &one, rest, Some((tensor.dims[0], lead)));
+        let spec = spec.map(rest_of_stack);
+        let value = self.parameter(name, &one, spec, Some((tensor.dims[0], lead)));
         self.is_argument(at);
-        self.sliced.insert(stack, value.clone());
+        self.sliced.insert((stack, turn), value.clone());
         value
     }
 
@@ -486,9 +534,12 @@ impl Translator<'_> {
                 return op.operands.iter().map(value).collect();
             }
             if op.name == "sdy.manual_computation" {
-                return Err(
-                    "it is a `shard_map`, whose collectives are written by hand".to_string()
-                );
+                self.manual(op, scope)?;
+                continue;
+            }
+            if op.name == "stablehlo.while" {
+                self.written_out(op, scope, depth)?;
+                continue;
             }
             let operands: Vec<Value> = op
                 .operands
@@ -497,9 +548,7 @@ impl Translator<'_> {
                 .collect::<Result<_, String>>()?;
             self.note_use(op, &operands);
             if op.name == "call" {
-                let callee = op.text.split_once('@').map(|(_, rest)| rest);
-                let callee = callee.and_then(|rest| rest.split_once('(')).map(|(name, _)| name);
-                let function = callee.and_then(|name| self.stable.functions.get(name.trim()));
+                let function = callee(op).and_then(|name| self.stable.functions.get(name));
                 let function = function.ok_or_else(|| format!("no function {}", op.text))?;
                 let mut inner = Scope::default();
                 for (port, value) in function.arguments.iter().zip(operands) {
@@ -624,6 +673,17 @@ impl Translator<'_> {
         });
         Value::Tensor(value, positions, dtype)
     }
+}
+
+/// The spec of a slice of a stack: its first dim has size 1.
+fn rest_of_stack(spec: Spec) -> Spec {
+    std::iter::once(Vec::new()).chain(spec.into_iter().skip(1)).collect()
+}
+
+/// The function that a call names.
+fn callee(op: &Op) -> Option<&str> {
+    let (_, rest) = op.text.split_once('@').filter(|_| op.name == "call")?;
+    rest.split_once('(').map(|(name, _)| name.trim())
 }
 
 /// A dtype as `.shard` spells it.

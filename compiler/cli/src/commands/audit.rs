@@ -157,10 +157,13 @@ fn compared(
     let Some(chip) = hardware.cloned().or_else(|| Hardware::built_in(PLANNED_FOR)) else {
         return why_not(format!("no optimum: there is no chip {PLANNED_FOR}"));
     };
-    let layer = match before::translate::translate(before) {
+    let mut layer = match before::translate::translate(before) {
         Ok(layer) => layer,
         Err(why) => return why_not(format!("no optimum: {why}")),
     };
+    if layer.manual > 0 {
+        layer.by_hand = report.program.by_hand();
+    }
     let (mut found, steps) =
         before::advise::compare(&layer, mesh, &chip, report.totals.wire_bytes, &mut |file| {
             sources.text(file)

@@ -1,6 +1,8 @@
 //! What each op of StableHLO is in a layer.
 
-use super::{Class, Constraint, Expression, Translator, Value, constraint_spec, dtype};
+use super::{
+    Class, Constraint, Expression, Translator, Value, constraint_spec, dtype, rest_of_stack,
+};
 use crate::before::read::{Op, Tensor};
 use crate::before::sharding::{self, Spec};
 
@@ -22,6 +24,17 @@ fn two_lists(text: &str, word: &str) -> Option<(Vec<usize>, Vec<usize>)> {
 impl Translator<'_> {
     /// The result of an op; a barrier's is a value from outside.
     pub(super) fn op(&mut self, op: &Op, operands: &[Value]) -> Result<Value, String> {
+        if op.text.contains("@SPMDFullToShardShape(") {
+            return Err("it has a `shard_map` of JAX before Shardy".to_string());
+        }
+        if let Some(number) = Self::folded(op, operands) {
+            return Ok(Value::Known(0, Some(number)));
+        }
+        if operands.iter().any(|operand| matches!(operand, Value::Stack(_)))
+            && let Some(value) = self.by_turns(op, operands)
+        {
+            return Ok(value);
+        }
         let found = match op.name.strip_prefix("stablehlo.").unwrap_or(&op.name) {
             "compare" => self.compare(op, operands),
             "constant" | "iota" | "and" | "or" | "not" | "xor" | "partition_id" => {
@@ -59,8 +72,10 @@ impl Translator<'_> {
             "reshape" => self.reshape(op, operands),
             "slice" => self.slice(op, operands),
             "dynamic_slice" => match operands {
-                [Value::Stack(stack), ..] => Some(self.slice_of_stack(*stack)),
-                [Value::Known(rank), ..] => Some(Value::Known(*rank)),
+                [_, Value::Known(_, Some(_)), ..] => self.dynamic_slice(op, operands),
+                // Of a loop that is folded, where the turn is no number.
+                [Value::Stack(stack), ..] => self.slice_of(*stack, 0),
+                [Value::Known(rank, _), ..] => Some(Value::Known(*rank, None)),
                 _ => None,
             },
             "reduce" => self.reduce(op, operands),
@@ -70,12 +85,16 @@ impl Translator<'_> {
             "pad" => self.pad(op, operands),
             "concatenate" => self.concatenate(op, operands),
             // The whole is as it was; what is written into it is small beside it, and left out.
-            "dynamic_update_slice" => {
+            "dynamic_update_slice" => self.dynamic_update(op, operands).or_else(|| {
                 *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
                 operands.first().cloned()
-            }
+            }),
             "sdy.sharding_constraint" => {
-                constraint_spec(&op.text).and_then(|spec| self.constrain(op, operands, spec))
+                let is_slice =
+                    op.types.last().is_some_and(|tensor| tensor.dims.first() == Some(&1));
+                let spec = constraint_spec(&op.text);
+                let spec = if is_slice { spec.map(rest_of_stack) } else { spec };
+                spec.and_then(|spec| self.constrain(op, operands, spec))
             }
             "custom_call" if op.text.contains("@Sharding(") => {
                 self.spec_of_hlo(op).and_then(|spec| self.constrain(op, operands, spec))
@@ -84,13 +103,13 @@ impl Translator<'_> {
         };
         match found {
             Some(value) => Ok(value),
-            None if operands.iter().all(|o| matches!(o, Value::Known(_))) => Ok(self.known(op)),
+            None if operands.iter().all(|o| matches!(o, Value::Known(..))) => Ok(self.known(op)),
             None => self.barrier(op, operands),
         }
     }
 
     fn known(&self, op: &Op) -> Value {
-        Value::Known(op.types.last().map_or(0, |tensor| tensor.dims.len()))
+        Value::Known(op.types.last().map_or(0, |tensor| tensor.dims.len()), None)
     }
 
     /// Numbers that every device has, as a value from outside.
@@ -115,7 +134,7 @@ impl Translator<'_> {
             Value::Tensor(name, dims, dtype) if !matches!(*dtype, "int32" | "bool") => {
                 Some((name.clone(), dims.clone(), *dtype))
             }
-            Value::Tensor(..) | Value::Known(_) | Value::Stack(_) => None,
+            Value::Tensor(..) | Value::Known(..) | Value::Stack(_) => None,
         });
         match (tensors.next(), tensors.next()) {
             (Some(one), None) => self.made_of(op, one, &tensor.dims),
@@ -125,12 +144,12 @@ impl Translator<'_> {
 
     /// A further result of an op that is not understood.
     pub(super) fn other_result(&mut self, op: &Op, operands: &[Value], n: usize) -> Value {
-        let Some(tensor) = op.types.get(n).cloned() else { return Value::Known(0) };
+        let Some(tensor) = op.types.get(n).cloned() else { return Value::Known(0, None) };
         if let Some(made) = self.made_of_one(op, operands, &tensor) {
             return made;
         }
         match dtype(&tensor.dtype) {
-            "int32" => Value::Known(tensor.dims.len()),
+            "int32" => Value::Known(tensor.dims.len(), None),
             _ => self.parameter(format!("result {n} of {}", op.name), &tensor, None, None),
         }
     }
@@ -146,7 +165,7 @@ impl Translator<'_> {
                 }
                 Some(Value::Tensor(name.clone(), positions, dtype))
             }
-            _ => Some(Value::Known(rank)),
+            _ => Some(Value::Known(rank, None)),
         }
     }
 
@@ -155,20 +174,25 @@ impl Translator<'_> {
             [Value::Tensor(a, dims, dtype)] => {
                 Some(self.make(op, Expression::Map(map, a.clone()), dims.clone(), dtype))
             }
-            [Value::Known(rank)] => Some(Value::Known(*rank)),
+            [Value::Known(rank, _)] => Some(Value::Known(*rank, None)),
             _ => None,
         }
     }
 
-    fn elementwise(&mut self, op: &Op, operands: &[Value], sign: &'static str) -> Option<Value> {
+    pub(super) fn elementwise(
+        &mut self,
+        op: &Op,
+        operands: &[Value],
+        sign: &'static str,
+    ) -> Option<Value> {
         match operands {
-            [Value::Known(rank), Value::Known(_)] => Some(Value::Known(*rank)),
+            [Value::Known(rank, _), Value::Known(..)] => Some(Value::Known(*rank, None)),
             // Whole numbers are indices here: they are as they came.
             [Value::Tensor(name, dims, "int32"), _] | [_, Value::Tensor(name, dims, "int32")] => {
                 Some(Value::Tensor(name.clone(), dims.clone(), "int32"))
             }
-            [Value::Tensor(a, dims, dtype), Value::Known(_)]
-            | [Value::Known(_), Value::Tensor(a, dims, dtype)] => {
+            [Value::Tensor(a, dims, dtype), Value::Known(..)]
+            | [Value::Known(..), Value::Tensor(a, dims, dtype)] => {
                 let by = Expression::Binary(sign, a.clone(), "0.5".to_string());
                 Some(self.make(op, by, dims.clone(), dtype))
             }
@@ -212,7 +236,7 @@ impl Translator<'_> {
             .collect();
         match tensors[..] {
             [] => Some(self.known(op)),
-            [one] => self.elementwise(op, &[one.clone(), Value::Known(0)], "maximum"),
+            [one] => self.elementwise(op, &[one.clone(), Value::Known(0, None)], "maximum"),
             [one, ref others @ ..] => {
                 let mut chosen = one.clone();
                 for other in others {
@@ -232,8 +256,8 @@ impl Translator<'_> {
             [one @ Value::Tensor(..), other @ Value::Tensor(..)] => {
                 self.elementwise(op, &[one.clone(), other.clone()], "minimum")
             }
-            [Value::Tensor(a, dims, dtype), Value::Known(_)]
-            | [Value::Known(_), Value::Tensor(a, dims, dtype)] => {
+            [Value::Tensor(a, dims, dtype), Value::Known(..)]
+            | [Value::Known(..), Value::Tensor(a, dims, dtype)] => {
                 self.made_of(op, (a.clone(), dims.clone(), dtype), &op.types.last()?.dims.clone())
             }
             _ => Some(self.known(op)),
@@ -423,7 +447,7 @@ impl Translator<'_> {
     }
 
     fn dot(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
-        if operands.iter().all(|operand| matches!(operand, Value::Known(_))) {
+        if operands.iter().all(|operand| matches!(operand, Value::Known(..))) {
             return None;
         }
         // What every device has, and a product is taken with, has dims all the same.
@@ -431,7 +455,7 @@ impl Translator<'_> {
             .iter()
             .enumerate()
             .map(|(at, operand)| match operand {
-                Value::Known(_) => Some(self.table(self.types.get(at)?.clone()?)),
+                Value::Known(..) => Some(self.table(self.types.get(at)?.clone()?)),
                 Value::Tensor(..) | Value::Stack(_) => Some(operand.clone()),
             })
             .collect::<Option<_>>()?;
@@ -600,7 +624,7 @@ impl Translator<'_> {
         let product = Expression::Einsum(vec![ones, updates], dims, None);
         let made = self.make(op, product, positions, dtype);
         match base {
-            Value::Known(_) => Some(made),
+            Value::Known(..) => Some(made),
             base => self.elementwise(op, &[base.clone(), made], "+"),
         }
     }
