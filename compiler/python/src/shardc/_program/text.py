@@ -15,7 +15,8 @@ from .source import Frame
 _WORDS = (
     "let return layer expect phase host strict model grad einsum gelu relu silu sigmoid tanh exp log sqrt rsqrt square "
     "abs maximum minimum sum mean max softmax rmsnorm layernorm rename split merge concat slice append causal rope take "
-    "route cast reshard fetch softplus cumsum shift conv argmax locate sink_softmax where less less_equal equal iota"
+    "route cast reshard fetch softplus cumsum shift conv argmax locate sink_softmax where less less_equal equal iota "
+    "pad scatter_add topk argtopk scan"
 )
 RESERVED = frozenset(_WORDS.split())
 WIDTH = 100
