@@ -382,9 +382,9 @@ fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
     }
     for instr in &mut out.instructions {
         if let InstrKind::Op(Op::SliceDim { from, to, offset }) = &mut instr.kind {
-            let room = sizes[from.index()].checked_sub(sizes[to.index()])?;
+            let last = sizes[from.index()].checked_sub(sizes[to.index()])?;
             let had = plan.dims[from.index()].size.checked_sub(plan.dims[to.index()].size)?;
-            *offset = if *offset == had { room } else { (*offset).min(room) };
+            *offset = if *offset == had { last } else { (*offset).min(last) };
         }
         if let InstrKind::Op(Op::Pad { from, to, offset }) = &mut instr.kind {
             let room = sizes[to.index()].checked_sub(sizes[from.index()])?;

@@ -148,7 +148,7 @@ fn spoilt(execution: &Execution, random: &mut Random) -> Option<(String, Executi
     };
     let tasks = &execution.tasks;
     let waiting: Vec<usize> = (0..tasks.len()).filter(|at| !tasks[*at].waits.is_empty()).collect();
-    let rooms = &execution.buffers;
+    let allocations = &execution.buffers;
     let what = match random.below(5) {
         0 => {
             // What happens before what: a wait is left out.
@@ -159,14 +159,14 @@ fn spoilt(execution: &Execution, random: &mut Random) -> Option<(String, Executi
         }
         1 => {
             // Two buffers that are held at once, at one address.
-            let at = pick(random, rooms.len())?;
+            let at = pick(random, allocations.len())?;
             let beside = |other: &usize| {
-                let (a, b) = (&rooms[at], &rooms[*other]);
+                let (a, b) = (&allocations[at], &allocations[*other]);
                 *other != at && a.from < b.until && b.from < a.until
             };
-            let others: Vec<usize> = (0..rooms.len()).filter(beside).collect();
+            let others: Vec<usize> = (0..allocations.len()).filter(beside).collect();
             let other = others[pick(random, others.len())?];
-            bad.buffers[at].address = rooms[other].address;
+            bad.buffers[at].address = allocations[other].address;
             format!("buffers {at} and {other} lie at one address")
         }
         2 => {
@@ -185,13 +185,13 @@ fn spoilt(execution: &Execution, random: &mut Random) -> Option<(String, Executi
         }
         3 => {
             // A buffer that is freed before it is read for the last time.
-            let at = pick(random, rooms.len())?;
+            let at = pick(random, allocations.len())?;
             let touches = |task: &&Task| {
                 let plan = &execution.plan;
                 let read = task.members.iter().flat_map(|id| &plan.instruction(*id).operands);
                 let mut all = read.chain(&task.members);
-                let id = rooms[at].id;
-                !rooms[at].of_loop
+                let id = allocations[at].id;
+                !allocations[at].of_loop
                     && all.any(|of| execution.held_by[of.index()] == Some(id))
                     && task.finish > task.start
             };
@@ -201,7 +201,7 @@ fn spoilt(execution: &Execution, random: &mut Random) -> Option<(String, Executi
         }
         _ => {
             // A buffer that is too small for its value.
-            let at = pick(random, rooms.len())?;
+            let at = pick(random, allocations.len())?;
             bad.buffers[at].bytes -= 1;
             format!("buffer {at} is too small")
         }

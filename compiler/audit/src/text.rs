@@ -40,9 +40,9 @@ impl Page {
 
     /// Words on the left and figures on the right edge.
     fn row(&mut self, words: &str, figures: &str) {
-        let room = WIDTH.saturating_sub(words.chars().count());
-        if room > figures.chars().count() {
-            self.line(&format!("{words}{figures:>room$}"));
+        let left = WIDTH.saturating_sub(words.chars().count());
+        if left > figures.chars().count() {
+            self.line(&format!("{words}{figures:>left$}"));
         } else {
             self.line(words);
             self.line(&format!("{figures:>WIDTH$}"));

@@ -34,7 +34,7 @@ pub(crate) struct Builder {
     pub(crate) labels: Labels,
     pub(crate) scope: BTreeMap<String, Binding>,
     /// How many values all programs of the file may still have.
-    pub(crate) room: usize,
+    pub(crate) values_left: usize,
     /// A limit was passed: nothing more is built.
     pub(crate) stopped: bool,
     /// The folded blocks so far, and the one that values are added to.
@@ -45,13 +45,13 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    pub(crate) fn new(layer: &str, room: usize) -> Builder {
+    pub(crate) fn new(layer: &str, values_left: usize) -> Builder {
         Builder {
             layer: layer.to_string(),
             values: Vec::new(),
             labels: Labels::default(),
             scope: BTreeMap::new(),
-            room,
+            values_left,
             stopped: false,
             folds: Vec::new(),
             fold: None,
@@ -80,7 +80,7 @@ impl Builder {
         if self.stopped {
             return None;
         }
-        let limit = MAX_VALUES.min(self.room);
+        let limit = MAX_VALUES.min(self.values_left);
         if self.values.len() >= limit {
             self.stopped = true;
             let what = if limit == MAX_VALUES {

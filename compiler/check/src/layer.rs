@@ -39,18 +39,18 @@ pub(crate) struct LayerToCheck<'a> {
     /// Parts of it could not be read.
     pub(crate) lenient: bool,
     /// So many values may it have.
-    pub(crate) room: usize,
+    pub(crate) values_left: usize,
 }
 
 /// The program of a layer; `None` after an error.
 pub(crate) fn check_layer<'a>(
     env: &mut Environment<'a>,
     layers: &Layers<'a>,
-    LayerToCheck { layer, strict, lenient, room }: LayerToCheck<'a>,
+    LayerToCheck { layer, strict, lenient, values_left }: LayerToCheck<'a>,
     sink: &mut Sink,
 ) -> Option<Program> {
     let errors = sink.errors();
-    let builder = Builder::new(&layer.name.value, room);
+    let builder = Builder::new(&layer.name.value, values_left);
     let (later_names, unknown_values) = (BTreeMap::new(), BTreeSet::new());
     let mut checker = LayerChecker {
         env,

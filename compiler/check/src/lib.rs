@@ -141,7 +141,7 @@ fn check_phase(
 ) {
     let mut env = Environment::new(file, tree, options, phase, unread.elsewhere, sink);
     let mut layers = Layers::new(tree, sink);
-    let mut room = MAX_FILE_VALUES;
+    let mut values_left = MAX_FILE_VALUES;
     let mut expected: Vec<Vec<_>> = layers
         .all
         .iter()
@@ -153,10 +153,10 @@ fn check_phase(
             layer: layers.all[index],
             strict: options.strict,
             lenient: hidden,
-            room,
+            values_left,
         };
         let program = layer::check_layer(&mut env, &layers, layer, sink);
-        room -= program.as_ref().map_or(0, |p| p.values.len());
+        values_left -= program.as_ref().map_or(0, |p| p.values.len());
         layers.programs[index] = program;
     }
     if sink.errors() == 0 && unread.is_empty() {

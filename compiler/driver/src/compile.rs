@@ -23,11 +23,11 @@ use crate::input::Input;
 use crate::lowering_diagnostics::{
     axis_orders, lower_error, no_host, replication_costs, too_large,
 };
+use crate::nothing_fits::{Asked, no_plan_fits};
 use crate::objectives;
 use crate::padding::paddings;
 use crate::phases::{SharedBy, share_weights};
 use crate::pipeline::{self, CompileError, Compiled};
-use crate::room::{Asked, no_plan_fits};
 use crate::search_limit::{search_limit, search_limit_of_phases};
 
 /// What is compiled of a file, and for what.

@@ -235,8 +235,8 @@ pub fn slices(
             let faced = Hardware::built_in(&faced).map(|_| faced);
             HardwareProblem::Face { chip, shape, faced, span }.into()
         }
-        SliceProblem::Straddles { axis, node, room, inside } => {
-            HardwareProblem::Straddles { axis, node, room, inside, chip, span }.into()
+        SliceProblem::Straddles { axis, node, fits, inside } => {
+            HardwareProblem::Straddles { axis, node, fits, inside, chip, span }.into()
         }
     })
 }

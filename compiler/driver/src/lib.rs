@@ -15,7 +15,7 @@
 //! | [`explicit`] | a compilation | the plan as a strict source file |
 //! | [`certificate`] | a compilation | why no plan is better, for a checker of its own |
 //! | [`new_program`] | a template, or a model's `config.json` | a source file |
-//! | [`lowering_diagnostics`], [`room`] | what lowering found | diagnostics |
+//! | [`lowering_diagnostics`], [`nothing_fits`] | what lowering found | diagnostics |
 //!
 //! A [`Host`] gets what is found, lends files and ends searches; [`Keeper`] is one for callers that
 //! have no terminal:
@@ -53,13 +53,13 @@ pub mod host;
 pub mod input;
 pub mod lowering_diagnostics;
 pub mod new_program;
+pub mod nothing_fits;
 pub mod objectives;
 pub mod on_streams;
 mod padding;
 pub mod phases;
 pub mod pipeline;
 pub mod questions;
-pub mod room;
 mod search_limit;
 pub mod snapshot;
 

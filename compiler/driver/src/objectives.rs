@@ -289,17 +289,17 @@ pub fn least_memory(
     for _ in 0..SEARCHES {
         let most = peak(&best);
         let left = most.saturating_sub(low);
-        let room = match left {
+        let bytes = match left {
             0 => break,
             _ if left > most / FINE => low + left / 2,
             _ => most - 1,
         };
         let mut smaller = hardware.clone();
-        smaller.hbm_bytes = room;
+        smaller.hbm_bytes = bytes;
         match shard_search::lower(program, &smaller, &within_limits) {
             Ok(found) => best = found,
             Err(LowerError::NoPlanFits { proven, .. }) => {
-                low = room + 1;
+                low = bytes + 1;
                 least = if proven { low } else { least };
             }
             // The plan that is known stands, and so does what was proven.

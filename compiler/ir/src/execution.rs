@@ -19,7 +19,7 @@ pub struct Execution {
     /// Each behind all that it waits for.
     pub tasks: Vec<Task>,
     /// What is in memory for a while. Weights, caches and numbers stay, and have none.
-    pub buffers: Vec<Room>,
+    pub buffers: Vec<Allocation>,
     /// For each instruction the one in whose memory its value lies: itself, or what it shares
     /// memory with. None for a value that passes between two members of a kernel.
     pub held_by: Vec<Option<InstrId>>,
@@ -62,7 +62,7 @@ pub enum Work {
 
 /// A buffer: bytes of a device that hold something for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct Allocation {
     /// The instruction whose value it holds first; the loop that needs it, where it holds chunks
     /// under way.
     pub id: InstrId,

@@ -37,7 +37,7 @@ pub mod verify;
 
 pub use collective::{Collective, CollectiveError};
 pub use collective_einsum::{Fused, LoopError, LoopLayouts};
-pub use execution::{Execution, Room, Task, Work};
+pub use execution::{Allocation, Execution, Task, Work};
 pub use fold::{FoldError, Unrolled};
 pub use happens_before::HappensBefore;
 pub use index_ranges::index_ranges;

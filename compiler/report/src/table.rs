@@ -46,7 +46,7 @@ pub fn table(
     let shown = columns_shown(columns, rows, width, longest);
     let widths: Vec<usize> = shown.iter().map(|at| column_width(columns, rows, *at)).collect();
     let figures_width: usize = widths.iter().map(|w| w + 2).sum();
-    let room = longest.min(width.saturating_sub(figures_width));
+    let left = longest.min(width.saturating_sub(figures_width));
     let mut text = String::new();
     // Writes one row; words too long for their place stand above its figures.
     let mut line = |words: &str,
@@ -57,13 +57,13 @@ pub fn table(
             style.map_or(text.to_string(), |s| paint.style(text, s))
         };
         let count = words.chars().count();
-        if count > room && shown.iter().any(|at| !figures(*at).0.is_empty()) {
+        if count > left && shown.iter().any(|at| !figures(*at).0.is_empty()) {
             out.push_str(&styled(words, words_style));
             out.push('\n');
-            out.push_str(&" ".repeat(room));
+            out.push_str(&" ".repeat(left));
         } else {
             out.push_str(&styled(words, words_style));
-            out.push_str(&" ".repeat(room.saturating_sub(count)));
+            out.push_str(&" ".repeat(left.saturating_sub(count)));
         }
         for (at, width) in shown.iter().zip(&widths) {
             let (figure, style) = figures(*at);

@@ -211,9 +211,9 @@ fn is_listed(timeline: &Timeline, run: &Run) -> bool {
 }
 
 fn shortened(text: &str, width: usize) -> String {
-    let room = width.saturating_sub(32).max(20);
+    let columns = width.saturating_sub(32).max(20);
     match text.chars().count() {
-        count if count > room => text.chars().take(room - 3).chain("...".chars()).collect(),
+        count if count > columns => text.chars().take(columns - 3).chain("...".chars()).collect(),
         _ => text.to_string(),
     }
 }

@@ -167,10 +167,10 @@ fn place(time: Picoseconds, end: Picoseconds) -> String {
 
 /// The outline of what is live, as steps from moment to moment.
 fn outline(live: &[(Picoseconds, u64)], peak: u64, end: Picoseconds, top: usize) -> String {
-    let room = MEMORY - 4;
+    let height = MEMORY - 4;
     let bottom = top + MEMORY;
     let height =
-        |bytes: u64| bottom as u128 - u128::from(bytes) * room as u128 / u128::from(peak.max(1));
+        |bytes: u64| bottom as u128 - u128::from(bytes) * height as u128 / u128::from(peak.max(1));
     let mut path = format!("M0 {bottom}");
     for (at, bytes) in live {
         path.push_str(&format!("H{}V{}", place(*at, end), height(*bytes)));

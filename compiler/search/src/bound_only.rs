@@ -11,7 +11,7 @@ use crate::labels::check_labels;
 use crate::logical::{Choices, Form, Saturated};
 use crate::lower::within_limits;
 use crate::many_forms::narrowed;
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 use crate::relax::apart::Ground;
 use crate::relax::{Wanted, all_plans};
 use crate::space::maxima;
@@ -127,8 +127,8 @@ fn of_choices(
             let program = kernels.program.as_ref();
             within_limits(program, limits)?;
             check_labels(program)?;
-            let room = fits.then(|| Room::new(program, hardware.hbm_bytes));
-            let wanted = Wanted { room, apart: true, ..Wanted::default() };
+            let memory = fits.then(|| DeviceMemory::new(program, hardware.hbm_bytes));
+            let wanted = Wanted { memory, apart: true, ..Wanted::default() };
             Ok(Some(all_plans(kernels, hardware, maxima, (strict, limits), wanted)?.0))
         };
         let found = narrowed(
@@ -159,8 +159,8 @@ fn of_form(
     within_limits(program, limits)?;
     check_labels(program)?;
     limits.stop.check()?;
-    let bound = |room| {
-        let wanted = Wanted { room, ..Wanted::default() };
+    let bound = |memory| {
+        let wanted = Wanted { memory, ..Wanted::default() };
         Ok(all_plans(&kernels, hardware, maxima(program), (strict, limits), wanted)?.0.bound())
     };
     let of_any_size = bound(None)?;
@@ -169,6 +169,6 @@ fn of_form(
     }
     // Both are true of the plans that fit. Where memory does not bind, sweeps that need not count
     // it may come further.
-    let of_those_that_fit = bound(Some(Room::new(program, hardware.hbm_bytes)))?;
+    let of_those_that_fit = bound(Some(DeviceMemory::new(program, hardware.hbm_bytes)))?;
     Ok(of_those_that_fit.and_then(|bound| Some(bound.max(of_any_size?))))
 }

@@ -12,7 +12,7 @@
 use shard_ir::catalogue::Move;
 use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
 
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 use crate::table::{LayoutId, MoveArc, Producer, Source, Tables};
 
 /// A layout of a value that is not settled, and the first and the last step that reads it, of those
@@ -117,7 +117,7 @@ enum Kind {
 pub(crate) struct Holdings<'a> {
     program: &'a Program,
     tables: &'a Tables,
-    room: &'a Room<'a>,
+    memory: &'a DeviceMemory<'a>,
     kinds: Vec<Kind>,
     /// For each value and layout what it takes beside what is counted apart; 0 where it may be
     /// that.
@@ -130,11 +130,11 @@ impl<'a> Holdings<'a> {
     pub(crate) fn new(
         program: &'a Program,
         tables: &'a Tables,
-        room: &'a Room<'a>,
+        memory: &'a DeviceMemory<'a>,
     ) -> Holdings<'a> {
-        let kinds: Vec<Kind> = program.value_ids().map(|id| kind(program, room, id)).collect();
+        let kinds: Vec<Kind> = program.value_ids().map(|id| kind(program, memory, id)).collect();
         let mut holdings =
-            Holdings { program, tables, room, kinds, copies: Vec::new(), least: Vec::new() };
+            Holdings { program, tables, memory, kinds, copies: Vec::new(), least: Vec::new() };
         for id in program.value_ids() {
             let layouts = 0..tables.of(id).layouts.len() as LayoutId;
             holdings.copies.push(layouts.map(|layout| holdings.copy(id, layout)).collect());
@@ -167,16 +167,16 @@ impl<'a> Holdings<'a> {
         if producer.source == Source::Given {
             held.kept = held
                 .kept
-                .saturating_add(self.room.beyond_least(value, self.layout(value, made_in)));
+                .saturating_add(self.memory.beyond_least(value, self.layout(value, made_in)));
         }
         self.settle(&mut held, value, (made_in, producer, moves));
-        self.room.holds(self.needed(&held)).then_some(held)
+        self.memory.holds(self.needed(&held)).then_some(held)
     }
 
     /// What any plan needs that is decided so far as this one.
     pub(crate) fn needed(&self, held: &Footprint) -> u64 {
-        let kept = self.room.least().saturating_add(held.kept);
-        kept.saturating_add(held.most().max(self.room.activations()))
+        let kept = self.memory.least().saturating_add(held.kept);
+        kept.saturating_add(held.most().max(self.memory.activations()))
     }
 
     fn settle(
@@ -230,7 +230,7 @@ impl<'a> Holdings<'a> {
             Kind::View => !producers.is_empty(),
             Kind::Nowhere => true,
         };
-        if apart { 0 } else { self.room.bytes(value, self.layout(value, layout)) }
+        if apart { 0 } else { self.memory.bytes(value, self.layout(value, layout)) }
     }
 
     /// For each layout of a value, what the value takes at least in that layout or in one from
@@ -274,7 +274,7 @@ impl<'a> Holdings<'a> {
         uses: &[Use],
     ) -> Vec<Live> {
         let (table, kind, step) = (self.tables.of(value), self.kinds[value.index()], value.index());
-        let bytes = |layout| self.room.bytes(value, self.layout(value, layout));
+        let bytes = |layout| self.memory.bytes(value, self.layout(value, layout));
         let of_made = match kind {
             Kind::Made | Kind::Given => bytes(made_in),
             Kind::Kept | Kind::View | Kind::Nowhere => 0,
@@ -331,14 +331,14 @@ struct Live {
     bytes: u64,
 }
 
-fn kind(program: &Program, room: &Room<'_>, value: ValueId) -> Kind {
+fn kind(program: &Program, memory: &DeviceMemory<'_>, value: ValueId) -> Kind {
     match &program.value(value).def {
         _ if program.in_host_memory(value) => Kind::Nowhere,
         Def::Parameter { kind: ParameterKind::Activation, .. } => Kind::Given,
         Def::Parameter { .. } => Kind::Kept,
         Def::Constant(_) => Kind::Nowhere,
         Def::Pin { .. } => Kind::View,
-        Def::Op { .. } if room.is_view(value) => Kind::View,
+        Def::Op { .. } if memory.is_view(value) => Kind::View,
         Def::Op { .. } => Kind::Made,
     }
 }

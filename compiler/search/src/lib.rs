@@ -289,5 +289,5 @@ impl LowerOptions {
 /// What the weights and caches of a program take at least on each device, over the whole stack, in
 /// bytes.
 pub fn least_kept(program: &Program) -> u64 {
-    memory::Room::new(program, 0).least()
+    memory::DeviceMemory::new(program, 0).least()
 }

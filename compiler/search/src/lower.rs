@@ -15,7 +15,7 @@ use crate::bound_only::lower_bound;
 use crate::emit::{Emitted, MoveSite};
 use crate::forced::Forced;
 use crate::kernel::Kernels;
-use crate::memory::{Room, Scopes, needed};
+use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::relax::{Question, Whole};
 use crate::search::MEMORY_LIMIT;
 use crate::space::maxima;
@@ -93,7 +93,7 @@ pub(crate) fn lower(
         // The fastest of all plans is the fastest of those that fit, if it does.
         return Ok(fastest);
     }
-    let least = Room::new(program, capacity).least();
+    let least = DeviceMemory::new(program, capacity).least();
     let none =
         |proven| LowerError::NoPlanFits { plan: Box::new(fastest.plan.clone()), least, proven };
     if least > capacity {
@@ -387,7 +387,7 @@ impl<'a> Lowering<'a> {
             best.open_bound = Some(best.open_bound.map_or(missed, |open| open.min(missed)));
         }
         let (Some((rank, emitted)), Some((kernels, labels))) = (best.plan, best.of) else {
-            // That there is none with room is said only where nothing was left out.
+            // That none fits is said only where nothing was left out.
             let of_memory = best.cut.map(|(limit, _)| limit).filter(|_| self.capacity.is_some());
             let left_out = best.stopped_by.or(of_memory);
             return Err(match left_out {

@@ -22,7 +22,7 @@ pub(crate) fn needed(plan: &Plan) -> u64 {
 
 /// The memory of a device, and what is known of the need of the plans that are looked at.
 #[derive(Debug)]
-pub(crate) struct Room<'a> {
+pub(crate) struct DeviceMemory<'a> {
     program: &'a Program,
     /// The bytes of a device.
     capacity: u64,
@@ -47,10 +47,10 @@ pub(crate) struct Scopes {
     pub(crate) most: Vec<u64>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> DeviceMemory<'a> {
     /// Of any plan of a program.
-    pub(crate) fn new(program: &'a Program, capacity: u64) -> Room<'a> {
-        let mut room = Room {
+    pub(crate) fn new(program: &'a Program, capacity: u64) -> DeviceMemory<'a> {
+        let mut memory = DeviceMemory {
             program,
             capacity,
             least: vec![0; program.values.len()],
@@ -59,16 +59,16 @@ impl<'a> Room<'a> {
             scopes: None,
         };
         let least = |id: ValueId| {
-            let pattern = program.value(id).def.pattern().filter(|_| room.is_kept(id))?;
-            layouts_allowed(program, id, pattern).into_iter().map(|l| room.kept(id, l)).min()
+            let pattern = program.value(id).def.pattern().filter(|_| memory.is_kept(id))?;
+            layouts_allowed(program, id, pattern).into_iter().map(|l| memory.kept(id, l)).min()
         };
-        room.least = program.value_ids().map(|id| least(id).unwrap_or(0)).collect();
-        room
+        memory.least = program.value_ids().map(|id| least(id).unwrap_or(0)).collect();
+        memory
     }
 
     /// The same, where the program is several phases.
-    pub(crate) fn within(self, scopes: Option<&'a Scopes>) -> Room<'a> {
-        Room { scopes, ..self }
+    pub(crate) fn within(self, scopes: Option<&'a Scopes>) -> DeviceMemory<'a> {
+        DeviceMemory { scopes, ..self }
     }
 
     /// The memories that plans have to fit in, one for each phase where there are several: the
@@ -95,8 +95,8 @@ impl<'a> Room<'a> {
     }
 
     /// Of plans whose weights and caches take at least this.
-    pub(crate) fn beside(&self, least: Vec<u64>) -> Room<'a> {
-        Room { least, ..*self }
+    pub(crate) fn beside(&self, least: Vec<u64>) -> DeviceMemory<'a> {
+        DeviceMemory { least, ..*self }
     }
 
     /// What the weights and caches of any plan take at least, over the whole stack.
@@ -121,8 +121,8 @@ impl<'a> Room<'a> {
 
     /// The same, where no op or move may hold more than a share of what is free: so plans are found
     /// that leave room for what lives beside it, and some that fit are left out.
-    pub(crate) fn sparing(&self, share: u64) -> Room<'a> {
-        Room { least: self.least.clone(), share, ..*self }
+    pub(crate) fn sparing(&self, share: u64) -> DeviceMemory<'a> {
+        DeviceMemory { least: self.least.clone(), share, ..*self }
     }
 
     /// What activations take at least, whatever the plan.
@@ -155,8 +155,12 @@ impl<'a> Room<'a> {
     }
 
     /// The problem without the strategies of ops that leave no room even beside the smallest
-    /// weights and caches, and the room with what is known then of the activations of any plan.
-    pub(crate) fn fitting(self, kernels: &Kernels, problem: &Factors) -> (Room<'a>, Factors) {
+    /// weights and caches, and the memory with what is known then of the activations of any plan.
+    pub(crate) fn fitting(
+        self,
+        kernels: &Kernels,
+        problem: &Factors,
+    ) -> (DeviceMemory<'a>, Factors) {
         let mut fits = problem.clone();
         // Of several phases it is not said which op is of which.
         if self.scopes.is_some() {
@@ -175,7 +179,7 @@ impl<'a> Room<'a> {
             });
             activations = activations.max(if least.get() <= free { least.get() } else { 0 });
         }
-        (Room { activations, ..self }, fits)
+        (DeviceMemory { activations, ..self }, fits)
     }
 
     /// Drops from the tables what leaves no room even beside the smallest weights and caches. No
@@ -225,7 +229,7 @@ impl<'a> Room<'a> {
     fn held_by_producers<'h>(&'h self, kernels: &'h Kernels, tables: &Tables) -> Held<'h> {
         let is_given = |all: &Vec<Producer>| all.iter().any(|p| p.source == Source::Given);
         Held {
-            room: self,
+            memory: self,
             kernels,
             stored: tables
                 .values
@@ -331,7 +335,7 @@ impl<'a> Room<'a> {
 
 /// What the steps in tables hold beside the weights and caches.
 struct Held<'h> {
-    room: &'h Room<'h>,
+    memory: &'h DeviceMemory<'h>,
     kernels: &'h Kernels,
     /// For each value and layout, whether it may be stored so.
     stored: Vec<Vec<bool>>,
@@ -342,8 +346,8 @@ impl Held<'_> {
     /// What holding a value in a layout adds to the weights and caches, and whose memory that is:
     /// nothing where it may be one of them.
     fn value(&self, value: ValueId, layout: u32) -> (ValueId, u64) {
-        let (origin, viewed) = self.room.origin(value);
-        let is_kept = match self.room.program.value(origin).def {
+        let (origin, viewed) = self.memory.origin(value);
+        let is_kept = match self.memory.program.value(origin).def {
             Def::Parameter { kind, .. } => kind != ParameterKind::Activation,
             Def::Constant(_) => true,
             Def::Op { .. } | Def::Pin { .. } => false,
@@ -351,7 +355,7 @@ impl Held<'_> {
         let free_of_charge =
             is_kept && (viewed || origin != value || self.stored[value.index()][layout as usize]);
         let layout = self.layouts[value.index()][layout as usize];
-        (origin, if free_of_charge { 0 } else { self.room.bytes(value, layout) })
+        (origin, if free_of_charge { 0 } else { self.memory.bytes(value, layout) })
     }
 
     /// What is held while a kernel makes a value in a layout; nothing is known of what is no
@@ -365,7 +369,7 @@ impl Held<'_> {
             let known = read.entry(origin).or_default();
             *known = bytes.max(*known);
         }
-        let is_view = kernel.chain.last().is_some_and(|op| self.room.is_view(*op));
+        let is_view = kernel.chain.last().is_some_and(|op| self.memory.is_view(*op));
         let made = if is_view { 0 } else { self.value(value, layout).1 };
         read.into_values().fold(made, u64::saturating_add)
     }

@@ -13,7 +13,7 @@ use shard_ir::{
     Program, Value, ValueId,
 };
 
-use crate::memory::{Room, needed};
+use crate::memory::{DeviceMemory, needed};
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
 use within_memory::{Phases, within_memory};
 
@@ -132,8 +132,9 @@ fn fit(
     options: &LowerOptions,
 ) -> Result<bool, LowerError> {
     let capacity = hardware.hbm_bytes;
-    let has_room =
-        |p: &&Program| Room::new(&with_stored(p, free, layouts), capacity).least() <= capacity;
+    let has_room = |p: &&Program| {
+        DeviceMemory::new(&with_stored(p, free, layouts), capacity).least() <= capacity
+    };
     Ok(programs.iter().all(has_room)
         && under(programs, free, layouts, alone, hardware, options)?
             .iter()

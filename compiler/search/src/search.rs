@@ -28,7 +28,7 @@ use crate::emit::emit;
 use crate::footprint::{Footprint, Holdings};
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
-use crate::memory::{Room, needed};
+use crate::memory::{DeviceMemory, needed};
 use crate::relax::Guide;
 use crate::space::Space;
 use crate::steiner::Steiner;
@@ -95,7 +95,7 @@ pub(crate) struct Search<'a> {
     places: Vec<u32>,
     strict: bool,
     /// What plans must fit in; `None` where memory is no constraint.
-    room: Option<&'a Room<'a>>,
+    memory: Option<&'a DeviceMemory<'a>>,
     holdings: Option<Holdings<'a>>,
     /// For each op that joins the kernel of what makes its operands where no move comes between:
     /// those operands. Noted where memory is a constraint.
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
         program: &'a Program,
         labels: Option<&[Layout]>,
         strict: bool,
-        room: Option<&'a Room<'a>>,
+        memory: Option<&'a DeviceMemory<'a>>,
         (least, upto, guide): (u64, Option<u64>, Option<&'a Guide>),
     ) -> Search<'a> {
         let kernels = Arc::clone(&space.kernels);
@@ -139,8 +139,8 @@ impl<'a> Search<'a> {
             kernels,
             tables,
             strict,
-            room,
-            holdings: room.map(|room| Holdings::new(program, tables, room)),
+            memory,
+            holdings: memory.map(|memory| Holdings::new(program, tables, memory)),
             joins: FxHashMap::default(),
             slots: Vec::new(),
             label_choices: Vec::new(),
@@ -155,7 +155,7 @@ impl<'a> Search<'a> {
             missed: None,
             expansions: 0,
         };
-        if room.is_some() {
+        if memory.is_some() {
             search.joins = joined::joins(&search.kernels);
         }
         for label in 0..program.labels.len() as u16 {
@@ -278,7 +278,7 @@ impl<'a> Search<'a> {
         }
         run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { EXPANSIONS });
         let least = *run.lower_bound.get_or_insert(time);
-        self.missed = self.missed.or(self.room.map(|_| least));
+        self.missed = self.missed.or(self.memory.map(|_| least));
         if let Some(goal) = self.dive(visit, choice, &mut run.visits) {
             run.goals.extend(self.fits(&run.visits, goal)?.then_some(goal));
         }
@@ -335,11 +335,11 @@ impl<'a> Search<'a> {
 
     /// Whether a whole plan fits in memory, where it must.
     fn fits(&mut self, visits: &[Visit], goal: usize) -> Result<bool, LowerError> {
-        let Some(room) = self.room else { return Ok(true) };
+        let Some(memory) = self.memory else { return Ok(true) };
         let solution = self.solution(visits, goal)?;
         let needed = needed(&emit(&self.kernels, self.tables, &solution)?.plan);
         match self.holdings.as_ref().map_or(0, |holdings| holdings.needed(&visits[goal].held)) {
-            least if least <= needed => Ok(room.holds(needed)),
+            least if least <= needed => Ok(memory.holds(needed)),
             least => Err(LowerError::Internal(format!(
                 "a plan of {needed} bytes that holds {least} at least"
             ))),

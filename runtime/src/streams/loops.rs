@@ -50,10 +50,10 @@ impl Devices<'_> {
         let instr = self.plan().instruction(id);
         let chunk_of = fused.gathered().map_or(id, |place| instr.operands[place]);
         let bytes = self.plan().local_bytes(chunk_of);
-        let room = self.room(id, true)?;
-        let address = room.address + number * bytes;
+        let allocation = self.allocation(id, true)?;
+        let address = allocation.address + number * bytes;
         let problem = "its chunks do not fit into its buffer";
-        if (number + 1) * bytes > room.bytes {
+        if (number + 1) * bytes > allocation.bytes {
             return Err(RunError::Schedule { id, problem });
         }
         let element_bits = self.plan().instruction(chunk_of).dtype.bits();

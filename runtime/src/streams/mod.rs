@@ -14,7 +14,7 @@ mod tasks;
 use std::collections::BTreeMap;
 
 use shard_ir::{
-    Execution, InstrId, InstrKind, Op, ParameterKind, Picoseconds, Plan, Room, Task, Work,
+    Allocation, Execution, InstrId, InstrKind, Op, ParameterKind, Picoseconds, Plan, Task, Work,
 };
 
 use crate::arithmetic::Arithmetic;
@@ -59,7 +59,7 @@ struct Devices<'p> {
     /// Weights, caches and numbers, and what lies with the host.
     kept: BTreeMap<InstrId, Vec<Tensor>>,
     guard: Guard<'p>,
-    rooms: BTreeMap<(InstrId, bool), usize>,
+    allocations: BTreeMap<(InstrId, bool), usize>,
     /// For each value that is made the task that is done then.
     made_by: BTreeMap<InstrId, usize>,
     states: Vec<State>,
@@ -95,15 +95,15 @@ pub(crate) fn execute_in(
     for (_, event) in events(execution) {
         match event {
             Event::Done(task) => devices.finish(task, options)?,
-            Event::Free(room) => {
-                devices.states[room] = State::Freed;
-                let Room { address, bytes, .. } = execution.buffers[room];
+            Event::Free(allocation) => {
+                devices.states[allocation] = State::Freed;
+                let Allocation { address, bytes, .. } = execution.buffers[allocation];
                 devices.arena.poison(address, bytes);
                 held = held.saturating_sub(bytes);
             }
-            Event::Hold(room) => {
-                devices.hold(room, &mut given)?;
-                held = held.saturating_add(execution.buffers[room].bytes);
+            Event::Hold(allocation) => {
+                devices.hold(allocation, &mut given)?;
+                held = held.saturating_add(execution.buffers[allocation].bytes);
                 peak_bytes = peak_bytes.max(held);
             }
             Event::Start(task) => {
@@ -146,10 +146,10 @@ fn events(execution: &Execution) -> Vec<(Picoseconds, Event)> {
     }
     let results = execution.plan.outputs.iter().map(|output| execution.held_by[output.id.index()]);
     let results: Vec<InstrId> = results.flatten().collect();
-    for (at, room) in execution.buffers.iter().enumerate() {
-        events.push((room.from, Event::Hold(at)));
-        if room.until < end || room.of_loop || !results.contains(&room.id) {
-            events.push((room.until, Event::Free(at)));
+    for (at, allocation) in execution.buffers.iter().enumerate() {
+        events.push((allocation.from, Event::Hold(at)));
+        if allocation.until < end || allocation.of_loop || !results.contains(&allocation.id) {
+            events.push((allocation.until, Event::Free(at)));
         }
     }
     events.sort_unstable();
@@ -159,13 +159,13 @@ fn events(execution: &Execution) -> Vec<(Picoseconds, Event)> {
 impl<'p> Devices<'p> {
     fn of(execution: &'p Execution, machine: Machine<'p>) -> Result<Devices<'p>, RunError> {
         let plan = &execution.plan;
-        let mut rooms = BTreeMap::new();
-        for (at, room) in execution.buffers.iter().enumerate() {
-            let problem = |problem| Err(RunError::Schedule { id: room.id, problem });
-            if room.id.index() >= plan.instructions.len() {
+        let mut allocations = BTreeMap::new();
+        for (at, allocation) in execution.buffers.iter().enumerate() {
+            let problem = |problem| Err(RunError::Schedule { id: allocation.id, problem });
+            if allocation.id.index() >= plan.instructions.len() {
                 return problem("it is no instruction, and has a buffer");
             }
-            if rooms.insert((room.id, room.of_loop), at).is_some() {
+            if allocations.insert((allocation.id, allocation.of_loop), at).is_some() {
                 return problem("it has two buffers");
             }
         }
@@ -177,7 +177,7 @@ impl<'p> Devices<'p> {
             arena,
             kept: BTreeMap::new(),
             guard: Guard::of(execution)?,
-            rooms,
+            allocations,
             made_by: makers(execution),
             states: vec![State::NotYet; execution.buffers.len()],
             begun: vec![false; execution.tasks.len()],
@@ -196,9 +196,9 @@ impl<'p> Devices<'p> {
     }
 
     /// The buffer of a value, or of the chunks of a loop, while it is in memory.
-    fn room(&self, id: InstrId, of_loop: bool) -> Result<Room, RunError> {
+    fn allocation(&self, id: InstrId, of_loop: bool) -> Result<Allocation, RunError> {
         let problem = |problem| RunError::Schedule { id, problem };
-        let at = self.rooms.get(&(id, of_loop)).ok_or(problem("it has no buffer"))?;
+        let at = self.allocations.get(&(id, of_loop)).ok_or(problem("it has no buffer"))?;
         match self.states[*at] {
             State::Held => Ok(self.execution.buffers[*at]),
             State::NotYet => Err(problem("its buffer is touched before it is held")),
@@ -219,13 +219,13 @@ impl<'p> Devices<'p> {
         if self.execution.stays(holder) {
             return Ok((None, Bytes { of: Some(holder), from: 0, until: bytes }));
         }
-        let room = self.room(holder, false)?;
-        if bytes > room.bytes {
+        let allocation = self.allocation(holder, false)?;
+        if bytes > allocation.bytes {
             return Err(RunError::Schedule { id, problem: "it does not fit into its buffer" });
         }
         let element_bits = self.plan().instruction(id).dtype.bits();
-        let of = Bytes { of: None, from: room.address, until: room.address + bytes };
-        Ok((Some(Place { address: room.address, element_bits }), of))
+        let of = Bytes { of: None, from: allocation.address, until: allocation.address + bytes };
+        Ok((Some(Place { address: allocation.address, element_bits }), of))
     }
 
     fn load(&self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
@@ -258,13 +258,13 @@ impl<'p> Devices<'p> {
         at: usize,
         given: &mut BTreeMap<InstrId, Vec<Tensor>>,
     ) -> Result<(), RunError> {
-        let room = self.execution.buffers[at];
+        let allocation = self.execution.buffers[at];
         self.states[at] = State::Held;
-        self.arena.poison(room.address, room.bytes);
-        let kind = &self.plan().instruction(room.id).kind;
+        self.arena.poison(allocation.address, allocation.bytes);
+        let kind = &self.plan().instruction(allocation.id).kind;
         let is_given = matches!(kind, InstrKind::Parameter(ParameterKind::Activation));
-        match given.remove(&room.id).filter(|_| is_given) {
-            Some(blocks) => self.store(room.id, blocks),
+        match given.remove(&allocation.id).filter(|_| is_given) {
+            Some(blocks) => self.store(allocation.id, blocks),
             None => Ok(()),
         }
     }

@@ -381,8 +381,8 @@ impl Generator {
                     .find(|v| v.name.starts_with('p') && (2..MAX_RANK).contains(&v.dims.len()));
                 let gates = gates.filter(|_| self.dtype != "int32")?.clone();
                 let order = self.random.shuffled(&gates.dims);
-                let room = 1 + self.random.below(3);
-                let places = self.make_up(room)?;
+                let size = 1 + self.random.below(3);
+                let places = self.make_up(size)?;
                 let choices = 1 + self.random.below(self.size(order[0]));
                 let out = gates.dims.iter().copied().chain([places]).collect();
                 (

@@ -174,8 +174,8 @@ type Start = (Choice, Optimum, Vec<(usize, u64)>);
 impl Advisor<'_> {
     fn optimum(&mut self, choice: &Choice) -> Result<Optimum, String> {
         self.plans += 1;
-        let room = MOST_STATEMENTS / self.layer.statements.len().max(1);
-        let most = room.clamp(FEWEST_PLANS, MOST_PLANS);
+        let fitting = MOST_STATEMENTS / self.layer.statements.len().max(1);
+        let most = fitting.clamp(FEWEST_PLANS, MOST_PLANS);
         if self.plans > most {
             return Err(format!("{most} plans were searched"));
         }

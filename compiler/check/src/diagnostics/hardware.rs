@@ -121,7 +121,7 @@ pub enum HardwareProblem {
         /// Devices in a node.
         node: u64,
         /// So many of the axis could share a node.
-        room: u64,
+        fits: u64,
         /// So many do.
         inside: u64,
         /// The chip.
@@ -260,11 +260,11 @@ impl From<HardwareProblem> for Diagnostic {
                     }))
             }
             Face { chip, shape, faced, span } => face(&chip, &shape, faced, span),
-            Straddles { axis, node, room, inside, chip, span } => Diagnostic::warning(
+            Straddles { axis, node, fits, inside, chip, span } => Diagnostic::warning(
                 "W0850",
                 format!("mesh axis `{axis}` cannot be cut so that it fills nodes of {node}"),
             )
-            .at_if(span, format!("{inside} of `{axis}` share a node, which has room for {room}"))
+            .at_if(span, format!("{inside} of `{axis}` share a node, which has room for {fits}"))
             .note(format!(
                 "{chip} has {node} devices in a node; groups are cut into parts of one size, \
                     which are priced as nodes"

@@ -87,9 +87,9 @@ fn run(args: &[String]) -> Result<(), String> {
     let cases = sample::sample(programs.len(), count, seed);
     let mut rows: Vec<Row<'_>> = Vec::new();
     let mut free: Option<(usize, Searched, Option<Needs>)> = None;
-    for (at, room) in cases {
+    for (at, limit) in cases {
         let program = &programs[at];
-        let name = format!("{}@{}", program.name, room.name());
+        let name = format!("{}@{}", program.name, limit.name());
         if !wanted(&name) {
             continue;
         }
@@ -102,10 +102,10 @@ fn run(args: &[String]) -> Result<(), String> {
         let Some((_, free, Some(needs))) = &free else {
             return Err(format!("{name}: no plan at all"));
         };
-        let bytes = room.bytes(program.hardware.hbm_bytes, needs.least, needs.fastest);
+        let bytes = limit.bytes(program.hardware.hbm_bytes, needs.least, needs.fastest);
         let within = search(&program.program, &program.hardware, Most::Bytes(bytes), patience);
         let mut row =
-            Row { program, room, bytes, needs: *needs, free: free.clone(), within, beaten: None };
+            Row { program, limit, bytes, needs: *needs, free: free.clone(), within, beaten: None };
         if has("--check-pins") {
             row.beaten = Some(beaten(&row, patience));
         }

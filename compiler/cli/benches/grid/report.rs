@@ -8,7 +8,7 @@ use shard_search::Proof;
 use crate::limits::Needs;
 use crate::measure::{NoPlan, Searched};
 use crate::programs::GridProgram;
-use crate::sample::Room;
+use crate::sample::Limit;
 
 /// What is asked: the part that is proven, the widest gap, and the time of a search.
 const PROVEN_MARK: f64 = 0.9;
@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// A case with its figures.
 pub(crate) struct Row<'a> {
     pub(crate) program: &'a GridProgram,
-    pub(crate) room: Room,
+    pub(crate) limit: Limit,
     /// The limit.
     pub(crate) bytes: u64,
     pub(crate) needs: Needs,
@@ -54,7 +54,7 @@ pub(crate) fn line(row: &Row<'_>) -> String {
     let mut out = format!(
         "{:36} {:4} {:8.3} GB ({:.3}-{:.3})  ",
         row.program.name,
-        row.room.name(),
+        row.limit.name(),
         row.bytes as f64 / 1e9,
         row.needs.least as f64 / 1e9,
         row.needs.fastest as f64 / 1e9
@@ -112,7 +112,7 @@ pub(crate) fn summary(rows: &[Row<'_>]) -> String {
     let proven = rows.iter().filter(|row| row.within.is_proven()).count();
     let proven_free = rows.iter().filter(|row| row.free.is_proven()).count();
     let part = proven as f64 / rows.len().max(1) as f64;
-    let named = |row: &Row<'_>| format!("{}@{}", row.program.name, row.room.name());
+    let named = |row: &Row<'_>| format!("{}@{}", row.program.name, row.limit.name());
     let worst_gap =
         rows.iter().filter_map(|row| Some((row.gap()?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
     let ratio = |row: &Row<'_>| {
@@ -234,7 +234,7 @@ the fastest of three, of a longer one what it was on the processor. {machine}
             "| `{}` | {} | {:.3} | {us} | {bound} | {gap} | {} | {:.1}{} | {:.1} | {nodes} | \
                 {expanded} |",
             row.program.name,
-            row.room.name(),
+            row.limit.name(),
             row.bytes as f64 / 1e9,
             proof(&row.within),
             milliseconds(row.within.time),

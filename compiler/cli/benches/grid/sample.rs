@@ -5,37 +5,38 @@ use shard_runtime::Random;
 
 /// The memory limits of a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Room {
+pub(crate) enum Limit {
     /// What the chip has.
     Chip,
     /// So many quarters of the way from the least that any plan needs to what the fastest takes.
     Quarters(u64),
 }
 
-const ROOMS: [Room; 4] = [Room::Chip, Room::Quarters(3), Room::Quarters(2), Room::Quarters(1)];
+const LIMITS: [Limit; 4] =
+    [Limit::Chip, Limit::Quarters(3), Limit::Quarters(2), Limit::Quarters(1)];
 
-impl Room {
+impl Limit {
     pub(crate) fn name(self) -> String {
         match self {
-            Room::Chip => "chip".to_string(),
-            Room::Quarters(2) => "1/2".to_string(),
-            Room::Quarters(n) => format!("{n}/4"),
+            Limit::Chip => "chip".to_string(),
+            Limit::Quarters(2) => "1/2".to_string(),
+            Limit::Quarters(n) => format!("{n}/4"),
         }
     }
 
     /// Bytes on a device; `chip` is what the chip has, and the other two are what plans need.
     pub(crate) fn bytes(self, chip: u64, least: u64, fastest: u64) -> u64 {
         match self {
-            Room::Chip => chip,
-            Room::Quarters(n) => least + fastest.saturating_sub(least) / 4 * n,
+            Limit::Chip => chip,
+            Limit::Quarters(n) => least + fastest.saturating_sub(least) / 4 * n,
         }
     }
 }
 
 /// Pairs of a program, by its number, and a limit: so many of all that there are, in their order.
-pub(crate) fn sample(programs: usize, count: usize, seed: u64) -> Vec<(usize, Room)> {
-    let mut all: Vec<(usize, Room)> =
-        (0..programs).flat_map(|p| ROOMS.map(|room| (p, room))).collect();
+pub(crate) fn sample(programs: usize, count: usize, seed: u64) -> Vec<(usize, Limit)> {
+    let mut all: Vec<(usize, Limit)> =
+        (0..programs).flat_map(|p| LIMITS.map(|limit| (p, limit))).collect();
     let mut random = Random::new(seed);
     let count = count.min(all.len());
     // The first places of a shuffle.

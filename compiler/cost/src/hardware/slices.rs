@@ -45,7 +45,7 @@ pub enum SliceProblem {
         /// Devices in a node.
         node: u64,
         /// So many of the axis could share a node.
-        room: u64,
+        fits: u64,
         /// So many do.
         inside: u64,
     },

@@ -220,7 +220,7 @@ fn a_mesh_that_no_slice_has_is_told_apart() {
     assert_eq!(problem("h100", &[("x", 4), ("y", 8)]), None);
     assert_eq!(problem("h100", &[("x", 2), ("y", 4)]), None);
     assert_eq!(problem("h100", &[("x", 64)]), None);
-    let straddles = SliceProblem::Straddles { axis: "x".to_string(), node: 8, room: 4, inside: 1 };
+    let straddles = SliceProblem::Straddles { axis: "x".to_string(), node: 8, fits: 4, inside: 1 };
     assert_eq!(problem("h100", &[("x", 5), ("y", 2)]), Some(straddles));
     for (x, y) in [(1, 6), (1, 3), (2, 6), (3, 2), (3, 7)] {
         assert_eq!(problem("h100", &[("x", x), ("y", y)]), None, "{x} by {y}");

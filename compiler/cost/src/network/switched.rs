@@ -81,19 +81,19 @@ impl Kind for Switched {
 
     fn slice_problem(&self, slice: &Slice) -> Option<SliceProblem> {
         let sizes: Vec<u64> = slice.0.iter().map(|(_, size, _)| *size).collect();
-        let mut room = self.node;
+        let mut left = self.node;
         for ((axis, _, _), (size, inside)) in
             slice.0.iter().zip(sizes.iter().zip(inside_nodes(&sizes, self.node))).rev()
         {
-            if inside < room.min(*size) {
+            if inside < left.min(*size) {
                 return Some(SliceProblem::Straddles {
                     axis: axis.clone(),
                     node: self.node,
-                    room,
+                    fits: left,
                     inside,
                 });
             }
-            room = if inside == *size { room / size.max(&1) } else { 1 };
+            left = if inside == *size { left / size.max(&1) } else { 1 };
         }
         None
     }
@@ -150,14 +150,14 @@ impl Kind for Switched {
 /// one size that do; those before it are between nodes. So every node bears equally many devices of
 /// the mesh, side by side, and has perhaps others that the mesh does not take.
 pub(crate) fn inside_nodes(sizes: &[u64], node: u64) -> Vec<u64> {
-    let mut room = node;
+    let mut left = node;
     let mut inside: Vec<u64> = sizes
         .iter()
         .rev()
         .map(|size| {
             let part =
-                (1..=room.min(*size)).rev().find(|part| size.is_multiple_of(*part)).unwrap_or(1);
-            room = if part == *size { room / size.max(&1) } else { 1 };
+                (1..=left.min(*size)).rev().find(|part| size.is_multiple_of(*part)).unwrap_or(1);
+            left = if part == *size { left / size.max(&1) } else { 1 };
             part
         })
         .collect();

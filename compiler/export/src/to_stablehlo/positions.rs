@@ -93,9 +93,9 @@ pub(crate) fn append_block(
 ) -> Value {
     // As many rows in front as the block has: those that fall into it are a slice then.
     let size = cache.shape[dim];
-    let mut room = cache.shape.clone();
-    room[dim] = size + new.shape[dim];
-    let zeros = b.splat(0.0, &room, cache.element);
+    let mut shape = cache.shape.clone();
+    shape[dim] = size + new.shape[dim];
+    let zeros = b.splat(0.0, &shape, cache.element);
     let start = b.count(size);
     let all = b.update(&zeros, new, dim, &start);
     let at = b.with_number("subtract", &begins, first as f64);

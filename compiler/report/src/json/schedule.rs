@@ -2,7 +2,7 @@
 //! read by `run`.
 
 use serde::{Deserialize, Serialize};
-use shard_ir::{Execution, InstrId, Picoseconds, Room, Task, Work};
+use shard_ir::{Allocation, Execution, InstrId, Picoseconds, Task, Work};
 use shard_schedule::overlap::{Executable, executable, verify_execution};
 
 use super::text;
@@ -130,14 +130,14 @@ fn task(task: &Task) -> TaskJson {
     }
 }
 
-fn buffer(room: &Room) -> BufferJson {
+fn buffer(allocation: &Allocation) -> BufferJson {
     BufferJson {
-        id: room.id.0,
-        of_loop: room.of_loop,
-        address: room.address,
-        bytes: room.bytes,
-        from_ps: room.from.0,
-        until_ps: room.until.0,
+        id: allocation.id.0,
+        of_loop: allocation.of_loop,
+        address: allocation.address,
+        bytes: allocation.bytes,
+        from_ps: allocation.from.0,
+        until_ps: allocation.until.0,
     }
 }
 
@@ -171,7 +171,7 @@ fn read_layer(layer: LayerJson) -> Result<ReadSchedule, String> {
         return Err(of(errors.first().map(ToString::to_string).unwrap_or_default()));
     }
     let tasks = layer.tasks.iter().map(read_task).collect::<Result<_, String>>();
-    let room = |buffer: &BufferJson| Room {
+    let allocation = |buffer: &BufferJson| Allocation {
         id: InstrId(buffer.id),
         of_loop: buffer.of_loop,
         bytes: buffer.bytes,
@@ -182,7 +182,7 @@ fn read_layer(layer: LayerJson) -> Result<ReadSchedule, String> {
     let execution = Execution {
         plan,
         tasks: tasks.map_err(of)?,
-        buffers: layer.buffers.iter().map(room).collect(),
+        buffers: layer.buffers.iter().map(allocation).collect(),
         held_by: layer.held_by.iter().map(|held| held.map(InstrId)).collect(),
         peak_bytes: layer.peak_bytes,
         streams: layer.streams.clone(),

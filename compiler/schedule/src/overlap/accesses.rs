@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use shard_ir::{Execution, Fused, InstrId, InstrKind, Room, Task, Work};
+use shard_ir::{Allocation, Execution, Fused, InstrId, InstrKind, Task, Work};
 
 /// What each task reads and writes, and who makes what.
 pub(super) struct Accesses<'a> {
@@ -87,9 +87,12 @@ impl<'a> Accesses<'a> {
     }
 
     /// The tasks that touch a buffer.
-    pub(super) fn touching(&self, room: &Room) -> &[usize] {
-        let of =
-            if room.of_loop { self.of_loop.get(&room.id) } else { self.touching.get(&room.id) };
+    pub(super) fn touching(&self, allocation: &Allocation) -> &[usize] {
+        let of = if allocation.of_loop {
+            self.of_loop.get(&allocation.id)
+        } else {
+            self.touching.get(&allocation.id)
+        };
         of.map_or(&[], Vec::as_slice)
     }
 
@@ -145,24 +148,29 @@ impl<'a> Accesses<'a> {
             let others = self.touching.get(&holder).into_iter().flatten().copied();
             return others.filter(|by| writes && *by < at).collect();
         }
-        let rooms = self.execution.buffers.iter();
+        let allocations = self.execution.buffers.iter();
         let task = &self.tasks[at];
-        let own = rooms.clone().filter(|room| room.id == id && self.writes(task, room.of_loop));
+        let own = allocations
+            .clone()
+            .filter(|allocation| allocation.id == id && self.writes(task, allocation.of_loop));
         own.flat_map(|own| {
             let end = own.address.saturating_add(own.bytes);
-            let was_there = move |room: &&Room| {
-                room.until <= own.from
-                    && room.address < end
-                    && own.address < room.address.saturating_add(room.bytes)
+            let was_there = move |allocation: &&Allocation| {
+                allocation.until <= own.from
+                    && allocation.address < end
+                    && own.address < allocation.address.saturating_add(allocation.bytes)
             };
-            rooms.clone().filter(was_there).flat_map(|room| self.touching(room).iter().copied())
+            allocations
+                .clone()
+                .filter(was_there)
+                .flat_map(|allocation| self.touching(allocation).iter().copied())
         })
         .collect()
     }
 
     /// Of a loop, what its parts wait for among themselves: a chunk for the transfer that brings
-    /// it, or for the room that a transfer leaves; a transfer for the chunk that it sends, or for
-    /// the room that a chunk leaves.
+    /// it, or for the buffer that a transfer leaves; a transfer for the chunk that it sends, or for
+    /// the buffer that a chunk leaves.
     fn parts_before(&self, task: &Task) -> Vec<usize> {
         let Some(first) = task.members.first() else { return Vec::new() };
         let gathers = match &self.execution.plan.instruction(*first).kind {

@@ -149,8 +149,8 @@ fn places(live: &[Placed], bytes: u64, next: u64, limit: u64) -> BTreeSet<u64> {
     let ends = live.iter().map(|p| (p.address, p.address.saturating_add(p.buffer.bytes)));
     for (until, then) in ends.chain([(limit, limit)]) {
         if let Some(last) = until.checked_sub(bytes).filter(|last| *last >= from) {
-            let room = [from, last, from.saturating_add(next), last.saturating_sub(next)];
-            places.extend(room.into_iter().filter(|place| (from..=last).contains(place)));
+            let ends = [from, last, from.saturating_add(next), last.saturating_sub(next)];
+            places.extend(ends.into_iter().filter(|place| (from..=last).contains(place)));
         }
         from = then;
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use shard_cost::{InstrPrice, PlanPrice, buffers as shared_memory};
 use shard_ir::{
-    Execution, HappensBefore, InstrId, InstrKind, Picoseconds, Plan, Room, Task, Unrolled, Work,
-    never,
+    Allocation, Execution, HappensBefore, InstrId, InstrKind, Picoseconds, Plan, Task, Unrolled,
+    Work, never,
 };
 
 use super::accesses::Accesses;
@@ -51,9 +51,9 @@ pub fn executable(
     let writer = Writer { price, timeline, at: applications(&written) };
     let mut tasks = writer.tasks(&timeline.expanded(most));
     let held = buffers(plan, timeline, most);
-    let rooms: Vec<Room> = placed(&held)
+    let allocations: Vec<Allocation> = placed(&held)
         .into_iter()
-        .map(|placed| Room {
+        .map(|placed| Allocation {
             id: writer.flat(placed.buffer.id, placed.buffer.copy),
             of_loop: placed.buffer.of_loop,
             bytes: placed.buffer.bytes,
@@ -67,7 +67,7 @@ pub fn executable(
         plan: written.plan,
         streams: timeline.streams.names().to_vec(),
         tasks: Vec::new(),
-        buffers: rooms,
+        buffers: allocations,
         peak_bytes: held.peak().saturating_sub(held.kept),
     };
     let waits = waits(&execution, &tasks);

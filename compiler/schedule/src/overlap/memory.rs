@@ -164,7 +164,7 @@ impl Profile {
 
     /// From when on so many bytes more are within a limit all the time; none where what is left
     /// over is too much.
-    pub(super) fn room_from(&self, bytes: u64, limit: u64) -> Option<Picoseconds> {
+    pub(super) fn fits_from(&self, bytes: u64, limit: u64) -> Option<Picoseconds> {
         let limit = i128::from(limit) - i128::from(bytes);
         if self.most <= limit {
             return Some(Picoseconds(0));

@@ -169,8 +169,12 @@ impl<'a> Placer<'a> {
             .map(|(_, bytes)| *bytes)
             .fold(self.holders.beside(unit), u64::saturating_add);
         // Where there is never room enough, as late as can be: the plan itself needs so much.
-        let room = self.profile.room_from(bytes, self.asked.limit).unwrap_or(end);
-        earliest_free(&self.taken, &self.asked.stages.units[unit].busy, ready.max(behind).max(room))
+        let frees = self.profile.fits_from(bytes, self.asked.limit).unwrap_or(end);
+        earliest_free(
+            &self.taken,
+            &self.asked.stages.units[unit].busy,
+            ready.max(behind).max(frees),
+        )
     }
 
     fn put(&mut self, unit: usize, copy: u64) {

@@ -69,12 +69,12 @@ pub enum TimelineError {
         copy: u64,
     },
     /// More in memory than there is room for.
-    #[error("{needed} bytes are live at once, and there are {room}")]
+    #[error("{needed} bytes are live at once, and there are {limit}")]
     Memory {
         /// What is needed.
         needed: u64,
         /// What there is.
-        room: u64,
+        limit: u64,
     },
     /// Other figures than the steps say.
     #[error(
@@ -116,7 +116,7 @@ pub fn verify_timeline(
     verify_streams(timeline, &runs)?;
     let held = buffers(plan, timeline, LOOKED_AT);
     if held.peak() > timeline.limit {
-        return Err(TimelineError::Memory { needed: held.peak(), room: timeline.limit });
+        return Err(TimelineError::Memory { needed: held.peak(), limit: timeline.limit });
     }
     verify_addresses(&placed(&held))?;
     let (time, bytes) = (timeline.makespan_of_all(), buffers(plan, timeline, 0).peak());

@@ -1,7 +1,7 @@
 //! What every execution must be, by its times and addresses alone. That tasks are ordered by more
 //! than times is found by running it (`shard_runtime::run_on_streams`).
 
-use shard_ir::{Execution, InstrId, InstrKind, Picoseconds, Plan, Room, Work};
+use shard_ir::{Allocation, Execution, InstrId, InstrKind, Picoseconds, Plan, Work};
 
 use super::accesses::Accesses;
 
@@ -139,7 +139,7 @@ pub fn verify_execution(execution: &Execution) -> Result<(), ExecutionError> {
             return Err(ExecutionError::TooEarly { task: at, by });
         }
     }
-    verify_rooms(execution, &accesses)?;
+    verify_allocations(execution, &accesses)?;
     verify_apart(&execution.buffers)?;
     let (found, said) = (peak(&execution.buffers), execution.peak_bytes);
     if found == said { Ok(()) } else { Err(ExecutionError::Peak { found, said }) }
@@ -168,14 +168,15 @@ fn verify_names(execution: &Execution) -> Result<(), ExecutionError> {
             return Err(ExecutionError::Waits { task: at, by: *by });
         }
     }
-    for (at, room) in execution.buffers.iter().enumerate() {
-        let again = |other: &Room| (other.id, other.of_loop) == (room.id, room.of_loop);
-        let is_of_a_value = exists(plan, room.id)
-            && execution.held_by[room.id.index()].is_some() | room.of_loop
-            && (room.of_loop || !execution.stays(room.id))
-            && room.address.checked_add(room.bytes).is_some();
+    for (at, allocation) in execution.buffers.iter().enumerate() {
+        let again =
+            |other: &Allocation| (other.id, other.of_loop) == (allocation.id, allocation.of_loop);
+        let is_of_a_value = exists(plan, allocation.id)
+            && execution.held_by[allocation.id.index()].is_some() | allocation.of_loop
+            && (allocation.of_loop || !execution.stays(allocation.id))
+            && allocation.address.checked_add(allocation.bytes).is_some();
         if !is_of_a_value || execution.buffers[..at].iter().any(again) {
-            return Err(ExecutionError::Buffer(room.id));
+            return Err(ExecutionError::Buffer(allocation.id));
         }
     }
     Ok(())
@@ -206,26 +207,31 @@ fn verify_times(execution: &Execution) -> Result<(), ExecutionError> {
 
 /// Every buffer is held from the first task that touches it until the last; of a result, to the
 /// end.
-fn verify_rooms(execution: &Execution, accesses: &Accesses<'_>) -> Result<(), ExecutionError> {
+fn verify_allocations(
+    execution: &Execution,
+    accesses: &Accesses<'_>,
+) -> Result<(), ExecutionError> {
     let plan = &execution.plan;
     let end = execution.makespan();
-    let room_of = |id: InstrId| execution.buffers.iter().find(|r| r.id == id && !r.of_loop);
-    for room in &execution.buffers {
-        let touching = accesses.touching(room).iter().map(|at| &execution.tasks[*at]);
-        let held = |task: &shard_ir::Task| room.from <= task.start && task.finish <= room.until;
+    let allocation_of = |id: InstrId| execution.buffers.iter().find(|r| r.id == id && !r.of_loop);
+    for allocation in &execution.buffers {
+        let touching = accesses.touching(allocation).iter().map(|at| &execution.tasks[*at]);
+        let held = |task: &shard_ir::Task| {
+            allocation.from <= task.start && task.finish <= allocation.until
+        };
         if !touching.clone().all(held) {
-            return Err(ExecutionError::NotHeld(room.id));
+            return Err(ExecutionError::NotHeld(allocation.id));
         }
     }
     for id in plan.ids() {
         let Some(holder) = execution.held_by[id.index()].filter(|id| !execution.stays(*id)) else {
             continue;
         };
-        let room = room_of(holder);
+        let allocation = allocation_of(holder);
         let is_result = plan.outputs.iter().any(|output| output.id == id);
         let is_touched = accesses.is_touched(holder);
-        let fits = room.is_some_and(|room| {
-            room.bytes >= plan.local_bytes(id) && (!is_result || room.until >= end)
+        let fits = allocation.is_some_and(|allocation| {
+            allocation.bytes >= plan.local_bytes(id) && (!is_result || allocation.until >= end)
         });
         if (is_touched || is_result) && !fits {
             return Err(ExecutionError::NotHeld(holder));
@@ -235,31 +241,31 @@ fn verify_rooms(execution: &Execution, accesses: &Accesses<'_>) -> Result<(), Ex
 }
 
 /// No two buffers that are held at the same time share a byte.
-fn verify_apart(rooms: &[Room]) -> Result<(), ExecutionError> {
-    let mut by_time: Vec<&Room> = rooms.iter().collect();
-    by_time.sort_by_key(|room| (room.from, room.id, room.of_loop));
-    let mut held: Vec<&Room> = Vec::new();
-    for room in by_time {
-        held.retain(|other| other.until > room.from);
-        let shares = |other: &&&Room| {
-            room.until > room.from
-                && other.address < room.address + room.bytes
-                && room.address < other.address + other.bytes
+fn verify_apart(allocations: &[Allocation]) -> Result<(), ExecutionError> {
+    let mut by_time: Vec<&Allocation> = allocations.iter().collect();
+    by_time.sort_by_key(|allocation| (allocation.from, allocation.id, allocation.of_loop));
+    let mut held: Vec<&Allocation> = Vec::new();
+    for allocation in by_time {
+        held.retain(|other| other.until > allocation.from);
+        let shares = |other: &&&Allocation| {
+            allocation.until > allocation.from
+                && other.address < allocation.address + allocation.bytes
+                && allocation.address < other.address + other.bytes
         };
         if let Some(other) = held.iter().find(shares) {
-            return Err(ExecutionError::Address { first: other.id, second: room.id });
+            return Err(ExecutionError::Address { first: other.id, second: allocation.id });
         }
-        held.push(room);
+        held.push(allocation);
     }
     Ok(())
 }
 
 /// The most bytes that are held at once; what is freed makes room first.
-fn peak(rooms: &[Room]) -> u64 {
-    let mut changes: Vec<(Picoseconds, bool, u64)> = Vec::with_capacity(2 * rooms.len());
-    for room in rooms {
-        changes.push((room.from, true, room.bytes));
-        changes.push((room.until, false, room.bytes));
+fn peak(allocations: &[Allocation]) -> u64 {
+    let mut changes: Vec<(Picoseconds, bool, u64)> = Vec::with_capacity(2 * allocations.len());
+    for allocation in allocations {
+        changes.push((allocation.from, true, allocation.bytes));
+        changes.push((allocation.until, false, allocation.bytes));
     }
     changes.sort_unstable();
     let (mut live, mut most) = (0u64, 0u64);

@@ -16,7 +16,7 @@ use super::prices::price_set;
 use super::together::bound_together;
 use crate::kernel::Kernels;
 use crate::lower::within_limits;
-use crate::memory::{Room, Scopes};
+use crate::memory::{DeviceMemory, Scopes};
 use crate::relax::Branch;
 use crate::relax::factors::Factors;
 use crate::relax::prices::{Part, Prices};
@@ -155,8 +155,8 @@ fn divide(
     let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
     let mut space = Space::new(form, hardware, loops, &joint.present)?;
     let scopes = scopes(form, &joint.present, hardware.hbm_bytes);
-    let room = Room::new(form, hardware.hbm_bytes).within(scopes.as_ref());
-    let root = Branch::unpriced(&kernels, factors, Some(&room));
+    let memory = DeviceMemory::new(form, hardware.hbm_bytes).within(scopes.as_ref());
+    let root = Branch::unpriced(&kernels, factors, Some(&memory));
     branches(number, root, &mut space, Goal { target, sweeps: limits.sweeps })
 }
 
@@ -172,7 +172,7 @@ fn certify_form(
     let factors = factors_of(&kernels, hardware, limits)?;
     let space = Space::new(form, hardware, fuse, present)?;
     let scopes = scopes(form, present, hardware.hbm_bytes);
-    let room = Room::new(form, hardware.hbm_bytes).within(scopes.as_ref());
+    let memory = DeviceMemory::new(form, hardware.hbm_bytes).within(scopes.as_ref());
     // One set that bounds all layouts of labels and all that fits in memory, in finer prices where
     // whole picoseconds do not do; else one layout of the labels after another.
     let mut best: Option<(PriceSet, u64)> = None;
@@ -182,8 +182,8 @@ fn certify_form(
             break;
         }
         let factors = finer.as_ref().unwrap_or(&factors);
-        for room in [None, Some(&room)] {
-            let set = at_once(&kernels, room, (&space, factors), *bound, limits);
+        for memory in [None, Some(&memory)] {
+            let set = at_once(&kernels, memory, (&space, factors), *bound, limits);
             let shown = space.bound_under(&space.bound(&set)?, &[]).unwrap_or(u64::MAX);
             if shown >= *bound {
                 return Ok(vec![set]);
@@ -217,16 +217,16 @@ pub(super) fn factors_of(
     )
 }
 
-/// A set of prices, with side prices for labels and, where there is `room` to fit in, for memory.
+/// A set of prices, with side prices for labels and, where there is `memory` to fit in, for memory.
 fn at_once(
     kernels: &Kernels,
-    room: Option<&Room<'_>>,
+    memory: Option<&DeviceMemory<'_>>,
     (space, factors): (&Space<'_>, &Factors),
     target: u64,
     limits: &Limits,
 ) -> PriceSet {
     let sweeps = limits.sweeps.saturating_mul(SWEEPS_OF_A_CERTIFICATE);
-    let prices = swept(kernels, room, factors, target, sweeps);
+    let prices = swept(kernels, memory, factors, target, sweeps);
     let scale = u32::try_from(factors.ticks).unwrap_or(1);
     PriceSet { scale, ..price_set(space, factors, &prices, false) }
 }
@@ -238,13 +238,13 @@ pub(super) const SWEEPS_OF_A_CERTIFICATE: usize = 16;
 /// Prices swept until they show `target`, in picoseconds, or stand still.
 pub(super) fn swept(
     kernels: &Kernels,
-    room: Option<&Room<'_>>,
+    memory: Option<&DeviceMemory<'_>>,
     factors: &Factors,
     target: u64,
     sweeps: usize,
 ) -> Prices {
     let target = target.saturating_mul(factors.ticks.unsigned_abs());
-    let mut prices = Prices::new(factors).with_parts(factors, Arc::new(Part::all(kernels, room)));
+    let mut prices = Prices::new(factors).with_parts(factors, Arc::new(Part::all(kernels, memory)));
     let (mut best, mut still) = (i64::MIN, 0);
     for sweep in 0..sweeps.max(1) {
         prices.up(factors, sweep == 0);

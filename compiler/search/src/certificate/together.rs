@@ -14,7 +14,7 @@ use shard_ir::{Layout, Plan, Program, ValueId};
 use super::certify::{SWEEPS_OF_A_CERTIFICATE, factors_of, scopes, swept};
 use super::prices::{PROHIBITIVE, levelled, runs, side_prices};
 use crate::kernel::Kernels;
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 use crate::relax::apart::{self, Apart, Classed, Within};
 use crate::relax::factors::{Factors, Use};
 use crate::relax::prices::{Part, Prices, use_index};
@@ -66,13 +66,13 @@ fn solve(
     let kernels = Kernels::of_program(program.clone(), program.strict, loops, hardware);
     let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
     let scopes = scopes(program, &joint.present, hardware.hbm_bytes);
-    let room = Room::new(program, hardware.hbm_bytes).within(scopes.as_ref());
+    let memory = DeviceMemory::new(program, hardware.hbm_bytes).within(scopes.as_ref());
     let sweeps = limits.sweeps.saturating_mul(SWEEPS_OF_A_CERTIFICATE);
     let mut prices = swept(&kernels, None, &factors, enough, sweeps);
-    if picoseconds(prices.bound(), &factors) < enough && !Part::all_fits(&kernels, &room) {
-        let with_room = swept(&kernels, Some(&room), &factors, enough, sweeps);
-        if with_room.bound() > prices.bound() {
-            prices = with_room;
+    if picoseconds(prices.bound(), &factors) < enough && !Part::all_fits(&kernels, &memory) {
+        let within_memory = swept(&kernels, Some(&memory), &factors, enough, sweeps);
+        if within_memory.bound() > prices.bound() {
+            prices = within_memory;
         }
     }
     let set = prices_of(&form, ground, (&factors, &prices), choices.alternatives().len())?;

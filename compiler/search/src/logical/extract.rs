@@ -24,8 +24,8 @@ pub(super) struct Read {
     pub(super) cut: bool,
 }
 
-/// Reads off at most `limit` forms and makes programs of at most `room` of them.
-pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, room: usize) -> Read {
+/// Reads off at most `limit` forms and makes programs of at most `most` of them.
+pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, most: usize) -> Read {
     let classes = logical.classes();
     let options = options(logical, &classes);
     let live = live_values(logical.program);
@@ -40,7 +40,7 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, room: 
     found.sort_by_cached_key(flops);
     let reader = Reader::new(logical, live);
     let mut forms = found.iter().filter_map(|choice| reader.form(choice, merged));
-    let first: Vec<Form> = forms.by_ref().take(room).collect();
+    let first: Vec<Form> = forms.by_ref().take(most).collect();
     let beyond = forms.next().map(|form| form.flops);
     Read { forms: first, beyond, cut: !all_read }
 }

@@ -12,7 +12,7 @@ use super::{Lowering, within_limits};
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
 use crate::logical::Form;
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 use crate::relax::{Branch, Fork, Wanted, Whole, all_plans};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
@@ -163,7 +163,7 @@ impl<'a> Lowering<'a> {
         check_labels(program)?;
         let wanted = Wanted {
             forced: self.forced,
-            room: self.room(program),
+            memory: self.memory(program),
             below: self.below.filter(|_| !apart),
             apart,
             like: self.like.filter(|_| !apart).and_then(|like| like.like(program)),
@@ -195,7 +195,7 @@ impl<'a> Lowering<'a> {
         match fork {
             Fork::Search(labels) => {
                 self.best.root_bound.get_or_insert(bound);
-                self.search_branch(&branch.with_room(most), (labels, None), explored)?;
+                self.search_branch(&branch.within_memory(most), (labels, None), explored)?;
                 Ok(Vec::new())
             }
             Fork::Dive => {
@@ -252,8 +252,8 @@ impl<'a> Lowering<'a> {
             .and_then(|space| Tables::new(&space, self.hardware));
         match tables {
             Ok(tables) => {
-                let room = Room::new(&kernels.program, capacity);
-                Ok(room.least_activations(kernels, &tables))
+                let memory = DeviceMemory::new(&kernels.program, capacity);
+                Ok(memory.least_activations(kernels, &tables))
             }
             // Nothing is known of them then.
             Err(LowerError::Limit { .. }) => Ok(0),
@@ -295,10 +295,10 @@ impl<'a> Lowering<'a> {
             parts.map_or(u64::MAX, |n| bound.saturating_add((bound / PARTS).saturating_mul(n)));
         let program = &explored.kernels.program;
         // Of several phases each is looked at by itself, whether there is room for its activations.
-        let room = self
-            .room(program)
+        let memory = self
+            .memory(program)
             .filter(|_| self.scopes.is_none())
-            .map(|room| branch.room(program, &room));
+            .map(|memory| branch.memory(program, &memory));
         let kernels = &explored.kernels;
         let rank = |lowering: &Self| lowering.best.plan.as_ref().map(|(rank, _)| rank.clone());
         let before = rank(self);
@@ -307,7 +307,7 @@ impl<'a> Lowering<'a> {
         let effort = if self.capacity.is_some() { Effort::Full } else { Effort::First };
         let guide = LazyGuide::of(branch, effort);
         let (guide, sought) = (Some(&guide), (&priced, bound, most));
-        match self.widen(kernels, &labels, sought, (room.as_ref(), guide)) {
+        match self.widen(kernels, &labels, sought, (memory.as_ref(), guide)) {
             Err(LowerError::Limit { .. }) if effort == Effort::First => {
                 self.search_again(branch, (&labels, most), explored)?;
             }
@@ -316,8 +316,8 @@ impl<'a> Lowering<'a> {
         // One plan after another left no room for all that is live at its peak: plans of smaller
         // steps are tried.
         for share in SHARES {
-            let Some(room) = room.as_ref().filter(|_| self.best.gave_up) else { break };
-            let within = (Some(&room.sparing(share)), guide);
+            let Some(memory) = memory.as_ref().filter(|_| self.best.gave_up) else { break };
+            let within = (Some(&memory.sparing(share)), guide);
             self.widen(kernels, &labels, sought, within)?;
         }
         let better = rank(self) != before;
@@ -374,17 +374,17 @@ impl<'a> Lowering<'a> {
     }
 
     /// What plans have to fit in, where they have to.
-    pub(super) fn room<'p>(&self, program: &'p Program) -> Option<Room<'p>>
+    pub(super) fn memory<'p>(&self, program: &'p Program) -> Option<DeviceMemory<'p>>
     where
         'a: 'p,
     {
-        self.capacity.map(|capacity| Room::new(program, capacity).within(self.scopes))
+        self.capacity.map(|capacity| DeviceMemory::new(program, capacity).within(self.scopes))
     }
 
     /// Prices a branch, without what has no room in it.
     fn settle(&self, branch: &mut Branch, kernels: &Kernels, most: Option<u64>) {
-        if let Some(room) = self.room(&kernels.program) {
-            branch.fit(kernels, &room);
+        if let Some(memory) = self.memory(&kernels.program) {
+            branch.fit(kernels, &memory);
         }
         branch.settle(self.limits, most);
     }

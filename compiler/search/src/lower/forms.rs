@@ -10,7 +10,7 @@ use crate::LowerError;
 use crate::kernel::Kernels;
 use crate::logical::{Choices, Cut, Form, Saturated};
 use crate::many_forms::narrowed;
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 use crate::relax::apart::Ground;
 use crate::space::maxima;
 
@@ -45,7 +45,8 @@ impl Lowering<'_> {
             let kernels =
                 Arc::new(Kernels::of_form(form, self.all_written, self.loops, self.hardware));
             within_limits(&kernels.program, self.limits)?;
-            let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
+            let memory =
+                self.capacity.map(|capacity| DeviceMemory::new(&kernels.program, capacity));
             let expansions = self.limits.expansions;
             let aim = Aim {
                 least: 0,
@@ -55,7 +56,7 @@ impl Lowering<'_> {
                 is_short: false,
                 guide: None,
             };
-            self.search(&kernels, None, None, room.as_ref(), aim)?;
+            self.search(&kernels, None, None, memory.as_ref(), aim)?;
             self.note_missed(0);
         }
         Ok(())

@@ -10,7 +10,7 @@ use shard_ir::{InstrKind, Layout, Liveness, Plan, Program, Value};
 use super::Lowering;
 use crate::emit::{Emitted, emit};
 use crate::kernel::Kernels;
-use crate::memory::{Room, needed};
+use crate::memory::{DeviceMemory, needed};
 use crate::relax::{Branch, Guide, Priced, Region};
 use crate::search::{EXPANSIONS, Found, MANY_WAYS, MEMORY_LIMIT, Search, Solution};
 use crate::space::Space;
@@ -107,7 +107,7 @@ impl Lowering<'_> {
         kernels: &Arc<Kernels>,
         labels: &[Layout],
         (priced, bound, farthest): (&Priced, u64, u64),
-        (room, lazy): (Option<&Room<'_>>, Option<&LazyGuide<'_>>),
+        (memory, lazy): (Option<&DeviceMemory<'_>>, Option<&LazyGuide<'_>>),
     ) -> Result<(), LowerError> {
         let mut most = bound;
         let mut slack = (bound >> 18).max(1);
@@ -118,7 +118,7 @@ impl Lowering<'_> {
             .below
             .map(|below| below - 1)
             .into_iter()
-            .chain(self.most_wanted().filter(|_| room.is_some()));
+            .chain(self.most_wanted().filter(|_| memory.is_some()));
         let end = wanted.fold(priced.dearest().min(farthest), u64::min);
         let mut guide = lazy.filter(|lazy| lazy.effort != Effort::First).map(LazyGuide::get);
         loop {
@@ -138,7 +138,7 @@ impl Lowering<'_> {
             let is_short = matches!(effort, Effort::First | Effort::Short);
             let expansions = self.limits.expansions / part;
             let aim = Aim { least: bound, within: Some(most), upto, expansions, is_short, guide };
-            let found = self.search(kernels, region, Some(labels), room, aim)?;
+            let found = self.search(kernels, region, Some(labels), memory, aim)?;
             guide = lazy.map(LazyGuide::get);
             most = match found {
                 // Every plan that takes no longer was in the region: this one is the best.
@@ -161,7 +161,7 @@ impl Lowering<'_> {
                 }
                 None => wider.min(end),
             };
-            slack = slack.saturating_mul(if room.is_some() { WIDER_WITHIN_MEMORY } else { 8 });
+            slack = slack.saturating_mul(if memory.is_some() { WIDER_WITHIN_MEMORY } else { 8 });
         }
     }
 
@@ -172,7 +172,7 @@ impl Lowering<'_> {
         kernels: &Arc<Kernels>,
         region: Option<Region>,
         labels: Option<&[Layout]>,
-        room: Option<&Room<'_>>,
+        memory: Option<&DeviceMemory<'_>>,
         aim: Aim<'_>,
     ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
         let space = match Space::saturate(Arc::clone(kernels), region, self.limits) {
@@ -184,8 +184,8 @@ impl Lowering<'_> {
             space => space?,
         };
         let mut tables = Tables::new(&space, self.hardware)?;
-        if let Some(room) = room {
-            room.prune(kernels, &mut tables);
+        if let Some(memory) = memory {
+            memory.prune(kernels, &mut tables);
         }
         let best = &mut self.best;
         best.stats.classes += space.graph.number_of_classes();
@@ -196,7 +196,7 @@ impl Lowering<'_> {
             &kernels.program,
             labels,
             self.strict,
-            room,
+            memory,
             (aim.least, aim.upto, aim.guide),
         );
         let limits = Limits { expansions: aim.expansions, ..self.limits.clone() };

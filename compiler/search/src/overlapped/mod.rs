@@ -15,7 +15,7 @@ use crate::kernel::Kernels;
 use crate::labels::check_labels;
 use crate::logical::{Form, Saturated};
 use crate::lower::within_limits;
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 use crate::relax::factors::{Extent, Factors, Shared};
 use crate::relax::{all_fits, least_weighted};
 use crate::space::maxima;
@@ -80,16 +80,16 @@ fn of_form(
     let Some((mut bound, path)) = path::critical_path(&kernels, &problem, &costs) else {
         return Ok(None);
     };
-    let room = || {
-        let room = Room::new(program, hardware.hbm_bytes);
-        (!options.any_size && !all_fits(&kernels, &room)).then_some(room)
+    let memory = || {
+        let memory = DeviceMemory::new(program, hardware.hbm_bytes);
+        (!options.any_size && !all_fits(&kernels, &memory)).then_some(memory)
     };
     let streams = Streams::of(hardware, &program.mesh).transfers_at_once();
     let steps = |stack| Steps::of(&kernels, (&problem, &costs), streams, stack);
     let mut none = false;
     let mut least = |weights: &exclusive::Weighed| {
         let problem = weights.applied(&problem, &costs);
-        let least = least_weighted(&kernels, problem, room(), limits);
+        let least = least_weighted(&kernels, problem, memory(), limits);
         none |= least.is_none();
         Picoseconds(least.unwrap_or(0).div_ceil(weights.unit))
     };

@@ -5,7 +5,7 @@ use shard_ir::{Def, Layout, Picoseconds, Program, ValueId};
 
 use super::{best_of, side_by_side, stored, sum, with_stored};
 use crate::lower::lower_phases;
-use crate::memory::{Room, Scopes, needed};
+use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::{LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, lower};
 
 /// The phases of a layer whose `free` weights are to be stored alike, and how they are lowered.
@@ -169,7 +169,7 @@ impl Phases<'_> {
     fn none_fits(&self, fastest: &[Lowered], proven: bool) -> LowerError {
         let needs = |phase: &usize| needed(&fastest[*phase].plan);
         let most = (0..self.programs.len()).max_by_key(needs).unwrap_or(0);
-        let least = Room::new(self.programs[most], self.hardware.hbm_bytes).least();
+        let least = DeviceMemory::new(self.programs[most], self.hardware.hbm_bytes).least();
         LowerError::NoPlanFits { plan: Box::new(fastest[most].plan.clone()), least, proven }
     }
 }

@@ -14,7 +14,7 @@ use super::settle::{Sweeps, drop_dearer, settle};
 use super::whole::Whole;
 use crate::Limits;
 use crate::kernel::Kernels;
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 
 /// The plans of a program, as far as they are looked at together, with prices on what they are made
 /// of.
@@ -254,7 +254,7 @@ impl Branch {
     /// Those of its plans that store nothing that plans within `known` have no room for. Where no
     /// memory is open whatever they store fits together; what does not would be taken for a plan
     /// by a search that looks at no memory.
-    pub(crate) fn with_room(&self, known: Option<u64>) -> Branch {
+    pub(crate) fn within_memory(&self, known: Option<u64>) -> Branch {
         let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
         let sides = &self.whole.prices.sides;
         let mut branch = self.clone();
@@ -277,21 +277,25 @@ impl Branch {
     }
 
     /// Leaves out what has no room beside the weights and caches that all its plans store.
-    pub(crate) fn fit(&mut self, kernels: &Kernels, room: &Room<'_>) {
+    pub(crate) fn fit(&mut self, kernels: &Kernels, memory: &DeviceMemory<'_>) {
         let Whole { problem, prices } = self.whole.as_ref();
-        let (_, problem) = self.room(&kernels.program, room).fitting(kernels, problem);
+        let (_, problem) = self.memory(&kernels.program, memory).fitting(kernels, problem);
         let prices = prices.narrowed(&problem);
         self.whole = Arc::new(Whole { problem, prices });
     }
 
-    /// The room beside the weights and caches that all its plans store.
-    pub(crate) fn room<'r>(&self, program: &'r Program, room: &Room<'r>) -> Room<'r> {
+    /// The memory beside the weights and caches that all its plans store.
+    pub(crate) fn memory<'r>(
+        &self,
+        program: &'r Program,
+        memory: &DeviceMemory<'r>,
+    ) -> DeviceMemory<'r> {
         let least = |id: ValueId| {
             let kept =
-                self.whole.problem.given(program, id).into_iter().map(|l| room.kept(id, l)).min();
-            kept.filter(|_| room.is_kept(id)).unwrap_or(0)
+                self.whole.problem.given(program, id).into_iter().map(|l| memory.kept(id, l)).min();
+            kept.filter(|_| memory.is_kept(id)).unwrap_or(0)
         };
-        room.beside(program.value_ids().map(least).collect())
+        memory.beside(program.value_ids().map(least).collect())
     }
 }
 

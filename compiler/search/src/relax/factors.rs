@@ -175,7 +175,7 @@ impl Factors {
             factors: (0..count).map(|_| Arc::default()).collect(),
             known,
             exact,
-            room: limits.strategies,
+            strategies_left: limits.strategies,
         };
         let mut uses = vec![Vec::new(); count];
         let mut outputs = Vec::new();

@@ -14,7 +14,7 @@ use shard_ir::{AxisSet, Collective, Dtype, Layout, MeshShape, Picoseconds, Reduc
 use super::regroup::Sparse;
 use crate::rules::moves::{Freedom, MAX_EXCHANGED, Movable, all_to_alls, generating_moves};
 
-/// An infinite cost, with room to add a few of them.
+/// An infinite cost, small enough that a few of them can be added.
 pub(crate) const FAR: i64 = 1 << 59;
 
 /// A layout, or a hub, by number: layouts come first.

@@ -27,7 +27,7 @@ use shard_ir::{AxisSet, Def};
 
 use crate::forced::Forced;
 use crate::kernel::Kernels;
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 use crate::{Limits, LowerError};
 use factors::Factors;
 use graph::FAR;
@@ -46,7 +46,7 @@ pub(crate) struct Wanted<'a> {
     /// Those alone that make values so.
     pub(crate) forced: Option<&'a Forced>,
     /// Those alone that have room.
-    pub(crate) room: Option<Room<'a>>,
+    pub(crate) memory: Option<DeviceMemory<'a>>,
     /// Those alone that take less time, in picoseconds.
     pub(crate) below: Option<u64>,
     /// Those that are far from the best, too: nothing is dropped for what another plan takes.
@@ -65,7 +65,7 @@ pub(crate) fn all_plans(
     hardware: &Hardware,
     maxima: AxisSet,
     (strict, limits): (bool, &Limits),
-    Wanted { forced, room, below, apart, like }: Wanted<'_>,
+    Wanted { forced, memory, below, apart, like }: Wanted<'_>,
 ) -> Result<(Branch, Arc<Whole>), LowerError> {
     let program = kernels.program.as_ref();
     let like = like.and_then(|whole| Some((whole, whole.problem.with_patterns(program, maxima)?)));
@@ -79,16 +79,16 @@ pub(crate) fn all_plans(
             problem = problem.allowing(id, &|out, read| keep(id, out, read));
         }
     }
-    let room = room.map(|room| {
+    let memory = memory.map(|memory| {
         // What ops of this form hold other forms may do without.
         if apart {
-            return room;
+            return memory;
         }
-        let (room, fits) = room.fitting(kernels, &problem);
+        let (memory, fits) = memory.fitting(kernels, &problem);
         problem = fits;
-        room
+        memory
     });
-    let parts = Arc::new(Part::all(kernels, room.as_ref()));
+    let parts = Arc::new(Part::all(kernels, memory.as_ref()));
     // What is dearer than a plan known is not to be dropped where that plan may not be one of those
     // wanted.
     let shrink = parts.is_empty() && !apart;
@@ -136,8 +136,8 @@ pub(crate) fn all_plans(
 }
 
 /// Whether all weights and caches fit however they are stored.
-pub(crate) fn all_fits(kernels: &Kernels, room: &Room<'_>) -> bool {
-    Part::all_fits(kernels, room)
+pub(crate) fn all_fits(kernels: &Kernels, memory: &DeviceMemory<'_>) -> bool {
+    Part::all_fits(kernels, memory)
 }
 
 /// What prices say that any plan of a problem takes, whatever its times count, those that have room
@@ -145,16 +145,16 @@ pub(crate) fn all_fits(kernels: &Kernels, room: &Room<'_>) -> bool {
 pub(crate) fn least_weighted(
     kernels: &Kernels,
     problem: Factors,
-    room: Option<Room<'_>>,
+    memory: Option<DeviceMemory<'_>>,
     limits: &Limits,
 ) -> Option<u64> {
     let mut problem = problem.in_ticks();
-    let room = room.map(|room| {
-        let (room, fits) = room.fitting(kernels, &problem);
+    let memory = memory.map(|memory| {
+        let (memory, fits) = memory.fitting(kernels, &problem);
         problem = fits;
-        room
+        memory
     });
-    let parts = Arc::new(Part::all(kernels, room.as_ref()));
+    let parts = Arc::new(Part::all(kernels, memory.as_ref()));
     let shrink = parts.is_empty();
     let mut plan = FAR;
     let mut prices = Prices::new(&problem).with_parts(&problem, parts);

@@ -21,7 +21,7 @@ use super::graph::FAR;
 use super::tree::add;
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 
 /// The class of a layout that the part forbids.
 pub(crate) const NO_CLASS: u32 = u32::MAX;
@@ -79,19 +79,19 @@ pub(crate) struct Least {
 impl Part {
     /// The parts of a program: its labels in order, then its memory, where that is a constraint, of
     /// each phase. What the results do not depend on has no place: no plan has it.
-    pub(crate) fn all(kernels: &Kernels, room: Option<&Room<'_>>) -> Vec<Part> {
+    pub(crate) fn all(kernels: &Kernels, memory: Option<&DeviceMemory<'_>>) -> Vec<Part> {
         let program = kernels.program.as_ref();
         let labels = (0..program.labels.len()).map(|label| Part::label(kernels, label));
-        let memories = room.into_iter().flat_map(|room| {
+        let memories = memory.into_iter().flat_map(|memory| {
             let part =
-                move |(kept, most): (Vec<ValueId>, u64)| Part::memory(program, room, &kept, most);
-            room.memories().into_iter().map(part)
+                move |(kept, most): (Vec<ValueId>, u64)| Part::memory(program, memory, &kept, most);
+            memory.memories().into_iter().map(part)
         });
         labels.chain(memories).collect()
     }
 
     /// Whether weights and caches fit in each memory however they are stored.
-    pub(crate) fn all_fits(kernels: &Kernels, room: &Room<'_>) -> bool {
+    pub(crate) fn all_fits(kernels: &Kernels, memory: &DeviceMemory<'_>) -> bool {
         let fits = |part: &Part| match &part.kind {
             Kind::Label { .. } => true,
             Kind::Memory { bytes, most } => {
@@ -99,7 +99,7 @@ impl Part {
                 largest.fold(0u64, |sum, bytes| sum.saturating_add(*bytes)) <= *most
             }
         };
-        Part::all(kernels, Some(room)).iter().all(fits)
+        Part::all(kernels, Some(memory)).iter().all(fits)
     }
 
     /// The same, where a memory has no more bytes than these.
@@ -143,13 +143,13 @@ impl Part {
         Part { kind: Kind::Label { layouts }, places }
     }
 
-    fn memory(program: &Program, room: &Room<'_>, kept: &[ValueId], most: u64) -> Part {
+    fn memory(program: &Program, memory: &DeviceMemory<'_>, kept: &[ValueId], most: u64) -> Part {
         let (mut places, mut bytes) = (Vec::new(), Vec::new());
         for id in kept {
             let Some(pattern) = program.value(*id).def.pattern() else { continue };
             let stored: Vec<(Layout, u64)> = crate::space::layouts_allowed(program, *id, pattern)
                 .into_iter()
-                .map(|layout| (layout, room.kept(*id, layout)))
+                .map(|layout| (layout, memory.kept(*id, layout)))
                 .collect();
             let mut levels: Vec<u64> = stored.iter().map(|(_, bytes)| *bytes).collect();
             levels.sort_unstable();
@@ -270,7 +270,7 @@ struct Knapsack {
     /// For each place the bytes of its smallest class that has a layout.
     smallest: Vec<u64>,
     /// How many steps there are beyond the smallest; `None` where not even those fit.
-    room: Option<usize>,
+    capacity: Option<usize>,
 }
 
 impl Knapsack {
@@ -280,7 +280,7 @@ impl Knapsack {
             (0..bytes.len()).map(|p| has(p).map(|c| bytes[p][c]).min().unwrap_or(0)).collect();
         let least = smallest.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
         let Some(spare) = most.checked_sub(least) else {
-            return Knapsack { step: 1, smallest, room: None };
+            return Knapsack { step: 1, smallest, capacity: None };
         };
         let beyond = (0..bytes.len()).flat_map(|p| {
             let smallest = smallest[p];
@@ -293,14 +293,14 @@ impl Knapsack {
         let divisor = beyond.fold(0, gcd).max(1);
         let spare = spare.min(all);
         let step = divisor.max(spare.div_ceil(STEPS)).max(1);
-        Knapsack { step, smallest, room: Some((spare / step) as usize) }
+        Knapsack { step, smallest, capacity: Some((spare / step) as usize) }
     }
 
     /// How many steps a class of a place takes beyond the smallest; none where that is more than
     /// there are.
-    fn steps(&self, room: usize, place: usize, bytes: u64) -> Option<usize> {
+    fn steps(&self, capacity: usize, place: usize, bytes: u64) -> Option<usize> {
         let steps = bytes.saturating_sub(self.smallest[place]) / self.step;
-        usize::try_from(steps).ok().filter(|steps| *steps <= room)
+        usize::try_from(steps).ok().filter(|steps| *steps <= capacity)
     }
 
     /// For each number of steps the least of some places and one more, given that of the places.
@@ -317,7 +317,7 @@ impl Knapsack {
 
     /// How many steps there are, where each place has a class: any number of them comes to less
     /// than [`FAR`] then, and sums need no check.
-    fn room(&self, cost: &[Vec<i64>]) -> Result<usize, i64> {
+    fn capacity(&self, cost: &[Vec<i64>]) -> Result<usize, i64> {
         let mut sum = 0i64;
         for place in cost {
             let prices = place.iter().filter(|price| **price < FAR);
@@ -327,30 +327,30 @@ impl Knapsack {
             };
             sum = sum.saturating_add(longest);
         }
-        match self.room {
+        match self.capacity {
             None => Err(FAR),
             // Of prices beyond all times nothing is said.
             Some(_) if sum >= FAR => Err(-FAR),
-            Some(room) => Ok(room),
+            Some(capacity) => Ok(capacity),
         }
     }
 
     /// What the cheapest choice that fits costs.
     fn least_alone(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> i64 {
-        let room = match self.room(cost) {
-            Ok(room) => room,
+        let capacity = match self.capacity(cost) {
+            Ok(capacity) => capacity,
             Err(least) => return least,
         };
         let all = bytes.iter().zip(cost).enumerate();
-        let taken = all.fold(vec![0; room + 1], |from, (place, (bytes, cost))| {
+        let taken = all.fold(vec![0; capacity + 1], |from, (place, (bytes, cost))| {
             self.take(place, (bytes, cost), &from)
         });
-        taken[room]
+        taken[capacity]
     }
 
     fn least(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Least {
-        let room = match self.room(cost) {
-            Ok(room) => room,
+        let capacity = match self.capacity(cost) {
+            Ok(capacity) => capacity,
             Err(least) => {
                 return Least { least, with: cost.iter().map(|c| vec![least; c.len()]).collect() };
             }
@@ -360,19 +360,19 @@ impl Knapsack {
             |place: usize, from: &[i64]| self.take(place, (&bytes[place], &cost[place]), from);
         // `before[n][b]`: the first n places in at most b steps; `after[n][b]`: those from the n-th
         // on.
-        let mut before = vec![vec![0; room + 1]];
+        let mut before = vec![vec![0; capacity + 1]];
         for place in 0..count {
             before.push(take(place, &before[place]));
         }
-        let mut after = vec![vec![0; room + 1]; count + 1];
+        let mut after = vec![vec![0; capacity + 1]; count + 1];
         for place in (0..count).rev() {
             after[place] = take(place, &after[place + 1]);
         }
         let with = (0..count)
             .map(|place| {
                 let one = |(bytes, price): (&u64, &i64)| {
-                    let steps = self.steps(room, place, *bytes).filter(|_| *price < FAR);
-                    let Some(left) = steps.map(|steps| room - steps) else { return FAR };
+                    let steps = self.steps(capacity, place, *bytes).filter(|_| *price < FAR);
+                    let Some(left) = steps.map(|steps| capacity - steps) else { return FAR };
                     let (before, after) = (&before[place][..=left], &after[place + 1][..=left]);
                     let rest = before.iter().zip(after.iter().rev()).map(|(b, a)| b + a).min();
                     add(rest.unwrap_or(FAR), *price)
@@ -380,7 +380,7 @@ impl Knapsack {
                 bytes[place].iter().zip(&cost[place]).map(one).collect()
             })
             .collect();
-        Least { least: before[count][room], with }
+        Least { least: before[count][capacity], with }
     }
 }
 

@@ -11,7 +11,7 @@ use super::parts::{Kind, Part, Seat};
 use super::prices::Prices;
 use super::{Branch, Whole};
 use crate::kernel::Kernels;
-use crate::memory::Room;
+use crate::memory::DeviceMemory;
 
 /// A question that divides the plans of a branch.
 pub(crate) enum Split {
@@ -38,8 +38,13 @@ const FEWEST: usize = 6;
 
 impl Branch {
     /// All plans of a problem, without prices yet.
-    pub(crate) fn unpriced(kernels: &Kernels, problem: Factors, room: Option<&Room<'_>>) -> Branch {
-        let prices = Prices::new(&problem).with_parts(&problem, Arc::new(Part::all(kernels, room)));
+    pub(crate) fn unpriced(
+        kernels: &Kernels,
+        problem: Factors,
+        memory: Option<&DeviceMemory<'_>>,
+    ) -> Branch {
+        let prices =
+            Prices::new(&problem).with_parts(&problem, Arc::new(Part::all(kernels, memory)));
         Branch { whole: Arc::new(Whole { problem, prices }), bound: 0 }
     }
 

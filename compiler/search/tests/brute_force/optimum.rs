@@ -113,9 +113,13 @@ pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Op
 }
 
 impl Enumeration<'_> {
-    /// What a state can become, with what that costs; what costs more than there is `room` for may
+    /// What a state can become, with what that costs; what costs more than there is `within` for may
     /// be left out.
-    fn next_states(&mut self, state: &State, room: u64) -> Result<Vec<(u64, State)>, &'static str> {
+    fn next_states(
+        &mut self,
+        state: &State,
+        within: u64,
+    ) -> Result<Vec<(u64, State)>, &'static str> {
         if let Some(output) = self.facts.program.outputs.get(state.results) {
             return Ok(self.with_a_result(state, output));
         }
@@ -131,14 +135,14 @@ impl Enumeration<'_> {
                 for made in self.facts.allowed[id].clone() {
                     let mut child = left.clone();
                     if self.label_agrees(&mut child, pattern, id, made) {
-                        next.push((self.moves(id, made, &wanted, room)?, child));
+                        next.push((self.moves(id, made, &wanted, within)?, child));
                     }
                 }
             }
             Def::Constant(_) => {
                 let made =
                     self.facts.spaces[id].index_of(shard_ir::Layout::REPLICATED).unwrap_or(0);
-                next.push((self.moves(id, made, &wanted, room)?, left));
+                next.push((self.moves(id, made, &wanted, within)?, left));
             }
             Def::Pin { operand, pattern, .. } => {
                 for made in self.facts.allowed[id].clone() {
@@ -146,7 +150,7 @@ impl Enumeration<'_> {
                     if !self.label_agrees(&mut child, pattern, id, made) {
                         continue;
                     }
-                    let mut cost = self.moves(id, made, &wanted, room)?;
+                    let mut cost = self.moves(id, made, &wanted, within)?;
                     let origin = self.facts.origin(id);
                     if let Some(kernel) = take_kernel(&mut child, origin) {
                         if kernel.layout == made {
@@ -163,7 +167,7 @@ impl Enumeration<'_> {
             Def::Op { operands, .. } => {
                 for fit in 0..self.facts.fits[id].len() {
                     let made = self.facts.fits[id][fit].result;
-                    let mut cost = self.moves(id, made, &wanted, room)?;
+                    let mut cost = self.moves(id, made, &wanted, within)?;
                     if cost == NEVER {
                         continue;
                     }
@@ -203,7 +207,7 @@ impl Enumeration<'_> {
                     next.push((cost, child));
                 }
                 for way in attention_ways(self.facts, id) {
-                    let mut cost = self.moves(id, way.made, &wanted, room)?;
+                    let mut cost = self.moves(id, way.made, &wanted, within)?;
                     let (mut child, mut chain) = (left.clone(), way.chain);
                     match take_kernel(&mut child, id) {
                         Some(kernel) if kernel.layout == way.made => chain.extend(kernel.chain),
@@ -252,16 +256,16 @@ impl Enumeration<'_> {
         *known.get_or_insert_with(|| named.clone()) == named
     }
 
-    /// The time of the moves of a value; [`NEVER`] where they take longer than there is `room` for.
+    /// The time of the moves of a value; [`NEVER`] where they take longer than there is `within` for.
     fn moves(
         &mut self,
         id: usize,
         made: usize,
         wanted: &[usize],
-        room: u64,
+        within: u64,
     ) -> Result<u64, &'static str> {
         let space = &self.facts.spaces[id];
-        if wanted.iter().any(|w| space.way[made][*w] > room) {
+        if wanted.iter().any(|w| space.way[made][*w] > within) {
             return Ok(NEVER);
         }
         let key = (id, made, wanted.to_vec());

@@ -42,7 +42,7 @@ pub(super) struct Builder<'s> {
     pub(super) known: &'s mut FxHashMap<Site, Arc<Factor>>,
     pub(super) exact: bool,
     /// How many strategies there may still be.
-    pub(super) room: usize,
+    pub(super) strategies_left: usize,
 }
 
 impl Builder<'_> {
@@ -187,10 +187,10 @@ impl Builder<'_> {
             id,
             known: FxHashMap::default(),
         });
-        let room = self.room;
+        let strategies_left = self.strategies_left;
         let whole = site.for_each_strategy(profile, &result_layouts, &mut |result, layouts| {
             let next = ControlFlow::Continue(());
-            if factor.out.len() > room {
+            if factor.out.len() > strategies_left {
                 return ControlFlow::Break(());
             }
             let Some(out) = own.node(result) else { return next };
@@ -306,7 +306,7 @@ impl Builder<'_> {
             }
             next
         });
-        self.room = self.room.saturating_sub(factor.out.len());
+        self.strategies_left = self.strategies_left.saturating_sub(factor.out.len());
         whole.is_continue().then_some(factor)
     }
 }
