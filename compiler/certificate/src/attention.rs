@@ -55,7 +55,7 @@ pub(crate) fn attentions(
 ) -> Vec<Option<Attention>> {
     let mut all: Vec<Option<Attention>> = vec![None; program.values.len()];
     if hardware.has_attention() {
-        let graph = Graph { program, readers };
+        let graph = InProgram { program, readers };
         for id in live {
             let members = attention_of(&graph, *id);
             all[id.index()] = members.and_then(|members| attention(program, members));
@@ -97,12 +97,12 @@ fn pins_of(program: &Program, mut id: ValueId) -> Vec<ValueId> {
     pins
 }
 
-struct Graph<'a> {
+struct InProgram<'a> {
     program: &'a Program,
     readers: &'a [usize],
 }
 
-impl<'a> Ops<'a> for Graph<'a> {
+impl<'a> Ops<'a> for InProgram<'a> {
     type Id = ValueId;
 
     fn op(&self, id: ValueId) -> Option<&'a Op> {

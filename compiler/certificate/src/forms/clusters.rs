@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::equal::{Class, Equal, Head, Node};
+use super::equal::{Class, ENode, Equal, Head};
 use super::flops_of;
 use super::read::{Choice, nodes_to_take, roots};
 use shard_ir::attention::softmax_over;
@@ -60,9 +60,9 @@ pub(super) fn clusters(equal: &Equal<'_>) -> Option<Clusters> {
 }
 
 /// The nodes that each class can be taken as.
-type Nodes<'e> = BTreeMap<Class, Vec<&'e Node>>;
+type Nodes<'e> = BTreeMap<Class, Vec<&'e ENode>>;
 
-fn flops(equal: &Equal<'_>, node: &Node) -> u128 {
+fn flops(equal: &Equal<'_>, node: &ENode) -> u128 {
     let (Some(Op::Einsum), Some(made)) = (equal.op(node), equal.made(node)) else { return 0 };
     let operands: Vec<&[DimId]> =
         node.operands.iter().map(|o| equal.ty(*o).dims.as_slice()).collect();
@@ -255,7 +255,7 @@ fn beside_in_an_attention(
 /// A class, the pins behind it, and what they pin.
 fn to_the_maker(nodes: &Nodes<'_>, class: Class) -> Vec<Class> {
     let mut way = vec![class];
-    while let Some([Node { head: Head::Pin(_), operands }]) =
+    while let Some([ENode { head: Head::Pin(_), operands }]) =
         way.last().map(|class| nodes[class].as_slice())
     {
         way.extend(operands);

@@ -44,7 +44,7 @@ pub(super) enum Head {
 
 /// A way of computing a class.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Node {
+pub(super) struct ENode {
     pub(super) head: Head,
     pub(super) operands: Vec<Class>,
 }
@@ -65,9 +65,9 @@ pub(super) struct Equal<'a> {
     merged: Vec<Class>,
     types: Vec<TensorType>,
     /// The class of each node, and whether the source has the node itself.
-    nodes: BTreeMap<Node, (Class, bool)>,
+    nodes: BTreeMap<ENode, (Class, bool)>,
     /// The nodes of each class, those of the source first; as of the last [`Equal::close`].
-    by_class: BTreeMap<Class, Vec<Node>>,
+    by_class: BTreeMap<Class, Vec<ENode>>,
     made: Vec<Made>,
     numbers: FxHashMap<Made, usize>,
 }
@@ -97,14 +97,14 @@ impl<'a> Equal<'a> {
                 value.def.operands().iter().filter_map(|o| equal.class_of[o.index()]).collect();
             let class = match &value.def {
                 Def::Parameter { .. } => {
-                    equal.add(Node { head: Head::Given(id), operands }, ty, true)
+                    equal.add(ENode { head: Head::Given(id), operands }, ty, true)
                 }
                 Def::Constant(number) => equal.add(
-                    Node { head: Head::Constant(number.to_bits(), value.dtype), operands },
+                    ENode { head: Head::Constant(number.to_bits(), value.dtype), operands },
                     ty,
                     true,
                 ),
-                Def::Pin { .. } => equal.add(Node { head: Head::Pin(id), operands }, ty, true),
+                Def::Pin { .. } => equal.add(ENode { head: Head::Pin(id), operands }, ty, true),
                 Def::Op { op, .. } => {
                     let place =
                         Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
@@ -146,12 +146,12 @@ impl<'a> Equal<'a> {
     }
 
     /// The class that an op on these operands computes, and its node; `None` where nothing does so.
-    pub(super) fn find(&self, made: &Made, operands: Vec<Class>) -> Option<(Class, Node)> {
-        self.find_node(Node { head: Head::Op(*self.numbers.get(made)?), operands })
+    pub(super) fn find(&self, made: &Made, operands: Vec<Class>) -> Option<(Class, ENode)> {
+        self.find_node(ENode { head: Head::Op(*self.numbers.get(made)?), operands })
     }
 
     /// The class of a node, if there is one.
-    pub(super) fn find_node(&self, node: Node) -> Option<(Class, Node)> {
+    pub(super) fn find_node(&self, node: ENode) -> Option<(Class, ENode)> {
         let node = self.canonical(node);
         let (class, _) = self.nodes.get(&node)?;
         Some((self.now(*class), node))
@@ -190,10 +190,10 @@ impl<'a> Equal<'a> {
             self.made.push(made);
             self.made.len() - 1
         });
-        self.add(Node { head: Head::Op(number), operands }, ty, written)
+        self.add(ENode { head: Head::Op(number), operands }, ty, written)
     }
 
-    fn add(&mut self, node: Node, ty: TensorType, written: bool) -> Class {
+    fn add(&mut self, node: ENode, ty: TensorType, written: bool) -> Class {
         let node = self.canonical(node);
         if let Some((class, is_written)) = self.nodes.get_mut(&node) {
             *is_written |= written;
@@ -207,7 +207,7 @@ impl<'a> Equal<'a> {
     }
 
     /// A node with its operands as they are called now; sorted where their order does not matter.
-    fn canonical(&self, mut node: Node) -> Node {
+    fn canonical(&self, mut node: ENode) -> ENode {
         node.operands.iter_mut().for_each(|operand| *operand = self.now(*operand));
         let commutes = match self.op(&node) {
             Some(Op::Einsum) => true,
@@ -225,7 +225,7 @@ impl<'a> Equal<'a> {
     /// Works out what follows from what was merged: nodes that are alike now are of one class.
     pub(super) fn close(&mut self) {
         loop {
-            let mut nodes: BTreeMap<Node, (Class, bool)> = BTreeMap::new();
+            let mut nodes: BTreeMap<ENode, (Class, bool)> = BTreeMap::new();
             let mut alike = Vec::new();
             for (node, (class, written)) in &self.nodes {
                 let known =
@@ -262,12 +262,12 @@ impl<'a> Equal<'a> {
     }
 
     /// The nodes of a class, those that the source has first.
-    pub(super) fn nodes(&self, class: Class) -> &[Node] {
+    pub(super) fn nodes(&self, class: Class) -> &[ENode] {
         self.by_class.get(&class).map_or(&[], Vec::as_slice)
     }
 
     /// Whether the source has a node itself.
-    pub(super) fn is_written(&self, node: &Node) -> bool {
+    pub(super) fn is_written(&self, node: &ENode) -> bool {
         self.nodes.get(node).is_some_and(|(_, written)| *written)
     }
 
@@ -288,11 +288,11 @@ impl<'a> Equal<'a> {
         &self.types[self.now(class)]
     }
 
-    pub(super) fn op(&self, node: &Node) -> Option<&Op> {
+    pub(super) fn op(&self, node: &ENode) -> Option<&Op> {
         self.made(node).map(|made| &made.op)
     }
 
-    pub(super) fn made(&self, node: &Node) -> Option<&Made> {
+    pub(super) fn made(&self, node: &ENode) -> Option<&Made> {
         match node.head {
             Head::Op(number) => self.made.get(number),
             Head::Given(_) | Head::Constant(..) | Head::Pin(_) => None,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::composite::composite_dim;
 use shard_ir::{Def, FoldId, InstrId, InstrKind, Op, Plan, TensorType, ValueId};
 
-use super::equal::{Class, Equal, Head, Made, Node, Place};
+use super::equal::{Class, ENode, Equal, Head, Made, Place};
 use super::read::Choice;
 
 /// Ways of giving an op its operands that are looked at for one instruction.
@@ -30,8 +30,8 @@ struct Matched<'m> {
     plan: &'m Plan,
     parameters: BTreeMap<InstrId, Class>,
     /// The pins of each class, and softmaxes and norms of it.
-    pins: BTreeMap<Class, Vec<(Class, Node)>>,
-    composites: BTreeMap<Class, Vec<(Class, Node)>>,
+    pins: BTreeMap<Class, Vec<(Class, ENode)>>,
+    composites: BTreeMap<Class, Vec<(Class, ENode)>>,
     /// What the folded blocks take.
     taken: Vec<Option<ValueId>>,
     /// For each instruction the classes that it may stand for, each with the node, and what it
@@ -43,7 +43,7 @@ struct Matched<'m> {
 /// operands.
 #[derive(Clone, Debug)]
 struct Way {
-    node: Node,
+    node: ENode,
     reads: Vec<InstrId>,
 }
 
@@ -60,7 +60,7 @@ impl<'m> Matched<'m> {
         let (mut pins, mut composites) = (BTreeMap::new(), BTreeMap::new());
         for class in equal.classes() {
             for node in equal.nodes(class) {
-                let by_operand: &mut BTreeMap<Class, Vec<(Class, Node)>> =
+                let by_operand: &mut BTreeMap<Class, Vec<(Class, ENode)>> =
                     match (node.head, equal.op(node)) {
                         (Head::Pin(_), _) => &mut pins,
                         (_, Some(op)) if composite_dim(op).is_some() => &mut composites,
@@ -102,7 +102,7 @@ impl<'m> Matched<'m> {
             }
             InstrKind::Constant(number) => {
                 let bits = self.plan.number(*number).to_bits();
-                let node = Node { head: Head::Constant(bits, instr.dtype), operands: Vec::new() };
+                let node = ENode { head: Head::Constant(bits, instr.dtype), operands: Vec::new() };
                 let known = self.equal.find_node(node);
                 all.extend(known.map(|(class, node)| (class, Way { node, reads: Vec::new() })));
             }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shard_ir::{Def, Op, Output, Program, Value, ValueId};
 
-use super::equal::{Class, Equal, Head, Node};
+use super::equal::{Class, ENode, Equal, Head};
 
 /// The node taken of each class that is needed.
-pub(super) type Choice = BTreeMap<Class, Node>;
+pub(super) type Choice = BTreeMap<Class, ENode>;
 
 /// The forms but for the one written; `None` where there are more than `most` choices.
 pub(super) fn forms(equal: &Equal<'_>, most: usize) -> Option<Vec<Program>> {
@@ -53,13 +53,13 @@ pub(super) fn roots(equal: &Equal<'_>) -> Vec<Class> {
 
 /// The nodes that each class can be taken as: no einsum of more than two operands, which are there
 /// as products of two, and none that needs its own class.
-pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e Node>> {
-    let is_long = |node: &&Node| equal.op(node) == Some(&Op::Einsum) && node.operands.len() > 2;
+pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e ENode>> {
+    let is_long = |node: &&ENode| equal.op(node) == Some(&Op::Einsum) && node.operands.len() > 2;
     let of = |class: Class| {
-        let is_taken = |node: &&Node| !is_long(node) && !node.operands.contains(&class);
+        let is_taken = |node: &&ENode| !is_long(node) && !node.operands.contains(&class);
         (class, equal.nodes(class).iter().filter(is_taken).collect())
     };
-    let mut nodes: BTreeMap<Class, Vec<&Node>> = equal.classes().into_iter().map(of).collect();
+    let mut nodes: BTreeMap<Class, Vec<&ENode>> = equal.classes().into_iter().map(of).collect();
     // What has none takes those with it that need it.
     while let Some(empty) =
         nodes.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class)
@@ -72,7 +72,7 @@ pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e
 
 /// Every choice of a node for each class that is needed. `None` where there are more than `most`.
 fn choose(
-    nodes: &BTreeMap<Class, Vec<&Node>>,
+    nodes: &BTreeMap<Class, Vec<&ENode>>,
     mut needed: Vec<Class>,
     mut chosen: Choice,
     most: usize,

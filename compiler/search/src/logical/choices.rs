@@ -13,7 +13,7 @@ use shard_ir::{Op, Program};
 
 use super::Form;
 use super::extract::{Choice, Fragment, Reader, Surroundings, is_merged, options, roots};
-use super::graph::{Head, Logical, Node};
+use super::graph::{ENode, Head, Logical};
 use super::written::live_values;
 
 /// The choices of a program.
@@ -146,7 +146,7 @@ impl<'a> Choices<'a> {
 /// The ways of having each class.
 struct Ways<'a> {
     logical: &'a Logical<'a>,
-    options: BTreeMap<Id, Vec<&'a Node>>,
+    options: BTreeMap<Id, Vec<&'a ENode>>,
     roots: Vec<Id>,
     /// The classes that a form may have.
     reachable: Vec<Id>,
@@ -157,7 +157,7 @@ struct Ways<'a> {
 impl<'a> Ways<'a> {
     fn new(
         logical: &'a Logical<'a>,
-        options: BTreeMap<Id, Vec<&'a Node>>,
+        options: BTreeMap<Id, Vec<&'a ENode>>,
         roots: Vec<Id>,
     ) -> Ways<'a> {
         let mut reachable = BTreeSet::new();
@@ -180,7 +180,7 @@ impl<'a> Ways<'a> {
         ways
     }
 
-    fn options(&self, class: Id) -> &[&'a Node] {
+    fn options(&self, class: Id) -> &[&'a ENode] {
         self.options.get(&class).map_or(&[], Vec::as_slice)
     }
 
@@ -205,7 +205,7 @@ impl<'a> Ways<'a> {
             .reachable
             .iter()
             .map(|class| {
-                let operands = |node: &&Node| {
+                let operands = |node: &&ENode| {
                     node.operands.iter().filter_map(|o| index.get(o).copied()).collect()
                 };
                 self.options(*class).iter().map(operands).collect()
@@ -411,7 +411,7 @@ impl<'a> Ways<'a> {
     /// A class, the pins behind it, and what they pin.
     fn way_to_maker(&self, class: Id) -> Vec<Id> {
         let mut way = vec![class];
-        while let Some([Node { head: Head::Pin(_), operands }]) =
+        while let Some([ENode { head: Head::Pin(_), operands }]) =
             way.last().map(|class| self.options(*class))
         {
             way.extend(operands);

@@ -6,13 +6,13 @@ use egg::Id;
 use shard_ir::reason::{Formula, Rewriting};
 use shard_ir::{Def, LayoutPattern, Op, ParameterKind, Program, Value, ValueId};
 
-use super::graph::{Head, Logical, Node};
+use super::graph::{ENode, Head, Logical};
 use super::written::live_values;
 use super::{Form, Rewritten};
 use crate::rules;
 
 /// The e-node taken of each class.
-pub(super) type Choice<'a> = BTreeMap<Id, &'a Node>;
+pub(super) type Choice<'a> = BTreeMap<Id, &'a ENode>;
 
 /// What was read off.
 pub(super) struct Read {
@@ -76,12 +76,15 @@ pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
 
 /// The e-nodes that each class can be read from: no einsum of more than two operands, which are
 /// there as chains, and nothing that is made of itself.
-pub(super) fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<Id, Vec<&'a Node>> {
-    let is_long = |n: &Node| logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2;
-    let mut all: BTreeMap<Id, Vec<&Node>> = classes
+pub(super) fn options<'a>(
+    logical: &'a Logical<'_>,
+    classes: &[Id],
+) -> BTreeMap<Id, Vec<&'a ENode>> {
+    let is_long = |n: &ENode| logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2;
+    let mut all: BTreeMap<Id, Vec<&ENode>> = classes
         .iter()
         .map(|class| {
-            let of_itself = |n: &Node| n.operands.contains(class);
+            let of_itself = |n: &ENode| n.operands.contains(class);
             let nodes = logical.nodes(*class).into_iter();
             (*class, nodes.filter(|n| !is_long(n) && !of_itself(n)).collect())
         })
@@ -97,7 +100,7 @@ pub(super) fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<
 
 /// Every choice of e-nodes for the classes that some open ones need.
 fn choose<'a>(
-    options: &BTreeMap<Id, Vec<&'a Node>>,
+    options: &BTreeMap<Id, Vec<&'a ENode>>,
     mut open: Vec<Id>,
     mut chosen: Choice<'a>,
     limit: usize,
@@ -239,7 +242,7 @@ impl<'a> Reader<'a> {
             writer.program.outputs.push(shard_ir::Output { value, ..output.clone() });
         }
         let is_order =
-            |node: &Node| self.logical.rule_of(node).is_none_or(|rule| rule == rules::LONG_EINSUM);
+            |node: &ENode| self.logical.rule_of(node).is_none_or(|rule| rule == rules::LONG_EINSUM);
         let form = Form {
             program: writer.program,
             rewritten: merged || !choice.values().all(|node| is_order(node)),
@@ -376,7 +379,7 @@ impl Writer<'_, '_> {
     }
 
     /// The operands of an e-node; where their order does not matter, as the source writes them.
-    fn in_order(&self, node: &Node, here: &[ValueId]) -> Vec<Id> {
+    fn in_order(&self, node: &ENode, here: &[ValueId]) -> Vec<Id> {
         let logical = self.reader.logical;
         let as_written = |id: &ValueId| match &logical.program.value(*id).def {
             Def::Op { op, operands } if logical.op(node) == Some(op) => {
@@ -421,7 +424,7 @@ impl Writer<'_, '_> {
         &self,
         rule: rules::Rule,
         class: Id,
-        node: &Node,
+        node: &ENode,
         here: &[ValueId],
     ) -> Option<Rewriting> {
         let logical = self.reader.logical;
@@ -443,7 +446,7 @@ impl Writer<'_, '_> {
     }
 
     /// An e-node as a formula over values that have names.
-    fn formula(&self, class: Id, node: &Node) -> Formula {
+    fn formula(&self, class: Id, node: &ENode) -> Formula {
         let logical = self.reader.logical;
         let operand = |id: &Id| {
             let here = self.reader.values.get(id).into_iter().flatten();

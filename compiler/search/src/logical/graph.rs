@@ -51,12 +51,12 @@ pub(super) enum Head {
 
 /// An e-node. The operands of an op that commutes are sorted, so that equal ops are one e-node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Node {
+pub(super) struct ENode {
     pub(super) head: Head,
     pub(super) operands: Vec<Id>,
 }
 
-impl Language for Node {
+impl Language for ENode {
     type Discriminant = Head;
 
     fn discriminant(&self) -> Head {
@@ -88,10 +88,10 @@ pub(super) struct Types {
     pub(super) clash: bool,
 }
 
-impl Analysis<Node> for Types {
+impl Analysis<ENode> for Types {
     type Data = TensorType;
 
-    fn make(graph: &mut EGraph<Node, Self>, node: &Node, _: Id) -> TensorType {
+    fn make(graph: &mut EGraph<ENode, Self>, node: &ENode, _: Id) -> TensorType {
         match node.head {
             Head::Given(value) | Head::Pin(value) => graph.analysis.values[value.index()].clone(),
             Head::Constant(_, dtype) => TensorType { dims: Vec::new(), dtype },
@@ -127,13 +127,13 @@ pub(super) enum Expr {
 /// The logical e-graph of a program.
 pub(super) struct Logical<'a> {
     pub(super) program: &'a Program,
-    pub(super) graph: EGraph<Node, Types>,
+    pub(super) graph: EGraph<ENode, Types>,
     /// The class of each live value of the program.
     pub(super) class_of: Vec<Option<Id>>,
     /// The e-nodes that the program itself has.
-    written: BTreeSet<Node>,
+    written: BTreeSet<ENode>,
     /// The rule that made each other e-node.
-    made_by: BTreeMap<Node, Rule>,
+    made_by: BTreeMap<ENode, Rule>,
     /// The sums that classes are, as far as was asked.
     pub(super) readings: RefCell<BTreeMap<Id, Rc<Vec<Vec<Term>>>>>,
 }
@@ -233,7 +233,7 @@ impl<'a> Logical<'a> {
     }
 
     fn add_node(&mut self, head: Head, operands: Vec<Id>, rule: Option<Rule>) -> Id {
-        let node = self.canonical(Node { head, operands });
+        let node = self.canonical(ENode { head, operands });
         match rule {
             None => {
                 self.written.insert(node.clone());
@@ -248,7 +248,7 @@ impl<'a> Logical<'a> {
 
     /// With the classes of its operands as they are called now, and sorted where their order does
     /// not matter.
-    fn canonical(&self, mut node: Node) -> Node {
+    fn canonical(&self, mut node: ENode) -> ENode {
         for operand in &mut node.operands {
             *operand = self.graph.find(*operand);
         }
@@ -258,7 +258,7 @@ impl<'a> Logical<'a> {
         node
     }
 
-    fn commutes(&self, node: &Node) -> bool {
+    fn commutes(&self, node: &ENode) -> bool {
         match self.op(node) {
             None => false,
             Some(Op::Einsum) => true,
@@ -309,9 +309,9 @@ impl<'a> Logical<'a> {
 
     /// The e-nodes of a class, those that are written first; not the doubles that are left behind
     /// where classes merged.
-    pub(super) fn nodes(&self, class: Id) -> Vec<&Node> {
-        let sorted = |n: &&Node| n.operands.is_sorted() || !self.commutes(n);
-        let mut nodes: Vec<&Node> = self.graph[class].nodes.iter().filter(sorted).collect();
+    pub(super) fn nodes(&self, class: Id) -> Vec<&ENode> {
+        let sorted = |n: &&ENode| n.operands.is_sorted() || !self.commutes(n);
+        let mut nodes: Vec<&ENode> = self.graph[class].nodes.iter().filter(sorted).collect();
         if nodes.len() > 1 {
             nodes.sort_by_key(|n| (!self.written.contains(*n), n.head, &n.operands));
         }
@@ -336,7 +336,7 @@ impl<'a> Logical<'a> {
     }
 
     /// The op of an e-node, if it is one.
-    pub(super) fn op(&self, node: &Node) -> Option<&Op> {
+    pub(super) fn op(&self, node: &ENode) -> Option<&Op> {
         match node.head {
             Head::Op(number) => Some(&self.made(number).op),
             Head::Given(_) | Head::Constant(..) | Head::Pin(_) => None,
@@ -348,7 +348,7 @@ impl<'a> Logical<'a> {
     }
 
     /// The rule that made an e-node; none for what the program says itself.
-    pub(super) fn rule_of(&self, node: &Node) -> Option<Rule> {
+    pub(super) fn rule_of(&self, node: &ENode) -> Option<Rule> {
         if self.written.contains(node) {
             None
         } else {
@@ -391,7 +391,7 @@ impl<'a> Logical<'a> {
     }
 
     /// The flops of an e-node.
-    pub(super) fn flops_of(&self, node: &Node) -> u128 {
+    pub(super) fn flops_of(&self, node: &ENode) -> u128 {
         match node.head {
             Head::Op(number) if self.made(number).op == Op::Einsum => {
                 let operands: Vec<&[DimId]> =
