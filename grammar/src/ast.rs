@@ -85,7 +85,8 @@ pub struct Comment {
 
 /// One item of a file.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant)] // there are few of them, and a box would be in the way of every match
+// There are few of them, and a box would be in the way of every match.
+#[allow(clippy::large_enum_variant)]
 pub enum Item {
     /// `hardware tpu-v4-flat`
     Hardware(Hardware),
@@ -296,7 +297,8 @@ pub struct NamedResult {
 
 /// One statement of a body.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant)] // there are few of them, and a box would be in the way of every match
+// There are few of them, and a box would be in the way of every match.
+#[allow(clippy::large_enum_variant)]
 pub enum Statement {
     /// `let ...`
     Let(Let),

@@ -111,7 +111,10 @@ pub fn print_int_expr(expr: &IntExpr) -> String {
         IntExprKind::Dim(name) => name.clone(),
         IntExprKind::Paren(inner) => format!("({})", print_int_expr(inner)),
         IntExprKind::Binary { op, left, right, .. } => {
-            let looser = |side: &IntExpr, bound: u8| matches!(&side.kind, IntExprKind::Binary { op, .. } if op.precedence() < bound);
+            let looser = |side: &IntExpr, bound: u8| match &side.kind {
+                IntExprKind::Binary { op, .. } => op.precedence() < bound,
+                IntExprKind::Number(_) | IntExprKind::Dim(_) | IntExprKind::Paren(_) => false,
+            };
             let left_text = wrapped(print_int_expr(left), looser(left, op.precedence()));
             let right_text = wrapped(print_int_expr(right), looser(right, op.precedence() + 1));
             format!("{left_text} {} {right_text}", op.sign())

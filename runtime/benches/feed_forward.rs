@@ -6,9 +6,9 @@
 //! take turns, and the least time of each counts: a ratio of two times on one machine says more
 //! than either.
 //!
-//! Measured in November 2026 on two cores of a Xeon with AVX-512, while other work ran there (a load
-//! of 10), in release. On 512 devices the activations take 64 times their own size (`x` is gathered
-//! over two axes of three), so that memory and not arithmetic decides:
+//! Measured in November 2026 on two cores of a Xeon with AVX-512, while other work ran there (a
+//! load of 10), in release. On 512 devices the activations take 64 times their own size (`x` is
+//! gathered over two axes of three), so that memory and not arithmetic decides:
 //!
 //! | devices | sharded | unsharded | ratio | JAX, sharded | JAX, unsharded |
 //! |---|---|---|---|---|---|

@@ -41,8 +41,8 @@ impl Arithmetic {
         }
     }
 
-    /// Rounds elements of a value, or of a term of a sum that is not taken yet; `None` where whole numbers leave the range in
-    /// which they are exact.
+    /// Rounds elements of a value, or of a term of a sum that is not taken yet; `None` where whole
+    /// numbers leave the range in which they are exact.
     pub(crate) fn round_all(self, dtype: Dtype, is_term: bool, data: &mut [f64]) -> Option<()> {
         match self {
             Arithmetic::Exact => {

@@ -87,7 +87,8 @@ pub struct Trace {
     pub outputs: Vec<NamedTensor>,
     /// Every move (slices and to-partials included) and every collective einsum, in program order.
     pub collectives: Vec<CollectiveTrace>,
-    /// The most bytes that one device held at once, each value counted in its dtype; of an engine 0.
+    /// The most bytes that one device held at once, each value counted in its dtype; of an engine
+    /// 0.
     pub peak_bytes: u64,
 }
 
@@ -241,8 +242,8 @@ pub(crate) struct Machine<'p> {
     /// Of each live instruction, the block of each device.
     pub(crate) memory: Vec<Option<Vec<Tensor>>>,
     pub(crate) collectives: Vec<CollectiveTrace>,
-    /// Of each attention over a part of the keys, and of its softmax, the statistics of each device,
-    /// their dims in the order of the value.
+    /// Of each attention over a part of the keys, and of its softmax, the statistics of each
+    /// device, their dims in the order of the value.
     statistics: BTreeMap<InstrId, Vec<Tensor>>,
     /// How far copies of a block may be apart, as a part of its largest element.
     replicas_within: f64,
@@ -380,8 +381,8 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// The statistics beside what an op makes of an attention over split keys: its softmax works them
-    /// out, and its product has them in the order of its own dims.
+    /// The statistics beside what an op makes of an attention over split keys: its softmax works
+    /// them out, and its product has them in the order of its own dims.
     fn statistics_of(&self, id: InstrId, op: &Op) -> Result<Option<Vec<Tensor>>, RunError> {
         let instr = self.plan.instruction(id);
         if let Some((softmax, _)) = partial_softmax(self.plan, id) {

@@ -1,7 +1,7 @@
 //! [`Network`]: the count of what each device sends.
 
-/// Counts the messages of one collective, device by device, as its algorithm sends them. Who takes a
-/// message copies it from where its sender has it.
+/// Counts the messages of one collective, device by device, as its algorithm sends them. Who takes
+/// a message copies it from where its sender has it.
 ///
 /// Bits are counted exactly, as multiples of `1 / denominator`: an all-reduce moves its buffer in K
 /// equal chunks, which need not be whole elements ([`collectives`](crate::collectives)).

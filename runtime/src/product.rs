@@ -1,9 +1,9 @@
 //! Einsums of two operands as matrix products.
 //!
-//! The dims of both are of four kinds: batch (in both and in the result), rows (of the first and the
-//! result), columns (of the second and the result) and contracted (of both, and not of the result).
-//! Each operand is put into the order batch, rows, contracted or batch, contracted, columns while
-//! it is packed, and multiplied by a kernel for matrices; the result is put back.
+//! The dims of both are of four kinds: batch (in both and in the result), rows (of the first and
+//! the result), columns (of the second and the result) and contracted (of both, and not of the
+//! result). Each operand is put into the order batch, rows, contracted or batch, contracted,
+//! columns while it is packed, and multiplied by a kernel for matrices; the result is put back.
 //!
 //! * A small product goes through plain loops: it is the same to the bit on every machine, and
 //!   packing would take longer.

@@ -69,8 +69,8 @@ pub struct Expected {
     /// The whole tensor, dims in the declared order.
     pub tensor: Tensor,
     /// What rounding errors are measured against: the largest absolute value; where the result is a
-    /// sum, the largest sum of absolute terms; and what of its operands' scales its op hands on. The
-    /// mean of a layernorm is 0, and its error is not, nor that of its relu.
+    /// sum, the largest sum of absolute terms; and what of its operands' scales its op hands on.
+    /// The mean of a layernorm is 0, and its error is not, nor that of its relu.
     pub scale: f64,
 }
 

@@ -124,9 +124,9 @@ fn random_schedules_compute_what_they_say_without_a_race() {
     random_schedules_are_right(0..200);
 }
 
-/// A layer that runs nothing and gives back what it takes; a layer that takes a weight from the host
-/// and gives what lies on the chip; results in buffers of earlier copies; appends in blocks; buffers
-/// that lay 6 % above what is live.
+/// A layer that runs nothing and gives back what it takes; a layer that takes a weight from the
+/// host and gives what lies on the chip; results in buffers of earlier copies; appends in blocks;
+/// buffers that lay 6 % above what is live.
 #[test]
 fn random_schedules_that_once_were_wrong_are_right() {
     random_schedules_are_right([

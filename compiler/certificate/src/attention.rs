@@ -1,9 +1,9 @@
-//! Attention as one kernel (`spec/cost.md`, *Attention*): which ops it is, and in which layouts it can
-//! be had.
+//! Attention as one kernel (`spec/cost.md`, *Attention*): which ops it is, and in which layouts it
+//! can be had.
 //!
-//! The layout of what it makes says all: an axis that splits a dim there splits it wherever it is, one
-//! that is partial by a softmax there splits the keys, in any order, and no other one splits anything.
-//! Nothing else is partial.
+//! The layout of what it makes says all: an axis that splits a dim there splits it wherever it is,
+//! one that is partial by a softmax there splits the keys, in any order, and no other one splits
+//! anything. Nothing else is partial.
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, KernelOp, LocalTensor, kernel_work};

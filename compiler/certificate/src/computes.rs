@@ -504,7 +504,10 @@ impl<'a> Match<'a> {
 
 /// The name of a value in the source; one that a `let` pins has the pin's.
 fn name_of(program: &Program, value: ValueId) -> Option<&str> {
-    let is_pin = |id: &ValueId| matches!(&program.value(*id).def, Def::Pin { operand, written: false, .. } if *operand == value);
+    let is_pin = |id: &ValueId| match &program.value(*id).def {
+        Def::Pin { operand, written, .. } => !written && *operand == value,
+        Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => false,
+    };
     let own = program.value(value).name.as_deref();
     own.or_else(|| {
         program.value_ids().filter(is_pin).find_map(|id| program.value(id).name.as_deref())

@@ -65,8 +65,8 @@ pub(crate) struct Joins {
     /// The places of the operands that come from it.
     pub(crate) fed: Vec<usize>,
     /// Of each operand, whether the kernel has to read it: not what comes from the maker, and not
-    /// what an op of the kernel may have read already, or stands twice (which is counted as nothing,
-    /// so that this is a bound).
+    /// what an op of the kernel may have read already, or stands twice (which is counted as
+    /// nothing, so that this is a bound).
     pub(crate) reads: Vec<bool>,
 }
 

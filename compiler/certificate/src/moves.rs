@@ -41,8 +41,8 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// Its layouts, sorted; those of an attention over a part of the keys behind all others, so that
-    /// a pin on it numbers the others as it does.
+    /// Its layouts, sorted; those of an attention over a part of the keys behind all others, so
+    /// that a pin on it numbers the others as it does.
     fn layouts(&self, mesh: &Mesh, maxima: AxisSet) -> Vec<Layout> {
         let shape = MeshShape { mesh, sizes: &self.sizes };
         let mut layouts = shape.layouts(mesh.all_axes(), maxima);

@@ -11,10 +11,12 @@ use shard_report::layout_notation::Notation;
 pub(crate) struct DisplayArgs {
     /// How results are printed; `csv` is for `sweep`, `github` and `sarif` are for `check` and
     /// `snapshot`
-    #[arg(long, global = true, value_enum, default_value_t = ResultFormat::Text, value_name = "FORMAT")]
+    #[arg(long, global = true, value_enum)]
+    #[arg(default_value_t = ResultFormat::Text, value_name = "FORMAT")]
     pub(crate) format: ResultFormat,
     /// How diagnostics are printed
-    #[arg(long, global = true, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    #[arg(long, global = true, value_enum)]
+    #[arg(default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     pub(crate) error_format: ReportFormat,
     /// Whether diagnostics are coloured; NO_COLOR turns `auto` off
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]

@@ -7,8 +7,8 @@ mod common;
 use common::fed;
 use serde_json::Value;
 
-/// The last layer of GPT-2, whose vocabulary is a multiple of 3 and 5 less one; `types` are those of
-/// its weight and its result.
+/// The last layer of GPT-2, whose vocabulary is a multiple of 3 and 5 less one; `types` are those
+/// of its weight and its result.
 fn source(types: [&str; 2]) -> String {
     let [weight, result] = types;
     format!(

@@ -138,8 +138,8 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
 /// op makes. A chain of one is that op.
 ///
 /// A chain with a softmax between other ops is attention: of what masks hide nothing is multiplied,
-/// its arithmetic is that of the scores, and keys that no query sees are not read. `dims` are those of the
-/// program, whose sizes say where the blocks of a device may lie; others need none.
+/// its arithmetic is that of the scores, and keys that no query sees are not read. `dims` are those
+/// of the program, whose sizes say where the blocks of a device may lie; others need none.
 pub fn kernel_work(chain: &[KernelOp<'_>], dims: &[Dim]) -> Work {
     let attention = chain.len() > 1 && chain.iter().any(|member| softmax_over(member.op).is_some());
     let (visible, pairs) = if attention { visible_pairs(chain, dims) } else { (1, 1) };
@@ -186,8 +186,8 @@ pub struct Stripes {
     pub blocks: [u64; 2],
 }
 
-/// What striped blocks would leave the busiest device of an attention, where axes split its queries or
-/// its keys and the mask that hides most has no window.
+/// What striped blocks would leave the busiest device of an attention, where axes split its queries
+/// or its keys and the mask that hides most has no window.
 pub fn stripes(chain: &[KernelOp<'_>], dims: &[Dim]) -> Option<Stripes> {
     if chain.len() < 2 || !chain.iter().any(|member| softmax_over(member.op).is_some()) {
         return None;
@@ -213,8 +213,8 @@ pub fn stripes(chain: &[KernelOp<'_>], dims: &[Dim]) -> Option<Stripes> {
     found.min_by_key(|found| found.pairs[0])
 }
 
-/// What the masks of an attention show on the busiest device, each with the dim of its keys and how many
-/// pairs and keys the device has. `dims` are those of the program.
+/// What the masks of an attention show on the busiest device, each with the dim of its keys and how
+/// many pairs and keys the device has. `dims` are those of the program.
 fn in_sight<'c>(
     chain: &'c [KernelOp<'_>],
     dims: &'c [Dim],
@@ -236,8 +236,8 @@ fn in_sight<'c>(
     })
 }
 
-/// Whether what a mask hides is hidden from the softmax: all that is done with it on the way there leaves
-/// minus infinity as it is, which a map (a softcap behind the mask) need not.
+/// Whether what a mask hides is hidden from the softmax: all that is done with it on the way there
+/// leaves minus infinity as it is, which a map (a softcap behind the mask) need not.
 fn reaches_the_softmax(chain: &[KernelOp<'_>], mask: &KernelOp<'_>) -> bool {
     let mut at = mask.result.value;
     loop {
@@ -262,8 +262,8 @@ fn reaches_the_softmax(chain: &[KernelOp<'_>], mask: &KernelOp<'_>) -> bool {
     }
 }
 
-/// Of how many pairs of a query and a key each sees the other on the busiest device, and of how many
-/// there are.
+/// Of how many pairs of a query and a key each sees the other on the busiest device, and of how
+/// many there are.
 fn visible_pairs(chain: &[KernelOp<'_>], dims: &[Dim]) -> (u128, u128) {
     let pairs = in_sight(chain, dims).map(|(_, seen, all)| (seen.pairs, all.pairs));
     pairs.min_by_key(|(visible, _)| *visible).unwrap_or((1, 1))
@@ -278,8 +278,9 @@ fn keys_read(chain: &[KernelOp<'_>], dims: &[Dim]) -> Option<(DimId, u64, u64)> 
     (chain.len() > 1 && seen.keys < all.keys).then_some((over, seen.keys, all.keys))
 }
 
-/// An attention counts no less than one in so many of all pairs, whatever its masks hide and however
-/// it is split: the busiest device sees as large a part of its pairs as there is in sight of all.
+/// An attention counts no less than one in so many of all pairs, whatever its masks hide and
+/// however it is split: the busiest device sees as large a part of its pairs as there is in sight
+/// of all.
 pub fn one_pair_in(program: &Program) -> u128 {
     let of_mask = |value: &Value| {
         let Def::Op { op: Op::Mask { query, key, window }, .. } = &value.def else { return 1 };
@@ -291,8 +292,8 @@ pub fn one_pair_in(program: &Program) -> u128 {
 }
 
 /// Each value that a chain of fused ops reads from HBM, as the member and the place among its
-/// operands where it is read first, with the bytes. `dims` are those of the program: what has the keys
-/// of an attention is read as far as its masks show them to a query of the device.
+/// operands where it is read first, with the bytes. `dims` are those of the program: what has the
+/// keys of an attention is read as far as its masks show them to a query of the device.
 pub fn kernel_reads(
     chain: &[KernelOp<'_>],
     dims: &[Dim],

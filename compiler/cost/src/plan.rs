@@ -244,9 +244,10 @@ pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
     (reads, work)
 }
 
-/// What a kernel that is an attention would take if its queries and keys lay in a striped order, as the
-/// plan splits them: position p in block p mod n. `None` where that is no less, and where anything
-/// but masks and rotary embeddings, which can be given positions, goes by the order of these dims.
+/// What a kernel that is an attention would take if its queries and keys lay in a striped order, as
+/// the plan splits them: position p in block p mod n. `None` where that is no less, and where
+/// anything but masks and rotary embeddings, which can be given positions, goes by the order of
+/// these dims.
 pub fn striped(plan: &Plan, hw: &Hardware, kernel: &[InstrId]) -> Option<(Stripes, Picoseconds)> {
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
     let (found, mut work) = with_chain(plan, &local, kernel, |chain| {

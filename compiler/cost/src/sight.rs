@@ -1,8 +1,9 @@
-//! What a mask shows of an attention whose queries and keys lie in blocks on devices: how many pairs of
-//! a query and a key the busiest device multiplies, and how many keys the one reads that reads most.
+//! What a mask shows of an attention whose queries and keys lie in blocks on devices: how many
+//! pairs of a query and a key the busiest device multiplies, and how many keys the one reads that
+//! reads most.
 
-/// What a mask over positions shows. The queries are the last of all positions, and each sees the keys
-/// up to its own, or the last ones of a window.
+/// What a mask over positions shows. The queries are the last of all positions, and each sees the
+/// keys up to its own, or the last ones of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sight {
     /// The queries of all devices.
@@ -23,19 +24,19 @@ pub struct Seen {
 }
 
 impl Sight {
-    /// The most pairs that a device has, and the most keys, where each has one block of so many queries
-    /// and one of so many keys: every block of queries meets every block of keys, since no axis splits
-    /// both.
+    /// The most pairs that a device has, and the most keys, where each has one block of so many
+    /// queries and one of so many keys: every block of queries meets every block of keys, since no
+    /// axis splits both.
     ///
-    /// How much of a block of keys a block of queries sees depends on how far it is ahead alone. It grows
-    /// to the middle of the window and falls behind it as it grew, so that of all distances that
-    /// there are the nearest one to the middle has the most of both.
+    /// How much of a block of keys a block of queries sees depends on how far it is ahead alone. It
+    /// grows to the middle of the window and falls behind it as it grew, so that of all distances
+    /// that there are the nearest one to the middle has the most of both.
     pub fn busiest(&self, queries: u64, keys: u64) -> Seen {
         let (queries, keys) = (queries.max(1), keys.max(1));
         let (of_queries, of_keys) = (self.queries.div_ceil(queries), self.keys.div_ceil(keys));
         let (wide, tall) = (i128::from(keys), i128::from(queries));
-        // Twice the distances, so that the middle is a whole number: the middle less the distance of
-        // the first blocks.
+        // Twice the distances, so that the middle is a whole number: the middle less the distance
+        // of the first blocks.
         let first = 2 * (i128::from(self.keys) - i128::from(self.queries));
         let to_go = wide + self.width() - tall - 1 - first;
         let nearest = |at: i128, step: i128, blocks: u64| {
@@ -65,12 +66,12 @@ impl Sight {
         most
     }
 
-    /// The most pairs that a device has where the blocks are striped: of n blocks, the r-th has every
-    /// n-th query from the r-th on, and of keys likewise. `None` with a window, under which
+    /// The most pairs that a device has where the blocks are striped: of n blocks, the r-th has
+    /// every n-th query from the r-th on, and of keys likewise. `None` with a window, under which
     /// contiguous blocks are nearly equal already.
     ///
-    /// The last block of queries and the first one of keys have most: of each query in it the keys of
-    /// that block up to its own position.
+    /// The last block of queries and the first one of keys have most: of each query in it the keys
+    /// of that block up to its own position.
     pub fn busiest_striped(&self, queries: u64, keys: u64) -> Option<u128> {
         let (queries, keys) = (queries.max(1), keys.max(1));
         let before = self.keys.checked_sub(self.queries)?;
@@ -95,11 +96,12 @@ impl Sight {
         i128::from(self.window.unwrap_or(self.keys).min(self.keys))
     }
 
-    /// What a block of queries sees of a block of keys, whose first query is so many positions ahead of
-    /// its first key.
+    /// What a block of queries sees of a block of keys, whose first query is so many positions
+    /// ahead of its first key.
     fn of_blocks(&self, ahead: i128, queries: u64, keys: u64) -> Seen {
         let (queries, keys) = (i128::from(queries), i128::from(keys));
-        // The sum of how many of the keys lie in front of each of the queries, the first one at `at`.
+        // The sum of how many of the keys lie in front of each of the queries, the first one at
+        // `at`.
         let in_front = |at: i128| in_front_of_all(at + queries, keys) - in_front_of_all(at, keys);
         let hidden_by_window = ahead + 1 - self.width();
         let pairs = in_front(ahead + 1) - in_front(hidden_by_window);
@@ -108,8 +110,8 @@ impl Sight {
     }
 }
 
-/// The sum over all positions before `end` of how many of the keys lie in front of each: `n` of them in
-/// front of position `n`, none in front of a negative one.
+/// The sum over all positions before `end` of how many of the keys lie in front of each: `n` of
+/// them in front of position `n`, none in front of a negative one.
 fn in_front_of_all(end: i128, keys: i128) -> i128 {
     let end = end.max(0);
     let growing = end.min(keys + 1);

@@ -114,8 +114,8 @@ fn time_of_layouts_us(hw: &Hardware, mesh: &Mesh, kind: &str, text: &str, bytes:
     cost.time.seconds() * 1e6
 }
 
-/// Each query sees the positions up to its own, which is among the last ones, and of them the last of
-/// its window.
+/// Each query sees the positions up to its own, which is among the last ones, and of them the last
+/// of its window.
 #[test]
 fn pairs_in_sight_are_those_that_a_mask_leaves_when_they_are_counted_one_by_one() {
     for keys in 1..9u64 {

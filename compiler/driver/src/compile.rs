@@ -172,8 +172,8 @@ impl Compilation {
         Ok(())
     }
 
-    /// Asks whether it would pay to pad a dim that the mesh does not divide: a few times the file is
-    /// compiled again, where a dim may be worth it.
+    /// Asks whether it would pay to pad a dim that the mesh does not divide: a few times the file
+    /// is compiled again, where a dim may be worth it.
     pub fn ask_for_paddings(&mut self, asked: &CompileOptions, host: &mut dyn Host) {
         self.paddings = paddings(self, asked, host);
     }

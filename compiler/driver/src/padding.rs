@@ -126,8 +126,8 @@ fn candidates(layers: &[Layer<'_>]) -> Vec<Candidate> {
     all.into_iter().take(TRIES).map(|(_, candidate)| candidate).collect()
 }
 
-/// The paddings of a dim that let more devices share it, each with the part of a step's time that it
-/// may save where the dim was all that kept it from being shared.
+/// The paddings of a dim that let more devices share it, each with the part of a step's time that
+/// it may save where the dim was all that kept it from being shared.
 fn of_dim(plan: &Plan, at: usize) -> Vec<(Candidate, f64)> {
     let (dim, mesh) = (&plan.dims[at], &plan.mesh);
     let group = |axes: AxisSet| mesh.group_size(axes.iter());
@@ -153,8 +153,8 @@ fn of_dim(plan: &Plan, at: usize) -> Vec<(Candidate, f64)> {
     wanted.into_iter().filter_map(candidate).collect()
 }
 
-/// How long the steps of a layer take, in picoseconds, that a padded dim may shorten: moves of what has
-/// the dim, and ops for which a device has more of it than its share of all devices.
+/// How long the steps of a layer take, in picoseconds, that a padded dim may shorten: moves of what
+/// has the dim, and ops for which a device has more of it than its share of all devices.
 fn layer_time(layer: &Layer<'_>, dim: DimId) -> u64 {
     let plan = layer.plan();
     let may_gain = |id: &InstrId| {

@@ -82,8 +82,9 @@ impl EngineSystem {
     }
 
     /// What a plan without folded blocks sends there: by the kind of the system's own collective,
-    /// the elements that the busiest device sends over the network, summed over all moves. A loop is
-    /// as many permutes as it has chunks less one; an exchange is the moves that it is written as.
+    /// the elements that the busiest device sends over the network, summed over all moves. A loop
+    /// is as many permutes as it has chunks less one; an exchange is the moves that it is written
+    /// as.
     ///
     /// # Errors
     ///

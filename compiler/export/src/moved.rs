@@ -39,7 +39,8 @@ impl Moved<'_> {
         (axes_tuple(mesh, axes), Py::Dict(cut.collect()))
     }
 
-    /// The merge of attentions over parts of the keys, each a pair of the result and its statistics.
+    /// The merge of attentions over parts of the keys, each a pair of the result and its
+    /// statistics.
     pub(crate) fn softmax_merge(
         &self,
         value: Py,

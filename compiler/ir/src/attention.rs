@@ -5,8 +5,8 @@
 //! casts, masks and binaries of these dims behind it; a softmax over the keys; casts; the product
 //! with the values, which sums over the keys. Nothing else may read what passes between them.
 //!
-//! Axes may split the keys. Each device then has the attention over its own keys, and the product is
-//! `partialsoftmax` over these axes: beside it lie the statistics by which the parts are merged,
+//! Axes may split the keys. Each device then has the attention over its own keys, and the product
+//! is `partialsoftmax` over these axes: beside it lie the statistics by which the parts are merged,
 //! one for each element of the dims of the scores less the keys.
 //!
 //! Of a plan, a softmax says that it is part of such a kernel (`as attention`). Prices and memory
@@ -113,8 +113,8 @@ pub fn softmax_over(op: &Op) -> Option<DimId> {
     }
 }
 
-/// The layout that a softmax of an attention gives: that of the operand, the keys split or not, since
-/// each device takes the softmax over its own.
+/// The layout that a softmax of an attention gives: that of the operand, the keys split or not,
+/// since each device takes the softmax over its own.
 pub fn softmax_layout(
     over: DimId,
     operand: Operand<'_>,

@@ -27,7 +27,10 @@ pub enum FoldError {
     #[error("%{}, which folded block {} hands on, is not made in it", .0.0, .1.0)]
     To(InstrId, FoldId),
     /// What is handed on differs from what is taken.
-    #[error("%{} cannot be handed on in place of %{}: dims, dtype and layout have to be the same", to.0, from.0)]
+    #[error(
+        "%{} cannot be handed on in place of %{}: dims, dtype and layout have to be the same",
+        to.0, from.0
+    )]
     Carried {
         /// What the first application takes.
         from: InstrId,

@@ -65,9 +65,9 @@ pub enum Place {
 /// Divisibility depends on the sizes too, so it is checked by [`Layout::new`] and
 /// [`MeshShape::admits`] against a [`MeshShape`].
 ///
-/// An attention over keys that an axis splits is `partialsoftmax` over the axis: the result over the
-/// device's own keys, normalised, and beside it for each query and head the logarithm of the sum of
-/// its exponentials, in f32. Only an attention makes such a value, and only a merge
+/// An attention over keys that an axis splits is `partialsoftmax` over the axis: the result over
+/// the device's own keys, normalised, and beside it for each query and head the logarithm of the
+/// sum of its exponentials, in f32. Only an attention makes such a value, and only a merge
 /// ([`Collective::SoftmaxMerge`](crate::Collective::SoftmaxMerge)) reads it.
 ///
 /// When a value is partial in both ways, the sum is the inner one: the value is `max over y of (sum

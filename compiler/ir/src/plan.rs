@@ -160,9 +160,9 @@ pub struct Origin {
     /// to what the instructions compute ([`in_pieces`](crate::composite::in_pieces)), since prices
     /// depend on it.
     pub piece_of: Option<String>,
-    /// A softmax that runs as one kernel with the scores and the product around it. Held to what the
-    /// instructions compute ([`attentions`](crate::attention::attentions)), since prices depend on
-    /// it.
+    /// A softmax that runs as one kernel with the scores and the product around it. Held to what
+    /// the instructions compute ([`attentions`](crate::attention::attentions)), since prices depend
+    /// on it.
     pub attention: bool,
     /// A move that a `reshard` of the source asks for.
     pub written: bool,

@@ -168,16 +168,16 @@ fn largest(
 /// The moves of weights: what a strategy is read from.
 fn moved_weights(layer: &Layer<'_>) -> Vec<(Span, String)> {
     let plan = layer.plan();
-    let moves = plan.ids().filter(|id| match &plan.instruction(*id).kind {
-        InstrKind::Move(collective) => {
-            let from = plan.instruction(*id).operands.first().map(|o| &plan.instruction(*o).kind);
-            collective.has_traffic() && matches!(from, Some(InstrKind::Parameter(kind)) if kind.is_weight())
-        }
-        InstrKind::CollectiveEinsum(fused) => fused
-            .gathered()
-            .and_then(|place| plan.instruction(*id).operands.get(place))
-            .is_some_and(|o| matches!(plan.instruction(*o).kind, InstrKind::Parameter(kind) if kind.is_weight())),
-        InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => false,
+    let moves = plan.ids().filter(|id| {
+        let instr = plan.instruction(*id);
+        let moved = match &instr.kind {
+            InstrKind::Move(collective) => collective.has_traffic().then_some(0),
+            InstrKind::CollectiveEinsum(fused) => fused.gathered(),
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => None,
+        };
+        let moved = moved.and_then(|place| instr.operands.get(place));
+        let is_weight = |kind: &InstrKind| matches!(kind, InstrKind::Parameter(p) if p.is_weight());
+        moved.is_some_and(|o| is_weight(&plan.instruction(*o).kind))
     });
     let mut causes: Vec<(Span, String)> = Vec::new();
     for id in moves {

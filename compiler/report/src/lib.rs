@@ -85,8 +85,8 @@ pub struct Layer<'a> {
     pub alternatives: &'a [Alternative],
     /// What `--objective overlap` would choose, where that was asked for.
     pub overlap_choice: Option<&'a OverlapChoice>,
-    /// Paddings of dims that the mesh does not divide, which make the plan faster. Empty where nobody
-    /// asked.
+    /// Paddings of dims that the mesh does not divide, which make the plan faster. Empty where
+    /// nobody asked.
     pub paddings: &'a [Padding],
     /// How layouts are written, where people read them.
     pub notation: Notation,

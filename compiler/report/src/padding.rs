@@ -53,8 +53,8 @@ impl Padding {
         let saves = self.own_time.0.saturating_sub(self.time.0);
         let part = 100.0 * saves as f64 / self.own_time.0.max(1) as f64;
         format!(
-            "{} is {} and not divisible by {}: padded, with {} more of it, all steps take {} and not \
-             {}, which saves {} ({part:.1} %), and {} at the peak and not {}: {}",
+            "{} is {} and not divisible by {}: padded, with {} more of it, all steps take {} \
+             and not {}, which saves {} ({part:.1} %), and {} at the peak and not {}: {}",
             self.dim,
             self.size,
             self.devices,

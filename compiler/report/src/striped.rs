@@ -64,9 +64,10 @@ impl Striped {
         let mean = self.stripes.all as f64 / devices as f64;
         let saves = self.own.0.saturating_sub(self.time.0);
         format!(
-            "contiguous blocks leave the busiest device {:.2} times its share of the pairs in sight; \
-             striped (position p of {}) this step would take {} and not {}, which saves {:.1} %: what the \
-             layer is given has to lie in that order, and masks and rotary embeddings take its positions",
+            "contiguous blocks leave the busiest device {:.2} times its share of the pairs in \
+             sight; striped (position p of {}) this step would take {} and not {}, which saves \
+             {:.1} %: what the layer is given has to lie in that order, and masks and rotary \
+             embeddings take its positions",
             self.stripes.pairs[0] as f64 / mean,
             blocks.join(" and of "),
             scale::time(self.time),

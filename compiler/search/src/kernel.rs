@@ -46,8 +46,8 @@ pub(crate) struct Kernels {
     /// For each op, its place in its chain of ops ([`place_in_chain`]).
     places: Vec<usize>,
     profiles: Vec<Option<OpProfile>>,
-    /// For each op that is part of an attention, which as one kernel never has the scores in memory,
-    /// the ops of that, first to last.
+    /// For each op that is part of an attention, which as one kernel never has the scores in
+    /// memory, the ops of that, first to last.
     attention: Vec<Option<Arc<Vec<ValueId>>>>,
     /// For what an attention ends with, the dims of the statistics that it has where axes split the
     /// keys.

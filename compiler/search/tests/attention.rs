@@ -116,8 +116,8 @@ fn counted(queries: [u64; 2], keys: [u64; 2], window: u64) -> (u128, u64) {
 #[test]
 fn keys_that_are_split_count_the_pairs_of_the_busiest_device_and_are_read_as_far_as_a_window_shows()
 {
-    // Queries, of which few make a merge cheaper than a gather, and the window. Where it is narrower
-    // than a block, one reads the others' keys for nothing.
+    // Queries, of which few make a merge cheaper than a gather, and the window. Where it is
+    // narrower than a block, one reads the others' keys for nothing.
     for (dim, queries, window) in [
         ("N", 64u64, 20_000u64),
         ("N", 64, 300),

@@ -1,5 +1,5 @@
-//! Attention over keys that axes split: its plans executed, device by device, against a plain softmax
-//! of written-out scores.
+//! Attention over keys that axes split: its plans executed, device by device, against a plain
+//! softmax of written-out scores.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, price};

@@ -8,8 +8,8 @@
 //! | reduce-scatter | makes its term of chunk r - 1 - k | sends on the sum of chunk k - 1 |
 //!
 //! An all-gather multiplies its own chunk first, then what lies in slot k - 1; a transfer takes it
-//! from where rank r - 1 has it. A transfer of a reduce-scatter adds to the term of chunk k - 1 what
-//! came for it before it sends the sum.
+//! from where rank r - 1 has it. A transfer of a reduce-scatter adds to the term of chunk k - 1
+//! what came for it before it sends the sum.
 //!
 //! There are two slots, of one chunk each; an odd number of a slot means the second. The terms that
 //! a reduce-scatter makes lie by turns in the first slot and in the result, the last one in the

@@ -31,8 +31,8 @@ pub type Files<'a> = &'a mut dyn FnMut(&str) -> Option<String>;
 /// An edit that can be tried.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Another spec of a parameter, of those that are laid out with it (what an optimiser keeps of a
-    /// weight), and of the results that they become.
+    /// Another spec of a parameter, of those that are laid out with it (what an optimiser keeps of
+    /// a weight), and of the results that they become.
     Parameter(Vec<usize>, Vec<usize>, Spec),
     /// Another spec of a constraint, wherever it stands in turns that are written out.
     Constraint(Vec<usize>, Spec),
@@ -297,8 +297,8 @@ impl Advisor<'_> {
         best
     }
 
-    /// Which edits are tried first: those that make a weight like its siblings in other blocks, then
-    /// those of what the plan moves.
+    /// Which edits are tried first: those that make a weight like its siblings in other blocks,
+    /// then those of what the plan moves.
     fn rank(&self, edit: &Edit, choice: &Choice, now: &Optimum) -> usize {
         let Edit::Parameter(all, _, spec) = edit else { return 0 };
         let Some(at) = all.first() else { return 0 };

@@ -1,7 +1,8 @@
 //! The program before partitioning with other shardings: its text, edited where they stand.
 //!
-//! What is written is what JAX would lower for the edit of a person: the sharding of an argument or a
-//! result, that of a `with_sharding_constraint`, and new constraints on what an op gives or takes.
+//! What is written is what JAX would lower for the edit of a person: the sharding of an argument or
+//! a result, that of a `with_sharding_constraint`, and new constraints on what an op gives or
+//! takes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -30,9 +31,9 @@ pub struct NewConstraint {
 /// Constraints of one place, and how many pins ask for each.
 type Votes = Vec<(NewConstraint, usize)>;
 
-/// The constraints that pins of a plan are in the text of the program. Several pins are one where an
-/// op stands in a function that is called several times, or in a loop whose turns are written out;
-/// where they differ it is that of most of them, the first of as many.
+/// The constraints that pins of a plan are in the text of the program. Several pins are one where
+/// an op stands in a function that is called several times, or in a loop whose turns are written
+/// out; where they differ it is that of most of them, the first of as many.
 pub fn constraints(layer: &Layer, pins: &[Pin]) -> Vec<NewConstraint> {
     let mut found: BTreeMap<(usize, Option<String>), Votes> = BTreeMap::new();
     for one in pins.iter().flat_map(|pin| written(layer, pin)) {

@@ -1,5 +1,5 @@
-//! Edits tried by XLA itself: the program is compiled again with each, and with the constraints that
-//! the best plan asks for, until it sends no more than a twentieth above that plan.
+//! Edits tried by XLA itself: the program is compiled again with each, and with the constraints
+//! that the best plan asks for, until it sends no more than a twentieth above that plan.
 
 use shard_cost::Hardware;
 
@@ -71,8 +71,8 @@ struct Sent {
     bytes: u64,
 }
 
-/// Tries the steps of the advice by compiling, then constraints, and rewrites the advice by what was
-/// seen.
+/// Tries the steps of the advice by compiling, then constraints, and rewrites the advice by what
+/// was seen.
 pub fn recompile(
     subject: Subject<'_>,
     steps: &[Step],
@@ -172,7 +172,8 @@ impl Trier<'_> {
         let all = constraints(layer, &best.pins);
         let mut moved: Vec<&Pin> = best.pins.iter().filter(|pin| pin.wire_bytes > 0).collect();
         moved.sort_by_key(|pin| std::cmp::Reverse(pin.wire_bytes));
-        // A constraint reaches in both directions: what is before and behind a move is said as well.
+        // A constraint reaches in both directions: what is before and behind a move is said as
+        // well.
         let around = |pin: &Pin| -> Vec<Pin> {
             let made = |value: &str| {
                 best.pins.iter().find(|other| other.by.is_none() && other.value == value).cloned()
@@ -246,7 +247,8 @@ impl Trier<'_> {
             }
             size = if size == 1 { 0 } else { size.div_ceil(2) };
         }
-        // Of two ways the one that can be written; that which brings next to nothing is not asked for.
+        // Of two ways the one that can be written; that which brings next to nothing is not asked
+        // for.
         let worth = |sent: &Sent, kept: &[NewConstraint]| {
             kept.len() <= MOST_CONSTRAINTS
                 && (is_near(sent.bytes, target)

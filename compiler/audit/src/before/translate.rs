@@ -1,8 +1,8 @@
 //! From a function of StableHLO to a layer whose dims have names.
 //!
 //! Two dims get one name where an op asks that they are one: a contraction, an elementwise op.
-//! Where that would give a tensor one name twice, one side is renamed. Dims of size 1 and dims that are
-//! only broadcast along have no name. What sends nothing and computes little (masks, positions,
+//! Where that would give a tensor one name twice, one side is renamed. Dims of size 1 and dims that
+//! are only broadcast along have no name. What sends nothing and computes little (masks, positions,
 //! indices) is left out; what is not understood is a [`Layer::barriers`], whose result is a value
 //! from outside.
 

@@ -59,7 +59,10 @@ fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
     };
     let mut equal = Equal::of(program);
     let is_whole = close_under(&mut equal, laws);
-    let too_long = |value: &shard_ir::Value| matches!(&value.def, Def::Op { op: Op::Einsum, operands } if operands.len() > laws::MOST_OPERANDS);
+    let too_long = |value: &shard_ir::Value| {
+        matches!(&value.def, Def::Op { op: Op::Einsum, .. })
+            && value.def.operands().len() > laws::MOST_OPERANDS
+    };
     let limit = match () {
         () if !is_whole => Some(TooMany::Ways),
         () if program.values.iter().any(too_long) => Some(TooMany::Operands),

@@ -36,7 +36,10 @@ impl From<ExportProblem> for Diagnostic {
                 );
                 Diagnostic::error("E0870", message)
                     .at_if(span, "this einsum")
-                    .note("einsums of JAX and PyTorch have a letter for each dim, `a` to `z` and `A` to `Z`")
+                    .note(
+                        "einsums of JAX and PyTorch have a letter for each dim, `a` to `z` and \
+                         `A` to `Z`",
+                    )
                     .help("two einsums of fewer operands each compute the same")
             }
             ExportProblem::Dtype { layer, op, dtype, span } => {

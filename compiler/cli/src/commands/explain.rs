@@ -65,7 +65,8 @@ pub(crate) struct ExplainArgs {
     #[arg(long, conflicts_with_all = ["why", "why_not"])]
     pub(crate) overlap: bool,
     /// Say what no plan falls below, and search for none
-    #[arg(long, conflicts_with_all = ["overlap", "alternatives", "no_alternatives", "certificate", "why", "why_not"])]
+    #[arg(long, conflicts_with_all = ["overlap", "alternatives", "no_alternatives"])]
+    #[arg(conflicts_with_all = ["certificate", "why", "why_not"])]
     pub(crate) bound_only: bool,
     /// Columns of the text; by default those of the terminal, else 80
     #[arg(long, value_name = "COLUMNS")]

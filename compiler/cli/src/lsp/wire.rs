@@ -36,8 +36,8 @@ impl Client {
         let _ = message.write(&mut &mut *to);
     }
 
-    /// Sends nothing more, ever: the process ends, and a message that another thread has begun would
-    /// be cut off. It is waited for, and none is begun after it.
+    /// Sends nothing more, ever: the process ends, and a message that another thread has begun
+    /// would be cut off. It is waited for, and none is begun after it.
     pub(super) fn end(&self) {
         std::mem::forget(self.0.lock());
     }

@@ -39,15 +39,19 @@ fn read_numbers<R: std::io::Read>(npy: npyz::NpyFile<R>) -> Result<Vec<f64>, Str
     macro_rules! read_as {
         ($npy:ident: $($t:ty => $convert:expr),+ $(,)?) => {{
             $(let $npy = match $npy.try_data::<$t>() {
-                Ok(data) => return data.map(|v| v.map($convert)).collect::<Result<_, _>>().map_err(|e| e.to_string()),
+                Ok(data) => {
+                    let data = data.map(|v| v.map($convert)).collect::<Result<_, _>>();
+                    return data.map_err(|e| e.to_string());
+                }
                 Err(npy) => npy,
             };)+
             drop($npy);
         }};
     }
     read_as!(npy:
-        f64 => |v| v, f32 => f64::from, i64 => |v| v as f64, i32 => f64::from, i16 => f64::from, i8 => f64::from,
-        u64 => |v| v as f64, u32 => f64::from, u16 => f64::from, u8 => f64::from, bool => |v| f64::from(u8::from(v)),
+        f64 => |v| v, f32 => f64::from, bool => |v| f64::from(u8::from(v)),
+        i64 => |v| v as f64, i32 => f64::from, i16 => f64::from, i8 => f64::from,
+        u64 => |v| v as f64, u32 => f64::from, u16 => f64::from, u8 => f64::from,
     );
     Err(format!("its numbers are of the type {dtype}, and a plain number type is needed"))
 }

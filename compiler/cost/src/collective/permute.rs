@@ -235,7 +235,8 @@ fn block(mesh: &Mesh, layout: Layout, ids: &[AxisId], grid: &Grid, device: u64) 
     let mut number = 0;
     for dim in 0..layout.split_rank() {
         for axis in layout.axes_of(dim).iter() {
-            let at = ids.iter().position(|a| *a == axis).map_or(0, |i| grid.coordinate(device, i)); // along an axis that is not affected all do the same
+            // Along an axis that is not affected all do the same.
+            let at = ids.iter().position(|a| *a == axis).map_or(0, |i| grid.coordinate(device, i));
             number = number * mesh.size(axis) + at;
         }
     }

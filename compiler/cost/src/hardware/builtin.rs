@@ -17,5 +17,6 @@ macro_rules! built_in {
 
 /// Every built-in chip, in the order in which `shardc hardware` lists them.
 pub const BUILT_IN: &[BuiltIn] = built_in!(
-    "tpu-v4-flat" "tpu-v3" "tpu-v4" "tpu-v4-face" "tpu-v5p" "tpu-v5p-face" "tpu-v5e" "tpu-v6e" "a100-80g" "h100" "h200" "b200"
+    "tpu-v4-flat" "tpu-v3" "tpu-v4" "tpu-v4-face" "tpu-v5p" "tpu-v5p-face" "tpu-v5e" "tpu-v6e"
+    "a100-80g" "h100" "h200" "b200"
 );

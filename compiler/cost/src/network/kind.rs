@@ -124,7 +124,11 @@ macro_rules! kinds {
 
             /// Reads the table of the kind that a word names; `None` if there is none, `Some(None)`
             /// if the table is wrong.
-            pub(crate) fn read(word: &str, table: &mut Table<'_, '_>, efficiency: f64) -> Option<Option<Fabric>> {
+            pub(crate) fn read(
+                word: &str,
+                table: &mut Table<'_, '_>,
+                efficiency: f64,
+            ) -> Option<Option<Fabric>> {
                 match word {
                     $($word => Some($name::read(table, efficiency).map(Fabric::$name)),)+
                     _ => None,

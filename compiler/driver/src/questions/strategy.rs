@@ -57,11 +57,8 @@ fn stored_weight(program: &Program, mut id: ValueId) -> Option<ValueId> {
         match &program.value(id).def {
             Def::Parameter { kind, .. } if kind.is_weight() => return Some(id),
             Def::Pin { operand, .. } => id = *operand,
-            Def::Op {
-                op:
-                    Op::Fetch | Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. },
-                operands,
-            } => {
+            Def::Op { op: Op::Fetch | Op::Cast(_) | Op::Rename { .. }, operands }
+            | Def::Op { op: Op::Split { .. } | Op::Merge { .. }, operands } => {
                 id = *operands.first()?;
             }
             Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => return None,

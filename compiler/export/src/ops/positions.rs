@@ -18,7 +18,8 @@ impl Ops<'_> {
         Ok(Some(Py::binary(self.words.rank(axes), "*", Py::atom(size))))
     }
 
-    /// A call that counts places along a dim of the whole tensor: it is told where the block starts.
+    /// A call that counts places along a dim of the whole tensor: it is told where the block
+    /// starts.
     pub(super) fn told_origin(&self, call: Py, of: &Named, over: DimId) -> Result<Py, ExportError> {
         Ok(with_origin(call, self.origin(of.id, over)?))
     }

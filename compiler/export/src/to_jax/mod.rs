@@ -303,7 +303,8 @@ impl Module {
             ""
         };
         let code = format!(
-            "{before}\n\n{wide}devices_for_a_check({devices})\n{mesh_line}{of_layers}{functions}{of_check}{tail}"
+            "{before}\n\n{wide}devices_for_a_check({devices})\n\
+             {mesh_line}{of_layers}{functions}{of_check}{tail}"
         );
         format!("\"\"\"{}\"\"\"\n\n{}{code}", docstring(origin, self.options.style), imports(&code))
     }

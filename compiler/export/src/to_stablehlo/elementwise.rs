@@ -154,8 +154,8 @@ pub(crate) fn softmax(b: &mut Builder, a: &Value, dim: usize) -> Value {
     b.convert(&parts, a.element)
 }
 
-/// The softmax over the keys of a device, 0 where it sees none, and the statistics: the logarithm of
-/// the sum of `exp(a)`, minus infinity where it sees none.
+/// The softmax over the keys of a device, 0 where it sees none, and the statistics: the logarithm
+/// of the sum of `exp(a)`, minus infinity where it sees none.
 pub(crate) fn softmax_of_part(b: &mut Builder, a: &Value, dim: usize) -> [Value; 2] {
     let wide = b.convert(a, a.element.wide());
     let largest = b.reduce(Reduction::Max, &wide, &[dim]);

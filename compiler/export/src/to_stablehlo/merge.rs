@@ -6,9 +6,9 @@ use super::builder::{Builder, Value};
 use super::moves::Moved;
 use super::ranks::rank;
 
-/// The attention over all keys, or a block of it along `dim`, of parts of it. A part is a result and
-/// its statistics, which have the dims `by` of the result. Where axes are left that split the keys,
-/// it still is a part, of more keys, and its statistics are given too.
+/// The attention over all keys, or a block of it along `dim`, of parts of it. A part is a result
+/// and its statistics, which have the dims `by` of the result. Where axes are left that split the
+/// keys, it still is a part, of more keys, and its statistics are given too.
 pub(super) fn softmax_merge(
     b: &mut Builder,
     moved: &Moved<'_>,

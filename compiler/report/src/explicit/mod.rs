@@ -260,8 +260,8 @@ fn number(plan: &Plan, id: InstrId) -> Option<(u64, Dtype, Layout)> {
     }
 }
 
-/// The rules that made an instruction, but for the one by which a composite falls in pieces, and for
-/// logical ones: what they make of a program is what is written.
+/// The rules that made an instruction, but for the one by which a composite falls in pieces, and
+/// for logical ones: what they make of a program is what is written.
 fn rules(instr: &Instruction) -> impl Iterator<Item = &str> {
     let is_logical =
         |name: &str| RULES.iter().any(|rule| rule.family == Family::Logical && rule.name == name);

@@ -225,7 +225,13 @@ fn verify_work(
 /// it is sent.
 fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineError> {
     let id = unit.first();
-    let gathers = matches!(&plan.instruction(id).kind, InstrKind::CollectiveEinsum(fused) if fused.gathered().is_some());
+    let gathers = match &plan.instruction(id).kind {
+        InstrKind::CollectiveEinsum(fused) => fused.gathered().is_some(),
+        InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::Op(_)
+        | InstrKind::Move(_) => false,
+    };
     let of = |wanted: Part| unit.busy.iter().filter(move |busy| busy.part == wanted);
     for at in 1..chunks {
         // What takes less than a picosecond is not listed, and comes when its neighbours do.

@@ -329,10 +329,10 @@ impl<'a> Lowering<'a> {
         Ok(better)
     }
 
-    /// Searches a branch whose first search ended early; memory is no constraint. Prices make a plan
-    /// ([`Branch::rounded`]), and the branch is priced again without what is dearer than the best
-    /// plan known, as long as that makes a better one. Then it is searched with a guide. Where a
-    /// limit ends that search, the best plan known stays.
+    /// Searches a branch whose first search ended early; memory is no constraint. Prices make a
+    /// plan ([`Branch::rounded`]), and the branch is priced again without what is dearer than the
+    /// best plan known, as long as that makes a better one. Then it is searched with a guide. Where
+    /// a limit ends that search, the best plan known stays.
     fn search_again(
         &mut self,
         branch: &Branch,

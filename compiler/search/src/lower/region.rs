@@ -232,7 +232,8 @@ impl Lowering<'_> {
             }
             best.stats.expansions += search.expansions;
         }
-        // Of what a region has not, it is known only that it takes longer than what it has for sure.
+        // Of what a region has not, it is known only that it takes longer than what it has for
+        // sure.
         let known = |least: u64| aim.within.map_or(least, |most| least.min(most.saturating_add(1)));
         best.passed_over = search.missed.map(known);
         // Where memory is a constraint the case stays open; other plans may still be found.

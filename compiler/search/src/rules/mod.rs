@@ -137,7 +137,8 @@ rules! {
         "gelu(einsum(a, b -> BF)) is one kernel: the einsum's result touches no memory";
     /// An op is part of an attention.
     ATTENTION = Fusion, "attention_is_one_kernel",
-        "einsum(softmax(einsum(q, k -> BHLS) over S), v -> BHLQ) is one kernel where the chip has one: \
+        "einsum(softmax(einsum(q, k -> BHLS) over S), v -> BHLQ) is one kernel where the chip has \
+            one: \
             no scores touch memory";
     /// An all-gather in the loop of an einsum.
     LOOPED_GATHER = Loop, "einsum_gathers_an_operand_in_its_loop",

@@ -46,8 +46,8 @@ impl Movable {
         Movable { sizes: program.sizes(&program.value(value).dims), freedom, statistics: None }
     }
 
-    /// Every layout that it may have, in the order of [`Layout`]; those of an attention over a part of
-    /// the keys behind all others, so that a pin on it numbers the others as it does.
+    /// Every layout that it may have, in the order of [`Layout`]; those of an attention over a part
+    /// of the keys behind all others, so that a pin on it numbers the others as it does.
     pub fn layouts(&self, mesh: &Mesh, sums: AxisSet, maxima: AxisSet) -> Vec<Layout> {
         let shape = MeshShape { mesh, sizes: &self.sizes };
         let mut layouts = shape.layouts(sums, maxima);

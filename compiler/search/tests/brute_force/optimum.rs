@@ -113,8 +113,8 @@ pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Op
 }
 
 impl Enumeration<'_> {
-    /// What a state can become, with what that costs; what costs more than there is `within` for may
-    /// be left out.
+    /// What a state can become, with what that costs; what costs more than there is `within` for
+    /// may be left out.
     fn next_states(
         &mut self,
         state: &State,
@@ -256,7 +256,8 @@ impl Enumeration<'_> {
         *known.get_or_insert_with(|| named.clone()) == named
     }
 
-    /// The time of the moves of a value; [`NEVER`] where they take longer than there is `within` for.
+    /// The time of the moves of a value; [`NEVER`] where they take longer than there is `within`
+    /// for.
     fn moves(
         &mut self,
         id: usize,

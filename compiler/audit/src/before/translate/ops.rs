@@ -117,8 +117,8 @@ impl Translator<'_> {
         self.parameter("a table".to_string(), &tensor, None, None)
     }
 
-    /// An op that is not understood. Of one tensor it is taken to work along the dims that keep their
-    /// place and size; else it is a value from outside.
+    /// An op that is not understood. Of one tensor it is taken to work along the dims that keep
+    /// their place and size; else it is a value from outside.
     fn barrier(&mut self, op: &Op, operands: &[Value]) -> Result<Value, String> {
         *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
         let tensor = op.types.first().ok_or_else(|| format!("`{}` has no type", op.name))?.clone();

@@ -138,7 +138,8 @@ pub(super) fn groups(config: &Config<'_>, judged_by: u64) -> Result<Option<Group
     Ok(some.then_some(Groups { count, chosen, judged_by }))
 }
 
-/// The first layers are dense, as many as the config says, the others have experts, and one for all.
+/// The first layers are dense, as many as the config says, the others have experts, and one for
+/// all.
 pub(super) fn dense_then_experts(
     config: &Config<'_>,
     model: &mut Model,

@@ -156,8 +156,8 @@ fn phases(model: &Model, axes: &Axes) -> String {
         format!(", K = {chunk}")
     });
     format!(
-        "\nphase prefill {{ {dim} = {fewest}, L = {prompt}{chunk} }}\nphase decode repeat {prompt} {{ \
-            {dim} = {sequences}, L = 1 }}\n"
+        "\nphase prefill {{ {dim} = {fewest}, L = {prompt}{chunk} }}\nphase decode repeat {prompt} \
+         {{ {dim} = {sequences}, L = 1 }}\n"
     )
 }
 

@@ -32,7 +32,8 @@ impl Words<'_> {
             // Writing to a string does not fail.
             let _ = write!(
                 out,
-                "  let all_{name} = concat(last_{name}, einsum(h, w_{name} -> {b}L{dims}), W, L -> M)
+                "  let all_{name} = concat(last_{name}, einsum(h, w_{name} -> {b}L{dims}), W, L \
+-> M)
   let last_{name}1 = slice(all_{name}, M -> W, L)
   let u_{name} = {map}(slice(conv(all_{name}, conv_{name} over M, T), M -> L, W){bias})
 "

@@ -311,8 +311,8 @@ impl Builder<'_> {
     }
 }
 
-/// In place of the bytes to come of a kernel state: the value is within an attention, whose time its
-/// last op pays.
+/// In place of the bytes to come of a kernel state: the value is within an attention, whose time
+/// its last op pays.
 const WITHIN_ATTENTION: i64 = i64::MIN;
 
 /// The work of the attention that ends with a value in a layout, as one kernel.
