@@ -2,6 +2,8 @@
 //! its graph of layouts.
 
 mod builder;
+mod strategies;
+mod works;
 
 use std::sync::Arc;
 

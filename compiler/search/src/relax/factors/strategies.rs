@@ -1,0 +1,351 @@
+//! The strategies of one op with their times: alone, with a collective in its loop, as a part of an
+//! attention, and as a member of a kernel.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use shard_cost::{Bytes, Hardware, Work, collective_cost, looped_time, roofline};
+use shard_ir::{AxisList, Fused, Layout, MeshShape, Picoseconds, ValueId};
+
+use super::super::graph::{FAR, Graph, Node};
+use super::Factor;
+use super::builder::Builder;
+use super::works::Works;
+use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
+use crate::kernel::Kernels;
+use crate::rules::strategies::OpSite;
+
+/// The strategies of an op, as they are found one by one.
+pub(super) struct Strategies<'b, 's, 'k> {
+    builder: &'b mut Builder<'s>,
+    kernels: &'k Kernels,
+    hardware: &'k Hardware,
+    id: ValueId,
+    site: Rc<OpSite<'k>>,
+    /// How often its step is taken.
+    steps: u64,
+    operands: &'k [ValueId],
+    graphs: Vec<Arc<Graph>>,
+    pub(super) own: Arc<Graph>,
+    works: Works<'k>,
+    /// Its kernel states by their layouts, each with the bytes to come.
+    states: FxHashMap<Node, Vec<(Node, i64)>>,
+    /// The states within an attention, whose time is paid where it ends.
+    within: FxHashMap<Node, Node>,
+    /// The ops of the attention that it is part of, and the work of that where it ends here.
+    members: &'k [ValueId],
+    attentions: FxHashMap<(Layout, AxisList), Option<Work>>,
+    /// The operand that has the keys of the attention, and their place there.
+    keys_at: Option<(usize, usize)>,
+    loops: Option<Loops<'k>>,
+    /// Where it joins the kernel of an operand: the places of that, and who makes it.
+    joins: Option<(Vec<usize>, ValueId)>,
+    /// Operands that a kernel that it joins does not read again.
+    skipped: Vec<bool>,
+    /// The nodes that the strategy at hand reads: kept, so that its memory is.
+    reads: Vec<Node>,
+    pub(super) factor: Factor,
+}
+
+/// The nodes that a strategy reads, and the kernel states that it may begin.
+type Of<'a> = (&'a [Node], &'a [(Node, i64)]);
+
+impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
+    /// Of no strategy yet.
+    pub(super) fn new(
+        builder: &'b mut Builder<'s>,
+        kernels: &'k Kernels,
+        hardware: &'k Hardware,
+        id: ValueId,
+    ) -> Strategies<'b, 's, 'k> {
+        let operands = kernels.program.value(id).def.operands();
+        let joins = kernels.fusible_operand(id).map(|(places, producer, _)| (places, producer));
+        let skipped = joins.as_ref().map_or_else(Vec::new, |(places, producer)| {
+            skipped(kernels, operands, places, *producer)
+        });
+        if let Some((places, _)) = &joins {
+            builder.exact &= (0..operands.len()).all(|i| places.contains(&i) || !skipped[i]);
+        }
+        let own = Arc::clone(&builder.graphs[id.index()]);
+        let base = own.nodes() as Node;
+        let mut states: FxHashMap<Node, Vec<(Node, i64)>> = FxHashMap::default();
+        let mut within = FxHashMap::default();
+        for ((layout, extra), state) in builder.states[id.index()].of.iter().zip(base..) {
+            if *extra == WITHIN_ATTENTION {
+                within.insert(*layout, state);
+            } else {
+                states.entry(*layout).or_default().push((state, *extra));
+            }
+        }
+        let site = kernels.site(id);
+        let loops = kernels.may_loop(id).then(|| Loops {
+            kernels,
+            hardware,
+            id,
+            known: FxHashMap::default(),
+        });
+        Strategies {
+            graphs: operands.iter().map(|o| Arc::clone(&builder.graphs[o.index()])).collect(),
+            builder,
+            kernels,
+            hardware,
+            id,
+            operands,
+            own,
+            works: Works::new(kernels, id, site.op),
+            site: Rc::new(site),
+            steps: kernels.program.value(id).times,
+            states,
+            within,
+            members: kernels.attention(id).unwrap_or_default(),
+            attentions: FxHashMap::default(),
+            keys_at: kernels.statistics(id).and_then(|_| kernels.keys_read_by(id)),
+            loops,
+            joins,
+            skipped,
+            reads: Vec::with_capacity(operands.len()),
+            factor: Factor::default(),
+        }
+    }
+
+    /// All that comes of one strategy; nothing where no graph has its layouts.
+    pub(super) fn strategy(&mut self, result: Layout, layouts: &[Layout]) {
+        let Some(out) = self.own.node(result) else { return };
+        let mut reads = std::mem::take(&mut self.reads);
+        reads.clear();
+        let nodes = self.graphs.iter().zip(layouts).map_while(|(graph, l)| graph.node(*l));
+        reads.extend(nodes);
+        if reads.len() == layouts.len() {
+            let all = std::mem::take(&mut self.states);
+            let states = all.get(&out).map_or(&[][..], Vec::as_slice);
+            self.of_layouts((result, out), layouts, (&reads, states));
+            self.states = all;
+        }
+        self.reads = reads;
+    }
+
+    fn of_layouts(&mut self, (result, out): (Layout, Node), layouts: &[Layout], of: Of<'_>) {
+        // Of a composite in pieces the last kernel is the one that others join.
+        let pieces = if self.site.is_in_pieces(layouts) {
+            in_pieces(self.kernels, self.hardware, self.id, layouts[0])
+        } else {
+            None
+        };
+        let work = pieces.unwrap_or_else(|| (0, self.works.of(layouts, result)));
+        let hardware = self.hardware;
+        self.push(out, of, &|extra| kernel_time(hardware, work, extra));
+        self.looped((result, out), layouts, of, work);
+        // The axes that split the keys leave what the attention ends with partial by a softmax.
+        let (made, keys) = match self.keys_at {
+            Some((operand, at)) if !result.is_complete() => {
+                (result.sums_as_softmax(), layouts[operand].axes_of(at))
+            }
+            _ => (result, AxisList::EMPTY),
+        };
+        let out = self.own.node(made).unwrap_or(out);
+        self.in_attention((made, keys, out), layouts, of);
+        self.joined((result, out), layouts, of);
+    }
+
+    /// A strategy by itself, and with each kernel state that it may begin: with so many bytes more
+    /// that it writes it takes a time.
+    fn push(&mut self, out: Node, (reads, states): Of<'_>, time: &dyn Fn(i64) -> Picoseconds) {
+        for (out, extra) in std::iter::once((out, 0)).chain(states.iter().copied()) {
+            let time = time(extra).0.saturating_mul(self.steps);
+            let time = i64::try_from(time).unwrap_or(FAR).min(FAR);
+            self.factor.push(out, reads.iter().copied(), time);
+        }
+    }
+
+    /// With a gather of an operand or the scatter of the result in its loop.
+    fn looped(
+        &mut self,
+        (result, out): (Layout, Node),
+        layouts: &[Layout],
+        (reads, states): Of<'_>,
+        work: (u64, Work),
+    ) {
+        let Some(mut loops) = self.loops.take() else { return };
+        let (site, hardware) = (Rc::clone(&self.site), self.hardware);
+        site.for_each_gather(layouts, &mut |fused, given| {
+            let nodes = self.graphs.iter().zip(given).map(|(g, l)| g.node(*l));
+            let Some(read) = nodes.collect::<Option<Vec<_>>>() else { return };
+            let (collective, chunks) = loops.collective(&fused, given, result);
+            let time = |extra| looped_time(collective, kernel_time(hardware, work, extra), chunks);
+            self.push(out, (&read, states), &time);
+        });
+        site.for_each_scatter(result, &mut |fused, scattered| {
+            let Some(out) = self.own.node(scattered) else { return };
+            let (collective, chunks) = loops.collective(&fused, layouts, result);
+            let time = |extra| looped_time(collective, kernel_time(hardware, work, extra), chunks);
+            self.push(out, (reads, &[]), &time);
+        });
+        self.loops = Some(loops);
+    }
+
+    /// Within an attention, or as what one ends with.
+    fn in_attention(
+        &mut self,
+        (made, keys, out): (Layout, AxisList, Node),
+        layouts: &[Layout],
+        (reads, states): Of<'_>,
+    ) {
+        let (kernels, hardware, id) = (self.kernels, self.hardware, self.id);
+        let ends = self.members.last() == Some(&id);
+        if self.members.is_empty()
+            || !(ends || self.within.contains_key(&out))
+            || kernels.read_in_attention(id, made, keys).as_deref() != Some(layouts)
+        {
+            return;
+        }
+        let mut member = reads.to_vec();
+        for (read, operand) in member.iter_mut().zip(self.operands) {
+            if self.members.contains(&kernels.origin_of(*operand)) {
+                *read = self.builder.state(*operand, *read, WITHIN_ATTENTION);
+            }
+        }
+        if let Some(state) = self.within.get(&out) {
+            self.factor.push(*state, member.iter().copied(), 0);
+        }
+        let work = self.attentions.entry((made, keys));
+        let work = *work.or_insert_with(|| attention_work(kernels, id, (made, keys)));
+        let states = if keys.is_empty() { states } else { &[] };
+        if let Some(work) = work.filter(|_| ends) {
+            let time = |extra| kernel_time(hardware, (0, work), extra);
+            self.push(out, (&member, states), &time);
+        }
+    }
+
+    /// As a later member of a kernel: its own reads and the larger result are the kernel's to pay,
+    /// at its head.
+    fn joined(
+        &mut self,
+        (result, out): (Layout, Node),
+        layouts: &[Layout],
+        (reads, states): Of<'_>,
+    ) {
+        let Some((places, producer)) = &self.joins else { return };
+        let between = layouts[places[0]];
+        if !self.kernels.may_be_joined(*producer, between)
+            || places.iter().any(|p| layouts[*p] != between)
+        {
+            return;
+        }
+        let added = self.works.added(layouts, result, &self.skipped, places[0]);
+        for (out, to_come) in std::iter::once((out, 0)).chain(states.iter().copied()) {
+            let mut member = reads.to_vec();
+            for place in places {
+                let operand = self.operands[*place];
+                member[*place] = self.builder.state(operand, reads[*place], added + to_come);
+            }
+            self.factor.push(out, member, 0);
+        }
+    }
+}
+
+/// Which operands of an op that joins a kernel are not read again: those that an earlier member of
+/// the kernel reads already, or that an earlier operand is. To count them as free keeps a bound.
+fn skipped(
+    kernels: &Kernels,
+    operands: &[ValueId],
+    places: &[usize],
+    producer: ValueId,
+) -> Vec<bool> {
+    let longest = kernels.of[producer.index()].last().map_or(&[][..], |k| k.operands.as_slice());
+    let origins: Vec<ValueId> = longest.iter().map(|v| kernels.origin_of(*v)).collect();
+    let own: Vec<ValueId> = operands.iter().map(|o| kernels.origin_of(*o)).collect();
+    (0..operands.len())
+        .map(|i| places.contains(&i) || origins.contains(&own[i]) || own[..i].contains(&own[i]))
+        .collect()
+}
+
+/// The time of a kernel, behind what comes before it, where it writes so many bytes more.
+fn kernel_time(hardware: &Hardware, (before, work): (u64, Work), extra: i64) -> Picoseconds {
+    let write = (work.write.0 as i64).saturating_add(extra).max(0) as u64;
+    let (time, _) = roofline(hardware, &Work { write: Bytes(write), ..work });
+    Picoseconds(before.saturating_add(time.0))
+}
+
+/// In place of the bytes to come of a kernel state: the value is within an attention, whose time
+/// its last op pays.
+const WITHIN_ATTENTION: i64 = i64::MIN;
+
+/// The work of the attention that ends with a value in a layout, as one kernel.
+fn attention_work(kernels: &Kernels, product: ValueId, made: (Layout, AxisList)) -> Option<Work> {
+    let kernel = kernels.of[product.index()].iter().find(|kernel| kernel.attention > 0)?;
+    let reads = kernels.attention_reads(product, made, &|_, _, _| true, &|_, _| true)?;
+    let layouts = kernels.operand_layouts(kernel, None, &reads)?;
+    let held = |(link, (id, read)): (usize, (&ValueId, &Vec<Layout>))| {
+        let site = kernels.site(*id);
+        let operands = kernels.program.value(*id).def.operands().iter().zip(read);
+        Some(HeldOp {
+            result: Held::of(kernels, *id, kernels.made_in(kernel, link, read)?),
+            operands: operands.map(|(o, layout)| Held::of(kernels, *o, *layout)).collect(),
+            op: Cow::Owned(site.op.clone()),
+        })
+    };
+    let chain: Vec<HeldOp<'_>> =
+        kernel.chain.iter().zip(&layouts).enumerate().map(held).collect::<Option<_>>()?;
+    Some(work_of(&chain, &kernels.program.dims))
+}
+
+/// The collectives in the loops of one einsum. Their times depend on little, and few of them
+/// differ.
+struct Loops<'a> {
+    kernels: &'a Kernels,
+    hardware: &'a Hardware,
+    id: ValueId,
+    /// By the operand that is gathered (none for the product), the local elements of the larger
+    /// buffer, and the axes.
+    known: FxHashMap<(Option<usize>, u64, AxisList), Picoseconds>,
+}
+
+impl Loops<'_> {
+    /// The time of a collective by itself and the chunks of its loop, given the operands and the
+    /// layout of the product.
+    fn collective(
+        &mut self,
+        fused: &Fused,
+        given: &[Layout],
+        product: Layout,
+    ) -> (Picoseconds, u64) {
+        let program = self.kernels.program.as_ref();
+        let (moved, from) = match fused.gathered() {
+            Some(place) => (program.value(self.id).def.operands()[place], given[place]),
+            None => (self.id, product),
+        };
+        let value = program.value(moved);
+        let sizes = program.sizes(&value.dims);
+        let elements = MeshShape { mesh: &program.mesh, sizes: &sizes }.local_elements(from);
+        let chunks = fused.chunks(&program.mesh);
+        let time =
+            self.known.entry((fused.gathered(), elements, fused.axes())).or_insert_with(|| {
+                collective_cost(
+                    self.hardware,
+                    &program.mesh,
+                    &fused.collective(),
+                    from,
+                    &sizes,
+                    value.dtype,
+                )
+                .time
+            });
+        (*time, chunks)
+    }
+}
+
+/// Of a composite in pieces: the time of all but the last kernel, and the work of that.
+fn in_pieces(
+    kernels: &Kernels,
+    hardware: &Hardware,
+    id: ValueId,
+    operand: Layout,
+) -> Option<(u64, Work)> {
+    let pieces = InPieces::new(kernels, hardware, id, operand)?;
+    Some((
+        pieces.before_the_last(hardware).time,
+        work_of(&pieces.last_kernel(), &kernels.program.dims),
+    ))
+}

@@ -1,0 +1,111 @@
+//! The work of an op by the local sizes of what it reads and makes.
+
+use rustc_hash::FxHashMap;
+use shard_cost::{LocalTensor, Work, op_work};
+use shard_ir::{Def, Layout, Op, Program, ValueId};
+
+use crate::kernel::Kernels;
+
+/// The work of one op in all its strategies. It depends on the local sizes alone, and few of them
+/// differ.
+pub(super) struct Works<'a> {
+    program: &'a Program,
+    op: &'a Op,
+    operands: Vec<(u32, ValueId, bool)>,
+    result: ValueId,
+    known: FxHashMap<Vec<u64>, Work>,
+    key: Vec<u64>,
+}
+
+impl<'a> Works<'a> {
+    pub(super) fn new(kernels: &'a Kernels, id: ValueId, op: &'a Op) -> Works<'a> {
+        let program = kernels.program.as_ref();
+        let operands = program.value(id).def.operands();
+        Works {
+            program,
+            op,
+            operands: operands
+                .iter()
+                .map(|o| {
+                    let origin = kernels.origin_of(*o);
+                    (origin.0, *o, matches!(program.value(origin).def, Def::Constant(_)))
+                })
+                .collect(),
+            result: id,
+            known: FxHashMap::default(),
+            key: Vec::new(),
+        }
+    }
+
+    fn local(&self, value: ValueId, layout: Layout, into: &mut Vec<u64>) {
+        let mesh = &self.program.mesh;
+        let start = into.len();
+        into.extend(
+            self.program.value(value).dims.iter().map(|d| self.program.dims[d.index()].size),
+        );
+        for axis in mesh.axis_ids() {
+            if let shard_ir::Place::Split { dim, .. } = layout.place(axis) {
+                into[start + dim] /= mesh.size(axis);
+            }
+        }
+    }
+
+    pub(super) fn of(&mut self, layouts: &[Layout], result: Layout) -> Work {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        for ((_, value, _), layout) in self.operands.iter().zip(layouts) {
+            self.local(*value, *layout, &mut key);
+        }
+        self.local(self.result, result, &mut key);
+        let work = match self.known.get(&key) {
+            Some(work) => *work,
+            None => {
+                let mut at = 0;
+                let mut tensor = |value: ValueId, name: u32, constant: bool| {
+                    let v = self.program.value(value);
+                    let sizes = &key[at..at + v.dims.len()];
+                    at += v.dims.len();
+                    {
+                        let (dims, dtype) = (&v.dims, v.dtype);
+                        LocalTensor { value: name, dims, sizes, dtype, constant, statistics: 0 }
+                    }
+                };
+                let operands: Vec<LocalTensor<'_>> = self
+                    .operands
+                    .iter()
+                    .map(|(name, value, constant)| tensor(*value, *name, *constant))
+                    .collect();
+                let result = tensor(self.result, self.result.0, false);
+                let work = op_work(self.op, &operands, result);
+                self.known.insert(key.clone(), work);
+                work
+            }
+        };
+        self.key = key;
+        work
+    }
+
+    /// The bytes that an elementwise op adds to the kernel that makes the operand at `fed`: what it
+    /// reads beside it, and how much larger its result is.
+    pub(super) fn added(
+        &self,
+        layouts: &[Layout],
+        result: Layout,
+        skipped: &[bool],
+        fed: usize,
+    ) -> i64 {
+        let bytes = |value: ValueId, layout: Layout| {
+            let mut sizes = Vec::new();
+            self.local(value, layout, &mut sizes);
+            self.program.value(value).dtype.bytes(sizes.iter().product()) as i64
+        };
+        let read: i64 = self
+            .operands
+            .iter()
+            .enumerate()
+            .filter(|(i, (_, _, constant))| !constant && !skipped[*i])
+            .map(|(i, (_, value, _))| bytes(*value, layouts[i]))
+            .sum();
+        read + bytes(self.result, result) - bytes(self.operands[fed].1, layouts[fed])
+    }
+}
