@@ -24,10 +24,14 @@ pub fn compare(result: &Tensor, expected: &Tensor, scale: f64, tolerance: f64) -
         .data
         .iter()
         .zip(&expected.data)
-        .map(|(a, b)| match a == b || (a.is_nan() && b.is_nan()) {
-            true => 0.0,
-            false if a.is_finite() && b.is_finite() => (a - b).abs(),
-            false => f64::INFINITY,
+        .map(|(a, b)| {
+            if a == b || (a.is_nan() && b.is_nan()) {
+                0.0
+            } else if a.is_finite() && b.is_finite() {
+                (a - b).abs()
+            } else {
+                f64::INFINITY
+            }
         })
         .fold(0.0, f64::max);
     Comparison { equal: max_abs_err <= tolerance * scale, max_abs_err, scale }

@@ -55,10 +55,7 @@ impl Tensor {
 
     /// The tensor with its dims in another order, without a copy where the order is its own.
     pub(crate) fn into_transposed(self, order: &[usize]) -> Tensor {
-        match order.iter().enumerate().all(|(i, o)| i == *o) {
-            true => self,
-            false => self.transposed(order),
-        }
+        if order.iter().enumerate().all(|(i, o)| i == *o) { self } else { self.transposed(order) }
     }
 
     /// The block of these sizes that starts at `origin`.

@@ -151,10 +151,8 @@ pub(crate) fn find_ways(space: &mut Space<'_>, known: &mut FxHashMap<Key, u32>) 
                 .get(out as usize)
                 .map(|layout| layout.softmax_axes())
                 .unwrap_or_default();
-            let orders = match axes.is_empty() {
-                true => vec![AxisList::EMPTY],
-                false => AxisList::arrangements(axes),
-            };
+            let orders =
+                if axes.is_empty() { vec![AxisList::EMPTY] } else { AxisList::arrangements(axes) };
             for keys in orders.into_iter().filter(|keys| keys.len() == axes.len()) {
                 found.ways.extend(way(space, &found, product, (out, keys), known));
             }

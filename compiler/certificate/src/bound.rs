@@ -10,7 +10,7 @@ use crate::labels::label_layout;
 use crate::moves::Node;
 use crate::prices::{self, Paid};
 use crate::sides::Sides;
-use crate::space::Space;
+use crate::space::{Reader, Space, place_of};
 use crate::steiner::served;
 use crate::sums::{NEVER, Sum, in_all, least, plus};
 
@@ -135,9 +135,7 @@ impl Space<'_> {
             self.program.outputs.iter().enumerate().filter(|(_, o)| self.is_within[o.value.index()])
         {
             let v = output.value.index();
-            let is_this =
-                |reader: &crate::space::Reader| *reader == crate::space::Reader::Result(i);
-            let reader = self.readers[v].iter().position(is_this).unwrap_or(0);
+            let reader = place_of(&self.readers[v], Reader::Result(i));
             let paid = view.paid(v, reader);
             let nodes = self.wanted[v][reader]
                 .iter()

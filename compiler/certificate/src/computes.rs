@@ -456,13 +456,11 @@ impl<'a> Match<'a> {
                     .value(value)
                     .fold
                     .filter(|fold| self.program.entry(*fold) == Some(value));
-                let stands = match self.program.strict && *written {
+                let stands = if self.program.strict && *written {
                     // The moves that the `reshard` asks for end here.
-                    true => {
-                        pinned(instr)
-                            && self.way(instr, true).any(|at| self.stands_for(at, *operand))
-                    }
-                    false => way.any(|at| pinned(at) && self.stands_for(at, *operand)),
+                    pinned(instr) && self.way(instr, true).any(|at| self.stands_for(at, *operand))
+                } else {
+                    way.any(|at| pinned(at) && self.stands_for(at, *operand))
                 };
                 let stands = stands && fold.is_none_or(|fold| self.is_taken(instr, fold));
                 self.known.borrow_mut().insert((instr, value), stands);

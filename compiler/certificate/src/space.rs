@@ -9,7 +9,7 @@ use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
 use shard_ir::{
     AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Program, Reduce,
-    ValueId,
+    ValueId, never,
 };
 
 use crate::attention::{self, Attention};
@@ -435,12 +435,17 @@ fn readers(program: &Program, live: &[ValueId]) -> Vec<Vec<Reader>> {
     readers
 }
 
+/// The place of a reader among those of what it reads.
+pub(crate) fn place_of(readers: &[Reader], reader: Reader) -> usize {
+    let place = readers.iter().position(|other| *other == reader);
+    place.unwrap_or_else(|| never!("a reader that is not among the readers of what it reads", 0))
+}
+
 fn reads(program: &Program, live: &[ValueId], readers: &[Vec<Reader>]) -> Vec<Vec<(usize, usize)>> {
     let mut reads = vec![Vec::new(); program.values.len()];
     for id in live {
         for (place, operand) in program.value(*id).def.operands().iter().enumerate() {
-            let is_this = |reader: &Reader| *reader == Reader::Operand(*id, place);
-            let reader = readers[operand.index()].iter().position(is_this).unwrap_or(0);
+            let reader = place_of(&readers[operand.index()], Reader::Operand(*id, place));
             reads[id.index()].push((operand.index(), reader));
         }
     }

@@ -45,7 +45,7 @@ fn together(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
         moves.spread_back(&mut cost, scale, 1);
         best[set] = cost;
     }
-    best.pop().unwrap_or_default()
+    best.swap_remove(sets - 1)
 }
 
 /// Each of `k` readers on its own, every move at a `k`-th of its time. A move of a tree serves at

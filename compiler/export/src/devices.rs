@@ -56,11 +56,13 @@ pub(crate) fn permute_pairs(
         let here = mesh.coordinates(device);
         let far =
             |other: u64| mesh.coordinates(other).iter().zip(&here).filter(|(a, b)| a != b).count();
-        let senders = spare.get_mut(&wanted).filter(|senders| !senders.is_empty());
-        let senders =
-            senders.ok_or(ExportError::Internal("no device holds the block that is wanted"))?;
-        let nearest = (0..senders.len()).min_by_key(|at| (far(senders[*at]), senders[*at]));
-        pairs.push([senders.remove(nearest.unwrap_or(0)), device]);
+        let nearest = spare.get_mut(&wanted).and_then(|senders| {
+            let nearest = (0..senders.len()).min_by_key(|at| (far(senders[*at]), senders[*at]))?;
+            Some(senders.remove(nearest))
+        });
+        let sender =
+            nearest.ok_or(ExportError::Internal("no device holds the block that is wanted"))?;
+        pairs.push([sender, device]);
     }
     Ok(pairs)
 }

@@ -38,9 +38,12 @@ fn merge(
 ) -> [(&'static str, u64); 3] {
     let k = shape.mesh.group_size(axes.iter()).max(1);
     let reduced = |elements: u64| (ALL_REDUCE, (2 * elements * (k - 1)).div_ceil(k));
-    let summed = |elements: u64, scattered: bool| match scattered {
-        true => (REDUCE_SCATTER, (elements * (k - 1)).div_ceil(k)),
-        false => reduced(elements),
+    let summed = |elements: u64, scattered: bool| {
+        if scattered {
+            (REDUCE_SCATTER, (elements * (k - 1)).div_ceil(k))
+        } else {
+            reduced(elements)
+        }
     };
     let of_each = local_statistics(shape, from, statistics);
     [

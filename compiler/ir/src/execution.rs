@@ -44,6 +44,14 @@ pub struct Task {
     pub finish: Picoseconds,
 }
 
+impl Task {
+    /// The first of its instructions; of a task of none, which no verifier lets pass, that of the
+    /// plan.
+    pub fn first(&self) -> InstrId {
+        self.members.first().copied().unwrap_or_default()
+    }
+}
+
 /// What a task does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Work {

@@ -206,10 +206,9 @@ impl Step {
         if self.fused.is_some() {
             return out;
         }
-        match self.axes.iter().all(|axis| axis.chars().count() == 1) {
-            _ if self.axes.is_empty() => {}
-            true => say(self.axes.concat()),
-            false => say(self.axes.join(",")),
+        if !self.axes.is_empty() {
+            let is_short = self.axes.iter().all(|axis| axis.chars().count() == 1);
+            say(self.axes.join(if is_short { "" } else { "," }));
         }
         self.dim.iter().for_each(|dim| say(format!("along {dim}")));
         if let (Some(from), Some(to)) = (&self.from_dim, &self.to_dim) {

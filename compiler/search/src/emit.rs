@@ -118,12 +118,12 @@ fn stand_together(emitted: &mut Emitted, fold: FoldId) {
             plan.instruction(id).operands.iter().for_each(|o| needed[o.index()] = true);
         }
     }
-    let place = |id: &InstrId| match plan.instruction(*id).fold == Some(fold) {
+    let place = |id: &InstrId| match plan.instruction(*id).fold {
         _ if *id < first => 0,
         _ if *id > last => 4,
-        true => 2,
-        false if needed[id.index()] => 1,
-        false => 3,
+        within if within == Some(fold) => 2,
+        _ if needed[id.index()] => 1,
+        _ => 3,
     };
     let mut order: Vec<InstrId> = plan.ids().collect();
     order.sort_by_key(|id| (place(id), *id));

@@ -77,17 +77,18 @@ pub fn share_weights(
         phases.iter().map(|lowered| stored(&lowered.plan, &free)).collect()
     };
     let own = of_each(&alone);
-    let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
+    let (layouts, request) = if own.iter().all(|layouts| *layouts == own[0]) {
         // What is best for each is best for all.
-        true => (own[0].clone(), sum(programs, &alone)),
-        false => match best_of(programs, &free, &alone, &alone, "phases", hardware, options) {
+        (own[0].clone(), sum(programs, &alone))
+    } else {
+        match best_of(programs, &free, &alone, &alone, "phases", hardware, options) {
             // What one of them would have costs the others nothing: no choice is better.
             Ok((layouts, request)) if request.status == Status::Proven => (layouts, request),
             Ok(_) | Err(LowerError::Unreachable { .. }) => {
                 of_all(programs, &free, &alone, hardware, options)?
             }
             Err(other) => return Err(other),
-        },
+        }
     };
     let (layouts, request, alone) =
         if given.any_size || fit(programs, &free, &layouts, &alone, hardware, options)? {
@@ -98,12 +99,11 @@ pub fn share_weights(
                 .map(|program| lower(program, hardware, given))
                 .collect::<Result<_, _>>()?;
             let own = of_each(&fit);
-            let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
-                true => (own[0].clone(), sum(programs, &fit)),
-                false => {
-                    let phases = Phases { programs, free: &free, hardware, options: given };
-                    within_memory(&phases, &alone, &fit)?
-                }
+            let (layouts, request) = if own.iter().all(|layouts| *layouts == own[0]) {
+                (own[0].clone(), sum(programs, &fit))
+            } else {
+                let phases = Phases { programs, free: &free, hardware, options: given };
+                within_memory(&phases, &alone, &fit)?
             };
             (layouts, request, fit)
         };
@@ -151,9 +151,12 @@ fn under(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<Vec<Lowered>, LowerError> {
-    let phase = |(program, own): (&&Program, &Lowered)| match stored(&own.plan, free) == layouts {
-        true => Ok(own.clone()),
-        false => lower(&with_stored(program, free, layouts), hardware, options),
+    let phase = |(program, own): (&&Program, &Lowered)| {
+        if stored(&own.plan, free) == layouts {
+            Ok(own.clone())
+        } else {
+            lower(&with_stored(program, free, layouts), hardware, options)
+        }
     };
     programs.iter().zip(own).map(phase).collect()
 }

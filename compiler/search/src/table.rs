@@ -233,7 +233,9 @@ impl<'s> Reading<'s> {
         let mut labels = Vec::new();
         if kernel.pins.iter().any(|p| !p.is_empty()) {
             let inner =
-                kernels.operand_layouts(kernel, fused.as_ref(), &layouts).unwrap_or_default();
+                kernels.operand_layouts(kernel, fused.as_ref(), &layouts).ok_or_else(|| {
+                    LowerError::Internal(format!("{at:?} has a kernel without layouts"))
+                })?;
             for (link, pins) in kernel.pins.iter().enumerate() {
                 let layout = kernels.made_in(kernel, link, &inner[link]);
                 for (pin, layout) in pins.iter().zip(layout.into_iter().cycle()) {

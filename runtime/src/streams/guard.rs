@@ -45,7 +45,7 @@ impl<'a> Guard<'a> {
         }
         let mut order = HappensBefore::of(execution.streams.len());
         for (at, task) in execution.tasks.iter().enumerate() {
-            let id = task.members.first().copied().unwrap_or_default();
+            let id = task.first();
             let problem = |problem| Err(RunError::Schedule { id, problem });
             if task.waits.iter().any(|by| *by >= at) {
                 return problem("it waits for a task that does not come before it");
@@ -70,7 +70,7 @@ impl<'a> Guard<'a> {
     }
 
     fn first_of(&self, task: usize) -> InstrId {
-        self.execution.tasks[task].members.first().copied().unwrap_or_default()
+        self.execution.tasks[task].first()
     }
 
     /// A task touches bytes: everybody who has touched them has to happen before it, unless both

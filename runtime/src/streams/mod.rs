@@ -125,13 +125,13 @@ fn events(execution: &Execution) -> Vec<(Picoseconds, Event)> {
     let end = execution.makespan();
     let mut begins: BTreeMap<InstrId, Picoseconds> = BTreeMap::new();
     for task in &execution.tasks {
-        let first = task.members.first().copied().unwrap_or_default();
+        let first = task.first();
         let begin = begins.entry(first).or_insert(task.start);
         *begin = task.start.min(*begin);
     }
     let mut events = Vec::new();
     for (at, task) in execution.tasks.iter().enumerate() {
-        let first = task.members.first().copied().unwrap_or_default();
+        let first = task.first();
         let in_loop = matches!(task.work, Work::Chunk(_) | Work::Send(_) | Work::End);
         let takes_time = task.finish > task.start;
         // What takes no time at the end of a loop comes before what the loop holds is freed.
@@ -304,7 +304,7 @@ impl<'p> Devices<'p> {
     }
 
     fn touched(&self, task: &Task) -> Result<Vec<Touched>, RunError> {
-        let first = task.members.first().copied().unwrap_or_default();
+        let first = task.first();
         let part = match task.work {
             Work::Kernel | Work::Transfer => Vec::new(),
             Work::Chunk(_) | Work::Send(_) | Work::End => self.touched_by_part(first, task.work)?,
@@ -335,7 +335,7 @@ impl<'p> Devices<'p> {
 
     fn start(&mut self, at: usize) -> Result<(), RunError> {
         let task = &self.execution.tasks[at];
-        let id = task.members.first().copied().unwrap_or_default();
+        let id = task.first();
         let problem = |problem| Err(RunError::Schedule { id, problem });
         if task.waits.iter().any(|by| !self.done[*by]) {
             return problem("it starts before what it waits for is done");
@@ -373,7 +373,7 @@ impl<'p> Devices<'p> {
             self.start(at)?;
         }
         let task = &self.execution.tasks[at];
-        let first = task.members.first().copied().unwrap_or_default();
+        let first = task.first();
         match task.work {
             Work::Kernel | Work::Transfer => self.work(task, None)?,
             Work::Chunk(_) | Work::Send(_) => self.part(first, task.work)?,

@@ -26,7 +26,7 @@ pub(super) fn verify_tasks(execution: &Execution) -> Result<(), RunError> {
     }
     let mut done: BTreeMap<InstrId, Vec<Work>> = BTreeMap::new();
     for task in &execution.tasks {
-        let first = task.members.first().copied().unwrap_or_default();
+        let first = task.first();
         let part = match task.work {
             Work::Kernel | Work::Transfer => None,
             Work::Chunk(at) | Work::Send(at) => Some(at),

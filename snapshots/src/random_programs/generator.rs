@@ -336,9 +336,10 @@ impl Generator {
             // One value up to a position, another behind it.
             6 => {
                 let value = self.value();
-                let other = match value.dims.iter().all(|d| dims.contains(d)) {
-                    true => value.name,
-                    false => "3".to_string(),
+                let other = if value.dims.iter().all(|d| dims.contains(d)) {
+                    value.name
+                } else {
+                    "3".to_string()
                 };
                 let word = self.random.pick(&["less", "less_equal", "equal"]);
                 let at = self.random.below(size);

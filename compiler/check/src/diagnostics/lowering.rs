@@ -212,9 +212,10 @@ impl From<LoweringProblem> for Diagnostic {
                 )
             }
             SearchLimit { layer, of_phases, span, limit, gap, proven_with, fits_with } => {
-                let whole = match of_phases {
-                    true => format!("what all phases of `{layer}` store"),
-                    false => format!("`{layer}`"),
+                let whole = if of_phases {
+                    format!("what all phases of `{layer}` store")
+                } else {
+                    format!("`{layer}`")
                 };
                 let message = match limit.as_str() {
                     "time-limit" => {

@@ -147,9 +147,10 @@ fn of_lowered(
     }
     let key = |layer: &Layer<'_>| (layer.plan().name.clone(), layer.plan().phase.clone());
     let pairs: Vec<Pair<'_>> = paired(a.layers(), b.layers(), key);
-    match as_json {
-        false => console.people(&diff(&pairs, width(args.width))),
-        true => console.result(&json(&pairs)),
+    if as_json {
+        console.result(&json(&pairs))
+    } else {
+        console.people(&diff(&pairs, width(args.width)))
     }?;
     Ok(differs(&pairs))
 }

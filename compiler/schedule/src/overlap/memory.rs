@@ -89,9 +89,12 @@ impl<'a> Holders<'a> {
         let is_here = |made: &Made| {
             (made.1, made.2) == (stage, copy) && self.stages.unit_of(made.0).is_some()
         };
-        let outputs = self.plan.outputs.iter().map(|output| match self.is_stack {
-            true => (output.id, stage, copy),
-            false => self.stages.outside(output.id, copies),
+        let outputs = self.plan.outputs.iter().map(|output| {
+            if self.is_stack {
+                (output.id, stage, copy)
+            } else {
+                self.stages.outside(output.id, copies)
+            }
         });
         let mut found: Vec<Made> =
             outputs.filter_map(|made| self.holder(made, copies)).filter(is_here).collect();

@@ -130,9 +130,10 @@ fn best_of(
     let limit = hardware.hbm_bytes.max(serial.as_ref().map_or(0, |timeline| timeline.peak_bytes));
     let made = |ahead, order| timeline_of(plan, streams, &stages, is_stack, limit, (ahead, order));
 
-    let orders: &[Order] = match stages.units.len() <= SOONEST {
-        true => &[Order::Program, Order::Soonest, Order::Longest],
-        false => &[Order::Program, Order::Longest],
+    let orders: &[Order] = if stages.units.len() <= SOONEST {
+        &[Order::Program, Order::Soonest, Order::Longest]
+    } else {
+        &[Order::Program, Order::Longest]
     };
     let several = stages.stages.iter().any(|stage| stage.copies > 1) || stages.stages.len() > 1;
     let aheads: &[Ahead] = if several { &[Ahead::One, Ahead::None] } else { &[Ahead::One] };

@@ -235,11 +235,11 @@ fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineEr
     let of = |wanted: Part| unit.busy.iter().filter(move |busy| busy.part == wanted);
     for at in 1..chunks {
         // What takes less than a picosecond is not listed, and comes when its neighbours do.
-        let too_early = match gathers {
-            true => of(Part::Send(at))
-                .any(|send| of(Part::Chunk(at)).any(|chunk| chunk.from < send.until)),
-            false => of(Part::Send(at))
-                .any(|send| of(Part::Chunk(at - 1)).any(|chunk| send.from < chunk.until)),
+        let too_early = if gathers {
+            of(Part::Send(at)).any(|send| of(Part::Chunk(at)).any(|chunk| chunk.from < send.until))
+        } else {
+            of(Part::Send(at))
+                .any(|send| of(Part::Chunk(at - 1)).any(|chunk| send.from < chunk.until))
         };
         // There is room for two chunks beside the device's own.
         let has_no_room = if gathers {

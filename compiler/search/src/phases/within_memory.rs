@@ -114,10 +114,7 @@ impl Phases<'_> {
             let fastest = self.under(&layouts, &any_size)?;
             let lacks = |phase: &&Lowered| needed(&phase.plan) > capacity;
             let enough = fastest.as_ref().is_some_and(|all| !all.iter().any(|p| lacks(&p)));
-            let phases = match enough {
-                true => fastest.clone(),
-                false => self.under(&layouts, self.options)?,
-            };
+            let phases = if enough { fastest.clone() } else { self.under(&layouts, self.options)? };
             if let Some(phases) = phases {
                 let cost = sum(self.programs, &phases).cost;
                 if best.as_ref().is_none_or(|(_, known)| cost < *known) {

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use shard_ir::ValueId;
+use shard_ir::{ValueId, never};
 
 use super::factors::{Factors, Renamed, Use};
 use super::graph::{FAR, Node};
@@ -524,7 +524,8 @@ fn due(price: i64) -> i64 {
 
 /// Which use of a value this is.
 pub(crate) fn use_index(problem: &Factors, operand: ValueId, reader: Use) -> usize {
-    problem.uses[operand.index()].iter().position(|u| *u == reader).unwrap_or(0)
+    let place = problem.uses[operand.index()].iter().position(|u| *u == reader);
+    place.unwrap_or_else(|| never!("a use that is not among the uses of its value", 0))
 }
 
 /// For each operand of an op, which use of the operand it is.

@@ -163,14 +163,16 @@ fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<At
                 passes &= facts.allowed[pin].contains(layout);
                 pin = operand.index();
             }
-            let parts = match inner {
-                true if passes => ways(facts, origin, *layout, key),
-                true => Vec::new(),
-                false => vec![AttentionWay {
+            let parts = if !inner {
+                vec![AttentionWay {
                     made: *layout,
                     reads: vec![(operand.index(), *layout)],
                     chain: Vec::new(),
-                }],
+                }]
+            } else if passes {
+                ways(facts, origin, *layout, key)
+            } else {
+                Vec::new()
             };
             all = all
                 .iter()

@@ -11,6 +11,7 @@ mod reader;
 use serde_json::Value;
 use shard_check::diagnostics::ConfigProblem;
 use shard_grammar::{SourceFile, Span};
+use shard_ir::never;
 
 use super::model::{Block, Model, Rotary, Sees};
 use super::order::{Piece, pieces};
@@ -122,7 +123,10 @@ fn layers_of_kinds(
     let layers = model.pieces.iter().map(|piece| piece.times).sum();
     let order: Vec<usize> = (0..config.few_layers(layers)?).map(kind_of).collect();
     let used: Vec<usize> = (0..kinds.len()).filter(|kind| order.contains(kind)).collect();
-    let place = |kind: usize| used.iter().position(|used| *used == kind).unwrap_or_default();
+    let place = |kind: usize| {
+        let place = used.iter().position(|used| *used == kind);
+        place.unwrap_or_else(|| never!("a block of a kind that no layer has", 0))
+    };
     let order: Vec<usize> = order.into_iter().map(place).collect();
     // A long pattern of layers with experts is searched for minutes.
     let is_long = |piece: &Piece| {

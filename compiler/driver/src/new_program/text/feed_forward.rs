@@ -133,10 +133,12 @@ fn inside(dense: &Dense, input: &str, dims: &str, names: Names, shared: Option<(
     };
     let (gate, up) = (of(gate, b_gate), of(up, b_up));
     let map = dense.map;
-    match dense.gated {
-        true if dense.bias && shared.is_none() => format!("{map}({gate}) * ({up})"),
-        true => format!("{map}({gate}) * {up}"),
-        false => format!("{map}({up})"),
+    if !dense.gated {
+        format!("{map}({up})")
+    } else if dense.bias && shared.is_none() {
+        format!("{map}({gate}) * ({up})")
+    } else {
+        format!("{map}({gate}) * {up}")
     }
 }
 
