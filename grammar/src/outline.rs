@@ -8,6 +8,12 @@ use crate::scan::{Scan, TokenKind};
 use shard_words::Span;
 use std::ops::Range;
 
+/// The words that begin a statement.
+const STATEMENTS: [&str; 3] = ["let", "expect", "return"];
+
+/// The words that begin an item of a file.
+const ITEMS: [&str; 7] = ["hardware", "mesh", "dim", "phase", "layer", "strict layer", "model"];
+
 /// What a piece is parsed as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PieceKind {
@@ -18,6 +24,29 @@ pub(crate) enum PieceKind {
     Let,
     Expect,
     Return,
+}
+
+impl PieceKind {
+    /// The line of a file that a word begins.
+    fn of_line(word: &str) -> Option<PieceKind> {
+        Some(match word {
+            "hardware" => PieceKind::Hardware,
+            "mesh" => PieceKind::Mesh,
+            "dim" => PieceKind::Dim,
+            "phase" => PieceKind::Phase,
+            _ => return None,
+        })
+    }
+
+    /// The statement that a word begins.
+    fn of_statement(word: &str) -> Option<PieceKind> {
+        Some(match word {
+            "let" => PieceKind::Let,
+            "expect" => PieceKind::Expect,
+            "return" => PieceKind::Return,
+            _ => return None,
+        })
+    }
 }
 
 /// A run of tokens that belong together.
@@ -81,6 +110,10 @@ impl Cutter<'_, '_> {
         self.scan.word(index)
     }
 
+    fn is_statement(&self, index: usize) -> bool {
+        STATEMENTS.contains(&self.word(index))
+    }
+
     fn is_word(&self, index: usize) -> bool {
         self.scan.tokens.get(index).is_some_and(|token| token.kind == TokenKind::Word)
     }
@@ -97,71 +130,40 @@ impl Cutter<'_, '_> {
 
     fn item(&mut self) -> Option<ItemOutline> {
         let start = self.at;
-        let line = match self.word(start) {
-            "hardware" => Some(PieceKind::Hardware),
-            "mesh" => Some(PieceKind::Mesh),
-            "dim" => Some(PieceKind::Dim),
-            _ => None,
-        };
-        if let Some(kind) = line {
-            self.strayed = false;
-            self.at += 1;
-            self.skip_until(|this, index| this.ends_line(index));
+        let had_strayed = std::mem::replace(&mut self.strayed, false);
+        if let Some(kind) = PieceKind::of_line(self.word(start)) {
+            self.skip_line();
+            let ends_here = kind == PieceKind::Phase && self.word(self.at) == "}";
+            self.at += usize::from(ends_here);
             return Some(ItemOutline::Line(Piece { kind, tokens: start..self.at }));
         }
-        if self.word(start) == "phase" {
-            self.strayed = false;
-            self.at += 1;
-            self.skip_until(|this, index| this.ends_line(index));
-            self.at += usize::from(self.word(self.at) == "}");
-            return Some(ItemOutline::Line(Piece {
-                kind: PieceKind::Phase,
-                tokens: start..self.at,
-            }));
-        }
-        match self.word(start) {
-            "layer" | "strict" | "model" => {
-                self.strayed = false;
-                Some(ItemOutline::Layer(self.layer()))
-            }
-            "let" | "expect" | "return" => {
-                if !self.strayed {
-                    let word = match self.word(start) {
-                        "let" => "let",
-                        "expect" => "expect",
-                        _ => "return",
-                    };
-                    let kind = SyntaxErrorKind::StatementOutsideLayer { word };
-                    self.report(SyntaxError::new(kind, self.span(start)));
-                }
-                self.strayed = true;
-                self.at += 1;
-                self.skip_until(|this, index| this.ends_line(index));
-                None
-            }
+        match self.scan.word(start) {
+            "layer" | "strict" | "model" => Some(ItemOutline::Layer(self.layer())),
             "}" => {
-                if !self.strayed {
-                    let error = SyntaxError::new(
-                        SyntaxErrorKind::Unopened { close: '}' },
-                        self.span(start),
-                    );
+                self.strayed = had_strayed;
+                if !had_strayed {
+                    let kind = SyntaxErrorKind::Unopened { close: '}' };
+                    let error = SyntaxError::new(kind, self.span(start));
                     self.report(error.with_help("remove it").with_fix(self.span(start), ""));
                 }
                 self.at += 1;
                 None
             }
             _ if self.is_misspelt_layer(start) => {
-                self.strayed = false;
                 self.stray(start, &["layer"]);
                 Some(ItemOutline::Layer(LayerOutline { misspelt: true, ..self.layer() }))
             }
-            _ => {
+            word => {
                 self.strayed = true;
-                let keywords =
-                    ["hardware", "mesh", "dim", "phase", "layer", "strict layer", "model"];
-                self.stray(start, &keywords);
-                self.at += 1;
-                self.skip_until(|this, index| this.ends_line(index));
+                if let Some(word) = STATEMENTS.into_iter().find(|statement| *statement == word) {
+                    if !had_strayed {
+                        let kind = SyntaxErrorKind::StatementOutsideLayer { word };
+                        self.report(SyntaxError::new(kind, self.span(start)));
+                    }
+                } else {
+                    self.stray(start, &ITEMS);
+                }
+                self.skip_line();
                 None
             }
         }
@@ -176,7 +178,7 @@ impl Cutter<'_, '_> {
                 1
             };
         self.skip_until(|this, index| {
-            matches!(this.word(index), "let" | "expect" | "return")
+            this.is_statement(index)
                 || this.starts_item_inside(index)
                 || (this.word(index) == "{" && this.opens_body(index))
                 || (this.word(index) == "}" && !this.closes_axes(index))
@@ -197,21 +199,18 @@ impl Cutter<'_, '_> {
         }
         while self.at < self.scan.tokens.len() {
             let start = self.at;
-            let kind = match self.word(start) {
-                "let" => Some(PieceKind::Let),
-                "expect" => Some(PieceKind::Expect),
-                "return" => Some(PieceKind::Return),
-                "}" => {
-                    outline.close = Some(start);
-                    self.at += 1;
-                    return outline;
+            if self.word(start) == "}" {
+                outline.close = Some(start);
+                self.at += 1;
+                return outline;
+            }
+            let kind = PieceKind::of_statement(self.word(start));
+            if kind.is_none() {
+                if self.starts_item_inside(start) {
+                    break;
                 }
-                _ if self.starts_item_inside(start) => break,
-                _ => {
-                    self.stray(start, &["let", "expect", "return", "}"]);
-                    None
-                }
-            };
+                self.stray(start, &["let", "expect", "return", "}"]);
+            }
             self.at += 1;
             self.skip_until(|this, index| this.ends_statement(index));
             if let Some(kind) = kind {
@@ -225,6 +224,11 @@ impl Cutter<'_, '_> {
             self.report(error.with_help("close the layer with `}`").with_fix(Span::at(end), "\n}"));
         }
         outline
+    }
+
+    fn skip_line(&mut self) {
+        self.at += 1;
+        self.skip_until(|this, index| this.ends_line(index));
     }
 
     fn skip_until(&mut self, stop: impl Fn(&Self, usize) -> bool) {
@@ -271,7 +275,8 @@ impl Cutter<'_, '_> {
     /// token.
     fn ends_line(&self, index: usize) -> bool {
         match self.word(index) {
-            "let" | "expect" | "return" | "}" => true,
+            "}" => true,
+            _ if self.is_statement(index) => true,
             "layer" => self.is_layer_keyword(index),
             "model" => self.is_model_keyword(index),
             "hardware" | "mesh" | "dim" | "phase" | "strict" => {
@@ -309,9 +314,8 @@ impl Cutter<'_, '_> {
 
     fn ends_statement(&self, index: usize) -> bool {
         match self.word(index) {
-            "let" | "expect" | "return" => true,
             "}" => !self.closes_axes(index),
-            _ => self.starts_item_inside(index),
+            _ => self.is_statement(index) || self.starts_item_inside(index),
         }
     }
 
@@ -329,23 +333,13 @@ impl Cutter<'_, '_> {
             "mesh" => {
                 self.is_word(index + 1)
                     && self.word(index + 2) == "="
-                    && !matches!(next, "let" | "expect" | "return")
+                    && !self.is_statement(index + 1)
             }
             "hardware" => {
                 next.starts_with('"')
                     || (self.is_word(index + 1)
-                        && !matches!(
-                            next,
-                            "let"
-                                | "expect"
-                                | "return"
-                                | "layer"
-                                | "over"
-                                | "at"
-                                | "dim"
-                                | "mesh"
-                                | "strict"
-                        ))
+                        && !self.is_statement(index + 1)
+                        && !matches!(next, "layer" | "over" | "at" | "dim" | "mesh" | "strict"))
             }
             _ => self.starts_phase(index) || self.is_misspelt_layer(index),
         }
@@ -365,8 +359,7 @@ impl Cutter<'_, '_> {
     /// Whether a `}` closes the braces of axes: only names and commas stand between.
     fn closes_axes(&self, index: usize) -> bool {
         let between = |&before: &usize| {
-            !(self.is_word(before) && !matches!(self.word(before), "let" | "expect" | "return")
-                || self.word(before) == ",")
+            !(self.is_word(before) && !self.is_statement(before) || self.word(before) == ",")
         };
         match (0..index).rev().find(between) {
             Some(open) => self.word(open) == "{" && !self.opens_body(open),

@@ -101,7 +101,7 @@ fn parse_argument<T>(
         return Err(SyntaxError::new(kind, Span::new(0, text.len())));
     }
     let mut reader = Reader::new(&scan, &[]);
-    let built = reader.piece(rule, 0..end, THE_END, &[], build);
+    let built = reader.piece(rule, 0..end, build);
     match (reader.errors.into_iter().next(), built) {
         (None, Some(built)) => Ok(built),
         (Some(error), _) => Err(error),
@@ -162,67 +162,45 @@ impl<'a, 't> Reader<'a, 't> {
     }
 
     fn item(&mut self, item: ItemOutline) -> Option<Item> {
-        let piece = match item {
+        let Piece { kind, tokens } = match item {
             ItemOutline::Line(piece) => piece,
             ItemOutline::Layer(layer) => return self.layer(layer).map(Item::Layer),
         };
-        let span = self.tokens_span(&piece.tokens);
-        let (docs, next) = (self.docs(span.start), "the next item");
-        match piece.kind {
+        let span = self.tokens_span(&tokens);
+        let docs = self.docs(span.start);
+        Some(match kind {
             PieceKind::Hardware => {
-                let chip = self.piece(
-                    Rule::hardware_piece,
-                    piece.tokens,
-                    next,
-                    ITEM_KEYWORDS,
-                    |b, pair| b.hardware(pair),
-                )?;
-                Some(Item::Hardware(Hardware { span, docs, chip }))
+                let chip = self.piece(Rule::hardware_piece, tokens, |b, pair| b.hardware(pair))?;
+                Item::Hardware(Hardware { span, docs, chip })
             }
             PieceKind::Mesh => {
-                let axes =
-                    self.piece(Rule::mesh_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| {
-                        b.mesh(pair)
-                    })?;
-                Some(Item::Mesh(Mesh { span, docs, axes }))
+                let axes = self.piece(Rule::mesh_piece, tokens, |b, pair| b.mesh(pair))?;
+                Item::Mesh(Mesh { span, docs, axes })
             }
             PieceKind::Dim => {
-                let dim =
-                    self.piece(Rule::dim_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| {
-                        b.dim(pair)
-                    })?;
+                let dim = self.piece(Rule::dim_piece, tokens, |b, pair| b.dim(pair))?;
                 let (name, value, pad) = dim;
-                Some(Item::Dim(Dim { span, docs, name, value, pad }))
+                Item::Dim(Dim { span, docs, name, value, pad })
             }
             PieceKind::Phase => {
-                let mut tokens = self.scan.tokens[piece.tokens.clone()].iter();
-                let phase =
-                    self.piece(Rule::phase_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| {
-                        b.phase(pair)
-                    })?;
+                let mut scanned = self.scan.tokens[tokens.clone()].iter();
+                let phase = self.piece(Rule::phase_piece, tokens, |b, pair| b.phase(pair))?;
                 let (name, repeat, sizes) = phase;
-                let open = tokens.find(|token| token.kind == TokenKind::Open)?;
+                let open = scanned.find(|token| token.kind == TokenKind::Open)?;
                 let body_span = Span::new(open.span.start, span.end);
-                Some(Item::Phase(Phase { span, docs, name, repeat, body_span, sizes }))
+                Item::Phase(Phase { span, docs, name, repeat, body_span, sizes })
             }
-            PieceKind::Let | PieceKind::Expect | PieceKind::Return => None,
-        }
+            PieceKind::Let | PieceKind::Expect | PieceKind::Return => return None,
+        })
     }
 
     fn layer(&mut self, outline: LayerOutline) -> Option<Layer> {
         let header_span = self.tokens_span(&outline.header);
         let docs = self.docs(header_span.start);
-        let end_words = if outline.open.is_some() { "`{`" } else { "the body" };
         let header = if outline.misspelt {
             None
         } else {
-            self.piece(
-                Rule::header_piece,
-                outline.header.clone(),
-                end_words,
-                ITEM_KEYWORDS,
-                |b, pair| b.header(pair),
-            )
+            self.piece(Rule::header_piece, outline.header.clone(), |b, pair| b.header(pair))
         };
         let body: Vec<Statement> =
             outline.statements.into_iter().filter_map(|piece| self.statement(piece)).collect();
@@ -251,26 +229,29 @@ impl<'a, 't> Reader<'a, 't> {
         })
     }
 
-    fn statement(&mut self, piece: Piece) -> Option<Statement> {
-        let span = self.tokens_span(&piece.tokens);
-        let next = "the next statement";
-        if piece.kind == PieceKind::Return {
-            let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.return_statement(pair);
-            let value =
-                self.piece(Rule::return_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
-            return Some(Statement::Return(Return { span, value }));
-        }
-        if piece.kind == PieceKind::Expect {
-            let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.expect_statement(pair);
-            let claim =
-                self.piece(Rule::expect_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
-            return Some(Statement::Expect(Expect { span, claim }));
-        }
-        let docs = self.docs(span.start);
-        let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.let_statement(pair);
-        let (target, value) =
-            self.piece(Rule::let_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
-        Some(Statement::Let(Let { span, docs, target, value }))
+    fn statement(&mut self, Piece { kind, tokens }: Piece) -> Option<Statement> {
+        let span = self.tokens_span(&tokens);
+        Some(match kind {
+            PieceKind::Return => {
+                let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.return_statement(pair);
+                let value = self.piece(Rule::return_piece, tokens, build)?;
+                Statement::Return(Return { span, value })
+            }
+            PieceKind::Expect => {
+                let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.expect_statement(pair);
+                let claim = self.piece(Rule::expect_piece, tokens, build)?;
+                Statement::Expect(Expect { span, claim })
+            }
+            PieceKind::Let => {
+                let docs = self.docs(span.start);
+                let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.let_statement(pair);
+                let (target, value) = self.piece(Rule::let_piece, tokens, build)?;
+                Statement::Let(Let { span, docs, target, value })
+            }
+            PieceKind::Hardware | PieceKind::Mesh | PieceKind::Dim | PieceKind::Phase => {
+                return None;
+            }
+        })
     }
 
     /// Parses one piece and makes what it means of it.
@@ -278,8 +259,6 @@ impl<'a, 't> Reader<'a, 't> {
         &mut self,
         rule: Rule,
         tokens: Range<usize>,
-        end_words: &'static str,
-        next_keywords: &'static [&'static str],
         build: impl FnOnce(&mut Builder<'_>, Pair<'_, Rule>) -> Option<T>,
     ) -> Option<T> {
         let span = self.tokens_span(&tokens);
@@ -287,6 +266,14 @@ impl<'a, 't> Reader<'a, 't> {
             return None;
         }
         let has_body_open = rule == Rule::header_piece && self.scan.word(tokens.end - 1) == "{";
+        let (end_words, next_keywords) = match rule {
+            Rule::header_piece => (if has_body_open { "`{`" } else { "the body" }, ITEM_KEYWORDS),
+            Rule::let_piece | Rule::expect_piece | Rule::return_piece => {
+                ("the next statement", STATEMENT_KEYWORDS)
+            }
+            Rule::dim_argument | Rule::mesh_argument => (THE_END, &[][..]),
+            _ => ("the next item", ITEM_KEYWORDS),
+        };
         let bracketed = tokens.start..tokens.end - usize::from(has_body_open);
         let bracket = bracket_fault(self.scan, bracketed, MAX_NESTING);
         if let Some(BracketFault::TooDeep(index)) = bracket {
