@@ -317,6 +317,15 @@ impl Statement {
             Statement::Return(statement) => statement.span,
         }
     }
+
+    /// What it computes, as it stands in it.
+    pub fn values(&self) -> Vec<&Expr> {
+        match self {
+            Statement::Let(statement) => vec![&statement.value],
+            Statement::Expect(_) => Vec::new(),
+            Statement::Return(statement) => statement.value.values(),
+        }
+    }
 }
 
 /// `let NAME = expr`, `let NAME: TYPE = expr` or `let (a, b) = expr`.

@@ -71,19 +71,8 @@ impl<'a> Layers<'a> {
                 calls.push((index, callee.span));
             }
         };
-        for statement in &layer.body {
-            match statement {
-                ast::Statement::Let(statement) => walk_calls(&statement.value, &mut found),
-                ast::Statement::Expect(_) => {}
-                ast::Statement::Return(statement) => {
-                    statement
-                        .value
-                        .values()
-                        .into_iter()
-                        .for_each(|expr| walk_calls(expr, &mut found));
-                }
-            }
-        }
+        let values = layer.body.iter().flat_map(ast::Statement::values);
+        values.for_each(|expr| walk_calls(expr, &mut found));
         calls
     }
 

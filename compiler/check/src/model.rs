@@ -88,19 +88,8 @@ impl LayerChecker<'_, '_> {
             return;
         }
         let mut calls = Vec::new();
-        for statement in &self.layer.body {
-            match statement {
-                ast::Statement::Let(statement) => calls_in(&statement.value, &mut calls),
-                ast::Statement::Expect(_) => {}
-                ast::Statement::Return(statement) => {
-                    statement
-                        .value
-                        .values()
-                        .into_iter()
-                        .for_each(|expr| calls_in(expr, &mut calls));
-                }
-            }
-        }
+        let values = self.layer.body.iter().flat_map(ast::Statement::values);
+        values.for_each(|expr| calls_in(expr, &mut calls));
         let mut count: BTreeMap<&str, usize> = BTreeMap::new();
         for (name, args) in calls {
             let Some(index) = self.layers.index(&name.value) else { continue };

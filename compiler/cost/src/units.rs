@@ -13,47 +13,33 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Flops(pub u128);
 
-impl Bytes {
-    /// So many times as much.
-    #[must_use]
-    pub fn times(self, n: u64) -> Bytes {
-        Bytes(self.0.saturating_mul(n))
-    }
+/// What both have: they are added up and multiplied, and stop at the most that there is.
+macro_rules! counted {
+    ($($unit:ident),+) => {$(
+        impl $unit {
+            /// So many times as much.
+            #[must_use]
+            pub fn times(self, n: u64) -> $unit {
+                $unit(self.0.saturating_mul(n.into()))
+            }
+        }
+
+        impl Add for $unit {
+            type Output = $unit;
+            fn add(self, other: $unit) -> $unit {
+                $unit(self.0.saturating_add(other.0))
+            }
+        }
+
+        impl Sum for $unit {
+            fn sum<I: Iterator<Item = $unit>>(iter: I) -> $unit {
+                iter.fold($unit(0), Add::add)
+            }
+        }
+    )+};
 }
 
-impl Add for Bytes {
-    type Output = Bytes;
-    fn add(self, other: Bytes) -> Bytes {
-        Bytes(self.0.saturating_add(other.0))
-    }
-}
-
-impl Sum for Bytes {
-    fn sum<I: Iterator<Item = Bytes>>(iter: I) -> Bytes {
-        iter.fold(Bytes(0), Add::add)
-    }
-}
-
-impl Flops {
-    /// So many times as much.
-    #[must_use]
-    pub fn times(self, n: u64) -> Flops {
-        Flops(self.0.saturating_mul(u128::from(n)))
-    }
-}
-
-impl Add for Flops {
-    type Output = Flops;
-    fn add(self, other: Flops) -> Flops {
-        Flops(self.0.saturating_add(other.0))
-    }
-}
-
-impl Sum for Flops {
-    fn sum<I: Iterator<Item = Flops>>(iter: I) -> Flops {
-        iter.fold(Flops(0), Add::add)
-    }
-}
+counted!(Bytes, Flops);
 
 /// Picoseconds in a second.
 pub const PICOSECONDS_PER_SECOND: u128 = 1_000_000_000_000;

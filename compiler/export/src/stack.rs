@@ -1,6 +1,34 @@
 //! A layer that is repeated, as the stack that it stands for.
 
-use shard_ir::{FoldId, InstrId, InstrKind, ParameterKind, Plan, PlanFold};
+use shard_ir::{FoldId, InstrId, InstrKind, Mesh, ParameterKind, Plan, PlanFold};
+
+use crate::body::{Form, seen_by};
+use crate::error::ExportError;
+use crate::layer::Exported;
+
+/// The mesh that all layers are on.
+pub(crate) fn one_mesh(layers: &[Exported<'_>]) -> Result<Mesh, ExportError> {
+    let mesh = layers.first().map_or_else(Mesh::default, |layer| layer.plan.mesh.clone());
+    let is_one = layers.iter().all(|layer| layer.plan.mesh == mesh);
+    if is_one { Ok(mesh) } else { Err(ExportError::Meshes) }
+}
+
+/// The functions of all layers, one behind another: `write` writes a layer, and what stands behind
+/// its name; behind a layer that is repeated stands its stack.
+pub(crate) fn with_stacks(
+    layers: &[Exported<'_>],
+    write: &mut dyn FnMut(&Exported<'_>, &str) -> Result<String, ExportError>,
+) -> Result<String, ExportError> {
+    let mut functions = String::new();
+    for layer in layers {
+        functions += &write(layer, "")?;
+        let source = layer.source.map_or_else(|| seen_by(layer.plan, Form::Alone), Plan::clone);
+        if let (Some(plan), Some(source)) = (stack(layer.plan), stack(&source)) {
+            functions += &write(&Exported { plan: &plan, source: Some(&source) }, ".stack")?;
+        }
+    }
+    Ok(functions)
+}
 
 /// A layer of `repeat N` as one folded block of N applications: each takes as first parameter the
 /// first result of the one before, on weights and caches of its own; its other results are one for

@@ -129,7 +129,10 @@ fn values(side: Side<'_>) -> BTreeMap<(String, usize), InstrId> {
         // An einsum is the same one with a collective in its loop.
         let what = match instr.kind {
             InstrKind::CollectiveEinsum(_) => format!("einsum {}", plan.equation(id)),
-            _ => phrase(plan, id),
+            InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::Move(_) => phrase(plan, id),
         };
         // A piece of a composite is no op of the same kind elsewhere.
         let piece_of = instr.origin.piece_of.as_deref().unwrap_or_default();

@@ -211,7 +211,13 @@ fn partial_axes(site: &MoveSite) -> Option<AxisSet> {
         ),
         Collective::AllReduce { axes, .. } => Some(axes),
         Collective::SoftmaxMerge { axes, .. } => Some(axes.set()),
-        _ => None,
+        Collective::AllGather { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::AllToAll { .. }
+        | Collective::Permute { .. }
+        | Collective::Exchange { .. }
+        | Collective::Slice { .. }
+        | Collective::ToPartial { .. } => None,
     }
 }
 

@@ -121,7 +121,10 @@ fn is_moved(lowered: &Lowered, program: &Program, id: ValueId) -> bool {
             | Collective::SoftmaxMerge { .. },
         ) => false,
         InstrKind::Move(c) => c.has_traffic() && instr.name.as_deref() == name,
-        _ => false,
+        InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::Op(_)
+        | InstrKind::CollectiveEinsum(_) => false,
     })
 }
 

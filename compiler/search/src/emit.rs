@@ -162,18 +162,16 @@ impl Emitter<'_> {
         let producer = &table.producers[settled.made_in as usize][settled.producer];
         match producer.source {
             Source::Given => {
-                let kind = match &self.program.value(id).def {
-                    Def::Parameter { kind, .. } => InstrKind::Parameter(*kind),
-                    Def::Constant(number) => InstrKind::Constant(Number::Given(*number)),
+                let (kind, rule) = match &self.program.value(id).def {
+                    Def::Parameter { kind, .. } => (InstrKind::Parameter(*kind), rules::PARAMETER),
+                    Def::Constant(number) => {
+                        (InstrKind::Constant(Number::Given(*number)), rules::CONSTANT)
+                    }
                     Def::Op { .. } | Def::Pin { .. } => {
                         return Err(LowerError::Internal(format!(
                             "value {id:?} is made, not given"
                         )));
                     }
-                };
-                let rule = match kind {
-                    InstrKind::Constant(_) => rules::CONSTANT,
-                    _ => rules::PARAMETER,
                 };
                 let instr = self.push(id, kind, Vec::new(), layout, &[rule], None);
                 self.made.insert((id, settled.made_in), instr);

@@ -17,7 +17,7 @@ use crate::layer::{
 use crate::names::{Taken, identifier};
 use crate::python::{Py, assignment, call_line, dictionary, string};
 use crate::specs::{boundary_entries, terms};
-use crate::stack::stack;
+use crate::stack::{one_mesh, with_stacks};
 use crate::words::Words;
 pub(crate) use words::Jax;
 
@@ -49,20 +49,8 @@ pub fn jax(
 ) -> Result<String, ExportError> {
     let mut module =
         Module { options, taken: Taken::default(), single: layers.len() == 1, entries: Vec::new() };
-    let mesh = layers.first().map_or_else(Mesh::default, |layer| layer.plan.mesh.clone());
-    if layers.iter().any(|layer| layer.plan.mesh != mesh) {
-        return Err(ExportError::Meshes);
-    }
-    let mut functions = String::new();
-    for layer in layers {
-        functions.push_str(&module.layer(layer, "")?);
-        let source = layer.source.map_or_else(|| seen_by(layer.plan, Form::Alone), Plan::clone);
-        if let (Some(plan), Some(source)) = (stack(layer.plan), stack(&source)) {
-            functions.push_str(
-                &module.layer(&Exported { plan: &plan, source: Some(&source) }, ".stack")?,
-            );
-        }
-    }
+    let mesh = one_mesh(layers)?;
+    let functions = with_stacks(layers, &mut |layer, kind| module.layer(layer, kind))?;
     Ok(module.assembled(&mesh, origin, &functions))
 }
 

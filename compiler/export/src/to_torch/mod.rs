@@ -23,7 +23,7 @@ use crate::layer::{
 use crate::names::{Taken, identifier};
 use crate::python::{Py, assignment, call_line, dictionary, string};
 use crate::specs::axes_tuple;
-use crate::stack::stack;
+use crate::stack::{one_mesh, with_stacks};
 use crate::words::Words;
 use words::Torch;
 
@@ -33,10 +33,7 @@ use words::Torch;
 ///
 /// What PyTorch has no way to say ([`ExportError`]).
 pub fn torch(layers: &[Exported<'_>], origin: &str, floats: Floats) -> Result<String, ExportError> {
-    let mesh = layers.first().map_or_else(Mesh::default, |layer| layer.plan.mesh.clone());
-    if layers.iter().any(|layer| layer.plan.mesh != mesh) {
-        return Err(ExportError::Meshes);
-    }
+    let mesh = one_mesh(layers)?;
     let mut module = Module {
         floats,
         taken: Taken::default(),
@@ -44,16 +41,7 @@ pub fn torch(layers: &[Exported<'_>], origin: &str, floats: Floats) -> Result<St
         groups: Vec::new(),
         entries: Vec::new(),
     };
-    let mut functions = String::new();
-    for layer in layers {
-        functions.push_str(&module.layer(layer, "")?);
-        let source = layer.source.map_or_else(|| seen_by(layer.plan, Form::Alone), Plan::clone);
-        if let (Some(plan), Some(source)) = (stack(layer.plan), stack(&source)) {
-            functions.push_str(
-                &module.layer(&Exported { plan: &plan, source: Some(&source) }, ".stack")?,
-            );
-        }
-    }
+    let functions = with_stacks(layers, &mut |layer, kind| module.layer(layer, kind))?;
     Ok(module.assembled(&mesh, origin, &functions))
 }
 

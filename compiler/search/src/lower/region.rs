@@ -328,7 +328,8 @@ fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) 
                     let moved = *instr.operands.first()?;
                     (*collective, moved, plan.instruction(moved).layout)
                 }
-                _ => plan.fused_collective(id)?,
+                InstrKind::CollectiveEinsum(_) => plan.fused_collective(id)?,
+                InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => return None,
             };
             let moved = plan.instruction(moved);
             let sizes = plan.sizes(&moved.dims);

@@ -17,7 +17,7 @@ pub mod moves;
 pub mod pieces;
 pub mod strategies;
 
-use shard_ir::{AxisId, Collective, Fused, Layout, Mesh, Op, Operand, Place};
+use shard_ir::{AxisId, Collective, Fused, Mesh, Op, Operand, Place};
 
 /// What a rule is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -257,9 +257,4 @@ pub fn rule_of_axis(
         (Place::Split { .. }, Op::Einsum) => FREE,
         (Place::Split { .. }, _) => POINTWISE,
     })
-}
-
-/// Whether a layout has nothing on any axis, so that every device holds the whole value.
-pub fn is_fully_replicated(layout: Layout) -> bool {
-    layout == Layout::REPLICATED
 }
