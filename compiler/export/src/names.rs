@@ -4,128 +4,21 @@ use std::collections::BTreeSet;
 
 use crate::words::Words;
 
-/// Names that Python or the lints claim.
-const CLAIMED: &[&str] = &[
-    // keywords, hard and soft
-    "False",
-    "None",
-    "True",
-    "and",
-    "as",
-    "assert",
-    "async",
-    "await",
-    "break",
-    "case",
-    "class",
-    "continue",
-    "def",
-    "del",
-    "elif",
-    "else",
-    "except",
-    "finally",
-    "for",
-    "from",
-    "global",
-    "if",
-    "import",
-    "in",
-    "is",
-    "lambda",
-    "match",
-    "nonlocal",
-    "not",
-    "or",
-    "pass",
-    "raise",
-    "return",
-    "try",
-    "type",
-    "while",
-    "with",
-    "yield",
-    "_",
-    // builtins
-    "abs",
-    "all",
-    "any",
-    "ascii",
-    "bin",
-    "bool",
-    "breakpoint",
-    "bytes",
-    "callable",
-    "chr",
-    "compile",
-    "complex",
-    "copyright",
-    "credits",
-    "delattr",
-    "dict",
-    "dir",
-    "divmod",
-    "enumerate",
-    "eval",
-    "exec",
-    "exit",
-    "filter",
-    "float",
-    "format",
-    "frozenset",
-    "getattr",
-    "globals",
-    "hasattr",
-    "hash",
-    "help",
-    "hex",
-    "id",
-    "input",
-    "int",
-    "isinstance",
-    "issubclass",
-    "iter",
-    "len",
-    "license",
-    "list",
-    "locals",
-    "map",
-    "max",
-    "min",
-    "next",
-    "object",
-    "oct",
-    "open",
-    "ord",
-    "pow",
-    "print",
-    "property",
-    "quit",
-    "range",
-    "repr",
-    "reversed",
-    "round",
-    "set",
-    "setattr",
-    "slice",
-    "sorted",
-    "str",
-    "sum",
-    "super",
-    "tuple",
-    "vars",
-    "zip",
-    "bytearray",
-    "memoryview",
-    "classmethod",
-    "staticmethod",
-    // what a method has
-    "self",
-    "cls",
-    // names that look like numbers
-    "l",
-    "O",
-    "I",
+/// Names that Python or the lints claim, with blanks between.
+const CLAIMED: [&str; 3] = [
+    // Keywords, hard and soft.
+    "False None True and as assert async await break case class continue def del elif else \
+     except finally for from global if import in is lambda match nonlocal not or pass raise \
+     return try type while with yield _",
+    // Builtins.
+    "abs all any ascii bin bool breakpoint bytes callable chr compile complex copyright credits \
+     delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr \
+     globals hasattr hash help hex id input int isinstance issubclass iter len license list \
+     locals map max min next object oct open ord pow print property quit range repr reversed \
+     round set setattr slice sorted str sum super tuple vars zip bytearray memoryview \
+     classmethod staticmethod",
+    // What a method has, and names that look like numbers.
+    "self cls l O I",
 ];
 
 /// A name as Python, the lints and the modules of a system take it. A letter stays where every
@@ -142,8 +35,8 @@ pub(crate) fn identifier(words: &dyn Words, name: &str) -> String {
     if out.starts_with(|c: char| c.is_ascii_digit()) || out.is_empty() || out.starts_with("__") {
         out = format!("v_{}", out.trim_start_matches('_'));
     }
-    let claimed = CLAIMED.contains(&out.as_str())
-        || words.claimed().contains(&out.as_str())
+    let of_all = CLAIMED.into_iter().chain([words.claimed()]);
+    let claimed = of_all.flat_map(|names| names.split(' ')).any(|claimed| claimed == out)
         || words.helpers().names().any(|helper| helper == out);
     if claimed { out + "_" } else { out }
 }
@@ -202,38 +95,22 @@ mod tests {
 
     #[test]
     fn names_that_python_claims_are_mangled_and_letters_of_other_languages_stay() {
-        let named = [
-            "h",
-            "lambda",
-            "l",
-            "block.wq",
-            "größe",
-            "ширина",
-            "2x",
-            "",
-            "ﬁ",
-            "µ",
-            "rmsnorm",
-            "a\u{308}",
-        ];
-        let expected = [
-            "h",
-            "lambda_",
-            "l_",
-            "block_wq",
-            "größe",
-            "ширина",
-            "v_2x",
-            "v_",
-            "ufb01",
-            "u00b5",
-            "rmsnorm_",
-            "au0308",
-        ];
-        assert_eq!(
-            named.map(|name| identifier(&crate::to_jax::Jax, name)),
-            expected.map(str::to_string)
-        );
+        for (name, expected) in [
+            ("h", "h"),
+            ("lambda", "lambda_"),
+            ("l", "l_"),
+            ("block.wq", "block_wq"),
+            ("größe", "größe"),
+            ("ширина", "ширина"),
+            ("2x", "v_2x"),
+            ("", "v_"),
+            ("ﬁ", "ufb01"),
+            ("µ", "u00b5"),
+            ("rmsnorm", "rmsnorm_"),
+            ("a\u{308}", "au0308"),
+        ] {
+            assert_eq!(identifier(&crate::to_jax::Jax, name), expected);
+        }
     }
 
     #[test]

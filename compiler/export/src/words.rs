@@ -15,8 +15,9 @@ pub(crate) trait Words {
     /// The functions that modules bring along.
     fn helpers(&self) -> Helpers;
 
-    /// Names that the modules' own code and its imports claim, beside those of Python.
-    fn claimed(&self) -> &'static [&'static str];
+    /// Names that the modules' own code and its imports claim, beside those of Python, with blanks
+    /// between.
+    fn claimed(&self) -> &'static str;
 
     /// The module that has `inf`, `nan` and `iinfo`.
     fn module(&self) -> &'static str;

@@ -266,22 +266,10 @@ pub fn csv(rows: &[SweepRow]) -> String {
     let mut heading = vec!["layer", "phase", "mesh"];
     heading.extend(&dims);
     heading.extend(sweeps_memory.then_some("memory_limit_bytes"));
-    heading.extend([
-        "status",
-        "code",
-        "chips",
-        "tokens",
-        "time_s",
-        "mfu",
-        "hardware_utilisation",
-        "chip_seconds_per_token",
-        "tokens_per_second_per_chip",
-        "peak_hbm_bytes",
-        "proof",
-        "pareto",
-        "strategy",
-        "reason",
-    ]);
+    heading.push(
+        "status,code,chips,tokens,time_s,mfu,hardware_utilisation,chip_seconds_per_token,\
+         tokens_per_second_per_chip,peak_hbm_bytes,proof,pareto,strategy,reason",
+    );
     let mut text = heading.join(",");
     text.push('\n');
     for row in rows {

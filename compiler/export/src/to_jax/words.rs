@@ -15,32 +15,15 @@ use crate::words::{Dtypes, Extremum, Repeated, Words};
 pub(crate) struct Jax;
 
 /// What modules import and define.
-const CLAIMED: &[&str] = &[
-    "argparse",
-    "os",
-    "sys",
-    "jax",
-    "jnp",
-    "np",
-    "lax",
-    "partial",
-    "P",
-    "AxisType",
-    "NamedSharding",
-    "MESH",
-    "LAYERS",
-    "PARAMS",
-    "RESULTS",
-    "SHAPES",
-    "layer",
-];
+const CLAIMED: &str = "argparse os sys jax jnp np lax partial P AxisType NamedSharding MESH LAYERS PARAMS RESULTS \
+    SHAPES layer";
 
 impl Words for Jax {
     fn helpers(&self) -> Helpers {
         Helpers(include_str!("../../python/helpers.py"))
     }
 
-    fn claimed(&self) -> &'static [&'static str] {
+    fn claimed(&self) -> &'static str {
         CLAIMED
     }
 

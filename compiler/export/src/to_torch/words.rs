@@ -15,39 +15,16 @@ use crate::words::{Dtypes, Extremum, Repeated, Words};
 pub(crate) struct Torch;
 
 /// What modules import and define.
-const CLAIMED: &[&str] = &[
-    "argparse",
-    "math",
-    "os",
-    "sys",
-    "tempfile",
-    "torch",
-    "dist",
-    "mp",
-    "init_device_mesh",
-    "distribute_tensor",
-    "Partial",
-    "Replicate",
-    "Shard",
-    "MESH",
-    "AXES",
-    "GROUPS",
-    "DEVICE",
-    "LAYERS",
-    "PARAMS",
-    "PLACEMENTS",
-    "RESULTS",
-    "SHAPES",
-    "TP_PLAN",
-    "layer",
-];
+const CLAIMED: &str = "argparse math os sys tempfile torch dist mp init_device_mesh distribute_tensor Partial \
+    Replicate Shard MESH AXES GROUPS DEVICE LAYERS PARAMS PLACEMENTS RESULTS SHAPES TP_PLAN \
+    layer";
 
 impl Words for Torch {
     fn helpers(&self) -> Helpers {
         Helpers(include_str!("../../python/helpers_torch.py"))
     }
 
-    fn claimed(&self) -> &'static [&'static str] {
+    fn claimed(&self) -> &'static str {
         CLAIMED
     }
 

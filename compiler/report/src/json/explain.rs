@@ -18,22 +18,13 @@ use crate::words::without;
 
 /// The document of `explain --format json`.
 pub fn explain(layers: &[Layer<'_>]) -> String {
-    text(&ExplainJson {
-        schema: "shardc.explain/1",
-        layers: layers.iter().map(explained).collect(),
-    })
+    text(&LowerJson { schema: "shardc.explain/1", layers: layers.iter().map(explained).collect() })
 }
 
 /// The document of `lower --emit json`: the same instructions, without what only an explanation
 /// has.
 pub fn lower(layers: &[Layer<'_>]) -> String {
     text(&LowerJson { schema: "shardc.lower/1", layers: layers.iter().map(lowered).collect() })
-}
-
-#[derive(Debug, Serialize)]
-struct ExplainJson {
-    schema: &'static str,
-    layers: Vec<ExplainedJson>,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,6 +44,9 @@ struct LoweredJson {
     mesh_axes: Vec<(String, u64)>,
     dims: Vec<DimJson>,
     objective: &'static str,
+    /// Of an explanation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strategy: Option<Vec<&'static str>>,
     instructions: Vec<InstructionJson>,
     outputs: Vec<OutputJson>,
     /// The caches of a model's layers after the step: kept, not returned.
@@ -61,28 +55,13 @@ struct LoweredJson {
     /// The folded blocks of a model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     folds: Vec<FoldJson>,
+    #[serde(flatten)]
+    explained: Option<ExplainedJson>,
 }
 
+/// What an explanation says beyond the plan.
 #[derive(Debug, Serialize)]
 struct ExplainedJson {
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    phase: Option<String>,
-    repeat: u64,
-    hardware: String,
-    mesh: Ordered<u64>,
-    mesh_axes: Vec<(String, u64)>,
-    dims: Vec<DimJson>,
-    objective: &'static str,
-    strategy: Vec<&'static str>,
-    instructions: Vec<InstructionJson>,
-    outputs: Vec<OutputJson>,
-    /// The caches of a model's layers after the step: kept, not returned.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    states: Vec<OutputJson>,
-    /// The folded blocks of a model.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    folds: Vec<FoldJson>,
     totals: TotalsJson,
     model_totals: ModelTotalsJson,
     optimality: Option<OptimalityJson>,
@@ -250,42 +229,18 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
         mesh_axes: plan.mesh.declared().to_vec(),
         dims: dims(plan),
         objective: layer.objective.name(),
+        strategy: None,
         instructions: plan.ids().map(|id| instruction(layer, id)).collect(),
         outputs: plan.results().map(output_json).collect(),
         states: plan.outputs.iter().filter(|output| output.state).map(output_json).collect(),
         folds: folds.collect(),
+        explained: None,
     }
 }
 
-fn explained(layer: &Layer<'_>) -> ExplainedJson {
-    let LoweredJson {
-        name,
-        phase,
-        repeat,
-        hardware,
-        mesh,
-        mesh_axes,
-        dims,
-        objective,
-        instructions,
-        outputs,
-        states,
-        folds,
-    } = lowered(layer);
-    ExplainedJson {
-        name,
-        phase,
-        repeat,
-        hardware,
-        mesh,
-        mesh_axes,
-        dims,
-        objective,
-        strategy: strategy(layer.plan()).into_iter().map(|s| s.name()).collect(),
-        instructions,
-        outputs,
-        states,
-        folds,
+fn explained(layer: &Layer<'_>) -> LoweredJson {
+    let strategy = strategy(layer.plan()).into_iter().map(|s| s.name()).collect();
+    let explained = ExplainedJson {
         totals: totals(layer),
         model_totals: model_totals(layer),
         alternatives: layer.alternatives.iter().map(|a| alternative(layer, a)).collect(),
@@ -304,7 +259,8 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         memory: layer
             .least_bytes
             .map(|least| MemoryJson { peak_bytes: layer.peak().0, lower_bound_bytes: least.0 }),
-    }
+    };
+    LoweredJson { strategy: Some(strategy), explained: Some(explained), ..lowered(layer) }
 }
 
 /// The sums over one layer.

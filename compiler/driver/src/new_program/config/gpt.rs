@@ -3,10 +3,7 @@
 use serde_json::Value;
 use shard_check::diagnostics::ConfigProblem;
 
-use super::super::model::{
-    Attention, Biases, Block, Dense, Embedding, Feed, Flow, Model, Rotary, Scores,
-};
-use super::super::order::Piece;
+use super::super::model::{Attention, Biases, Block, Dense, Feed, Flow, Model, Rotary};
 use super::llama::{CONTEXT, attention, rotary};
 use super::reader::Config;
 
@@ -48,25 +45,9 @@ fn plain(
         attention: Some(attention),
         feed,
     };
-    Ok(Model {
-        title: format!("The layers of {}", config.title(kind)),
-        name: kind,
-        left_out: vec![SCALES.to_string()],
-        dtype,
-        stored: dtype,
-        stored_attention: dtype,
-        tied: config.is_true("tie_word_embeddings"),
-        width,
-        norm: "layernorm",
-        embedding: Embedding::default(),
-        scores: Scores::default(),
-        kinds: vec![block],
-        pieces: vec![Piece {
-            kinds: vec![0],
-            times: config.number(&["n_layer", "num_hidden_layers"])?,
-        }],
-        vocabulary: Some(config.number(&["vocab_size"])?),
-    })
+    let layers = config.number(&["n_layer", "num_hidden_layers"])?;
+    let model = config.model(kind, dtype, (width, "layernorm"), layers, block)?;
+    Ok(Model { left_out: vec![SCALES.to_string()], ..model })
 }
 
 pub(super) fn gpt2(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {

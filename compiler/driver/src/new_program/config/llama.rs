@@ -4,10 +4,8 @@ use serde_json::Value;
 use shard_check::diagnostics::ConfigProblem;
 
 use super::super::model::{
-    Attention, Biases, Block, Dense, Embedding, Feed, Flow, HeadNorms, Model, Rotary, SCALES,
-    Scores, Sees,
+    Attention, Biases, Block, Dense, Feed, Flow, HeadNorms, Model, Rotary, Sees,
 };
-use super::super::order::Piece;
 use super::reader::Config;
 use super::{layers_of_kinds, window};
 
@@ -41,22 +39,8 @@ pub(super) fn usual(config: &Config<'_>, kind: &'static str) -> Result<Model, Co
         attention: Some(attention),
         feed: Feed::Dense(feed),
     };
-    Ok(Model {
-        title: format!("The layers of {}", config.title(kind)),
-        name: kind,
-        left_out: vec![SCALES.to_string()],
-        dtype,
-        stored: dtype,
-        stored_attention: dtype,
-        tied: config.is_true("tie_word_embeddings"),
-        width,
-        norm: "rmsnorm",
-        embedding: Embedding::default(),
-        scores: Scores::default(),
-        kinds: vec![block],
-        pieces: vec![Piece { kinds: vec![0], times: config.number(&["num_hidden_layers"])? }],
-        vocabulary: Some(config.number(&["vocab_size"])?),
-    })
+    let layers = config.number(&["num_hidden_layers"])?;
+    config.model(kind, dtype, (width, "rmsnorm"), layers, block)
 }
 
 /// Positions of the cache: more than a window, where there may be more.

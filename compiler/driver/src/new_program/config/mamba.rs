@@ -2,8 +2,7 @@
 
 use shard_check::diagnostics::ConfigProblem;
 
-use super::super::model::{Block, Embedding, Feed, Flow, Model, SCALES, Scores, StateSpace};
-use super::super::order::Piece;
+use super::super::model::{Block, Feed, Flow, Model, SCALES, StateSpace};
 use super::reader::Config;
 
 pub(super) fn mamba2(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
@@ -14,17 +13,9 @@ pub(super) fn mamba2(config: &Config<'_>, kind: &'static str) -> Result<Model, C
     };
     config.at("expand");
     // How a library trains the model and runs it: no sizes, and no other ops.
-    for key in [
-        "norm_before_gate",
-        "rms_norm",
-        "residual_in_fp32",
-        "rescale_prenorm_residual",
-        "time_step_floor",
-        "time_step_init_scheme",
-        "time_step_max",
-        "time_step_min",
-        "time_step_rank",
-    ] {
+    let keys = "norm_before_gate rms_norm residual_in_fp32 rescale_prenorm_residual time_step_rank \
+                time_step_floor time_step_init_scheme time_step_max time_step_min";
+    for key in keys.split(' ') {
         config.at(key);
     }
     let head = config.number(&["head_dim"])?;
@@ -48,26 +39,13 @@ pub(super) fn mamba2(config: &Config<'_>, kind: &'static str) -> Result<Model, C
     if config.is_true("use_bias") {
         left_out.push("biases of the projections".to_string());
     }
-    Ok(Model {
-        title: format!("The layers of {}", config.title(kind)),
-        name: kind,
-        left_out,
-        dtype,
-        stored: dtype,
-        stored_attention: dtype,
-        tied: config.is_true("tie_word_embeddings"),
-        width,
-        norm: "rmsnorm",
-        embedding: Embedding::default(),
-        scores: Scores::default(),
-        kinds: vec![Block {
-            name: "block",
-            flow: Flow::Before,
-            residual: None,
-            attention: None,
-            feed: Feed::StateSpace(space),
-        }],
-        pieces: vec![Piece { kinds: vec![0], times: config.number(&["num_hidden_layers"])? }],
-        vocabulary: Some(config.number(&["vocab_size"])?),
-    })
+    let block = Block {
+        name: "block",
+        flow: Flow::Before,
+        residual: None,
+        attention: None,
+        feed: Feed::StateSpace(space),
+    };
+    let layers = config.number(&["num_hidden_layers"])?;
+    Ok(Model { left_out, ..config.model(kind, dtype, (width, "rmsnorm"), layers, block)? })
 }

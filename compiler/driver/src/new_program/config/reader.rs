@@ -8,6 +8,9 @@ use shard_check::diagnostics::ConfigProblem;
 use shard_grammar::{SourceFile, Span};
 use shard_ir::Dtype;
 
+use super::super::model::{Block, Embedding, Model, SCALES, Scores};
+use super::super::order::Piece;
+
 /// The largest size that a configuration may state.
 const LARGEST: u64 = 1 << 32;
 /// The most layers of several kinds.
@@ -16,86 +19,22 @@ const MOST_LAYERS: u64 = 1 << 12;
 const SMALLEST: f64 = 1e-6;
 
 /// Keys that say nothing of sizes, layouts or time: names, tokens, training, and how a library runs
-/// the model.
-const NO_MATTER: &[&str] = &[
-    "architectures",
-    "transformers_version",
-    "auto_map",
-    "task_specific_params",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "sep_token_id",
-    "unk_token_id",
-    "decoder_start_token_id",
-    "initializer_range",
-    "rms_norm_eps",
-    "layer_norm_eps",
-    "layer_norm_epsilon",
-    "norm_eps",
-    "attention_dropout",
-    "hidden_dropout",
-    "attn_pdrop",
-    "embd_pdrop",
-    "resid_pdrop",
-    "summary_activation",
-    "summary_first_dropout",
-    "summary_proj_to_labels",
-    "summary_type",
-    "summary_use_proj",
-    "pretraining_tp",
-    "use_cache",
-    "router_aux_loss_coef",
-    "output_router_logits",
-    "router_jitter_noise",
-    "classifier_dropout",
-    "gradient_checkpointing",
-    "id2label",
-    "label2id",
-    "is_decoder",
-    "output_attentions",
-    "output_hidden_states",
-    "return_dict",
-    "scale_attn_weights",
-    "reorder_and_upcast_attn",
-    "scale_attn_by_inverse_layer_idx",
-    "pad_vocab_size",
-    "cache_implementation",
-    "layer_norm_rms_eps",
-    "embedding_dropout",
-    "embd_dropout",
-    "head_dropout",
-    "attention_softmax_in_fp32",
-    "masked_softmax_fusion",
-    "bias_dropout_fusion",
-    "slow_but_exact",
-    "seq_length",
-    "unk_token",
-    "original_max_position_embeddings",
-    "max_length",
-    "_attn_implementation_autoset",
-    "aux_loss_alpha",
-    "seq_aux",
-    "ep_size",
-    "output_past",
-    "use_flash_attn",
-    "image_token_index",
-    "boi_token_index",
-    "eoi_token_index",
-    "mm_tokens_per_image",
-    "router_z_loss_coef",
-    "initial_context_length",
-    "torchscript",
-    "for_llm_compressor",
-    "layer_norm_bias_eps",
-    "skip_bias_add",
-    "skip_bias_add_qkv",
-    "offset_alibi",
-    "vocab_file",
-    "tokenizer_class",
-    "attn_implementation",
-    "_attn_implementation",
-];
+/// the model; with blanks between.
+const NO_MATTER: &str = "architectures transformers_version auto_map task_specific_params bos_token_id eos_token_id \
+    pad_token_id sep_token_id unk_token_id decoder_start_token_id initializer_range rms_norm_eps \
+    layer_norm_eps layer_norm_epsilon norm_eps attention_dropout hidden_dropout attn_pdrop \
+    embd_pdrop resid_pdrop summary_activation summary_first_dropout summary_proj_to_labels \
+    summary_type summary_use_proj pretraining_tp use_cache router_aux_loss_coef \
+    output_router_logits router_jitter_noise classifier_dropout gradient_checkpointing id2label \
+    label2id is_decoder output_attentions output_hidden_states return_dict scale_attn_weights \
+    reorder_and_upcast_attn scale_attn_by_inverse_layer_idx pad_vocab_size cache_implementation \
+    layer_norm_rms_eps embedding_dropout embd_dropout head_dropout attention_softmax_in_fp32 \
+    masked_softmax_fusion bias_dropout_fusion slow_but_exact seq_length unk_token \
+    original_max_position_embeddings max_length _attn_implementation_autoset aux_loss_alpha \
+    seq_aux ep_size output_past use_flash_attn image_token_index boi_token_index eoi_token_index \
+    mm_tokens_per_image router_z_loss_coef initial_context_length torchscript for_llm_compressor \
+    layer_norm_bias_eps skip_bias_add skip_bias_add_qkv offset_alibi vocab_file tokenizer_class \
+    attn_implementation _attn_implementation";
 
 /// The base that `rope` turns with.
 const ROPE_BASE: f64 = 10_000.0;
@@ -253,7 +192,9 @@ impl<'a> Config<'a> {
             out.push("the scaling of the rotary embedding".to_string());
         }
         let read = self.read.borrow();
-        let unknown = |key: &&String| !read.contains(*key) && !NO_MATTER.contains(&key.as_str());
+        let unknown = |key: &&String| {
+            !read.contains(*key) && !NO_MATTER.split(' ').any(|other| other == **key)
+        };
         let says_something = |key: &&String| {
             !matches!(self.keys.get(*key), None | Some(Value::Null | Value::Bool(false)))
         };
@@ -309,7 +250,7 @@ impl<'a> Config<'a> {
     }
 
     /// What the model is called: by the configuration where that is a plain name, else by its type.
-    pub(super) fn title(&self, kind: &str) -> String {
+    fn title(&self, kind: &str) -> String {
         let name = self.at("_name_or_path").and_then(Value::as_str).unwrap_or_default();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
         if !name.is_empty() && name.len() <= 60 && name.chars().all(plain) {
@@ -317,6 +258,34 @@ impl<'a> Config<'a> {
         } else {
             format!("a {kind} model")
         }
+    }
+
+    /// A model of layers of one kind, with an embedding and its inverse: its width and its norm,
+    /// and so many layers.
+    pub(super) fn model(
+        &self,
+        kind: &'static str,
+        dtype: Dtype,
+        (width, norm): (u64, &'static str),
+        layers: u64,
+        block: Block,
+    ) -> Result<Model, ConfigProblem> {
+        Ok(Model {
+            title: format!("The layers of {}", self.title(kind)),
+            name: kind,
+            left_out: vec![SCALES.to_string()],
+            dtype,
+            stored: dtype,
+            stored_attention: dtype,
+            tied: self.is_true("tie_word_embeddings"),
+            width,
+            norm,
+            embedding: Embedding::default(),
+            scores: Scores::default(),
+            kinds: vec![block],
+            pieces: vec![Piece { kinds: vec![0], times: layers }],
+            vocabulary: Some(self.number(&["vocab_size"])?),
+        })
     }
 
     pub(super) fn wrong(&self, key: String, wanted: &str) -> ConfigProblem {
