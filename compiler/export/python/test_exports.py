@@ -141,7 +141,7 @@ def jobs(args):
 
 
 # On how much data a mutant is tried that some of it does not show.
-SEEDS = 4
+SEEDS = 16
 
 
 def judge_mutants(args):
