@@ -6,19 +6,37 @@
 //! unless there are links enough for both. So a set of steps is found, and the least that they
 //! take over all plans is a matter of prices, where a step outside of the set is free. Any mean of
 //! such sets is as good: what counts half takes half of its time.
+//!
+//! Why no schedule is done before the least of a set, T being when it is done:
+//!
+//! * Each pair of steps in a set is exclusive ([`Steps::are_exclusive`]), in all applications of a
+//!   block and all layers of a stack. So the times of the steps of the schedule's own plan sum to T
+//!   at most. The same holds of the moves that keep one stream busy.
+//! * Of a mean, part p of one set and 1 - p of another, the plan takes p T + (1 - p) T at most.
+//!   What the mean counts less than that (weights are rounded down, moves to a reader that only one
+//!   of the two counts are left out) makes it less still.
+//! * The problem of a set ([`Weighed::applied`]) has the plan among its solutions, at no more than
+//!   what its steps take: a strategy counts what the step takes at least, a move counts its time,
+//!   and where the moves to one reader alone count, the other readers ask for nothing, nor do
+//!   results of the value, with or without a label
+//!   ([`Factors::read_by_one`](crate::relax::factors::Factors::read_by_one)). A move is counted on
+//!   the streams that it is known to keep busy, and a move that is left out of a graph for others
+//!   that take no longer is over all of their axes.
+//! * Of cases one holds in each layer, and the least of all cases is what each layer takes at
+//!   least. In a stack each layer may be another case: so only steps that are in line are in the
+//!   sets of cases there ([`Steps::fits`]). A block's applications may be of different cases, too:
+//!   so no value of a block is in a case ([`Steps::choices`]).
 
-use std::collections::HashMap;
-use std::sync::Arc;
+mod cases;
+mod sets;
 
-use shard_ir::{Def, Op, Picoseconds, ValueId};
+use shard_cost::Streams;
+use shard_ir::{Def, Op, ValueId};
 
 use super::costs::Costs;
+use super::weighed::{PARTS, Weighed};
 use crate::kernel::Kernels;
-use crate::relax::factors::{Factor, Factors, Use};
-use crate::relax::graph::{FAR, Graph};
-
-/// So many parts has the weight of a set.
-const PARTS: u64 = 128;
+use crate::relax::factors::{Factors, Use};
 
 /// What a step is: making a value, on the cores alone or until it is there; the collectives in its
 /// loop or its pieces; or moving it.
@@ -27,87 +45,35 @@ enum Step {
     Computing(ValueId),
     Making(ValueId),
     Sending(ValueId),
-    Moving(ValueId),
+    /// Moving a value to all of its readers, or to one of them alone: what is on the way to one is
+    /// over when that one is made, whatever the others do.
+    Moving(ValueId, Option<ValueId>),
 }
 
-/// For each value what its steps count for, in parts of a [`Weighed::unit`].
+/// Which of several long ops is begun first, or done last: a case of which every schedule is one.
+///
+/// What begins first begins when what it reads has been moved there, so that everything that waits
+/// for one of them is behind that move. What is done last is moved when everything that one of them
+/// waits for is done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Weighed {
-    computing: Vec<u64>,
-    making: Vec<u64>,
-    /// The collectives in loops and pieces.
-    sending: Vec<u64>,
-    moving: Vec<u64>,
-    /// What a step of weight 1 counts for.
-    pub(super) unit: u64,
-}
-
-impl Weighed {
-    fn nothing(values: usize, unit: u64) -> Weighed {
-        let none = vec![0; values];
-        Weighed {
-            computing: none.clone(),
-            making: none.clone(),
-            sending: none.clone(),
-            moving: none,
-            unit,
-        }
-    }
-
-    /// So many parts of one and the rest of another.
-    fn mixed(&self, other: &Weighed, parts: u64) -> Weighed {
-        let mean = |a: &[u64], b: &[u64]| -> Vec<u64> {
-            a.iter().zip(b).map(|(a, b)| (a * parts + b * (PARTS - parts)) / PARTS).collect()
-        };
-        Weighed {
-            computing: mean(&self.computing, &other.computing),
-            making: mean(&self.making, &other.making),
-            sending: mean(&self.sending, &other.sending),
-            moving: mean(&self.moving, &other.moving),
-            unit: self.unit,
-        }
-    }
-
-    /// A problem in which every step takes what it counts for.
-    pub(super) fn applied(&self, problem: &Factors, costs: &Costs) -> Factors {
-        let mut weighed = problem.clone();
-        let mut graphs: HashMap<(*const Graph, u64), Arc<Graph>> = HashMap::new();
-        for id in &problem.live {
-            let v = id.index();
-            let factor = &problem.factors[v];
-            let counted = |s: usize| {
-                let parts = [
-                    (self.computing[v], costs.computing[v][s]),
-                    (self.making[v], costs.whole[v][s]),
-                    (self.sending[v], costs.sending[v][s]),
-                ];
-                let sum = |sum: i64, (weight, cost): (u64, i64)| match cost {
-                    cost if cost >= FAR => FAR,
-                    cost => sum.saturating_add(cost.saturating_mul(weight as i64)),
-                };
-                parts.into_iter().fold(0, sum).min(FAR)
-            };
-            weighed.factors[v] = Arc::new(Factor {
-                out: factor.out.clone(),
-                reads: factor.reads.clone(),
-                cost: (0..factor.out.len()).map(counted).collect(),
-                arity: factor.arity,
-            });
-            let graph = &problem.graphs[v];
-            let key = (Arc::as_ptr(graph), self.moving[v]);
-            let longer = || Arc::new(graph.longer(self.moving[v] as i64));
-            weighed.graphs[v] = Arc::clone(graphs.entry(key).or_insert_with(longer));
-        }
-        weighed
-    }
+struct Chosen {
+    is_first: bool,
+    /// What is moved, and to which reader.
+    moved: (ValueId, ValueId),
+    /// The ops of which it is the first or the last.
+    of: Vec<ValueId>,
 }
 
 /// The steps of all plans of a form, and which wait for which.
+#[derive(Clone)]
 pub(super) struct Steps<'a> {
     kernels: &'a Kernels,
     problem: &'a Factors,
     costs: &'a Costs,
+    /// How many moves go on at the same time, at most.
     streams: u64,
+    /// The streams of the network.
+    links: usize,
     /// For each value the values that it is made from, itself among them.
     from: Vec<Vec<bool>>,
     /// Whether a value of a folded block is made from what the block takes, and goes into what it
@@ -116,6 +82,8 @@ pub(super) struct Steps<'a> {
     in_line: Vec<bool>,
     /// Whether the question is about the layers of a stack, one after the other.
     is_stack: bool,
+    /// The case that is looked at.
+    chosen: Vec<Chosen>,
 }
 
 impl<'a> Steps<'a> {
@@ -124,7 +92,7 @@ impl<'a> Steps<'a> {
     pub(super) fn of(
         kernels: &'a Kernels,
         (problem, costs): (&'a Factors, &'a Costs),
-        streams: u32,
+        streams: &Streams,
         stack: Option<ValueId>,
     ) -> Steps<'a> {
         let program = kernels.program.as_ref();
@@ -150,17 +118,31 @@ impl<'a> Steps<'a> {
             }
         };
         let in_line = program.value_ids().map(in_line).collect();
-        let streams = u64::from(streams.max(1));
-        Steps { kernels, problem, costs, streams, from, in_line, is_stack: stack.is_some() }
+        let (links, is_stack) = (streams.of_networks().len(), stack.is_some());
+        let streams = u64::from(streams.transfers_at_once());
+        Steps {
+            kernels,
+            problem,
+            costs,
+            streams,
+            links,
+            from,
+            in_line,
+            is_stack,
+            chosen: Vec::new(),
+        }
     }
 
     fn is_before(&self, one: ValueId, other: ValueId) -> bool {
         self.from[other.index()][one.index()]
     }
 
-    /// The values whose making waits for moves of a value; `None` where a result is one of its
-    /// readers.
-    fn readers(&self, value: ValueId) -> Option<Vec<ValueId>> {
+    /// The values whose making waits for moves of a value, to one reader or all; `None` where a
+    /// result is one of its readers.
+    fn readers(&self, value: ValueId, only: Option<ValueId>) -> Option<Vec<ValueId>> {
+        if let Some(reader) = only {
+            return Some(vec![reader]);
+        }
         let readers = self.problem.uses[value.index()].iter().map(|of| match of {
             Use::Operand(reader, _) => Some(*reader),
             Use::Output(_) => None,
@@ -168,9 +150,36 @@ impl<'a> Steps<'a> {
         readers.collect()
     }
 
-    /// Whether everything that is done to make or to move one value is over when another is made.
-    fn moves_end_before(&self, moved: ValueId, made: ValueId) -> bool {
-        self.readers(moved).is_some_and(|all| all.iter().all(|by| self.is_before(*by, made)))
+    /// Whether everything that is done to make one value or to move it, to one reader or all, is
+    /// over when another is made.
+    fn moves_end_before(&self, (moved, only): (ValueId, Option<ValueId>), made: ValueId) -> bool {
+        let begins_behind = |of: &Chosen| of.of.iter().any(|first| self.is_before(*first, made));
+        self.readers(moved, only).is_some_and(|all| all.iter().all(|by| self.is_before(*by, made)))
+            || self.case_of(moved, only).any(|of| of.is_first && begins_behind(of))
+    }
+
+    /// Whether a value is made when another one begins to be moved.
+    fn is_made_before(&self, made: ValueId, (moved, only): (ValueId, Option<ValueId>)) -> bool {
+        let is_done = |of: &Chosen| of.of.iter().any(|last| self.is_before(made, *last));
+        self.is_before(made, moved)
+            || self.case_of(moved, only).any(|of| !of.is_first && is_done(of))
+    }
+
+    /// Whether one value has been moved when another one begins to be moved.
+    fn is_moved_before(
+        &self,
+        (one, to): (ValueId, Option<ValueId>),
+        other: (ValueId, Option<ValueId>),
+    ) -> bool {
+        self.moves_end_before((one, to), other.0)
+            || self
+                .readers(one, to)
+                .is_some_and(|all| all.iter().all(|reader| self.is_made_before(*reader, other)))
+    }
+
+    /// What the case says of moves of a value to a reader.
+    fn case_of(&self, moved: ValueId, only: Option<ValueId>) -> impl Iterator<Item = &Chosen> {
+        self.chosen.iter().filter(move |of| only.is_some_and(|only| of.moved == (moved, only)))
     }
 
     /// Whether no two instances of a step, in several applications of a block, are at once, nor one
@@ -180,7 +189,7 @@ impl<'a> Steps<'a> {
             Step::Computing(value) | Step::Making(value) | Step::Sending(value) => {
                 self.in_line[value.index()]
             }
-            Step::Moving(value) => {
+            Step::Moving(value, only) => {
                 let program = self.kernels.program.as_ref();
                 let of_block = |by: &ValueId| program.value(*by).fold == program.value(value).fold;
                 let in_line = |of: &Use| match of {
@@ -190,7 +199,13 @@ impl<'a> Steps<'a> {
                     Use::Output(0) => program.value(value).fold.is_none(),
                     Use::Output(_) => program.value(value).fold.is_none() && !self.is_stack,
                 };
-                self.in_line[value.index()] && self.problem.uses[value.index()].iter().all(in_line)
+                let counts = |of: &&Use| match (only, of) {
+                    (Some(reader), Use::Operand(by, _)) => *by == reader,
+                    (Some(_), Use::Output(_)) => false,
+                    (None, Use::Operand(..) | Use::Output(_)) => true,
+                };
+                let mut uses = self.problem.uses[value.index()].iter().filter(counts);
+                self.in_line[value.index()] && uses.all(in_line)
             }
         }
     }
@@ -206,18 +221,21 @@ impl<'a> Steps<'a> {
         let waits = self.is_in_line(one) && self.is_in_line(other);
         match (one, other) {
             (Step::Computing(_), Step::Computing(_)) => true,
-            (Step::Moving(a), Step::Moving(b)) if a == b => {
-                self.streams == 1 || (waits && self.problem.uses[a.index()].len() == 1)
+            // Moves to one reader come one after the other, unless it reads the value twice.
+            (Step::Moving(a, of), Step::Moving(b, to)) if a == b => {
+                of == to && (self.streams == 1 || (waits && self.is_read_once(a, of)))
             }
-            (Step::Moving(a), Step::Moving(b)) => {
-                self.streams == 1
-                    || (waits && (self.moves_end_before(a, b) || self.moves_end_before(b, a)))
+            (Step::Moving(a, of), Step::Moving(b, to)) => {
+                let (one, other) = ((a, of), (b, to));
+                let ends = self.is_moved_before(one, other) || self.is_moved_before(other, one);
+                self.streams == 1 || (waits && ends)
             }
-            (Step::Moving(_) | Step::Sending(_), Step::Sending(_))
-            | (Step::Sending(_), Step::Moving(_)) => self.streams == 1,
-            (Step::Moving(moved), Step::Computing(made) | Step::Making(made))
-            | (Step::Computing(made) | Step::Making(made), Step::Moving(moved)) => {
-                waits && (self.is_before(made, moved) || self.moves_end_before(moved, made))
+            (Step::Moving(..) | Step::Sending(_), Step::Sending(_))
+            | (Step::Sending(_), Step::Moving(..)) => self.streams == 1,
+            (Step::Moving(moved, to), Step::Computing(made) | Step::Making(made))
+            | (Step::Computing(made) | Step::Making(made), Step::Moving(moved, to)) => {
+                let moved = (moved, to);
+                waits && (self.is_made_before(made, moved) || self.moves_end_before(moved, made))
             }
             // The same value is made and sent piece by piece.
             (Step::Sending(a), Step::Computing(b) | Step::Making(b))
@@ -234,8 +252,21 @@ impl<'a> Steps<'a> {
         }
     }
 
+    /// Whether a value has one reader that reads it once, or the reader asked about does.
+    fn is_read_once(&self, value: ValueId, only: Option<ValueId>) -> bool {
+        let counts = |of: &&Use| match (only, of) {
+            (Some(reader), Use::Operand(by, _)) => *by == reader,
+            (Some(_), Use::Output(_)) => false,
+            (None, Use::Operand(..) | Use::Output(_)) => true,
+        };
+        self.problem.uses[value.index()].iter().filter(counts).count() == 1
+    }
+
+    /// Whether a step goes with a set. Where cases are looked at, another layer may be another case:
+    /// what is in line is over in each layer before the next begins, whichever case that is.
     fn fits(&self, set: &[Step], step: Step) -> bool {
         !set.contains(&step)
+            && (self.chosen.is_empty() || self.is_in_line(step))
             && self.are_exclusive(step, step)
             && set.iter().all(|other| self.are_exclusive(*other, step))
     }
@@ -250,13 +281,16 @@ impl<'a> Steps<'a> {
 
     fn weighed(&self, set: &[Step]) -> Weighed {
         let unit = self.unit();
-        let mut weighed = Weighed::nothing(self.problem.factors.len(), unit);
+        let mut weighed = Weighed::nothing(self.problem.factors.len(), self.links, unit);
         for step in set {
             match step {
                 Step::Computing(value) => weighed.computing[value.index()] = unit,
                 Step::Making(value) => weighed.making[value.index()] = unit,
                 Step::Sending(value) => weighed.sending[value.index()] = unit,
-                Step::Moving(value) => weighed.moving[value.index()] = unit,
+                Step::Moving(value, only) => {
+                    weighed.moving[value.index()] = unit;
+                    weighed.only_to[value.index()] = *only;
+                }
             }
         }
         weighed
@@ -266,77 +300,13 @@ impl<'a> Steps<'a> {
         16 * PARTS * self.streams
     }
 
-    /// The largest of what some sets, and means of them, take at least; `least` says what that is. What
-    /// is `enough` ends it.
-    pub(super) fn largest(
-        &self,
-        path: &[ValueId],
-        enough: Picoseconds,
-        least: &mut dyn FnMut(&Weighed) -> Picoseconds,
-    ) -> Picoseconds {
-        let mut sets: Vec<(Picoseconds, Weighed)> = Vec::new();
-        for set in self.sets(path) {
-            if sets.iter().all(|(_, known)| *known != set) {
-                sets.push((least(&set), set));
-            }
-        }
-        sets.sort_by_key(|(least, _)| std::cmp::Reverse(*least));
-        let Some((mut best, mut at)) = sets.first().cloned() else { return Picoseconds(0) };
-        // The least is concave in what each set counts for: as long as more of one lifts it, it is
-        // given twice as much.
-        for (_, other) in sets[1..].iter().chain(&sets) {
-            let mut part = 1;
-            let mut better = None;
-            while part < PARTS && best < enough {
-                let mixed = at.mixed(other, PARTS - part);
-                let found = least(&mixed);
-                if found <= best {
-                    break;
-                }
-                (best, part, better) = (found, part * 2, Some(mixed));
-            }
-            at = better.unwrap_or(at);
-        }
-        best
+    fn is_op(&self, id: ValueId) -> bool {
+        matches!(self.kernels.program.value(id).def, Def::Op { .. })
     }
 
-    fn sets(&self, path: &[ValueId]) -> Vec<Weighed> {
-        let live = || self.problem.live.iter().copied();
-        let is_op = |id: &ValueId| matches!(self.kernels.program.value(*id).def, Def::Op { .. });
-        let ops = || live().filter(is_op).filter(|id| !self.is_fetch(*id));
-        let sends = |id: &ValueId| self.costs.sending[id.index()].iter().any(|cost| *cost > 0);
-        let computing = || ops().map(Step::Computing);
-        let moving = || live().rev().map(Step::Moving);
-        // Everything that the cores do, and what cannot go on beside any of it.
-        let mut of_cores: Vec<Step> = computing().collect();
-        self.add(&mut of_cores, path.iter().map(|id| Step::Moving(*id)));
-        self.add(&mut of_cores, moving());
-        // The critical path, and what cannot go on beside any of it.
-        let mut of_path = Vec::new();
-        self.add(&mut of_path, path.iter().map(|id| Step::Moving(*id)));
-        self.add(&mut of_path, path.iter().filter(|id| is_op(id)).map(|id| Step::Making(*id)));
-        let fit = |set: &Vec<Step>, step: &Step| match step {
-            Step::Computing(id) => !set.contains(&Step::Making(*id)),
-            Step::Making(_) | Step::Sending(_) | Step::Moving(_) => true,
-        };
-        for step in computing().chain(moving()) {
-            if fit(&of_path, &step) && self.fits(&of_path, step) {
-                of_path.push(step);
-            }
-        }
-        // Everything that is sent; on one network also what cannot go on beside any of it.
-        let mut links = Weighed::nothing(self.problem.factors.len(), self.unit());
-        if self.streams == 1 {
-            let mut of_links: Vec<Step> = Vec::new();
-            self.add(&mut of_links, moving().chain(live().filter(sends).map(Step::Sending)));
-            self.add(&mut of_links, computing());
-            links = self.weighed(&of_links);
-        } else {
-            for id in live() {
-                links.moving[id.index()] = self.unit() / self.streams;
-                links.sending[id.index()] = self.unit() / self.streams;
-            }
-        }
-        vec![self.weighed(&of_cores), self.weighed(&of_path), links]
+    /// What the cores do.
+    fn computing(&self) -> impl Iterator<Item = Step> {
+        let ops = self.problem.live.iter().copied().filter(|id| self.is_op(*id));
+        ops.filter(|id| !self.is_fetch(*id)).map(Step::Computing)
     }
 }

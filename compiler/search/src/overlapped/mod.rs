@@ -4,9 +4,11 @@
 //! over all plans; the critical path over all plans ([`path`]); and both together: steps of which
 //! no two can be done at the same time take their sum ([`exclusive`]).
 
+mod climb;
 mod costs;
 mod exclusive;
 mod path;
+mod weighed;
 
 use shard_cost::{Hardware, Streams};
 use shard_ir::{Picoseconds, Program};
@@ -17,7 +19,7 @@ use crate::logical::{Form, Saturated};
 use crate::lower::within_limits;
 use crate::memory::DeviceMemory;
 use crate::relax::factors::{Extent, Factors, Shared};
-use crate::relax::{all_fits, least_weighted};
+use crate::relax::{Weighted, all_fits, least_weighted};
 use crate::space::maxima;
 use crate::{LowerError, LowerOptions};
 use costs::Costs;
@@ -51,6 +53,11 @@ pub fn overlap_bound(
     let mut shared = Shared::new(1);
     for form in forms.all {
         options.limits.stop.check()?;
+        // No more is asked of a form than that it is no better than those before.
+        let known = least.map_or(known, |least: OverlapBound| OverlapBound {
+            layer: known.layer.min(least.layer),
+            period: known.period.min(least.period),
+        });
         let Some(of_form) = of_form(form, hardware, options, (known, &mut shared))? else {
             continue;
         };
@@ -84,14 +91,21 @@ fn of_form(
         let memory = DeviceMemory::new(program, hardware.hbm_bytes);
         (!options.any_size && !all_fits(&kernels, &memory)).then_some(memory)
     };
-    let streams = Streams::of(hardware, &program.mesh).transfers_at_once();
-    let steps = |stack| Steps::of(&kernels, (&problem, &costs), streams, stack);
-    let mut none = false;
-    let mut least = |weights: &exclusive::Weighed| {
-        let problem = weights.applied(&problem, &costs);
-        let least = least_weighted(&kernels, problem, memory(), limits);
-        none |= least.is_none();
-        Picoseconds(least.unwrap_or(0).div_ceil(weights.unit))
+    let streams = Streams::of(hardware, &program.mesh);
+    let steps = |stack| Steps::of(&kernels, (&problem, &costs), &streams, stack);
+    let (mut none, own) = (false, &problem);
+    let mut least = |weights: &weighed::Weighed| {
+        let problem = weights.applied((&program.mesh, &streams), own, &costs);
+        let of = Weighted { problem, read_by_one: weights.read_by_one() };
+        match least_weighted(&kernels, of, memory(), limits) {
+            Some(least) => Picoseconds(least.div_ceil(weights.unit)),
+            // There is no plan, or all count for more than can be counted.
+            None => {
+                let of = Weighted { problem: own.clone(), read_by_one: Vec::new() };
+                none |= least_weighted(&kernels, of, memory(), limits).is_none();
+                Picoseconds(0)
+            }
+        }
     };
     if bound.layer < known.layer {
         bound.layer = bound.layer.max(steps(None).largest(&path, known.layer, &mut least));

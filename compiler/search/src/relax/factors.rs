@@ -5,6 +5,7 @@ mod builder;
 mod strategies;
 mod works;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -373,6 +374,47 @@ impl Factors {
         }
         narrowed.factors[value.index()] = Arc::new(kept);
         narrowed
+    }
+
+    /// Leaves one reader to a value: the others, and results, have it however they like and for
+    /// nothing. So this takes no more than before, whatever it is that takes it; a result of the
+    /// value is in a layout that has nothing to do with the value's any more, so that no part may
+    /// have a place there ([`Part::without_results`](super::parts::Part::without_results)).
+    pub(crate) fn read_by_one(&mut self, value: ValueId, reader: ValueId) {
+        let others = self.uses[value.index()].iter().filter_map(|of| match of {
+            Use::Operand(by, place) if *by != reader => Some((*by, *place)),
+            Use::Operand(..) | Use::Output(_) => None,
+        });
+        let mut others: Vec<(ValueId, usize)> = others.collect();
+        // The last places first: those before them keep their numbers.
+        others.sort_unstable_by_key(|(by, place)| Reverse((*by, *place)));
+        let mut uses = self.uses.as_ref().clone();
+        let mut operands = self.operands.as_ref().clone();
+        for (by, place) in others {
+            let read = &mut operands[by.index()];
+            uses[value.index()].retain(|of| *of != Use::Operand(by, place));
+            for (at, operand) in read.iter().enumerate().skip(place + 1) {
+                let moved =
+                    uses[operand.index()].iter_mut().find(|of| **of == Use::Operand(by, at));
+                moved.into_iter().for_each(|of| *of = Use::Operand(by, at - 1));
+            }
+            read.remove(place);
+            let factor = &self.factors[by.index()];
+            let mut kept = Factor { arity: factor.arity - 1, ..Factor::default() };
+            for s in 0..factor.out.len() {
+                let reads = factor.reads_of(s).iter().enumerate();
+                let reads = reads.filter(|(at, _)| *at != place).map(|(_, node)| *node);
+                kept.push(factor.out[s], reads, factor.cost[s]);
+            }
+            self.factors[by.index()] = Arc::new(kept);
+        }
+        (self.uses, self.operands) = (Arc::new(uses), Arc::new(operands));
+        let layouts = 0..self.graphs[value.index()].layouts.len() as Node;
+        for (of, allowed) in &mut self.outputs {
+            if *of == value {
+                *allowed = layouts.clone().collect();
+            }
+        }
     }
 
     /// The layouts in which a parameter may be given; none for other values.

@@ -226,6 +226,43 @@ impl Graph {
         }
     }
 
+    /// The same with each move as long as it counts for, which `count` says of the mesh axes that
+    /// it is known to keep busy: those over which it gathers or combines. Of other moves, which may
+    /// stand for several, it is asked for none.
+    pub(crate) fn counted(&self, count: &dyn Fn(AxisSet) -> i64) -> Graph {
+        let mut known: FxHashMap<AxisSet, i64> = FxHashMap::default();
+        let mut rows = |rows: &Rows, backward: bool| {
+            let mut counted = Rows { start: rows.start.clone(), arcs: rows.arcs.clone() };
+            for node in 0..self.nodes {
+                let (from, to) = (rows.start[node] as usize, rows.start[node + 1] as usize);
+                for (other, time) in &mut counted.arcs[from..to] {
+                    let ends = (node as Node, *other);
+                    let (one, other) = if backward { (ends.1, ends.0) } else { ends };
+                    let over = self.surely_over(one, other);
+                    let count = *known.entry(over).or_insert_with(|| count(over));
+                    *time = time.saturating_mul(count).min(FAR);
+                }
+            }
+            counted
+        };
+        let (from, into) = (rows(&self.from, false), rows(&self.into, true));
+        let (layouts, index) = (self.layouts.clone(), self.index.clone());
+        Graph { from, into, layouts, index, nodes: self.nodes, exact: self.exact }
+    }
+
+    /// The axes over which a move gathers or combines; none where it regroups, or leads over a hub.
+    fn surely_over(&self, from: Node, to: Node) -> AxisSet {
+        let ends = (self.layouts.get(from as usize), self.layouts.get(to as usize));
+        let (Some(from), Some(to)) = ends else { return AxisSet::EMPTY };
+        let combined = from.partial_axes().difference(to.partial_axes());
+        let (split, left) = (from.split_axes(), to.split_axes());
+        match (combined.is_empty(), split.difference(left).is_empty()) {
+            (false, true) => combined,
+            (true, false) if left.difference(split).is_empty() => split.difference(left),
+            (true | false, true | false) => AxisSet::EMPTY,
+        }
+    }
+
     /// The number of a layout.
     pub(crate) fn node(&self, layout: Layout) -> Option<Node> {
         self.index.get(&layout).copied()

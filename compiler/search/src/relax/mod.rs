@@ -23,7 +23,7 @@ mod whole;
 use std::sync::Arc;
 
 use shard_cost::Hardware;
-use shard_ir::{AxisSet, Def};
+use shard_ir::{AxisSet, Def, ValueId};
 
 use crate::forced::Forced;
 use crate::kernel::Kernels;
@@ -140,21 +140,38 @@ pub(crate) fn all_fits(kernels: &Kernels, memory: &DeviceMemory<'_>) -> bool {
     Part::all_fits(kernels, memory)
 }
 
-/// What prices say that any plan of a problem takes, whatever its times count, those that have room
-/// where that is asked; `None` where there is none.
+/// A problem whose times count whatever they are to count.
+pub(crate) struct Weighted {
+    pub(crate) problem: Factors,
+    /// Values of which the moves to one reader alone count, each with that reader
+    /// ([`Factors::read_by_one`]).
+    pub(crate) read_by_one: Vec<(ValueId, ValueId)>,
+}
+
+/// What prices say that any plan of a problem takes, of those that have room where that is asked;
+/// `None` where there is none.
 pub(crate) fn least_weighted(
     kernels: &Kernels,
-    problem: Factors,
+    of: Weighted,
     memory: Option<DeviceMemory<'_>>,
     limits: &Limits,
 ) -> Option<u64> {
+    let Weighted { problem, read_by_one } = of;
     let mut problem = problem.in_ticks();
+    // What an op holds depends on all that it reads, so that readers are left out afterwards.
     let memory = memory.map(|memory| {
         let (memory, fits) = memory.fitting(kernels, &problem);
         problem = fits;
         memory
     });
-    let parts = Arc::new(Part::all(kernels, memory.as_ref()));
+    read_by_one.iter().for_each(|(value, reader)| problem.read_by_one(*value, *reader));
+    let is_had_for_nothing = |output: usize| {
+        let of = problem.outputs.get(output).map(|(value, _)| *value);
+        read_by_one.iter().any(|(value, _)| Some(*value) == of)
+    };
+    let parts = Part::all(kernels, memory.as_ref()).into_iter();
+    let parts = parts.map(|part| part.without_results(&is_had_for_nothing)).collect();
+    let parts: Arc<Vec<Part>> = Arc::new(parts);
     let shrink = parts.is_empty();
     let mut plan = FAR;
     let mut prices = Prices::new(&problem).with_parts(&problem, parts);

@@ -116,6 +116,22 @@ impl Part {
         self.places.iter().any(|place| matches!(place.seat, Seat::Output(_)))
     }
 
+    /// The same without places at some results: of these nothing is asked then.
+    pub(crate) fn without_results(mut self, are: &dyn Fn(usize) -> bool) -> Part {
+        let is_kept: Vec<bool> = self
+            .places
+            .iter()
+            .map(|place| !matches!(place.seat, Seat::Output(at) if are(at)))
+            .collect();
+        let mut kept = is_kept.iter();
+        self.places.retain(|_| kept.next().is_none_or(|kept| *kept));
+        if let Kind::Memory { bytes, .. } = &mut self.kind {
+            let mut kept = is_kept.iter();
+            bytes.retain(|_| kept.next().is_none_or(|kept| *kept));
+        }
+        self
+    }
+
     fn label(kernels: &Kernels, label: usize) -> Part {
         let program = kernels.program.as_ref();
         let of = |pattern: &LayoutPattern| pattern.label.is_some_and(|l| usize::from(l.0) == label);

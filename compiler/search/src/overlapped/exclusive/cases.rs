@@ -1,0 +1,114 @@
+//! Cases of which every schedule is one.
+
+use std::cmp::Reverse;
+
+use shard_ir::{Def, ParameterKind, ValueId};
+
+use super::{Chosen, Steps};
+use crate::relax::factors::Use;
+use crate::relax::graph::FAR;
+
+/// So many cases are told apart.
+const CASES: usize = 8;
+/// An op is long that takes this part of what the longest takes.
+const LONG: i64 = 8;
+
+impl Steps<'_> {
+    /// The longest way from something given to the first result through ops of which each waits for
+    /// the one before, the last first: what a layer does whatever moves beside it. Weights and
+    /// caches are given from the beginning, so that no way begins with one.
+    pub(super) fn trunk(&self) -> Vec<ValueId> {
+        let program = self.kernels.program.as_ref();
+        let mut longest: Vec<Option<i64>> = Vec::with_capacity(program.values.len());
+        let mut before: Vec<Option<ValueId>> = vec![None; program.values.len()];
+        for id in program.value_ids() {
+            let value = program.value(id);
+            let way =
+                value.def.operands().iter().filter_map(|by| Some((longest[by.index()]?, *by)));
+            let last = way.max_by_key(|(time, by)| (*time, Reverse(*by)));
+            let least = || self.costs.whole[id.index()].iter().copied().min().unwrap_or(0);
+            longest.push(match &value.def {
+                Def::Parameter { kind: ParameterKind::Activation, .. } => Some(0),
+                Def::Parameter { .. } | Def::Constant(_) => None,
+                Def::Pin { .. } | Def::Op { .. } => {
+                    last.map(|(time, _)| time.saturating_add(least().min(FAR)))
+                }
+            });
+            before[id.index()] = last.map(|(_, by)| by);
+        }
+        let last = program.outputs.first().map(|output| output.value);
+        std::iter::successors(last, |id| before[id.index()]).collect()
+    }
+
+    /// The cases that are told apart along a way: where several long ops read one of its values,
+    /// which of them begins first; where several go into one, which is done last. All of them are
+    /// outside of blocks, and so take place once in a layer.
+    pub(super) fn choices(&self, trunk: &[ValueId]) -> Vec<Vec<Chosen>> {
+        let least = |id: ValueId| match self.is_op(id) && !self.is_fetch(id) {
+            true => self.costs.whole[id.index()].iter().copied().min().filter(|least| *least < FAR),
+            false => None,
+        };
+        let longest = self.problem.live.iter().filter_map(|id| least(*id)).max().unwrap_or(0);
+        let is_once = |id: ValueId| self.kernels.program.value(id).fold.is_none();
+        let is_long =
+            |id: ValueId| is_once(id) && least(id).is_some_and(|least| least > longest / LONG);
+        let trunk = || trunk.iter().filter(|id| is_once(**id));
+        let firsts = trunk().rev().map(|id| {
+            let readers = self.problem.uses[id.index()].iter().filter_map(|of| match of {
+                Use::Operand(by, _) if is_long(*by) => Some((*id, *by)),
+                Use::Operand(..) | Use::Output(_) => None,
+            });
+            (true, readers.collect::<Vec<_>>())
+        });
+        let lasts = trunk().map(|id| (false, self.long_before(*id, &is_long)));
+        let mut cases: Vec<Vec<Chosen>> = vec![Vec::new()];
+        for (is_first, mut moves) in firsts.chain(lasts) {
+            moves.sort_unstable();
+            moves.dedup();
+            let of_move = |(value, reader): &(ValueId, ValueId)| match is_first {
+                true => *reader,
+                false => *value,
+            };
+            let of: Vec<ValueId> = moves.iter().map(of_move).collect();
+            let is_known =
+                cases[0].iter().any(|known| (known.is_first, &known.of) == (is_first, &of));
+            if moves.len() < 2 || is_known || cases.len() * moves.len() > CASES {
+                continue;
+            }
+            let with = |case: Vec<Chosen>| {
+                let of = of.clone();
+                moves.clone().into_iter().map(move |moved| {
+                    let chosen = Chosen { is_first, moved, of: of.clone() };
+                    case.iter().cloned().chain([chosen]).collect()
+                })
+            };
+            cases = cases.into_iter().flat_map(with).collect();
+        }
+        cases.retain(|case| !case.is_empty());
+        cases
+    }
+
+    /// The long ops that go into a value through none but short ones, each with what reads it on
+    /// the way.
+    fn long_before(
+        &self,
+        value: ValueId,
+        is_long: &dyn Fn(ValueId) -> bool,
+    ) -> Vec<(ValueId, ValueId)> {
+        let program = self.kernels.program.as_ref();
+        let mut found = Vec::new();
+        let mut seen = vec![false; program.values.len()];
+        let mut left = vec![value];
+        while let Some(by) = left.pop() {
+            let is_once = program.value(by).fold.is_none();
+            for operand in program.value(by).def.operands().iter().filter(|_| is_once) {
+                if is_long(*operand) {
+                    found.push((*operand, by));
+                } else if !std::mem::replace(&mut seen[operand.index()], true) {
+                    left.push(*operand);
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,132 @@
+//! The sets of steps that are looked at.
+
+use shard_ir::{Picoseconds, ValueId};
+
+use super::super::climb::Climb;
+use super::super::weighed::Weighed;
+use super::{Step, Steps};
+use crate::relax::factors::Use;
+
+/// A bound this part of what is known below it is good enough not to look at cases.
+const NEAR: u64 = 50;
+
+impl Steps<'_> {
+    /// The largest of what some sets, and means of them, take at least; `least` says what that is.
+    /// What is `enough` ends it.
+    pub(in crate::overlapped) fn largest(
+        &self,
+        path: &[ValueId],
+        enough: Picoseconds,
+        least: &mut dyn FnMut(&Weighed) -> Picoseconds,
+    ) -> Picoseconds {
+        let mut climb = Climb { sets: Vec::new(), best: Picoseconds(0), enough, least };
+        let trunk = self.trunk();
+        climb.add(self.sets(path, &trunk).into_iter().map(|set| vec![set]));
+        climb.climb();
+        let is_near = climb.best + Picoseconds(enough.0 / NEAR) >= enough;
+        if !is_near {
+            let chosen = self.choices(&trunk).into_iter().map(|chosen| {
+                let steps = Steps { chosen, ..self.clone() };
+                steps.weighed(&steps.around(&trunk))
+            });
+            climb.add(std::iter::once(chosen.collect()));
+            climb.climb();
+        }
+        climb.best
+    }
+
+    /// Moves of a value, those to all of its readers or else to one.
+    fn moves_of(&self, value: ValueId) -> impl Iterator<Item = Step> {
+        let readers = self.problem.uses[value.index()].iter().filter_map(|of| match of {
+            Use::Operand(reader, _) => Some(*reader),
+            Use::Output(_) => None,
+        });
+        std::iter::once(None).chain(readers.map(Some)).map(move |only| Step::Moving(value, only))
+    }
+
+    /// The moves that a case is about, what the cores do beside none of them, and what cannot go on
+    /// beside any of that.
+    fn around(&self, trunk: &[ValueId]) -> Vec<Step> {
+        let mut set = Vec::new();
+        let moved = self.chosen.iter().map(|of| Step::Moving(of.moved.0, Some(of.moved.1)));
+        self.add(&mut set, moved);
+        self.add(&mut set, self.computing());
+        self.add(&mut set, self.moves_along(trunk));
+        self.add(&mut set, self.problem.live.iter().rev().flat_map(|id| self.moves_of(*id)));
+        set
+    }
+
+    /// The steps of a way: each value on it is moved to the next one, and made; then what cannot go
+    /// on beside any of that.
+    fn along(&self, path: &[ValueId]) -> Vec<Step> {
+        let live = || self.problem.live.iter().copied();
+        let mut of_path = Vec::new();
+        self.add(&mut of_path, self.moves_along(path));
+        let made = path.iter().filter(|id| self.is_op(**id));
+        self.add(&mut of_path, made.map(|id| Step::Making(*id)));
+        let fit = |set: &Vec<Step>, step: &Step| match step {
+            Step::Computing(id) => !set.contains(&Step::Making(*id)),
+            Step::Making(_) | Step::Sending(_) | Step::Moving(..) => true,
+        };
+        let moves = live().rev().flat_map(|id| self.moves_of(id));
+        for step in self.computing().chain(moves) {
+            if fit(&of_path, &step) && self.fits(&of_path, step) {
+                of_path.push(step);
+            }
+        }
+        of_path
+    }
+
+    /// Each value of a way on to the next one: to it alone where there are other readers.
+    fn moves_along(&self, path: &[ValueId]) -> impl Iterator<Item = Step> {
+        let readers = std::iter::once(None).chain(path.iter().copied().map(Some));
+        path.iter().zip(readers).map(|(id, to)| {
+            let is_read_by_one = self.problem.uses[id.index()].len() == 1;
+            Step::Moving(*id, to.filter(|_| !is_read_by_one))
+        })
+    }
+
+    fn sets(&self, path: &[ValueId], trunk: &[ValueId]) -> Vec<Weighed> {
+        let live = || self.problem.live.iter().copied();
+        let sends = |id: &ValueId| self.costs.sending[id.index()].iter().any(|cost| *cost > 0);
+        let to_all = || live().rev().map(|id| Step::Moving(id, None));
+        let moving = || live().rev().flat_map(|id| self.moves_of(id));
+        // Everything that the cores do, and what cannot go on beside any of it.
+        let mut of_cores: Vec<Step> = self.computing().collect();
+        self.add(&mut of_cores, path.iter().map(|id| Step::Moving(*id, None)));
+        self.add(&mut of_cores, self.moves_along(path));
+        self.add(&mut of_cores, self.moves_along(trunk));
+        self.add(&mut of_cores, moving());
+        // The critical path, and the longest way through ops.
+        let ways = [path, trunk].map(|path| self.weighed(&self.along(path)));
+        let mut sets = vec![self.weighed(&of_cores)];
+        sets.extend(ways);
+        // Everything that is sent; on one network also what cannot go on beside any of it.
+        let none = || Weighed::nothing(self.problem.factors.len(), self.links, self.unit());
+        if self.streams == 1 {
+            let mut of_links: Vec<Step> = Vec::new();
+            self.add(&mut of_links, to_all().chain(live().filter(sends).map(Step::Sending)));
+            self.add(&mut of_links, self.computing());
+            sets.push(self.weighed(&of_links));
+        } else {
+            let mut links = none();
+            for id in live() {
+                links.moving[id.index()] = self.unit() / self.streams;
+                links.sending[id.index()] = self.unit() / self.streams;
+            }
+            sets.push(links);
+        }
+        // Each stream of the network by itself, and all alike.
+        if self.links > 1 {
+            for stream in 0..self.links {
+                let mut links = none();
+                links.on_stream[stream] = self.unit();
+                sets.push(links);
+            }
+            let mut links = none();
+            links.on_stream.fill(self.unit() / self.links as u64);
+            sets.push(links);
+        }
+        sets
+    }
+}
