@@ -5,8 +5,8 @@ use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Totals, Weights};
 use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program, never};
 use shard_report::overlap_choice::OverlapChoice;
 use shard_search::{
-    Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, OverlapBound, Proof,
-    Status, TIME_LIMIT, alternatives, least_kept,
+    Alternative, Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality,
+    OverlapBound, Proof, Status, TIME_LIMIT, alternatives, least_kept,
 };
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -19,10 +19,10 @@ const MOST_WEIGHTS: usize = 4;
 const NEAR: u64 = 1000;
 
 /// The plan that is done soonest if computing and communicating overlap, of these: the one of least
-/// serial time; for each of its collectives the best that does without; those that are best where
-/// the two count `PARTS - k` to `k`, for some `k` on the way to where they balance; and, where
-/// einsums may do a collective in their loops, the one of least serial time in which none does. Of
-/// a stack it is the time of all layers that counts.
+/// serial time; those that are best where the two count `PARTS - k` to `k`, for some `k` on the way
+/// to where they balance; for each collective of any of these the best that does without; and,
+/// where einsums may do a collective in their loops, the one of least serial time in which none
+/// does. Of a stack it is the time of all layers that counts.
 ///
 /// The bound is [`shard_search::overlap_bound`]: no schedule of any plan is shorter, of a stack
 /// where layers go on beside each other, else of a layer.
@@ -47,6 +47,7 @@ pub fn least_overlap(
         Err(LowerError::OutOfTime) => Vec::new(),
         others => others.map_err(CompileError::Lower)?,
     };
+    let mut plans = vec![fastest.plan.clone()];
     let mut soonest = Soonest::of(fastest.plan, program, hardware)?;
     let known = OverlapBound {
         layer: soonest.best.timeline.makespan,
@@ -57,9 +58,7 @@ pub fn least_overlap(
         found => found.map_err(CompileError::Lower)?,
     };
     let (mut bound, is_known) = (bound.unwrap_or_default(), bound.is_some());
-    for plan in others.into_iter().filter_map(|other| other.plan) {
-        soonest.consider(plan)?;
-    }
+    soonest.consider_all(others)?;
     if options.fuse {
         // A loop may keep others waiting that would have gone on beside it.
         let unfused = LowerOptions { fuse: false, ..serial.clone() };
@@ -75,7 +74,8 @@ pub fn least_overlap(
             break;
         }
         let Some(k) = weighing.next(&low, &high) else { break };
-        let lowered = match lower(program, &weighing.weighted(hardware, k), &serial) {
+        let weighted = weighing.weighted(hardware, k);
+        let lowered = match lower(program, &weighted, &serial) {
             Err(CompileError::Lower(LowerError::OutOfTime | LowerError::NoPlanFits { .. })) => {
                 break;
             }
@@ -85,7 +85,17 @@ pub fn least_overlap(
             let found = weighing.time(lowered.optimality.lower_bound);
             (bound.layer, bound.period) = (bound.layer.max(found), bound.period.max(found));
         }
+        // Of a plan that is known the others are known too.
+        let others = match plans.contains(&lowered.plan) {
+            true => Ok(Vec::new()),
+            false => alternatives(&lowered, &weighted, &serial, Some(Detail::Plans)),
+        };
+        plans.push(lowered.plan.clone());
         let totals = soonest.consider(lowered.plan)?;
+        match others {
+            Err(LowerError::OutOfTime) => {}
+            others => soonest.consider_all(others.map_err(CompileError::Lower)?)?,
+        }
         let computing = totals.serial_time.0.saturating_sub(totals.comm_time.0);
         let sums = (
             u128::from(computing) * u128::from(weighing.streams),
@@ -153,6 +163,13 @@ impl<'h> Soonest<'h> {
             Some(_) => bound.period.times(self.best.schedule.plan.repeat),
             None => bound.layer,
         }
+    }
+
+    fn consider_all(&mut self, others: Vec<Alternative>) -> Result<(), CompileError> {
+        others.into_iter().filter_map(|other| other.plan).try_for_each(|plan| {
+            self.consider(plan)?;
+            Ok(())
+        })
     }
 
     /// Takes a plan if it is done sooner than the best, and gives its totals. One that keeps the
