@@ -511,6 +511,27 @@ fn check_prints_every_error_before_it_searches_for_warnings() {
 }
 
 #[test]
+fn an_axis_order_costs_an_overlapped_plan_what_no_longer_step_hides() {
+    let folder = scratch("orders-overlapped");
+    let warned = |name: &str, layer: &str, objective: &str| {
+        let file = folder.join(name);
+        let head = "mesh x=2, y=2\ndim B = 8192\ndim E = 8192\ndim F = 64\ndim G = 8192\n";
+        std::fs::write(&file, format!("{head}{layer}")).expect("written");
+        let file = file.to_str().expect("UTF-8");
+        let ran = shardc(&["check", "--objective", objective, file]);
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        ran.err.contains("W0802")
+    };
+    let alone = "layer order(a: bf16 B_xyF) -> bf16 B_yxF { return gelu(a) }\n";
+    // The permute goes on beside a product of two large matrices.
+    let hidden = "layer hidden(a: bf16 B_xyF, c: bf16 B_yxE, w: weight bf16 EG) -> \
+                  (r: bf16 B_yxF, s: bf16 B_yxG) { return (gelu(a), einsum(c, w -> BG)) }\n";
+    assert!(warned("alone.shard", alone, "serial") && warned("alone.shard", alone, "overlap"));
+    assert!(warned("hidden.shard", hidden, "serial"));
+    assert!(!warned("hidden.shard", hidden, "overlap"));
+}
+
+#[test]
 fn the_page_of_a_code_is_in_the_binary() {
     let page = include_str!("../../../spec/diagnostics/E0806.md");
     assert_eq!(shardc(&["explain-code", "E0806"]).out, page);

@@ -12,9 +12,9 @@ use shard_ir::{
     never,
 };
 use shard_report::notation::phrase;
-use shard_search::{LowerError, LowerOptions};
+use shard_search::{LowerError, LowerOptions, OrderSaving};
 
-use crate::pipeline::{CompileError, Compiled};
+use crate::pipeline::{CompileError, Compiled, compile_plan};
 
 /// Why a program was not compiled. `header` is the place of the layer's name.
 pub fn lower_error(
@@ -106,11 +106,14 @@ pub fn axis_orders(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Vec<Diagnostic> {
-    let Some(lowered) = &layer.lowered else { return Vec::new() };
     // A warning is not worth an error: a search that fails where the one before did not has nothing
     // to say.
-    let savings =
-        shard_search::order_savings(program, lowered, hardware, options).unwrap_or_default();
+    let savings = match (&layer.lowered, options.objective) {
+        (Some(lowered), _) => shard_search::order_savings(program, lowered, hardware, options),
+        (None, Objective::Overlap) => orders_done_sooner(program, layer, hardware, options),
+        (None, Objective::Serial | Objective::Comm | Objective::Memory) => Ok(Vec::new()),
+    };
+    let savings = savings.unwrap_or_default();
     let words = layout_words(tree, &program.name);
     let mut found = Vec::new();
     for saving in savings {
@@ -148,6 +151,27 @@ pub fn axis_orders(
         found.push(problem.into());
     }
     found
+}
+
+/// Orders that save time where steps come one after another, and whose plans are done sooner than
+/// one that was chosen for its overlapped schedule as well; what they save is of that.
+fn orders_done_sooner(
+    program: &Program,
+    layer: &Compiled,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Vec<OrderSaving>, LowerError> {
+    let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
+    let lowered = shard_search::lower(program, hardware, &serial)?;
+    let savings = shard_search::order_savings(program, &lowered, hardware, &serial)?;
+    let all = layer.timeline.of_all_layers(&layer.schedule.plan);
+    let sooner = savings.into_iter().filter_map(|saving| {
+        let plan = compile_plan(saving.plan.clone(), hardware, None, Objective::Overlap).ok()?;
+        let other = plan.timeline.of_all_layers(&plan.schedule.plan);
+        let saved = Picoseconds(all.0.checked_sub(other.0)? / program.repeat.max(1));
+        (saved > Picoseconds(0)).then_some(OrderSaving { saved, ..saving })
+    });
+    Ok(sooner.collect())
 }
 
 /// A layout word with the order of its axes left to the compiler.

@@ -2,7 +2,9 @@
 //! have been cheaper.
 
 use shard_cost::Hardware;
-use shard_ir::{Collective, Def, InstrKind, Layout, LayoutPattern, Picoseconds, Program, ValueId};
+use shard_ir::{
+    Collective, Def, InstrKind, Layout, LayoutPattern, Picoseconds, Plan, Program, ValueId,
+};
 
 use crate::lower::lower_below;
 use crate::{LowerError, LowerOptions, Lowered, Status};
@@ -18,6 +20,8 @@ pub struct OrderSaving {
     pub better: Layout,
     /// What it saves in a step.
     pub saved: Picoseconds,
+    /// The plan that does.
+    pub plan: Plan,
 }
 
 /// With more axes than this, a search for each order asked about would make every command slow, so
@@ -62,7 +66,7 @@ pub fn order_savings(
             }
         };
         if let Some(better) = better {
-            found.push(OrderSaving { value, output, better, saved });
+            found.push(OrderSaving { value, output, better, saved, plan: other.plan });
         }
     }
     Ok(found)
