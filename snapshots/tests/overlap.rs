@@ -71,7 +71,7 @@ fn feed_forward_layers_are_done_a_tenth_above_their_bounds_at_most() {
         assert!((-1e-6..10.0).contains(&gap.percent()), "{}", gap.row());
     }
     let exact = gaps.iter().filter(|gap| gap.percent() < 3.0).count();
-    assert!(exact >= 3, "{exact} within 3 %");
+    assert!(exact >= 4, "{exact} within 3 %");
 }
 
 /// q, k and v read one value, which is moved for each of them; what is moved for q is moved before

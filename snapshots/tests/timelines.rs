@@ -282,7 +282,10 @@ fn its_bound_holds(program: &Program, plan: &Plan, seed: u64) {
             its_bound_holds_on((program, plan), &chip, (&options, repeat), seed);
         }
     }
-    // Of the plans that fit in as much memory as this one takes.
+    // Of the plans that fit in as much memory as this one takes; of some programs, as it takes long.
+    if !seed.is_multiple_of(3) {
+        return;
+    }
     let mut chip = Hardware::built_in("tpu-v4-flat").expect("built in");
     chip.host_rate = Some(15_000_000_000);
     chip.hbm_bytes = Memory::of(plan).peak().0;
@@ -298,12 +301,18 @@ fn its_bound_holds_on(
 ) {
     let program = Program { repeat, ..program.clone() };
     let plan = Plan { repeat, ..plan.clone() };
-    let most = Picoseconds(u64::MAX);
-    let known = OverlapBound { layer: most, period: most };
+    let timeline = overlap(&plan, &price(&plan, chip), chip);
+    // What takes as long as what is known is left out: a quarter more, so that a bound that leaves
+    // out too much is seen.
+    let known = |time: u64| match repeat {
+        1 => Picoseconds(u64::MAX),
+        _ => Picoseconds(time + time / 4 + 1),
+    };
+    let period = timeline.stack.as_ref().map_or(u64::MAX / 2, |stack| stack.makespan.0 / repeat);
+    let known = OverlapBound { layer: known(timeline.makespan.0), period: known(period) };
     let bound = overlap_bound(&program, chip, options, known)
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     let Some(bound) = bound else { return };
-    let timeline = overlap(&plan, &price(&plan, chip), chip);
     let of = format!("seed {seed} on {}, {} bytes", chip.name, chip.hbm_bytes);
     assert!(
         bound.layer <= timeline.makespan,

@@ -10,25 +10,56 @@ use super::weighed::{PARTS, Weighed};
 const ROUNDS: usize = 3;
 const FINE: u64 = 500;
 
+/// What a set takes at least, in picoseconds.
+pub(super) struct Leasts {
+    /// In any plan.
+    pub(super) all: Picoseconds,
+    /// For each value and strategy, in any plan that makes the value so.
+    pub(super) through: Through,
+}
+
+/// For each value and strategy what any plan takes at least that makes the value so, in
+/// picoseconds.
+pub(super) type Through = Vec<Vec<u64>>;
+
 /// The best mean of some sets. A set is given case by case, and takes the least that any case does.
 pub(super) struct Climb<'l> {
     pub(super) sets: Vec<(Picoseconds, Vec<Weighed>)>,
     pub(super) best: Picoseconds,
     pub(super) enough: Picoseconds,
-    pub(super) least: &'l mut dyn FnMut(&Weighed) -> Picoseconds,
+    pub(super) least: &'l mut dyn FnMut(&Weighed) -> Leasts,
+    /// The most that any set says.
+    pub(super) through: Through,
 }
 
 impl Climb<'_> {
     /// What every case takes at least; what is no more than the best is not looked at further.
     fn least(&mut self, cases: &[Weighed]) -> Picoseconds {
         let mut found = Picoseconds(u64::MAX);
-        for case in cases {
-            found = found.min((self.least)(case));
-            if found <= self.best {
-                break;
+        let mut of_cases: Option<Through> = None;
+        for (at, case) in cases.iter().enumerate() {
+            let Leasts { all, through } = (self.least)(case);
+            found = found.min(all);
+            of_cases = Some(match of_cases {
+                None => through,
+                Some(known) => merged(known, through, u64::min),
+            });
+            if found <= self.best && at + 1 < cases.len() {
+                return found;
             }
         }
+        if let Some(through) = of_cases {
+            self.through = merged(std::mem::take(&mut self.through), through, u64::max);
+        }
         found
+    }
+
+    /// What any plan takes at least: it makes each value in one of its ways. That may be more than
+    /// any mean says, which is one mean for all plans.
+    pub(super) fn best_of_strategies(&self) -> Picoseconds {
+        let of_value = |ways: &Vec<u64>| ways.iter().copied().min();
+        let most = self.through.iter().filter_map(of_value).max();
+        self.best.max(Picoseconds(most.unwrap_or(0)))
     }
 
     pub(super) fn add(&mut self, sets: impl Iterator<Item = Vec<Weighed>>) {
@@ -87,4 +118,14 @@ fn mixed(one: &[Weighed], other: &[Weighed], parts: u64) -> Option<Vec<Weighed>>
         ([one], _) => Some(other.iter().map(|other| one.mixed(other, parts)).collect()),
         (_, _) => None,
     }
+}
+
+fn merged(mut one: Through, other: Through, of: fn(u64, u64) -> u64) -> Through {
+    if one.is_empty() {
+        return other;
+    }
+    for (one, other) in one.iter_mut().zip(other) {
+        one.iter_mut().zip(other).for_each(|(one, other)| *one = of(*one, other));
+    }
+    one
 }

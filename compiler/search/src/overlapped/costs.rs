@@ -15,6 +15,7 @@ use crate::space::maxima;
 use crate::{LowerError, LowerOptions};
 
 /// For each value and strategy, in picoseconds and as often as the value's step is taken.
+#[derive(Clone)]
 pub(super) struct Costs {
     /// From its start until it is done, at least.
     pub(super) whole: Vec<Vec<i64>>,
@@ -66,6 +67,23 @@ impl Costs {
             costs.tell_pieces_apart(kernels, hardware, problem, *id);
         }
         Ok(costs)
+    }
+
+    /// Those of the strategies for which `keep` says yes, given the value and the strategy.
+    pub(super) fn keeping(&self, keep: &dyn Fn(usize, usize) -> bool) -> Costs {
+        let kept = |all: &[Vec<i64>]| {
+            let of = |(v, costs): (usize, &Vec<i64>)| {
+                let costs = costs.iter().enumerate().filter(|(s, _)| keep(v, *s));
+                costs.map(|(_, cost)| *cost).collect()
+            };
+            all.iter().enumerate().map(of).collect()
+        };
+        Costs {
+            whole: kept(&self.whole),
+            computing: kept(&self.computing),
+            sending: kept(&self.sending),
+            times: self.times.clone(),
+        }
     }
 
     /// What a strategy takes where its step is taken once.

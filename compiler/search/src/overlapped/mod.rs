@@ -10,20 +10,24 @@ mod exclusive;
 mod path;
 mod weighed;
 
+use std::sync::Arc;
+
 use shard_cost::{Hardware, Streams};
-use shard_ir::{Picoseconds, Program};
+use shard_ir::{Mesh, Picoseconds, Program, ValueId};
 
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
 use crate::logical::{Form, Saturated};
 use crate::lower::within_limits;
 use crate::memory::DeviceMemory;
-use crate::relax::factors::{Extent, Factors, Shared};
+use crate::relax::factors::{Extent, Factor, Factors, Shared};
 use crate::relax::{Weighted, all_fits, least_weighted};
 use crate::space::maxima;
-use crate::{LowerError, LowerOptions};
+use crate::{Limits, LowerError, LowerOptions};
+use climb::Leasts;
 use costs::Costs;
 use exclusive::Steps;
+use weighed::Weighed;
 
 /// How soon the results can be there in any plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -92,29 +96,116 @@ fn of_form(
         (!options.any_size && !all_fits(&kernels, &memory)).then_some(memory)
     };
     let streams = Streams::of(hardware, &program.mesh);
-    let steps = |stack| Steps::of(&kernels, (&problem, &costs), &streams, stack);
-    let (mut none, own) = (false, &problem);
-    let mut least = |weights: &weighed::Weighed| {
-        let problem = weights.applied((&program.mesh, &streams), own, &costs);
-        let of = Weighted { problem, read_by_one: weights.read_by_one() };
-        match least_weighted(&kernels, of, memory(), limits) {
-            Some(least) => Picoseconds(least.div_ceil(weights.unit)),
-            // There is no plan, or all count for more than can be counted.
-            None => {
-                let of = Weighted { problem: own.clone(), read_by_one: Vec::new() };
-                none |= least_weighted(&kernels, of, memory(), limits).is_none();
-                Picoseconds(0)
-            }
-        }
+    let asked = Asked {
+        kernels: &kernels,
+        mesh: &program.mesh,
+        streams: &streams,
+        memory: &memory,
+        limits,
     };
     if bound.layer < known.layer {
-        bound.layer = bound.layer.max(steps(None).largest(&path, known.layer, &mut least));
+        match asked.least((problem.clone(), costs.clone()), &path, known.layer, None) {
+            Some(found) => bound.layer = bound.layer.max(found),
+            None => return Ok(None),
+        }
     }
     let taken = path::taken(program).filter(|_| bound.period < known.period);
-    if let Some(taken) = taken {
-        let found = steps(Some(taken)).largest(&path, known.period, &mut least);
-        bound.period = bound.period.max(found);
+    if taken.is_some() {
+        match asked.least((problem, costs), &path, known.period, taken) {
+            Some(found) => bound.period = bound.period.max(found),
+            None => return Ok(None),
+        }
     }
     limits.stop.check()?;
-    Ok((!none).then_some(bound))
+    Ok(Some(bound))
+}
+
+/// Rounds of leaving out what takes too long.
+const ROUNDS: usize = 3;
+
+/// What is asked of the sets of a form.
+struct Asked<'a> {
+    kernels: &'a Kernels,
+    mesh: &'a Mesh,
+    streams: &'a Streams,
+    /// The memory that plans have, where not everything fits.
+    memory: &'a dyn Fn() -> Option<DeviceMemory<'a>>,
+    limits: &'a Limits,
+}
+
+impl Asked<'_> {
+    /// What any plan takes at least by all sets, of a layer or of each in a stack, given what a layer
+    /// takes from the one before; `None` where there is no plan. What is `enough` ends it.
+    ///
+    /// A plan that makes a value in a way in which some set takes enough takes enough itself, and the
+    /// others do without: so these ways are left out, and sets and means are looked for anew.
+    fn least(
+        &self,
+        (mut problem, mut costs): (Factors, Costs),
+        path: &[ValueId],
+        enough: Picoseconds,
+        stack: Option<ValueId>,
+    ) -> Option<Picoseconds> {
+        let mut best = Picoseconds(0);
+        for round in 0..ROUNDS {
+            let steps = Steps::of(self.kernels, (&problem, &costs), self.streams, stack);
+            let mut none = false;
+            let mut least = |weights: &Weighed| self.of_set(weights, (&problem, &costs), &mut none);
+            let found = steps.largest(path, enough, &mut least);
+            match (none, round) {
+                (true, 0) => return None,
+                // All plans do with something that was left out.
+                (true, _) => return Some(enough),
+                (false, 0) => best = found.all,
+                (false, _) => best = best.max(found.all.min(enough)),
+            }
+            if best >= enough {
+                break;
+            }
+            let keep = |v: usize, s: usize| {
+                found.through.get(v).and_then(|of| of.get(s)).is_none_or(|time| *time < enough.0)
+            };
+            let mut left_out = 0;
+            for id in problem.live.clone() {
+                let factor = &problem.factors[id.index()];
+                let of_value = (0..factor.out.len()).filter(|s| !keep(id.index(), *s)).count();
+                if of_value > 0 {
+                    let kept = factor.keeping(&|s| keep(id.index(), s));
+                    problem.factors[id.index()] = Arc::new(kept);
+                }
+                left_out += of_value;
+            }
+            if left_out == 0 {
+                break;
+            }
+            costs = costs.keeping(&keep);
+        }
+        Some(best)
+    }
+
+    fn of_set(
+        &self,
+        weights: &Weighed,
+        (problem, costs): (&Factors, &Costs),
+        none: &mut bool,
+    ) -> Leasts {
+        let weighed = weights.applied((self.mesh, self.streams), problem, costs);
+        let of = Weighted { problem: weighed, read_by_one: weights.read_by_one() };
+        match least_weighted(self.kernels, of, (self.memory)(), self.limits) {
+            Some(found) => {
+                let once = |time: u64| time.div_ceil(weights.unit);
+                let through =
+                    found.through.iter().map(|of| of.iter().map(|t| once(*t)).collect()).collect();
+                Leasts { all: Picoseconds(once(found.all)), through }
+            }
+            // There is no plan, or all count for more than can be counted.
+            None => {
+                let of = Weighted { problem: problem.clone(), read_by_one: Vec::new() };
+                *none |= least_weighted(self.kernels, of, (self.memory)(), self.limits).is_none();
+                let nothing = |factor: &Arc<Factor>| vec![0; factor.out.len()];
+                let through = problem.factors.iter().map(nothing).collect();
+                Leasts { all: Picoseconds(0), through }
+            }
+        }
+    }
 }

@@ -58,6 +58,28 @@ impl Factor {
         &self.reads[strategy * self.arity..(strategy + 1) * self.arity]
     }
 
+    /// Which of its strategies another factor has that is left of it, in the same order.
+    pub(crate) fn kept_in(&self, left: &Factor) -> Vec<bool> {
+        let mut next = 0;
+        let is_kept = |s: usize| {
+            let kept = next < left.out.len()
+                && self.out[s] == left.out[next]
+                && self.reads_of(s) == left.reads_of(next);
+            next += usize::from(kept);
+            kept
+        };
+        (0..self.out.len()).map(is_kept).collect()
+    }
+
+    /// The strategies for which `keep` says yes.
+    pub(crate) fn keeping(&self, keep: &dyn Fn(usize) -> bool) -> Factor {
+        let mut kept = Factor { arity: self.arity, ..Factor::default() };
+        for s in (0..self.out.len()).filter(|s| keep(*s)) {
+            kept.push(self.out[s], self.reads_of(s).iter().copied(), self.cost[s]);
+        }
+        kept
+    }
+
     pub(crate) fn push(&mut self, out: Node, reads: impl IntoIterator<Item = Node>, cost: i64) {
         self.out.push(out);
         self.reads.extend(reads);

@@ -148,6 +148,14 @@ pub(crate) struct Weighted {
     pub(crate) read_by_one: Vec<(ValueId, ValueId)>,
 }
 
+/// What a problem takes at least, in picoseconds.
+pub(crate) struct Leasts {
+    /// Any plan of it.
+    pub(crate) all: u64,
+    /// For each value and strategy, any plan that makes the value so.
+    pub(crate) through: Vec<Vec<u64>>,
+}
+
 /// What prices say that any plan of a problem takes, of those that have room where that is asked;
 /// `None` where there is none.
 pub(crate) fn least_weighted(
@@ -155,12 +163,18 @@ pub(crate) fn least_weighted(
     of: Weighted,
     memory: Option<DeviceMemory<'_>>,
     limits: &Limits,
-) -> Option<u64> {
+) -> Option<Leasts> {
     let Weighted { problem, read_by_one } = of;
     let mut problem = problem.in_ticks();
+    let counts: Vec<usize> = problem.factors.iter().map(|factor| factor.out.len()).collect();
     // What an op holds depends on all that it reads, so that readers are left out afterwards.
+    let mut has_room: Vec<Option<Vec<bool>>> = vec![None; counts.len()];
     let memory = memory.map(|memory| {
         let (memory, fits) = memory.fitting(kernels, &problem);
+        for id in &problem.live {
+            let (all, left) = (&problem.factors[id.index()], &fits.factors[id.index()]);
+            has_room[id.index()] = (all.out.len() > left.out.len()).then(|| all.kept_in(left));
+        }
         problem = fits;
         memory
     });
@@ -176,6 +190,26 @@ pub(crate) fn least_weighted(
     let mut plan = FAR;
     let mut prices = Prices::new(&problem).with_parts(&problem, parts);
     let sweeps = Sweeps { fresh: true, shrink, near: false };
-    let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut plan);
-    problem.picoseconds(bound)
+    let (bound, whole) = settle(&mut problem, &mut prices, limits, sweeps, &mut plan);
+    let all = problem.picoseconds(bound)?;
+    // Strategies have their numbers as long as none is dropped.
+    let through = whole.as_ref().map_or(&prices.through_strategy, |w| &w.prices.through_strategy);
+    let in_picoseconds = |time: i64| problem.picoseconds(time.min(FAR - 1)).unwrap_or(all).max(all);
+    let none = in_picoseconds(FAR);
+    let through = counts.iter().enumerate().map(|(v, count)| match &has_room[v] {
+        None if through[v].len() == *count => {
+            through[v].iter().map(|t| in_picoseconds(*t)).collect()
+        }
+        None => vec![all; *count],
+        Some(kept) => {
+            let mut left = through[v].iter();
+            let of = |kept: &bool| match kept {
+                true => left.next().map_or(all, |time| in_picoseconds(*time)),
+                false => none,
+            };
+            kept.iter().map(of).collect()
+        }
+    });
+    let through = through.collect();
+    Some(Leasts { all, through })
 }

@@ -2,7 +2,7 @@
 
 use shard_ir::{Picoseconds, ValueId};
 
-use super::super::climb::Climb;
+use super::super::climb::{Climb, Leasts, Through};
 use super::super::weighed::Weighed;
 use super::{Step, Steps};
 use crate::relax::factors::Use;
@@ -17,9 +17,15 @@ impl Steps<'_> {
         &self,
         path: &[ValueId],
         enough: Picoseconds,
-        least: &mut dyn FnMut(&Weighed) -> Picoseconds,
-    ) -> Picoseconds {
-        let mut climb = Climb { sets: Vec::new(), best: Picoseconds(0), enough, least };
+        least: &mut dyn FnMut(&Weighed) -> Leasts,
+    ) -> Leasts {
+        let mut climb = Climb {
+            sets: Vec::new(),
+            best: Picoseconds(0),
+            enough,
+            least,
+            through: Through::new(),
+        };
         let trunk = self.trunk();
         climb.add(self.sets(path, &trunk).into_iter().map(|set| vec![set]));
         climb.climb();
@@ -32,7 +38,7 @@ impl Steps<'_> {
             climb.add(std::iter::once(chosen.collect()));
             climb.climb();
         }
-        climb.best
+        Leasts { all: climb.best_of_strategies(), through: climb.through }
     }
 
     /// Moves of a value, those to all of its readers or else to one.
