@@ -286,7 +286,7 @@ impl LayerChecker<'_, '_> {
                         Some(last) => format!(
                             "{word}(..., {from_name} -> {to_name}, {last})    (no zeros behind it)"
                         ),
-                        None => format!("dim {to_name} = {had}    (or more)"),
+                        None => format!("dim {to_name} = {end}    (or more)"),
                     };
                     let span = spans[0].to(spans[2]);
                     return self.sizes(message, span, "reaches past the end", Some(help));
