@@ -39,7 +39,7 @@ pub(crate) fn reshape(
     target.in_order(&dims, moved)
 }
 
-fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
+pub(crate) fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
     dims.iter().map(|d| if *d == from { to } else { *d }).collect()
 }
 

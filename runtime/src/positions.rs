@@ -4,6 +4,7 @@ use shard_ir::DimId;
 
 use crate::error::RunError;
 use crate::local::{Target, View, place};
+use crate::local_shape::renamed;
 use crate::tensor::{Tensor, walk};
 
 /// Of each part of a dim the largest values, each with its position in the whole dim; `gives` says
@@ -93,8 +94,7 @@ pub(crate) fn pad(
     operand: &View<'_>,
     target: &Target<'_>,
 ) -> Result<Tensor, RunError> {
-    let dims: Vec<DimId> = operand.dims.iter().map(|d| if *d == from { to } else { *d }).collect();
-    let block = target.in_order(&dims, operand.block.clone())?;
+    let block = target.in_order(&renamed(operand.dims, from, to), operand.block.clone())?;
     let mut out = Tensor::filled(target.sizes.to_vec(), 0.0);
     let mut origin = vec![0; out.sizes.len()];
     origin[place(target.dims(), to)?] = offset as usize;

@@ -165,22 +165,17 @@ impl Ops<'_> {
                 let parts = parts.unwrap_or(1);
                 let held = value.shape[at] * parts / self.size(*over).max(1);
                 dims = renamed(&dims, *over, *to);
-                let [values, places] =
-                    sorted::largest(b, value, at, [self.size(*to) / parts, held]);
-                match op {
-                    Op::TopK { .. } => values,
-                    _ => {
-                        let begins = self.origin(b, first.id, *over)?;
-                        sorted::in_the_whole(b, &places, begins)
-                    }
-                }
+                let sizes = [self.size(*to) / parts, held];
+                let begins = self.origin(b, first.id, *over)?;
+                let [values, places] = sorted::largest(b, value, at, sizes, begins.as_ref());
+                if matches!(op, Op::TopK { .. }) { values } else { places }
             }
             Op::ScatterAdd { over, to } => {
                 return self.scatter_add(b, over, *to, id, [first, second()?]);
             }
             Op::Pad { from, to, offset } => {
                 dims = renamed(&dims, *from, *to);
-                sorted::pad(b, value, place(from)?, [*offset, self.size(*to)])
+                positions::pad(b, value, place(from)?, [*offset, self.size(*to)])
             }
             Op::Scan { over } => {
                 let element = self.element(id);
@@ -190,7 +185,7 @@ impl Ops<'_> {
                 let converted = b.convert(&factor.value, wide);
                 let factor = Operand { value: converted, ..factor.clone() };
                 let factor = self.beside(b, &value, &dims, &factor)?;
-                let made = sorted::scan(b, &value, &factor, place(over)?);
+                let made = positions::scan(b, &value, &factor, place(over)?);
                 b.convert(&made, element)
             }
             Op::Locate { over } => {

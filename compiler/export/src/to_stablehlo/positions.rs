@@ -1,4 +1,5 @@
-//! What depends on where in a dim an element stands: masks, rotary embeddings, caches.
+//! What depends on where in a dim an element stands: masks, rotary embeddings, caches, sums and
+//! recurrences along it.
 
 use super::builder::{Builder, Value};
 use super::element::Element;
@@ -181,4 +182,29 @@ pub(crate) fn argmax(b: &mut Builder, a: &Value, dim: usize) -> Value {
     let largest = b.broadcast(&largest, &a.shape, &into);
     let found = locate(b, a, &largest, dim, None);
     b.unary("negate", &found)
+}
+
+/// The value at its place along a dim of a larger size, and zeros around it.
+pub(crate) fn pad(b: &mut Builder, a: &Value, dim: usize, [offset, size]: [u64; 2]) -> Value {
+    let mut shape = a.shape.clone();
+    shape[dim] = size;
+    let zeros = b.splat(0.0, &shape, a.element);
+    let start = b.count(offset);
+    b.update(&zeros, a, dim, &start)
+}
+
+/// At each position its own value and the result before it, times the factor: of 1, 2, 4, ..
+/// positions, each from two of the step before.
+pub(crate) fn scan(b: &mut Builder, a: &Value, factor: &Value, dim: usize) -> Value {
+    let (mut sums, mut factor) = (a.clone(), factor.clone());
+    let mut reach = 1;
+    while reach < a.shape[dim] {
+        let before = shift(b, &sums, dim, reach);
+        let carried = b.binary("multiply", &factor, &before);
+        sums = b.binary("add", &sums, &carried);
+        let before = shift(b, &factor, dim, reach);
+        factor = b.binary("multiply", &factor, &before);
+        reach *= 2;
+    }
+    sums
 }

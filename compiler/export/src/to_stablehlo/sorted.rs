@@ -1,17 +1,19 @@
-//! Choices of the largest, padding, and recurrences.
+//! Choices of the largest.
 
 use super::builder::{Builder, Value, tensor};
 use super::element::Element;
-use super::positions::{places, shift};
+use super::positions::places;
 
-/// Of so many parts of a dim the `each` largest, and their positions in the block, part by part.
+/// Of so many parts of a dim the `each` largest, and their positions in the whole dim, part by part;
+/// the block begins at a place of it.
 pub(crate) fn largest(
     b: &mut Builder,
     a: &Value,
     dim: usize,
     [each, parts]: [u64; 2],
+    begins: Option<&Value>,
 ) -> [Value; 2] {
-    let at = places(b, &a.shape, dim, None, 0);
+    let at = places(b, &a.shape, dim, begins, 0);
     let mut cut = a.shape.clone();
     cut.splice(dim..=dim, [parts, a.shape[dim] / parts.max(1)]);
     let [values, at] = [a, &at].map(|side| b.reshape(side, &cut));
@@ -54,40 +56,4 @@ fn sorted(b: &mut Builder, values: &Value, beside: &Value, dim: usize) -> [Value
         values.name, beside.name
     ));
     [(0, values), (1, beside)].map(|(at, of)| Value { name: format!("{name}#{at}"), ..of.clone() })
-}
-
-/// Positions in a block as those in the whole dim.
-pub(crate) fn in_the_whole(b: &mut Builder, at: &Value, begins: Option<Value>) -> Value {
-    match begins {
-        None => at.clone(),
-        Some(begins) => {
-            let begins = b.broadcast(&begins, &at.shape, &[]);
-            b.binary("add", at, &begins)
-        }
-    }
-}
-
-/// The value at its place along a dim of a larger size, and zeros around it.
-pub(crate) fn pad(b: &mut Builder, a: &Value, dim: usize, [offset, size]: [u64; 2]) -> Value {
-    let mut shape = a.shape.clone();
-    shape[dim] = size;
-    let zeros = b.splat(0.0, &shape, a.element);
-    let start = b.count(offset);
-    b.update(&zeros, a, dim, &start)
-}
-
-/// At each position its own value and the result before it, times the factor: of 1, 2, 4, ..
-/// positions, each from two of the step before.
-pub(crate) fn scan(b: &mut Builder, a: &Value, factor: &Value, dim: usize) -> Value {
-    let (mut sums, mut factor) = (a.clone(), factor.clone());
-    let mut reach = 1;
-    while reach < a.shape[dim] {
-        let before = shift(b, &sums, dim, reach);
-        let carried = b.binary("multiply", &factor, &before);
-        sums = b.binary("add", &sums, &carried);
-        let before = shift(b, &factor, dim, reach);
-        factor = b.binary("multiply", &factor, &before);
-        reach *= 2;
-    }
-    sums
 }
