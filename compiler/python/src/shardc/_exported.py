@@ -144,15 +144,7 @@ def _argument(b: Builder, at: int, val: Any, name: str, placed: Any, axes: Mappi
         raise TranslationError(f"{name} has the shape {shape}: sizes are numbers, so export without dynamic shapes")
     if not shape and dtype.startswith(("int", "uint", "bool")):
         return tables.argument(at, shape, dtype)
-    positions = tuple(b.dims.fresh(n) if n > 1 else None for n in shape)
-    for place, dim in enumerate(positions):
-        if dim is not None:
-            b.dims.used_by(dim, f"{name}[{place}]")
-    kept = tuple(n for n in shape if n > 1)
-    made = b.parameter(name, positions, shape, b.dtype(dtype), lambda flat: flat[at].reshape(kept))
-    made.spec = spec_of(placed, len(shape), axes, name)
-    made.kind = "weight" if is_weight and shape else ""
-    return made.tensor
+    return b.given(name, shape, dtype, lambda flat: flat[at], spec_of(placed, len(shape), axes, name), is_weight)
 
 
 def _results(

@@ -146,16 +146,8 @@ def _argument(b: Builder, at: int, aval: Any, name: str, leaf: Any, axes: dict[s
     dtype, shape = str(aval.dtype), tuple(aval.shape)
     if (not shape and dtype.startswith(("int", "uint", "bool"))) or dtype.startswith(("key", "uint32")):
         return tables.argument(at, shape, dtype)
-    positions = tuple(b.dims.fresh(n) if n > 1 else None for n in shape)
-    for place, dim in enumerate(positions):
-        if dim is not None:
-            b.dims.used_by(dim, f"{name}[{place}]")
-    kept = tuple(n for n in shape if n > 1)
-    word = b.dtype(dtype)
-    made = b.parameter(name, positions, shape, word, lambda flat: numpy().asarray(flat[at]).reshape(kept))
-    made.spec = specs.spec_of(leaf, len(shape), axes, name)
-    made.kind = "weight" if is_weight and shape else ""
-    return made.tensor
+    spec = specs.spec_of(leaf, len(shape), axes, name)
+    return b.given(name, shape, dtype, lambda flat: numpy().asarray(flat[at]), spec, is_weight)
 
 
 def _returned(fn: Callable[..., Any]) -> list[str | None]:

@@ -130,6 +130,20 @@ class Builder:
         self.layer.parameters.append(made)
         return made
 
+    def given(
+        self, name: str, shape: Sequence[int], dtype: str, data: Callable[[Flat], Any], spec: Any, is_weight: bool
+    ) -> Tensor:
+        """A parameter for an argument, laid out as `spec` says: a dim of its own wherever it is longer than 1."""
+        positions = tuple(self.dims.fresh(n) if n > 1 else None for n in shape)
+        for place, dim in enumerate(positions):
+            if dim is not None:
+                self.dims.used_by(dim, f"{name}[{place}]")
+        kept = tuple(n for n in shape if n > 1)
+        made = self.parameter(name, positions, shape, self.dtype(dtype), lambda flat: data(flat).reshape(kept))
+        made.spec = spec
+        made.kind = "weight" if is_weight and shape else ""
+        return made.tensor
+
     def import_outer(self, value: Value, wanted: str) -> Value:
         """A value of the layer around, as a parameter of this one."""
         if not isinstance(value, Tensor):
