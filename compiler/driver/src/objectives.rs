@@ -86,9 +86,10 @@ pub fn least_overlap(
             (bound.layer, bound.period) = (bound.layer.max(found), bound.period.max(found));
         }
         // Of a plan that is known the others are known too.
-        let others = match plans.contains(&lowered.plan) {
-            true => Ok(Vec::new()),
-            false => alternatives(&lowered, &weighted, &serial, Some(Detail::Plans)),
+        let others = if plans.contains(&lowered.plan) {
+            Ok(Vec::new())
+        } else {
+            alternatives(&lowered, &weighted, &serial, Some(Detail::Plans))
         };
         plans.push(lowered.plan.clone());
         let totals = soonest.consider(lowered.plan)?;

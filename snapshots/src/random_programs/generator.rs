@@ -409,10 +409,8 @@ impl Generator {
         match self.random.below(4) {
             0 => {
                 let factor = self.value();
-                let other = match factor.dims.iter().all(|d| dims.contains(d)) {
-                    true => factor.name,
-                    false => a.to_string(),
-                };
+                let fits = factor.dims.iter().all(|d| dims.contains(d));
+                let other = if fits { factor.name } else { a.to_string() };
                 // Of factors below 1 in magnitude, so that nothing grows without end.
                 let factor = match self.dtype {
                     "int32" => format!("minimum(maximum({other}, -1), 1)"),

@@ -203,9 +203,8 @@ pub(crate) fn least_weighted(
         None => vec![all; *count],
         Some(kept) => {
             let mut left = through[v].iter();
-            let of = |kept: &bool| match kept {
-                true => left.next().map_or(all, |time| in_picoseconds(*time)),
-                false => none,
+            let of = |kept: &bool| {
+                if *kept { left.next().map_or(all, |time| in_picoseconds(*time)) } else { none }
             };
             kept.iter().map(of).collect()
         }

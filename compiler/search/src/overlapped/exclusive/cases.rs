@@ -44,9 +44,10 @@ impl Steps<'_> {
     /// which of them begins first; where several go into one, which is done last. All of them are
     /// outside of blocks, and so take place once in a layer.
     pub(super) fn choices(&self, trunk: &[ValueId]) -> Vec<Vec<Chosen>> {
-        let least = |id: ValueId| match self.is_op(id) && !self.is_fetch(id) {
-            true => self.costs.whole[id.index()].iter().copied().min().filter(|least| *least < FAR),
-            false => None,
+        let least = |id: ValueId| {
+            let is_counted = self.is_op(id) && !self.is_fetch(id);
+            let least = self.costs.whole[id.index()].iter().copied().min();
+            least.filter(|least| is_counted && *least < FAR)
         };
         let longest = self.problem.live.iter().filter_map(|id| least(*id)).max().unwrap_or(0);
         let is_once = |id: ValueId| self.kernels.program.value(id).fold.is_none();
@@ -65,10 +66,8 @@ impl Steps<'_> {
         for (is_first, mut moves) in firsts.chain(lasts) {
             moves.sort_unstable();
             moves.dedup();
-            let of_move = |(value, reader): &(ValueId, ValueId)| match is_first {
-                true => *reader,
-                false => *value,
-            };
+            let of_move =
+                |(value, reader): &(ValueId, ValueId)| if is_first { *reader } else { *value };
             let of: Vec<ValueId> = moves.iter().map(of_move).collect();
             let is_known =
                 cases[0].iter().any(|known| (known.is_first, &known.of) == (is_first, &of));
