@@ -349,7 +349,7 @@ fn random_programs_are_sound(seeds: std::ops::Range<u64>) {
                 is_sound(
                     &plan,
                     &chip,
-                    &format!("seed {seed} on {} without allocation to spare", chip.name),
+                    &format!("seed {seed} on {} without room to spare", chip.name),
                 );
             }
             let stacked = Plan { repeat: 20, ..plan };
