@@ -49,14 +49,17 @@ pub fn least_overlap(
     };
     let mut plans = vec![fastest.plan.clone()];
     let mut soonest = Soonest::of(fastest.plan, program, hardware)?;
-    let known = OverlapBound {
-        layer: soonest.best.timeline.makespan,
-        period: Picoseconds(soonest.time().0 / program.repeat.max(1)),
+    let bound_of = |soonest: &Soonest<'_>| match shard_search::overlap_bound(
+        program,
+        hardware,
+        &serial,
+        soonest.asked(program),
+    ) {
+        Err(LowerError::OutOfTime) => Ok(None),
+        found => found.map_err(CompileError::Lower),
     };
-    let bound = match shard_search::overlap_bound(program, hardware, &serial, known) {
-        Err(LowerError::OutOfTime) => None,
-        found => found.map_err(CompileError::Lower)?,
-    };
+    let bound = bound_of(&soonest)?;
+    let is_of_stack = soonest.is_of_stack();
     let (mut bound, is_known) = (bound.unwrap_or_default(), bound.is_some());
     soonest.consider_all(others)?;
     if options.fuse {
@@ -104,6 +107,11 @@ pub fn least_overlap(
         );
         // Where communication is what takes long, it is to count for more.
         if sums.1 > sums.0 { low = (k, Some(sums)) } else { high = (k, Some(sums)) }
+    }
+    if is_known && soonest.is_of_stack() != is_of_stack {
+        let found = bound_of(&soonest)?.unwrap_or_default();
+        bound.layer = bound.layer.max(found.layer);
+        bound.period = bound.period.max(found.period);
     }
     let times = (soonest.time(), soonest.least(&bound));
     Ok(within(soonest.best, options, |_| times))
@@ -156,6 +164,24 @@ impl<'h> Soonest<'h> {
     /// When its layer is done, or its stack where one layer goes on beside the next.
     fn time(&self) -> Picoseconds {
         self.best.timeline.whole().makespan
+    }
+
+    /// Whether one layer goes on beside the next in the best plan, so that it is the time of a stack
+    /// that counts.
+    fn is_of_stack(&self) -> bool {
+        self.best.timeline.stack.is_some()
+    }
+
+    /// What is known of what a bound is asked for, of a layer or of a stack; nothing is asked of
+    /// the other.
+    fn asked(&self, program: &Program) -> OverlapBound {
+        let nothing = Picoseconds(0);
+        if self.is_of_stack() {
+            let period = Picoseconds(self.time().0 / program.repeat.max(1));
+            OverlapBound { layer: nothing, period }
+        } else {
+            OverlapBound { layer: self.best.timeline.makespan, period: nothing }
+        }
     }
 
     /// What no schedule of as much of any plan takes less than.

@@ -9,6 +9,8 @@ use super::weighed::{PARTS, Weighed};
 /// Rounds over all sets, and how fine the last one is.
 const ROUNDS: usize = 3;
 const FINE: u64 = 500;
+/// A step of so many parts that lifts the best by less than one part in [`FINE`] is the last one.
+const LARGE: u64 = 16;
 
 /// What a set takes at least, in picoseconds.
 pub(super) struct Leasts {
@@ -22,29 +24,40 @@ pub(super) struct Leasts {
 /// picoseconds.
 pub(super) type Through = Vec<Vec<u64>>;
 
+/// What a set takes: to the last digit, or roughly, and where it seems to be no more than the given
+/// time no more than it takes.
+pub(super) type Least<'l> = dyn FnMut(&Weighed, Option<Picoseconds>) -> Leasts + 'l;
+
 /// The best mean of some sets. A set is given case by case, and takes the least that any case does.
 pub(super) struct Climb<'l> {
     pub(super) sets: Vec<(Picoseconds, Vec<Weighed>)>,
     pub(super) best: Picoseconds,
     pub(super) enough: Picoseconds,
-    pub(super) least: &'l mut dyn FnMut(&Weighed) -> Leasts,
+    pub(super) least: &'l mut Least<'l>,
     /// The most that any set says.
     pub(super) through: Through,
+    /// The number of the case that took the least when cases were last looked at.
+    pub(super) lowest: usize,
 }
 
 impl Climb<'_> {
-    /// What every case takes at least; what is no more than the best is not looked at further.
-    fn least(&mut self, cases: &[Weighed]) -> Picoseconds {
+    /// What every case takes at least; what is no more than the best is not looked at further. The
+    /// case that took the least last time is looked at first: it mostly does again.
+    fn least(&mut self, cases: &[Weighed], roughly: bool) -> Picoseconds {
         let mut found = Picoseconds(u64::MAX);
         let mut of_cases: Option<Through> = None;
-        for (at, case) in cases.iter().enumerate() {
-            let Leasts { all, through } = (self.least)(case);
-            found = found.min(all);
+        let first = Some(self.lowest).filter(|_| self.lowest < cases.len());
+        let others = (0..cases.len()).filter(|at| first != Some(*at));
+        for (looked_at, at) in first.into_iter().chain(others).enumerate() {
+            let Leasts { all, through } = (self.least)(&cases[at], roughly.then_some(self.best));
+            if all < found {
+                (found, self.lowest) = (all, at);
+            }
             of_cases = Some(match of_cases {
                 None => through,
                 Some(known) => merged(known, through, u64::min),
             });
-            if found <= self.best && at + 1 < cases.len() {
+            if found <= self.best && looked_at + 1 < cases.len() {
                 return found;
             }
         }
@@ -66,7 +79,7 @@ impl Climb<'_> {
         for set in sets.filter(|cases| !cases.is_empty()) {
             if self.sets.iter().all(|(_, known)| *known != set) {
                 let best = std::mem::take(&mut self.best);
-                let found = self.least(&set);
+                let found = self.least(&set, true);
                 self.best = best.max(found);
                 self.sets.push((found, set));
             }
@@ -75,10 +88,10 @@ impl Climb<'_> {
 
     /// The least is concave in what each set counts for: as long as more of one lifts it, it is
     /// given twice as much, and where that is too much half as much again. Set by set, until a
-    /// round lifts it by no more than one part in [`FINE`].
-    pub(super) fn climb(&mut self) {
+    /// round lifts it by no more than one part in [`FINE`]. Gives the mean that is best.
+    pub(super) fn climb(&mut self) -> Vec<Weighed> {
         self.sets.sort_by_key(|(least, _)| Reverse(*least));
-        let Some((_, mut at)) = self.sets.first().cloned() else { return };
+        let Some((_, mut at)) = self.sets.first().cloned() else { return Vec::new() };
         let others: Vec<Vec<Weighed>> = self.sets.iter().map(|(_, set)| set.clone()).collect();
         for _ in 0..ROUNDS {
             let before = self.best;
@@ -89,6 +102,14 @@ impl Climb<'_> {
                 break;
             }
         }
+        at
+    }
+
+    /// Looks once more at the best mean, to the last digit.
+    pub(super) fn finish(&mut self, at: &[Weighed]) {
+        if self.best < self.enough && !at.is_empty() {
+            self.best = self.best.max(self.least(at, false));
+        }
     }
 
     /// The best mean of two sets that is found.
@@ -97,9 +118,13 @@ impl Climb<'_> {
         let mut part = 2;
         while part < PARTS && self.best < self.enough {
             let Some(mixed) = mixed(&at, other, PARTS - part) else { break };
-            let found = self.least(&mixed);
+            let found = self.least(&mixed, true);
             if found > self.best {
+                let gain = found.0 - self.best.0;
                 (self.best, better) = (found, Some(mixed));
+                if part >= LARGE && gain <= self.best.0 / FINE {
+                    break;
+                }
                 part *= 2;
             } else if better.is_some() && part.is_power_of_two() {
                 part = part / 4 * 3;

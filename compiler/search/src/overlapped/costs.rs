@@ -28,11 +28,12 @@ pub(super) struct Costs {
 }
 
 impl Costs {
+    /// Those of a problem, and what it has in common with other forms: moves are not looked at.
     pub(super) fn of(
         kernels: &Kernels,
         hardware: &Hardware,
         options: &LowerOptions,
-        problem: &Factors,
+        (problem, known): (&Factors, &Shared),
     ) -> Result<Costs, LowerError> {
         let program = kernels.program.as_ref();
         let times = |v: &shard_ir::Value| i64::try_from(v.times.max(1)).unwrap_or(i64::MAX);
@@ -46,7 +47,7 @@ impl Costs {
         if kernels.loops {
             let weighted = |ops: u32, moves: u32| {
                 let chip = hardware.weighted(Weights { ops, moves });
-                let mut shared = Shared::new(1);
+                let mut shared = known.graphs_alone();
                 let extent = Extent { of: kernels.live.clone(), shared: &mut shared };
                 let limits = (false, &options.limits);
                 Factors::of_part(kernels, &chip, maxima(program), limits, extent)

@@ -12,6 +12,7 @@ mod weighed;
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, Streams};
 use shard_ir::{Mesh, Picoseconds, Program, ValueId};
 
@@ -20,8 +21,9 @@ use crate::labels::check_labels;
 use crate::logical::{Form, Saturated};
 use crate::lower::within_limits;
 use crate::memory::DeviceMemory;
-use crate::relax::factors::{Extent, Factor, Factors, Shared};
-use crate::relax::{Weighted, all_fits, least_weighted};
+use crate::relax::factors::{Extent, Factors, Shared};
+use crate::relax::prices::Prices;
+use crate::relax::{Part, Weighted, all_fits, least_weighted};
 use crate::space::maxima;
 use crate::{Limits, LowerError, LowerOptions};
 use climb::Leasts;
@@ -40,7 +42,7 @@ pub struct OverlapBound {
 
 /// What no schedule of any plan of a program falls below, of those that fit in memory; `None` where
 /// its forms are too many to look at. `known` is what some schedule takes: a bound that meets it is
-/// good enough.
+/// good enough; of what is known to take no time, the critical path alone is looked at.
 pub fn overlap_bound(
     program: &Program,
     hardware: &Hardware,
@@ -85,24 +87,22 @@ fn of_form(
     let (program, limits) = (kernels.program.as_ref(), &options.limits);
     within_limits(program, limits)?;
     check_labels(program)?;
-    let extent = Extent { of: kernels.live.clone(), shared };
+    let extent = Extent { of: kernels.live.clone(), shared: &mut *shared };
     let problem = Factors::of_part(&kernels, hardware, maxima(program), (strict, limits), extent)?;
-    let costs = Costs::of(&kernels, hardware, options, &problem)?;
+    let costs = Costs::of(&kernels, hardware, options, (&problem, shared))?;
+    let memory = DeviceMemory::new(program, hardware.hbm_bytes);
+    let memory = (!options.any_size && !all_fits(&kernels, &memory)).then_some(memory);
+    let (memory, problem, costs) = match memory {
+        Some(memory) => with_room(memory, &kernels, problem, costs),
+        None => (None, problem, costs),
+    };
+    let parts = Part::all(&kernels, memory.as_ref());
     let Some((mut bound, path)) = path::critical_path(&kernels, &problem, &costs) else {
         return Ok(None);
     };
-    let memory = || {
-        let memory = DeviceMemory::new(program, hardware.hbm_bytes);
-        (!options.any_size && !all_fits(&kernels, &memory)).then_some(memory)
-    };
     let streams = Streams::of(hardware, &program.mesh);
-    let asked = Asked {
-        kernels: &kernels,
-        mesh: &program.mesh,
-        streams: &streams,
-        memory: &memory,
-        limits,
-    };
+    let asked =
+        Asked { kernels: &kernels, mesh: &program.mesh, streams: &streams, parts: &parts, limits };
     if bound.layer < known.layer {
         match asked.least((problem.clone(), costs.clone()), &path, known.layer, None) {
             Some(found) => bound.layer = bound.layer.max(found),
@@ -120,6 +120,21 @@ fn of_form(
     Ok(Some(bound))
 }
 
+/// The strategies that leave room beside the smallest weights and caches, and what they take; and
+/// the memory with what is known then of activations.
+fn with_room<'m>(
+    memory: DeviceMemory<'m>,
+    kernels: &Kernels,
+    problem: Factors,
+    costs: Costs,
+) -> (Option<DeviceMemory<'m>>, Factors, Costs) {
+    let (memory, fits) = memory.fitting(kernels, &problem);
+    let kept = problem.factors.iter().zip(&fits.factors).map(|(all, left)| all.kept_in(left));
+    let kept: Vec<Vec<bool>> = kept.collect();
+    let costs = costs.keeping(&|v, s| kept[v][s]);
+    (Some(memory), fits, costs)
+}
+
 /// Rounds of leaving out what takes too long.
 const ROUNDS: usize = 3;
 
@@ -128,8 +143,8 @@ struct Asked<'a> {
     kernels: &'a Kernels,
     mesh: &'a Mesh,
     streams: &'a Streams,
-    /// The memory that plans have, where not everything fits.
-    memory: &'a dyn Fn() -> Option<DeviceMemory<'a>>,
+    /// What reaches across the program.
+    parts: &'a [Part],
     limits: &'a Limits,
 }
 
@@ -150,7 +165,10 @@ impl Asked<'_> {
         for round in 0..ROUNDS {
             let steps = Steps::of(self.kernels, (&problem, &costs), self.streams, stack);
             let mut none = false;
-            let mut least = |weights: &Weighed| self.of_set(weights, (&problem, &costs), &mut none);
+            let mut begun = Begun::default();
+            let mut least = |weights: &Weighed, floor: Option<Picoseconds>| {
+                self.of_set((weights, floor), (&problem, &costs), &mut begun, &mut none)
+            };
             let found = steps.largest(path, enough, &mut least);
             match (none, round) {
                 (true, 0) => return None,
@@ -185,27 +203,39 @@ impl Asked<'_> {
 
     fn of_set(
         &self,
-        weights: &Weighed,
+        (weights, floor): (&Weighed, Option<Picoseconds>),
         (problem, costs): (&Factors, &Costs),
+        begun: &mut Begun,
         none: &mut bool,
     ) -> Leasts {
+        let read_by_one = weights.read_by_one();
+        let begin_at = begun.get(&read_by_one);
         let weighed = weights.applied((self.mesh, self.streams), problem, costs);
-        let of = Weighted { problem: weighed, read_by_one: weights.read_by_one() };
-        match least_weighted(self.kernels, of, (self.memory)(), self.limits) {
+        let parts = self.parts;
+        let floor = floor.map(|floor| floor.0.saturating_mul(weights.unit));
+        let asked = read_by_one.clone();
+        let of = Weighted { problem: weighed, read_by_one: asked, parts, begin_at, floor };
+        match least_weighted(of, self.limits) {
             Some(found) => {
                 let once = |time: u64| time.div_ceil(weights.unit);
                 let through =
                     found.through.iter().map(|of| of.iter().map(|t| once(*t)).collect()).collect();
+                begun.insert(read_by_one, found.prices);
                 Leasts { all: Picoseconds(once(found.all)), through }
             }
             // There is no plan, or all count for more than can be counted.
             None => {
-                let of = Weighted { problem: problem.clone(), read_by_one: Vec::new() };
-                *none |= least_weighted(self.kernels, of, (self.memory)(), self.limits).is_none();
-                let nothing = |factor: &Arc<Factor>| vec![0; factor.out.len()];
-                let through = problem.factors.iter().map(nothing).collect();
+                let (problem, read_by_one) = (problem.clone(), Vec::new());
+                let of = Weighted { problem, read_by_one, parts, begin_at: None, floor: Some(0) };
+                *none |= least_weighted(of, self.limits).is_none();
+                let nothing = |ways: &Vec<i64>| vec![0; ways.len()];
+                let through = costs.whole.iter().map(nothing).collect();
                 Leasts { all: Picoseconds(0), through }
             }
         }
     }
 }
+
+/// The last prices of the sets that count the moves of the same values to one reader alone: those
+/// of the next such set are not far from them.
+type Begun = FxHashMap<Vec<(ValueId, ValueId)>, Prices>;

@@ -88,6 +88,7 @@ impl Weighed {
         let axes = mesh.axes().iter().enumerate().filter(|(_, axis)| axis.size > 1);
         let least = axes.map(|(at, _)| busy(AxisSet::EMPTY.with(AxisId(at as u8)))).min();
         let least = least.unwrap_or(0);
+        let no_stream = self.on_stream.iter().all(|weight| *weight == 0);
         let mut graphs: HashMap<(*const Graph, u64), Arc<Graph>> = HashMap::new();
         for id in &problem.live {
             let v = id.index();
@@ -113,10 +114,14 @@ impl Weighed {
             let graph = &problem.graphs[v];
             let key = (Arc::as_ptr(graph), self.moving[v]);
             let longer = || {
-                Arc::new(graph.counted(&|over| {
-                    let on_streams = if over.is_empty() { least } else { busy(over) };
-                    (self.moving[v] + on_streams) as i64
-                }))
+                Arc::new(if no_stream {
+                    graph.longer(self.moving[v] as i64)
+                } else {
+                    graph.counted(&|over| {
+                        let on_streams = if over.is_empty() { least } else { busy(over) };
+                        (self.moving[v] + on_streams) as i64
+                    })
+                })
             };
             weighed.graphs[v] = Arc::clone(graphs.entry(key).or_insert_with(longer));
         }

@@ -213,7 +213,8 @@ impl<'k, 'h> Apart<'k, 'h> {
             return Ok(None);
         };
         let mut prices = Prices::new(&problem);
-        let (sweeps, mut no_plan) = (Sweeps { fresh: true, shrink: false, near: false }, FAR);
+        let (sweeps, mut no_plan) =
+            (Sweeps { fresh: true, shrink: false, near: false, rough: None }, FAR);
         let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut no_plan);
         Ok(Some(Settled { problem, prices, bound, given, not_had }))
     }

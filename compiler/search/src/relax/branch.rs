@@ -77,7 +77,7 @@ impl Branch {
             &mut problem,
             &mut prices,
             limits,
-            Sweeps { fresh: false, shrink: agreed, near },
+            Sweeps { fresh: false, shrink: agreed, near, rough: None },
             &mut plan,
         );
         self.bound = self.bound.max(bound);

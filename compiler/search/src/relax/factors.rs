@@ -574,4 +574,10 @@ impl Shared {
     pub(crate) fn new(ticks: i64) -> Shared {
         Shared { ticks, graphs: FxHashMap::default(), factors: FxHashMap::default() }
     }
+
+    /// The graphs alone, for what ops take on another chip.
+    pub(crate) fn graphs_alone(&self) -> Shared {
+        let graphs = self.graphs.clone();
+        Shared { ticks: self.ticks, graphs, factors: FxHashMap::default() }
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_cost::{
@@ -29,8 +30,10 @@ pub(crate) type Node = u32;
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// The layouts, sorted; those of an attention over a part of the keys behind the others.
-    pub(crate) layouts: Vec<Layout>,
-    index: FxHashMap<Layout, Node>,
+    pub(crate) layouts: Arc<Vec<Layout>>,
+    index: Arc<FxHashMap<Layout, Node>>,
+    /// Worked out when it is first asked for; graphs with other times have it in common.
+    over: OnceLock<Arc<AxesOfMoves>>,
     nodes: usize,
     from: Rows,
     into: Rows,
@@ -62,10 +65,27 @@ impl Alike {
     }
 }
 
+/// Which arcs are meant: those from each node, or those into it.
+#[derive(Clone, Copy)]
+enum Direction {
+    From,
+    Into,
+}
+
+/// The mesh axes that each move is known to keep busy.
+#[derive(Debug)]
+struct AxesOfMoves {
+    /// Each of them once.
+    axes: Vec<AxisSet>,
+    /// For each direction and arc, which of these.
+    of_arcs: [Vec<u32>; 2],
+}
+
 /// Arcs by node, in one array.
 #[derive(Debug, Default)]
 struct Rows {
-    start: Vec<u32>,
+    /// Where the arcs of each node begin; graphs with other times have it in common.
+    start: Arc<Vec<u32>>,
     arcs: Vec<(Node, i64)>,
 }
 
@@ -84,7 +104,7 @@ impl Rows {
             rows[next[*a as usize] as usize] = (*b, *cost);
             next[*a as usize] += 1;
         }
-        Rows { start, arcs: rows }
+        Rows { start: Arc::new(start), arcs: rows }
     }
 
     fn row(&self, node: Node) -> &[(Node, i64)] {
@@ -164,8 +184,9 @@ impl Graph {
         Graph {
             from: Rows::new(nodes, &arcs),
             into: Rows::new(nodes, &backward),
-            layouts,
-            index,
+            layouts: Arc::new(layouts),
+            index: Arc::new(index),
+            over: OnceLock::new(),
             nodes,
             exact,
         }
@@ -196,7 +217,9 @@ impl Graph {
         let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
         let nodes = number as usize;
         let (from, into) = (Rows::new(nodes, &arcs), Rows::new(nodes, &backward));
-        let graph = Graph { from, into, layouts, index, nodes, exact: self.exact };
+        let (layouts, index) = (Arc::new(layouts), Arc::new(index));
+        let over = OnceLock::new();
+        let graph = Graph { from, into, layouts, index, over, nodes, exact: self.exact };
         (graph, renamed)
     }
 
@@ -207,47 +230,60 @@ impl Graph {
 
     /// The same with each move so many times as long.
     pub(crate) fn longer(&self, factor: i64) -> Graph {
-        let rows = |rows: &Rows| Rows {
-            start: rows.start.clone(),
-            arcs: rows
-                .arcs
-                .iter()
-                .map(|(to, time)| (*to, time.saturating_mul(factor).min(FAR)))
-                .collect(),
-        };
-        let (layouts, index) = (self.layouts.clone(), self.index.clone());
-        Graph {
-            from: rows(&self.from),
-            into: rows(&self.into),
-            layouts,
-            index,
-            nodes: self.nodes,
-            exact: self.exact,
-        }
+        self.with_times(&|_, time| time.saturating_mul(factor).min(FAR))
     }
 
     /// The same with each move as long as it counts for, which `count` says of the mesh axes that
     /// it is known to keep busy: those over which it gathers or combines. Of other moves, which may
     /// stand for several, it is asked for none.
     pub(crate) fn counted(&self, count: &dyn Fn(AxisSet) -> i64) -> Graph {
-        let mut known: FxHashMap<AxisSet, i64> = FxHashMap::default();
-        let mut rows = |rows: &Rows, backward: bool| {
-            let mut counted = Rows { start: rows.start.clone(), arcs: rows.arcs.clone() };
-            for node in 0..self.nodes {
-                let (from, to) = (rows.start[node] as usize, rows.start[node + 1] as usize);
-                for (other, time) in &mut counted.arcs[from..to] {
-                    let ends = (node as Node, *other);
-                    let (one, other) = if backward { (ends.1, ends.0) } else { ends };
-                    let over = self.surely_over(one, other);
-                    let count = *known.entry(over).or_insert_with(|| count(over));
-                    *time = time.saturating_mul(count).min(FAR);
+        let over = self.over.get_or_init(|| self.axes_of_moves());
+        let count: Vec<i64> = over.axes.iter().map(|axes| count(*axes)).collect();
+        self.with_times(&|(direction, at), time| {
+            let kind = over.of_arcs[direction as usize][at];
+            time.saturating_mul(count[kind as usize]).min(FAR)
+        })
+    }
+
+    /// The same with other times, given the direction and the number of each arc and its time.
+    fn with_times(&self, time: &dyn Fn((Direction, usize), i64) -> i64) -> Graph {
+        let rows = |rows: &Rows, direction: Direction| {
+            let arcs = rows.arcs.iter().enumerate();
+            let arcs = arcs.map(|(at, (to, old))| (*to, time((direction, at), *old))).collect();
+            Rows { start: Arc::clone(&rows.start), arcs }
+        };
+        Graph {
+            from: rows(&self.from, Direction::From),
+            into: rows(&self.into, Direction::Into),
+            layouts: Arc::clone(&self.layouts),
+            index: Arc::clone(&self.index),
+            over: self.over.clone(),
+            nodes: self.nodes,
+            exact: self.exact,
+        }
+    }
+
+    fn axes_of_moves(&self) -> Arc<AxesOfMoves> {
+        let mut axes = Vec::new();
+        let mut known: FxHashMap<AxisSet, u32> = FxHashMap::default();
+        let mut of_rows = |rows: &Rows, direction: Direction| {
+            let mut of_arcs = Vec::with_capacity(rows.arcs.len());
+            for node in 0..self.nodes as Node {
+                for (other, _) in rows.row(node) {
+                    let over = match direction {
+                        Direction::From => self.surely_over(node, *other),
+                        Direction::Into => self.surely_over(*other, node),
+                    };
+                    of_arcs.push(*known.entry(over).or_insert_with(|| {
+                        axes.push(over);
+                        axes.len() as u32 - 1
+                    }));
                 }
             }
-            counted
+            of_arcs
         };
-        let (from, into) = (rows(&self.from, false), rows(&self.into, true));
-        let (layouts, index) = (self.layouts.clone(), self.index.clone());
-        Graph { from, into, layouts, index, nodes: self.nodes, exact: self.exact }
+        let of_arcs = [of_rows(&self.from, Direction::From), of_rows(&self.into, Direction::Into)];
+        Arc::new(AxesOfMoves { axes, of_arcs })
     }
 
     /// The axes over which a move gathers or combines; none where it regroups, or leads over a hub.

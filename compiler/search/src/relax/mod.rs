@@ -31,7 +31,7 @@ use crate::memory::DeviceMemory;
 use crate::{Limits, LowerError};
 use factors::Factors;
 use graph::FAR;
-use parts::Part;
+pub(crate) use parts::Part;
 use prices::Prices;
 use settle::{Sweeps, settle};
 
@@ -109,7 +109,7 @@ pub(crate) fn all_plans(
                 &mut problem,
                 &mut prices,
                 &few,
-                Sweeps { fresh: false, shrink: false, near: false },
+                Sweeps { fresh: false, shrink: false, near: false, rough: None },
                 &mut plan,
             );
             settled = (bound > plan).then_some((bound, prices));
@@ -123,7 +123,7 @@ pub(crate) fn all_plans(
                 &mut problem,
                 &mut prices,
                 limits,
-                Sweeps { fresh: true, shrink, near: false },
+                Sweeps { fresh: true, shrink, near: false, rough: None },
                 &mut plan,
             );
             (bound, prices, before)
@@ -141,11 +141,18 @@ pub(crate) fn all_fits(kernels: &Kernels, memory: &DeviceMemory<'_>) -> bool {
 }
 
 /// A problem whose times count whatever they are to count.
-pub(crate) struct Weighted {
+pub(crate) struct Weighted<'p> {
     pub(crate) problem: Factors,
     /// Values of which the moves to one reader alone count, each with that reader
     /// ([`Factors::read_by_one`]).
     pub(crate) read_by_one: Vec<(ValueId, ValueId)>,
+    /// What reaches across the program.
+    pub(crate) parts: &'p [Part],
+    /// Prices of a problem that differs in its times alone.
+    pub(crate) begin_at: Option<&'p Prices>,
+    /// A bound that is good to about a thousandth is enough, and one of no more than this, in
+    /// picoseconds, of no use. Else it is wanted to the last digit.
+    pub(crate) floor: Option<u64>,
 }
 
 /// What a problem takes at least, in picoseconds.
@@ -154,61 +161,39 @@ pub(crate) struct Leasts {
     pub(crate) all: u64,
     /// For each value and strategy, any plan that makes the value so.
     pub(crate) through: Vec<Vec<u64>>,
+    /// The prices that say so.
+    pub(crate) prices: Prices,
 }
 
-/// What prices say that any plan of a problem takes, of those that have room where that is asked;
-/// `None` where there is none.
-pub(crate) fn least_weighted(
-    kernels: &Kernels,
-    of: Weighted,
-    memory: Option<DeviceMemory<'_>>,
-    limits: &Limits,
-) -> Option<Leasts> {
-    let Weighted { problem, read_by_one } = of;
-    let mut problem = problem.in_ticks();
+/// What prices say that any plan of a problem takes; `None` where there is none.
+pub(crate) fn least_weighted(of: Weighted<'_>, limits: &Limits) -> Option<Leasts> {
+    let Weighted { mut problem, read_by_one, parts, begin_at, floor } = of;
     let counts: Vec<usize> = problem.factors.iter().map(|factor| factor.out.len()).collect();
-    // What an op holds depends on all that it reads, so that readers are left out afterwards.
-    let mut has_room: Vec<Option<Vec<bool>>> = vec![None; counts.len()];
-    let memory = memory.map(|memory| {
-        let (memory, fits) = memory.fitting(kernels, &problem);
-        for id in &problem.live {
-            let (all, left) = (&problem.factors[id.index()], &fits.factors[id.index()]);
-            has_room[id.index()] = (all.out.len() > left.out.len()).then(|| all.kept_in(left));
-        }
-        problem = fits;
-        memory
-    });
     read_by_one.iter().for_each(|(value, reader)| problem.read_by_one(*value, *reader));
     let is_had_for_nothing = |output: usize| {
         let of = problem.outputs.get(output).map(|(value, _)| *value);
         read_by_one.iter().any(|(value, _)| Some(*value) == of)
     };
-    let parts = Part::all(kernels, memory.as_ref()).into_iter();
-    let parts = parts.map(|part| part.without_results(&is_had_for_nothing)).collect();
-    let parts: Arc<Vec<Part>> = Arc::new(parts);
+    let parts = parts.iter().map(|part| part.clone().without_results(&is_had_for_nothing));
+    let parts: Arc<Vec<Part>> = Arc::new(parts.collect());
     let shrink = parts.is_empty();
     let mut plan = FAR;
-    let mut prices = Prices::new(&problem).with_parts(&problem, parts);
-    let sweeps = Sweeps { fresh: true, shrink, near: false };
+    let rough = floor.map(|floor| problem.in_time(floor));
+    let prices = begin_at.map_or_else(|| Prices::new(&problem), |known| known.resumed(&problem));
+    let mut prices = prices.with_parts(&problem, parts);
+    let sweeps = Sweeps { fresh: begin_at.is_none(), shrink, near: false, rough };
     let (bound, whole) = settle(&mut problem, &mut prices, limits, sweeps, &mut plan);
     let all = problem.picoseconds(bound)?;
     // Strategies have their numbers as long as none is dropped.
-    let through = whole.as_ref().map_or(&prices.through_strategy, |w| &w.prices.through_strategy);
+    let prices = whole.map_or(prices, |before| before.prices);
     let in_picoseconds = |time: i64| problem.picoseconds(time.min(FAR - 1)).unwrap_or(all).max(all);
-    let none = in_picoseconds(FAR);
-    let through = counts.iter().enumerate().map(|(v, count)| match &has_room[v] {
-        None if through[v].len() == *count => {
-            through[v].iter().map(|t| in_picoseconds(*t)).collect()
-        }
-        None => vec![all; *count],
-        Some(kept) => {
-            let mut left = through[v].iter();
-            let of = |kept: &bool| {
-                if *kept { left.next().map_or(all, |time| in_picoseconds(*time)) } else { none }
-            };
-            kept.iter().map(of).collect()
+    let through = counts.iter().zip(&prices.through_strategy).map(|(count, through)| {
+        if through.len() == *count {
+            through.iter().map(|time| in_picoseconds(*time)).collect()
+        } else {
+            vec![all; *count]
         }
     });
     let through = through.collect();
-    Some(Leasts { all, through })
+    Some(Leasts { all, through, prices })
 }

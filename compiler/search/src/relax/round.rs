@@ -29,7 +29,7 @@ impl Branch {
         let Whole { problem, prices } = self.whole.as_ref();
         let (mut problem, mut prices) = (problem.clone(), prices.clone());
         let few = Limits { sweeps: SWEEPS, ..limits.clone() };
-        let sweeps = Sweeps { fresh: false, shrink: false, near: false };
+        let sweeps = Sweeps { fresh: false, shrink: false, near: false, rough: None };
         let (mut bound, mut most) = (self.bound, problem.live.len());
         loop {
             let decided = most_decided(&problem, &prices, most);

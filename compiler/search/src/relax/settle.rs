@@ -17,8 +17,14 @@ const PATIENCE: i64 = 10_000_000;
 /// Where one is, sweeps end that would take more than [`WORTH_SWEEPING`] of their kind to reach it.
 const PATIENCE_OF_BRANCHES: i64 = 2_000;
 
+/// The same where a rough bound is enough.
+const PATIENCE_IF_ROUGH: i64 = 2_000;
+
 /// See [`PATIENCE_OF_BRANCHES`].
 const WORTH_SWEEPING: i64 = 16;
+
+/// All sweeps to come mostly lift the bound by less than so many times what the last one did.
+const STILL_TO_COME: i64 = 4;
 
 /// How prices are swept.
 #[derive(Clone, Copy)]
@@ -29,6 +35,9 @@ pub(super) struct Sweeps {
     pub(super) shrink: bool,
     /// The plan known is close by: they end where they would take too long to reach it.
     pub(super) near: bool,
+    /// The bound is one of many of which the largest counts: it need not be good to the last digit,
+    /// and where it looks as if it would be no more than this it is of no use.
+    pub(super) rough: Option<i64>,
 }
 
 /// Sweeps until the bound stands still or a plan meets it.
@@ -40,10 +49,14 @@ pub(super) fn settle(
     problem: &mut Factors,
     prices: &mut Prices,
     limits: &Limits,
-    Sweeps { fresh, shrink, near }: Sweeps,
+    Sweeps { fresh, shrink, near, rough }: Sweeps,
     plan: &mut i64,
 ) -> (i64, Option<Whole>) {
-    let patience = if shrink || prices.sides.is_empty() { PATIENCE } else { PATIENCE_OF_BRANCHES };
+    let patience = match (rough, shrink || prices.sides.is_empty()) {
+        (Some(_), _) => PATIENCE_IF_ROUGH,
+        (None, true) => PATIENCE,
+        (None, false) => PATIENCE_OF_BRANCHES,
+    };
     let mut bound = i64::MIN;
     let mut whole = None;
     let mut leaps = Leaps::default();
@@ -72,8 +85,14 @@ pub(super) fn settle(
             }
             plan => gain <= plan.saturating_sub(now) / WORTH_SWEEPING,
         };
-        let still = sweep > 0 && (gain <= problem.ticks / 16 || (slow && nodes(problem) > SMALL));
+        let still = sweep > 0
+            && (gain <= problem.ticks / 16
+                || (slow && (rough.is_some() || nodes(problem) > SMALL)));
         bound = bound.max(now);
+        let still_to_come = if sweep > 0 { gain.saturating_mul(STILL_TO_COME) } else { FAR };
+        if rough.is_some_and(|floor| floor >= (*plan).min(now.saturating_add(still_to_come))) {
+            break;
+        }
         let rates = prices.sides.at_a_rate
             && prices.sides.parts.iter().any(|p| matches!(p.kind, Kind::Memory { .. }));
         if still && rates {

@@ -98,7 +98,7 @@ impl Question<'_> {
             &mut problem,
             &mut prices,
             limits,
-            Sweeps { fresh: false, shrink: true, near: false },
+            Sweeps { fresh: false, shrink: true, near: false, rough: None },
             &mut plan,
         );
         Priced::read(&problem, &prices, bound)

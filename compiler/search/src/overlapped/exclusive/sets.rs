@@ -2,7 +2,7 @@
 
 use shard_ir::{Picoseconds, ValueId};
 
-use super::super::climb::{Climb, Leasts, Through};
+use super::super::climb::{Climb, Least, Leasts, Through};
 use super::super::weighed::Weighed;
 use super::{Step, Steps};
 use crate::relax::factors::Use;
@@ -17,7 +17,7 @@ impl Steps<'_> {
         &self,
         path: &[ValueId],
         enough: Picoseconds,
-        least: &mut dyn FnMut(&Weighed) -> Leasts,
+        least: &mut Least<'_>,
     ) -> Leasts {
         let mut climb = Climb {
             sets: Vec::new(),
@@ -25,10 +25,11 @@ impl Steps<'_> {
             enough,
             least,
             through: Through::new(),
+            lowest: 0,
         };
         let trunk = self.trunk();
         climb.add(self.sets(path, &trunk).into_iter().map(|set| vec![set]));
-        climb.climb();
+        let mut at = climb.climb();
         let is_near = climb.best + Picoseconds(enough.0 / NEAR) >= enough;
         if !is_near {
             let chosen = self.choices(&trunk).into_iter().map(|chosen| {
@@ -36,8 +37,9 @@ impl Steps<'_> {
                 steps.weighed(&steps.around(&trunk))
             });
             climb.add(std::iter::once(chosen.collect()));
-            climb.climb();
+            at = climb.climb();
         }
+        climb.finish(&at);
         Leasts { all: climb.best_of_strategies(), through: climb.through }
     }
 

@@ -123,8 +123,8 @@ impl Builder<'_> {
         let mut found = Strategies::new(self, kernels, hardware, id);
         let site = kernels.site(id);
         let result_layouts = match site.op {
-            Op::Split { .. } | Op::Merge { .. } => found.own.layouts.clone(),
-            _ => Vec::new(),
+            Op::Split { .. } | Op::Merge { .. } => Arc::clone(&found.own.layouts),
+            _ => Arc::default(),
         };
         let whole = site.for_each_strategy(profile, &result_layouts, &mut |result, layouts| {
             if found.factor.out.len() > left {
