@@ -11,6 +11,7 @@ mod critical;
 mod executable;
 mod live;
 mod memory;
+mod order;
 mod place;
 mod stages;
 mod steady;
@@ -34,7 +35,8 @@ pub use verify::{TimelineError, verify_addresses, verify_timeline};
 pub use verify_execution::{ExecutionError, verify_execution};
 pub use verify_times::verify_times;
 
-use place::{Ahead, Asked, Order, place};
+use order::Order;
+use place::{Ahead, Asked, place};
 
 /// A layer in time: one stream for compute, one for the link to the host and one for each resource
 /// of the network.
@@ -131,7 +133,7 @@ fn best_of(
     let made = |ahead, order| timeline_of(plan, streams, &stages, is_stack, limit, (ahead, order));
 
     let orders: &[Order] = if stages.units.len() <= SOONEST {
-        &[Order::Program, Order::Soonest, Order::Longest]
+        &[Order::Program, Order::Soonest, Order::Longest, Order::Backward, Order::SoonestBackward]
     } else {
         &[Order::Program, Order::Longest]
     };

@@ -1,5 +1,6 @@
 //! Units in time: each as early as what it reads, its streams, and memory allow.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -7,6 +8,7 @@ use shard_cost::Streams;
 use shard_ir::{Picoseconds, Plan, never};
 
 use super::memory::{Holders, Profile, Readers, kept};
+use super::order::{Order, from_the_end, longest_first};
 use super::stages::{Made, Stages};
 use super::units::Busy;
 
@@ -31,17 +33,6 @@ pub(super) enum Ahead {
     None,
     /// And every unit when the one before is done.
     Serial,
-}
-
-/// Which unit of a copy is placed next.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Order {
-    /// The next of the program.
-    Program,
-    /// The one behind which most is left to do.
-    Longest,
-    /// The one that can start first.
-    Soonest,
 }
 
 /// What is placed.
@@ -74,13 +65,25 @@ impl Asked<'_> {
 /// than there is, which is for the caller to see.
 pub(super) fn place(asked: Asked<'_>) -> Vec<Run> {
     let mut placer = Placer::of(asked);
+    let left = match asked.order {
+        Order::Backward | Order::SoonestBackward => from_the_end(asked),
+        Order::Program | Order::Longest | Order::Soonest => Vec::new(),
+    };
     for (at, stage) in asked.stages.stages.iter().enumerate() {
         for copy in 0..asked.copies(at) {
             match asked.order {
                 Order::Program => stage.units.clone().for_each(|unit| placer.put(unit, copy)),
                 Order::Longest => longest_first(asked, stage.units.clone())
                     .for_each(|unit| placer.put(unit, copy)),
-                Order::Soonest => placer.soonest_first(stage.units.clone(), copy),
+                Order::Soonest => placer.soonest_first(stage.units.clone(), copy, &|_| 0),
+                Order::Backward => {
+                    let mut units: Vec<usize> = stage.units.clone().collect();
+                    units.sort_by_key(|unit| (Reverse(left[*unit]), *unit));
+                    units.into_iter().for_each(|unit| placer.put(unit, copy));
+                }
+                Order::SoonestBackward => {
+                    placer.soonest_first(stage.units.clone(), copy, &|unit| left[unit].0);
+                }
             }
             placer.end_copy(at, copy);
         }
@@ -88,24 +91,6 @@ pub(super) fn place(asked: Asked<'_>) -> Vec<Run> {
     let mut runs = placer.runs;
     runs.sort_by_key(|run| (asked.stages.stage_of(run.unit), run.copy, run.unit));
     runs
-}
-
-/// Units by how long everything takes that waits for them, they included, the longest first. What a
-/// unit reads comes before it.
-fn longest_first(asked: Asked<'_>, units: Range<usize>) -> impl Iterator<Item = usize> {
-    let mut left: Vec<Picoseconds> =
-        units.clone().map(|unit| asked.stages.units[unit].time).collect();
-    for unit in units.clone().rev() {
-        for (by, of) in makers(asked, unit, 0) {
-            if units.contains(&by) && of == 0 {
-                let behind = left[unit - units.start] + asked.stages.units[by].time;
-                left[by - units.start] = left[by - units.start].max(behind);
-            }
-        }
-    }
-    let mut order: Vec<usize> = units.clone().collect();
-    order.sort_by_key(|unit| (std::cmp::Reverse(left[unit - units.start]), *unit));
-    order.into_iter()
 }
 
 /// Units that are placed, one after another.
@@ -206,14 +191,14 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Places the units of a copy, each time the one that can start first; of equal ones the first
-    /// of the program.
-    fn soonest_first(&mut self, units: Range<usize>, copy: u64) {
+    /// Places the units of a copy, each time the one that can start first; of equal ones the one of
+    /// which `most` says most, of these the first of the program.
+    fn soonest_first(&mut self, units: Range<usize>, copy: u64, most: &dyn Fn(usize) -> u64) {
         let mut waiting: Vec<usize> = units.collect();
         while !waiting.is_empty() {
             let start = |unit: usize| Some(self.start(unit, copy, self.ready(unit, copy)?));
-            let first = waiting.iter().filter_map(|unit| Some((start(*unit)?, *unit))).min();
-            let Some((start, unit)) = first else {
+            let of = |unit: &usize| Some((start(*unit)?, Reverse(most(*unit)), *unit));
+            let Some((start, _, unit)) = waiting.iter().filter_map(of).min() else {
                 return never!("units that wait for each other", ());
             };
             self.put_at(unit, copy, start);
@@ -249,7 +234,7 @@ pub(super) fn held_until(start: Picoseconds, done: Picoseconds) -> Picoseconds {
 }
 
 /// The units that make what a copy of a unit reads, or read what it writes over, with their copies.
-fn makers(asked: Asked<'_>, unit: usize, copy: u64) -> Vec<(usize, u64)> {
+pub(super) fn makers(asked: Asked<'_>, unit: usize, copy: u64) -> Vec<(usize, u64)> {
     let by = |(made, _, of): Made| Some((asked.stages.unit_of(made)?, of));
     let others = |by: &(usize, u64)| *by != (unit, copy);
     let before = asked.stages.read_before(unit, copy, |of| asked.copies(of));
@@ -291,7 +276,7 @@ fn expected(asked: Asked<'_>, holders: &Holders<'_>) -> Readers {
 
 /// The first start, no earlier than asked, at which all streams are free as long as the unit keeps
 /// them busy.
-fn earliest_free(
+pub(super) fn earliest_free(
     taken: &[Vec<(Picoseconds, Picoseconds)>],
     busy: &[Busy],
     earliest: Picoseconds,
@@ -316,7 +301,11 @@ fn earliest_free(
     }
 }
 
-fn occupy(taken: &mut [Vec<(Picoseconds, Picoseconds)>], busy: &[Busy], start: Picoseconds) {
+pub(super) fn occupy(
+    taken: &mut [Vec<(Picoseconds, Picoseconds)>],
+    busy: &[Busy],
+    start: Picoseconds,
+) {
     for busy in busy {
         let on = &mut taken[busy.stream];
         let at = on.partition_point(|(begin, _)| *begin < start + busy.from);
