@@ -26,6 +26,8 @@ def gather(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
         raise b.fail("`.shard` has no counterpart of this gather: it takes rows along one dim by one tensor of ids")
     at, ids, batch = indices
     sizes = equation.params["slice_sizes"]
+    if str(equation.params.get("mode", "")).endswith("CLIP"):
+        ids = indexing.within(b, ids, table.shape[at])
     whole = all(n == table.shape[d] for d, n in enumerate(sizes) if d != at and d not in batch)
     if not whole or sizes[at] != 1 or at not in how.collapsed_slice_dims:
         raise b.fail("`.shard` has no counterpart of a gather of parts of rows")
@@ -90,7 +92,7 @@ def _without(value: Tensor, at: int) -> Tensor:
 
 
 def scatter_add(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """What `take` is differentiated to: each row gets the sum of what its ids bring. A product with ones and zeros."""
+    """What `take` is differentiated to: each row gets the sum of what its ids bring."""
     how = equation.params["dimension_numbers"]
     base, updates = operands[0], b.tensor(operands[2], whole=True)
     known = _known_places(operands[1], how.scatter_dims_to_operand_dims)
@@ -103,24 +105,17 @@ def scatter_add(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Va
         raise b.fail("`.shard` has no counterpart of this scatter: it adds to rows along one dim by one tensor of ids")
     at, ids, batch = indices
     out = equation.outvars[0].aval
+    if str(equation.params.get("mode", "")).endswith("CLIP"):
+        ids = indexing.within(b, ids, out.shape[at])
     windows = list(how.update_window_dims)
-    rest = [d for d in range(len(out.shape)) if d != at and d not in batch]
     scattered = [d for d in range(len(updates.shape)) if d not in windows]
-    wanted: list[Dim | None] = [None] * len(updates.shape)
-    for n, d in enumerate(scattered):
-        wanted[d] = ids.positions[n]
-    updates = b.meet(tuple(wanted), updates)
-    row = b.dims.fresh(out.shape[at])
-    chosen = indexing.one_hot(b, ids, row, updates.dtype)
-    positions: list[Dim | None] = [None] * len(out.shape)
-    positions[at] = row
+    places: list[int | None] = [None] * len(out.shape)
     for d, of_ids in batch.items():
-        positions[d] = updates.positions[scattered[of_ids]]
-    for d, window in zip(rest, windows):
-        positions[d] = updates.positions[window]
-    dims = tuple(dim for dim in positions if dim is not None)
-    made = b.emit(Expression("einsum", (chosen.name, updates.name), dims), tuple(positions), out.shape, updates.dtype)
-    return [b.binary("+", base, made)]
+        places[d] = scattered[of_ids]
+    for d, window in zip([d for d in range(len(out.shape)) if d != at and d not in batch], windows):
+        places[d] = window
+    summed = [n for n in range(len(scattered)) if n not in batch.values()]
+    return [b.binary("+", base, indexing.scatter_add(b, updates, ids, scattered, summed, places, out.shape))]
 
 
 def _add_part(b: Builder, equation: Any, base: Value, updates: Tensor, starts: dict[int, int]) -> Value:
@@ -216,4 +211,11 @@ def top_k(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
     """The largest elements and where they are."""
     value = b.tensor(operands[0])
     at = equation.params.get("axis", len(value.shape) - 1) % len(value.shape)
-    return list(indexing.top_k(b, value, at, equation.params["k"], str(equation.outvars[0].aval.dtype)))
+    return list(indexing.top_k(b, value, at, equation.params["k"]))
+
+
+def sort(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """In rising order, one key first."""
+    if equation.params["num_keys"] != 1:
+        raise b.fail("`.shard` has no counterpart of sorting by several keys")
+    return indexing.sort(b, operands, equation.params["dimension"] % len(operands[0].shape))

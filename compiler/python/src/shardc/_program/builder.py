@@ -58,6 +58,8 @@ class Builder:
         self._slices: dict[tuple[str, int], Tensor] = {}
         self.sliced: dict[tuple[str, int], Value] = {}
         self._ones: dict[tuple[Dim, str], Tensor] = {}
+        self.backward: dict[Dim, Tensor] = {}
+        """Of a dim the positions from the last to the first, along a dim of their own."""
         self.made_of: dict[str, tuple[str, Sequence[Value], Any]] = {}
         """Of a value that one equation makes: its primitive, its operands, the equation."""
         self.negated: dict[str, Tensor] = {}
@@ -178,6 +180,7 @@ class Builder:
         del self.layer.parameters[kept:]
         self._known = {key: pair for key, pair in self._known.items() if pair[1].name not in gone}
         self._ones = {key: one for key, one in self._ones.items() if one.name not in gone}
+        self.backward = {key: one for key, one in self.backward.items() if one.name not in gone}
 
     def slice_of_argument(self, stack: Tensor, turn: int) -> Tensor | None:
         """One layer of a stack of weights, as a parameter of its own."""

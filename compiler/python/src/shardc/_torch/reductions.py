@@ -91,10 +91,11 @@ def argmax(b: Builder, node: Node) -> Value:
 def top_k(b: Builder, node: Node) -> list[Value]:
     """The largest elements and where they are."""
     value = node.tensor("self")
-    if node.plain("largest") is False:
-        raise b.fail("`.shard` has no counterpart of the least elements of a tensor")
     at = node.at("dim", len(value.shape))
-    return list(indexing.top_k(b, value, at, node.plain("k"), node.dtype))
+    if node.plain("largest") is not False:
+        return list(indexing.top_k(b, value, at, node.plain("k")))
+    least, places = indexing.top_k(b, b.map("neg", value), at, node.plain("k"))
+    return [b.map("neg", least), places]
 
 
 def cumulative(b: Builder, node: Node) -> Value:
