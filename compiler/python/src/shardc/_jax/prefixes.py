@@ -145,7 +145,7 @@ def _spans(group: Group, roles: Sequence[str]) -> Mapping[Any, Spans]:
     for variable in group.results:
         spans = scope[variable]
         count = numpy().arange(len(spans.start))
-        whole = len(count) == variable.aval.shape[spans.axis] == group.arguments[0].aval.shape[spans.axis]
+        whole = len(count) == variable.aval.shape[spans.axis] == group.arguments[0].aval.shape[spans.along]
         if not whole or spans.kind == TERMS or (spans.start != 0).any() or (spans.end != count + 1).any():
             raise _NotOne
     return scope
