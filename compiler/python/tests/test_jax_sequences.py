@@ -154,7 +154,16 @@ def a_selective_state():
         _, y = lax.scan(step, start, tuple(one.swapaxes(0, 1) for one in (da, db, u @ p["c"])))
         return (y.swapaxes(0, 1) + u * p["d"]) @ p["out"]
 
-    sizes = {"in": (6, 8), "conv": (3, 8), "dt": (8, 8), "b": (8, 3), "c": (8, 3), "a": (8, 3), "d": (8,), "out": (8, 6)}
+    sizes = {
+        "in": (6, 8),
+        "conv": (3, 8),
+        "dt": (8, 8),
+        "b": (8, 3),
+        "c": (8, 3),
+        "a": (8, 3),
+        "d": (8,),
+        "out": (8, 6),
+    }
     p = {name: 0.5 * R(*size, seed=n) for n, (name, size) in enumerate(sizes.items())}
     specs = {name: P(None, "y") if name in ("in", "conv", "dt") else P("y") for name in sizes}
     return f, (R(4, 7, 6, seed=9), p), (P("x"), specs)
@@ -236,7 +245,11 @@ def a_state_that_is_contracted_is_no_recurrence():
 @prog("pad", "shift", "take", "topk", "cumsum")
 def paddings_steps_and_orders():
     def f(x):
-        padded = jnp.pad(x, ((1, 2), (0, 0))), lax.pad(x, 0.0, ((1, -2, 2), (-1, 0, 0))), jnp.pad(x > 0, ((2, 0), (0, 1)))
+        padded = (
+            jnp.pad(x, ((1, 2), (0, 0))),
+            lax.pad(x, 0.0, ((1, -2, 2), (-1, 0, 0))),
+            jnp.pad(x > 0, ((2, 0), (0, 1))),
+        )
         moved = lax.pad(x, 0.0, ((2, -2, 0), (0, 0, 0))), jnp.pad(x, ((1, 2), (0, 0)), constant_values=3.0)
         cut = x[1::3], x[::2], x[:, ::-1], lax.cumsum(x, 1, reverse=True), lax.cumprod(x, 0, reverse=True)
         order = jnp.sort(x, 0), jnp.sort(x, -1, descending=True), jnp.argsort(x, 0), jnp.median(x, 0)

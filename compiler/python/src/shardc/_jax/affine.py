@@ -117,4 +117,4 @@ def _parts(jnp: Any, value: Any, out: Any) -> tuple[Any, Any]:
         return jnp.zeros(out.shape, out.dtype), jnp.broadcast_to(value, out.shape)
     factor = 1 if value.factor is None else value.factor
     added = 0 if value.added is None else value.added
-    return tuple(jnp.broadcast_to(jnp.asarray(part, out.dtype), out.shape) for part in (factor, added))  # type: ignore[return-value]
+    return tuple(jnp.broadcast_to(jnp.asarray(part, out.dtype), out.shape) for part in (factor, added))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Any
 
 from .._program import recurrence, shapes
 from .._program.builder import Builder
@@ -20,7 +20,10 @@ FACTORS, STATES, SUMS, TERMS = "factors", "states", "sums", "terms"
 """What the elements of a tensor are: the product of the factors of some positions; what a recurrence over them gives,
 from zero on; their sum; and a factor times a state."""
 
-ROLES = {1: [(SUMS,), (FACTORS,)], 2: [(FACTORS, STATES), (STATES, FACTORS)]}
+ROLES: Mapping[int, Sequence[tuple[str, ...]]] = {
+    1: [(SUMS,), (FACTORS,)],
+    2: [(FACTORS, STATES), (STATES, FACTORS)],
+}
 """What the arguments may be, by their number."""
 
 
@@ -100,7 +103,7 @@ def _is_halving(equation: Any) -> bool:
     return equation.primitive.name == "slice" and 2 in (equation.params["strides"] or ())
 
 
-def _call(equation: Any) -> Optional[tuple[str, int]]:
+def _call(equation: Any) -> tuple[str, int] | None:
     """The line that calls `associative_scan`, if an equation stands in it."""
     traceback = equation.source_info.traceback
     frames = list(traceback.frames) if traceback is not None else []

@@ -140,6 +140,9 @@ class _Function:
         self.order = order
         self.wanted = wanted
         self.is_recurrence = False
+        self.parts: tuple[bool, bool] | None = None
+        """Of the value that was computed last: whether there is a factor of the state, and something added to it. None
+        where the state is not in it."""
 
     def __call__(self, *flat: Any) -> list[Any]:
         """The results that are wanted."""
@@ -183,7 +186,8 @@ class _Function:
         shape, dtype = (loop.length, *start.shape), start.dtype
         self.parts = None
         parts = [
-            jnp.broadcast_to(part, (loop.length, *part.shape[1:])) for part in self._turns([loop.next(at)], {loop.state(at): Affine()})
+            jnp.broadcast_to(part, (loop.length, *part.shape[1:]))
+            for part in self._turns([loop.next(at)], {loop.state(at): Affine()})
         ]
         has = self.parts
         if has is None:  # the state before is not looked at

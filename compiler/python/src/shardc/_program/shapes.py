@@ -285,4 +285,3 @@ def cumulative(b: Builder, value: Tensor, at: int, from_behind: bool = False) ->
     turned = reverse(b, value, [at]) if from_behind else value
     made = b.emit(Expression("cumsum", (turned.name,), (dim,)), turned.positions, turned.shape, turned.dtype)
     return reverse(b, made, [at]) if from_behind else made
-

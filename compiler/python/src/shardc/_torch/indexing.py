@@ -79,7 +79,9 @@ def index_put(b: Builder, node: Node) -> Value:
     if not node.plain("accumulate"):
         raise b.fail("`.shard` has no counterpart of `index_put`: places that are written")
     if len(given) != 1 or given[0][1].dtype == "bool":
-        raise b.fail("`.shard` has no counterpart of this index_put: it adds to rows along one dim by one tensor of ids")
+        raise b.fail(
+            "`.shard` has no counterpart of this index_put: it adds to rows along one dim by one tensor of ids"
+        )
     at, ids = given[0][0], b.tensor(given[0][1])
     count = len(ids.shape)
     shape = (*node.shape[:at], *ids.shape, *node.shape[at + 1 :])
