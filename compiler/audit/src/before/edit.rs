@@ -52,6 +52,10 @@ pub fn constraints(layer: &Layer, pins: &[Pin]) -> Vec<NewConstraint> {
 /// Where a pin is written: at what makes the value and at its other forms, or at what takes it.
 fn written(layer: &Layer, pin: &Pin) -> Vec<NewConstraint> {
     let mut found: Vec<NewConstraint> = constraint(layer, pin).into_iter().collect();
+    if let (Some(by), Some(one)) = (&pin.by, found.first()) {
+        let beside = beside(layer, by, &layer.sites[one.site], pin);
+        found.extend(beside);
+    }
     if pin.by.is_none() {
         for (at, site) in layer.sites.iter().enumerate() {
             let Some((_, positions)) = site.alias.as_ref().filter(|(of, _)| *of == pin.value)
@@ -64,6 +68,30 @@ fn written(layer: &Layer, pin: &Pin) -> Vec<NewConstraint> {
         }
     }
     found
+}
+
+/// What an op takes beside a value and the plan knows nothing of lies as the value does: the ids of
+/// rows that are added up. XLA takes a scatter apart along whatever splits its ids.
+fn beside(layer: &Layer, by: &str, site: &Site, pin: &Pin) -> Vec<NewConstraint> {
+    let Some(statement) = layer.statement(by) else { return Vec::new() };
+    let Expression::Einsum(operands, ..) = &statement.expression else { return Vec::new() };
+    // An einsum of the program takes all that it takes; one that is a scatter takes its rows alone.
+    let is_one_of = |name: &str| operands.iter().any(|operand| operand == name);
+    let known = |taken: &Taken| {
+        is_one_of(&taken.name)
+            || taken.name == pin.value
+            || operands.iter().any(|operand| {
+                layer.statement(operand).is_some_and(|made| {
+                    matches!(&made.expression, Expression::Rename(of, ..) if *of == taken.name)
+                })
+            })
+    };
+    let spec = |taken: &Taken| {
+        let spec = spec_of(layer, pin, &taken.positions)?;
+        Some(NewConstraint { site: statement.site, word: Some(taken.word.clone()), spec })
+    };
+    let unknown = site.takes.iter().filter(|taken| !known(taken));
+    unknown.filter_map(spec).collect()
 }
 
 /// The axes that a pin has for dims in the order of the text.

@@ -204,22 +204,16 @@ impl Trier<'_> {
             if is_small || is_near(now.bytes, target) || self.count >= MOST_ADDED {
                 break;
             }
-            let mut more = kept.clone();
-            for one in constraints(layer, &around(pin)) {
-                let is_there = |known: &NewConstraint| {
-                    layer.sites[known.site].span == layer.sites[one.site].span
-                        && known.word == one.word
-                };
-                if !more.iter().any(is_there) {
-                    more.push(one);
+            // First where it is taken alone: what is asked for before it may reach too far back.
+            for pins in [vec![pin.clone()], around(pin)] {
+                let Some(more) = with(layer, &kept, &constraints(layer, &pins)) else { continue };
+                match self.sent(choice, &more) {
+                    Ok(sent) if sent.bytes < now.bytes => {
+                        (now, kept) = (sent, more);
+                        break;
+                    }
+                    Ok(_) | Err(_) => {}
                 }
-            }
-            if more.len() == kept.len() {
-                continue;
-            }
-            match self.sent(choice, &more) {
-                Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, more),
-                Ok(_) | Err(_) => {}
             }
         }
         // Every value as it lies in the plan: too much to write, and so kept only if most of it can
@@ -284,6 +278,7 @@ impl Trier<'_> {
                 }
                 (Some(_), _) => format!("{what} as it is taken here"),
             };
+            let what = if site.of_gradient { format!("{what}, in the gradient") } else { what };
             Advice {
                 kind: AdviceKind::Constraint,
                 value: what,
@@ -296,6 +291,24 @@ impl Trier<'_> {
         };
         new.iter().map(one).collect()
     }
+}
+
+/// Constraints with more of them, where the program has none yet; `None` where there is no more.
+fn with(
+    layer: &Layer,
+    kept: &[NewConstraint],
+    new: &[NewConstraint],
+) -> Option<Vec<NewConstraint>> {
+    let mut more = kept.to_vec();
+    for one in new {
+        let is_there = |known: &NewConstraint| {
+            layer.sites[known.site].span == layer.sites[one.site].span && known.word == one.word
+        };
+        if !more.iter().any(is_there) {
+            more.push(one.clone());
+        }
+    }
+    (more.len() > kept.len()).then_some(more)
 }
 
 fn spec_of(spec: &OpenSpec) -> Spec {

@@ -127,6 +127,8 @@ pub struct Site {
     pub span: Span,
     /// Where it comes from.
     pub place: Option<Place>,
+    /// Whether differentiation made it.
+    pub of_gradient: bool,
     /// Its result as the text names it; empty where it has several.
     pub result: String,
     /// The type of its result.
@@ -610,6 +612,7 @@ impl Translator<'_> {
         let site = Site {
             span: op.span,
             place: op.place.clone(),
+            of_gradient: op.of_gradient,
             result: if is_one { op.result.clone() } else { String::new() },
             tensor: op.types.last().cloned(),
             gives: None,
