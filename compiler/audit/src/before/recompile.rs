@@ -198,6 +198,14 @@ impl Trier<'_> {
             Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, every),
             Ok(_) | Err(_) => {}
         }
+        // Sums whose terms the plan adds up before it completes them.
+        let sums = constraints(layer, &best.sums);
+        if let (false, Some(more)) = (is_near(now.bytes, target), with(layer, &kept, &sums)) {
+            match self.sent(choice, &more) {
+                Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, more),
+                Ok(_) | Err(_) => {}
+            }
+        }
         // One after another, what the plan sends most for first: all at once may undo each other.
         for pin in moved {
             let is_small = pin.wire_bytes < target / SMALL;
@@ -283,7 +291,7 @@ impl Trier<'_> {
                 kind: AdviceKind::Constraint,
                 value: what,
                 from: "no constraint".to_string(),
-                to: whole_partition_spec(&spec_of(&one.spec)),
+                to: with_terms(whole_partition_spec(&spec_of(&one.spec)), &one.terms),
                 saves_bytes: saved / new.len().max(1) as u64,
                 source: site.place.clone(),
                 tried: "compiled",
@@ -301,14 +309,19 @@ fn with(
 ) -> Option<Vec<NewConstraint>> {
     let mut more = kept.to_vec();
     for one in new {
-        let is_there = |known: &NewConstraint| {
-            layer.sites[known.site].span == layer.sites[one.site].span && known.word == one.word
-        };
-        if !more.iter().any(is_there) {
+        if !more.iter().any(|known| known.is_at(one, layer)) {
             more.push(one.clone());
         }
     }
     (more.len() > kept.len()).then_some(more)
+}
+
+/// `P(None, unreduced={"model"})`: each device keeps a term.
+fn with_terms(spec: String, terms: &[String]) -> String {
+    let Some(dims) = spec.strip_suffix(')').filter(|_| !terms.is_empty()) else { return spec };
+    let names: Vec<String> = terms.iter().map(|axis| format!("\"{axis}\"")).collect();
+    let comma = if dims.ends_with('(') { "" } else { ", " };
+    format!("{dims}{comma}unreduced={{{}}})", names.join(", "))
 }
 
 fn spec_of(spec: &OpenSpec) -> Spec {
