@@ -192,11 +192,7 @@ fn bytes_as_f32(compiled: &Compiled) -> u64 {
 }
 
 /// How an instruction of a plan lies: for each dim, by its class, the axes that split it.
-fn axes_of(
-    mesh: &NamedMesh,
-    plan: &Plan,
-    at: usize,
-) -> Option<BTreeMap<Class, Vec<String>>> {
+fn axes_of(mesh: &NamedMesh, plan: &Plan, at: usize) -> Option<BTreeMap<Class, Vec<String>>> {
     let instruction = &plan.instructions[at];
     let dims = instruction.dims.iter().enumerate().map(|(place, dim)| {
         // A dim that is written as two has another name.

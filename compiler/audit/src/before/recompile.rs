@@ -198,9 +198,11 @@ impl Trier<'_> {
             Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, every),
             Ok(_) | Err(_) => {}
         }
-        // Sums whose terms the plan adds up before it completes them.
-        let sums = constraints(layer, &best.sums);
-        if let (false, Some(more)) = (is_near(now.bytes, target), with(layer, &kept, &sums)) {
+        for sums in sums(best) {
+            if is_near(now.bytes, target) {
+                break;
+            }
+            let Some(more) = with(layer, &kept, &constraints(layer, &sums)) else { continue };
             match self.sent(choice, &more) {
                 Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, more),
                 Ok(_) | Err(_) => {}
@@ -299,6 +301,20 @@ impl Trier<'_> {
         };
         new.iter().map(one).collect()
     }
+}
+
+/// Sums whose terms the plan adds up before it completes them, and behind the last of them the sum:
+/// whole on every device, or as the plan has it. XLA completes it for each that takes it elsewise.
+fn sums(best: &Optimum) -> [Vec<Pin>; 2] {
+    let is_sum =
+        |pin: &&Pin| pin.by.is_none() && best.sums.iter().any(|sum| sum.value == pin.value);
+    let complete = || best.pins.iter().filter(is_sum).cloned();
+    let whole = complete().map(|mut pin| {
+        pin.axes.values_mut().for_each(Vec::clear);
+        pin
+    });
+    let with = |complete: Vec<Pin>| best.sums.iter().cloned().chain(complete).collect();
+    [with(whole.collect()), with(complete().collect())]
 }
 
 /// Constraints with more of them, where the program has none yet; `None` where there is no more.
