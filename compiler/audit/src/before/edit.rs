@@ -216,14 +216,14 @@ fn constrained(
     mesh: &str,
 ) -> Option<Vec<(Span, String)>> {
     let mut changes: Vec<(Span, String)> = Vec::new();
-    let mut given: BTreeMap<usize, Vec<&NewConstraint>> = BTreeMap::new();
+    let mut given: BTreeMap<usize, Vec<(String, &NewConstraint)>> = BTreeMap::new();
     for (number, one) in new.iter().enumerate() {
         let site = &layer.sites[one.site];
+        let made = format!("%shardc_{number}");
         let Some(word) = &one.word else {
-            given.entry(site.span.start).or_default().push(one);
+            given.entry(site.span.start).or_default().push((made, one));
             continue;
         };
-        let made = format!("%shardc_{number}");
         let taken = site.takes.iter().find(|taken| taken.word == *word)?;
         let tensor = type_text(&taken.tensor);
         let line = format!("{}\n    ", constraint_line(&made, word, mesh, one, &tensor));
@@ -232,15 +232,13 @@ fn constrained(
         changes.extend(places.into_iter().map(|span| (span, made.clone())));
     }
     for (start, mut chain) in given {
-        chain.sort_by_key(|one| one.terms.is_empty());
-        let site = &layer.sites[chain.first()?.site];
+        chain.sort_by_key(|(_, one)| one.terms.is_empty());
+        let (first, one) = chain.first()?;
+        let site = &layer.sites[one.site];
         let tensor = type_text(site.tensor.as_ref()?);
-        let names: Vec<String> = (0..chain.len())
-            .map(|at| format!("%shardc_{start}_{at}"))
-            .chain([site.result.clone()])
-            .collect();
-        changes.push((Span::new(start, start + site.result.len()), names[0].clone()));
-        let lines = chain.iter().zip(&names).zip(&names[1..]).map(|((one, of), made)| {
+        changes.push((Span::new(start, start + site.result.len()), first.clone()));
+        let behind = chain.iter().skip(1).map(|(made, _)| made).chain([&site.result]);
+        let lines = chain.iter().zip(behind).map(|((of, one), made)| {
             format!("\n    {}", constraint_line(made, of, mesh, one, &tensor))
         });
         changes.push((Span::at(site.span.end), lines.collect()));

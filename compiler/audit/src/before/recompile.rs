@@ -157,7 +157,8 @@ impl Trier<'_> {
     /// What a plan sends, its floats as wide as this XLA sends them.
     fn counted(&self, best: &Optimum) -> u64 {
         let plan = if self.platform == "cpu" { best.bytes_as_f32 } else { best.totals.wire_bytes };
-        plan.saturating_add(self.subject.layer.by_hand)
+        let by_hand = self.subject.layer.by_hand.map_or(0, |totals| totals.wire_bytes);
+        plan.saturating_add(by_hand)
     }
 
     /// The fewest constraints found with which XLA comes near a plan, or as near as it comes.
