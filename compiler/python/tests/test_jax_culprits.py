@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[3] / "examples" / "jax" / "culprits"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "audit_all")
 
 # Where XLA stays above; the README says what it does.
-ABOVE = {"step_of_two_blocks", "switch_router"}
+ABOVE = {"switch_router"}
 
 
 def auditor() -> Any:
