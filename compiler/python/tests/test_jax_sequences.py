@@ -267,6 +267,78 @@ def gradients_of_these():
     return jax.grad(loss), (R(9, 8),), (P(None, "x"),)
 
 
+@prog("scan", without=["take", "concat"])
+def a_recurrence_whose_turns_look_up_their_places():
+    def f(u, delta, a, b, c):
+        decay = jnp.exp(jnp.einsum("bdl,dn->bldn", delta, a))
+        added = jnp.einsum("bdl,bnl,bdl->bldn", delta, b, u)
+
+        def turn(state, at):
+            h, nothing = state
+            h = decay[:, at] * h + added[:, at]
+            return (h, nothing), jnp.einsum("bdn,bn->bd", h, c[:, :, at])
+
+        start = jnp.zeros((u.shape[0], u.shape[1], a.shape[1])), None
+        return lax.scan(turn, start, jnp.arange(u.shape[2]))[1]
+
+    args = (
+        R(4, 6, 7),
+        jax.nn.softplus(R(4, 6, 7, seed=1)),
+        -jnp.exp(R(6, 3, seed=2)),
+        R(4, 3, 7, seed=3),
+        R(4, 3, 7, seed=4),
+    )
+    return f, args, (P("x", "y"), P("x", "y"), P("y"), P("x"), P("x"))
+
+
+@prog("scan")
+def a_mean_that_forgets():
+    def f(xs, h):
+        return lax.fori_loop(0, 11, lambda i, h: 0.9 * h + 0.1 * xs[i], h)
+
+    return f, (R(11, 4, 6), R(4, 6, seed=3)), (P(None, "x", "y"), P("x", "y"))
+
+
+@prog("scan", "pad")
+def advantages_from_behind():
+    def f(rewards, values, ends):
+        def step(c, at):
+            advantage, after = c
+            reward, value, end = at
+            advantage = reward + 0.99 * after * (1 - end) - value + 0.94 * (1 - end) * advantage
+            return (advantage, value), advantage
+
+        start = jnp.zeros(4), jnp.zeros(4)
+        return lax.scan(step, start, (rewards, values, ends), reverse=True)[1]
+
+    return f, (R(7, 4), R(7, 4, seed=1), (R(7, 4, seed=2) > 1).astype(jnp.float32)), (P(None, "x"),) * 3
+
+
+@prog("scatter_add", "take", "split", "merge")
+def elements_by_several_coordinates():
+    def f(x, expert, place, pairs):
+        there = jax.vmap(lambda x, e, p: jnp.zeros((4, 5, 6)).at[e, p].add(x))(x, expert, place)
+        back = jax.vmap(lambda there, e, p: there[e, jnp.clip(p, 0, 4)])(there * 2, expert, place)
+        some = (
+            x[jnp.arange(3), expert[:3, 0]],
+            x[jnp.arange(4), expert[:, 1]],
+            x.transpose(1, 2, 0)[pairs[:, 0], pairs[:, 1]],
+        )
+        return there, back, some
+
+    at = [jax.random.randint(jax.random.key(n), (4, 9), 0, most) for n, most in enumerate((4, 7))]
+    pairs = jnp.array([[1, 2], [0, 5], [8, 0]])
+    return f, (R(4, 9, 6), *at, pairs), (P("x"), P("x"), P("x"), P())
+
+
+@prog()
+def a_number_with_more_elements_than_what_it_is_added_to():
+    def f(w, x):
+        return jnp.maximum(w + jnp.full((4, 6), 2.0), x) * (w * jnp.ones((4, 1)))
+
+    return f, (R(6), R(4, 6, seed=1)), (P("y"), P("x", "y"))
+
+
 @prog("take", "rename")
 def as_many_ids_as_rows():
     def f(table, ids):

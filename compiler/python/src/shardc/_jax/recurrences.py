@@ -166,37 +166,36 @@ class _Function:
 
         def turn(*slices: Any) -> list[Any]:
             scope = {**self.outside, **dict(zip(names, slices)), **(more or {})}
-            return [part for value in evaluate(self.loop.body, scope, wanted) for part in self._parts(value)]
+            made = zip(wanted, evaluate(self.loop.body, scope, wanted))
+            return [part for atom, value in made for part in self._parts(value, atom.aval)]
 
         if not wanted:
             return []
         found: list[Any] = module("jax").vmap(turn, axis_size=self.loop.length)(*self.inside.values())
         return found
 
-    def _parts(self, value: Any) -> list[Any]:
+    def _parts(self, value: Any, aval: Any) -> list[Any]:
         """A value; of one with the state its two parts, and which of them there are."""
         if not isinstance(value, Affine):
             return [value]
         self.parts = value.factor is not None, value.added is not None
-        return [part for part in (value.factor, value.added) if part is not None]
+        there = [part for part in (value.factor, value.added) if part is not None]
+        return [module("jax.numpy").broadcast_to(part, aval.shape) for part in there]
 
     def _solve(self, at: int, start: Any) -> Any:
         """Finds one element of the state in all turns. What it is behind the last one."""
         loop, lax, jnp = self.loop, module("jax.lax"), module("jax.numpy")
         shape, dtype = (loop.length, *start.shape), start.dtype
         self.parts = None
-        parts = [
-            jnp.broadcast_to(part, (loop.length, *part.shape[1:]))
-            for part in self._turns([loop.next(at)], {loop.state(at): Affine()})
-        ]
+        parts = self._turns([loop.next(at)], {loop.state(at): Affine()})
         has = self.parts
         if has is None:  # the state before is not looked at
             states = parts[0]
             self._note(at, is_new=False)
             return self._put(at, states, start)
         has_factor, has_added = has
-        factor = jnp.broadcast_to(parts[0], shape) if has_factor else None
-        added = jnp.broadcast_to(parts[-1], shape) if has_added else jnp.zeros(shape, dtype)
+        factor = parts[0] if has_factor else None
+        added = parts[-1] if has_added else jnp.zeros(shape, dtype)
         self._note(at, is_new=factor is not None)
         if factor is None:
             states = self._along(added, jnp.ones(shape, dtype))

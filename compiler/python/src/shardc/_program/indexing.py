@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from . import arithmetic, shapes
@@ -238,3 +239,31 @@ def within(b: Builder, ids: Value, size: int) -> Tensor:
     """Ids of which each is a place: what lies outside is the first or the last."""
     most = b.number(size - 1, ids)
     return b.tensor(b.binary("minimum", b.binary("maximum", ids, b.number(0, ids)), most))
+
+
+def merged(b: Builder, table: Tensor, along: Sequence[int]) -> tuple[Tensor, int, list[int]]:
+    """The table with several dims as one, in the place of the first; that place; which dims it has."""
+    first, *others = along
+    kept = [d for d in range(len(table.shape)) if d not in others]
+    if others:
+        table = b.materialise(table, along, even_one=True)
+        dims = tuple(dim for d in along if (dim := table.positions[d]) is not None)
+        size = math.prod(table.shape[d] for d in along)
+        whole = b.dims.fresh(size)
+        positions = tuple(whole if d == first else table.positions[d] for d in kept)
+        shape = [size if d == first else table.shape[d] for d in kept]
+        table = b.emit(Expression("merge", (table.name,), dims, (whole,)), positions, shape, table.dtype)
+    return table, kept.index(first), kept
+
+
+def parted(b: Builder, value: Tensor, along: Sequence[int], shape: Sequence[int]) -> Tensor:
+    """What `merged` made one, several dims again."""
+    first, *others = along
+    if not others:
+        return value
+    kept = [d for d in range(len(shape)) if d not in others]
+    whole = value.positions[kept.index(first)]
+    assert whole is not None
+    parts = {d: b.dims.fresh(shape[d]) for d in along}
+    positions = tuple(parts[d] if d in parts else value.positions[kept.index(d)] for d in range(len(shape)))
+    return b.emit(Expression("split", (value.name,), (whole,), tuple(parts.values())), positions, shape, value.dtype)
