@@ -210,3 +210,16 @@ fn rows_that_are_added_up_are_asked_for_with_their_ids() {
     let found: Vec<_> = found.map(|one| (one.to.as_str(), one.source.is_some())).collect();
     assert_eq!(found, [("P(None, None)", true), ("P(None, None)", true)], "{}", texts.len());
 }
+
+#[test]
+fn a_program_that_keeps_terms_has_the_optimum_of_one_that_leaves_it_open() {
+    let (open, _) = compiled(TWO, &axes(), |_| Ok(sums(1)));
+    let kept = r#"stablehlo.dot_general %arg1, %arg3, contracting_dims = [1] x [0] : (tensor<512x4096xf32>, tensor<4096x512xf32>) -> tensor<512x512xf32> loc(#loc19)
+    %1 = sdy.sharding_constraint %9 <@mesh, [{}, {}], unreduced={"model"}> : tensor<512x512xf32>"#;
+    let begin = kept.split_once('\n').expect("two lines").0;
+    let text = TWO.replace(&format!("%1 = {begin}"), &format!("%9 = {kept}"));
+    assert_ne!(text, TWO);
+    let (found, _) = compiled(&text, &axes(), |_| Ok(sums(1)));
+    assert_eq!(found.same_specs, open.same_specs);
+    assert!(found.barriers.is_empty(), "{:?}", found.barriers);
+}
