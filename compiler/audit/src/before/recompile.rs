@@ -1,11 +1,12 @@
 //! Edits tried by XLA itself: the program is compiled again with each, and with the constraints
-//! that the best plan asks for, until it sends no more than a twentieth above that plan.
+//! that plans ask for, until it sends no more than a twentieth above the best one.
 
 use shard_cost::{Hardware, Weights};
 
 use super::advise::{Step, apply};
-use super::edit::{NewConstraint, OpenSpec, constraints, edited};
-use super::optimum::{Choice, Optimum, Pin, optimum};
+use super::constrain::constrain;
+use super::edit::{NewConstraint, OpenSpec, edited};
+use super::optimum::{Choice, Optimum, optimum};
 use super::read::Stable;
 use super::sharding::{Spec, whole_partition_spec};
 use super::translate::Layer;
@@ -14,21 +15,8 @@ use crate::collectives::{Kind, Program, collectives};
 use crate::compare::{Advice, AdviceKind, Comparison, Left, Recompiled};
 use crate::hlo::Module;
 
-/// Compilations for one audit, and as many again where the constraints of a second plan are tried:
-/// constraints are taken away again as long as some are left.
-const MOST_COMPILATIONS: usize = 48;
-
 /// What counts where a plan is to send little, whatever it computes.
 const WIRES: Weights = Weights { ops: 1, moves: 1000 };
-
-/// Constraints that a person is asked to write.
-const MOST_CONSTRAINTS: usize = 16;
-
-/// A move that is less than this part of all is not tried alone.
-const SMALL: u64 = 64;
-
-/// Compilations up to which constraints are added one after another.
-const MOST_ADDED: usize = 24;
 
 /// Collectives that are shown where XLA stays above the optimum.
 const MOST_LEFT: usize = 8;
@@ -60,21 +48,20 @@ pub struct Subject<'a> {
     pub hardware: &'a Hardware,
 }
 
-struct Trier<'a> {
-    subject: Subject<'a>,
+/// Who compiles a program, and counts how often.
+pub(super) struct Trier<'a> {
+    pub(super) subject: Subject<'a>,
     compile: Compiler<'a>,
-    count: usize,
-    /// How many there were before the constraints of this plan.
-    begun: usize,
+    pub(super) count: usize,
     platform: String,
 }
 
 /// What a compiled program sends.
 #[derive(Clone, Debug)]
-struct Sent {
+pub(super) struct Sent {
     program: Program,
     /// As it is counted beside a plan.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 /// Tries the steps of the advice by compiling, then constraints, and rewrites the advice by what
@@ -85,7 +72,7 @@ pub fn recompile(
     found: &mut Comparison,
     compile: Compiler<'_>,
 ) {
-    let mut trier = Trier { subject, compile, count: 0, begun: 0, platform: String::new() };
+    let mut trier = Trier { subject, compile, count: 0, platform: String::new() };
     if let Err(why) = trier.run(steps, found) {
         found.not_compiled = Some(why);
     }
@@ -120,14 +107,13 @@ impl Trier<'_> {
         let without = now.clone();
         let mut new = Vec::new();
         if !is_near(now.bytes, target) {
-            (now, new) = self.constrain(&choice, &best, target, &without)?;
+            (now, new) = constrain(self, &choice, &best, target, &without);
         }
         // What takes longer in the model may have moves that XLA has as well.
         if !is_near(now.bytes, target) {
-            self.begun = self.count;
             let wires = self.subject.hardware.weighted(WIRES);
             let sparing = optimum(layer, self.subject.mesh, &choice, &wires)?;
-            let (sent, chosen) = self.constrain(&choice, &sparing, target, &without)?;
+            let (sent, chosen) = constrain(self, &choice, &sparing, target, &without);
             if sent.bytes < now.bytes {
                 (now, new) = (sent, chosen);
             }
@@ -150,7 +136,7 @@ impl Trier<'_> {
     }
 
     /// What XLA sends with specs and constraints.
-    fn sent(&mut self, choice: &Choice, new: &[NewConstraint]) -> Result<Sent, String> {
+    pub(super) fn sent(&mut self, choice: &Choice, new: &[NewConstraint]) -> Result<Sent, String> {
         let Subject { text, stable, layer, mesh, .. } = self.subject;
         let text = edited(text, stable, layer, choice, new)
             .ok_or("the program before names no mesh whose shardings could be edited")?;
@@ -175,113 +161,6 @@ impl Trier<'_> {
         let plan = if self.platform == "cpu" { best.bytes_as_f32 } else { best.totals.wire_bytes };
         let by_hand = self.subject.layer.by_hand.map_or(0, |totals| totals.wire_bytes);
         plan.saturating_add(by_hand)
-    }
-
-    /// The fewest constraints found with which XLA comes near a plan, or as near as it comes.
-    fn constrain(
-        &mut self,
-        choice: &Choice,
-        best: &Optimum,
-        target: u64,
-        without: &Sent,
-    ) -> Result<(Sent, Vec<NewConstraint>), String> {
-        let layer = self.subject.layer;
-        let all = constraints(layer, &best.pins);
-        let mut moved: Vec<&Pin> = best.pins.iter().filter(|pin| pin.wire_bytes > 0).collect();
-        moved.sort_by_key(|pin| std::cmp::Reverse(pin.wire_bytes));
-        // A constraint reaches in both directions: what is before and behind a move is said as
-        // well.
-        let around = |pin: &Pin| -> Vec<Pin> {
-            let made = |value: &str| {
-                best.pins.iter().find(|other| other.by.is_none() && other.value == value).cloned()
-            };
-            let mut pins = vec![pin.clone()];
-            pins.extend(made(&pin.value));
-            if let Some(by) = &pin.by {
-                pins.extend(made(by));
-                // The others that meet it there.
-                for other in best.pins.iter().filter(|other| other.by.as_ref() == Some(by)) {
-                    pins.push(other.clone());
-                    pins.extend(made(&other.value));
-                }
-            }
-            pins
-        };
-        let every: Vec<Pin> = moved.iter().flat_map(|pin| around(pin)).collect();
-        let (mut now, mut kept) = (without.clone(), Vec::new());
-        // Wherever the plan moves something; a way that XLA refuses is one that is no better.
-        let every = constraints(layer, &every);
-        match self.sent(choice, &every) {
-            Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, every),
-            Ok(_) | Err(_) => {}
-        }
-        for sums in sums(best) {
-            if is_near(now.bytes, target) {
-                break;
-            }
-            let Some(more) = with(layer, &kept, &constraints(layer, &sums)) else { continue };
-            match self.sent(choice, &more) {
-                Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, more),
-                Ok(_) | Err(_) => {}
-            }
-        }
-        // One after another, what the plan sends most for first: all at once may undo each other.
-        for pin in moved {
-            let is_small = pin.wire_bytes < target / SMALL;
-            if is_small || is_near(now.bytes, target) || self.count - self.begun >= MOST_ADDED {
-                break;
-            }
-            // First where it is taken alone: what is asked for before it may reach too far back.
-            for pins in [vec![pin.clone()], around(pin)] {
-                let Some(more) = with(layer, &kept, &constraints(layer, &pins)) else { continue };
-                match self.sent(choice, &more) {
-                    Ok(sent) if sent.bytes < now.bytes => {
-                        (now, kept) = (sent, more);
-                        break;
-                    }
-                    Ok(_) | Err(_) => {}
-                }
-            }
-        }
-        // Every value as it lies in the plan: too much to write, and so kept only if most of it can
-        // be left out again.
-        let (before_all, kept_before) = (now.clone(), kept.clone());
-        if !is_near(now.bytes, target) {
-            match self.sent(choice, &all) {
-                Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, all),
-                Ok(_) | Err(_) => {}
-            }
-        }
-        // Halves, quarters, .. are left out as long as that is no worse.
-        let enough = |bytes: u64, now: u64| is_near(bytes, target) || bytes <= now;
-        let mut size = kept.len().div_ceil(2);
-        while size > 0 && !kept.is_empty() {
-            let mut at = 0;
-            while at < kept.len() && self.count - self.begun < MOST_COMPILATIONS {
-                let end = (at + size).min(kept.len());
-                let mut fewer = kept.clone();
-                fewer.drain(at..end);
-                match self.sent(choice, &fewer) {
-                    Ok(sent) if enough(sent.bytes, now.bytes) => (now, kept) = (sent, fewer),
-                    Ok(_) | Err(_) => at = end,
-                }
-            }
-            size = if size == 1 { 0 } else { size.div_ceil(2) };
-        }
-        // Of two ways the one that can be written; that which brings next to nothing is not asked
-        // for.
-        let worth = |sent: &Sent, kept: &[NewConstraint]| {
-            kept.len() <= MOST_CONSTRAINTS
-                && (is_near(sent.bytes, target)
-                    || u128::from(sent.bytes) * 50 <= u128::from(without.bytes) * 49)
-        };
-        if worth(&now, &kept) {
-            Ok((now, kept))
-        } else if worth(&before_all, &kept_before) {
-            Ok((before_all, kept_before))
-        } else {
-            Ok((without.clone(), Vec::new()))
-        }
     }
 
     /// What a person reads of new constraints. What they save together stands with each in equal
@@ -318,35 +197,6 @@ impl Trier<'_> {
         };
         new.iter().map(one).collect()
     }
-}
-
-/// Sums whose terms the plan adds up before it completes them, and behind the last of them the sum:
-/// whole on every device, or as the plan has it. XLA completes it for each that takes it elsewise.
-fn sums(best: &Optimum) -> [Vec<Pin>; 2] {
-    let is_sum =
-        |pin: &&Pin| pin.by.is_none() && best.sums.iter().any(|sum| sum.value == pin.value);
-    let complete = || best.pins.iter().filter(is_sum).cloned();
-    let whole = complete().map(|mut pin| {
-        pin.axes.values_mut().for_each(Vec::clear);
-        pin
-    });
-    let with = |complete: Vec<Pin>| best.sums.iter().cloned().chain(complete).collect();
-    [with(whole.collect()), with(complete().collect())]
-}
-
-/// Constraints with more of them, where the program has none yet; `None` where there is no more.
-fn with(
-    layer: &Layer,
-    kept: &[NewConstraint],
-    new: &[NewConstraint],
-) -> Option<Vec<NewConstraint>> {
-    let mut more = kept.to_vec();
-    for one in new {
-        if !more.iter().any(|known| known.is_at(one, layer)) {
-            more.push(one.clone());
-        }
-    }
-    (more.len() > kept.len()).then_some(more)
 }
 
 /// `P(None, unreduced={"model"})`: each device keeps a term.
