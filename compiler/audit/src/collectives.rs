@@ -112,14 +112,6 @@ pub struct Collective {
     pub flow: flow::Flow,
 }
 
-impl Program {
-    /// Bytes that the collectives send which the program wrote itself.
-    pub fn by_hand(&self) -> u64 {
-        let by_hand = self.collectives.iter().filter(|one| one.is_by_hand());
-        by_hand.fold(0, |sum, one| sum.saturating_add(one.wire_bytes()))
-    }
-}
-
 /// Primitives of JAX that are collectives which the program writes by hand.
 const BY_HAND: [&str; 12] = [
     "psum",

@@ -129,8 +129,9 @@ pub struct Comparison {
     pub moves: Vec<Move>,
     /// The edits, those that save most first.
     pub advice: Vec<Advice>,
-    /// Bytes that the program sends by hand, inside of `shard_map`s: part of each optimum.
-    pub by_hand: u64,
+    /// What the program sends and takes by hand, inside of `shard_map`s: part of each optimum. None
+    /// where it has none.
+    pub by_hand: Option<Totals>,
     /// What is not understood.
     pub barriers: Vec<Barrier>,
     /// What XLA sends with the edits, where it was asked.

@@ -223,7 +223,9 @@ pub fn json(report: &Report) -> String {
         compiled_again: comparison.and_then(|c| c.compiled.as_ref()).map(CompiledJson::new),
         not_compiled_because: comparison.and_then(|c| c.not_compiled.as_deref()),
         barriers: barriers.collect(),
-        by_hand_wire_bytes: comparison.map_or(0, |c| c.by_hand),
+        by_hand_wire_bytes: comparison
+            .and_then(|c| c.by_hand)
+            .map_or(0, |totals| totals.wire_bytes),
         no_optimum_because: comparison.and_then(|c| c.why_not.as_deref()),
     })
 }

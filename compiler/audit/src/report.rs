@@ -26,7 +26,8 @@ impl Totals {
         Totals { wire_bytes: 0, time: priced.then_some(Picoseconds(0)) }
     }
 
-    fn add(&mut self, other: Totals) {
+    /// Adds what else is sent.
+    pub fn add(&mut self, other: Totals) {
         self.wire_bytes = self.wire_bytes.saturating_add(other.wire_bytes);
         self.time = self.time.zip(other.time).map(|(a, b)| a + b);
     }
@@ -113,6 +114,14 @@ impl Report {
             sums.entry(by(one)).or_insert(Totals::none(self.chip.is_some())).add(*cost);
         }
         sums
+    }
+
+    /// What the collectives send and take which the program wrote itself.
+    pub fn by_hand(&self) -> Totals {
+        let mut found = Totals::none(self.chip.is_some());
+        let all = self.program.collectives.iter().zip(&self.costs);
+        all.filter(|(one, _)| one.is_by_hand()).for_each(|(_, cost)| found.add(*cost));
+        found
     }
 
     /// The axes of a collective by name, or its groups where they run along none that are known.

@@ -216,10 +216,8 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
             page.row(words, &figures(report, totals, false));
         }
     }
-    if comparison.by_hand > 0 {
-        let bytes = scale::bytes(Bytes(comparison.by_hand));
-        let behind = " ".repeat(20);
-        page.row("  of each, what shard_maps send by hand", &format!("{bytes:>10}{behind}"));
+    if let Some(by_hand) = comparison.by_hand.filter(|totals| totals.wire_bytes > 0) {
+        page.row("  of each, what shard_maps send by hand", &figures(report, by_hand, false));
     }
     if !comparison.moves.is_empty() && comparison.same_specs != Some(report.totals) {
         page.line("  what the first of the two sends");

@@ -9,6 +9,7 @@ use common::{counts, folders, mesh, own};
 use shard_audit::before::{optimum, read, translate};
 use shard_audit::collectives::collectives;
 use shard_audit::hlo::Module;
+use shard_audit::report::Report;
 use shard_cost::Hardware;
 
 #[test]
@@ -57,8 +58,15 @@ fn what_a_shard_map_sends_is_by_hand() {
         let folder = own().join(name);
         let text = std::fs::read_to_string(folder.join("cpu.hlo")).expect("a dump");
         let module = Module::read(&text).unwrap_or_else(|e| panic!("{name}: {e:?}"));
-        let found = collectives(&module, None).unwrap_or_else(|e| panic!("{name}: {e:?}"));
-        assert_eq!(found.by_hand(), all, "{name}");
+        let mesh = mesh(&counts(&folder));
+        let found = collectives(&module, Some(&mesh)).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        let chip = Hardware::built_in("tpu-v5e").expect("a built-in chip");
+        let report = Report::new(name, found, Some(&mesh), Some(&chip), &mut |_| None);
+        let by_hand = report.by_hand();
+        assert_eq!(by_hand.wire_bytes, all, "{name}");
+        // All that it sends: an optimum with it takes as long, and its own besides.
+        assert_eq!(by_hand, report.totals, "{name}");
+        assert!(by_hand.time.is_some_and(|time| time.0 > 0), "{name}");
         let text = std::fs::read_to_string(folder.join("stablehlo.loc.mlir")).expect("StableHLO");
         let layer = translate::translate(&read::read(&text, None).expect("it is read"));
         assert_eq!(layer.expect("it is translated").manual, 1, "{name}");

@@ -210,6 +210,53 @@ def cuts_joins_and_choices() -> Case:
     return Shapes(), args, {"x": ROWS, "y": [Replicate(), Shard(1)]}
 
 
+class Sequences(Module):
+    def forward(self, x: Any, y: Any, ids: Any) -> Any:
+        zeros = torch.zeros(9, 8)
+        a = zeros.index_add(0, ids, x) + zeros.index_add(0, ids, y, alpha=2), x.index_add(1, ids, y)
+        b = zeros.scatter_add(0, ids[:, None].expand(8, 8), x), torch.zeros(8, 9).scatter_add(1, ids.repeat(8, 1), y)
+        c = (
+            torch.index_put(zeros, (ids,), x, accumulate=True),
+            torch.index_put(y, (ids[None],), x[None], accumulate=True),
+        )
+        d = (
+            torch.ops.aten.embedding_dense_backward(x, ids, 9, -1, False),
+            F.pad(x, (3, 0))[:, :-3],
+            F.pad(y, (2, 1, -1, 4)),
+        )
+        e = torch.sort(x, 1), torch.sort(y, 0, descending=True), torch.argsort(x, 0), x.cumprod(1), x[:, 1::3]
+        f = x.topk(7, 1), x.topk(3, 0, largest=False), x.topk(1, 1), F.pad(x, (1, 1), value=2.0)
+        return a, b, c, d, e, f
+
+
+@case
+def rows_by_ids_paddings_and_orders() -> Case:
+    args = some(8, 8), some(8, 8, seed=1), torch.tensor([1, 3, 3, 7, 0, 1, 1, 6])
+    return Sequences(), args, {"x": ROWS, "y": [Replicate(), Shard(1)]}
+
+
+class Mixture(Module):
+    """Two of eight experts for each token, their gates renormalised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = Linear(8, 8, bias=False)
+        self.up = torch.nn.Parameter(some(8, 8, 16, seed=1))
+        self.down = torch.nn.Parameter(some(8, 16, 8, seed=2))
+
+    def forward(self, x: Any) -> Any:
+        gates, which = self.router(x).softmax(-1).topk(2, dim=-1)
+        gates = gates / gates.sum(-1, keepdim=True)
+        weights = torch.zeros(x.shape[0], 8).scatter_add(1, which, gates)
+        h = torch.einsum("td,xdf->xtf", x, self.up).relu()
+        return torch.einsum("xtf,xfd,tx->td", h, self.down, weights), which
+
+
+@case
+def experts_by_their_gates() -> Case:
+    return Mixture(), (some(12, 8),), {"x": ROWS, "up": COLUMN, "down": COLUMN}
+
+
 class Maps(Module):
     def forward(self, x: Any) -> Any:
         y = torch.exp(x) + torch.log(x * x + 1) - torch.tanh(x) * torch.sigmoid(x) + torch.abs(x).sqrt() / 3
@@ -334,9 +381,9 @@ def _writes(self: Any, x: Any) -> Any:
 @pytest.mark.parametrize(
     ("does", "said", "operator"),
     [
-        (lambda self, x: torch.sort(x)[0], "no counterpart of `sort`", "sort"),
+        (lambda self, x: torch.cummax(x, 1)[0], "no counterpart of `cummax`", "cummax"),
         (lambda self, x: torch.sin(x), "the sine of a computed value", "sin"),
-        (lambda self, x: x[:, 1::3], "steps of 3", "slice"),
+        (lambda self, x: torch.index_put(x, (x[0, :2].int(),), x[:2]), "places that are written", "index_put"),
         (lambda self, x: F.dropout(x, 0.5, True), "after `.eval\\(\\)`", "dropout"),
         (lambda self, x: torch.div(x, 3, rounding_mode="floor"), "that is rounded", "div"),
         (lambda self, x: torch.einsum("ii->i", x[:, :8]), "diagonal", "einsum"),

@@ -128,7 +128,8 @@ pub fn compare(
     same.time = same.time.filter(|_| moved == 0);
     found.same_specs = Some(with_by_hand(same, layer));
     found.by_hand = layer.by_hand;
-    let mut before = sent.saturating_sub(layer.by_hand).max(same.wire_bytes);
+    let by_hand = layer.by_hand.map_or(0, |totals| totals.wire_bytes);
+    let mut before = sent.saturating_sub(by_hand).max(same.wire_bytes);
     if !laid_anew.is_empty() {
         let saved = before.saturating_sub(now.totals.wire_bytes);
         let parts = laid_anew.len() as u64;
@@ -159,12 +160,12 @@ pub fn compare(
     (found, steps)
 }
 
-/// What a plan sends, and what the program sends by hand.
-fn with_by_hand(totals: Totals, layer: &Layer) -> Totals {
-    Totals {
-        wire_bytes: totals.wire_bytes.saturating_add(layer.by_hand),
-        time: totals.time.filter(|_| layer.by_hand == 0),
+/// What a plan sends and takes, and what the program does by hand, one after the other.
+fn with_by_hand(mut totals: Totals, layer: &Layer) -> Totals {
+    if let Some(by_hand) = layer.by_hand {
+        totals.add(by_hand);
     }
+    totals
 }
 
 /// Where edits begin: what is chosen, its optimum, and the stacks that have to be laid out anew,

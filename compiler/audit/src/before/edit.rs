@@ -26,6 +26,18 @@ pub struct NewConstraint {
     pub word: Option<String>,
     /// The layout.
     pub spec: OpenSpec,
+    /// The axes over which each device keeps a term of it: `unreduced`.
+    pub terms: Vec<String>,
+}
+
+impl NewConstraint {
+    /// Whether both are on the same value of the text, and of the same kind. A sum may be asked for
+    /// as terms, and behind them for how it lies.
+    pub fn is_at(&self, other: &NewConstraint, layer: &Layer) -> bool {
+        layer.sites[self.site].span == layer.sites[other.site].span
+            && self.word == other.word
+            && self.terms.is_empty() == other.terms.is_empty()
+    }
 }
 
 /// Constraints of one place, and how many pins ask for each.
@@ -35,11 +47,11 @@ type Votes = Vec<(NewConstraint, usize)>;
 /// an op stands in a function that is called several times, or in a loop whose turns are written
 /// out; where they differ it is that of most of them, the first of as many.
 pub fn constraints(layer: &Layer, pins: &[Pin]) -> Vec<NewConstraint> {
-    let mut found: BTreeMap<(usize, Option<String>), Votes> = BTreeMap::new();
+    let mut found: BTreeMap<(usize, Option<String>, bool), Votes> = BTreeMap::new();
     for one in pins.iter().flat_map(|pin| written(layer, pin)) {
-        let key = (layer.sites[one.site].span.start, one.word.clone());
+        let key = (layer.sites[one.site].span.start, one.word.clone(), one.terms.is_empty());
         let known = found.entry(key).or_default();
-        match known.iter_mut().find(|(other, _)| other.spec == one.spec) {
+        match known.iter_mut().find(|(other, _)| *other == one) {
             Some((_, count)) => *count += 1,
             None => known.push((one, 1)),
         }
@@ -52,6 +64,10 @@ pub fn constraints(layer: &Layer, pins: &[Pin]) -> Vec<NewConstraint> {
 /// Where a pin is written: at what makes the value and at its other forms, or at what takes it.
 fn written(layer: &Layer, pin: &Pin) -> Vec<NewConstraint> {
     let mut found: Vec<NewConstraint> = constraint(layer, pin).into_iter().collect();
+    if let (Some(by), Some(one)) = (&pin.by, found.first()) {
+        let beside = beside(layer, by, &layer.sites[one.site], pin);
+        found.extend(beside);
+    }
     if pin.by.is_none() {
         for (at, site) in layer.sites.iter().enumerate() {
             let Some((_, positions)) = site.alias.as_ref().filter(|(of, _)| *of == pin.value)
@@ -59,11 +75,40 @@ fn written(layer: &Layer, pin: &Pin) -> Vec<NewConstraint> {
                 continue;
             };
             if let (false, Some(spec)) = (site.result.is_empty(), spec_of(layer, pin, positions)) {
-                found.push(NewConstraint { site: at, word: None, spec });
+                found.push(NewConstraint { site: at, word: None, spec, terms: pin.terms.clone() });
             }
         }
     }
     found
+}
+
+/// What an op takes beside a value and the plan knows nothing of lies as the value does: the ids of
+/// rows that are added up. XLA takes a scatter apart along whatever splits its ids.
+fn beside(layer: &Layer, by: &str, site: &Site, pin: &Pin) -> Vec<NewConstraint> {
+    let Some(statement) = layer.statement(by) else { return Vec::new() };
+    let Expression::Einsum(operands, ..) = &statement.expression else { return Vec::new() };
+    // An einsum of the program takes all that it takes; one that is a scatter takes its rows alone.
+    let is_one_of = |name: &str| operands.iter().any(|operand| operand == name);
+    let known = |taken: &Taken| {
+        is_one_of(&taken.name)
+            || taken.name == pin.value
+            || operands.iter().any(|operand| {
+                layer.statement(operand).is_some_and(|made| {
+                    matches!(&made.expression, Expression::Rename(of, ..) if *of == taken.name)
+                })
+            })
+    };
+    let spec = |taken: &Taken| {
+        let spec = spec_of(layer, pin, &taken.positions)?;
+        Some(NewConstraint {
+            site: statement.site,
+            word: Some(taken.word.clone()),
+            spec,
+            terms: Vec::new(),
+        })
+    };
+    let unknown = site.takes.iter().filter(|taken| !known(taken));
+    unknown.filter_map(spec).collect()
 }
 
 /// The axes that a pin has for dims in the order of the text.
@@ -99,7 +144,7 @@ fn constraint(layer: &Layer, pin: &Pin) -> Option<NewConstraint> {
             }
         }
     };
-    Some(NewConstraint { site, word, spec })
+    Some(NewConstraint { site, word, spec, terms: pin.terms.clone() })
 }
 
 /// The operand of an op that a value of the layer is: itself, or behind a constraint or a new name
@@ -158,34 +203,58 @@ pub fn edited(
             changes.push((sharding_in(text, constraint.span)?, dims(&closed(spec))));
         }
     }
+    changes.extend(constrained(text, layer, new, mesh)?);
+    Some(replaced(text, changes))
+}
+
+/// The changes of a text that new constraints are. What one op gives is its terms first, then the
+/// sum.
+fn constrained(
+    text: &str,
+    layer: &Layer,
+    new: &[NewConstraint],
+    mesh: &str,
+) -> Option<Vec<(Span, String)>> {
+    let mut changes: Vec<(Span, String)> = Vec::new();
+    let mut given: BTreeMap<usize, Vec<(String, &NewConstraint)>> = BTreeMap::new();
     for (number, one) in new.iter().enumerate() {
         let site = &layer.sites[one.site];
         let made = format!("%shardc_{number}");
-        match &one.word {
-            None => {
-                let (span, result) = (site.span, &site.result);
-                let tensor = type_text(site.tensor.as_ref()?);
-                changes.push((Span::new(span.start, span.start + result.len()), made.clone()));
-                let line = format!(
-                    "\n    {result} = sdy.sharding_constraint {made} <{mesh}, {}> : {tensor}",
-                    dims(&one.spec)
-                );
-                changes.push((Span::at(span.end), line));
-            }
-            Some(word) => {
-                let taken = site.takes.iter().find(|taken| taken.word == *word)?;
-                let line = format!(
-                    "{made} = sdy.sharding_constraint {word} <{mesh}, {}> : {}\n    ",
-                    dims(&one.spec),
-                    type_text(&taken.tensor)
-                );
-                changes.push((Span::at(site.span.start), line));
-                let places = words_in(text, site.span, word);
-                changes.extend(places.into_iter().map(|span| (span, made.clone())));
-            }
-        }
+        let Some(word) = &one.word else {
+            given.entry(site.span.start).or_default().push((made, one));
+            continue;
+        };
+        let taken = site.takes.iter().find(|taken| taken.word == *word)?;
+        let tensor = type_text(&taken.tensor);
+        let line = format!("{}\n    ", constraint_line(&made, word, mesh, one, &tensor));
+        changes.push((Span::at(site.span.start), line));
+        let places = words_in(text, site.span, word);
+        changes.extend(places.into_iter().map(|span| (span, made.clone())));
     }
-    Some(replaced(text, changes))
+    for (start, mut chain) in given {
+        chain.sort_by_key(|(_, one)| one.terms.is_empty());
+        let (first, one) = chain.first()?;
+        let site = &layer.sites[one.site];
+        let tensor = type_text(site.tensor.as_ref()?);
+        changes.push((Span::new(start, start + site.result.len()), first.clone()));
+        let behind = chain.iter().skip(1).map(|(made, _)| made).chain([&site.result]);
+        let lines = chain.iter().zip(behind).map(|((of, one), made)| {
+            format!("\n    {}", constraint_line(made, of, mesh, one, &tensor))
+        });
+        changes.push((Span::at(site.span.end), lines.collect()));
+    }
+    Some(changes)
+}
+
+/// `%1 = sdy.sharding_constraint %0 <@mesh, [{}], unreduced={"x"}> : tensor<4xf32>`.
+fn constraint_line(made: &str, of: &str, mesh: &str, one: &NewConstraint, tensor: &str) -> String {
+    let terms: Vec<String> = one.terms.iter().map(|axis| format!("\"{axis}\"")).collect();
+    let terms = match terms[..] {
+        [] => String::new(),
+        _ => format!(", unreduced={{{}}}", terms.join(", ")),
+    };
+    let spec = dims(&one.spec);
+    format!("{made} = sdy.sharding_constraint {of} <{mesh}, {spec}{terms}> : {tensor}")
 }
 
 fn closed(spec: &Spec) -> OpenSpec {

@@ -9,9 +9,11 @@
 //! | [`optimum`] | a layer and what of it is free | what the best plan sends |
 //! | [`advise`] | a layer | the edits that make the optimum better |
 //! | [`edit`] | a text and edits | the text with them |
-//! | [`recompile`] | edits and XLA | what XLA sends with them, and the constraints it needs |
+//! | [`recompile`] | edits and XLA | what XLA sends with them |
+//! | `constrain` | a plan and XLA | the constraints that XLA needs to come near it |
 
 pub mod advise;
+mod constrain;
 pub mod edit;
 pub mod optimum;
 pub mod read;

@@ -7,7 +7,7 @@ use shard_cost::Hardware;
 use shard_driver::compile::{CompileOptions, Purpose, check_source};
 use shard_driver::pipeline::Compiled;
 use shard_driver::{Keeper, Outcome};
-use shard_ir::{AxisId, Dtype, InstrKind, Picoseconds, Plan};
+use shard_ir::{AxisId, Dtype, InstrKind, Picoseconds, Plan, Reduction};
 use shard_words::SourceFile;
 
 use super::sharding::Spec;
@@ -56,6 +56,9 @@ pub struct Optimum {
     pub bytes_as_f32: u64,
     /// How its values lie.
     pub pins: Vec<Pin>,
+    /// Values that stay terms of a sum, until others are added to them or they have gone through
+    /// something linear.
+    pub sums: Vec<Pin>,
 }
 
 /// How a value lies in the best plan: where it is made, or where one statement takes it otherwise.
@@ -67,6 +70,8 @@ pub struct Pin {
     pub by: Option<String>,
     /// For each dim of the value, by its class, the axes that split it.
     pub axes: BTreeMap<Class, Vec<String>>,
+    /// The axes over which each device has a term of the value.
+    pub terms: Vec<String>,
     /// Bytes that a device sends for it to lie so, over all turns.
     pub wire_bytes: u64,
 }
@@ -129,7 +134,8 @@ fn lower(
             proven: compiled.optimality.as_ref().is_some_and(|o| o.proof.is_some()),
             moves: moves(layer, mesh, compiled),
             bytes_as_f32: bytes_as_f32(compiled),
-            pins: pins(layer, mesh, compiled),
+            pins: pins(mesh, compiled),
+            sums: sums(mesh, compiled),
         }
     }))
 }
@@ -185,23 +191,57 @@ fn bytes_as_f32(compiled: &Compiled) -> u64 {
     sent.fold(0, u64::saturating_add)
 }
 
-/// How the named values of a plan lie, where that is a layout and no term of a sum.
-fn pins(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
+/// How an instruction of a plan lies: for each dim, by its class, the axes that split it.
+fn axes_of(mesh: &NamedMesh, plan: &Plan, at: usize) -> Option<BTreeMap<Class, Vec<String>>> {
+    let instruction = &plan.instructions[at];
+    let dims = instruction.dims.iter().enumerate().map(|(place, dim)| {
+        // A dim that is written as two has another name.
+        let class: Class = plan.dims[dim.index()].name.strip_prefix('D')?.parse().ok()?;
+        let axes = instruction.layout.axes_of(place);
+        let names = axes.iter().map(|axis| axis_name(plan, mesh, axis));
+        Some((class, names.collect::<Option<_>>()?))
+    });
+    dims.collect()
+}
+
+/// The values that an op takes as terms of a sum and gives as terms, and what it gives.
+fn sums(mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
     let plan = &compiled.schedule.plan;
-    let class_of: BTreeMap<String, Class> =
-        layer.classes().map(|(class, _)| (format!("D{class}"), class)).collect();
-    let axes_of = |at: usize| -> Option<BTreeMap<Class, Vec<String>>> {
-        let instruction = &plan.instructions[at];
-        if !instruction.layout.is_complete() {
-            return None;
+    let mut found: Vec<Pin> = Vec::new();
+    let is_sum = |at: usize| {
+        let layout = plan.instructions[at].layout;
+        !layout.is_complete() && layout.partial(Reduction::Sum) == layout.partial_axes()
+    };
+    for (at, instruction) in plan.instructions.iter().enumerate() {
+        let (true, InstrKind::Op(_)) = (is_sum(at), &instruction.kind) else { continue };
+        let taken: Vec<usize> =
+            instruction.operands.iter().map(|o| o.index()).filter(|one| is_sum(*one)).collect();
+        if taken.is_empty() {
+            continue;
         }
-        let dims = instruction.dims.iter().enumerate().map(|(place, dim)| {
-            let class = *class_of.get(&plan.dims[dim.index()].name)?;
-            let axes = instruction.layout.axes_of(place);
-            let names = axes.iter().map(|axis| axis_name(plan, mesh, axis));
-            Some((class, names.collect::<Option<_>>()?))
-        });
-        dims.collect()
+        for one in taken.into_iter().chain([at]) {
+            let made = &plan.instructions[one];
+            let (Some(name), InstrKind::Op(_)) = (made.name.clone(), &made.kind) else { continue };
+            let terms = made.layout.partial_axes().iter().map(|axis| axis_name(plan, mesh, axis));
+            let (Some(axes), Some(terms)) =
+                (axes_of(mesh, plan, one), terms.collect::<Option<_>>())
+            else {
+                continue;
+            };
+            let pin = Pin { value: name, by: None, axes, terms, wire_bytes: 0 };
+            if !found.contains(&pin) {
+                found.push(pin);
+            }
+        }
+    }
+    found
+}
+
+/// How the named values of a plan lie, where that is a layout and no term of a sum.
+fn pins(mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
+    let plan = &compiled.schedule.plan;
+    let axes_of = |at: usize| {
+        plan.instructions[at].layout.is_complete().then(|| axes_of(mesh, plan, at)).flatten()
     };
     // What was sent for each instruction since its value was computed.
     let mut sent = vec![0_u64; plan.instructions.len()];
@@ -226,6 +266,7 @@ fn pins(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
                         value: value.to_string(),
                         by: Some(by.to_string()),
                         axes,
+                        terms: Vec::new(),
                         wire_bytes: sent[operand.index()].saturating_sub(*before),
                     };
                     if pin.axes != *first && !found.contains(&pin) {
@@ -240,7 +281,7 @@ fn pins(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
             made.insert(name, (axes.clone(), sent[at]));
             if !matches!(instruction.kind, InstrKind::Parameter(_)) {
                 let value = name.to_string();
-                found.push(Pin { value, by: None, axes, wire_bytes: sent[at] });
+                found.push(Pin { value, by: None, axes, terms: Vec::new(), wire_bytes: sent[at] });
             }
         }
     }

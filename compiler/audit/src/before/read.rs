@@ -49,6 +49,8 @@ pub struct Op {
     pub types: Vec<Tensor>,
     /// Where it comes from.
     pub place: Option<Place>,
+    /// Whether differentiation made it: no line of the program has it.
+    pub of_gradient: bool,
     /// Its regions, each a list of ops: condition and body of a loop.
     pub regions: Vec<Vec<Op>>,
     /// Where it stands in the text, with its regions: from its first word to the end of its last
@@ -253,6 +255,10 @@ impl Lines<'_> {
                 self.at += 1;
             } else if line.ends_with("({") || line.ends_with('{') {
                 op.types = self.skip_region()?;
+                // Its location stands behind the region.
+                if let Some((_, place)) = self.all[self.at - 1].1.rsplit_once(" loc(") {
+                    self.locate(&mut op, place);
+                }
             }
             // What a reduction of several tensors does stands behind its types.
             if self.all.get(self.at).is_some_and(|(_, line)| line.starts_with("reducer(")) {
@@ -291,10 +297,9 @@ impl Lines<'_> {
     /// One line: `%0 = stablehlo.add %a, %b : tensor<..> loc(#loc3)`.
     fn op(&self, line: &str) -> Option<Op> {
         let (line, place) = match line.rsplit_once(" loc(") {
-            Some((line, place)) => (line, place.strip_suffix(')')),
+            Some((line, place)) => (line, Some(place)),
             None => (line, None),
         };
-        let place = place.and_then(|place| self.place(place, 0));
         let (result, results, rest) = match line.split_once(" = ") {
             Some((result, rest)) if result.starts_with('%') => match result.split_once(':') {
                 Some((name, count)) => (name, count.parse().ok()?, rest),
@@ -312,17 +317,30 @@ impl Lines<'_> {
             Some(at) => &rest[..at],
             None => rest,
         };
-        Some(Op {
+        let mut op = Op {
             result: result.to_string(),
             results,
             name,
             text: text.trim().to_string(),
             operands: values(text),
             types: result_types(&rest[text.len()..]),
-            place,
+            place: None,
+            of_gradient: false,
             regions: Vec::new(),
             span: Span::at(0),
-        })
+        };
+        if let Some(place) = place {
+            self.locate(&mut op, place);
+        }
+        Some(op)
+    }
+
+    /// Gives an op its location, of which the bracket is open.
+    fn locate(&self, op: &mut Op, text: &str) {
+        let Some(text) = text.strip_suffix(')') else { return };
+        op.place = self.place(text, 0);
+        let name = text.strip_prefix('#').and_then(|name| self.places.get(name));
+        op.of_gradient = name.unwrap_or(&text).contains("transpose(");
     }
 
     /// The innermost place of a location: a file of the user's with its line.

@@ -1,11 +1,12 @@
 //! Edits tried by XLA itself: the program is compiled again with each, and with the constraints
-//! that the best plan asks for, until it sends no more than a twentieth above that plan.
+//! that plans ask for, until it sends no more than a twentieth above the best one.
 
-use shard_cost::Hardware;
+use shard_cost::{Hardware, Weights};
 
 use super::advise::{Step, apply};
-use super::edit::{NewConstraint, OpenSpec, constraints, edited};
-use super::optimum::{Choice, Optimum, Pin, optimum};
+use super::constrain::constrain;
+use super::edit::{NewConstraint, OpenSpec, edited};
+use super::optimum::{Choice, Optimum, optimum};
 use super::read::Stable;
 use super::sharding::{Spec, whole_partition_spec};
 use super::translate::Layer;
@@ -14,17 +15,8 @@ use crate::collectives::{Kind, Program, collectives};
 use crate::compare::{Advice, AdviceKind, Comparison, Left, Recompiled};
 use crate::hlo::Module;
 
-/// Compilations for one audit: constraints are taken away again as long as some are left.
-const MOST_COMPILATIONS: usize = 48;
-
-/// Constraints that a person is asked to write.
-const MOST_CONSTRAINTS: usize = 16;
-
-/// A move that is less than this part of all is not tried alone.
-const SMALL: u64 = 64;
-
-/// Compilations up to which constraints are added one after another.
-const MOST_ADDED: usize = 24;
+/// What counts where a plan is to send little, whatever it computes.
+const WIRES: Weights = Weights { ops: 1, moves: 1000 };
 
 /// Collectives that are shown where XLA stays above the optimum.
 const MOST_LEFT: usize = 8;
@@ -56,19 +48,20 @@ pub struct Subject<'a> {
     pub hardware: &'a Hardware,
 }
 
-struct Trier<'a> {
-    subject: Subject<'a>,
+/// Who compiles a program, and counts how often.
+pub(super) struct Trier<'a> {
+    pub(super) subject: Subject<'a>,
     compile: Compiler<'a>,
-    count: usize,
+    pub(super) count: usize,
     platform: String,
 }
 
 /// What a compiled program sends.
 #[derive(Clone, Debug)]
-struct Sent {
+pub(super) struct Sent {
     program: Program,
     /// As it is counted beside a plan.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 /// Tries the steps of the advice by compiling, then constraints, and rewrites the advice by what
@@ -111,12 +104,21 @@ impl Trier<'_> {
         }
         let best = optimum(layer, self.subject.mesh, &choice, self.subject.hardware)?;
         let target = self.counted(&best);
+        let without = now.clone();
         let mut new = Vec::new();
         if !is_near(now.bytes, target) {
-            let (sent, chosen) = self.constrain(&choice, &best, target, &now)?;
-            kept.extend(self.constraint_advice(&chosen, now.bytes.saturating_sub(sent.bytes)));
-            (now, new) = (sent, chosen);
+            (now, new) = constrain(self, &choice, &best, target, &without);
         }
+        // What takes longer in the model may have moves that XLA has as well.
+        if !is_near(now.bytes, target) {
+            let wires = self.subject.hardware.weighted(WIRES);
+            let sparing = optimum(layer, self.subject.mesh, &choice, &wires)?;
+            let (sent, chosen) = constrain(self, &choice, &sparing, target, &without);
+            if sent.bytes < now.bytes {
+                (now, new) = (sent, chosen);
+            }
+        }
+        kept.extend(self.constraint_advice(&new, without.bytes.saturating_sub(now.bytes)));
         let left =
             if is_near(now.bytes, target) { Vec::new() } else { left(&now, self.subject.mesh) };
         kept.sort_by_key(|advice| std::cmp::Reverse(advice.saves_bytes));
@@ -134,7 +136,7 @@ impl Trier<'_> {
     }
 
     /// What XLA sends with specs and constraints.
-    fn sent(&mut self, choice: &Choice, new: &[NewConstraint]) -> Result<Sent, String> {
+    pub(super) fn sent(&mut self, choice: &Choice, new: &[NewConstraint]) -> Result<Sent, String> {
         let Subject { text, stable, layer, mesh, .. } = self.subject;
         let text = edited(text, stable, layer, choice, new)
             .ok_or("the program before names no mesh whose shardings could be edited")?;
@@ -157,110 +159,8 @@ impl Trier<'_> {
     /// What a plan sends, its floats as wide as this XLA sends them.
     fn counted(&self, best: &Optimum) -> u64 {
         let plan = if self.platform == "cpu" { best.bytes_as_f32 } else { best.totals.wire_bytes };
-        plan.saturating_add(self.subject.layer.by_hand)
-    }
-
-    /// The fewest constraints found with which XLA comes near a plan, or as near as it comes.
-    fn constrain(
-        &mut self,
-        choice: &Choice,
-        best: &Optimum,
-        target: u64,
-        without: &Sent,
-    ) -> Result<(Sent, Vec<NewConstraint>), String> {
-        let layer = self.subject.layer;
-        let all = constraints(layer, &best.pins);
-        let mut moved: Vec<&Pin> = best.pins.iter().filter(|pin| pin.wire_bytes > 0).collect();
-        moved.sort_by_key(|pin| std::cmp::Reverse(pin.wire_bytes));
-        // A constraint reaches in both directions: what is before and behind a move is said as
-        // well.
-        let around = |pin: &Pin| -> Vec<Pin> {
-            let made = |value: &str| {
-                best.pins.iter().find(|other| other.by.is_none() && other.value == value).cloned()
-            };
-            let mut pins = vec![pin.clone()];
-            pins.extend(made(&pin.value));
-            if let Some(by) = &pin.by {
-                pins.extend(made(by));
-                // The others that meet it there.
-                for other in best.pins.iter().filter(|other| other.by.as_ref() == Some(by)) {
-                    pins.push(other.clone());
-                    pins.extend(made(&other.value));
-                }
-            }
-            pins
-        };
-        let every: Vec<Pin> = moved.iter().flat_map(|pin| around(pin)).collect();
-        let (mut now, mut kept) = (without.clone(), Vec::new());
-        // Wherever the plan moves something; a way that XLA refuses is one that is no better.
-        let every = constraints(layer, &every);
-        match self.sent(choice, &every) {
-            Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, every),
-            Ok(_) | Err(_) => {}
-        }
-        // One after another, what the plan sends most for first: all at once may undo each other.
-        for pin in moved {
-            let is_small = pin.wire_bytes < target / SMALL;
-            if is_small || is_near(now.bytes, target) || self.count >= MOST_ADDED {
-                break;
-            }
-            let mut more = kept.clone();
-            for one in constraints(layer, &around(pin)) {
-                let is_there = |known: &NewConstraint| {
-                    layer.sites[known.site].span == layer.sites[one.site].span
-                        && known.word == one.word
-                };
-                if !more.iter().any(is_there) {
-                    more.push(one);
-                }
-            }
-            if more.len() == kept.len() {
-                continue;
-            }
-            match self.sent(choice, &more) {
-                Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, more),
-                Ok(_) | Err(_) => {}
-            }
-        }
-        // Every value as it lies in the plan: too much to write, and so kept only if most of it can
-        // be left out again.
-        let (before_all, kept_before) = (now.clone(), kept.clone());
-        if !is_near(now.bytes, target) {
-            match self.sent(choice, &all) {
-                Ok(sent) if sent.bytes < now.bytes => (now, kept) = (sent, all),
-                Ok(_) | Err(_) => {}
-            }
-        }
-        // Halves, quarters, .. are left out as long as that is no worse.
-        let enough = |bytes: u64, now: u64| is_near(bytes, target) || bytes <= now;
-        let mut size = kept.len().div_ceil(2);
-        while size > 0 && !kept.is_empty() {
-            let mut at = 0;
-            while at < kept.len() && self.count < MOST_COMPILATIONS {
-                let end = (at + size).min(kept.len());
-                let mut fewer = kept.clone();
-                fewer.drain(at..end);
-                match self.sent(choice, &fewer) {
-                    Ok(sent) if enough(sent.bytes, now.bytes) => (now, kept) = (sent, fewer),
-                    Ok(_) | Err(_) => at = end,
-                }
-            }
-            size = if size == 1 { 0 } else { size.div_ceil(2) };
-        }
-        // Of two ways the one that can be written; that which brings next to nothing is not asked
-        // for.
-        let worth = |sent: &Sent, kept: &[NewConstraint]| {
-            kept.len() <= MOST_CONSTRAINTS
-                && (is_near(sent.bytes, target)
-                    || u128::from(sent.bytes) * 50 <= u128::from(without.bytes) * 49)
-        };
-        if worth(&now, &kept) {
-            Ok((now, kept))
-        } else if worth(&before_all, &kept_before) {
-            Ok((before_all, kept_before))
-        } else {
-            Ok((without.clone(), Vec::new()))
-        }
+        let by_hand = self.subject.layer.by_hand.map_or(0, |totals| totals.wire_bytes);
+        plan.saturating_add(by_hand)
     }
 
     /// What a person reads of new constraints. What they save together stands with each in equal
@@ -284,11 +184,12 @@ impl Trier<'_> {
                 }
                 (Some(_), _) => format!("{what} as it is taken here"),
             };
+            let what = if site.of_gradient { format!("{what}, in the gradient") } else { what };
             Advice {
                 kind: AdviceKind::Constraint,
                 value: what,
                 from: "no constraint".to_string(),
-                to: whole_partition_spec(&spec_of(&one.spec)),
+                to: with_terms(whole_partition_spec(&spec_of(&one.spec)), &one.terms),
                 saves_bytes: saved / new.len().max(1) as u64,
                 source: site.place.clone(),
                 tried: "compiled",
@@ -296,6 +197,14 @@ impl Trier<'_> {
         };
         new.iter().map(one).collect()
     }
+}
+
+/// `P(None, unreduced={"model"})`: each device keeps a term.
+fn with_terms(spec: String, terms: &[String]) -> String {
+    let Some(dims) = spec.strip_suffix(')').filter(|_| !terms.is_empty()) else { return spec };
+    let names: Vec<String> = terms.iter().map(|axis| format!("\"{axis}\"")).collect();
+    let comma = if dims.ends_with('(') { "" } else { ", " };
+    format!("{dims}{comma}unreduced={{{}}})", names.join(", "))
 }
 
 fn spec_of(spec: &OpenSpec) -> Spec {

@@ -14,6 +14,7 @@ use shard_words::Span;
 use super::read::{Function, Op, Port, Stable, Tensor, values};
 use super::sharding::{self, Spec};
 use crate::hlo::tables::Place;
+use crate::report::Totals;
 
 mod loops;
 mod manual;
@@ -127,6 +128,8 @@ pub struct Site {
     pub span: Span,
     /// Where it comes from.
     pub place: Option<Place>,
+    /// Whether differentiation made it.
+    pub of_gradient: bool,
     /// Its result as the text names it; empty where it has several.
     pub result: String,
     /// The type of its result.
@@ -173,9 +176,9 @@ pub struct Layer {
     pub sites: Vec<Site>,
     /// How many `shard_map`s it has: their results come from outside.
     pub manual: usize,
-    /// Bytes that the collectives inside of them send, which are written by hand; they are part of
-    /// every optimum. Whoever has the compiled program says so.
-    pub by_hand: u64,
+    /// What the collectives inside of them send and take, which are written by hand; they are part
+    /// of every optimum. Whoever has the compiled program says so.
+    pub by_hand: Option<Totals>,
     /// The size of each class.
     sizes: Vec<u64>,
     /// The class that each is part of.
@@ -610,6 +613,7 @@ impl Translator<'_> {
         let site = Site {
             span: op.span,
             place: op.place.clone(),
+            of_gradient: op.of_gradient,
             result: if is_one { op.result.clone() } else { String::new() },
             tensor: op.types.last().cloned(),
             gives: None,

@@ -162,7 +162,7 @@ fn compared(
         Err(why) => return why_not(format!("no optimum: {why}")),
     };
     if layer.manual > 0 {
-        layer.by_hand = report.program.by_hand();
+        layer.by_hand = Some(report.by_hand());
     }
     let (mut found, steps) =
         before::advise::compare(&layer, mesh, &chip, report.totals.wire_bytes, &mut |file| {

@@ -71,7 +71,7 @@ def _translate(asked: Exported, hardware: str | None) -> Translation:
         raise TypeError("mesh is missing: a program is laid out on one, and no parameter is a DTensor")
     axes = mesh_axes(mesh)
     name = _name(program)
-    made = Program(Dims(), Layer(name))
+    made = Program(Dims(), Layer(name), axes=tuple(axes.values()))
     b = Builder(made, made.main)
     specs = {spec.arg.name: spec for spec in signature.input_specs if hasattr(spec.arg, "name")}
     words = [str(specs[node.name].target or node.name) for node in placeholders]

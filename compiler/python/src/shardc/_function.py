@@ -39,7 +39,8 @@ class LaidFunction:
         np = numpy()
         with specs.within(self.mesh):
             wanted = module("jax").tree_util.tree_leaves(self.fn(*self.args))
-        flat = [np.asarray(leaf) for leaf in made.flat]
+        # Keys of random numbers are no numbers.
+        flat = [leaf if str(getattr(leaf, "dtype", "")).startswith("key") else np.asarray(leaf) for leaf in made.flat]
         return run_on(made, flat, [np.asarray(one) for one in wanted], [*options, *on_chip], [*wanted, *flat])
 
     def _translated(self) -> tuple[Translation, list[str]]:

@@ -76,7 +76,7 @@ def translate(
     paths, _ = tree_util.tree_flatten_with_path(tuple(args))
     flat = [leaf for _, leaf in paths]
     name = getattr(inspect.unwrap(fn), "__name__", "main")
-    program = Program(Dims(), Layer(name if name.isidentifier() else "main"))
+    program = Program(Dims(), Layer(name if name.isidentifier() else "main"), axes=tuple(axes.values()))
     builder = Builder(program, program.main)
 
     leaves = [specs.own_spec(leaf) for leaf in flat] if in_specs is None else specs.spread(in_specs, tuple(args))

@@ -89,6 +89,10 @@ impl Translator<'_> {
                 *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
                 operands.first().cloned()
             }),
+            // Terms that are to stay terms: a plan keeps them where that is best.
+            "sdy.sharding_constraint" if op.text.contains("unreduced={\"") => {
+                operands.first().cloned()
+            }
             "sdy.sharding_constraint" => {
                 let is_slice =
                     op.types.last().is_some_and(|tensor| tensor.dims.first() == Some(&1));

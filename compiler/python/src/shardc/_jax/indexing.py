@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from .._program import indexing, shapes
+from .._program import arithmetic, indexing, shapes
 from .._program import known as tables
 from .._program.builder import Builder
 from .._program.dims import Dim
@@ -14,22 +16,45 @@ from .._program.program import Expression, Known, Stack, Tensor, Value
 
 
 def gather(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """Rows of a table by ids: `table[ids]`, `jnp.take`, `take_along_axis`."""
-    how = equation.params["dimension_numbers"]
+    """Rows of a table by ids: `table[ids]`, `jnp.take`, `take_along_axis`; elements by several coordinates."""
+    how, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     table = b.tensor(operands[0])
     out = equation.outvars[0].aval
     known = _known_places(operands[1], how.start_index_map)
     if known is not None:
-        return [_part(b, table, known, equation.params["slice_sizes"], how.collapsed_slice_dims)]
-    indices = _indices(b, operands[1], how.start_index_map, how.operand_batching_dims, how.start_indices_batching_dims)
-    if indices is None:
-        raise b.fail("`.shard` has no counterpart of this gather: it takes rows along one dim by one tensor of ids")
-    at, ids, batch = indices
-    sizes = equation.params["slice_sizes"]
-    whole = all(n == table.shape[d] for d, n in enumerate(sizes) if d != at and d not in batch)
-    if not whole or sizes[at] != 1 or at not in how.collapsed_slice_dims:
+        return [_part(b, table, known, sizes, how.collapsed_slice_dims)]
+    found = _indices(
+        b,
+        operands[1],
+        how.start_index_map,
+        dict(zip(how.operand_batching_dims, how.start_indices_batching_dims)),
+        table.shape,
+        sizes,
+    )
+    if found is None:
+        raise b.fail("`.shard` has no counterpart of this gather: its coordinates are not known one by one")
+    along, batch = [at for at, _ in found.own], found.batch
+    rest = [d for d in range(len(table.shape)) if d not in along and d not in batch]
+    if any(sizes[d] != table.shape[d] for d in rest) or any(sizes[d] != 1 for d in along):
         raise b.fail("`.shard` has no counterpart of a gather of parts of rows")
-    return [indexing.take(b, table, ids, at, batch, how.offset_dims, out.shape)]
+    # What is taken one of and stays has no name.
+    stays = [d for d in range(len(table.shape)) if d not in (*how.collapsed_slice_dims, *how.operand_batching_dims)]
+    offsets = dict(zip(stays, how.offset_dims))
+    ones = sorted(offsets[d] for d in (*along, *batch) if d in offsets)
+    short = [at for at in range(len(out.shape)) if at not in ones]
+    of_rows = [short.index(offsets[d]) for d in rest]
+    if found.is_all:
+        (place,) = (at for at in range(len(out.shape)) if at not in how.offset_dims)
+        moved = {place: table.positions[along[0]], **{offsets[d]: table.positions[d] for d in rest}}
+        return [shapes.renewed(table, [moved.get(at) for at in range(len(out.shape))], out.shape)]
+    ids = _flat(b, found.own, table.shape, equation.params.get("mode"))
+    table, at, kept = indexing.merged(b, table, along)
+    batch = {kept.index(d): of_ids for d, of_ids in batch.items()}
+    made = indexing.take(b, table, ids, at, batch, of_rows, [out.shape[at] for at in short])
+    positions: list[Dim | None] = [None] * len(out.shape)
+    for place, dim in zip(short, made.positions):
+        positions[place] = dim
+    return [shapes.renewed(made, positions, out.shape)]
 
 
 def _known_places(indices: Value, dims: Sequence[int]) -> dict[int, int] | None:
@@ -48,32 +73,72 @@ def _part(b: Builder, table: Tensor, starts: dict[int, int], sizes: Sequence[int
     return Tensor(table.name, tuple(positions), tuple(shape), table.dtype)
 
 
+@dataclass(frozen=True)
+class _Indices:
+    """Where rows are: for each dim that they lie along the ids, and other dims with the dim of the ids that they go with."""
+
+    own: Sequence[tuple[int, Tensor]]
+    batch: dict[int, int]
+    is_all: bool = False
+    """Whether the ids are all of one dim, in order."""
+
+
 def _indices(
-    b: Builder, value: Value, starts: Sequence[int], table_batch: Sequence[int], ids_batch: Sequence[int]
-) -> tuple[int, Tensor, dict[int, int]] | None:
-    """The dim that ids go along, the ids, and the other dims of the table with the dim of the ids that they go with."""
-    batch = dict(zip(table_batch, ids_batch))
+    b: Builder,
+    value: Value,
+    starts: Sequence[int],
+    batch: dict[int, int],
+    shape: Sequence[int],
+    sizes: Sequence[int] | None,
+) -> _Indices | None:
+    """Coordinates one by one. Those of a dim that is taken whole, by `sizes`, say nothing."""
+    last = len(value.shape) - 1
     if len(starts) == 1:
-        last = len(value.shape) - 1
-        ids = b.tensor(value)
-        return starts[0], _without(ids, last), batch
+        is_all = not batch and _counts(value, shape[starts[0]])
+        return _Indices([(starts[0], _without(b.tensor(value), last))], batch, is_all)
     parts = _columns(value) if isinstance(value, Known) else b.parts_of(value)
-    if parts is None or len(parts) != len(starts):
+    if parts is None and isinstance(value, Tensor):
+        parts = [shapes.window(b, value, last, at, 1) for at in range(len(starts))]
+    if parts is None or any(part.shape[last] != 1 for part in parts):
         return None
+    coordinates = [(at, part) for at, part in zip(starts, parts) if sizes is None or sizes[at] != shape[at]]
     own: list[tuple[int, Value]] = []
-    for at, part in zip(starts, parts):
+    for at, part in coordinates:
         along = tables.counts_along(part)
-        if along is None or batch.get(at) is not None:
+        if along is None or along in batch.values() or part.shape[along] != shape[at]:
             own.append((at, part))
         else:
-            batch[at] = along
-    if not own and batch:  # a diagonal
-        own = [(starts[-1], parts[-1])]
-        del batch[starts[-1]]
-    if len(own) != 1:
+            batch = {**batch, at: along}
+    if not own and coordinates:  # all count: the last are ids
+        own = coordinates[-1:]
+        batch = {d: of_ids for d, of_ids in batch.items() if d != own[0][0]}
+    if not own:
         return None
-    ids = b.tensor(own[0][1])
-    return own[0][0], _without(ids, len(ids.shape) - 1), batch
+    is_all = len(own) == 1 and not batch and _counts(own[0][1], shape[own[0][0]])
+    return _Indices([(at, _without(b.tensor(part), last)) for at, part in own], batch, is_all)
+
+
+def _counts(value: Value, size: int) -> bool:
+    """Whether ids are 0, 1, 2 and so on, of so many places."""
+    return value.shape == (size, 1) and tables.counts_along(value) == 0
+
+
+def _flat(b: Builder, own: Sequence[tuple[int, Tensor]], shape: Sequence[int], mode: Any) -> Tensor:
+    """Several coordinates as the place in the dim that theirs make together; -1 where one of them is no place."""
+    word = str(mode)
+    ids: list[Tensor] = [b.tensor(b.cast(one, "int32")) for _, one in own]
+    if word.endswith("CLIP"):
+        ids = [indexing.within(b, one, shape[at]) for (at, _), one in zip(own, ids)]
+    made: Value = ids[0]
+    for (at, _), one in zip(own[1:], ids[1:]):
+        made = b.binary("+", b.binary("*", made, b.number(shape[at], one)), one)
+    if len(own) == 1 or word.endswith(("CLIP", "PROMISE_IN_BOUNDS")):
+        return b.tensor(made)
+    for (at, _), one in zip(own, ids):
+        beyond = b.number(shape[at], one), b.number(0, one)
+        holds = [arithmetic.compare(b, word, one, bound) for word, bound in zip(("lt", "ge"), beyond)]
+        made = arithmetic.choose(b, arithmetic.logic(b, "and", holds), made, b.number(-1, one), "int32")
+    return b.tensor(made)
 
 
 def _columns(indices: Known) -> list[Value] | None:
@@ -90,37 +155,35 @@ def _without(value: Tensor, at: int) -> Tensor:
 
 
 def scatter_add(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """What `take` is differentiated to: each row gets the sum of what its ids bring. A product with ones and zeros."""
+    """What `take` is differentiated to: each row gets the sum of what its ids bring."""
     how = equation.params["dimension_numbers"]
     base, updates = operands[0], b.tensor(operands[2], whole=True)
     known = _known_places(operands[1], how.scatter_dims_to_operand_dims)
     if known is not None:
         return [_add_part(b, equation, base, updates, known)]
-    indices = _indices(
-        b, operands[1], how.scatter_dims_to_operand_dims, how.operand_batching_dims, how.scatter_indices_batching_dims
-    )
-    if indices is None or indices[0] not in how.inserted_window_dims:
-        raise b.fail("`.shard` has no counterpart of this scatter: it adds to rows along one dim by one tensor of ids")
-    at, ids, batch = indices
     out = equation.outvars[0].aval
-    windows = list(how.update_window_dims)
-    rest = [d for d in range(len(out.shape)) if d != at and d not in batch]
-    scattered = [d for d in range(len(updates.shape)) if d not in windows]
-    wanted: list[Dim | None] = [None] * len(updates.shape)
-    for n, d in enumerate(scattered):
-        wanted[d] = ids.positions[n]
-    updates = b.meet(tuple(wanted), updates)
-    row = b.dims.fresh(out.shape[at])
-    chosen = indexing.one_hot(b, ids, row, updates.dtype)
-    positions: list[Dim | None] = [None] * len(out.shape)
-    positions[at] = row
-    for d, of_ids in batch.items():
-        positions[d] = updates.positions[scattered[of_ids]]
-    for d, window in zip(rest, windows):
-        positions[d] = updates.positions[window]
-    dims = tuple(dim for dim in positions if dim is not None)
-    made = b.emit(Expression("einsum", (chosen.name, updates.name), dims), tuple(positions), out.shape, updates.dtype)
-    return [b.binary("+", base, made)]
+    found = _indices(
+        b,
+        operands[1],
+        how.scatter_dims_to_operand_dims,
+        dict(zip(how.operand_batching_dims, how.scatter_indices_batching_dims)),
+        out.shape,
+        None,
+    )
+    if found is None or any(at not in how.inserted_window_dims for at, _ in found.own):
+        raise b.fail("`.shard` has no counterpart of this scatter: it adds to parts of rows")
+    ids = _flat(b, found.own, out.shape, equation.params.get("mode"))
+    along, *others = [at for at, _ in found.own]
+    scattered = [d for d in range(len(updates.shape)) if d not in how.update_window_dims]
+    of_updates = {d: scattered[of_ids] for d, of_ids in found.batch.items()}
+    rest = [d for d in range(len(out.shape)) if d not in (along, *others) and d not in of_updates]
+    of_updates.update(zip(rest, how.update_window_dims))
+    kept = [d for d in range(len(out.shape)) if d not in others]
+    sizes = [math.prod(out.shape[at] for at, _ in found.own) if d == along else out.shape[d] for d in kept]
+    summed = [n for n in range(len(scattered)) if n not in found.batch.values()]
+    places = [of_updates.get(d) for d in kept]
+    made = indexing.scatter_add(b, updates, ids, scattered, summed, places, sizes)
+    return [b.binary("+", base, indexing.parted(b, made, [at for at, _ in found.own], out.shape))]
 
 
 def _add_part(b: Builder, equation: Any, base: Value, updates: Tensor, starts: dict[int, int]) -> Value:
@@ -216,4 +279,11 @@ def top_k(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
     """The largest elements and where they are."""
     value = b.tensor(operands[0])
     at = equation.params.get("axis", len(value.shape) - 1) % len(value.shape)
-    return list(indexing.top_k(b, value, at, equation.params["k"], str(equation.outvars[0].aval.dtype)))
+    return list(indexing.top_k(b, value, at, equation.params["k"]))
+
+
+def sort(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """In rising order, one key first."""
+    if equation.params["num_keys"] != 1:
+        raise b.fail("`.shard` has no counterpart of sorting by several keys")
+    return indexing.sort(b, operands, equation.params["dimension"] % len(operands[0].shape))

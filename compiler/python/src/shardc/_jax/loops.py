@@ -11,7 +11,7 @@ from .._program.builder import Builder
 from .._program.lib import numpy
 from .._program.program import Call, Expression, Flat, Known, Layer, Parameter, Result, Stack, Tensor, Value
 from .._program.source import Origin
-from . import primitives
+from . import primitives, recurrences
 
 Walk = Callable[..., "list[Value]"]
 
@@ -40,6 +40,9 @@ def scan(b: Builder, equation: Any, operands: Sequence[Value], here: Origin, wal
     consts = list(operands[: params["num_consts"]])
     carry = list(operands[params["num_consts"] :][: params["num_carry"]])
     stacks = list(operands[params["num_consts"] + params["num_carry"] :])
+    found = recurrences.scan(b, equation, consts, carry, [whole(b, stack) for stack in stacks], here, walk)
+    if found is not None:
+        return found
     kept = len(b.layer.statements), len(b.layer.parameters)
     if b.outer is None and params["length"] > 1 and not params["reverse"]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._program import arithmetic, products, shapes
+from .._program import arithmetic, products, recurrence, shapes
 from .._program import known as tables
 from .._program.builder import Builder
 from .._program.program import Known, Stack, Tensor, Value
@@ -176,7 +176,8 @@ def _of_stack(b: Builder, stack: Stack, starts: Sequence[int], limits: Sequence[
 
 def concatenate(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
     """One behind the other along a dim."""
-    return [shapes.concatenate(b, [b.tensor(operand) for operand in operands], equation.params["dimension"])]
+    parts = [b.tensor(operand) for operand in operands if 0 not in operand.shape]
+    return [shapes.concatenate(b, parts, equation.params["dimension"])]
 
 
 def split(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
@@ -186,15 +187,17 @@ def split(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
 
 def pad(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
     """A number in front of and behind a tensor; a negative count cuts."""
-    value: Tensor = b.tensor(operands[0])
     filling = tables.number(operands[1])
     if filling is None:
         raise b.fail("`.shard` has no counterpart of a padding with a computed number")
+    if 0 in operands[0].shape:
+        return [tables.filled(shape(equation), filling, dtype(equation))]
+    value: Tensor = b.tensor(operands[0])
     for at, (low, high, inner) in enumerate(equation.params["padding_config"]):
-        if inner:
-            raise b.fail("`.shard` has no counterpart of a padding between elements")
-        cut = shapes.window(b, value, at, max(-low, 0), value.shape[at] - max(-low, 0) - max(-high, 0))
-        value = shapes.padded(b, cut, at, max(low, 0), max(high, 0), filling, dtype(equation))
+        if inner and filling != 0:
+            raise b.fail("`.shard` has no counterpart of a padding between elements with another number than 0")
+        wide = shapes.spread(b, value, at, inner)
+        value = shapes.padded(b, wide, at, low, high, filling, dtype(equation))
     return [value]
 
 
@@ -206,6 +209,11 @@ def reverse(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]
 def cumulative(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
     """Sums of all up to each, or of all from each on."""
     return [shapes.cumulative(b, b.tensor(operands[0]), equation.params["axis"], equation.params["reverse"])]
+
+
+def cumulative_product(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    """Products of all up to each, or of all from each on."""
+    return [recurrence.products(b, b.tensor(operands[0]), equation.params["axis"], equation.params["reverse"])]
 
 
 def added_mask(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value] | None:

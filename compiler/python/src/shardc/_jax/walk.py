@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._program import known as tables
@@ -11,7 +11,7 @@ from .._program.errors import TranslationError
 from .._program.lib import numpy
 from .._program.program import Known, Pin, Stack, Tensor, Value
 from .._program.source import Frame
-from . import convolutions, indexing, loops, primitives
+from . import convolutions, indexing, loops, prefixes, primitives, recurrences
 from .evaluate import evaluate
 from .source import origin
 
@@ -49,6 +49,9 @@ OPS: dict[str, Translate] = {
     "pad": primitives.pad,
     "rev": primitives.reverse,
     "cumsum": primitives.cumulative,
+    "cumprod": primitives.cumulative_product,
+    "sort": indexing.sort,
+    recurrences.LINEAR: recurrences.linear,
     "dot_general": primitives.dot_general,
     "conv_general_dilated": convolutions.convolution,
     "gather": indexing.gather,
@@ -83,7 +86,6 @@ WHY = {
     "while": "a loop whose number of turns is not known",
     "cond": "a branch",
     "shard_map": "collectives that are written by hand",
-    "sort": "sorting",
     "erf": "the error function: gelu with approximate=True has one",
     "sin": "the sine of a computed value",
     "cos": "the cosine of a computed value",
@@ -106,10 +108,30 @@ def walk(
 
     scope.update(zip(jaxpr.constvars, consts))
     scope.update(zip(jaxpr.invars, operands))
-    for equation in jaxpr.eqns:
+    calls = prefixes.groups(jaxpr)
+    at = 0
+    while at < len(jaxpr.eqns):
+        equation = jaxpr.eqns[at]
+        found = _prefixes(b, equation, calls[at], read, outer) if at in calls else None
+        if found is not None:
+            scope.update(found)
+            at = calls[at].end
+            continue
         results = _equation(b, equation, [read(atom) for atom in equation.invars], outer)
         scope.update(zip(equation.outvars, results))
+        at += 1
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _prefixes(
+    b: Builder, equation: Any, call: prefixes.Group, read: Callable[[Any], Value], outer: Sequence[Frame]
+) -> Mapping[Any, Value] | None:
+    """The results of a call of `associative_scan`, if it is a recurrence of computed values."""
+    arguments = {variable: loops.whole(b, read(variable)) for variable in call.arguments}
+    if all(isinstance(value, Known) for value in arguments.values()):
+        return None
+    b.origin, b.primitive = origin(equation, outer), "associative_scan"
+    return prefixes.translate(b, call, arguments)
 
 
 def _equation(b: Builder, equation: Any, operands: list[Value], outer: Sequence[Frame]) -> list[Value]:

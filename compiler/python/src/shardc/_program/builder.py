@@ -58,6 +58,8 @@ class Builder:
         self._slices: dict[tuple[str, int], Tensor] = {}
         self.sliced: dict[tuple[str, int], Value] = {}
         self._ones: dict[tuple[Dim, str], Tensor] = {}
+        self.backward: dict[Dim, Tensor] = {}
+        """Of a dim the positions from the last to the first, along a dim of their own."""
         self.made_of: dict[str, tuple[str, Sequence[Value], Any]] = {}
         """Of a value that one equation makes: its primitive, its operands, the equation."""
         self.negated: dict[str, Tensor] = {}
@@ -178,6 +180,7 @@ class Builder:
         del self.layer.parameters[kept:]
         self._known = {key: pair for key, pair in self._known.items() if pair[1].name not in gone}
         self._ones = {key: one for key, one in self._ones.items() if one.name not in gone}
+        self.backward = {key: one for key, one in self.backward.items() if one.name not in gone}
 
     def slice_of_argument(self, stack: Tensor, turn: int) -> Tensor | None:
         """One layer of a stack of weights, as a parameter of its own."""
@@ -364,7 +367,7 @@ class Builder:
             "convert_element_type": lambda a: np.asarray(a).astype(dtype_of(str(dtype))),
         }
         call = calls[word]
-        shape = max((known.shape for known in operands), key=len)
+        shape = tuple(np.broadcast_shapes(*(known.shape for known in operands)))
         real = tuple(any(known.real[at] for known in operands if known.shape) for at in range(len(shape)))
         constant = all(known.constant for known in operands)
         origin = next((known.origin for known in operands if known.origin), self.origin)
@@ -386,6 +389,8 @@ class Builder:
         left, right = tables.number(a), tables.number(b)
         if isinstance(a, Known) and isinstance(b, Known):
             return self.fold(word, [a, b], dtype)
+        # A number is one everywhere, and may have more elements than the other.
+        a, b = _wide(a, b), _wide(b, a)
         if right is not None and _keeps(word, right, right=True):
             return a
         if left is not None and _keeps(word, left, right=False):
@@ -461,6 +466,14 @@ class Builder:
         self.program.pins.append(pin)
         expression = Expression("pin", (value.name,), number=len(self.program.pins) - 1)
         return self.emit(expression, value.positions, value.shape, value.dtype)
+
+
+def _wide(value: Value, beside: Value) -> Value:
+    """A tensor with the shape that it has together with a number."""
+    if not isinstance(value, Tensor) or not isinstance(beside, Known) or len(value.shape) != len(beside.shape):
+        return value
+    shape = tuple(max(n, m) for n, m in zip(value.shape, beside.shape))
+    return Tensor(value.name, value.positions, shape, value.dtype)
 
 
 def _keeps(word: str, number: float, right: bool) -> bool:

@@ -48,6 +48,10 @@ class Dims:
         """Says that one tensor has all these dims, so that no two of them may become one."""
         self._tensors.append(tuple(dim for dim in positions if dim is not None))
 
+    def apart(self, one: Dim, other: Dim) -> None:
+        """Says that two dims of one size are never one: an op has the one and gives the other."""
+        self.tensor((one, other))
+
     def unify(self, one: Dim, other: Dim) -> bool:
         """Makes two dims one; False, and nothing is done, where a tensor has both or their sizes differ."""
         one, other = self.root(one), self.root(other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from . import arithmetic, shapes
@@ -37,6 +38,7 @@ def take(
         for d, of_ids in batch.items():
             if of_ids == n and positions[to] is None:
                 positions[to] = table.positions[d]
+    b.dims.tensor((*table.dims, *ids.dims))
     expression = Expression("take", (table.name, ids.name), (over,))
     return b.emit(expression, tuple(positions), shape, table.dtype)
 
@@ -124,31 +126,144 @@ def argmax(b: Builder, value: Tensor, at: int) -> Value:
     return b.emit(Expression("argmax", (value.name,), (dim,)), positions, shape, "int32")
 
 
-MOST_CHOICES = 16
-"""`top_k` is written out, choice by choice."""
+FEW = 4
+"""Parts give their own largest where these are at most one in so many of all elements."""
 
 
-def top_k(b: Builder, value: Tensor, at: int, count: int, dtype: str) -> tuple[Tensor, Tensor]:
-    """The largest elements and where they are, one after another; of a dtype by the name that JAX has for it."""
-    if count > MOST_CHOICES:
-        raise b.fail(f"`.shard` has no counterpart of top_k, and {count} choices are too many to write out")
+def _parts(b: Builder, size: int, count: int) -> int:
+    """In how many parts a dim is searched, so that axes of the mesh may split it."""
+    found = {1}
+    for axis in b.program.axes:
+        found |= {parts * axis for parts in found}
+    return max(parts for parts in found if size % parts == 0 and (parts == 1 or FEW * parts * count <= size))
+
+
+def top_k(b: Builder, value: Tensor, at: int, count: int) -> tuple[Value, Value]:
+    """The largest elements in falling order, and where they are; of equal ones the first before the others."""
+    shape = (*value.shape[:at], count, *value.shape[at + 1 :])
+    if value.shape[at] == 1:
+        return value, tables.filled(shape, 0, "int32")
     value = b.materialise(value, [at])
-    reduced = value.shape[:at] + value.shape[at + 1 :]
-    small = (*value.shape[:at], 1, *value.shape[at + 1 :])
+    if count == 1:
+        reduced = value.shape[:at] + value.shape[at + 1 :]
+        both = b.reduce("max", value, [at], reduced), b.tensor(argmax(b, value, at))
+        largest, place = (
+            Tensor(one.name, (*one.positions[:at], None, *one.positions[at:]), shape, one.dtype) for one in both
+        )
+        return largest, place
+    parts = _parts(b, value.shape[at], count)
+    best, places = _largest(b, value, at, count * parts, parts)
+    if parts == 1:
+        return best, places
+    largest, chosen = _largest(b, best, at, count, 1)
+    over = places.positions[at]
+    assert over is not None
+    return largest, b.emit(Expression("take", (places.name, chosen.name), (over,)), chosen.positions, shape, "int32")
 
-    def kept(one: Value) -> Tensor:
-        made = b.tensor(one)
-        return Tensor(made.name, (*made.positions[:at], None, *made.positions[at:]), small, made.dtype)
 
-    values: list[Tensor] = []
-    places: list[Tensor] = []
-    for turn in range(count):
-        values.append(kept(b.reduce("max", value, [at], reduced)))
-        places.append(kept(argmax(b, value, at)))
-        dim = value.positions[at]
-        if turn + 1 < count and dim is not None:  # the one that was found is out of the next choices
-            here = b.emit(Expression("iota", (value.name,), (dim,)), value.positions, value.shape, "int32")
-            found = Tensor(places[-1].name, places[-1].positions, value.shape, "int32")
-            chosen = b.tensor(arithmetic.compare(b, "eq", here, found))
-            value = b.tensor(arithmetic.choose(b, chosen, b.number(-1e30, value), value, dtype))
-    return shapes.concatenate(b, values, at), shapes.concatenate(b, places, at)
+def _largest(b: Builder, value: Tensor, at: int, count: int, parts: int) -> tuple[Tensor, Tensor]:
+    """`topk` and `argtopk`."""
+    over = value.positions[at]
+    assert over is not None
+    to = b.dims.fresh(count)
+    b.dims.apart(over, to)
+    positions = (*value.positions[:at], to, *value.positions[at + 1 :])
+    shape = (*value.shape[:at], count, *value.shape[at + 1 :])
+    largest, places = (
+        b.emit(Expression(op, (value.name,), (over,), (to,), number=parts), positions, shape, dtype)
+        for op, dtype in (("topk", value.dtype), ("argtopk", "int32"))
+    )
+    return largest, places
+
+
+def sort(b: Builder, values: Sequence[Value], at: int) -> list[Value]:
+    """Values in the rising order of the first of them; of equal ones the first before the others. They are the largest
+    of what is negated, all of them."""
+    key = b.tensor(b.numbers(values[0]))
+    if key.shape[at] == 1:
+        return list(values)
+    turned = b.map("neg", b.materialise(key, [at]))
+    largest, places = _largest(b, turned, at, key.shape[at], 1)
+    first: Value = b.map("neg", largest)
+    made = [b.truth(b.tensor(first)) if b.tensor(values[0]).dtype == "bool" else first]
+    for value in values[1:]:
+        if tables.counts_along(value) == at:
+            made.append(places)
+            continue
+        batch = {d: d for d in range(len(key.shape)) if d != at}
+        made.append(take(b, b.tensor(value), places, at, batch, [], key.shape))
+    return made
+
+
+def scatter_add(
+    b: Builder,
+    updates: Tensor,
+    ids: Tensor,
+    scattered: Sequence[int],
+    summed: Sequence[int],
+    out: Sequence[int | None],
+    shape: Sequence[int],
+) -> Tensor:
+    """For each place the sum of the updates that have its id. `scattered` has the dim of the updates for each dim of the
+    ids, `summed` the dims of the ids that are added up, `out` for each dim of the result that of the updates, and None for
+    the places."""
+    wanted: list[Dim | None] = [None] * len(updates.shape)
+    for n, d in enumerate(scattered):
+        wanted[d] = ids.positions[n]
+    updates = b.meet(tuple(wanted), updates)
+    updates = _added(b, updates, [scattered[n] for n in summed if ids.positions[n] is None])
+    over = tuple(dim for n in summed if (dim := updates.positions[scattered[n]]) is not None)
+    row = b.dims.fresh(shape[out.index(None)])
+    b.dims.tensor((*updates.dims, *ids.dims, row))
+    positions = tuple(row if d is None else updates.positions[d] for d in out)
+    if over:
+        expression = Expression("scatter_add", (updates.name, ids.name), over, (row,))
+    else:  # all to one place
+        chosen = one_hot(b, ids, row, updates.dtype)
+        expression = Expression(
+            "einsum", (chosen.name, updates.name), tuple(dim for dim in positions if dim is not None)
+        )
+    return b.emit(expression, positions, shape, updates.dtype)
+
+
+def _added(b: Builder, value: Tensor, at: Sequence[int]) -> Tensor:
+    """The sum over dims, which stay in the shape."""
+    dims = tuple(dim for d in at if (dim := value.positions[d]) is not None)
+    if not dims:
+        return value
+    positions = tuple(None if d in at else dim for d, dim in enumerate(value.positions))
+    return b.emit(Expression("sum", (value.name,), dims), positions, value.shape, value.dtype)
+
+
+def within(b: Builder, ids: Value, size: int) -> Tensor:
+    """Ids of which each is a place: what lies outside is the first or the last."""
+    most = b.number(size - 1, ids)
+    return b.tensor(b.binary("minimum", b.binary("maximum", ids, b.number(0, ids)), most))
+
+
+def merged(b: Builder, table: Tensor, along: Sequence[int]) -> tuple[Tensor, int, list[int]]:
+    """The table with several dims as one, in the place of the first; that place; which dims it has."""
+    first, *others = along
+    kept = [d for d in range(len(table.shape)) if d not in others]
+    if others:
+        table = b.materialise(table, along, even_one=True)
+        dims = tuple(dim for d in along if (dim := table.positions[d]) is not None)
+        size = math.prod(table.shape[d] for d in along)
+        whole = b.dims.fresh(size)
+        positions = tuple(whole if d == first else table.positions[d] for d in kept)
+        shape = [size if d == first else table.shape[d] for d in kept]
+        table = b.emit(Expression("merge", (table.name,), dims, (whole,)), positions, shape, table.dtype)
+    return table, kept.index(first), kept
+
+
+def parted(b: Builder, value: Tensor, along: Sequence[int], shape: Sequence[int]) -> Tensor:
+    """What `merged` made one, several dims again."""
+    first, *others = along
+    if not others:
+        return value
+    kept = [d for d in range(len(shape)) if d not in others]
+    whole = value.positions[kept.index(first)]
+    assert whole is not None
+    parts = {d: b.dims.fresh(shape[d]) for d in along}
+    positions = tuple(parts[d] if d in parts else value.positions[kept.index(d)] for d in range(len(shape)))
+    return b.emit(Expression("split", (value.name,), (whole,), tuple(parts.values())), positions, shape, value.dtype)

@@ -161,3 +161,5 @@ class Program:
     """Names that `shardc.named` gives, by the id of the value."""
     notes: list[str] = field(default_factory=list)
     """What the file does otherwise than the function, a sentence each."""
+    axes: tuple[int, ...] = ()
+    """The sizes of the axes of the mesh."""

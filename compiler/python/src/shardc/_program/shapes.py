@@ -101,7 +101,7 @@ def strided(b: Builder, value: Tensor, at: int, start: int, limit: int, stride: 
     if dim is None:
         return window(b, value, at, 0, count)
     if start >= stride or size % stride or count != size // stride:
-        raise b.fail(f"`.shard` has no counterpart of a slice in steps of {stride} from {start} of {size}")
+        return _rows(b, value, at, _positions(b, dim, range(start, limit, stride)))
     parts = (b.dims.fresh(count), b.dims.fresh(stride))
     cut = _split(b, value, dim, parts)
     split = Tensor(cut.name, (*value.positions[:at], *parts, *value.positions[at + 1 :]), (), cut.dtype)
@@ -179,16 +179,65 @@ def split(b: Builder, value: Tensor, at: int, sizes: Sequence[int]) -> list[Tens
 
 
 def padded(b: Builder, value: Tensor, at: int, low: int, high: int, filling: float, dtype: str) -> Tensor:
-    """A number `low` times in front of a dim, `high` times behind it."""
+    """A number `low` times in front of a dim, `high` times behind it; a negative count cuts."""
+    cut = window(b, value, at, max(-low, 0), value.shape[at] - max(-low, 0) - max(-high, 0))
+    if filling != 0:
+        return _filled_beside(b, cut, at, max(low, 0), max(high, 0), filling, dtype)
+    moved = low if low == -high else 0
+    if moved > 0 and value.positions[at] is not None and value.dtype != "bool":
+        expression = Expression("shift", (value.name,), (value.positions[at],), number=moved)  # type: ignore[arg-type]
+        return b.emit(expression, value.positions, value.shape, value.dtype)
+    return _zeros_beside(b, cut, at, max(low, 0), max(high, 0))
+
+
+def _zeros_beside(b: Builder, value: Tensor, at: int, low: int, high: int) -> Tensor:
+    if not low and not high:
+        return value
+    if value.dtype == "bool":
+        return b.truth(_zeros_beside(b, b.tensor(b.numbers(value)), at, low, high))
+    value = b.materialise(value, [at], even_one=True)
+    dim = value.positions[at]
+    assert dim is not None
+    size = low + value.shape[at] + high
+    to = b.dims.fresh(size, like=dim)
+    expression = Expression("pad", (value.name,), (dim,), (to,), number=low)
+    positions, shape = _put(value.positions, at, to), _put(value.shape, at, size)
+    return b.emit(expression, positions, shape, value.dtype)
+
+
+def _put(items: Sequence[Any], at: int, one: Any) -> tuple[Any, ...]:
+    return (*items[:at], one, *items[at + 1 :])
+
+
+def _filled_beside(b: Builder, value: Tensor, at: int, low: int, high: int, filling: float, dtype: str) -> Tensor:
     for count, in_front in ((low, True), (high, False)):
         if count:
-            shape = (*value.shape[:at], count, *value.shape[at + 1 :])
+            shape = _put(value.shape, at, count)
             real = tuple(n > 1 or p == at for p, n in enumerate(shape))
             real = tuple(is_real and (p == at or value.positions[p] is not None) for p, is_real in enumerate(real))
             some = filled_real(shape, real, filling, dtype)
             other = b.tensor(some)
             value = join(b, other, value, at) if in_front else join(b, value, other, at)
     return value
+
+
+def spread(b: Builder, value: Tensor, at: int, inner: int) -> Tensor:
+    """The elements along a dim with so many zeros between them: each is one of a block, the others of which are zeros."""
+    if value.shape[at] == 1 or not inner:
+        return value
+    value = b.materialise(value, [at])
+    dim = value.positions[at]
+    assert dim is not None
+    size = value.shape[at]
+    own = b.dims.fresh(size, like=dim)
+    expression = Expression("split", (value.name,), (dim,), (own, b.dims.fresh(1)))
+    one = expression.to[1]
+    b.dims.apart(dim, own)
+    positions = (*value.positions[:at], own, one, *value.positions[at + 1 :])
+    shape = (*value.shape[:at], size, 1, *value.shape[at + 1 :])
+    tall = _zeros_beside(b, b.emit(expression, positions, shape, value.dtype), at + 1, 0, inner)
+    whole = (*value.shape[:at], size * (inner + 1), *value.shape[at + 1 :])
+    return window(b, reshape(b, tall, whole), at, 0, size * (inner + 1) - inner)
 
 
 def filled_real(shape: Sequence[int], real: Sequence[bool], filling: float, dtype: str) -> Known:
@@ -200,39 +249,39 @@ def filled_real(shape: Sequence[int], real: Sequence[bool], filling: float, dtyp
 
 
 def reverse(b: Builder, value: Tensor, dims: Sequence[int]) -> Tensor:
-    """The last first: a product with a table of zeros and ones."""
+    """The last first."""
     for at in dims:
-        value = by_table(b, value, at, numpy().eye(value.shape[at])[::-1])
+        over = value.positions[at]
+        if over is None:
+            continue
+        root = b.dims.root(over)
+        if root not in b.backward:
+            b.backward[root] = _positions(b, over, range(value.shape[at] - 1, -1, -1))
+        (to,) = b.backward[root].dims
+        value = b.rename(_rows(b, value, at, b.backward[root]), [(to, over)])
     return value
 
 
+def _positions(b: Builder, over: Dim, chosen: range) -> Tensor:
+    to = b.dims.fresh(len(chosen), like=over)
+    b.dims.apart(over, to)
+    return b.table("rows", (to,), numpy().asarray(chosen, dtype="int32"), "int32")
+
+
+def _rows(b: Builder, value: Tensor, at: int, ids: Tensor) -> Tensor:
+    """The positions of a dim that are known beforehand, in their order: rows of a table by ids."""
+    over, to = value.positions[at], ids.positions[0]
+    assert over is not None
+    positions, shape = _put(value.positions, at, to), _put(value.shape, at, ids.shape[0])
+    return b.emit(Expression("take", (value.name, ids.name), (over,)), positions, shape, value.dtype)
+
+
 def cumulative(b: Builder, value: Tensor, at: int, from_behind: bool = False) -> Tensor:
-    """Sums of all up to each; of all from each on a product with a triangle of ones."""
-    if from_behind:
-        return by_table(b, value, at, numpy().tri(value.shape[at]))
+    """Sums of all up to each, or of all from each on."""
     value = b.materialise(value, [at])
     dim = value.positions[at]
     if dim is None:
         return value
-    return b.emit(Expression("cumsum", (value.name,), (dim,)), value.positions, value.shape, value.dtype)
-
-
-def by_table(b: Builder, value: Tensor, at: int, table: Any) -> Tensor:
-    """The product with a table [old position, new position], which takes the place of a dim."""
-    if value.dtype == "bool":
-        return b.truth(by_table(b, b.tensor(b.numbers(value)), at, table))
-    value = b.materialise(value, [at])
-    old = value.positions[at]
-    if old is None:
-        return value
-    new = b.dims.fresh(table.shape[1])
-    array = numpy().asarray(table)
-    word = value.dtype
-    product = b.table("table", (old, new), array, word)
-    positions = (*value.positions[:at], new, *value.positions[at + 1 :])
-    shape = (*value.shape[:at], table.shape[1], *value.shape[at + 1 :])
-    out = tuple(dim for dim in positions if dim is not None)
-    made = b.emit(Expression("einsum", (value.name, product.name), out), positions, shape, word)
-    if table.shape[0] != table.shape[1]:
-        return made
-    return b.rename(made, [(new, old)])
+    turned = reverse(b, value, [at]) if from_behind else value
+    made = b.emit(Expression("cumsum", (turned.name,), (dim,)), turned.positions, turned.shape, turned.dtype)
+    return reverse(b, made, [at]) if from_behind else made

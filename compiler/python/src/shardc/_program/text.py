@@ -297,6 +297,17 @@ class Writer:
             return f"append({first}, {texts[1]}, {self._dim(dims[0])} -> {self._dim(to[0])})"
         if op == "slice":
             return f"slice({first}, {self._dim(dims[0])} -> {self._dim(to[0])}, {expression.number})"
+        if op == "pad":
+            return f"pad({first}, {self._dim(dims[0])} -> {self._dim(to[0])}, {expression.number})"
+        if op == "shift":
+            return f"shift({first} over {self._dim(dims[0])}, {expression.number})"
+        if op == "scan":
+            return f"scan({first}, {texts[1]} over {self._dim(dims[0])})"
+        if op == "scatter_add":
+            return f"scatter_add({first}, {texts[1]} over {self._list(dims)} -> {self._dim(to[0])})"
+        if op in ("topk", "argtopk"):
+            parts = f", {expression.number}" if expression.number > 1 else ""
+            return f"{op}({first} over {self._dim(dims[0])} -> {self._dim(to[0])}{parts})"
         if op == "cast":
             return f"cast({first}, {expression.word})"
         if op == "pin":

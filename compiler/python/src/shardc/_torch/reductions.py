@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .._program import arithmetic, indexing, shapes
+from .._program import arithmetic, indexing, recurrence, shapes
 from .._program.builder import Builder
 from .._program.program import Expression, Tensor, Value
 from .node import Node, aligned, promoted
@@ -91,10 +91,29 @@ def argmax(b: Builder, node: Node) -> Value:
 def top_k(b: Builder, node: Node) -> list[Value]:
     """The largest elements and where they are."""
     value = node.tensor("self")
-    if node.plain("largest") is False:
-        raise b.fail("`.shard` has no counterpart of the least elements of a tensor")
     at = node.at("dim", len(value.shape))
-    return list(indexing.top_k(b, value, at, node.plain("k"), node.dtype))
+    if node.plain("largest") is not False:
+        return list(indexing.top_k(b, value, at, node.plain("k")))
+    least, places = indexing.top_k(b, b.map("neg", value), at, node.plain("k"))
+    return [b.map("neg", least), places]
+
+
+def sort(b: Builder, node: Node) -> Value | list[Value]:
+    """In rising or falling order, and where each was: all of the largest."""
+    value = node.tensor("self")
+    at = node.at("dim", len(value.shape))
+    if node.plain("descending"):
+        made = list(indexing.top_k(b, value, at, value.shape[at]))
+    else:
+        least, places = indexing.top_k(b, b.map("neg", value), at, value.shape[at])
+        made = [b.map("neg", least), places]
+    return made[1] if node.name == "argsort" else made
+
+
+def cumulative_product(b: Builder, node: Node) -> Value:
+    """Products of all up to each."""
+    value = b.tensor(b.cast(node.tensor("self"), node.dtype))
+    return recurrence.products(b, value, node.at("dim", len(value.shape)), False)
 
 
 def cumulative(b: Builder, node: Node) -> Value:

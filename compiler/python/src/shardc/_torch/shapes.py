@@ -144,8 +144,7 @@ def pad(b: Builder, node: Node) -> Value:
     for turn in range(len(counts) // 2):
         place = len(value.shape) - 1 - turn
         low, high = counts[2 * turn], counts[2 * turn + 1]
-        cut = shapes.window(b, value, place, max(-low, 0), value.shape[place] - max(-low, 0) - max(-high, 0))
-        value = shapes.padded(b, cut, place, max(low, 0), max(high, 0), filling, node.dtype)
+        value = shapes.padded(b, value, place, low, high, filling, node.dtype)
     return value
 
 

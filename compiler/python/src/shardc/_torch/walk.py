@@ -61,6 +61,8 @@ OPS: dict[str, Translate] = {
     "var": reductions.variance,
     "topk": reductions.top_k,
     "cumsum": reductions.cumulative,
+    "cumprod": reductions.cumulative_product,
+    **_words("sort argsort", reductions.sort),
     **_words("view reshape _unsafe_view flatten unflatten view_as reshape_as", shapes.reshape),
     "permute": shapes.permute,
     **_words("transpose t numpy_T mT", shapes.transpose),
@@ -82,6 +84,10 @@ OPS: dict[str, Translate] = {
     "index_select": indexing.index_select,
     "index": indexing.index,
     "gather": indexing.gather,
+    "index_add": indexing.index_add,
+    "scatter_add": indexing.scatter_add,
+    "index_put": indexing.index_put,
+    "embedding_dense_backward": indexing.embedding_gradient,
 }
 
 SAYS_NOTHING = frozenset(["_assert_tensor_metadata", "_assert_async", "_assert_scalar", "sym_constrain_range_for_size"])
@@ -90,9 +96,7 @@ WHY = {
     "sin": "the sine of a computed value",
     "cos": "the cosine of a computed value",
     "erf": "the error function",
-    "sort": "sorting",
     "copy_": "a tensor that is written into",
-    "index_put": "places that are written",
     "index_copy": "places that are written",
     "convolution": "a convolution",
 }
