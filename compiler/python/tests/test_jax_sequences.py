@@ -181,6 +181,34 @@ def the_gradient_of_a_recurrence():
     return jax.value_and_grad(loss), (0.3 * R(4, 4), R(7, 4, 4, seed=1)), (P(None, "y"), P(None, "x"))
 
 
+@prog("scan", "take", without=["concat"])
+def the_gradient_of_a_recurrence_that_computes_again():
+    def loss(w, x):
+        @jax.checkpoint
+        def step(h, at):
+            f = jax.nn.sigmoid(at @ w)
+            h = f * h + (1 - f) * jnp.tanh(at)
+            return h, h
+
+        h, hs = lax.scan(step, jnp.zeros(x.shape[1:]), x)
+        return (hs**2).mean() + h.sum()
+
+    return jax.grad(loss, argnums=(0, 1)), (0.3 * R(4, 4), R(7, 4, 4, seed=1)), (P(None, "y"), P(None, "x"))
+
+
+@prog("scan")
+def a_recurrence_kept_in_more_bits():
+    def f(a, b):
+        def step(h, at):
+            h = at[0].astype(jnp.float32) * h + at[1].astype(jnp.float32)
+            return h, h.astype(jnp.bfloat16)
+
+        return lax.scan(step, jnp.zeros(b.shape[1:]), (a, b))[1]
+
+    args = jax.nn.sigmoid(R(7, 4, 6)).astype(jnp.bfloat16), R(7, 4, 6, seed=1).astype(jnp.bfloat16)
+    return f, args, (P(None, "x", "y"),) * 2
+
+
 @prog("scan", "take")
 def a_recurrence_from_behind_that_begins_anew():
     def f(x, anew):

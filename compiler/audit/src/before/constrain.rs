@@ -142,7 +142,7 @@ impl Tries<'_, '_> {
                 return;
             }
             // First where it is taken alone: what is asked for before it may reach too far back.
-            if !self.more_helps(&[pin.clone()]) {
+            if !self.more_helps(std::slice::from_ref(&pin)) {
                 let around = self.around(&pin);
                 self.more_helps(&around);
             }

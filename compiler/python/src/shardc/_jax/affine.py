@@ -12,7 +12,7 @@ from .._program.lib import module
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 """The parameters of an equation that have the body of a call."""
 
-SAME = frozenset(["copy", "copy_p", "stop_gradient", "optimization_barrier", "name", "reduce_precision"])
+SAME = frozenset(["copy", "copy_p", "stop_gradient", "optimization_barrier", "name"])
 
 
 class NotLinear(Exception):
@@ -30,15 +30,15 @@ class Affine:
 def evaluate(jaxpr: Any, scope: dict[Any, Any], wanted: Sequence[Any]) -> list[Any]:
     """Variables of a jaxpr. `scope` has what is given: arrays, and `Affine`s; what is not needed is not computed."""
     needed = {atom for atom in wanted if not hasattr(atom, "val")} - scope.keys()
-    equations = []
+    equations: list[tuple[Any, list[Any]]] = []
     for equation in reversed(jaxpr.eqns):
         if needed.isdisjoint(equation.outvars):
             continue
-        equations.append(equation)
+        equations.append((equation, [variable for variable in equation.outvars if variable in needed]))
         needed.update(atom for atom in equation.invars if not hasattr(atom, "val") and atom not in scope)
-    for equation in reversed(equations):
-        made = _equation(equation, [_read(scope, atom) for atom in equation.invars])
-        for variable, value in zip(equation.outvars, made):
+    for equation, asked in reversed(equations):
+        operands = [_read(scope, atom) for atom in equation.invars]
+        for variable, value in zip(asked, _equation(equation, operands, asked)):
             scope.setdefault(variable, value)
     return [_read(scope, atom) for atom in wanted]
 
@@ -47,7 +47,8 @@ def _read(scope: Mapping[Any, Any], atom: Any) -> Any:
     return atom.val if hasattr(atom, "val") else scope[atom]
 
 
-def _equation(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
+def _equation(equation: Any, operands: Sequence[Any], asked: Sequence[Any]) -> Sequence[Any]:
+    """The results that are asked for."""
     if any(isinstance(operand, Affine) for operand in operands):
         body = next((equation.params[name] for name in CALLS if name in equation.params), None)
         if body is None or equation.primitive.name in ("scan", "while", "cond", "shard_map"):
@@ -55,11 +56,12 @@ def _equation(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
         inner = getattr(body, "jaxpr", body)
         scope = dict(zip(inner.constvars, getattr(body, "consts", ())))
         scope.update(zip(inner.invars, operands))
-        return evaluate(inner, scope, inner.outvars)
+        return evaluate(inner, scope, [atom for atom, out in zip(inner.outvars, equation.outvars) if out in asked])
     subfuns, params = equation.primitive.get_bind_params(equation.params)
     with _place_of(equation):
         made = equation.primitive.bind(*subfuns, *operands, **params)
-    return made if equation.primitive.multiple_results else [made]
+    every = made if equation.primitive.multiple_results else [made]
+    return [value for value, variable in zip(every, equation.outvars) if variable in asked]
 
 
 def _place_of(equation: Any) -> Any:
