@@ -181,7 +181,7 @@ def the_gradient_of_a_recurrence():
     return jax.value_and_grad(loss), (0.3 * R(4, 4), R(7, 4, 4, seed=1)), (P(None, "y"), P(None, "x"))
 
 
-@prog("scan", "take", without=["concat"])
+@prog("scan", "take")
 def the_gradient_of_a_recurrence_that_computes_again():
     def loss(w, x):
         @jax.checkpoint
