@@ -1,15 +1,18 @@
 //! Data for the parameters, and their way onto the devices.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shard_ir::{AxisSet, Dtype, InstrId, InstrKind, Map, MeshShape, Op, Plan, Reduction};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
+use crate::blocks::Blocks;
+use crate::collectives::Held;
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::parallel;
 use crate::random::Random;
-use crate::tensor::Tensor;
+use crate::tensor::{Element, Tensor};
 
 /// The whole tensor of each parameter, by instruction: as given, or drawn.
 pub(crate) fn parameters(
@@ -125,7 +128,7 @@ pub(crate) fn deal(
     grid: &Grid<'_>,
     arithmetic: Arithmetic,
     seed: u64,
-) -> Result<Vec<Tensor>, RunError> {
+) -> Result<Blocks, RunError> {
     let instr = plan.instruction(id);
     let sizes = plan.sizes(&instr.dims);
     let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
@@ -135,12 +138,13 @@ pub(crate) fn deal(
     // Simple terms where a random split would be rounded away.
     let simple = arithmetic == Arithmetic::Emulated && !instr.dtype.is_float();
     let local = usizes(&shape.local_sizes(instr.layout));
-    let block = |term: &Tensor, device: usize| {
-        term.block(&grid.origin(device, shape, instr.layout), &local)
-    };
-    let copied = local.iter().product::<usize>() * grid.devices();
+    let origin = |device: usize| grid.origin(device, shape, instr.layout);
     if sums.is_empty() && maxima.is_empty() {
-        return parallel::map(grid.devices(), copied, |device| Ok(block(whole, device)));
+        return if Blocks::are_narrow(arithmetic, instr.dtype) {
+            dealt(whole, (grid, instr.layout.split_axes()), origin, &local).map(Blocks::Narrow)
+        } else {
+            dealt(whole, (grid, instr.layout.split_axes()), origin, &local).map(Blocks::Wide)
+        };
     }
     let candidates = lower_but_one(whole, group_size(plan, maxima), simple, &mut random);
     let terms: Vec<Vec<Tensor>> = candidates
@@ -148,11 +152,28 @@ pub(crate) fn deal(
         .map(|c| sum_terms(c, group_size(plan, sums), simple, instr.dtype, arithmetic, &mut random))
         .collect();
     let (sums, maxima) = (sums.iter().collect(), maxima.iter().collect());
-    (0..grid.devices())
-        .map(|device| {
-            Ok(block(&terms[grid.rank(device, &maxima)][grid.rank(device, &sums)], device))
-        })
-        .collect()
+    let blocks = (0..grid.devices()).map(|device| {
+        let term = &terms[grid.rank(device, &maxima)][grid.rank(device, &sums)];
+        Arc::new(term.block(&origin(device), &local))
+    });
+    Ok(Blocks::of(arithmetic, instr.dtype, blocks.collect()))
+}
+
+/// The block of each device of a whole tensor. Devices that get the same hold one block.
+fn dealt<T: Element>(
+    whole: &Tensor,
+    (grid, split): (&Grid<'_>, AxisSet),
+    origin: impl Fn(usize) -> Vec<usize> + Sync,
+    local: &[usize],
+) -> Result<Held<T>, RunError> {
+    let first: Vec<usize> = (0..grid.devices()).map(|d| grid.projected(d, split)).collect();
+    let copied = local.iter().product::<usize>() * grid.devices();
+    let blocks = parallel::map(grid.devices(), copied, |device| {
+        let is_first = first[device] == device;
+        Ok(is_first.then(|| Arc::new(whole.block_as(&origin(device), local))))
+    })?;
+    let of = |at: &usize| blocks[*at].clone().ok_or(RunError::Internal("nobody has a block"));
+    first.iter().map(of).collect()
 }
 
 fn group_size(plan: &Plan, axes: AxisSet) -> usize {

@@ -22,6 +22,7 @@
 
 mod applications;
 pub mod arithmetic;
+mod blocks;
 pub mod collectives;
 pub mod compare;
 mod devices;
@@ -35,6 +36,7 @@ mod local;
 mod local_shape;
 mod looped;
 mod merge;
+mod narrow;
 pub mod network;
 mod parallel;
 mod positions;
@@ -46,6 +48,7 @@ mod regroup;
 mod route;
 mod scalar;
 mod shrink;
+mod step;
 mod streams;
 mod tensor;
 

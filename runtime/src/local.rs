@@ -6,7 +6,7 @@ use crate::arithmetic::{Arithmetic, EXACT_LIMIT, round_to};
 use crate::error::RunError;
 use crate::local_shape;
 use crate::positions;
-use crate::product::{Factor, How, Precision, product};
+use crate::product::{Factor, How, Numbers, Precision, product};
 use crate::route;
 use crate::scalar;
 use crate::tensor::{Tensor, walk};
@@ -215,8 +215,11 @@ fn einsum(operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError
     if let [a, b] = operands {
         let data = [&a.block.data[..], &b.block.data];
         let precision = Precision::of(target.arithmetic, data, terms);
-        let factors =
-            [a, b].map(|o| Factor { dims: o.dims, sizes: &o.block.sizes, data: &o.block.data });
+        let factors = [a, b].map(|o| Factor {
+            dims: o.dims,
+            sizes: &o.block.sizes,
+            data: Numbers::Wide(&o.block.data),
+        });
         let data = product(factors, target.dims(), How { precision, on_all_cores: false })?;
         return Ok(Tensor { sizes: target.sizes.to_vec(), data });
     }

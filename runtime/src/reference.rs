@@ -17,7 +17,7 @@ use shard_ir::{Binary, DimId, InstrId, InstrKind, Map, Norm, Op, Plan, Reduce};
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
 use crate::error::RunError;
 use crate::local::cast;
-use crate::product::{Factor, How, Precision, product};
+use crate::product::{Factor, How, Numbers, Precision, product};
 use crate::scalar;
 use crate::tensor::Tensor;
 
@@ -457,7 +457,7 @@ impl Evaluator<'_> {
         let factor = |at: usize| Factor {
             dims: &operands[at].dims,
             sizes: &sizes[at],
-            data: &operands[at].data,
+            data: Numbers::Wide(&operands[at].data),
         };
         let terms: usize = summed.iter().map(|d| self.size(*d)).product();
         let bound = match self.arithmetic {
@@ -466,7 +466,7 @@ impl Evaluator<'_> {
         };
         let precision = Precision::of(self.arithmetic, [&a.data, &b.data], terms);
         let how = How { precision, on_all_cores: true };
-        let data = product([factor(0), factor(1)], dims, how)?;
+        let data: Vec<f64> = product([factor(0), factor(1)], dims, how)?;
         let mut largest = bound;
         // A stride that shares no factor with usual sizes, so that all rows and columns are met.
         let step = (data.len() / CHECKED).max(1) | 1;
