@@ -24,6 +24,7 @@
 //! core to compile.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shard_ir::{InstrId, Plan};
@@ -78,7 +79,7 @@ fn main() {
         let plan = layer(&format!("x={side}, y={side}, z={side}"));
         let schedule = in_program_order(&plan);
         let once = execute(&schedule, &RunOptions { patient: true, ..RunOptions::default() });
-        let given: BTreeMap<InstrId, Tensor> = once.expect("it runs").parameters;
+        let given: BTreeMap<InstrId, Arc<Tensor>> = once.expect("it runs").parameters;
         let inputs = given.iter().map(|(id, tensor)| {
             (plan.instruction(*id).name.clone().unwrap_or_default(), tensor.clone())
         });

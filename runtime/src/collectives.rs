@@ -27,11 +27,15 @@ use crate::error::RunError;
 use crate::network::Network;
 use crate::parallel;
 use crate::scalar::maximum;
+use crate::spare::Spare;
 use crate::tensor::{Element, Tensor};
 
 /// Elements of a sum that are added up at a time: sums of so many stay in the nearest cache while
 /// the terms pass.
 const AT_ONCE: usize = 1024;
+
+/// Elements of a sum that one core makes, where a group has more.
+const OF_ONE_CORE: usize = 1 << 18;
 
 /// The block of each device. What several hold alike may be one block.
 pub(crate) type Held<T> = Vec<Arc<Tensor<T>>>;
@@ -45,6 +49,8 @@ pub(crate) struct Move<'a> {
     pub(crate) to: Layout,
     pub(crate) dtype: Dtype,
     pub(crate) arithmetic: Arithmetic,
+    /// Where the memory of new blocks may come from.
+    pub(crate) spare: &'a Spare,
 }
 
 impl Move<'_> {
@@ -82,13 +88,8 @@ impl Move<'_> {
                 let groups = Groups::of(grid, &axes);
                 let chunk = blocks[0].data.len() / groups.size();
                 groups.all().for_each(|g| network.send_all(g, g.len() - 1, chunk));
-                self.each(grid, |device| {
-                    let (group, rank) = (groups.group(device), groups.rank(device));
-                    let mut sizes = blocks[device].sizes.clone();
-                    sizes[dim] /= group.len();
-                    let terms = group.iter().map(|d| &blocks[*d]);
-                    let lines = terms.map(|t| t.lines_of_part(dim, group.len(), rank));
-                    self.ring_sum(rank, lines.collect(), kind).and_then(|sum| tensor(&sizes, sum))
+                self.reduced(grid, (&groups, blocks), kind, |sum, device| {
+                    sum.part(dim, groups.size(), groups.rank(device))
                 })?
             }
             Collective::AllReduce { kind, axes } => {
@@ -114,12 +115,9 @@ impl Move<'_> {
                 let axes = self.collective.axes(grid.mesh, self.from);
                 self.scatter_dims(&mut network, grid, blocks, (kind, &axes, to))?
             }
-            Collective::Slice { dim, axes } => self.each(grid, |d| {
+            Collective::Slice { dim, axes } => self.each(grid, |device| {
                 let parts = grid.mesh.group_size(axes.iter()) as usize;
-                let mut sizes = blocks[d].sizes.clone();
-                sizes[dim] /= parts;
-                let lines = blocks[d].lines_of_part(dim, parts, grid.rank(d, &axes));
-                tensor(&sizes, lines.flatten().copied().collect())
+                Ok(blocks[device].part(dim, parts, grid.rank(device, &axes)))
             })?,
             Collective::SoftmaxMerge { .. } => {
                 return Err(RunError::Internal("a merge needs the statistics of what it merges"));
@@ -165,31 +163,89 @@ impl Move<'_> {
         (local as usize).saturating_mul(blocks)
     }
 
-    /// What arrives at a rank of a ring: the terms of its chunk, in lines, combined in the order in
-    /// which the chunk passes the devices, from rank + 1 on, its own last.
-    pub(crate) fn ring_sum<'t, T: Element + 't>(
+    /// As a reduce-scatter: the part of each device of the sum of its group's terms.
+    pub(crate) fn reduced<T: Element>(
+        &self,
+        grid: &Grid<'_>,
+        (groups, blocks): (&Groups, &[Arc<Tensor<T>>]),
+        kind: Reduction,
+        part: impl Fn(&Tensor<T>, usize) -> Tensor<T> + Sync,
+    ) -> Result<Held<T>, RunError> {
+        if self.rounds_on_the_way() {
+            return self.each(grid, |device| {
+                let terms = groups.group(device).iter().map(|d| part(&blocks[*d], device));
+                let terms: Vec<Tensor<T>> = terms.collect();
+                let data: Vec<&[T]> = terms.iter().map(|term| &term.data[..]).collect();
+                tensor(&terms[0].sizes, self.ring_sum(groups.rank(device), data, kind)?)
+            });
+        }
+        let sums = self.sums(groups, blocks, kind)?;
+        self.each(grid, |device| Ok(part(&sums[groups.at[device].0], device)))
+    }
+
+    /// Whether a sum of terms depends on the order in which they meet.
+    fn rounds_on_the_way(&self) -> bool {
+        match self.arithmetic {
+            Arithmetic::Emulated => true,
+            Arithmetic::Exact | Arithmetic::F32 | Arithmetic::Single => false,
+        }
+    }
+
+    /// Of each group the sum of all terms, in the order of the ranks.
+    fn sums<T: Element>(
+        &self,
+        groups: &Groups,
+        blocks: &[Arc<Tensor<T>>],
+        kind: Reduction,
+    ) -> Result<Vec<Arc<Tensor<T>>>, RunError> {
+        let (elements, count) = (blocks[0].data.len(), groups.groups.len());
+        let pieces = elements.div_ceil(OF_ONE_CORE).max(1);
+        let work = elements.saturating_mul(blocks.len());
+        let mut made = parallel::map(count * pieces, work, |at| {
+            let from = at % pieces * OF_ONE_CORE;
+            let to = (from + OF_ONE_CORE).min(elements);
+            let group = &groups.groups[at / pieces];
+            self.sum(group.iter().map(|d| &blocks[*d].data[from..to]).collect(), kind)
+        })?
+        .into_iter();
+        let whole = |_| {
+            let first = made.next().unwrap_or_default();
+            let data = (1..pieces).filter_map(|_| made.next()).fold(first, |mut all, more| {
+                all.extend(more);
+                all
+            });
+            tensor(&blocks[0].sizes, data).map(Arc::new)
+        };
+        (0..count).map(whole).collect()
+    }
+
+    /// What arrives at a rank of a ring: the terms of its chunk, combined in the order in which the
+    /// chunk passes the devices, from rank + 1 on, its own last.
+    fn ring_sum<T: Element>(
         &self,
         rank: usize,
-        mut terms: Vec<impl Iterator<Item = &'t [T]>>,
+        mut terms: Vec<&[T]>,
         kind: Reduction,
     ) -> Result<Vec<T>, RunError> {
-        let k = terms.len();
-        terms.rotate_left((rank + 1) % k.max(1));
-        let mut out = Vec::new();
+        let k = terms.len().max(1);
+        terms.rotate_left((rank + 1) % k);
+        self.sum(terms, kind)
+    }
+
+    /// Terms of one length, combined in their order in `f64`.
+    fn sum<T: Element>(&self, terms: Vec<&[T]>, kind: Reduction) -> Result<Vec<T>, RunError> {
+        let Some((first, others)) = terms.split_first() else { return Ok(Vec::new()) };
+        let mut out = self.spare.room(first.len());
         let mut sums = [0.0; AT_ONCE];
-        let Some((first, others)) = terms.split_first_mut() else { return Ok(out) };
-        for line in first {
-            let others: Vec<&[T]> = others.iter_mut().filter_map(Iterator::next).collect();
-            for (number, part) in line.chunks(AT_ONCE).enumerate() {
-                let sums = &mut sums[..part.len()];
-                sums.iter_mut().zip(part).for_each(|(sum, term)| *sum = term.value());
-                for term in &others {
-                    let term = &term[number * AT_ONCE..][..sums.len()];
-                    combine(self.id, self.arithmetic, self.dtype, kind, sums, term)?;
-                }
-                self.finish(sums)?;
-                out.extend(sums.iter().map(|sum| T::of(*sum)));
+        for (number, terms) in first.chunks(AT_ONCE).enumerate() {
+            let sums = &mut sums[..terms.len()];
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = term.value());
+            for term in others {
+                let term = &term[number * AT_ONCE..][..sums.len()];
+                combine(self.id, self.arithmetic, self.dtype, kind, sums, term)?;
             }
+            self.finish(sums)?;
+            out.extend(sums.iter().map(|sum| T::of(*sum)));
         }
         Ok(out)
     }
@@ -201,8 +257,8 @@ impl Move<'_> {
         rounded.ok_or(RunError::Overflow { id: self.id })
     }
 
-    /// The flat buffer in as many chunks as there are devices: each is summed at its own rank, and
-    /// every device gets them all.
+    /// Every device gets the whole sum. Where the order of the terms shows, it is that of the ring:
+    /// the flat buffer has as many chunks as there are devices, and each is summed at its own rank.
     fn all_reduce<T: Element>(
         &self,
         network: &mut Network,
@@ -215,12 +271,16 @@ impl Move<'_> {
         for device in groups.all().flatten() {
             (0..2 * (k - 1)).for_each(|_| network.send_charged(*device, elements as u128));
         }
+        if !self.rounds_on_the_way() {
+            let sums = self.sums(groups, blocks, kind)?;
+            return Ok(groups.at.iter().map(|(group, _)| sums[*group].clone()).collect());
+        }
         self.once_a_group(groups, |group| {
             let mut sum = Vec::with_capacity(elements);
             for rank in 0..k {
                 let here = (rank * chunk).min(elements)..((rank + 1) * chunk).min(elements);
-                let line = |d: &usize| std::iter::once(&blocks[*d].data[here.clone()]);
-                sum.extend(self.ring_sum(rank, group.iter().map(line).collect(), kind)?);
+                let terms = group.iter().map(|d| &blocks[*d].data[here.clone()]).collect();
+                sum.extend(self.ring_sum(rank, terms, kind)?);
             }
             tensor(&blocks[group[0]].sizes, sum)
         })

@@ -28,7 +28,7 @@ pub trait Engine: std::fmt::Debug + Send + Sync {
 pub(crate) fn execute(
     engine: &dyn Engine,
     plan: &Plan,
-    (whole, seed): (&std::collections::BTreeMap<InstrId, Tensor>, u64),
+    (whole, seed): (&std::collections::BTreeMap<InstrId, std::sync::Arc<Tensor>>, u64),
     grid: &Grid<'_>,
     arithmetic: Arithmetic,
 ) -> Result<Vec<(InstrId, Vec<Tensor>)>, RunError> {

@@ -23,6 +23,7 @@ use crate::limits::{
 use crate::network::Network;
 use crate::progress::Progress;
 use crate::scalar::maximum;
+use crate::spare::Spare;
 use crate::tensor::Tensor;
 
 /// What an execution is to do.
@@ -31,9 +32,12 @@ pub struct RunOptions {
     /// Of the random inputs and terms.
     pub seed: u64,
     /// Whole tensors for parameters, by name; the others are drawn.
-    pub inputs: BTreeMap<String, Tensor>,
+    pub inputs: BTreeMap<String, Arc<Tensor>>,
     /// Round each result to its own dtype ([`Arithmetic::Emulated`]).
     pub emulate_dtypes: bool,
+    /// Compute as in a plan that is as large as it is written, however small it is
+    /// ([`Arithmetic::Single`]).
+    pub single: bool,
     /// The tolerance to use in place of [`Arithmetic::tolerance`].
     pub tolerance: Option<f64>,
     /// It may take as long as it takes; else what would take longer than
@@ -43,6 +47,8 @@ pub struct RunOptions {
     pub progress: Option<Arc<Progress>>,
     /// What executes the plan in place of the simulated devices; it counts no bytes.
     pub engine: Option<Arc<dyn Engine>>,
+    /// Memory for blocks, which the next execution with the same finds again.
+    pub spare: Arc<Spare>,
 }
 
 /// A tensor and its name.
@@ -77,7 +83,7 @@ pub struct Trace {
     /// How many devices there were.
     pub devices: u64,
     /// The whole tensors that the parameters had.
-    pub parameters: BTreeMap<InstrId, Tensor>,
+    pub parameters: BTreeMap<InstrId, Arc<Tensor>>,
     /// The results, combined from all devices.
     pub outputs: Vec<NamedTensor>,
     /// Every move (slices and to-partials included) and every collective einsum, in program order.
@@ -145,6 +151,7 @@ pub(crate) fn check(plan: &Plan, options: &RunOptions) -> Result<(), RunError> {
 pub(crate) fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
     match () {
         () if options.emulate_dtypes => Arithmetic::Emulated,
+        () if options.single => Arithmetic::Single,
         () if allows_exact(plan) && inputs::all_whole(&options.inputs) => Arithmetic::Exact,
         () => inexact(plan),
     }
@@ -163,7 +170,7 @@ pub(crate) fn execute_in(
     let plan = &schedule.plan;
     let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
     let grid = Grid::new(&plan.mesh);
-    let mut machine = Machine::of(plan, &grid, arithmetic);
+    let mut machine = Machine::of(plan, &grid, arithmetic, &options.spare);
     if let Some(engine) = &options.engine {
         let data = (&parameters, options.seed);
         for (id, blocks) in engine::execute(engine.as_ref(), plan, data, &grid, arithmetic)? {
@@ -207,9 +214,8 @@ pub(crate) fn execute_in(
         held += plan.local_bytes(step.id);
         peak_bytes = peak_bytes.max(held + plan.loop_bytes(step.id));
         for freed in schedule.frees.get(at).into_iter().flatten() {
-            if machine.memory.get_mut(freed.index()).and_then(Option::take).is_none() {
-                return Err(problem("it frees a value that is not in memory"));
-            }
+            let blocks = machine.memory.get_mut(freed.index()).and_then(Option::take);
+            machine.spare.take(blocks.ok_or(problem("it frees a value that is not in memory"))?);
             held -= plan.local_bytes(*freed);
         }
     }
@@ -217,6 +223,7 @@ pub(crate) fn execute_in(
         return Err(RunError::Schedule { id, problem: "it is never run" });
     }
     let outputs = machine.outputs()?;
+    machine.memory.drain(..).flatten().for_each(|blocks| options.spare.take(blocks));
     let mut collectives = machine.collectives;
     collectives.sort_by_key(|c| c.id);
     Ok(Trace {
@@ -237,6 +244,8 @@ pub(crate) struct Machine<'p> {
     /// Of each live instruction, the block of each device.
     pub(crate) memory: Vec<Option<Blocks>>,
     pub(crate) collectives: Vec<CollectiveTrace>,
+    /// Memory of values that are freed.
+    pub(crate) spare: Arc<Spare>,
     /// Of each attention over a part of the keys, and of its softmax, the statistics of each
     /// device, their dims in the order of the value.
     pub(crate) statistics: BTreeMap<InstrId, Vec<Tensor>>,
@@ -245,11 +254,17 @@ pub(crate) struct Machine<'p> {
 }
 
 impl<'p> Machine<'p> {
-    pub(crate) fn of(plan: &'p Plan, grid: &'p Grid<'p>, arithmetic: Arithmetic) -> Machine<'p> {
+    pub(crate) fn of(
+        plan: &'p Plan,
+        grid: &'p Grid<'p>,
+        arithmetic: Arithmetic,
+        spare: &Arc<Spare>,
+    ) -> Machine<'p> {
         let memory = vec![None; plan.instructions.len()];
         let collectives = Vec::new();
-        let statistics = BTreeMap::new();
-        Machine { plan, grid, arithmetic, memory, collectives, statistics, replicas_within: 0.0 }
+        let (statistics, spare) = (BTreeMap::new(), spare.clone());
+        let replicas_within = 0.0;
+        Machine { plan, grid, arithmetic, memory, collectives, spare, statistics, replicas_within }
     }
 
     /// The whole tensors of all results.
@@ -316,7 +331,8 @@ impl<'p> Machine<'p> {
                     place.insert(blocks.on(device).into_owned());
                 }
                 Entry::Occupied(mut sum) => {
-                    let (sum, term) = (&mut sum.get_mut().data, &blocks.on(device).data);
+                    let term = blocks.on(device);
+                    let (sum, term) = (&mut sum.get_mut().data, &term.data[..]);
                     let (arithmetic, dtype) = (self.arithmetic, instr.dtype);
                     combine(output.id, arithmetic, dtype, Reduction::Sum, sum, term)?;
                 }

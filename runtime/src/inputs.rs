@@ -17,10 +17,10 @@ use crate::tensor::{Element, Tensor};
 /// The whole tensor of each parameter, by instruction: as given, or drawn.
 pub(crate) fn parameters(
     plan: &Plan,
-    given: &BTreeMap<String, Tensor>,
+    given: &BTreeMap<String, Arc<Tensor>>,
     arithmetic: Arithmetic,
     seed: u64,
-) -> Result<BTreeMap<InstrId, Tensor>, RunError> {
+) -> Result<BTreeMap<InstrId, Arc<Tensor>>, RunError> {
     let error = |name: &str, problem: String| RunError::Input { name: name.to_string(), problem };
     let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
     for name in given.keys() {
@@ -58,8 +58,13 @@ pub(crate) fn parameters(
                         ),
                     ));
                 }
-                let data = tensor.data.iter().map(|v| arithmetic.round(instr.dtype, *v)).collect();
-                Tensor { sizes, data }
+                let round = |v: &f64| arithmetic.round(instr.dtype, *v);
+                if all(&tensor.data, |v| round(v).to_bits() == v.to_bits()) {
+                    tensor.clone()
+                } else {
+                    let data = tensor.data.iter().map(round).collect();
+                    Arc::new(Tensor { sizes, data })
+                }
             }
             None => {
                 let mut random = Random::for_part(seed, u64::from(id.0));
@@ -68,7 +73,7 @@ pub(crate) fn parameters(
                     draw(&mut random, instr.dtype, arithmetic, indices[id.index()], positive)
                 });
                 let data = data.map(|v| arithmetic.round(instr.dtype, v)).collect();
-                Tensor { sizes, data }
+                Arc::new(Tensor { sizes, data })
             }
         };
         out.insert(id, tensor);
@@ -76,8 +81,15 @@ pub(crate) fn parameters(
     Ok(out)
 }
 
+/// Whether all elements are such, looked at on all cores.
+fn all(data: &[f64], is_such: impl Fn(&f64) -> bool + Sync) -> bool {
+    let chunks: Vec<&[f64]> = data.chunks(1 << 16).collect();
+    let each = |at: usize| if chunks[at].iter().all(&is_such) { Ok(()) } else { Err(()) };
+    parallel::map(chunks.len(), data.len(), each).is_ok()
+}
+
 /// Whether given inputs are whole numbers small enough to start from in exact arithmetic.
-pub(crate) fn all_whole(given: &BTreeMap<String, Tensor>) -> bool {
+pub(crate) fn all_whole(given: &BTreeMap<String, Arc<Tensor>>) -> bool {
     given.values().all(|t| t.data.iter().all(|v| v.fract() == 0.0 && v.abs() <= 1_048_576.0))
 }
 

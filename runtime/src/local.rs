@@ -9,6 +9,7 @@ use crate::positions;
 use crate::product::{Factor, How, Numbers, Precision, product};
 use crate::route;
 use crate::scalar;
+use crate::spare::Spare;
 use crate::tensor::{Tensor, walk};
 
 /// One operand, or the result, on one device.
@@ -220,7 +221,8 @@ fn einsum(operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError
             sizes: &o.block.sizes,
             data: Numbers::Wide(&o.block.data),
         });
-        let data = product(factors, target.dims(), How { precision, on_all_cores: false })?;
+        let how = How { precision, on_all_cores: false, spare: &Spare::default() };
+        let data = product(factors, target.dims(), how)?;
         return Ok(Tensor { sizes: target.sizes.to_vec(), data });
     }
     let mut out = Tensor::filled(target.sizes.to_vec(), 0.0);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use shard_ir::{Collective, DimSet, Dtype};
 
 use crate::arithmetic::Arithmetic;
-use crate::collectives::{Groups, Held, Move, tensor};
+use crate::collectives::{Groups, Held, Move};
 use crate::devices::Grid;
 use crate::error::RunError;
 use crate::network::Network;
@@ -82,18 +82,15 @@ fn joined(
     by: DimSet,
     (results, statistics): (&[Arc<Tensor>], &[Tensor]),
 ) -> Result<(Tensor, Tensor), RunError> {
-    let part = |block: &Tensor, at: Option<usize>| -> Result<Tensor, RunError> {
-        let Some(at) = at else { return Ok(block.clone()) };
-        let mut sizes = block.sizes.clone();
-        sizes[at] /= group.len();
-        let lines = block.lines_of_part(at, group.len(), rank);
-        tensor(&sizes, lines.flatten().copied().collect())
+    let part = |block: &Tensor, at: Option<usize>| match at {
+        Some(at) => block.part(at, group.len(), rank),
+        None => block.clone(),
     };
     let on_statistics = dim.and_then(|dim| by.iter().position(|has| has == dim));
     let mut all: Vec<(Tensor, Tensor)> = Vec::with_capacity(group.len());
     for device in group {
-        let result = part(&results[*device], dim)?;
-        all.push((result, part(&statistics[*device], on_statistics)?));
+        let result = part(&results[*device], dim);
+        all.push((result, part(&statistics[*device], on_statistics)));
     }
     let (first, of_first) = all.first().ok_or(RunError::Internal("a group of no devices"))?;
     let mut largest = of_first.clone();
@@ -209,6 +206,7 @@ mod tests {
             to: Layout::REPLICATED,
             dtype: Dtype::F32,
             arithmetic: Arithmetic::F32,
+            spare: &Default::default(),
         };
         let result = |r: [f64; 3]| Tensor::new(vec![1, 3], r.to_vec()).expect("fits");
         let results: Vec<Arc<Tensor>> = parts.iter().map(|(_, r)| Arc::new(result(*r))).collect();

@@ -6,6 +6,7 @@ use shard_ir::{DimId, Op};
 use crate::error::RunError;
 use crate::product::{Factor, How, Numbers, Precision, product};
 use crate::scalar;
+use crate::spare::Spare;
 use crate::tensor::Tensor;
 
 /// One operand on one device.
@@ -21,6 +22,7 @@ pub(crate) fn evaluate(
     op: &Op,
     operands: &[Operand<'_>],
     (dims, sizes): (&[DimId], &[usize]),
+    spare: &Spare,
 ) -> Option<Result<Tensor<f32>, RunError>> {
     let in_order = operands.iter().all(|o| o.dims == dims);
     let data = match (op, operands) {
@@ -30,17 +32,22 @@ pub(crate) fn evaluate(
                 sizes: &o.block.sizes,
                 data: Numbers::Narrow(&o.block.data),
             });
-            product(factors, dims, How { precision: Precision::Single, on_all_cores: false })
+            let precision = Precision::Single;
+            product(factors, dims, How { precision, on_all_cores: false, spare })
         }
         (Op::Map(map), [a]) if in_order => {
+            let mut data = spare.narrow_room(a.block.data.len());
             let of = |a: &f32| scalar::map(*map, f64::from(*a)) as f32;
-            Ok(a.block.data.iter().map(of).collect())
+            data.extend(a.block.data.iter().map(of));
+            Ok(data)
         }
         (Op::Binary(binary), [a, b]) if in_order => {
+            let mut data = spare.narrow_room(a.block.data.len());
             let of = |(a, b): (&f32, &f32)| {
                 scalar::binary(*binary, f64::from(*a), f64::from(*b), false) as f32
             };
-            Ok(a.block.data.iter().zip(&b.block.data).map(of).collect())
+            data.extend(a.block.data.iter().zip(&b.block.data).map(of));
+            Ok(data)
         }
         _ => return None,
     };

@@ -8,8 +8,8 @@
 //! * A small product goes through plain loops: it is the same to the bit on every machine, and
 //!   packing would take longer.
 //! * In [`Precision::Double`] products and sums are `f64`.
-//! * In [`Precision::Single`] the operands are packed as `f32`; sums of [`BLOCK`] products are
-//!   taken in `f32`, and added to each other in `f64`. Where the operands are whole numbers and no
+//! * In [`Precision::Single`] the operands are packed as `f32`, unless they are held so and lie in
+//!   that order; sums of [`BLOCK`] products are taken in `f32`, and added to each other in `f64`. Where the operands are whole numbers and no
 //!   such sum can pass 2^24, the result is exact.
 
 use std::borrow::Cow;
@@ -21,6 +21,7 @@ use shard_ir::DimId;
 use crate::arithmetic::Arithmetic;
 use crate::error::RunError;
 use crate::parallel;
+use crate::spare::Spare;
 use crate::tensor::{Element, gather};
 
 /// Terms that are summed in `f32` before the sum is added in `f64`.
@@ -104,8 +105,10 @@ impl Packed for f32 {
 
 /// How the work is done.
 #[derive(Clone, Copy)]
-pub(crate) struct How {
+pub(crate) struct How<'a> {
     pub(crate) precision: Precision,
+    /// Where the memory of the result may come from.
+    pub(crate) spare: &'a Spare,
     /// Whether all cores work on this one product.
     pub(crate) on_all_cores: bool,
 }
@@ -131,7 +134,7 @@ impl Sizes {
 pub(crate) fn product<T: Element>(
     [a, b]: [Factor<'_>; 2],
     dims: &[DimId],
-    how: How,
+    how: How<'_>,
 ) -> Result<Vec<T>, RunError> {
     let (a_alone, b_alone) = (summed_alone(a, b, dims), summed_alone(b, a, dims));
     let a = a_alone.as_ref().map_or(a, Summed::factor);
@@ -294,7 +297,7 @@ fn in_loops(a: &[f64], b: &[f64], sizes: Sizes) -> Vec<f64> {
 }
 
 /// Parts of one product that are made apart: which of the batch, and from which row to which.
-fn parts(sizes: Sizes, how: How) -> Vec<(usize, usize, usize)> {
+fn parts(sizes: Sizes, how: How<'_>) -> Vec<(usize, usize, usize)> {
     let rows = if how.on_all_cores { ROWS_AT_ONCE } else { sizes.rows.max(1) };
     let of = |batch: usize| {
         (0..sizes.rows).step_by(rows).map(move |from| (batch, from, (from + rows).min(sizes.rows)))
@@ -305,7 +308,7 @@ fn parts(sizes: Sizes, how: How) -> Vec<(usize, usize, usize)> {
 /// Makes all parts and puts them one behind the other, which is their order.
 fn in_parts<T: Element>(
     sizes: Sizes,
-    how: How,
+    how: How<'_>,
     make: impl Fn((usize, usize, usize)) -> Result<Vec<T>, RunError> + Sync,
 ) -> Result<Vec<T>, RunError> {
     let parts = parts(sizes, how);
@@ -332,7 +335,7 @@ fn in_double(
     a: &Packing<'_>,
     b: &Packing<'_>,
     sizes: Sizes,
-    how: How,
+    how: How<'_>,
 ) -> Result<Vec<f64>, RunError> {
     let (a, b) = (a.packed::<f64>()?, b.packed::<f64>()?);
     let Sizes { rows, columns, contracted, .. } = sizes;
@@ -351,14 +354,14 @@ fn in_single<T: Element>(
     a: &Packing<'_>,
     b: &Packing<'_>,
     sizes: Sizes,
-    how: How,
+    how: How<'_>,
 ) -> Result<Vec<T>, RunError> {
     let (a, b) = (a.packed::<f32>()?, b.packed::<f32>()?);
     let Sizes { rows, columns, contracted, .. } = sizes;
     in_parts(sizes, how, |(batch, from, to)| {
         let a = matrix(&a, (batch * rows + from) * contracted, (to - from, contracted))?;
         let b = matrix(&b, batch * contracted * columns, (contracted, columns))?;
-        let mut block = vec![0.0f32; (to - from) * columns];
+        let mut block = how.spare.narrow((to - from) * columns);
         let mut sums: Vec<f64> = Vec::new();
         for begin in (0..contracted).step_by(BLOCK) {
             let end = (begin + BLOCK).min(contracted);
@@ -368,7 +371,7 @@ fn in_single<T: Element>(
             let b = b.slice_axis(Axis(0), Slice::from(begin..end));
             general_mat_mul(1.0f32, &a, &b, 0.0, &mut into);
             match begin {
-                _ if contracted <= BLOCK => return Ok(held_as(block)),
+                _ if contracted <= BLOCK => return Ok(T::all_of(block)),
                 0 => sums = block.iter().map(|term| f64::from(*term)).collect(),
                 _ => sums.iter_mut().zip(&block).for_each(|(sum, term)| *sum += f64::from(*term)),
             }
@@ -383,7 +386,11 @@ mod tests {
     use crate::random::Random;
 
     /// By dims `a` and `b`, each a letter with its size; by the definition and by `product`.
-    fn both([a, b, out]: [&str; 3], size: impl Fn(u8) -> usize, how: How) -> (Vec<f64>, Vec<f64>) {
+    fn both(
+        [a, b, out]: [&str; 3],
+        size: impl Fn(u8) -> usize,
+        how: How<'_>,
+    ) -> (Vec<f64>, Vec<f64>) {
         let dims = |text: &str| text.bytes().map(|b| DimId(b.into())).collect::<Vec<_>>();
         let sizes = |text: &str| text.bytes().map(&size).collect::<Vec<_>>();
         let mut random = Random::new(7);
@@ -437,7 +444,7 @@ mod tests {
         ];
         for precision in [Precision::Double, Precision::Single] {
             for on_all_cores in [false, true] {
-                let how = How { precision, on_all_cores };
+                let how = How { precision, on_all_cores, spare: &Spare::default() };
                 for case in cases {
                     let (defined, made) = both(case, |d| usize::from(d % 3) + 2, how);
                     assert_eq!(defined, made, "{case:?}");

@@ -11,6 +11,7 @@
 mod along;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shard_ir::{Binary, DimId, InstrId, InstrKind, Map, Norm, Op, Plan, Reduce};
 
@@ -19,6 +20,7 @@ use crate::error::RunError;
 use crate::local::cast;
 use crate::product::{Factor, How, Numbers, Precision, product};
 use crate::scalar;
+use crate::spare::Spare;
 use crate::tensor::Tensor;
 
 /// Multiplications up to which an einsum is evaluated by its definition alone.
@@ -79,7 +81,7 @@ pub struct Expected {
 /// Evaluates the whole plan and gives every result of it, dims in the declared order.
 pub fn reference(
     plan: &Plan,
-    parameters: &BTreeMap<InstrId, Tensor>,
+    parameters: &BTreeMap<InstrId, Arc<Tensor>>,
     arithmetic: Arithmetic,
 ) -> Result<Vec<Expected>, RunError> {
     let frees = shard_ir::Liveness::of(plan).frees;
@@ -465,7 +467,7 @@ impl Evaluator<'_> {
             Arithmetic::F32 | Arithmetic::Single | Arithmetic::Emulated => 0.0,
         };
         let precision = Precision::of(self.arithmetic, [&a.data, &b.data], terms);
-        let how = How { precision, on_all_cores: true };
+        let how = How { precision, on_all_cores: true, spare: &Spare::default() };
         let data: Vec<f64> = product([factor(0), factor(1)], dims, how)?;
         let mut largest = bound;
         // A stride that shares no factor with usual sizes, so that all rows and columns are met.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shard_ir::{AxisList, Collective, Layout, Reduction};
 
-use crate::collectives::{Groups, Held, Move, tensor};
+use crate::collectives::{Groups, Held, Move};
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::network::Network;
@@ -84,16 +84,10 @@ impl Move<'_> {
         let groups = Groups::of(grid, axes);
         let elements = local.iter().product();
         groups.all().for_each(|g| network.send_all(g, g.len() - 1, elements));
-        self.each(grid, |device| {
+        self.reduced(grid, (&groups, blocks), kind, |sum, device| {
             // Devices of a group have terms of one block.
-            let goal = grid.origin(device, self.shape, to);
-            let chunk = |term: &usize| {
-                let at = beyond(&goal, &grid.origin(*term, self.shape, self.from));
-                blocks[*term].block(&at, &local).data
-            };
-            let chunks: Vec<Vec<T>> = groups.group(device).iter().map(chunk).collect();
-            let lines = chunks.iter().map(|c| std::iter::once(c.as_slice())).collect();
-            tensor(&local, self.ring_sum(groups.rank(device), lines, kind)?)
+            let had = grid.origin(device, self.shape, self.from);
+            sum.block(&beyond(&grid.origin(device, self.shape, to), &had), &local)
         })
     }
 }

@@ -66,6 +66,7 @@ impl Machine<'_> {
             to: instr.layout,
             dtype: instr.dtype,
             arithmetic: self.arithmetic,
+            spare: &self.spare,
         };
         let blocks = self.blocks(operand, id)?;
         if let Collective::SoftmaxMerge { .. } = collective {
@@ -156,7 +157,9 @@ impl Machine<'_> {
             Blocks::Wide(_) => None,
         });
         let operands = operands.collect::<Option<Vec<_>>>()?;
-        narrow::evaluate(op, &operands, (&instr.dims, &usizes(&self.plan.local_sizes(id))))
+        let sizes = usizes(&self.plan.local_sizes(id));
+        let shape = (&instr.dims[..], &sizes[..]);
+        narrow::evaluate(op, &operands, shape, &self.spare)
     }
 
     /// The statistics beside what an op makes of an attention over split keys: its softmax works

@@ -1,5 +1,7 @@
 //! [`Tensor`]: a dense array in row-major order, and the walk over several of them at once.
 
+use crate::spare::Spare;
+
 /// A dense array, row-major. The data of a whole tensor or of one device's block; of a block in
 /// [`Arithmetic::Single`](crate::Arithmetic::Single) each element is an `f32`.
 #[derive(Clone, PartialEq, Debug)]
@@ -17,6 +19,12 @@ pub(crate) trait Element: Copy + PartialEq + Send + Sync + std::fmt::Debug {
 
     /// The number that it is.
     fn value(self) -> f64;
+
+    /// The elements that some numbers are.
+    fn all_of(numbers: Vec<f32>) -> Vec<Self>;
+
+    /// An empty vector with room for so many elements.
+    fn room(spare: &Spare, elements: usize) -> Vec<Self>;
 }
 
 impl Element for f64 {
@@ -27,6 +35,14 @@ impl Element for f64 {
     fn value(self) -> f64 {
         self
     }
+
+    fn all_of(numbers: Vec<f32>) -> Vec<f64> {
+        numbers.into_iter().map(f64::from).collect()
+    }
+
+    fn room(_: &Spare, elements: usize) -> Vec<f64> {
+        Vec::with_capacity(elements)
+    }
 }
 
 impl Element for f32 {
@@ -36,6 +52,14 @@ impl Element for f32 {
 
     fn value(self) -> f64 {
         f64::from(self)
+    }
+
+    fn all_of(numbers: Vec<f32>) -> Vec<f32> {
+        numbers
+    }
+
+    fn room(spare: &Spare, elements: usize) -> Vec<f32> {
+        spare.narrow_room(elements)
     }
 }
 
@@ -167,30 +191,17 @@ impl<T: Copy> Tensor<T> {
         });
     }
 
-    /// The elements of one of `parts` equal parts along a dim, as lines that lie in one piece, in
-    /// their order.
-    pub(crate) fn lines_of_part(
-        &self,
-        dim: usize,
-        parts: usize,
-        part: usize,
-    ) -> impl Iterator<Item = &[T]> {
-        let inner: usize = self.sizes[dim..].iter().product();
-        let length = inner / parts.max(1);
-        self.data.chunks_exact(inner.max(1)).map(move |line| &line[part * length..][..length])
+    /// One of `parts` equal parts along a dim.
+    pub(crate) fn part(&self, dim: usize, parts: usize, part: usize) -> Tensor<T> {
+        let (mut origin, mut sizes) = (vec![0; self.sizes.len()], self.sizes.clone());
+        sizes[dim] /= parts.max(1);
+        origin[dim] = part * sizes[dim];
+        self.block(&origin, &sizes)
     }
 
     /// The tensor cut along a dim into `parts` equal blocks.
     pub fn cut(&self, dim: usize, parts: usize) -> Vec<Tensor<T>> {
-        let mut sizes = self.sizes.clone();
-        sizes[dim] /= parts;
-        let mut origin = vec![0; sizes.len()];
-        (0..parts)
-            .map(|part| {
-                origin[dim] = part * sizes[dim];
-                self.block(&origin, &sizes)
-            })
-            .collect()
+        (0..parts).map(|part| self.part(dim, parts, part)).collect()
     }
 
     /// Equal blocks joined along a dim.

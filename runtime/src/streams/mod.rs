@@ -81,7 +81,7 @@ pub(crate) fn execute_in(
     let plan = &execution.plan;
     let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
     let grid = Grid::new(&plan.mesh);
-    let mut devices = Devices::of(execution, Machine::of(plan, &grid, arithmetic))?;
+    let mut devices = Devices::of(execution, Machine::of(plan, &grid, arithmetic, &options.spare))?;
     let mut given: BTreeMap<InstrId, Held<f64>> = BTreeMap::new();
     for (id, whole) in &parameters {
         let blocks = inputs::deal(plan, *id, whole, &grid, arithmetic, options.seed)?;
