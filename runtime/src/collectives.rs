@@ -81,15 +81,15 @@ impl Move<'_> {
                 groups.all().for_each(|g| network.send_all(g, g.len() - 1, elements));
                 self.once_a_group(&groups, |group| {
                     let parts: Vec<&Tensor<T>> = group.iter().map(|d| &*blocks[*d]).collect();
-                    Ok(Tensor::joined(&parts, dim))
+                    Ok(Tensor::joined_in(&parts, dim, |elements| self.spare.room(elements)))
                 })?
             }
             Collective::ReduceScatter { kind, dim, axes } => {
                 let groups = Groups::of(grid, &axes);
                 let chunk = blocks[0].data.len() / groups.size();
                 groups.all().for_each(|g| network.send_all(g, g.len() - 1, chunk));
-                self.reduced(grid, (&groups, blocks), kind, |sum, device| {
-                    sum.part(dim, groups.size(), groups.rank(device))
+                self.reduced(grid, (&groups, blocks), kind, |device| {
+                    blocks[device].place_of_part(dim, groups.size(), groups.rank(device))
                 })?
             }
             Collective::AllReduce { kind, axes } => {
@@ -163,14 +163,19 @@ impl Move<'_> {
         (local as usize).saturating_mul(blocks)
     }
 
-    /// As a reduce-scatter: the part of each device of the sum of its group's terms.
+    /// As a reduce-scatter: the part of each device of the sum of its group's terms. `place` is
+    /// where it lies in a term, its origin and sizes.
     pub(crate) fn reduced<T: Element>(
         &self,
         grid: &Grid<'_>,
         (groups, blocks): (&Groups, &[Arc<Tensor<T>>]),
         kind: Reduction,
-        part: impl Fn(&Tensor<T>, usize) -> Tensor<T> + Sync,
+        place: impl Fn(usize) -> (Vec<usize>, Vec<usize>) + Sync,
     ) -> Result<Held<T>, RunError> {
+        let part = |whole: &Tensor<T>, device: usize| {
+            let (origin, sizes) = place(device);
+            whole.block_as(&origin, &sizes, self.spare)
+        };
         if self.rounds_on_the_way() {
             return self.each(grid, |device| {
                 let terms = groups.group(device).iter().map(|d| part(&blocks[*d], device));
@@ -180,7 +185,9 @@ impl Move<'_> {
             });
         }
         let sums = self.sums(groups, blocks, kind)?;
-        self.each(grid, |device| Ok(part(&sums[groups.at[device].0], device)))
+        let parts = self.each(grid, |device| Ok(part(&sums[groups.at[device].0], device)));
+        T::give(self.spare, sums);
+        parts
     }
 
     /// Whether a sum of terms depends on the order in which they meet.

@@ -6,6 +6,7 @@ use crate::arithmetic::Arithmetic;
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::inputs;
+use crate::spare::Spare;
 use crate::tensor::Tensor;
 
 /// What executes a plan in place of the simulated devices: another system, on devices of its own.
@@ -35,7 +36,7 @@ pub(crate) fn execute(
     let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
     let dealt = plan.ids().filter(is_parameter).map(|id| {
         let whole = whole.get(&id).ok_or(RunError::Internal("a parameter has no data"))?;
-        let blocks = inputs::deal(plan, id, whole, grid, arithmetic, seed)?;
+        let blocks = inputs::deal(plan, id, whole, grid, arithmetic, (seed, &Spare::default()))?;
         Ok((id, (0..grid.devices()).map(|device| blocks.on(device).into_owned()).collect()))
     });
     let dealt = dealt.collect::<Result<Vec<_>, RunError>>()?;

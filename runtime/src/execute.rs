@@ -187,6 +187,7 @@ pub(crate) fn execute_in(
             peak_bytes: 0,
         });
     }
+    let made_of = (options.seed, &*options.spare);
     let mut done = vec![false; plan.instructions.len()];
     let (mut held, mut peak_bytes) = (0u64, 0u64);
     for (at, step) in schedule.steps.iter().enumerate() {
@@ -196,10 +197,9 @@ pub(crate) fn execute_in(
         }
         let blocks = match &plan.instruction(step.id).kind {
             InstrKind::Parameter(_) => {
-                let whole = parameters
-                    .get(&step.id)
-                    .ok_or(RunError::Internal("a parameter has no data"))?;
-                inputs::deal(plan, step.id, whole, &grid, arithmetic, options.seed)?
+                let whole = parameters.get(&step.id);
+                let whole = whole.ok_or(RunError::Internal("a parameter has no data"))?;
+                inputs::deal(plan, step.id, whole, &grid, arithmetic, made_of)?
             }
             InstrKind::Constant(_)
             | InstrKind::Op(_)
@@ -312,7 +312,9 @@ impl<'p> Machine<'p> {
         let held = layout.split_axes().union(layout.partial_axes());
         // By place and candidate: the sum of the terms.
         let mut sums: BTreeMap<(Vec<usize>, usize), Tensor> = BTreeMap::new();
-        let mut whole = Tensor::filled(usizes(&sizes), neutral(Reduction::Max));
+        // Every place is written, where terms are combined by a maximum with what is there.
+        let nothing = if layout.partial_axes().is_empty() { 0.0 } else { neutral(Reduction::Max) };
+        let mut whole = Tensor::filled(usizes(&sizes), nothing);
         for device in 0..self.grid.devices() {
             let first = self.grid.projected(device, held);
             if first != device {

@@ -12,6 +12,7 @@ use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::parallel;
 use crate::random::Random;
+use crate::spare::Spare;
 use crate::tensor::{Element, Tensor};
 
 /// The whole tensor of each parameter, by instruction: as given, or drawn.
@@ -139,7 +140,7 @@ pub(crate) fn deal(
     whole: &Tensor,
     grid: &Grid<'_>,
     arithmetic: Arithmetic,
-    seed: u64,
+    (seed, spare): (u64, &Spare),
 ) -> Result<Blocks, RunError> {
     let instr = plan.instruction(id);
     let sizes = plan.sizes(&instr.dims);
@@ -152,10 +153,11 @@ pub(crate) fn deal(
     let local = usizes(&shape.local_sizes(instr.layout));
     let origin = |device: usize| grid.origin(device, shape, instr.layout);
     if sums.is_empty() && maxima.is_empty() {
+        let dealing = (grid, instr.layout.split_axes(), spare);
         return if Blocks::are_narrow(arithmetic, instr.dtype) {
-            dealt(whole, (grid, instr.layout.split_axes()), origin, &local).map(Blocks::Narrow)
+            dealt(whole, dealing, origin, &local).map(Blocks::Narrow)
         } else {
-            dealt(whole, (grid, instr.layout.split_axes()), origin, &local).map(Blocks::Wide)
+            dealt(whole, dealing, origin, &local).map(Blocks::Wide)
         };
     }
     let candidates = lower_but_one(whole, group_size(plan, maxima), simple, &mut random);
@@ -174,7 +176,7 @@ pub(crate) fn deal(
 /// The block of each device of a whole tensor. Devices that get the same hold one block.
 fn dealt<T: Element>(
     whole: &Tensor,
-    (grid, split): (&Grid<'_>, AxisSet),
+    (grid, split, spare): (&Grid<'_>, AxisSet, &Spare),
     origin: impl Fn(usize) -> Vec<usize> + Sync,
     local: &[usize],
 ) -> Result<Held<T>, RunError> {
@@ -182,7 +184,7 @@ fn dealt<T: Element>(
     let copied = local.iter().product::<usize>() * grid.devices();
     let blocks = parallel::map(grid.devices(), copied, |device| {
         let is_first = first[device] == device;
-        Ok(is_first.then(|| Arc::new(whole.block_as(&origin(device), local))))
+        Ok(is_first.then(|| Arc::new(whole.block_as(&origin(device), local, spare))))
     })?;
     let of = |at: &usize| blocks[*at].clone().ok_or(RunError::Internal("nobody has a block"));
     first.iter().map(of).collect()

@@ -84,10 +84,10 @@ impl Move<'_> {
         let groups = Groups::of(grid, axes);
         let elements = local.iter().product();
         groups.all().for_each(|g| network.send_all(g, g.len() - 1, elements));
-        self.reduced(grid, (&groups, blocks), kind, |sum, device| {
+        self.reduced(grid, (&groups, blocks), kind, |device| {
             // Devices of a group have terms of one block.
             let had = grid.origin(device, self.shape, self.from);
-            sum.block(&beyond(&grid.origin(device, self.shape, to), &had), &local)
+            (beyond(&grid.origin(device, self.shape, to), &had), local.clone())
         })
     }
 }

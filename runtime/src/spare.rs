@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::blocks::Blocks;
+use crate::collectives::Held;
 use crate::tensor::Element;
 
 /// Elements below which a block is not worth it.
@@ -64,7 +65,14 @@ impl Spare {
 
     /// Takes the memory of blocks that are not needed any more, unless somebody else holds them.
     pub(crate) fn take(&self, blocks: Blocks) {
-        let Blocks::Narrow(blocks) = blocks else { return };
+        match blocks {
+            Blocks::Narrow(blocks) => self.take_narrow(blocks),
+            Blocks::Wide(_) => {}
+        }
+    }
+
+    /// The same, of elements held as `f32`.
+    pub(crate) fn take_narrow(&self, blocks: Held<f32>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         for block in blocks {
             let Ok(block) = Arc::try_unwrap(block) else { continue };

@@ -1,5 +1,6 @@
 //! [`Tensor`]: a dense array in row-major order, and the walk over several of them at once.
 
+use crate::collectives::Held;
 use crate::spare::Spare;
 
 /// A dense array, row-major. The data of a whole tensor or of one device's block; of a block in
@@ -25,6 +26,9 @@ pub(crate) trait Element: Copy + PartialEq + Send + Sync + std::fmt::Debug {
 
     /// An empty vector with room for so many elements.
     fn room(spare: &Spare, elements: usize) -> Vec<Self>;
+
+    /// Gives away the memory of blocks that are not needed any more.
+    fn give(spare: &Spare, blocks: Held<Self>);
 }
 
 impl Element for f64 {
@@ -43,6 +47,8 @@ impl Element for f64 {
     fn room(_: &Spare, elements: usize) -> Vec<f64> {
         Vec::with_capacity(elements)
     }
+
+    fn give(_: &Spare, _: Held<f64>) {}
 }
 
 impl Element for f32 {
@@ -60,6 +66,10 @@ impl Element for f32 {
 
     fn room(spare: &Spare, elements: usize) -> Vec<f32> {
         spare.narrow_room(elements)
+    }
+
+    fn give(spare: &Spare, blocks: Held<f32>) {
+        spare.take_narrow(blocks);
     }
 }
 
@@ -80,12 +90,18 @@ impl<T: Copy> Tensor<T> {
         Tensor { sizes: self.sizes.clone(), data }
     }
 
-    /// The block of these sizes that starts at `origin`, its elements held as another type.
-    pub(crate) fn block_as<U: Element>(&self, origin: &[usize], sizes: &[usize]) -> Tensor<U>
+    /// The block of these sizes that starts at `origin`, its elements held as another type, in
+    /// memory from elsewhere.
+    pub(crate) fn block_as<U: Element>(
+        &self,
+        origin: &[usize],
+        sizes: &[usize],
+        spare: &Spare,
+    ) -> Tensor<U>
     where
         T: Element,
     {
-        let mut data = Vec::with_capacity(sizes.iter().product());
+        let mut data = U::room(spare, sizes.iter().product());
         self.for_lines_of(origin, sizes, |line| data.extend(line.iter().map(|v| U::of(v.value()))));
         Tensor { sizes: sizes.to_vec(), data }
     }
@@ -191,11 +207,22 @@ impl<T: Copy> Tensor<T> {
         });
     }
 
-    /// One of `parts` equal parts along a dim.
-    pub(crate) fn part(&self, dim: usize, parts: usize, part: usize) -> Tensor<T> {
+    /// Where one of `parts` equal parts along a dim starts, and its sizes.
+    pub(crate) fn place_of_part(
+        &self,
+        dim: usize,
+        parts: usize,
+        part: usize,
+    ) -> (Vec<usize>, Vec<usize>) {
         let (mut origin, mut sizes) = (vec![0; self.sizes.len()], self.sizes.clone());
         sizes[dim] /= parts.max(1);
         origin[dim] = part * sizes[dim];
+        (origin, sizes)
+    }
+
+    /// One of `parts` equal parts along a dim.
+    pub(crate) fn part(&self, dim: usize, parts: usize, part: usize) -> Tensor<T> {
+        let (origin, sizes) = self.place_of_part(dim, parts, part);
         self.block(&origin, &sizes)
     }
 
@@ -206,12 +233,21 @@ impl<T: Copy> Tensor<T> {
 
     /// Equal blocks joined along a dim.
     pub fn joined<B: std::borrow::Borrow<Tensor<T>>>(blocks: &[B], dim: usize) -> Tensor<T> {
+        Tensor::joined_in(blocks, dim, Vec::with_capacity)
+    }
+
+    /// Equal blocks joined along a dim, in an empty vector with room for so many elements.
+    pub(crate) fn joined_in<B: std::borrow::Borrow<Tensor<T>>>(
+        blocks: &[B],
+        dim: usize,
+        room: impl FnOnce(usize) -> Vec<T>,
+    ) -> Tensor<T> {
         let Some(first) = blocks.first().map(B::borrow) else {
             return Tensor { sizes: vec![0], data: Vec::new() };
         };
         let mut sizes = first.sizes.clone();
         sizes[dim] = blocks.iter().map(|b| b.borrow().sizes[dim]).sum();
-        let mut data = Vec::with_capacity(sizes.iter().product());
+        let mut data = room(sizes.iter().product());
         let outer: usize = sizes[..dim].iter().product();
         for line in 0..outer {
             for block in blocks.iter().map(B::borrow) {
