@@ -30,7 +30,7 @@ const BLOCK: usize = 512;
 /// Multiplications up to which plain loops do it.
 const SMALL: usize = 1 << 18;
 
-/// Rows that a core takes at a time where one product is spread over all of them.
+/// Rows that a core takes at least where one product is spread over all of them.
 const ROWS_AT_ONCE: usize = 128;
 
 /// Whole numbers up to this one are exact in an `f32`.
@@ -298,7 +298,10 @@ fn in_loops(a: &[f64], b: &[f64], sizes: Sizes) -> Vec<f64> {
 
 /// Parts of one product that are made apart: which of the batch, and from which row to which.
 fn parts(sizes: Sizes, how: How<'_>) -> Vec<(usize, usize, usize)> {
-    let rows = if how.on_all_cores { ROWS_AT_ONCE } else { sizes.rows.max(1) };
+    // Two parts for each core. Sizes of parts are whole tiles of the kernel, so that no sum depends
+    // on how many there are.
+    let of_a_core = sizes.rows.div_ceil(2 * parallel::cores()).next_multiple_of(ROWS_AT_ONCE);
+    let rows = if how.on_all_cores { of_a_core.max(ROWS_AT_ONCE) } else { sizes.rows.max(1) };
     let of = |batch: usize| {
         (0..sizes.rows).step_by(rows).map(move |from| (batch, from, (from + rows).min(sizes.rows)))
     };

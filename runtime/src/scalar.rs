@@ -2,6 +2,8 @@
 
 use shard_ir::{Binary, Map};
 
+/// Part of the loops that call it, out of which the choice of the map is taken.
+#[inline(always)]
 pub(crate) fn map(map: Map, a: f64) -> f64 {
     let sigmoid = |a: f64| 1.0 / (1.0 + (-a).exp());
     match map {
