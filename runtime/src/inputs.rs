@@ -60,7 +60,11 @@ pub(crate) fn parameters(
                     ));
                 }
                 let round = |v: &f64| arithmetic.round(instr.dtype, *v);
-                if all(&tensor.data, |v| round(v).to_bits() == v.to_bits()) {
+                let stays = |v: &f64| match arithmetic {
+                    Arithmetic::Single if instr.dtype.is_float() => f64::from(*v as f32) == *v,
+                    _ => round(v).to_bits() == v.to_bits(),
+                };
+                if all(&tensor.data, stays) {
                     tensor.clone()
                 } else {
                     let data = tensor.data.iter().map(round).collect();
@@ -82,10 +86,11 @@ pub(crate) fn parameters(
     Ok(out)
 }
 
-/// Whether all elements are such, looked at on all cores.
+/// Whether all elements are such, looked at on all cores, and some at once.
 fn all(data: &[f64], is_such: impl Fn(&f64) -> bool + Sync) -> bool {
     let chunks: Vec<&[f64]> = data.chunks(1 << 16).collect();
-    let each = |at: usize| if chunks[at].iter().all(&is_such) { Ok(()) } else { Err(()) };
+    let are_such = |some: &[f64]| some.iter().fold(true, |all, v| all & is_such(v));
+    let each = |at: usize| if chunks[at].chunks(64).all(are_such) { Ok(()) } else { Err(()) };
     parallel::map(chunks.len(), data.len(), each).is_ok()
 }
 
