@@ -90,15 +90,10 @@ fn same<T: Element>(a: &Arc<Tensor<T>>, b: &Arc<Tensor<T>>, tolerance: f64) -> b
 
 /// The same blocks, their elements held as another type; what is one block stays one.
 fn held_as<T: Element, U: Element>(blocks: &Held<T>) -> Held<U> {
-    let mut made: Vec<(&Arc<Tensor<T>>, Arc<Tensor<U>>)> = Vec::new();
-    let mut of = |block| {
-        let same = made.iter().find(|(known, _)| Arc::ptr_eq(known, block));
-        if let Some((_, found)) = same {
-            return found.clone();
-        }
-        let new = Arc::new(block.held_as());
-        made.push((block, new.clone()));
-        new
-    };
-    blocks.iter().map(&mut of).collect()
+    let mut made: Held<U> = Vec::with_capacity(blocks.len());
+    for (at, block) in blocks.iter().enumerate() {
+        let known = blocks[..at].iter().position(|known| Arc::ptr_eq(known, block));
+        made.push(known.map_or_else(|| Arc::new(block.held_as()), |known| made[known].clone()));
+    }
+    made
 }

@@ -153,7 +153,7 @@ impl Machine<'_> {
         let instr = self.plan.instruction(id);
         let dims = instr.operands.iter().map(|o| &self.plan.instruction(*o).dims);
         let operands = dims.zip(held).map(|(dims, blocks)| match blocks {
-            Blocks::Narrow(blocks) => Some(Operand { dims, block: &*blocks[device] }),
+            Blocks::Narrow(blocks) => Some(Operand { dims, block: &blocks[device] }),
             Blocks::Wide(_) => None,
         });
         let operands = operands.collect::<Option<Vec<_>>>()?;
