@@ -15,7 +15,8 @@ pub enum Arithmetic {
     /// devices too: in which order, and on how many devices, changes no result. Integers are exact.
     F32,
     /// As [`Arithmetic::F32`], with large products taken in `f32` and summed in `f64` block by
-    /// block: for plans that are as large as they are written.
+    /// block, and terms rounded to `f32` too, as which all floats are held: for plans that are as
+    /// large as they are written.
     Single,
     /// Every result, and every partial sum that travels, is rounded to the value's own dtype;
     /// integers saturate.

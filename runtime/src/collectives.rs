@@ -1,4 +1,5 @@
-//! Collectives: what each device sends, and each new block copied once from where its parts are.
+//! Collectives: what each device sends, and each new block copied once from where its parts are. A
+//! block that all devices of a group get is held once, by all of them.
 //!
 //! | move | algorithm | sent by the busiest device |
 //! |---|---|---|
@@ -16,6 +17,8 @@
 //! group. An all-reduce whose buffer of n elements is no multiple of K pads it: the padding travels
 //! and is not charged, each chunk counts as n / K elements exactly.
 
+use std::sync::Arc;
+
 use shard_ir::{AxisList, Collective, Dtype, InstrId, Layout, MeshShape, Reduction};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
@@ -24,7 +27,18 @@ use crate::error::RunError;
 use crate::network::Network;
 use crate::parallel;
 use crate::scalar::maximum;
-use crate::tensor::Tensor;
+use crate::spare::Spare;
+use crate::tensor::{Element, Tensor};
+
+/// Elements of a sum that are added up at a time: sums of so many stay in the nearest cache while
+/// the terms pass.
+const AT_ONCE: usize = 1024;
+
+/// Elements of a sum that one core makes, where a group has more.
+const OF_ONE_CORE: usize = 1 << 18;
+
+/// The block of each device. What several hold alike may be one block.
+pub(crate) type Held<T> = Vec<Arc<Tensor<T>>>;
 
 /// One move to execute.
 pub(crate) struct Move<'a> {
@@ -35,15 +49,17 @@ pub(crate) struct Move<'a> {
     pub(crate) to: Layout,
     pub(crate) dtype: Dtype,
     pub(crate) arithmetic: Arithmetic,
+    /// Where the memory of new blocks may come from.
+    pub(crate) spare: &'a Spare,
 }
 
 impl Move<'_> {
     /// The block of every device after the move, and the network that carried it.
-    pub(crate) fn execute(
+    pub(crate) fn execute<T: Element>(
         &self,
         grid: &Grid<'_>,
-        blocks: &[&Tensor],
-    ) -> Result<(Vec<Tensor>, Network), RunError> {
+        blocks: &[Arc<Tensor<T>>],
+    ) -> Result<(Held<T>, Network), RunError> {
         let denominator = match self.collective {
             Collective::AllReduce { axes, .. } => grid.mesh.group_size(axes.iter()) as usize,
             Collective::AllGather { .. }
@@ -63,23 +79,17 @@ impl Move<'_> {
                 let groups = Groups::of(grid, &axes);
                 let elements = blocks[0].data.len();
                 groups.all().for_each(|g| network.send_all(g, g.len() - 1, elements));
-                self.each(grid, |device| {
-                    let parts: Vec<&Tensor> =
-                        groups.group(device).iter().map(|d| blocks[*d]).collect();
-                    Ok(Tensor::joined(&parts, dim))
+                self.once_a_group(&groups, |group| {
+                    let parts: Vec<&Tensor<T>> = group.iter().map(|d| &*blocks[*d]).collect();
+                    Ok(Tensor::joined_in(&parts, dim, |elements| self.spare.room(elements)))
                 })?
             }
             Collective::ReduceScatter { kind, dim, axes } => {
                 let groups = Groups::of(grid, &axes);
                 let chunk = blocks[0].data.len() / groups.size();
                 groups.all().for_each(|g| network.send_all(g, g.len() - 1, chunk));
-                self.each(grid, |device| {
-                    let (group, rank) = (groups.group(device), groups.rank(device));
-                    let mut sizes = blocks[device].sizes.clone();
-                    sizes[dim] /= group.len();
-                    let terms = group.iter().map(|d| blocks[*d]);
-                    let lines = terms.map(|t| t.lines_of_part(dim, group.len(), rank));
-                    self.ring_sum(rank, lines.collect(), kind).and_then(|sum| tensor(&sizes, sum))
+                self.reduced(grid, (&groups, blocks), kind, |device| {
+                    blocks[device].place_of_part(dim, groups.size(), groups.rank(device))
                 })?
             }
             Collective::AllReduce { kind, axes } => {
@@ -105,18 +115,16 @@ impl Move<'_> {
                 let axes = self.collective.axes(grid.mesh, self.from);
                 self.scatter_dims(&mut network, grid, blocks, (kind, &axes, to))?
             }
-            Collective::Slice { dim, axes } => self.each(grid, |d| {
+            Collective::Slice { dim, axes } => self.each(grid, |device| {
                 let parts = grid.mesh.group_size(axes.iter()) as usize;
-                let mut sizes = blocks[d].sizes.clone();
-                sizes[dim] /= parts;
-                let lines = blocks[d].lines_of_part(dim, parts, grid.rank(d, &axes));
-                tensor(&sizes, lines.flatten().copied().collect())
+                Ok(blocks[device].part(dim, parts, grid.rank(device, &axes)))
             })?,
             Collective::SoftmaxMerge { .. } => {
                 return Err(RunError::Internal("a merge needs the statistics of what it merges"));
             }
             Collective::ToPartial { kind, dim, axes } => {
-                self.each(grid, |d| Ok(as_term(grid, d, blocks[d], kind, dim, axes)))?
+                let term = |d| Ok(as_term(grid, d, &blocks[d], kind, dim, axes));
+                parallel::map(grid.devices(), self.copied(grid.devices()), term)?
             }
         };
         let local = usizes(&self.shape.local_sizes(self.to));
@@ -128,41 +136,125 @@ impl Move<'_> {
     }
 
     /// The block of every device, made on all cores.
-    pub(crate) fn each(
+    pub(crate) fn each<T: Element>(
         &self,
         grid: &Grid<'_>,
-        make: impl Fn(usize) -> Result<Tensor, RunError> + Sync,
-    ) -> Result<Vec<Tensor>, RunError> {
-        let local: u64 = self.shape.local_sizes(self.to).iter().product();
-        parallel::map(grid.devices(), local as usize * grid.devices(), make)
+        make: impl Fn(usize) -> Result<Tensor<T>, RunError> + Sync,
+    ) -> Result<Held<T>, RunError> {
+        let devices = grid.devices();
+        parallel::map(devices, self.copied(devices), |device| make(device).map(Arc::new))
     }
 
-    /// What arrives at a rank of a ring: the terms of its chunk, in lines, combined in the order in
-    /// which the chunk passes the devices, from rank + 1 on, its own last.
-    pub(crate) fn ring_sum<'t>(
+    /// A block for each group, made on all cores, which all devices of the group hold.
+    pub(crate) fn once_a_group<T: Element>(
+        &self,
+        groups: &Groups,
+        make: impl Fn(&[usize]) -> Result<Tensor<T>, RunError> + Sync,
+    ) -> Result<Held<T>, RunError> {
+        let count = groups.groups.len();
+        let made =
+            parallel::map(count, self.copied(count), |at| make(&groups.groups[at]).map(Arc::new))?;
+        Ok(groups.at.iter().map(|(group, _)| made[*group].clone()).collect())
+    }
+
+    /// Elements that so many new blocks have.
+    fn copied(&self, blocks: usize) -> usize {
+        let local: u64 = self.shape.local_sizes(self.to).iter().product();
+        (local as usize).saturating_mul(blocks)
+    }
+
+    /// As a reduce-scatter: the part of each device of the sum of its group's terms. `place` is
+    /// where it lies in a term, its origin and sizes.
+    pub(crate) fn reduced<T: Element>(
+        &self,
+        grid: &Grid<'_>,
+        (groups, blocks): (&Groups, &[Arc<Tensor<T>>]),
+        kind: Reduction,
+        place: impl Fn(usize) -> (Vec<usize>, Vec<usize>) + Sync,
+    ) -> Result<Held<T>, RunError> {
+        let part = |whole: &Tensor<T>, device: usize| {
+            let (origin, sizes) = place(device);
+            whole.block_as(&origin, &sizes, self.spare)
+        };
+        if self.rounds_on_the_way() {
+            return self.each(grid, |device| {
+                let terms = groups.group(device).iter().map(|d| part(&blocks[*d], device));
+                let terms: Vec<Tensor<T>> = terms.collect();
+                let data: Vec<&[T]> = terms.iter().map(|term| &term.data[..]).collect();
+                tensor(&terms[0].sizes, self.ring_sum(groups.rank(device), data, kind)?)
+            });
+        }
+        let sums = self.sums(groups, blocks, kind)?;
+        let parts = self.each(grid, |device| Ok(part(&sums[groups.at[device].0], device)));
+        T::give(self.spare, sums);
+        parts
+    }
+
+    /// Whether a sum of terms depends on the order in which they meet.
+    fn rounds_on_the_way(&self) -> bool {
+        match self.arithmetic {
+            Arithmetic::Emulated => true,
+            Arithmetic::Exact | Arithmetic::F32 | Arithmetic::Single => false,
+        }
+    }
+
+    /// Of each group the sum of all terms, in the order of the ranks.
+    fn sums<T: Element>(
+        &self,
+        groups: &Groups,
+        blocks: &[Arc<Tensor<T>>],
+        kind: Reduction,
+    ) -> Result<Vec<Arc<Tensor<T>>>, RunError> {
+        let (elements, count) = (blocks[0].data.len(), groups.groups.len());
+        let pieces = elements.div_ceil(OF_ONE_CORE).max(1);
+        let work = elements.saturating_mul(blocks.len());
+        let mut made = parallel::map(count * pieces, work, |at| {
+            let from = at % pieces * OF_ONE_CORE;
+            let to = (from + OF_ONE_CORE).min(elements);
+            let group = &groups.groups[at / pieces];
+            self.sum(group.iter().map(|d| &blocks[*d].data[from..to]).collect(), kind)
+        })?
+        .into_iter();
+        let whole = |_| {
+            let first = made.next().unwrap_or_default();
+            let data = (1..pieces).filter_map(|_| made.next()).fold(first, |mut all, more| {
+                all.extend(more);
+                all
+            });
+            tensor(&blocks[0].sizes, data).map(Arc::new)
+        };
+        (0..count).map(whole).collect()
+    }
+
+    /// What arrives at a rank of a ring: the terms of its chunk, combined in the order in which the
+    /// chunk passes the devices, from rank + 1 on, its own last.
+    fn ring_sum<T: Element>(
         &self,
         rank: usize,
-        lines: Vec<impl Iterator<Item = &'t [f64]>>,
+        mut terms: Vec<&[T]>,
         kind: Reduction,
-    ) -> Result<Vec<f64>, RunError> {
-        let mut lines: Vec<_> = lines.into_iter().map(Some).collect();
-        let k = lines.len();
-        let mut sum: Vec<f64> = Vec::new();
-        for step in 1..=k {
-            let Some(term) = lines[(rank + step) % k].take() else { continue };
-            if step == 1 {
-                term.for_each(|line| sum.extend_from_slice(line));
-                continue;
+    ) -> Result<Vec<T>, RunError> {
+        let k = terms.len().max(1);
+        terms.rotate_left((rank + 1) % k);
+        self.sum(terms, kind)
+    }
+
+    /// Terms of one length, combined in their order in `f64`.
+    fn sum<T: Element>(&self, terms: Vec<&[T]>, kind: Reduction) -> Result<Vec<T>, RunError> {
+        let Some((first, others)) = terms.split_first() else { return Ok(Vec::new()) };
+        let mut out = self.spare.room(first.len());
+        let mut sums = [0.0; AT_ONCE];
+        for (number, terms) in first.chunks(AT_ONCE).enumerate() {
+            let sums = &mut sums[..terms.len()];
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = term.value());
+            for term in others {
+                let term = &term[number * AT_ONCE..][..sums.len()];
+                combine(self.id, self.arithmetic, self.dtype, kind, sums, term)?;
             }
-            let mut at = 0;
-            for line in term {
-                let into = &mut sum[at..at + line.len()];
-                combine(self.id, self.arithmetic, self.dtype, kind, into, line)?;
-                at += line.len();
-            }
+            self.finish(sums)?;
+            out.extend(sums.iter().map(|sum| T::of(*sum)));
         }
-        self.finish(&mut sum)?;
-        Ok(sum)
+        Ok(out)
     }
 
     /// Rounds what is complete now.
@@ -172,44 +264,45 @@ impl Move<'_> {
         rounded.ok_or(RunError::Overflow { id: self.id })
     }
 
-    /// The flat buffer in as many chunks as there are devices: each is summed at its own rank, and
-    /// every device gets them all.
-    fn all_reduce(
+    /// Every device gets the whole sum. Where the order of the terms shows, it is that of the ring:
+    /// the flat buffer has as many chunks as there are devices, and each is summed at its own rank.
+    fn all_reduce<T: Element>(
         &self,
         network: &mut Network,
         groups: &Groups,
-        blocks: &[&Tensor],
+        blocks: &[Arc<Tensor<T>>],
         kind: Reduction,
-    ) -> Result<Vec<Tensor>, RunError> {
+    ) -> Result<Held<T>, RunError> {
         let (k, elements) = (groups.size(), blocks[0].data.len());
         let chunk = elements.div_ceil(k);
         for device in groups.all().flatten() {
             (0..2 * (k - 1)).for_each(|_| network.send_charged(*device, elements as u128));
         }
-        let work = elements.saturating_mul(blocks.len());
-        let sums = parallel::map(groups.groups.len(), work, |at| {
-            let group = &groups.groups[at];
+        if !self.rounds_on_the_way() {
+            let sums = self.sums(groups, blocks, kind)?;
+            return Ok(groups.at.iter().map(|(group, _)| sums[*group].clone()).collect());
+        }
+        self.once_a_group(groups, |group| {
             let mut sum = Vec::with_capacity(elements);
             for rank in 0..k {
                 let here = (rank * chunk).min(elements)..((rank + 1) * chunk).min(elements);
-                let line = |d: &usize| std::iter::once(&blocks[*d].data[here.clone()]);
-                sum.extend(self.ring_sum(rank, group.iter().map(line).collect(), kind)?);
+                let terms = group.iter().map(|d| &blocks[*d].data[here.clone()]).collect();
+                sum.extend(self.ring_sum(rank, terms, kind)?);
             }
             tensor(&blocks[group[0]].sizes, sum)
-        })?;
-        parallel::map(blocks.len(), work, |device| Ok(sums[groups.at[device].0].clone()))
+        })
     }
 
     /// Each device gets the block that it has in the new layout from a device with the same terms
     /// (the same coordinates on the partial axes). Devices that hold a block are as many as devices
     /// that want it, so each sends at most once.
-    fn permute(
+    fn permute<T: Element>(
         &self,
         network: &mut Network,
         grid: &Grid<'_>,
-        blocks: &[&Tensor],
+        blocks: &[Arc<Tensor<T>>],
         to: Layout,
-    ) -> Result<Vec<Tensor>, RunError> {
+    ) -> Result<Held<T>, RunError> {
         use std::collections::BTreeMap;
         let key = |device: usize, layout: Layout| {
             let terms = grid.projected(device, layout.partial_axes());
@@ -231,27 +324,32 @@ impl Move<'_> {
                 sender.ok_or(RunError::Internal("no device holds the block that is wanted"))?;
             network.send(senders[device], blocks[senders[device]].data.len());
         }
-        self.each(grid, |device| Ok(blocks[senders[device]].clone()))
+        Ok(senders.into_iter().map(|sender| blocks[sender].clone()).collect())
     }
 }
 
 /// Combines a term into others, of a value of this dtype that the instruction makes.
-pub(crate) fn combine(
+pub(crate) fn combine<T: Element>(
     id: InstrId,
     arithmetic: Arithmetic,
     dtype: Dtype,
     kind: Reduction,
     into: &mut [f64],
-    term: &[f64],
+    term: &[T],
 ) -> Result<(), RunError> {
-    for (a, b) in into.iter_mut().zip(term) {
-        *a = match kind {
-            Reduction::Sum => arithmetic.round_term(dtype, *a + *b),
-            Reduction::Max => maximum(*a, *b),
-        };
-        if arithmetic == Arithmetic::Exact && a.is_finite() && a.abs() > EXACT_LIMIT {
-            return Err(RunError::Overflow { id });
+    let pairs = into.iter_mut().zip(term);
+    match (kind, arithmetic) {
+        (Reduction::Sum, Arithmetic::Emulated) => {
+            pairs.for_each(|(a, b)| *a = arithmetic.round_term(dtype, *a + b.value()));
         }
+        (Reduction::Sum, Arithmetic::Exact | Arithmetic::F32 | Arithmetic::Single) => {
+            pairs.for_each(|(a, b)| *a += b.value());
+        }
+        (Reduction::Max, _) => pairs.for_each(|(a, b)| *a = maximum(*a, b.value())),
+    }
+    let is_past = |a: &f64| a.is_finite() && a.abs() > EXACT_LIMIT;
+    if arithmetic == Arithmetic::Exact && into.iter().any(is_past) {
+        return Err(RunError::Overflow { id });
     }
     Ok(())
 }
@@ -299,28 +397,28 @@ impl Groups {
     }
 }
 
-pub(crate) fn tensor(sizes: &[usize], data: Vec<f64>) -> Result<Tensor, RunError> {
+pub(crate) fn tensor<T: Copy>(sizes: &[usize], data: Vec<T>) -> Result<Tensor<T>, RunError> {
     Tensor::new(sizes.to_vec(), data).ok_or(RunError::Internal("a message of the wrong length"))
 }
 
 /// Each device of a group cuts its block along one dim, keeps one part, and joins those that the
 /// others send along another.
-fn all_to_all(
+fn all_to_all<T: Element>(
     group: &[usize],
     rank: usize,
-    blocks: &[&Tensor],
+    blocks: &[Arc<Tensor<T>>],
     (from_dim, to_dim): (usize, usize),
-) -> Tensor {
-    let own = blocks[group[rank]];
+) -> Tensor<T> {
+    let own = &blocks[group[rank]];
     let mut part = own.sizes.clone();
     part[to_dim] /= group.len();
     let mut sizes = part.clone();
     sizes[from_dim] *= group.len();
     let (mut from, mut to) = (vec![0; sizes.len()], vec![0; sizes.len()]);
     from[to_dim] = rank * part[to_dim];
-    let mut out = Tensor::filled(sizes, 0.0);
+    let mut out = Tensor::filled(sizes, T::of(0.0));
     for device in group {
-        out.copy_box(&to, blocks[*device], &from, &part);
+        out.copy_box(&to, &blocks[*device], &from, &part);
         to[from_dim] += part[from_dim];
     }
     out
@@ -328,26 +426,27 @@ fn all_to_all(
 
 /// The term of a sum, or the candidate for a maximum, that a device makes of its block: the block
 /// at its place along a dim; without a dim, the block on one device. The rest is neutral.
-fn as_term(
+fn as_term<T: Element>(
     grid: &Grid<'_>,
     device: usize,
-    block: &Tensor,
+    block: &Arc<Tensor<T>>,
     kind: Reduction,
     dim: Option<usize>,
     axes: AxisList,
-) -> Tensor {
+) -> Arc<Tensor<T>> {
     let rank = grid.rank(device, &axes);
     let mut sizes = block.sizes.clone();
     let mut origin = vec![0; sizes.len()];
+    let neutral = T::of(neutral(kind));
     match dim {
         Some(dim) => {
             origin[dim] = rank * sizes[dim];
             sizes[dim] *= grid.mesh.group_size(axes.iter()) as usize;
         }
         None if rank == 0 => return block.clone(),
-        None => return Tensor::filled(sizes, neutral(kind)),
+        None => return Arc::new(Tensor::filled(sizes, neutral)),
     }
-    let mut out = Tensor::filled(sizes, neutral(kind));
+    let mut out = Tensor::filled(sizes, neutral);
     out.write_block(&origin, block);
-    out
+    Arc::new(out)
 }

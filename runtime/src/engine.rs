@@ -6,6 +6,7 @@ use crate::arithmetic::Arithmetic;
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::inputs;
+use crate::spare::Spare;
 use crate::tensor::Tensor;
 
 /// What executes a plan in place of the simulated devices: another system, on devices of its own.
@@ -28,14 +29,15 @@ pub trait Engine: std::fmt::Debug + Send + Sync {
 pub(crate) fn execute(
     engine: &dyn Engine,
     plan: &Plan,
-    (whole, seed): (&std::collections::BTreeMap<InstrId, Tensor>, u64),
+    (whole, seed): (&std::collections::BTreeMap<InstrId, std::sync::Arc<Tensor>>, u64),
     grid: &Grid<'_>,
     arithmetic: Arithmetic,
 ) -> Result<Vec<(InstrId, Vec<Tensor>)>, RunError> {
     let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
     let dealt = plan.ids().filter(is_parameter).map(|id| {
         let whole = whole.get(&id).ok_or(RunError::Internal("a parameter has no data"))?;
-        Ok((id, inputs::deal(plan, id, whole, grid, arithmetic, seed)?))
+        let blocks = inputs::deal(plan, id, whole, grid, arithmetic, (seed, &Spare::default()))?;
+        Ok((id, (0..grid.devices()).map(|device| blocks.on(device).into_owned()).collect()))
     });
     let dealt = dealt.collect::<Result<Vec<_>, RunError>>()?;
     let results = engine.execute(plan, &dealt).map_err(RunError::Engine)?;
@@ -50,14 +52,4 @@ pub(crate) fn execute(
         }
     }
     Ok(plan.outputs.iter().map(|output| output.id).zip(results).collect())
-}
-
-/// Whether two blocks that should be the same are: exactly, or, where a system added terms in an
-/// order of its own, up to a part of their largest element.
-pub(crate) fn same(a: &Tensor, b: &Tensor, tolerance: f64) -> bool {
-    let largest = a.data.iter().map(|v| v.abs()).filter(|v| v.is_finite()).fold(0.0, f64::max);
-    a.data
-        .iter()
-        .zip(&b.data)
-        .all(|(a, b)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * largest)
 }

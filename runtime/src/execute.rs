@@ -1,33 +1,29 @@
 //! A schedule on simulated devices.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use shard_ir::attention::partial_softmax;
 use shard_ir::liveness::Liveness;
 use shard_ir::verify::verify;
 use shard_ir::{
-    Collective, InstrId, InstrKind, MeshShape, Op, Picoseconds, Plan, PlanOutput, Reduction,
-    Schedule, Step, Stream,
+    InstrId, InstrKind, MeshShape, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream,
 };
 
-use crate::arithmetic::{Arithmetic, EXACT_LIMIT, allows_exact};
-use crate::collectives::{Move, neutral};
+use crate::arithmetic::{Arithmetic, allows_exact};
+use crate::blocks::Blocks;
+use crate::collectives::{combine, neutral};
 use crate::devices::{Grid, usizes};
 use crate::engine::{self, Engine};
 use crate::error::RunError;
 use crate::inputs;
 use crate::limits::{
     MAX_BYTES, MAX_SECONDS, SINGLE_WORK, bytes_needed, cost_of, seconds_needed, work_needed,
-    work_of,
 };
-use crate::local::{Target, View, evaluate};
-use crate::looped::Loop;
-use crate::merge::{Merged, merge, statistics};
 use crate::network::Network;
-use crate::parallel;
 use crate::progress::Progress;
 use crate::scalar::maximum;
+use crate::spare::Spare;
 use crate::tensor::Tensor;
 
 /// What an execution is to do.
@@ -36,9 +32,12 @@ pub struct RunOptions {
     /// Of the random inputs and terms.
     pub seed: u64,
     /// Whole tensors for parameters, by name; the others are drawn.
-    pub inputs: BTreeMap<String, Tensor>,
+    pub inputs: BTreeMap<String, Arc<Tensor>>,
     /// Round each result to its own dtype ([`Arithmetic::Emulated`]).
     pub emulate_dtypes: bool,
+    /// Compute as in a plan that is as large as it is written, however small it is
+    /// ([`Arithmetic::Single`]).
+    pub single: bool,
     /// The tolerance to use in place of [`Arithmetic::tolerance`].
     pub tolerance: Option<f64>,
     /// It may take as long as it takes; else what would take longer than
@@ -48,6 +47,8 @@ pub struct RunOptions {
     pub progress: Option<Arc<Progress>>,
     /// What executes the plan in place of the simulated devices; it counts no bytes.
     pub engine: Option<Arc<dyn Engine>>,
+    /// Memory for blocks, which the next execution with the same finds again.
+    pub spare: Arc<Spare>,
 }
 
 /// A tensor and its name.
@@ -82,7 +83,7 @@ pub struct Trace {
     /// How many devices there were.
     pub devices: u64,
     /// The whole tensors that the parameters had.
-    pub parameters: BTreeMap<InstrId, Tensor>,
+    pub parameters: BTreeMap<InstrId, Arc<Tensor>>,
     /// The results, combined from all devices.
     pub outputs: Vec<NamedTensor>,
     /// Every move (slices and to-partials included) and every collective einsum, in program order.
@@ -150,6 +151,7 @@ pub(crate) fn check(plan: &Plan, options: &RunOptions) -> Result<(), RunError> {
 pub(crate) fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
     match () {
         () if options.emulate_dtypes => Arithmetic::Emulated,
+        () if options.single => Arithmetic::Single,
         () if allows_exact(plan) && inputs::all_whole(&options.inputs) => Arithmetic::Exact,
         () => inexact(plan),
     }
@@ -168,11 +170,11 @@ pub(crate) fn execute_in(
     let plan = &schedule.plan;
     let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
     let grid = Grid::new(&plan.mesh);
-    let mut machine = Machine::of(plan, &grid, arithmetic);
+    let mut machine = Machine::of(plan, &grid, arithmetic, &options.spare);
     if let Some(engine) = &options.engine {
         let data = (&parameters, options.seed);
         for (id, blocks) in engine::execute(engine.as_ref(), plan, data, &grid, arithmetic)? {
-            machine.memory[id.index()] = Some(blocks);
+            machine.memory[id.index()] = Some(Blocks::wide(blocks));
         }
         machine.replicas_within = arithmetic.tolerance(plan);
         let outputs = machine.outputs()?;
@@ -185,6 +187,7 @@ pub(crate) fn execute_in(
             peak_bytes: 0,
         });
     }
+    let made_of = (options.seed, &*options.spare);
     let mut done = vec![false; plan.instructions.len()];
     let (mut held, mut peak_bytes) = (0u64, 0u64);
     for (at, step) in schedule.steps.iter().enumerate() {
@@ -194,10 +197,9 @@ pub(crate) fn execute_in(
         }
         let blocks = match &plan.instruction(step.id).kind {
             InstrKind::Parameter(_) => {
-                let whole = parameters
-                    .get(&step.id)
-                    .ok_or(RunError::Internal("a parameter has no data"))?;
-                inputs::deal(plan, step.id, whole, &grid, arithmetic, options.seed)?
+                let whole = parameters.get(&step.id);
+                let whole = whole.ok_or(RunError::Internal("a parameter has no data"))?;
+                inputs::deal(plan, step.id, whole, &grid, arithmetic, made_of)?
             }
             InstrKind::Constant(_)
             | InstrKind::Op(_)
@@ -212,9 +214,8 @@ pub(crate) fn execute_in(
         held += plan.local_bytes(step.id);
         peak_bytes = peak_bytes.max(held + plan.loop_bytes(step.id));
         for freed in schedule.frees.get(at).into_iter().flatten() {
-            if machine.memory.get_mut(freed.index()).and_then(Option::take).is_none() {
-                return Err(problem("it frees a value that is not in memory"));
-            }
+            let blocks = machine.memory.get_mut(freed.index()).and_then(Option::take);
+            machine.spare.take(blocks.ok_or(problem("it frees a value that is not in memory"))?);
             held -= plan.local_bytes(*freed);
         }
     }
@@ -222,6 +223,7 @@ pub(crate) fn execute_in(
         return Err(RunError::Schedule { id, problem: "it is never run" });
     }
     let outputs = machine.outputs()?;
+    machine.memory.drain(..).flatten().for_each(|blocks| options.spare.take(blocks));
     let mut collectives = machine.collectives;
     collectives.sort_by_key(|c| c.id);
     Ok(Trace {
@@ -240,21 +242,29 @@ pub(crate) struct Machine<'p> {
     pub(crate) grid: &'p Grid<'p>,
     pub(crate) arithmetic: Arithmetic,
     /// Of each live instruction, the block of each device.
-    pub(crate) memory: Vec<Option<Vec<Tensor>>>,
+    pub(crate) memory: Vec<Option<Blocks>>,
     pub(crate) collectives: Vec<CollectiveTrace>,
+    /// Memory of values that are freed.
+    pub(crate) spare: Arc<Spare>,
     /// Of each attention over a part of the keys, and of its softmax, the statistics of each
     /// device, their dims in the order of the value.
-    statistics: BTreeMap<InstrId, Vec<Tensor>>,
+    pub(crate) statistics: BTreeMap<InstrId, Vec<Tensor>>,
     /// How far copies of a block may be apart, as a part of its largest element.
     replicas_within: f64,
 }
 
 impl<'p> Machine<'p> {
-    pub(crate) fn of(plan: &'p Plan, grid: &'p Grid<'p>, arithmetic: Arithmetic) -> Machine<'p> {
+    pub(crate) fn of(
+        plan: &'p Plan,
+        grid: &'p Grid<'p>,
+        arithmetic: Arithmetic,
+        spare: &Arc<Spare>,
+    ) -> Machine<'p> {
         let memory = vec![None; plan.instructions.len()];
         let collectives = Vec::new();
-        let statistics = BTreeMap::new();
-        Machine { plan, grid, arithmetic, memory, collectives, statistics, replicas_within: 0.0 }
+        let (statistics, spare) = (BTreeMap::new(), spare.clone());
+        let replicas_within = 0.0;
+        Machine { plan, grid, arithmetic, memory, collectives, spare, statistics, replicas_within }
     }
 
     /// The whole tensors of all results.
@@ -265,9 +275,14 @@ impl<'p> Machine<'p> {
         self.plan.outputs.iter().map(named).collect()
     }
 
-    fn blocks(&self, id: InstrId, reader: InstrId) -> Result<&[Tensor], RunError> {
+    pub(crate) fn blocks(&self, id: InstrId, reader: InstrId) -> Result<&Blocks, RunError> {
         let problem = "it reads a value that is not in memory";
-        self.memory[id.index()].as_deref().ok_or(RunError::Schedule { id: reader, problem })
+        self.memory[id.index()].as_ref().ok_or(RunError::Schedule { id: reader, problem })
+    }
+
+    /// The blocks of all operands of an instruction.
+    pub(crate) fn operands(&self, id: InstrId) -> Result<Vec<&Blocks>, RunError> {
+        self.plan.instruction(id).operands.iter().map(|o| self.blocks(*o, id)).collect()
     }
 
     /// Remembers what an instruction has sent.
@@ -281,137 +296,6 @@ impl<'p> Machine<'p> {
         });
     }
 
-    /// What an instruction makes of its operands in memory, on every device.
-    pub(crate) fn step(&mut self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
-        let plan = self.plan;
-        let instr = plan.instruction(id);
-        let sizes = plan.sizes(&instr.dims);
-        let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
-        match &instr.kind {
-            InstrKind::Parameter(_) => Err(RunError::Internal("parameters are dealt")),
-            InstrKind::Constant(number) => {
-                let value = self.arithmetic.round(instr.dtype, plan.number(*number));
-                Ok(vec![Tensor::filled(Vec::new(), value); self.grid.devices()])
-            }
-            InstrKind::Move(collective) => {
-                let operand = instr.operands[0];
-                let from = plan.instruction(operand).layout;
-                let (dtype, arithmetic) = (instr.dtype, self.arithmetic);
-                let step = Move {
-                    id,
-                    collective: *collective,
-                    shape,
-                    from,
-                    to: instr.layout,
-                    dtype,
-                    arithmetic,
-                };
-                let blocks: Vec<&Tensor> = self.blocks(operand, id)?.iter().collect();
-                if let Collective::SoftmaxMerge { .. } = collective {
-                    let problem = "it merges a value that has no statistics";
-                    let statistics = self.statistics.get(&operand);
-                    let statistics = statistics.ok_or(RunError::Schedule { id, problem })?;
-                    let Merged { results, statistics, network } =
-                        merge(&step, self.grid, &blocks, statistics)?;
-                    self.statistics.insert(id, statistics);
-                    self.sent(id, &network);
-                    return Ok(results);
-                }
-                let (out, network) = step.execute(self.grid, &blocks)?;
-                self.sent(id, &network);
-                Ok(out)
-            }
-            InstrKind::CollectiveEinsum(_) => {
-                let operands = instr
-                    .operands
-                    .iter()
-                    .map(|o| self.blocks(*o, id))
-                    .collect::<Result<Vec<_>, _>>()?;
-                let (out, network) =
-                    Loop { plan, id, arithmetic: self.arithmetic, operands }.execute(self.grid)?;
-                self.sent(id, &network);
-                Ok(out)
-            }
-            InstrKind::Op(op) => {
-                if let Some(statistics) = self.statistics_of(id, op)? {
-                    self.statistics.insert(id, statistics);
-                }
-                let local = usizes(&shape.local_sizes(instr.layout));
-                let operands = instr
-                    .operands
-                    .iter()
-                    .map(|o| self.blocks(*o, id))
-                    .collect::<Result<Vec<_>, _>>()?;
-                let operand_sizes: Vec<Vec<u64>> =
-                    instr.operands.iter().map(|o| plan.sizes(&plan.instruction(*o).dims)).collect();
-                let work = work_of(plan, id).min(usize::MAX as u128) as usize;
-                parallel::map(self.grid.devices(), work, |device| {
-                    let origins: Vec<Vec<usize>> = instr
-                        .operands
-                        .iter()
-                        .zip(&operand_sizes)
-                        .map(|(o, sizes)| {
-                            let shape = MeshShape { mesh: &plan.mesh, sizes };
-                            self.grid.origin(device, shape, plan.instruction(*o).layout)
-                        })
-                        .collect();
-                    let views: Vec<View<'_>> = instr
-                        .operands
-                        .iter()
-                        .zip(&operands)
-                        .zip(&origins)
-                        .map(|((o, blocks), origin)| View {
-                            dims: &plan.instruction(*o).dims,
-                            block: &blocks[device],
-                            origin,
-                        })
-                        .collect();
-                    let origin = self.grid.origin(device, shape, instr.layout);
-                    let target = Target {
-                        plan,
-                        id,
-                        sizes: &local,
-                        origin: &origin,
-                        is_term: !instr.layout.partial(Reduction::Sum).is_empty(),
-                        arithmetic: self.arithmetic,
-                    };
-                    evaluate(op, &views, &target)
-                })
-            }
-        }
-    }
-
-    /// The statistics beside what an op makes of an attention over split keys: its softmax works
-    /// them out, and its product has them in the order of its own dims.
-    fn statistics_of(&self, id: InstrId, op: &Op) -> Result<Option<Vec<Tensor>>, RunError> {
-        let instr = self.plan.instruction(id);
-        if let Some((softmax, _)) = partial_softmax(self.plan, id) {
-            let problem = "it is the attention over a part of the keys, and has no statistics";
-            let found = self.statistics.get(&softmax);
-            let found = found.ok_or(RunError::Schedule { id, problem })?;
-            let has: Vec<_> = self.plan.instruction(softmax).dims.iter().collect();
-            let (mut has, own) = (has, &instr.dims);
-            has.retain(|dim| own.contains(dim));
-            let order: Vec<usize> =
-                own.iter().filter_map(|dim| has.iter().position(|h| *h == dim)).collect();
-            return Ok(Some(found.iter().map(|block| block.transposed(&order)).collect()));
-        }
-        let Op::Softmax { over } = op else { return Ok(None) };
-        let scores = instr.operands[0];
-        let dims = &self.plan.instruction(scores).dims;
-        let Some(at) = dims.iter().position(|dim| dim == over) else { return Ok(None) };
-        if !instr.origin.attention || self.plan.instruction(scores).layout.axes_of(at).is_empty() {
-            return Ok(None);
-        }
-        let blocks = self.blocks(scores, id)?;
-        // Dims in the order of the softmax's own.
-        let left: Vec<_> = dims.iter().filter(|dim| *dim != over).collect();
-        let order: Vec<usize> =
-            instr.dims.iter().filter_map(|dim| left.iter().position(|l| *l == dim)).collect();
-        let of_block = |block| statistics(block, at, self.arithmetic).transposed(&order);
-        Ok(Some(blocks.iter().map(of_block).collect()))
-    }
-
     /// The whole tensor of a result: terms summed, candidates maximised, blocks put in their
     /// places; devices that should hold the same must hold the same.
     pub(crate) fn assemble(&self, output: &PlanOutput) -> Result<Tensor, RunError> {
@@ -419,53 +303,54 @@ impl<'p> Machine<'p> {
         let instr = plan.instruction(output.id);
         let problem = "a result is not in memory at the end";
         let blocks = self.memory[output.id.index()]
-            .as_deref()
+            .as_ref()
             .ok_or(RunError::Schedule { id: output.id, problem })?;
         let sizes = plan.sizes(&instr.dims);
         let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
         let layout = instr.layout;
         let maxima = layout.partial(Reduction::Max);
+        let held = layout.split_axes().union(layout.partial_axes());
         // By place and candidate: the sum of the terms.
         let mut sums: BTreeMap<(Vec<usize>, usize), Tensor> = BTreeMap::new();
+        // Every place is written, where terms are combined by a maximum with what is there.
+        let nothing = if layout.partial_axes().is_empty() { 0.0 } else { neutral(Reduction::Max) };
+        let mut whole = Tensor::filled(usizes(&sizes), nothing);
         for device in 0..self.grid.devices() {
-            let block = &blocks[device];
-            let first =
-                self.grid.projected(device, layout.split_axes().union(layout.partial_axes()));
+            let first = self.grid.projected(device, held);
             if first != device {
-                if !engine::same(block, &blocks[first], self.replicas_within) {
+                if !blocks.are_same(first, device, self.replicas_within) {
                     return Err(RunError::ReplicasDiffer { id: output.id, first, second: device });
                 }
                 continue;
             }
-            let key =
-                (self.grid.origin(device, shape, layout), self.grid.projected(device, maxima));
-            match sums.get_mut(&key) {
-                None => {
-                    sums.insert(key, block.clone());
+            let origin = self.grid.origin(device, shape, layout);
+            if layout.partial_axes().is_empty() {
+                blocks.write_to(&mut whole, &origin, device);
+                continue;
+            }
+            match sums.entry((origin, self.grid.projected(device, maxima))) {
+                Entry::Vacant(place) => {
+                    place.insert(blocks.on(device).into_owned());
                 }
-                Some(sum) => {
-                    for (a, b) in sum.data.iter_mut().zip(&block.data) {
-                        *a = self.arithmetic.round_term(instr.dtype, *a + *b);
-                        if self.arithmetic == Arithmetic::Exact
-                            && a.is_finite()
-                            && a.abs() > EXACT_LIMIT
-                        {
-                            return Err(RunError::Overflow { id: output.id });
-                        }
-                    }
+                Entry::Occupied(mut sum) => {
+                    let term = blocks.on(device);
+                    let (sum, term) = (&mut sum.get_mut().data, &term.data[..]);
+                    let (arithmetic, dtype) = (self.arithmetic, instr.dtype);
+                    combine(output.id, arithmetic, dtype, Reduction::Sum, sum, term)?;
                 }
             }
         }
-        let mut whole = Tensor::filled(usizes(&sizes), neutral(Reduction::Max));
-        for ((origin, _), mut block) in sums {
-            let rounded = self.arithmetic.round_all(instr.dtype, false, &mut block.data);
-            rounded.ok_or(RunError::Overflow { id: output.id })?;
+        for ((origin, _), block) in sums {
             let mut have = whole.block(&origin, &block.sizes);
             have.data.iter_mut().zip(&block.data).for_each(|(a, b)| *a = maximum(*a, *b));
             whole.write_block(&origin, &have);
         }
+        if let Blocks::Wide(_) = blocks {
+            let rounded = self.arithmetic.round_all(instr.dtype, false, &mut whole.data);
+            rounded.ok_or(RunError::Overflow { id: output.id })?;
+        }
         let order: Vec<usize> =
             output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
-        Ok(whole.transposed(&order))
+        Ok(whole.into_transposed(&order))
     }
 }

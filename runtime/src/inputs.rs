@@ -1,23 +1,27 @@
 //! Data for the parameters, and their way onto the devices.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shard_ir::{AxisSet, Dtype, InstrId, InstrKind, Map, MeshShape, Op, Plan, Reduction};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
+use crate::blocks::Blocks;
+use crate::collectives::Held;
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::parallel;
 use crate::random::Random;
-use crate::tensor::Tensor;
+use crate::spare::Spare;
+use crate::tensor::{Element, Tensor};
 
 /// The whole tensor of each parameter, by instruction: as given, or drawn.
 pub(crate) fn parameters(
     plan: &Plan,
-    given: &BTreeMap<String, Tensor>,
+    given: &BTreeMap<String, Arc<Tensor>>,
     arithmetic: Arithmetic,
     seed: u64,
-) -> Result<BTreeMap<InstrId, Tensor>, RunError> {
+) -> Result<BTreeMap<InstrId, Arc<Tensor>>, RunError> {
     let error = |name: &str, problem: String| RunError::Input { name: name.to_string(), problem };
     let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
     for name in given.keys() {
@@ -55,8 +59,17 @@ pub(crate) fn parameters(
                         ),
                     ));
                 }
-                let data = tensor.data.iter().map(|v| arithmetic.round(instr.dtype, *v)).collect();
-                Tensor { sizes, data }
+                let round = |v: &f64| arithmetic.round(instr.dtype, *v);
+                let stays = |v: &f64| match arithmetic {
+                    Arithmetic::Single if instr.dtype.is_float() => f64::from(*v as f32) == *v,
+                    _ => round(v).to_bits() == v.to_bits(),
+                };
+                if all(&tensor.data, stays) {
+                    tensor.clone()
+                } else {
+                    let data = tensor.data.iter().map(round).collect();
+                    Arc::new(Tensor { sizes, data })
+                }
             }
             None => {
                 let mut random = Random::for_part(seed, u64::from(id.0));
@@ -65,7 +78,7 @@ pub(crate) fn parameters(
                     draw(&mut random, instr.dtype, arithmetic, indices[id.index()], positive)
                 });
                 let data = data.map(|v| arithmetic.round(instr.dtype, v)).collect();
-                Tensor { sizes, data }
+                Arc::new(Tensor { sizes, data })
             }
         };
         out.insert(id, tensor);
@@ -73,8 +86,16 @@ pub(crate) fn parameters(
     Ok(out)
 }
 
+/// Whether all elements are such, looked at on all cores, and some at once.
+fn all(data: &[f64], is_such: impl Fn(&f64) -> bool + Sync) -> bool {
+    let chunks: Vec<&[f64]> = data.chunks(1 << 16).collect();
+    let are_such = |some: &[f64]| some.iter().fold(true, |all, v| all & is_such(v));
+    let each = |at: usize| if chunks[at].chunks(64).all(are_such) { Ok(()) } else { Err(()) };
+    parallel::map(chunks.len(), data.len(), each).is_ok()
+}
+
 /// Whether given inputs are whole numbers small enough to start from in exact arithmetic.
-pub(crate) fn all_whole(given: &BTreeMap<String, Tensor>) -> bool {
+pub(crate) fn all_whole(given: &BTreeMap<String, Arc<Tensor>>) -> bool {
     given.values().all(|t| t.data.iter().all(|v| v.fract() == 0.0 && v.abs() <= 1_048_576.0))
 }
 
@@ -124,8 +145,8 @@ pub(crate) fn deal(
     whole: &Tensor,
     grid: &Grid<'_>,
     arithmetic: Arithmetic,
-    seed: u64,
-) -> Result<Vec<Tensor>, RunError> {
+    (seed, spare): (u64, &Spare),
+) -> Result<Blocks, RunError> {
     let instr = plan.instruction(id);
     let sizes = plan.sizes(&instr.dims);
     let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
@@ -135,12 +156,14 @@ pub(crate) fn deal(
     // Simple terms where a random split would be rounded away.
     let simple = arithmetic == Arithmetic::Emulated && !instr.dtype.is_float();
     let local = usizes(&shape.local_sizes(instr.layout));
-    let block = |term: &Tensor, device: usize| {
-        term.block(&grid.origin(device, shape, instr.layout), &local)
-    };
-    let copied = local.iter().product::<usize>() * grid.devices();
+    let origin = |device: usize| grid.origin(device, shape, instr.layout);
     if sums.is_empty() && maxima.is_empty() {
-        return parallel::map(grid.devices(), copied, |device| Ok(block(whole, device)));
+        let dealing = (grid, instr.layout.split_axes(), spare);
+        return if Blocks::are_narrow(arithmetic, instr.dtype) {
+            dealt(whole, dealing, origin, &local).map(Blocks::Narrow)
+        } else {
+            dealt(whole, dealing, origin, &local).map(Blocks::Wide)
+        };
     }
     let candidates = lower_but_one(whole, group_size(plan, maxima), simple, &mut random);
     let terms: Vec<Vec<Tensor>> = candidates
@@ -148,11 +171,28 @@ pub(crate) fn deal(
         .map(|c| sum_terms(c, group_size(plan, sums), simple, instr.dtype, arithmetic, &mut random))
         .collect();
     let (sums, maxima) = (sums.iter().collect(), maxima.iter().collect());
-    (0..grid.devices())
-        .map(|device| {
-            Ok(block(&terms[grid.rank(device, &maxima)][grid.rank(device, &sums)], device))
-        })
-        .collect()
+    let blocks = (0..grid.devices()).map(|device| {
+        let term = &terms[grid.rank(device, &maxima)][grid.rank(device, &sums)];
+        Arc::new(term.block(&origin(device), &local))
+    });
+    Ok(Blocks::of(arithmetic, instr.dtype, blocks.collect()))
+}
+
+/// The block of each device of a whole tensor. Devices that get the same hold one block.
+fn dealt<T: Element>(
+    whole: &Tensor,
+    (grid, split, spare): (&Grid<'_>, AxisSet, &Spare),
+    origin: impl Fn(usize) -> Vec<usize> + Sync,
+    local: &[usize],
+) -> Result<Held<T>, RunError> {
+    let first: Vec<usize> = (0..grid.devices()).map(|d| grid.projected(d, split)).collect();
+    let copied = local.iter().product::<usize>() * grid.devices();
+    let blocks = parallel::map(grid.devices(), copied, |device| {
+        let is_first = first[device] == device;
+        Ok(is_first.then(|| Arc::new(whole.block_as(&origin(device), local, spare))))
+    })?;
+    let of = |at: &usize| blocks[*at].clone().ok_or(RunError::Internal("nobody has a block"));
+    first.iter().map(of).collect()
 }
 
 fn group_size(plan: &Plan, axes: AxisSet) -> usize {

@@ -1,6 +1,7 @@
 //! Sharded against unsharded: the verdict on a plan.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shard_ir::{Execution, InstrId, InstrKind, Plan, PlanOutput, Schedule};
 
@@ -248,8 +249,8 @@ fn apart(results: &[Expected], others: &[Expected], expected: &[Expected]) -> f6
 fn parameters_of(
     source: &Plan,
     plan: &Plan,
-    given: &BTreeMap<InstrId, Tensor>,
-) -> Result<BTreeMap<InstrId, Tensor>, RunError> {
+    given: &BTreeMap<InstrId, Arc<Tensor>>,
+) -> Result<BTreeMap<InstrId, Arc<Tensor>>, RunError> {
     let is_parameter =
         |id: &InstrId| matches!(source.instruction(*id).kind, InstrKind::Parameter(_));
     let data = |id: InstrId| {

@@ -7,13 +7,15 @@
 //! The crate sees the IR and nothing else: neither the rewrite rules nor the cost model, of which
 //! it is the judge.
 //!
-//! * **Data.** Every element is held as an `f64`. Where all ops of a plan allow it
+//! * **Data.** Every element is held as an `f64`, but for those of large plans. Where all ops of a plan allow it
 //!   ([`Arithmetic::Exact`]) the data are small whole numbers, on which `f64` is exact up to 2^53;
 //!   a result past that is an error, never a wrong number. Else ([`Arithmetic::F32`]) every whole
 //!   value is rounded to `f32`, and sums are taken in `f64`; where there is much to multiply
-//!   ([`Arithmetic::Single`]), in `f32` by blocks. With [`RunOptions::emulate_dtypes`] each result,
+//!   ([`Arithmetic::Single`]), floats are held as `f32` and products summed so by blocks. With [`RunOptions::emulate_dtypes`] each result,
 //!   and every partial sum on its way, is rounded to its own dtype ([`Arithmetic::Emulated`]).
 //! * **Speed.** Einsums of two operands are products of matrices by packed kernels (`product`).
+//!   What several devices hold alike is held once, and the memory of large blocks goes round
+//!   ([`Spare`]).
 //!   Devices are worked on by all cores, each device by one of them, so that results are the same
 //!   on any number of cores.
 //! * **Bytes.** A [`Network`] counts what each device sends; see [`collectives`] for the
@@ -22,6 +24,7 @@
 
 mod applications;
 pub mod arithmetic;
+mod blocks;
 pub mod collectives;
 pub mod compare;
 mod devices;
@@ -35,6 +38,7 @@ mod local;
 mod local_shape;
 mod looped;
 mod merge;
+mod narrow;
 pub mod network;
 mod parallel;
 mod positions;
@@ -46,6 +50,8 @@ mod regroup;
 mod route;
 mod scalar;
 mod shrink;
+mod spare;
+mod step;
 mod streams;
 mod tensor;
 
@@ -61,4 +67,5 @@ pub use network::Network;
 pub use progress::Progress;
 pub use random::Random;
 pub use shrink::{resized_as, shrink};
+pub use spare::Spare;
 pub use tensor::Tensor;

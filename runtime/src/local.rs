@@ -6,9 +6,10 @@ use crate::arithmetic::{Arithmetic, EXACT_LIMIT, round_to};
 use crate::error::RunError;
 use crate::local_shape;
 use crate::positions;
-use crate::product::{Factor, How, Precision, product};
+use crate::product::{Factor, How, Numbers, Precision, product};
 use crate::route;
 use crate::scalar;
+use crate::spare::Spare;
 use crate::tensor::{Tensor, walk};
 
 /// One operand, or the result, on one device.
@@ -215,9 +216,13 @@ fn einsum(operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError
     if let [a, b] = operands {
         let data = [&a.block.data[..], &b.block.data];
         let precision = Precision::of(target.arithmetic, data, terms);
-        let factors =
-            [a, b].map(|o| Factor { dims: o.dims, sizes: &o.block.sizes, data: &o.block.data });
-        let data = product(factors, target.dims(), How { precision, on_all_cores: false })?;
+        let factors = [a, b].map(|o| Factor {
+            dims: o.dims,
+            sizes: &o.block.sizes,
+            data: Numbers::Wide(&o.block.data),
+        });
+        let how = How { precision, on_all_cores: false, spare: &Spare::default() };
+        let data = product(factors, target.dims(), how)?;
         return Ok(Tensor { sizes: target.sizes.to_vec(), data });
     }
     let mut out = Tensor::filled(target.sizes.to_vec(), 0.0);

@@ -26,7 +26,7 @@ pub(crate) struct Loop<'a> {
     pub(crate) id: InstrId,
     pub(crate) arithmetic: Arithmetic,
     /// Of each operand the block of every device.
-    pub(crate) operands: Vec<&'a [Tensor]>,
+    pub(crate) operands: Vec<Vec<&'a Tensor>>,
 }
 
 /// A chunk along a dim: from which index, and how many.
@@ -96,7 +96,7 @@ impl Loop<'_> {
         let gathered = self.plan.instruction(instr.operands[place]).dims[dim];
         let along = instr.dims.iter().position(|d| *d == gathered);
         let parts = (0..k).map(|number| {
-            let held = &self.operands[place][group[number]];
+            let held = self.operands[place][group[number]];
             let size = held.sizes[dim];
             let chunk = Chunk { dim: gathered, from: number * size, size };
             self.multiply(
@@ -149,7 +149,7 @@ impl Loop<'_> {
         &self,
         grid: &Grid<'_>,
         step: usize,
-        held: &[Tensor],
+        held: &[&Tensor],
     ) -> Result<Vec<Tensor>, RunError> {
         let (Fused::AllGather { operand, dim, .. }, layouts) = self.layouts()? else {
             return Err(RunError::Internal("a loop that does not gather"));
@@ -164,7 +164,7 @@ impl Loop<'_> {
             let size = held[device].sizes[dim];
             let number = (rank + k - step % k) % k;
             let chunk = Chunk { dim: gathered, from: number * size, size };
-            self.multiply(device, chunk, Some((operand, &held[device])), (&product, is_term))
+            self.multiply(device, chunk, Some((operand, held[device])), (&product, is_term))
         })
     }
 
@@ -266,7 +266,7 @@ impl Loop<'_> {
         let instr = self.plan.instruction(self.id);
         let dims_of = |at: usize| self.plan.instruction(instr.operands[at]).dims.as_slice();
         let part = |at: usize| -> Tensor {
-            let block = &self.operands[at][device];
+            let block = self.operands[at][device];
             match (held, dims_of(at).iter().position(|d| *d == chunk.dim)) {
                 (Some((place, held)), _) if place == at => held.clone(),
                 (_, Some(along)) => {

@@ -11,10 +11,12 @@
 //! | along a dim of the statistics | reduce-scatter of both | (R+S)(K-1)/K |
 //! | along another dim | reduce-scatter, and all-reduce of weights | (R+2S)(K-1)/K |
 
+use std::sync::Arc;
+
 use shard_ir::{Collective, DimSet, Dtype};
 
 use crate::arithmetic::Arithmetic;
-use crate::collectives::{Groups, Move, tensor};
+use crate::collectives::{Groups, Held, Move};
 use crate::devices::Grid;
 use crate::error::RunError;
 use crate::network::Network;
@@ -42,7 +44,7 @@ pub(crate) fn statistics(scores: &Tensor, over: usize, arithmetic: Arithmetic) -
 
 /// The results and the statistics of every device after a merge.
 pub(crate) struct Merged {
-    pub(crate) results: Vec<Tensor>,
+    pub(crate) results: Held<f64>,
     pub(crate) statistics: Vec<Tensor>,
     pub(crate) network: Network,
 }
@@ -51,7 +53,7 @@ pub(crate) struct Merged {
 pub(crate) fn merge(
     step: &Move<'_>,
     grid: &Grid<'_>,
-    results: &[&Tensor],
+    results: &[Arc<Tensor>],
     statistics: &[Tensor],
 ) -> Result<Merged, RunError> {
     let Collective::SoftmaxMerge { dim, axes, statistics: by } = step.collective else {
@@ -78,20 +80,17 @@ fn joined(
     group: &[usize],
     (dim, rank): (Option<usize>, usize),
     by: DimSet,
-    (results, statistics): (&[&Tensor], &[Tensor]),
+    (results, statistics): (&[Arc<Tensor>], &[Tensor]),
 ) -> Result<(Tensor, Tensor), RunError> {
-    let part = |block: &Tensor, at: Option<usize>| -> Result<Tensor, RunError> {
-        let Some(at) = at else { return Ok(block.clone()) };
-        let mut sizes = block.sizes.clone();
-        sizes[at] /= group.len();
-        let lines = block.lines_of_part(at, group.len(), rank);
-        tensor(&sizes, lines.flatten().copied().collect())
+    let part = |block: &Tensor, at: Option<usize>| match at {
+        Some(at) => block.part(at, group.len(), rank),
+        None => block.clone(),
     };
     let on_statistics = dim.and_then(|dim| by.iter().position(|has| has == dim));
     let mut all: Vec<(Tensor, Tensor)> = Vec::with_capacity(group.len());
     for device in group {
-        let result = part(results[*device], dim)?;
-        all.push((result, part(&statistics[*device], on_statistics)?));
+        let result = part(&results[*device], dim);
+        all.push((result, part(&statistics[*device], on_statistics)));
     }
     let (first, of_first) = all.first().ok_or(RunError::Internal("a group of no devices"))?;
     let mut largest = of_first.clone();
@@ -143,7 +142,7 @@ fn sent(
     step: &Move<'_>,
     groups: &Groups,
     (dim, by): (Option<usize>, DimSet),
-    (results, statistics): (&[&Tensor], &[Tensor]),
+    (results, statistics): (&[Arc<Tensor>], &[Tensor]),
 ) -> Network {
     let k = groups.size();
     let mut network = Network::new(results.len(), 1, k);
@@ -207,13 +206,13 @@ mod tests {
             to: Layout::REPLICATED,
             dtype: Dtype::F32,
             arithmetic: Arithmetic::F32,
+            spare: &Default::default(),
         };
-        let results: Vec<Tensor> =
-            parts.iter().map(|(_, r)| Tensor::new(vec![1, 3], r.to_vec()).expect("fits")).collect();
+        let result = |r: [f64; 3]| Tensor::new(vec![1, 3], r.to_vec()).expect("fits");
+        let results: Vec<Arc<Tensor>> = parts.iter().map(|(_, r)| Arc::new(result(*r))).collect();
         let statistics: Vec<Tensor> =
             parts.iter().map(|(s, _)| Tensor::new(vec![1], vec![*s]).expect("fits")).collect();
         let grid = Grid::new(&mesh);
-        let results: Vec<&Tensor> = results.iter().collect();
         let out = merge(&step, &grid, &results, &statistics).expect("merges");
         assert_ne!(axes, AxisSet::EMPTY);
         let data = &out.results[0].data;

@@ -1,6 +1,7 @@
 //! Work on all cores, with results that do not depend on how many there are.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Multiplications, or elements copied, below which nobody starts a thread.
 const WORTH_A_THREAD: usize = 1 << 18;
@@ -46,6 +47,22 @@ pub(crate) fn map<T: Send, E: Send>(
     });
     made.sort_unstable_by_key(|(at, _)| *at);
     made.into_iter().map(|(_, made)| made).collect()
+}
+
+/// Elements that a core works on at a time.
+const AT_A_TIME: usize = 1 << 16;
+
+/// What `work` gives for each part of some elements, which it may change, in their order; of
+/// several errors the first. Where the parts begin does not depend on how many cores there are.
+pub(crate) fn in_parts<T: Send, E: Send>(
+    data: &mut [f64],
+    work: impl Fn(&mut [f64]) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let elements = data.len();
+    let parts: Vec<Mutex<&mut [f64]>> = data.chunks_mut(AT_A_TIME).map(Mutex::new).collect();
+    map(parts.len(), elements, |at| {
+        work(&mut parts[at].lock().unwrap_or_else(PoisonError::into_inner))
+    })
 }
 
 #[cfg(test)]

@@ -8,9 +8,11 @@
 //! * A small product goes through plain loops: it is the same to the bit on every machine, and
 //!   packing would take longer.
 //! * In [`Precision::Double`] products and sums are `f64`.
-//! * In [`Precision::Single`] the operands are packed as `f32`; sums of [`BLOCK`] products are
-//!   taken in `f32`, and added to each other in `f64`. Where the operands are whole numbers and no
+//! * In [`Precision::Single`] the operands are packed as `f32`, unless they are held so and lie in
+//!   that order; sums of [`BLOCK`] products are taken in `f32`, and added to each other in `f64`. Where the operands are whole numbers and no
 //!   such sum can pass 2^24, the result is exact.
+
+use std::borrow::Cow;
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, Slice};
@@ -19,7 +21,8 @@ use shard_ir::DimId;
 use crate::arithmetic::Arithmetic;
 use crate::error::RunError;
 use crate::parallel;
-use crate::tensor::gather;
+use crate::spare::Spare;
+use crate::tensor::{Element, gather};
 
 /// Terms that are summed in `f32` before the sum is added in `f64`.
 const BLOCK: usize = 512;
@@ -27,7 +30,7 @@ const BLOCK: usize = 512;
 /// Multiplications up to which plain loops do it.
 const SMALL: usize = 1 << 18;
 
-/// Rows that a core takes at a time where one product is spread over all of them.
+/// Rows that a core takes at least where one product is spread over all of them.
 const ROWS_AT_ONCE: usize = 128;
 
 /// Whole numbers up to this one are exact in an `f32`.
@@ -64,13 +67,48 @@ impl Precision {
 pub(crate) struct Factor<'a> {
     pub(crate) dims: &'a [DimId],
     pub(crate) sizes: &'a [usize],
-    pub(crate) data: &'a [f64],
+    pub(crate) data: Numbers<'a>,
+}
+
+/// The elements of an operand.
+#[derive(Clone, Copy)]
+pub(crate) enum Numbers<'a> {
+    /// Held as `f64`.
+    Wide(&'a [f64]),
+    /// Held as `f32`.
+    Narrow(&'a [f32]),
+}
+
+/// What an operand is packed as.
+trait Packed: Element {
+    /// The elements of an operand, where they are held so.
+    fn held(numbers: Numbers<'_>) -> Option<&[Self]>;
+}
+
+impl Packed for f64 {
+    fn held(numbers: Numbers<'_>) -> Option<&[f64]> {
+        match numbers {
+            Numbers::Wide(data) => Some(data),
+            Numbers::Narrow(_) => None,
+        }
+    }
+}
+
+impl Packed for f32 {
+    fn held(numbers: Numbers<'_>) -> Option<&[f32]> {
+        match numbers {
+            Numbers::Wide(_) => None,
+            Numbers::Narrow(data) => Some(data),
+        }
+    }
 }
 
 /// How the work is done.
 #[derive(Clone, Copy)]
-pub(crate) struct How {
+pub(crate) struct How<'a> {
     pub(crate) precision: Precision,
+    /// Where the memory of the result may come from.
+    pub(crate) spare: &'a Spare,
     /// Whether all cores work on this one product.
     pub(crate) on_all_cores: bool,
 }
@@ -93,11 +131,11 @@ impl Sizes {
 }
 
 /// The einsum of two operands, its dims in the order of `dims`.
-pub(crate) fn product(
+pub(crate) fn product<T: Element>(
     [a, b]: [Factor<'_>; 2],
     dims: &[DimId],
-    how: How,
-) -> Result<Vec<f64>, RunError> {
+    how: How<'_>,
+) -> Result<Vec<T>, RunError> {
     let (a_alone, b_alone) = (summed_alone(a, b, dims), summed_alone(b, a, dims));
     let a = a_alone.as_ref().map_or(a, Summed::factor);
     let b = b_alone.as_ref().map_or(b, Summed::factor);
@@ -122,8 +160,8 @@ pub(crate) fn product(
     let a = Packing { factor: a, order: [&batch[..], &rows, &contracted].concat() };
     let b = Packing { factor: b, order: [&batch[..], &contracted, &columns].concat() };
     let out = match (sizes.work() <= SMALL, how.precision) {
-        (true, _) => in_loops(&a.packed(|v| v)?, &b.packed(|v| v)?, sizes),
-        (false, Precision::Double) => in_double(&a, &b, sizes, how)?,
+        (true, _) => held_as(in_loops(&a.packed::<f64>()?, &b.packed::<f64>()?, sizes)),
+        (false, Precision::Double) => held_as(in_double(&a, &b, sizes, how)?),
         (false, Precision::Single) => in_single(&a, &b, sizes, how)?,
     };
     let made = [&batch[..], &rows, &columns].concat();
@@ -132,8 +170,15 @@ pub(crate) fn product(
     }
     let sized = |d: &DimId| size_of(&a.factor, *d).or_else(|_| size_of(&b.factor, *d));
     let made_sizes = made.iter().map(sized).collect::<Result<Vec<_>, _>>()?;
-    Packing { factor: Factor { dims: &made, sizes: &made_sizes, data: &out }, order: dims.to_vec() }
-        .packed(|v| v)
+    let order = places(&made, &made_sizes, dims)?;
+    let mut data = Vec::with_capacity(out.len());
+    gather(&out, &order.0, &order.1, |v| data.push(v));
+    Ok(data)
+}
+
+/// The same numbers, held as another type.
+fn held_as<T: Element, U: Element>(data: Vec<T>) -> Vec<U> {
+    data.into_iter().map(|v| U::of(v.value())).collect()
 }
 
 /// An operand without the dims that it alone has and the result has not.
@@ -145,7 +190,7 @@ struct Summed {
 
 impl Summed {
     fn factor(&self) -> Factor<'_> {
-        Factor { dims: &self.dims, sizes: &self.sizes, data: &self.data }
+        Factor { dims: &self.dims, sizes: &self.sizes, data: Numbers::Wide(&self.data) }
     }
 }
 
@@ -163,7 +208,7 @@ fn summed_alone(of: Factor<'_>, other: Factor<'_>, dims: &[DimId]) -> Option<Sum
     let terms: usize =
         of.dims.iter().zip(of.sizes).filter(|(d, _)| is_summed(d)).map(|(_, s)| *s).product();
     order.extend(of.dims.iter().copied().filter(is_summed));
-    let data = Packing { factor: of, order }.packed(|v| v).ok()?;
+    let data = Packing { factor: of, order }.packed::<f64>().ok()?.into_owned();
     let data = match terms {
         0 => vec![0.0; sizes.iter().product()],
         terms => data.chunks(terms).map(|terms| terms.iter().sum()).collect(),
@@ -193,26 +238,44 @@ impl Packing<'_> {
         self.factor.dims.iter().filter(large).eq(self.order.iter().filter(large))
     }
 
-    fn packed<T: Copy>(&self, convert: impl Fn(f64) -> T) -> Result<Vec<T>, RunError> {
-        let data = self.factor.data;
-        if self.lies_so() {
-            return Ok(data.iter().map(|v| convert(*v)).collect());
+    /// The elements in the order that is wanted, where they lie if they lie so.
+    fn packed<T: Packed>(&self) -> Result<Cow<'_, [T]>, RunError> {
+        match (T::held(self.factor.data), self.factor.data) {
+            (Some(held), _) if self.lies_so() => Ok(Cow::Borrowed(held)),
+            (_, Numbers::Wide(data)) => self.gathered(data),
+            (_, Numbers::Narrow(data)) => self.gathered(data),
         }
-        let mut strides = vec![1usize; self.factor.sizes.len()];
-        for at in (1..strides.len()).rev() {
-            strides[at - 1] = strides[at] * self.factor.sizes[at];
-        }
-        let mut place = (Vec::new(), Vec::new());
-        for dim in &self.order {
-            let at = self.factor.dims.iter().position(|d| d == dim);
-            let at = at.ok_or(RunError::Internal("a dim is missing from an operand"))?;
-            place.0.push(self.factor.sizes[at]);
-            place.1.push(strides[at]);
-        }
-        let mut out = Vec::with_capacity(data.len());
-        gather(data, &place.0, &place.1, |v| out.push(convert(v)));
-        Ok(out)
     }
+
+    fn gathered<T: Element, U: Element>(&self, data: &[T]) -> Result<Cow<'_, [U]>, RunError> {
+        if self.lies_so() {
+            return Ok(data.iter().map(|v| U::of(v.value())).collect());
+        }
+        let (sizes, strides) = places(self.factor.dims, self.factor.sizes, &self.order)?;
+        let mut out = Vec::with_capacity(data.len());
+        gather(data, &sizes, &strides, |v| out.push(U::of(v.value())));
+        Ok(Cow::Owned(out))
+    }
+}
+
+/// The sizes of dims in another order, and how far apart neighbours along each are.
+fn places(
+    dims: &[DimId],
+    sizes: &[usize],
+    order: &[DimId],
+) -> Result<(Vec<usize>, Vec<usize>), RunError> {
+    let mut strides = vec![1usize; sizes.len()];
+    for at in (1..strides.len()).rev() {
+        strides[at - 1] = strides[at] * sizes[at];
+    }
+    let mut place = (Vec::new(), Vec::new());
+    for dim in order {
+        let at = dims.iter().position(|d| d == dim);
+        let at = at.ok_or(RunError::Internal("a dim is missing from an operand"))?;
+        place.0.push(sizes[at]);
+        place.1.push(strides[at]);
+    }
+    Ok(place)
 }
 
 /// Row by row, terms in their order.
@@ -234,8 +297,11 @@ fn in_loops(a: &[f64], b: &[f64], sizes: Sizes) -> Vec<f64> {
 }
 
 /// Parts of one product that are made apart: which of the batch, and from which row to which.
-fn parts(sizes: Sizes, how: How) -> Vec<(usize, usize, usize)> {
-    let rows = if how.on_all_cores { ROWS_AT_ONCE } else { sizes.rows.max(1) };
+fn parts(sizes: Sizes, how: How<'_>) -> Vec<(usize, usize, usize)> {
+    // Two parts for each core. Sizes of parts are whole tiles of the kernel, so that no sum depends
+    // on how many there are.
+    let of_a_core = sizes.rows.div_ceil(2 * parallel::cores()).next_multiple_of(ROWS_AT_ONCE);
+    let rows = if how.on_all_cores { of_a_core.max(ROWS_AT_ONCE) } else { sizes.rows.max(1) };
     let of = |batch: usize| {
         (0..sizes.rows).step_by(rows).map(move |from| (batch, from, (from + rows).min(sizes.rows)))
     };
@@ -243,15 +309,15 @@ fn parts(sizes: Sizes, how: How) -> Vec<(usize, usize, usize)> {
 }
 
 /// Makes all parts and puts them one behind the other, which is their order.
-fn in_parts(
+fn in_parts<T: Element>(
     sizes: Sizes,
-    how: How,
-    make: impl Fn((usize, usize, usize)) -> Result<Vec<f64>, RunError> + Sync,
-) -> Result<Vec<f64>, RunError> {
+    how: How<'_>,
+    make: impl Fn((usize, usize, usize)) -> Result<Vec<T>, RunError> + Sync,
+) -> Result<Vec<T>, RunError> {
     let parts = parts(sizes, how);
     let work = if how.on_all_cores { sizes.work() } else { 0 };
     let made = parallel::map(parts.len(), work, |at| make(parts[at]))?;
-    Ok(match <[Vec<f64>; 1]>::try_from(made) {
+    Ok(match <[Vec<T>; 1]>::try_from(made) {
         Ok([only]) => only,
         Err(made) => made.concat(),
     })
@@ -272,25 +338,13 @@ fn in_double(
     a: &Packing<'_>,
     b: &Packing<'_>,
     sizes: Sizes,
-    how: How,
+    how: How<'_>,
 ) -> Result<Vec<f64>, RunError> {
-    let (packed_a, packed_b);
-    let a = if a.lies_so() {
-        a.factor.data
-    } else {
-        packed_a = a.packed(|v| v)?;
-        &packed_a[..]
-    };
-    let b = if b.lies_so() {
-        b.factor.data
-    } else {
-        packed_b = b.packed(|v| v)?;
-        &packed_b[..]
-    };
+    let (a, b) = (a.packed::<f64>()?, b.packed::<f64>()?);
     let Sizes { rows, columns, contracted, .. } = sizes;
     in_parts(sizes, how, |(batch, from, to)| {
-        let a = matrix(a, (batch * rows + from) * contracted, (to - from, contracted))?;
-        let b = matrix(b, batch * contracted * columns, (contracted, columns))?;
+        let a = matrix(&a, (batch * rows + from) * contracted, (to - from, contracted))?;
+        let b = matrix(&b, batch * contracted * columns, (contracted, columns))?;
         let mut out = vec![0.0; (to - from) * columns];
         let into = ArrayViewMut2::from_shape((to - from, columns), &mut out);
         let mut into = into.map_err(|_| RunError::Internal("a product of the wrong length"))?;
@@ -299,19 +353,19 @@ fn in_double(
     })
 }
 
-fn in_single(
+fn in_single<T: Element>(
     a: &Packing<'_>,
     b: &Packing<'_>,
     sizes: Sizes,
-    how: How,
-) -> Result<Vec<f64>, RunError> {
-    let (a, b) = (a.packed(|v| v as f32)?, b.packed(|v| v as f32)?);
+    how: How<'_>,
+) -> Result<Vec<T>, RunError> {
+    let (a, b) = (a.packed::<f32>()?, b.packed::<f32>()?);
     let Sizes { rows, columns, contracted, .. } = sizes;
     in_parts(sizes, how, |(batch, from, to)| {
         let a = matrix(&a, (batch * rows + from) * contracted, (to - from, contracted))?;
         let b = matrix(&b, batch * contracted * columns, (contracted, columns))?;
-        let mut block = vec![0.0f32; (to - from) * columns];
-        let mut out: Vec<f64> = Vec::new();
+        let mut block = how.spare.narrow((to - from) * columns);
+        let mut sums: Vec<f64> = Vec::new();
         for begin in (0..contracted).step_by(BLOCK) {
             let end = (begin + BLOCK).min(contracted);
             let into = ArrayViewMut2::from_shape((to - from, columns), &mut block);
@@ -320,11 +374,12 @@ fn in_single(
             let b = b.slice_axis(Axis(0), Slice::from(begin..end));
             general_mat_mul(1.0f32, &a, &b, 0.0, &mut into);
             match begin {
-                0 => out = block.iter().map(|term| f64::from(*term)).collect(),
-                _ => out.iter_mut().zip(&block).for_each(|(sum, term)| *sum += f64::from(*term)),
+                _ if contracted <= BLOCK => return Ok(T::all_of(block)),
+                0 => sums = block.iter().map(|term| f64::from(*term)).collect(),
+                _ => sums.iter_mut().zip(&block).for_each(|(sum, term)| *sum += f64::from(*term)),
             }
         }
-        Ok(out)
+        Ok(held_as(sums))
     })
 }
 
@@ -334,7 +389,11 @@ mod tests {
     use crate::random::Random;
 
     /// By dims `a` and `b`, each a letter with its size; by the definition and by `product`.
-    fn both([a, b, out]: [&str; 3], size: impl Fn(u8) -> usize, how: How) -> (Vec<f64>, Vec<f64>) {
+    fn both(
+        [a, b, out]: [&str; 3],
+        size: impl Fn(u8) -> usize,
+        how: How<'_>,
+    ) -> (Vec<f64>, Vec<f64>) {
         let dims = |text: &str| text.bytes().map(|b| DimId(b.into())).collect::<Vec<_>>();
         let sizes = |text: &str| text.bytes().map(&size).collect::<Vec<_>>();
         let mut random = Random::new(7);
@@ -367,7 +426,8 @@ mod tests {
         }
         let factor = |text: &str, data: &[f64]| (dims(text), sizes(text), data.to_vec());
         let [x, y] = [factor(a, &of_a), factor(b, &of_b)];
-        let factors = [&x, &y].map(|f| Factor { dims: &f.0, sizes: &f.1, data: &f.2 });
+        let factors =
+            [&x, &y].map(|f| Factor { dims: &f.0, sizes: &f.1, data: Numbers::Wide(&f.2) });
         (defined, product(factors, &dims(out), how).unwrap())
     }
 
@@ -387,7 +447,7 @@ mod tests {
         ];
         for precision in [Precision::Double, Precision::Single] {
             for on_all_cores in [false, true] {
-                let how = How { precision, on_all_cores };
+                let how = How { precision, on_all_cores, spare: &Spare::default() };
                 for case in cases {
                     let (defined, made) = both(case, |d| usize::from(d % 3) + 2, how);
                     assert_eq!(defined, made, "{case:?}");

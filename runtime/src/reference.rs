@@ -11,14 +11,17 @@
 mod along;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shard_ir::{Binary, DimId, InstrId, InstrKind, Map, Norm, Op, Plan, Reduce};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
 use crate::error::RunError;
 use crate::local::cast;
-use crate::product::{Factor, How, Precision, product};
+use crate::parallel;
+use crate::product::{Factor, How, Numbers, Precision, product};
 use crate::scalar;
+use crate::spare::Spare;
 use crate::tensor::Tensor;
 
 /// Multiplications up to which an einsum is evaluated by its definition alone.
@@ -50,7 +53,7 @@ impl Named {
     }
 
     fn max_abs(&self) -> f64 {
-        self.data.iter().map(|v| v.abs()).filter(|v| v.is_finite()).fold(0.0, f64::max)
+        largest_finite(&self.data)
     }
 
     fn at(&self, positions: &Positions) -> f64 {
@@ -79,7 +82,7 @@ pub struct Expected {
 /// Evaluates the whole plan and gives every result of it, dims in the declared order.
 pub fn reference(
     plan: &Plan,
-    parameters: &BTreeMap<InstrId, Tensor>,
+    parameters: &BTreeMap<InstrId, Arc<Tensor>>,
     arithmetic: Arithmetic,
 ) -> Result<Vec<Expected>, RunError> {
     let frees = shard_ir::Liveness::of(plan).frees;
@@ -112,15 +115,11 @@ pub fn reference(
                 (data, magnitude.max(handed_on(op, &inherited, &operands)))
             }
         };
-        for value in &mut data {
-            *value = arithmetic.round(instr.dtype, *value);
-            if arithmetic == Arithmetic::Exact && value.is_finite() && value.abs() > EXACT_LIMIT {
-                return Err(RunError::Overflow { id });
-            }
-            if value.is_finite() {
-                scale = scale.max(value.abs());
-            }
-        }
+        let scales_of_parts = parallel::in_parts(&mut data, |part| {
+            let rounded = arithmetic.round_all(instr.dtype, false, part);
+            rounded.map(|()| largest_finite(part)).ok_or(RunError::Overflow { id })
+        })?;
+        scale = scale.max(largest_of(&scales_of_parts));
         scales.push(scale);
         values.push(Some(Named::new(plan, &instr.dims, data)));
         for freed in &frees[id.index()] {
@@ -139,6 +138,19 @@ pub fn reference(
             Ok(Expected { tensor: Tensor { sizes, data }, scale: scales[output.id.index()] })
         })
         .collect()
+}
+
+/// The largest absolute value among the finite ones. Eight are looked for at once, since each
+/// comparison waits for the one before.
+fn largest_finite(numbers: &[f64]) -> f64 {
+    let mut largest = [0.0f64; 8];
+    for numbers in numbers.chunks(largest.len()) {
+        for (largest, number) in largest.iter_mut().zip(numbers) {
+            let size = number.abs();
+            *largest = if size > *largest && size < f64::INFINITY { size } else { *largest };
+        }
+    }
+    largest_of(&largest)
 }
 
 fn largest_of(numbers: &[f64]) -> f64 {
@@ -296,6 +308,14 @@ impl Evaluator<'_> {
                     largest = largest.max(magnitude);
                     sum
                 })
+            }
+            Op::Map(map) if a.dims == dims => {
+                let mut data = a.data.clone();
+                parallel::in_parts(&mut data, |part| {
+                    part.iter_mut().for_each(|v| *v = scalar::map(*map, *v));
+                    Ok::<(), RunError>(())
+                })?;
+                data
             }
             Op::Map(map) => self.build(dims, |p| scalar::map(*map, a.at(p))),
             Op::Binary(binary) => {
@@ -457,7 +477,7 @@ impl Evaluator<'_> {
         let factor = |at: usize| Factor {
             dims: &operands[at].dims,
             sizes: &sizes[at],
-            data: &operands[at].data,
+            data: Numbers::Wide(&operands[at].data),
         };
         let terms: usize = summed.iter().map(|d| self.size(*d)).product();
         let bound = match self.arithmetic {
@@ -465,8 +485,8 @@ impl Evaluator<'_> {
             Arithmetic::F32 | Arithmetic::Single | Arithmetic::Emulated => 0.0,
         };
         let precision = Precision::of(self.arithmetic, [&a.data, &b.data], terms);
-        let how = How { precision, on_all_cores: true };
-        let data = product([factor(0), factor(1)], dims, how)?;
+        let how = How { precision, on_all_cores: true, spare: &Spare::default() };
+        let data: Vec<f64> = product([factor(0), factor(1)], dims, how)?;
         let mut largest = bound;
         // A stride that shares no factor with usual sizes, so that all rows and columns are met.
         let step = (data.len() / CHECKED).max(1) | 1;

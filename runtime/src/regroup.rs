@@ -1,24 +1,26 @@
 //! Moves along several dims at once: the blocks are boxes, of which each device has, sends and gets
 //! corners.
 
+use std::sync::Arc;
+
 use shard_ir::{AxisList, Collective, Layout, Reduction};
 
-use crate::collectives::{Groups, Move, tensor};
+use crate::collectives::{Groups, Held, Move};
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::network::Network;
-use crate::tensor::Tensor;
+use crate::tensor::{Element, Tensor};
 
 impl Move<'_> {
     /// Each device gets every part of its new block from the one that has it, straight; what it has
     /// itself stays.
-    pub(crate) fn exchange(
+    pub(crate) fn exchange<T: Element>(
         &self,
         network: &mut Network,
         grid: &Grid<'_>,
-        blocks: &[&Tensor],
+        blocks: &[Arc<Tensor<T>>],
         to: Layout,
-    ) -> Result<Vec<Tensor>, RunError> {
+    ) -> Result<Held<T>, RunError> {
         let local = usizes(&self.shape.local_sizes(to));
         let axes = Collective::Exchange { to }.axes(grid.mesh, self.from);
         let groups = Groups::of(grid, &axes);
@@ -35,62 +37,57 @@ impl Move<'_> {
             }
         }
         self.each(grid, |device| {
-            let mut out = Tensor::filled(local.clone(), 0.0);
+            let mut out = Tensor::filled(local.clone(), T::of(0.0));
             for sender in groups.group(device) {
                 if let Some((origin, sizes)) = part(*sender, device) {
                     let (into, of) =
                         (beyond(&origin, &goal(device)), beyond(&origin, &had(*sender)));
-                    out.copy_box(&into, blocks[*sender], &of, &sizes);
+                    out.copy_box(&into, &blocks[*sender], &of, &sizes);
                 }
             }
             Ok(out)
         })
     }
 
-    /// As an all-gather along one dim: each device puts all blocks where they belong.
-    pub(crate) fn gather_dims(
+    /// As an all-gather along one dim: all blocks are put where they belong.
+    pub(crate) fn gather_dims<T: Element>(
         &self,
         network: &mut Network,
         grid: &Grid<'_>,
-        blocks: &[&Tensor],
+        blocks: &[Arc<Tensor<T>>],
         (axes, to): (&AxisList, Layout),
-    ) -> Result<Vec<Tensor>, RunError> {
+    ) -> Result<Held<T>, RunError> {
         let local = usizes(&self.shape.local_sizes(to));
         let groups = Groups::of(grid, axes);
         groups.all().for_each(|g| network.send_all(g, g.len() - 1, blocks[0].data.len()));
-        self.each(grid, |device| {
-            let mut out = Tensor::filled(local.clone(), 0.0);
-            let goal = grid.origin(device, self.shape, to);
-            for sender in groups.group(device) {
+        self.once_a_group(&groups, |group| {
+            let mut out = Tensor::filled(local.clone(), T::of(0.0));
+            // Where the block starts is the same for all that get it.
+            let goal = grid.origin(group[0], self.shape, to);
+            for sender in group {
                 let at = grid.origin(*sender, self.shape, self.from);
-                out.write_block(&beyond(&at, &goal), blocks[*sender]);
+                out.write_block(&beyond(&at, &goal), &blocks[*sender]);
             }
             Ok(out)
         })
     }
 
     /// As a reduce-scatter along one dim: the chunk of each device is its new block.
-    pub(crate) fn scatter_dims(
+    pub(crate) fn scatter_dims<T: Element>(
         &self,
         network: &mut Network,
         grid: &Grid<'_>,
-        blocks: &[&Tensor],
+        blocks: &[Arc<Tensor<T>>],
         (kind, axes, to): (Reduction, &AxisList, Layout),
-    ) -> Result<Vec<Tensor>, RunError> {
+    ) -> Result<Held<T>, RunError> {
         let local = usizes(&self.shape.local_sizes(to));
         let groups = Groups::of(grid, axes);
         let elements = local.iter().product();
         groups.all().for_each(|g| network.send_all(g, g.len() - 1, elements));
-        self.each(grid, |device| {
+        self.reduced(grid, (&groups, blocks), kind, |device| {
             // Devices of a group have terms of one block.
-            let goal = grid.origin(device, self.shape, to);
-            let chunk = |term: &usize| {
-                let at = beyond(&goal, &grid.origin(*term, self.shape, self.from));
-                blocks[*term].block(&at, &local).data
-            };
-            let chunks: Vec<Vec<f64>> = groups.group(device).iter().map(chunk).collect();
-            let lines = chunks.iter().map(|c| std::iter::once(c.as_slice())).collect();
-            tensor(&local, self.ring_sum(groups.rank(device), lines, kind)?)
+            let had = grid.origin(device, self.shape, self.from);
+            (beyond(&grid.origin(device, self.shape, to), &had), local.clone())
         })
     }
 }

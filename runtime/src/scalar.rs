@@ -2,13 +2,15 @@
 
 use shard_ir::{Binary, Map};
 
+/// Part of the loops that call it, out of which the choice of the map is taken.
+#[inline(always)]
 pub(crate) fn map(map: Map, a: f64) -> f64 {
     let sigmoid = |a: f64| 1.0 / (1.0 + (-a).exp());
     match map {
         Map::Neg => -a,
+        // a (1 + tanh u) / 2 with one exponential, since (1 + tanh u) / 2 = 1 / (1 + exp -2u).
         Map::Gelu => {
-            0.5 * a
-                * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (a + 0.044715 * a * a * a)).tanh())
+            a * sigmoid(2.0 * (2.0 / std::f64::consts::PI).sqrt() * (a + 0.044715 * a * a * a))
         }
         Map::Relu => maximum(a, 0.0),
         Map::Silu => a * sigmoid(a),

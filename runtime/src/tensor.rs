@@ -1,23 +1,134 @@
 //! [`Tensor`]: a dense array in row-major order, and the walk over several of them at once.
 
-/// A dense array, row-major. The data of a whole tensor or of one device's block.
+use crate::collectives::Held;
+use crate::spare::Spare;
+
+/// A dense array, row-major. The data of a whole tensor or of one device's block; of a block in
+/// [`Arithmetic::Single`](crate::Arithmetic::Single) each element is an `f32`.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Tensor {
+pub struct Tensor<T = f64> {
     /// The size of each dim.
     pub sizes: Vec<usize>,
     /// The elements, the last dim fastest.
-    pub data: Vec<f64>,
+    pub data: Vec<T>,
+}
+
+/// What an element of a block is held as.
+pub(crate) trait Element: Copy + PartialEq + Send + Sync + std::fmt::Debug {
+    /// The element nearest to a number.
+    fn of(value: f64) -> Self;
+
+    /// The number that it is.
+    fn value(self) -> f64;
+
+    /// The elements that some numbers are.
+    fn all_of(numbers: Vec<f32>) -> Vec<Self>;
+
+    /// An empty vector with room for so many elements.
+    fn room(spare: &Spare, elements: usize) -> Vec<Self>;
+
+    /// Gives away the memory of blocks that are not needed any more.
+    fn give(spare: &Spare, blocks: Held<Self>);
+}
+
+impl Element for f64 {
+    fn of(value: f64) -> f64 {
+        value
+    }
+
+    fn value(self) -> f64 {
+        self
+    }
+
+    fn all_of(numbers: Vec<f32>) -> Vec<f64> {
+        numbers.into_iter().map(f64::from).collect()
+    }
+
+    fn room(_: &Spare, elements: usize) -> Vec<f64> {
+        Vec::with_capacity(elements)
+    }
+
+    fn give(_: &Spare, _: Held<f64>) {}
+}
+
+impl Element for f32 {
+    fn of(value: f64) -> f32 {
+        value as f32
+    }
+
+    fn value(self) -> f64 {
+        f64::from(self)
+    }
+
+    fn all_of(numbers: Vec<f32>) -> Vec<f32> {
+        numbers
+    }
+
+    fn room(spare: &Spare, elements: usize) -> Vec<f32> {
+        spare.narrow_room(elements)
+    }
+
+    fn give(spare: &Spare, blocks: Held<f32>) {
+        spare.take_narrow(blocks);
+    }
 }
 
 impl Tensor {
+    /// The largest absolute value among the finite elements.
+    pub fn max_abs(&self) -> f64 {
+        self.data.iter().map(|v| v.abs()).filter(|v| v.is_finite()).fold(0.0, f64::max)
+    }
+}
+
+impl<T: Copy> Tensor<T> {
+    /// The same tensor, its elements held as another type.
+    pub(crate) fn held_as<U: Element>(&self) -> Tensor<U>
+    where
+        T: Element,
+    {
+        let data = self.data.iter().map(|v| U::of(v.value())).collect();
+        Tensor { sizes: self.sizes.clone(), data }
+    }
+
+    /// The block of these sizes that starts at `origin`, its elements held as another type, in
+    /// memory from elsewhere.
+    pub(crate) fn block_as<U: Element>(
+        &self,
+        origin: &[usize],
+        sizes: &[usize],
+        spare: &Spare,
+    ) -> Tensor<U>
+    where
+        T: Element,
+    {
+        let mut data = U::room(spare, sizes.iter().product());
+        self.for_lines_of(origin, sizes, |line| data.extend(line.iter().map(|v| U::of(v.value()))));
+        Tensor { sizes: sizes.to_vec(), data }
+    }
+
+    /// Writes a block that starts at `origin`, whose elements may be held as another type.
+    pub(crate) fn write_block_of<U: Element>(&mut self, origin: &[usize], block: &Tensor<U>)
+    where
+        T: Element,
+    {
+        let (into, of) = (self.strides(), block.strides());
+        let start: usize = origin.iter().zip(&into).map(|(o, s)| o * s).sum();
+        for_lines(&block.sizes, [&into, &of], |[into, of], length, _| {
+            let line = &mut self.data[start + into..][..length];
+            line.iter_mut().zip(&block.data[of..][..length]).for_each(|(a, b)| {
+                *a = T::of(b.value());
+            });
+        });
+    }
+
     /// A tensor of one value throughout.
-    pub fn filled(sizes: Vec<usize>, value: f64) -> Tensor {
+    pub fn filled(sizes: Vec<usize>, value: T) -> Tensor<T> {
         let data = vec![value; sizes.iter().product()];
         Tensor { sizes, data }
     }
 
     /// A tensor of these sizes and data, if there is one element for each place.
-    pub fn new(sizes: Vec<usize>, data: Vec<f64>) -> Option<Tensor> {
+    pub fn new(sizes: Vec<usize>, data: Vec<T>) -> Option<Tensor<T>> {
         (sizes.iter().product::<usize>() == data.len()).then_some(Tensor { sizes, data })
     }
 
@@ -31,17 +142,12 @@ impl Tensor {
     }
 
     /// The element at an index.
-    pub fn at(&self, index: &[usize]) -> f64 {
+    pub fn at(&self, index: &[usize]) -> T {
         self.data[self.strides().iter().zip(index).map(|(s, i)| s * i).sum::<usize>()]
     }
 
-    /// The largest absolute value among the finite elements.
-    pub fn max_abs(&self) -> f64 {
-        self.data.iter().map(|v| v.abs()).filter(|v| v.is_finite()).fold(0.0, f64::max)
-    }
-
     /// The dims in another order: dim `i` of the result is dim `order[i]` of this one.
-    pub fn transposed(&self, order: &[usize]) -> Tensor {
+    pub fn transposed(&self, order: &[usize]) -> Tensor<T> {
         if order.iter().enumerate().all(|(i, o)| i == *o) {
             return self.clone();
         }
@@ -54,23 +160,31 @@ impl Tensor {
     }
 
     /// The tensor with its dims in another order, without a copy where the order is its own.
-    pub(crate) fn into_transposed(self, order: &[usize]) -> Tensor {
+    pub(crate) fn into_transposed(self, order: &[usize]) -> Tensor<T> {
         if order.iter().enumerate().all(|(i, o)| i == *o) { self } else { self.transposed(order) }
     }
 
     /// The block of these sizes that starts at `origin`.
-    pub fn block(&self, origin: &[usize], sizes: &[usize]) -> Tensor {
-        let strides = self.strides();
-        let start: usize = origin.iter().zip(&strides).map(|(o, s)| o * s).sum();
+    pub fn block(&self, origin: &[usize], sizes: &[usize]) -> Tensor<T> {
         let mut data = Vec::with_capacity(sizes.iter().product());
-        for_lines(sizes, [&strides], |[at], length, _| {
-            data.extend_from_slice(&self.data[start + at..start + at + length]);
-        });
+        self.for_lines_of(origin, sizes, |line| data.extend_from_slice(line));
         Tensor { sizes: sizes.to_vec(), data }
     }
 
+    /// Visits what lies in one piece of the block of these sizes that starts at `origin`.
+    pub(crate) fn for_lines_of(
+        &self,
+        origin: &[usize],
+        sizes: &[usize],
+        mut visit: impl FnMut(&[T]),
+    ) {
+        let strides = self.strides();
+        let start: usize = origin.iter().zip(&strides).map(|(o, s)| o * s).sum();
+        for_lines(sizes, [&strides], |[at], length, _| visit(&self.data[start + at..][..length]));
+    }
+
     /// Writes a block that starts at `origin`.
-    pub fn write_block(&mut self, origin: &[usize], block: &Tensor) {
+    pub fn write_block(&mut self, origin: &[usize], block: &Tensor<T>) {
         self.copy_box(origin, block, &vec![0; block.sizes.len()], &block.sizes);
     }
 
@@ -78,7 +192,7 @@ impl Tensor {
     pub(crate) fn copy_box(
         &mut self,
         to: &[usize],
-        source: &Tensor,
+        source: &Tensor<T>,
         from: &[usize],
         sizes: &[usize],
     ) {
@@ -93,43 +207,50 @@ impl Tensor {
         });
     }
 
-    /// The elements of one of `parts` equal parts along a dim, as lines that lie in one piece, in
-    /// their order.
-    pub(crate) fn lines_of_part(
+    /// Where one of `parts` equal parts along a dim starts, and its sizes.
+    pub(crate) fn place_of_part(
         &self,
         dim: usize,
         parts: usize,
         part: usize,
-    ) -> impl Iterator<Item = &[f64]> {
-        let inner: usize = self.sizes[dim..].iter().product();
-        let length = inner / parts.max(1);
-        self.data.chunks_exact(inner.max(1)).map(move |line| &line[part * length..][..length])
+    ) -> (Vec<usize>, Vec<usize>) {
+        let (mut origin, mut sizes) = (vec![0; self.sizes.len()], self.sizes.clone());
+        sizes[dim] /= parts.max(1);
+        origin[dim] = part * sizes[dim];
+        (origin, sizes)
+    }
+
+    /// One of `parts` equal parts along a dim.
+    pub(crate) fn part(&self, dim: usize, parts: usize, part: usize) -> Tensor<T> {
+        let (origin, sizes) = self.place_of_part(dim, parts, part);
+        self.block(&origin, &sizes)
     }
 
     /// The tensor cut along a dim into `parts` equal blocks.
-    pub fn cut(&self, dim: usize, parts: usize) -> Vec<Tensor> {
-        let mut sizes = self.sizes.clone();
-        sizes[dim] /= parts;
-        let mut origin = vec![0; sizes.len()];
-        (0..parts)
-            .map(|part| {
-                origin[dim] = part * sizes[dim];
-                self.block(&origin, &sizes)
-            })
-            .collect()
+    pub fn cut(&self, dim: usize, parts: usize) -> Vec<Tensor<T>> {
+        (0..parts).map(|part| self.part(dim, parts, part)).collect()
     }
 
     /// Equal blocks joined along a dim.
-    pub fn joined<T: std::borrow::Borrow<Tensor>>(blocks: &[T], dim: usize) -> Tensor {
-        let Some(first) = blocks.first().map(T::borrow) else {
-            return Tensor::filled(vec![0], 0.0);
+    pub fn joined<B: std::borrow::Borrow<Tensor<T>>>(blocks: &[B], dim: usize) -> Tensor<T> {
+        Tensor::joined_in(blocks, dim, Vec::with_capacity)
+    }
+
+    /// Equal blocks joined along a dim, in an empty vector with room for so many elements.
+    pub(crate) fn joined_in<B: std::borrow::Borrow<Tensor<T>>>(
+        blocks: &[B],
+        dim: usize,
+        room: impl FnOnce(usize) -> Vec<T>,
+    ) -> Tensor<T> {
+        let Some(first) = blocks.first().map(B::borrow) else {
+            return Tensor { sizes: vec![0], data: Vec::new() };
         };
         let mut sizes = first.sizes.clone();
         sizes[dim] = blocks.iter().map(|b| b.borrow().sizes[dim]).sum();
-        let mut data = Vec::with_capacity(sizes.iter().product());
+        let mut data = room(sizes.iter().product());
         let outer: usize = sizes[..dim].iter().product();
         for line in 0..outer {
-            for block in blocks.iter().map(T::borrow) {
+            for block in blocks.iter().map(B::borrow) {
                 let length: usize = block.sizes[dim..].iter().product();
                 data.extend_from_slice(&block.data[line * length..][..length]);
             }
@@ -139,7 +260,12 @@ impl Tensor {
 }
 
 /// Gives the elements at every index of `sizes` in row-major order.
-pub(crate) fn gather(data: &[f64], sizes: &[usize], strides: &[usize], mut give: impl FnMut(f64)) {
+pub(crate) fn gather<T: Copy>(
+    data: &[T],
+    sizes: &[usize],
+    strides: &[usize],
+    mut give: impl FnMut(T),
+) {
     // A last dim of one element would make every line as short.
     let rank = sizes.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);
     for_lines(&sizes[..rank], [&strides[..rank]], |[at], length, [step]| match step {

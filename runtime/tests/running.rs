@@ -3,12 +3,13 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use common::check;
 use shard_ir::{InstrId, Plan, text};
 use shard_runtime::{
-    Arithmetic, Report, RunError, RunOptions, Tensor, execute, in_program_order, run, run_against,
-    run_plan,
+    Arithmetic, Report, RunError, RunOptions, Spare, Tensor, execute, in_program_order, run,
+    run_against, run_plan,
 };
 
 fn plan(body: &str) -> Plan {
@@ -27,10 +28,11 @@ fn matmul() -> Plan {
 
 #[test]
 fn given_inputs_are_used_and_results_come_in_the_declared_order() {
-    let inputs: BTreeMap<String, Tensor> = [
+    let inputs: BTreeMap<String, Arc<Tensor>> = [
         ("a".to_string(), Tensor::new(vec![4, 8], (0..32).map(f64::from).collect()).unwrap()),
         ("w".to_string(), Tensor::filled(vec![8, 4], 1.0)),
     ]
+    .map(|(name, tensor)| (name, Arc::new(tensor)))
     .into();
     let report = run_plan(&matmul(), &RunOptions { inputs, ..RunOptions::default() }).unwrap();
     assert!(report.equal && report.exact);
@@ -76,7 +78,7 @@ fn a_plan_is_compared_with_what_the_source_says_and_not_with_itself() {
 #[test]
 fn wrong_inputs_are_refused() {
     let run_with = |name: &str, tensor: Tensor| {
-        let inputs = [(name.to_string(), tensor)].into();
+        let inputs = [(name.to_string(), tensor.into())].into();
         run_plan(&matmul(), &RunOptions { inputs, ..RunOptions::default() })
             .unwrap_err()
             .to_string()
@@ -93,7 +95,7 @@ fn wrong_inputs_are_refused() {
         "%0 = parameter t : weight f32 VE\n%1 = parameter ids : int32 B\n%2 = take %0, %1 over V \
             : f32 BE\nreturn r = %2 : BE\n",
     );
-    let inputs = [("ids".to_string(), Tensor::filled(vec![4], 0.5))].into();
+    let inputs = [("ids".to_string(), Tensor::filled(vec![4], 0.5).into())].into();
     let error = run_plan(&take, &RunOptions { inputs, ..RunOptions::default() }).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -103,7 +105,7 @@ fn wrong_inputs_are_refused() {
 
 #[test]
 fn fractions_are_computed_in_f32() {
-    let inputs = [("a".to_string(), Tensor::filled(vec![4, 8], 0.1))].into();
+    let inputs = [("a".to_string(), Tensor::filled(vec![4, 8], 0.1).into())].into();
     let report = run_plan(&matmul(), &RunOptions { inputs, ..RunOptions::default() }).unwrap();
     assert!(report.equal && !report.exact && report.tolerance == 1e-5);
 }
@@ -232,10 +234,32 @@ fn a_single_device_runs_too() {
     assert_eq!((report.devices, report.exact), (1, false));
 }
 
+/// Blocks are large enough for their memory to be kept, and of several sizes.
+#[test]
+fn memory_that_other_executions_have_left_changes_no_bit() {
+    let body = "shir 1\nlayer l\nmesh x=2, y=2\ndims B=256, E=256, F=512\n\
+         %0 = parameter a : f32 BE_x\n%1 = parameter w : weight f32 E_xF_y\n\
+         %2 = einsum BE,EF->BF %0, %1 : f32 BF_y(partialsum-x)\n\
+         %3 = all-reduce %2 sum over x : f32 BF_y\n%4 = gelu %3 : f32 BF_y\n\
+         %5 = all-gather %4 over y along F : f32 BF\nreturn c = %5 : BF\n";
+    let plan = text::parse(body).unwrap_or_else(|e| panic!("{e}")).remove(0);
+    let with = |seed, spare: &Arc<Spare>| {
+        let options =
+            RunOptions { seed, single: true, spare: spare.clone(), ..RunOptions::default() };
+        let report = run_plan(&plan, &options).unwrap();
+        assert!(report.equal && !report.exact);
+        report.outputs
+    };
+    let spare = Arc::default();
+    with(1, &spare);
+    assert_eq!(with(2, &spare), with(2, &Arc::default()));
+}
+
 /// The sizes and the data of the one result of a plan with these inputs, which devices and
 /// reference must agree on.
 fn result_of(plan: &Plan, inputs: &[(&str, Tensor)], options: RunOptions) -> Vec<f64> {
-    let inputs = inputs.iter().map(|(name, tensor)| (name.to_string(), tensor.clone())).collect();
+    let given = |(name, tensor): &(&str, Tensor)| (name.to_string(), tensor.clone().into());
+    let inputs = inputs.iter().map(given).collect();
     let report = run_plan(plan, &RunOptions { inputs, ..options }).unwrap();
     assert!(report.equal, "{report:?}");
     report.outputs[0].tensor.data.clone()

@@ -1,5 +1,7 @@
 //! [`Arena`]: the memory of each device, in which buffers lie at their addresses.
 
+use std::borrow::Borrow;
+
 use shard_ir::{Execution, gcd};
 
 use crate::error::RunError;
@@ -62,9 +64,9 @@ impl Arena {
     }
 
     /// Writes a block on each device.
-    pub(super) fn store(&mut self, place: Place, blocks: &[Tensor]) {
+    pub(super) fn store<B: Borrow<Tensor>>(&mut self, place: Place, blocks: &[B]) {
         let (first, each) = (self.cell(place.address), self.cells_of(place));
-        for (device, block) in self.devices.iter_mut().zip(blocks) {
+        for (device, block) in self.devices.iter_mut().zip(blocks.iter().map(B::borrow)) {
             let cells = device[first..first + block.data.len() * each].chunks_exact_mut(each);
             cells.zip(&block.data).for_each(|(cells, value)| cells.fill(*value));
         }

@@ -16,16 +16,23 @@
 //! result; what comes lies in the second slot, or, where two devices exchange, in the place of what
 //! is sent.
 
+use std::sync::Arc;
+
 use shard_ir::{Fused, InstrId, Work};
 
 use super::Devices;
 use super::arena::Place;
 use super::guard::Bytes;
-use crate::collectives::Groups;
+use crate::collectives::{Groups, Held};
 use crate::error::RunError;
 use crate::looped::Loop;
 use crate::network::Network;
 use crate::tensor::Tensor;
+
+/// What each device holds.
+fn references(blocks: &Held<f64>) -> Vec<&Tensor> {
+    blocks.iter().map(|block| &**block).collect()
+}
 
 /// A loop that is under way.
 pub(super) struct UnderWay {
@@ -114,7 +121,7 @@ impl Devices<'_> {
             plan,
             id,
             arithmetic: self.machine.arithmetic,
-            operands: operands.iter().map(Vec::as_slice).collect(),
+            operands: operands.iter().map(references).collect(),
         };
         let groups = Groups::of(self.machine.grid, &fused.axes());
         let (moved, terms_of) = match fused.gathered() {
@@ -129,19 +136,27 @@ impl Devices<'_> {
         };
         match (work, terms_of) {
             (Work::Chunk(at), Some(place)) => {
+                let slot;
                 let held = match at {
-                    0 => operands[place].clone(),
-                    at => self.arena.load(self.slot(id, (at - 1) % 2)?.0, &sizes),
+                    0 => references(&operands[place]),
+                    at => {
+                        slot = self.arena.load(self.slot(id, (at - 1) % 2)?.0, &sizes);
+                        slot.iter().collect()
+                    }
                 };
                 let terms = of.gathered_terms(self.machine.grid, at as usize, &held)?;
                 self.under_way(id, moved).terms.push(terms);
             }
             (Work::Send(at), Some(place)) => {
+                let slot;
                 let held = match at {
-                    1 => operands[place].clone(),
-                    at => self.arena.load(self.slot(id, at % 2)?.0, &sizes),
+                    1 => references(&operands[place]),
+                    at => {
+                        slot = self.arena.load(self.slot(id, at % 2)?.0, &sizes);
+                        slot.iter().collect()
+                    }
                 };
-                let came: Vec<Tensor> = (0..devices).map(|d| held[before(d)].clone()).collect();
+                let came: Vec<&Tensor> = (0..devices).map(|d| held[before(d)]).collect();
                 let into = self.slot(id, (at - 1) % 2)?.0;
                 self.arena.store(into, &came);
                 self.sent_by_loop(id, moved, &groups, held[0].data.len());
@@ -159,7 +174,7 @@ impl Devices<'_> {
                     of.add_all(&mut sums, &came)?;
                 }
                 self.arena.store(from, &sums);
-                let came: Vec<Tensor> = (0..devices).map(|d| sums[before(d)].clone()).collect();
+                let came: Vec<&Tensor> = (0..devices).map(|d| &sums[before(d)]).collect();
                 let into = self.arrived(id, chunks)?.0;
                 self.arena.store(into, &came);
                 self.sent_by_loop(id, moved, &groups, sums[0].data.len());
@@ -172,14 +187,14 @@ impl Devices<'_> {
     }
 
     /// The result of a loop whose parts are all done.
-    pub(super) fn end_loop(&mut self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
+    pub(super) fn end_loop(&mut self, id: InstrId) -> Result<Held<f64>, RunError> {
         let (fused, chunks) = self.fused(id)?;
         let operands = self.operands_of(id)?;
         let of = Loop {
             plan: self.machine.plan,
             id,
             arithmetic: self.machine.arithmetic,
-            operands: operands.iter().map(Vec::as_slice).collect(),
+            operands: operands.iter().map(references).collect(),
         };
         let not_begun = RunError::Schedule { id, problem: "its loop ends before it begins" };
         let under_way = self.loops.remove(&id).ok_or(not_begun)?;
@@ -189,13 +204,14 @@ impl Devices<'_> {
                 let problem = "its loop has other chunks than it says";
                 return Err(RunError::Schedule { id, problem });
             }
-            return of.joined_terms(self.machine.grid, under_way.terms);
+            let joined = of.joined_terms(self.machine.grid, under_way.terms)?;
+            return Ok(joined.into_iter().map(Arc::new).collect());
         }
         let sizes = self.sizes(id);
         let mut sums = self.arena.load(self.term(id, chunks - 1, chunks)?.0, &sizes);
         let came = self.arena.load(self.arrived(id, chunks)?.0, &sizes);
         of.add_all(&mut sums, &came)?;
-        sums.into_iter().map(|sum| of.finish(sum)).collect()
+        sums.into_iter().map(|sum| of.finish(sum).map(Arc::new)).collect()
     }
 
     fn under_way(&mut self, id: InstrId, moved: InstrId) -> &mut UnderWay {

@@ -12,12 +12,15 @@ mod loops;
 mod tasks;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shard_ir::{
     Allocation, Execution, InstrId, InstrKind, Op, ParameterKind, Picoseconds, Plan, Task, Work,
 };
 
 use crate::arithmetic::Arithmetic;
+use crate::blocks::Blocks;
+use crate::collectives::Held;
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::execute::{Machine, NamedTensor, RunOptions, Trace};
@@ -57,7 +60,7 @@ struct Devices<'p> {
     machine: Machine<'p>,
     arena: Arena,
     /// Weights, caches and numbers, and what lies with the host.
-    kept: BTreeMap<InstrId, Vec<Tensor>>,
+    kept: BTreeMap<InstrId, Held<f64>>,
     guard: Guard<'p>,
     allocations: BTreeMap<(InstrId, bool), usize>,
     /// For each value that is made the task that is done then.
@@ -78,15 +81,17 @@ pub(crate) fn execute_in(
     let plan = &execution.plan;
     let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
     let grid = Grid::new(&plan.mesh);
-    let mut devices = Devices::of(execution, Machine::of(plan, &grid, arithmetic))?;
-    let mut given: BTreeMap<InstrId, Vec<Tensor>> = BTreeMap::new();
+    let mut devices = Devices::of(execution, Machine::of(plan, &grid, arithmetic, &options.spare))?;
+    let mut given: BTreeMap<InstrId, Held<f64>> = BTreeMap::new();
+    let made_of = (options.seed, &*options.spare);
     for (id, whole) in &parameters {
-        given.insert(*id, inputs::deal(plan, *id, whole, &grid, arithmetic, options.seed)?);
+        let blocks = inputs::deal(plan, *id, whole, &grid, arithmetic, made_of)?;
+        given.insert(*id, blocks.widened().into_owned());
     }
     for id in plan.ids().filter(|id| execution.stays(*id)) {
         let made = match plan.instruction(id).kind {
             InstrKind::Parameter(_) => given.remove(&id),
-            InstrKind::Constant(_) => Some(devices.machine.step(id)?),
+            InstrKind::Constant(_) => Some(devices.machine.step(id)?.widened().into_owned()),
             InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => None,
         };
         made.map(|blocks| devices.kept.insert(id, blocks));
@@ -228,22 +233,33 @@ impl<'p> Devices<'p> {
         Ok((Some(Place { address: allocation.address, element_bits }), of))
     }
 
-    fn load(&self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
+    fn load(&self, id: InstrId) -> Result<Held<f64>, RunError> {
         let sizes = self.sizes(id);
         match self.place(id)? {
-            (Some(place), _) => Ok(self.arena.load(place, &sizes)),
+            (Some(place), _) => {
+                Ok(self.arena.load(place, &sizes).into_iter().map(Arc::new).collect())
+            }
             (None, _) => {
                 let problem = "it reads a value that is not in memory";
                 let blocks = self.kept.get(&self.holder(id)?);
                 let blocks = blocks.ok_or(RunError::Schedule { id, problem })?;
-                let shaped = |block: &Tensor| Tensor::new(sizes.clone(), block.data.clone());
+                let shaped = |block: &Arc<Tensor>| match block.sizes == sizes {
+                    true => Some(block.clone()),
+                    false => Tensor::new(sizes.clone(), block.data.clone()).map(Arc::new),
+                };
                 let shaped = blocks.iter().map(shaped).collect::<Option<Vec<_>>>();
                 shaped.ok_or(RunError::Internal("values in one memory have different sizes"))
             }
         }
     }
 
-    fn store(&mut self, id: InstrId, blocks: Vec<Tensor>) -> Result<(), RunError> {
+    /// What lies in memory, as the machine holds such values.
+    fn held(&self, id: InstrId) -> Result<Blocks, RunError> {
+        let dtype = self.plan().instruction(id).dtype;
+        Ok(Blocks::of(self.machine.arithmetic, dtype, self.load(id)?))
+    }
+
+    fn store(&mut self, id: InstrId, blocks: Held<f64>) -> Result<(), RunError> {
         match self.place(id)? {
             (Some(place), _) => self.arena.store(place, &blocks),
             (None, bytes) => {
@@ -256,7 +272,7 @@ impl<'p> Devices<'p> {
     fn hold(
         &mut self,
         at: usize,
-        given: &mut BTreeMap<InstrId, Vec<Tensor>>,
+        given: &mut BTreeMap<InstrId, Held<f64>>,
     ) -> Result<(), RunError> {
         let allocation = self.execution.buffers[at];
         self.states[at] = State::Held;
@@ -393,33 +409,35 @@ impl<'p> Devices<'p> {
     }
 
     /// Makes what all members make: the first is made already where it is a loop.
-    fn work(&mut self, task: &Task, made: Option<Vec<Tensor>>) -> Result<(), RunError> {
+    fn work(&mut self, task: &Task, made: Option<Held<f64>>) -> Result<(), RunError> {
         let reads = self.reads(task);
         for id in &reads {
-            self.machine.memory[id.index()] = Some(self.load(*id)?);
+            self.machine.memory[id.index()] = Some(self.held(*id)?);
         }
         let mut made = made;
         for id in &task.members {
             let blocks = match made.take() {
-                Some(blocks) => blocks,
+                Some(blocks) => Blocks::Wide(blocks),
                 None => self.machine.step(*id)?,
             };
-            if self.is_view(*id) && self.load(*id)? != blocks {
+            if self.is_view(*id) && *self.load(*id)? != *blocks.widened() {
                 let problem = "it lies in the memory of its operand and is not what is there";
                 return Err(RunError::Schedule { id: *id, problem });
             }
             self.machine.memory[id.index()] = Some(blocks);
         }
         for id in self.writes(task) {
-            let blocks = self.machine.memory[id.index()].clone();
-            self.store(id, blocks.ok_or(RunError::Internal("a member has made nothing"))?)?;
+            let blocks = self.machine.memory[id.index()].as_ref();
+            let blocks = blocks.ok_or(RunError::Internal("a member has made nothing"))?;
+            let blocks = blocks.widened().into_owned();
+            self.store(id, blocks)?;
         }
         reads.iter().chain(&task.members).for_each(|id| self.machine.memory[id.index()] = None);
         Ok(())
     }
 
     /// What a loop reads, as it is in memory now.
-    fn operands_of(&self, id: InstrId) -> Result<Vec<Vec<Tensor>>, RunError> {
+    fn operands_of(&self, id: InstrId) -> Result<Vec<Held<f64>>, RunError> {
         self.plan().instruction(id).operands.iter().map(|o| self.load(*o)).collect()
     }
 
@@ -430,7 +448,7 @@ impl<'p> Devices<'p> {
         let plan = self.plan();
         let mut outputs = Vec::new();
         for output in &plan.outputs {
-            self.machine.memory[output.id.index()] = Some(self.load(output.id)?);
+            self.machine.memory[output.id.index()] = Some(self.held(output.id)?);
             let tensor = self.machine.assemble(output)?;
             outputs.push(NamedTensor { name: output.name.clone(), tensor });
         }

@@ -95,7 +95,12 @@ impl Builder {
 /// Runs a plan and insists that it is right.
 pub(crate) fn check(plan: &Plan, seed: u64) -> Report {
     let options = RunOptions { seed, ..RunOptions::default() };
-    let report = run_plan(plan, &options).unwrap_or_else(|e| panic!("{e}\n{}", text::print(plan)));
+    equal(plan, &RunOptions { single: true, ..options.clone() });
+    equal(plan, &options)
+}
+
+fn equal(plan: &Plan, options: &RunOptions) -> Report {
+    let report = run_plan(plan, options).unwrap_or_else(|e| panic!("{e}\n{}", text::print(plan)));
     assert!(
         report.equal,
         "off by {} of {}\n{}\nhas {:?}\nnot {:?}",

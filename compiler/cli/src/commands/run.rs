@@ -67,10 +67,12 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         seed: args.seed,
         inputs: read_inputs(&args.inputs, console)?,
         emulate_dtypes: args.emulate_dtypes,
+        single: false,
         tolerance: args.tolerance,
         patient: args.full,
         progress: None,
         engine: python.clone().map(|python| python as Arc<dyn Engine>),
+        spare: Arc::default(),
     };
     let file = read_text(&args.file, console)?;
     if is_schedule(&file.text) {

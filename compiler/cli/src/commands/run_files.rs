@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use shard_ir::{InstrKind, Instruction, Plan};
 use shard_runtime::{NamedTensor, RunOptions, Tensor};
@@ -69,7 +70,7 @@ impl<'a> Kept<'a> {
 pub(crate) fn read_inputs(
     inputs: &[String],
     console: &mut Console,
-) -> Outcome<BTreeMap<String, Tensor>> {
+) -> Outcome<BTreeMap<String, Arc<Tensor>>> {
     let mut tensors = BTreeMap::new();
     for text in inputs {
         let Some((name, path)) = text.split_once('=') else {
@@ -78,7 +79,7 @@ pub(crate) fn read_inputs(
         };
         let tensor = npy::read(Path::new(path))
             .map_err(|why| console.usage(&format!("cannot read `{path}`: {why}"), None))?;
-        tensors.insert(name.to_string(), tensor);
+        tensors.insert(name.to_string(), Arc::new(tensor));
     }
     Ok(tensors)
 }
@@ -94,7 +95,7 @@ impl Inputs {
     /// file has of that name.
     pub(crate) fn give(&mut self, at: usize, options: &mut RunOptions) {
         for (name, tensor) in self.of_layers.get_mut(at).map(std::mem::take).unwrap_or_default() {
-            options.inputs.entry(name).or_insert(tensor);
+            options.inputs.entry(name).or_insert_with(|| Arc::new(tensor));
         }
     }
 }

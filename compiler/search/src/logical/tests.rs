@@ -114,7 +114,7 @@ fn results(program: &Program) -> Vec<Tensor> {
             let sizes: Vec<usize> =
                 program.sizes(&value.dims).iter().map(|s| *s as usize).collect();
             let data = (0..sizes.iter().product()).map(|_| random.between(-2, 2) as f64).collect();
-            inputs.insert(name.clone(), Tensor { sizes, data });
+            inputs.insert(name.clone(), Tensor { sizes, data }.into());
         }
     }
     let report =
