@@ -9,8 +9,8 @@
 //!   packing would take longer.
 //! * In [`Precision::Double`] products and sums are `f64`.
 //! * In [`Precision::Single`] the operands are packed as `f32`, unless they are held so and lie in
-//!   that order; sums of [`BLOCK`] products are taken in `f32`, and added to each other in `f64`. Where the operands are whole numbers and no
-//!   such sum can pass 2^24, the result is exact.
+//!   that order; sums of [`BLOCK`] products are taken in `f32`, and added to each other in `f64`.
+//!   Where the operands are whole numbers and no such sum can pass 2^24, the result is exact.
 
 use std::borrow::Cow;
 
