@@ -42,9 +42,9 @@ pub(super) fn longest_first(asked: Asked<'_>, units: Range<usize>) -> impl Itera
     order.into_iter()
 }
 
-/// How long before the end each unit starts at the latest, where the units of one copy of each stage
-/// are run from the end backwards: each time the one that can be done last, of equal ones the last
-/// of the program.
+/// How long before the end each unit starts at the latest, where the units of one copy of each
+/// stage are run from the end backwards: each time the one that can be done last, of equal ones the
+/// last of the program.
 pub(super) fn from_the_end(asked: Asked<'_>) -> Vec<Picoseconds> {
     let mut left = vec![Picoseconds(0); asked.stages.units.len()];
     for stage in &asked.stages.stages {

@@ -149,11 +149,11 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// What any plan takes at least by all sets, of a layer or of each in a stack, given what a layer
-    /// takes from the one before; `None` where there is no plan. What is `enough` ends it.
+    /// What any plan takes at least by all sets, of a layer or of each in a stack, given what a
+    /// layer takes from the one before; `None` where there is no plan. What is `enough` ends it.
     ///
-    /// A plan that makes a value in a way in which some set takes enough takes enough itself, and the
-    /// others do without: so these ways are left out, and sets and means are looked for anew.
+    /// A plan that makes a value in a way in which some set takes enough takes enough itself, and
+    /// the others do without: so these ways are left out, and sets and means are looked for anew.
     fn least(
         &self,
         (mut problem, mut costs): (Factors, Costs),
