@@ -14,15 +14,16 @@
 //!
 //! | | 64 devices | 512 devices |
 //! |---|---|---|
-//! | sharded | 0.065 to 0.087 (0.11 to 0.13) | 0.134 to 0.148 (0.24 to 0.26) |
-//! | unsharded | 0.087 to 0.13 (0.13 to 0.17) | 0.083 to 0.097 (0.12 to 0.14) |
-//! | ratio | 0.66 to 0.81 | 1.5 to 1.7 |
-//! | JAX, sharded | 0.062 to 0.075 (0.12 to 0.14) | none: it stops, a rendezvous takes too long |
+//! | sharded | 0.056 to 0.092 (0.11 to 0.13) | 0.134 to 0.150 (0.24 to 0.26) |
+//! | unsharded | 0.074 to 0.13 (0.13 to 0.17) | 0.083 to 0.097 (0.12 to 0.14) |
+//! | ratio | 0.61 to 0.81 | 1.5 to 1.7 |
+//! | JAX, sharded | 0.059 to 0.075 (0.12 to 0.14) | none: it stops, a rendezvous takes too long |
 //! | JAX, unsharded | 0.032 to 0.042 (0.08 to 0.10) | |
 //!
-//! On 64 devices that is 0.87 to 1.30 times as long as JAX by the clock, and 0.83 to 0.94 times its
-//! processors. Where other work is not made to wait the clock is for JAX, which has 64 threads to
-//! two: 1.4 to 2.7 times as long was seen, for 0.97 to 1.08 of the processors.
+//! On 64 devices that is 0.87 to 0.97 times as long as JAX by the clock in seven runs of the script
+//! out of ten, 1.21 to 1.30 in three, and 0.83 to 0.94 times its processors in all ten. Where
+//! other work is not made to wait the clock is for JAX, which has 64 threads to two: 1.4 to 2.7
+//! times as long was seen, for 0.91 to 1.08 of the processors.
 //!
 //! On one core 105 ms go so: 68 into products, of which a quarter packs operands; 16 into GELU; 11
 //! into sums over devices, which wait for memory; 5 to put inputs on the devices, 2 to see that no
