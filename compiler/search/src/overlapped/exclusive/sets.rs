@@ -1,5 +1,7 @@
 //! The sets of steps that are looked at.
 
+use std::cmp::Reverse;
+
 use shard_ir::{Picoseconds, ValueId};
 
 use super::super::climb::{Climb, Least, Leasts, Through};
@@ -9,6 +11,12 @@ use crate::relax::factors::Use;
 
 /// A bound this part of what is known below it is good enough not to look at cases.
 const NEAR: u64 = 50;
+
+/// What a set becomes that begins with some steps.
+type Base<'b> = &'b dyn Fn(&[Step]) -> Vec<Step>;
+
+/// So many moves are looked at that go on beside what the cores do.
+const MOVES: usize = 16;
 
 impl Steps<'_> {
     /// The largest of what some sets, and means of them, take at least; `least` says what that is.
@@ -28,7 +36,9 @@ impl Steps<'_> {
             lowest: 0,
         };
         let trunk = self.trunk();
-        climb.add(self.sets(path, &trunk).into_iter().map(|set| vec![set]));
+        let sets = self.sets(path, &trunk);
+        climb.add(sets.into_iter().map(|set| vec![set]));
+        self.add_moves_one_by_one(path, &trunk, &mut climb);
         let mut at = climb.climb();
         let is_near = climb.best + Picoseconds(enough.0 / NEAR) >= enough;
         if !is_near {
@@ -41,6 +51,66 @@ impl Steps<'_> {
         }
         climb.finish(&at);
         Leasts { all: climb.best_of_strategies(), through: climb.through }
+    }
+
+    /// Sets with moves that go on beside something that the cores do, and without that: such a move
+    /// may take longer than what it goes on beside. Those that lift the least that a set takes stay,
+    /// one after the other.
+    fn add_moves_one_by_one(&self, path: &[ValueId], trunk: &[ValueId], climb: &mut Climb<'_>) {
+        let of_cores = |first: &[Step]| self.of_cores(first, path, trunk);
+        let along = |first: &[Step]| self.along(first, path);
+        let bases: [Base<'_>; 2] = [&of_cores, &along];
+        for base in bases {
+            let mut kept: Vec<Step> = Vec::new();
+            let mut set = base(&kept);
+            let mut best = climb.of(&self.weighed(&set));
+            for step in self.left_out(&set) {
+                if climb.best >= climb.enough {
+                    return;
+                }
+                if set.contains(&step) || !self.fits(&kept, step) {
+                    continue;
+                }
+                let with: Vec<Step> = kept.iter().copied().chain([step]).collect();
+                let other = base(&with);
+                let found = climb.of(&self.weighed(&other));
+                if found > best {
+                    (best, kept, set) = (found, with, other);
+                }
+            }
+        }
+    }
+
+    /// The moves of values, to one reader, that a set has no place for, as they go on beside
+    /// something that the cores do: those of the largest values, the largest first.
+    fn left_out(&self, set: &[Step]) -> Vec<Step> {
+        let program = self.kernels.program.as_ref();
+        let bytes = |id: ValueId| {
+            let value = program.value(id);
+            value.dtype.bytes(program.sizes(&value.dims).into_iter().fold(1, u64::saturating_mul))
+        };
+        let moves = self.problem.live.iter().flat_map(|id| self.moves_of(*id));
+        let mut moves: Vec<(u64, Step)> = moves
+            .filter(|step| !set.contains(step) && self.are_exclusive(*step, *step))
+            .filter_map(|step| match step {
+                Step::Moving(value, Some(_)) => Some((bytes(value), step)),
+                Step::Moving(..) | Step::Computing(_) | Step::Making(_) | Step::Sending(_) => None,
+            })
+            .collect();
+        moves.sort_by_key(|(bytes, _)| Reverse(*bytes));
+        moves.truncate(MOVES);
+        moves.into_iter().map(|(_, step)| step).collect()
+    }
+
+    /// Everything that the cores do but beside some steps, and what cannot go on beside any of it.
+    fn of_cores(&self, first: &[Step], path: &[ValueId], trunk: &[ValueId]) -> Vec<Step> {
+        let mut set: Vec<Step> = first.to_vec();
+        self.add(&mut set, self.computing());
+        self.add(&mut set, path.iter().map(|id| Step::Moving(*id, None)));
+        self.add(&mut set, self.moves_along(path));
+        self.add(&mut set, self.moves_along(trunk));
+        self.add(&mut set, self.problem.live.iter().rev().flat_map(|id| self.moves_of(*id)));
+        set
     }
 
     /// Moves of a value, those to all of its readers or else to one.
@@ -64,11 +134,11 @@ impl Steps<'_> {
         set
     }
 
-    /// The steps of a way: each value on it is moved to the next one, and made; then what cannot go
-    /// on beside any of that.
-    fn along(&self, path: &[ValueId]) -> Vec<Step> {
+    /// Some steps, and those of a way that cannot go on beside them: each value on it is moved to
+    /// the next one, and made; then what cannot go on beside any of that.
+    fn along(&self, first: &[Step], path: &[ValueId]) -> Vec<Step> {
         let live = || self.problem.live.iter().copied();
-        let mut of_path = Vec::new();
+        let mut of_path = first.to_vec();
         self.add(&mut of_path, self.moves_along(path));
         let made = path.iter().filter(|id| self.is_op(**id));
         self.add(&mut of_path, made.map(|id| Step::Making(*id)));
@@ -98,16 +168,9 @@ impl Steps<'_> {
         let live = || self.problem.live.iter().copied();
         let sends = |id: &ValueId| self.costs.sending[id.index()].iter().any(|cost| *cost > 0);
         let to_all = || live().rev().map(|id| Step::Moving(id, None));
-        let moving = || live().rev().flat_map(|id| self.moves_of(id));
-        // Everything that the cores do, and what cannot go on beside any of it.
-        let mut of_cores: Vec<Step> = self.computing().collect();
-        self.add(&mut of_cores, path.iter().map(|id| Step::Moving(*id, None)));
-        self.add(&mut of_cores, self.moves_along(path));
-        self.add(&mut of_cores, self.moves_along(trunk));
-        self.add(&mut of_cores, moving());
         // The critical path, and the longest way through ops.
-        let ways = [path, trunk].map(|path| self.weighed(&self.along(path)));
-        let mut sets = vec![self.weighed(&of_cores)];
+        let ways = [path, trunk].map(|path| self.weighed(&self.along(&[], path)));
+        let mut sets = vec![self.weighed(&self.of_cores(&[], path, trunk))];
         sets.extend(ways);
         // Everything that is sent; on one network also what cannot go on beside any of it.
         let none = || Weighed::nothing(self.problem.factors.len(), self.links, self.unit());
