@@ -12,7 +12,7 @@ use shard_cost::{DimRoles, Hardware, InstrPrice, Memory, Summary, price};
 use shard_ir::{InstrId, Picoseconds, Plan, Program, text};
 use shard_schedule::overlap::{buffers, placed, verify_addresses};
 use shard_schedule::{overlap, verify_timeline};
-use shard_search::{LowerOptions, OverlapBound, overlap_bound};
+use shard_search::{LowerOptions, OverlapBound, Overlapped, overlap_bound};
 use shard_snapshots::files::{Example, examples, root};
 use shard_snapshots::judge;
 use shard_snapshots::random_programs::{LoweredPhase, generate, lowered, refused};
@@ -315,17 +315,23 @@ fn its_bound_holds_on(
     let known = OverlapBound { layer: known(timeline.makespan.0), period: known(period) };
     let bound = overlap_bound(&program, chip, options, known)
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-    let Some(bound) = bound else { return };
+    let Some(Overlapped { bound, plans }) = bound else { return };
     let of = format!("seed {seed} on {}, {} bytes", chip.name, chip.hbm_bytes);
-    assert!(
-        bound.layer <= timeline.makespan,
-        "{of}: done after {:?}, before its bound: {bound:?}\n{}",
-        timeline.makespan,
-        text::print(&plan)
-    );
-    if let Some(stack) = &timeline.stack {
-        let least = bound.period.times(repeat);
-        assert!(least <= stack.makespan, "{of}: a stack before its bound: {bound:?}");
+    let others = plans.into_iter().map(|plan| {
+        let timeline = overlap(&plan, &price(&plan, chip), chip);
+        (plan, timeline)
+    });
+    for (plan, timeline) in std::iter::once((plan.clone(), timeline)).chain(others) {
+        assert!(
+            bound.layer <= timeline.makespan,
+            "{of}: done after {:?}, before its bound: {bound:?}\n{}",
+            timeline.makespan,
+            text::print(&plan)
+        );
+        if let Some(stack) = &timeline.stack {
+            let least = bound.period.times(repeat);
+            assert!(least <= stack.makespan, "{of}: a stack before its bound: {bound:?}");
+        }
     }
 }
 

@@ -60,7 +60,11 @@ pub fn least_overlap(
     };
     let bound = bound_of(&soonest)?;
     let is_of_stack = soonest.is_of_stack();
-    let (mut bound, is_known) = (bound.unwrap_or_default(), bound.is_some());
+    let is_known = bound.is_some();
+    let shard_search::Overlapped { mut bound, plans: near } = bound.unwrap_or_default();
+    for plan in near {
+        soonest.consider(plan)?;
+    }
     soonest.consider_all(others)?;
     if options.fuse {
         // A loop may keep others waiting that would have gone on beside it.
@@ -109,7 +113,7 @@ pub fn least_overlap(
         if sums.1 > sums.0 { low = (k, Some(sums)) } else { high = (k, Some(sums)) }
     }
     if is_known && soonest.is_of_stack() != is_of_stack {
-        let found = bound_of(&soonest)?.unwrap_or_default();
+        let found = bound_of(&soonest)?.unwrap_or_default().bound;
         bound.layer = bound.layer.max(found.layer);
         bound.period = bound.period.max(found.period);
     }

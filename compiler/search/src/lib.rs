@@ -56,7 +56,7 @@ pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
 pub use bound_only::{LowerBound, lower_bound};
 pub use forced::{Allowed, Forced};
-pub use overlapped::{OverlapBound, overlap_bound};
+pub use overlapped::{OverlapBound, Overlapped, overlap_bound};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
 pub use search::MEMORY_LIMIT;
 pub use shard_certificate::Proof;

@@ -15,6 +15,7 @@ use crate::bound_only::lower_bound;
 use crate::emit::{Emitted, MoveSite};
 use crate::forced::Forced;
 use crate::kernel::Kernels;
+use crate::logical::Form;
 use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::relax::{Question, Whole};
 use crate::search::MEMORY_LIMIT;
@@ -206,6 +207,35 @@ pub(crate) fn lower_below(
             }
         };
     Ok((found.optimality.cost.0 < below).then_some(found))
+}
+
+/// The best plan of one form, of those that make values in the ways that are allowed and, unless
+/// plans of any size are wanted, fit in the memory of a device.
+pub(crate) fn lower_form(
+    form: &Form,
+    hardware: &Hardware,
+    options: &LowerOptions,
+    forced: &Forced,
+) -> Result<Lowered, LowerError> {
+    let strict = options.strict || form.program.strict;
+    let within = |capacity| {
+        let mut lowering = Lowering {
+            strict,
+            all_written: strict,
+            forced: Some(forced),
+            loops: options.fuse && !strict,
+            capacity,
+            ..Lowering::new(hardware, &options.limits)
+        };
+        lowering.explore_forms(vec![(0, form.clone())])?;
+        lowering.lowered(None)
+    };
+    match within(None) {
+        Ok(found) if !options.any_size && needed(&found.plan) > hardware.hbm_bytes => {
+            within(Some(hardware.hbm_bytes))
+        }
+        found => found,
+    }
 }
 
 /// Whether the values of a program have few enough layouts for a search.

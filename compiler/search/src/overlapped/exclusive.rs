@@ -28,6 +28,7 @@
 //!   so no value of a block is in a case ([`Steps::choices`]).
 
 mod cases;
+mod cuts;
 mod sets;
 
 use shard_cost::Streams;
@@ -48,6 +49,8 @@ enum Step {
     /// Moving a value to all of its readers, or to one of them alone: what is on the way to one is
     /// over when that one is made, whatever the others do.
     Moving(ValueId, Option<ValueId>),
+    /// The same, as long as it keeps a stream of the network busy.
+    Streaming(ValueId, Option<ValueId>, usize),
 }
 
 /// Which of several long ops is begun first, or done last: a case of which every schedule is one.
@@ -56,7 +59,7 @@ enum Step {
 /// for one of them is behind that move. What is done last is moved when everything that one of them
 /// waits for is done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Chosen {
+pub(super) struct Chosen {
     is_first: bool,
     /// What is moved, and to which reader.
     moved: (ValueId, ValueId),
@@ -189,7 +192,7 @@ impl<'a> Steps<'a> {
             Step::Computing(value) | Step::Making(value) | Step::Sending(value) => {
                 self.in_line[value.index()]
             }
-            Step::Moving(value, only) => {
+            Step::Moving(value, only) | Step::Streaming(value, only, _) => {
                 let program = self.kernels.program.as_ref();
                 let of_block = |by: &ValueId| program.value(*by).fold == program.value(value).fold;
                 let in_line = |of: &Use| match of {
@@ -221,6 +224,16 @@ impl<'a> Steps<'a> {
         let waits = self.is_in_line(one) && self.is_in_line(other);
         match (one, other) {
             (Step::Computing(_), Step::Computing(_)) => true,
+            // What keeps one stream busy comes one after the other.
+            (Step::Streaming(a, of, on), Step::Streaming(b, to, other)) => {
+                on == other && (a != b || of == to)
+            }
+            (Step::Streaming(a, of, _), Step::Moving(b, to))
+            | (Step::Moving(a, of), Step::Streaming(b, to, _)) => {
+                let (one, other) = ((a, of), (b, to));
+                let ends = self.is_moved_before(one, other) || self.is_moved_before(other, one);
+                a != b && waits && ends
+            }
             // Moves to one reader come one after the other, unless it reads the value twice.
             (Step::Moving(a, of), Step::Moving(b, to)) if a == b => {
                 of == to && (self.streams == 1 || (waits && self.is_read_once(a, of)))
@@ -230,10 +243,16 @@ impl<'a> Steps<'a> {
                 let ends = self.is_moved_before(one, other) || self.is_moved_before(other, one);
                 self.streams == 1 || (waits && ends)
             }
-            (Step::Moving(..) | Step::Sending(_), Step::Sending(_))
-            | (Step::Sending(_), Step::Moving(..)) => self.streams == 1,
-            (Step::Moving(moved, to), Step::Computing(made) | Step::Making(made))
-            | (Step::Computing(made) | Step::Making(made), Step::Moving(moved, to)) => {
+            (Step::Moving(..) | Step::Streaming(..) | Step::Sending(_), Step::Sending(_))
+            | (Step::Sending(_), Step::Moving(..) | Step::Streaming(..)) => self.streams == 1,
+            (
+                Step::Moving(moved, to) | Step::Streaming(moved, to, _),
+                Step::Computing(made) | Step::Making(made),
+            )
+            | (
+                Step::Computing(made) | Step::Making(made),
+                Step::Moving(moved, to) | Step::Streaming(moved, to, _),
+            ) => {
                 let moved = (moved, to);
                 waits && (self.is_made_before(made, moved) || self.moves_end_before(moved, made))
             }
@@ -289,6 +308,10 @@ impl<'a> Steps<'a> {
                 Step::Sending(value) => weighed.sending[value.index()] = unit,
                 Step::Moving(value, only) => {
                     weighed.moving[value.index()] = unit;
+                    weighed.only_to[value.index()] = *only;
+                }
+                Step::Streaming(value, only, stream) => {
+                    weighed.on_stream[value.index()][*stream] = unit;
                     weighed.only_to[value.index()] = *only;
                 }
             }

@@ -4,17 +4,17 @@
 //! over all plans; the critical path over all plans ([`path`]); and both together: steps of which
 //! no two can be done at the same time take their sum ([`exclusive`]).
 
+mod branches;
 mod climb;
 mod costs;
 mod exclusive;
+mod near;
 mod path;
 mod weighed;
 
-use std::sync::Arc;
-
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, Streams};
-use shard_ir::{Mesh, Picoseconds, Program, ValueId};
+use shard_ir::{Mesh, Picoseconds, Plan, Program, ValueId};
 
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
@@ -26,9 +26,11 @@ use crate::relax::prices::Prices;
 use crate::relax::{Part, Weighted, all_fits, least_weighted};
 use crate::space::maxima;
 use crate::{Limits, LowerError, LowerOptions};
+use branches::Branch;
 use climb::Leasts;
 use costs::Costs;
 use exclusive::Steps;
+use near::{Near, Ways};
 use weighed::Weighed;
 
 /// How soon the results can be there in any plan.
@@ -48,7 +50,7 @@ pub fn overlap_bound(
     hardware: &Hardware,
     options: &LowerOptions,
     known: OverlapBound,
-) -> Result<Option<OverlapBound>, LowerError> {
+) -> Result<Option<Overlapped>, LowerError> {
     let strict = options.strict || program.strict;
     let saturated = Saturated::new(program, strict, &options.limits);
     let forms = saturated.forms(&options.limits);
@@ -57,6 +59,7 @@ pub fn overlap_bound(
     }
     let mut least: Option<OverlapBound> = None;
     let mut shared = Shared::new(1);
+    let mut near: Option<Near> = None;
     for form in forms.all {
         options.limits.stop.check()?;
         // No more is asked of a form than that it is no better than those before.
@@ -64,26 +67,44 @@ pub fn overlap_bound(
             layer: known.layer.min(least.layer),
             period: known.period.min(least.period),
         });
-        let Some(of_form) = of_form(form, hardware, options, (known, &mut shared))? else {
+        let Some(of_form) = of_form(&form, hardware, options, (known, &mut shared))? else {
             continue;
         };
+        let (of_form, ways) = of_form;
+        if let Some(ways) = ways
+            && near.as_ref().is_none_or(|near| ways.least() < near.ways.least())
+        {
+            near = Some(Near { form, ways });
+        }
         least = Some(least.map_or(of_form, |least| OverlapBound {
             layer: least.layer.min(of_form.layer),
             period: least.period.min(of_form.period),
         }));
     }
-    Ok(least)
+    let Some(bound) = least else { return Ok(None) };
+    let plans = near.map_or(Ok(Vec::new()), |near| near.plans(hardware, options))?;
+    Ok(Some(Overlapped { bound, plans }))
+}
+
+/// What is known of schedules of all plans of a program.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Overlapped {
+    /// What none of them falls below.
+    pub bound: OverlapBound,
+    /// Plans whose schedules may come near that, of the form of the program of which least is
+    /// known.
+    pub plans: Vec<Plan>,
 }
 
 /// The bound of one form; `None` where it has no plan.
 fn of_form(
-    form: Form,
+    form: &Form,
     hardware: &Hardware,
     options: &LowerOptions,
     (known, shared): (OverlapBound, &mut Shared),
-) -> Result<Option<OverlapBound>, LowerError> {
+) -> Result<Option<(OverlapBound, Option<Ways>)>, LowerError> {
     let strict = options.strict || form.program.strict;
-    let kernels = Kernels::of_form(form, strict, options.fuse && !strict, hardware);
+    let kernels = Kernels::of_form(form.clone(), strict, options.fuse && !strict, hardware);
     let (program, limits) = (kernels.program.as_ref(), &options.limits);
     within_limits(program, limits)?;
     check_labels(program)?;
@@ -101,23 +122,30 @@ fn of_form(
         return Ok(None);
     };
     let streams = Streams::of(hardware, &program.mesh);
+    let mut ways = None;
     let asked =
         Asked { kernels: &kernels, mesh: &program.mesh, streams: &streams, parts: &parts, limits };
     if bound.layer < known.layer {
         match asked.least((problem.clone(), costs.clone()), &path, known.layer, None) {
-            Some(found) => bound.layer = bound.layer.max(found),
+            Some((found, of)) => {
+                bound.layer = bound.layer.max(found);
+                ways = of;
+            }
             None => return Ok(None),
         }
     }
     let taken = path::taken(program).filter(|_| bound.period < known.period);
     if taken.is_some() {
         match asked.least((problem, costs), &path, known.period, taken) {
-            Some(found) => bound.period = bound.period.max(found),
+            Some((found, of)) => {
+                bound.period = bound.period.max(found);
+                ways = of;
+            }
             None => return Ok(None),
         }
     }
     limits.stop.check()?;
-    Ok(Some(bound))
+    Ok(Some((bound, ways)))
 }
 
 /// The strategies that leave room beside the smallest weights and caches, and what they take; and
@@ -139,7 +167,7 @@ fn with_room<'m>(
 const ROUNDS: usize = 3;
 
 /// What is asked of the sets of a form.
-struct Asked<'a> {
+pub(super) struct Asked<'a> {
     kernels: &'a Kernels,
     mesh: &'a Mesh,
     streams: &'a Streams,
@@ -156,49 +184,50 @@ impl Asked<'_> {
     /// the others do without: so these ways are left out, and sets and means are looked for anew.
     fn least(
         &self,
-        (mut problem, mut costs): (Factors, Costs),
+        known: (Factors, Costs),
         path: &[ValueId],
         enough: Picoseconds,
         stack: Option<ValueId>,
-    ) -> Option<Picoseconds> {
+    ) -> Option<(Picoseconds, Option<Ways>)> {
+        let mut begun = Begun::default();
+        let root = self.looked_at(known, &mut begun, path, (enough, stack))?;
+        let ways = Ways::of(&root, enough);
+        let least = self.divided(root, &mut begun, (enough, stack));
+        Some((least, Some(ways)))
+    }
+
+    /// A part of the plan space with all that sets and means say of it.
+    fn looked_at(
+        &self,
+        (mut problem, mut costs): (Factors, Costs),
+        begun: &mut Begun,
+        path: &[ValueId],
+        (enough, stack): (Picoseconds, Option<ValueId>),
+    ) -> Option<Branch> {
         let mut best = Picoseconds(0);
-        for round in 0..ROUNDS {
+        for round in 1.. {
             let steps = Steps::of(self.kernels, (&problem, &costs), self.streams, stack);
             let mut none = false;
-            let mut begun = Begun::default();
             let mut least = |weights: &Weighed, floor: Option<Picoseconds>| {
-                self.of_set((weights, floor), (&problem, &costs), &mut begun, &mut none)
+                self.of_set((weights, floor), (&problem, &costs), begun, &mut none)
             };
-            let found = steps.largest(path, enough, &mut least);
-            match (none, round) {
-                (true, 0) => return None,
-                // All plans do with something that was left out.
-                (true, _) => return Some(enough),
-                (false, 0) => best = found.all,
-                (false, _) => best = best.max(found.all.min(enough)),
+            let (climbed, cases) = steps.largest(path, (enough, self.streams), &mut least);
+            if none && round == 1 {
+                return None;
             }
-            if best >= enough {
-                break;
+            // Where there is no plan, all do with something that was left out.
+            let found = if none { enough } else { climbed.least };
+            best = best.max(if round == 1 { found } else { found.min(enough) });
+            let branch = Branch { problem, costs, best, climbed, cases };
+            if best >= enough || round == ROUNDS {
+                return Some(branch);
             }
-            let keep = |v: usize, s: usize| {
-                found.through.get(v).and_then(|of| of.get(s)).is_none_or(|time| *time < enough.0)
-            };
-            let mut left_out = 0;
-            for id in problem.live.clone() {
-                let factor = &problem.factors[id.index()];
-                let of_value = (0..factor.out.len()).filter(|s| !keep(id.index(), *s)).count();
-                if of_value > 0 {
-                    let kept = factor.keeping(&|s| keep(id.index(), s));
-                    problem.factors[id.index()] = Arc::new(kept);
-                }
-                left_out += of_value;
+            match branch.without_dear_ways(enough) {
+                Some(left) => (problem, costs) = left,
+                None => return Some(branch),
             }
-            if left_out == 0 {
-                break;
-            }
-            costs = costs.keeping(&keep);
         }
-        Some(best)
+        None
     }
 
     fn of_set(
@@ -238,4 +267,4 @@ impl Asked<'_> {
 
 /// The last prices of the sets that count the moves of the same values to one reader alone: those
 /// of the next such set are not far from them.
-type Begun = FxHashMap<Vec<(ValueId, ValueId)>, Prices>;
+pub(super) type Begun = FxHashMap<Vec<(ValueId, ValueId)>, Prices>;

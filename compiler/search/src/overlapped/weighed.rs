@@ -23,9 +23,8 @@ pub(super) struct Weighed {
     pub(super) moving: Vec<u64>,
     /// The one reader of a value whose moves count, where not those of all do.
     pub(super) only_to: Vec<Option<ValueId>>,
-    /// What a move counts for on each stream of the network that it keeps busy, beside the weight
-    /// of what it moves.
-    pub(super) on_stream: Vec<u64>,
+    /// What a move counts for on each stream of the network that it keeps busy, beside that.
+    pub(super) on_stream: Vec<Vec<u64>>,
     /// What a step of weight 1 counts for.
     pub(super) unit: u64,
 }
@@ -39,7 +38,7 @@ impl Weighed {
             sending: none.clone(),
             moving: none,
             only_to: vec![None; values],
-            on_stream: vec![0; streams],
+            on_stream: vec![vec![0; streams]; values],
             unit,
         }
     }
@@ -53,20 +52,27 @@ impl Weighed {
             a.iter().zip(b).map(|(a, b)| share(*a, *b)).collect()
         };
         let readers = || self.only_to.iter().zip(&other.only_to);
-        let others: Vec<u64> = readers()
-            .zip(&other.moving)
-            .map(|((one, other), weight)| match (one, other) {
-                (Some(one), Some(other)) if one != other => 0,
-                (Some(_) | None, Some(_) | None) => *weight,
-            })
+        let is_left_out: Vec<bool> = readers()
+            .map(|(one, other)| one.is_some() && other.is_some() && one != other)
             .collect();
+        let others: Vec<u64> = is_left_out
+            .iter()
+            .zip(&other.moving)
+            .map(|(is_out, weight)| if *is_out { 0 } else { *weight })
+            .collect();
+        let on_streams = self.on_stream.iter().zip(&other.on_stream).zip(&is_left_out);
+        let on_stream = on_streams.map(|((one, other), is_out)| {
+            let other = if *is_out { &vec![0; one.len()] } else { other };
+            mean(one, other)
+        });
+        let on_stream = on_stream.collect();
         Weighed {
             computing: mean(&self.computing, &other.computing),
             making: mean(&self.making, &other.making),
             sending: mean(&self.sending, &other.sending),
             moving: mean(&self.moving, &others),
             only_to: readers().map(|(one, other)| one.or(*other)).collect(),
-            on_stream: mean(&self.on_stream, &other.on_stream),
+            on_stream,
             unit: self.unit,
         }
     }
@@ -80,16 +86,15 @@ impl Weighed {
     ) -> Factors {
         let mut weighed = problem.clone();
         let networks = streams.of_networks();
-        let busy = |axes: AxisSet| -> u64 {
-            let on = |stream: &usize| self.on_stream[*stream - networks.start];
+        let busy = |v: usize, axes: AxisSet| -> u64 {
+            let on = |stream: &usize| self.on_stream[v][*stream - networks.start];
             streams.of_axes(axes).iter().map(on).sum()
         };
-        // A move of which nothing is known is over some axis.
-        let axes = mesh.axes().iter().enumerate().filter(|(_, axis)| axis.size > 1);
-        let least = axes.map(|(at, _)| busy(AxisSet::EMPTY.with(AxisId(at as u8)))).min();
-        let least = least.unwrap_or(0);
-        let no_stream = self.on_stream.iter().all(|weight| *weight == 0);
-        let mut graphs: HashMap<(*const Graph, u64), Arc<Graph>> = HashMap::new();
+        let axes: Vec<AxisSet> = (0..mesh.axes().len())
+            .filter(|axis| mesh.axes()[*axis].size > 1)
+            .map(|axis| AxisSet::EMPTY.with(AxisId(axis as u8)))
+            .collect();
+        let mut graphs: HashMap<(*const Graph, u64, &[u64]), Arc<Graph>> = HashMap::new();
         for id in &problem.live {
             let v = id.index();
             let factor = &problem.factors[v];
@@ -112,13 +117,16 @@ impl Weighed {
                 arity: factor.arity,
             });
             let graph = &problem.graphs[v];
-            let key = (Arc::as_ptr(graph), self.moving[v]);
+            let on_stream = self.on_stream[v].as_slice();
+            let key = (Arc::as_ptr(graph), self.moving[v], on_stream);
             let longer = || {
-                Arc::new(if no_stream {
+                Arc::new(if on_stream.iter().all(|weight| *weight == 0) {
                     graph.longer(self.moving[v] as i64)
                 } else {
+                    // A move of which nothing is known is over some axis.
+                    let least = axes.iter().map(|axis| busy(v, *axis)).min().unwrap_or(0);
                     graph.counted(&|over| {
-                        let on_streams = if over.is_empty() { least } else { busy(over) };
+                        let on_streams = if over.is_empty() { least } else { busy(v, over) };
                         (self.moving[v] + on_streams) as i64
                     })
                 })

@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 
+use shard_cost::Streams;
 use shard_ir::{Picoseconds, ValueId};
 
-use super::super::climb::{Climb, Least, Leasts, Through};
+use super::super::climb::{Climb, Climbed, Least, Through};
 use super::super::weighed::Weighed;
-use super::{Step, Steps};
+use super::{Chosen, Step, Steps};
 use crate::relax::factors::Use;
 
 /// A bound this part of what is known below it is good enough not to look at cases.
@@ -15,42 +16,69 @@ const NEAR: u64 = 50;
 /// What a set becomes that begins with some steps.
 type Base<'b> = &'b dyn Fn(&[Step]) -> Vec<Step>;
 
+/// So many sets are added that a mean lacks, unless one lifts it by less than this part.
+const CUTS: usize = 6;
+const FINE_CUT: u64 = 1000;
+
 /// So many moves are looked at that go on beside what the cores do.
 const MOVES: usize = 16;
 
 impl Steps<'_> {
     /// The largest of what some sets, and means of them, take at least; `least` says what that is.
     /// What is `enough` ends it.
-    pub(in crate::overlapped) fn largest(
+    pub(in crate::overlapped) fn largest<'l>(
         &self,
         path: &[ValueId],
-        enough: Picoseconds,
-        least: &mut Least<'_>,
-    ) -> Leasts {
-        let mut climb = Climb {
-            sets: Vec::new(),
-            best: Picoseconds(0),
-            enough,
-            least,
-            through: Through::new(),
-            lowest: 0,
-        };
+        (enough, streams): (Picoseconds, &Streams),
+        least: &'l mut Least<'l>,
+    ) -> (Climbed, Vec<Vec<Chosen>>) {
+        let mut climb = Climb::new(enough, least);
         let trunk = self.trunk();
         let sets = self.sets(path, &trunk);
         climb.add(sets.into_iter().map(|set| vec![set]));
         self.add_moves_one_by_one(path, &trunk, &mut climb);
+        let mut cases = Vec::new();
         let mut at = climb.climb();
         let is_near = climb.best + Picoseconds(enough.0 / NEAR) >= enough;
         if !is_near {
-            let chosen = self.choices(&trunk).into_iter().map(|chosen| {
-                let steps = Steps { chosen, ..self.clone() };
+            cases = self.choices(&trunk);
+            let chosen = cases.iter().map(|chosen| {
+                let steps = Steps { chosen: chosen.clone(), ..self.clone() };
                 steps.weighed(&steps.around(&trunk))
             });
             climb.add(std::iter::once(chosen.collect()));
             at = climb.climb();
         }
-        climb.finish(&at);
-        Leasts { all: climb.best_of_strategies(), through: climb.through }
+        let (at, of_mean) = self.add_cuts(&mut climb, at, &cases, streams);
+        (climb.ended(at, of_mean), cases)
+    }
+
+    /// Adds sets that take more in what a mean favours than the mean does, as long as means with
+    /// them do. Gives the best mean, and what it says of each way.
+    pub(in crate::overlapped) fn add_cuts(
+        &self,
+        climb: &mut Climb<'_>,
+        mut at: Vec<Weighed>,
+        cases: &[Vec<Chosen>],
+        streams: &Streams,
+    ) -> (Vec<Weighed>, Through) {
+        let mut of_mean = climb.finish(&at);
+        for _ in 0..CUTS {
+            if climb.best >= climb.enough {
+                break;
+            }
+            let before = climb.best;
+            let Some(set) = self.cut(&of_mean, cases, streams, before.0) else { break };
+            if !climb.add_one(set) {
+                break;
+            }
+            at = climb.with_more_of(at, climb.sets.len() - 1);
+            of_mean = climb.finish(&at);
+            if climb.best.0 - before.0 <= before.0 / FINE_CUT {
+                break;
+            }
+        }
+        (at, of_mean)
     }
 
     /// Sets with moves that go on beside something that the cores do, and without that: such a move
@@ -94,7 +122,11 @@ impl Steps<'_> {
             .filter(|step| !set.contains(step) && self.are_exclusive(*step, *step))
             .filter_map(|step| match step {
                 Step::Moving(value, Some(_)) => Some((bytes(value), step)),
-                Step::Moving(..) | Step::Computing(_) | Step::Making(_) | Step::Sending(_) => None,
+                Step::Moving(..)
+                | Step::Streaming(..)
+                | Step::Computing(_)
+                | Step::Making(_)
+                | Step::Sending(_) => None,
             })
             .collect();
         moves.sort_by_key(|(bytes, _)| Reverse(*bytes));
@@ -114,7 +146,7 @@ impl Steps<'_> {
     }
 
     /// Moves of a value, those to all of its readers or else to one.
-    fn moves_of(&self, value: ValueId) -> impl Iterator<Item = Step> {
+    pub(super) fn moves_of(&self, value: ValueId) -> impl Iterator<Item = Step> {
         let readers = self.problem.uses[value.index()].iter().filter_map(|of| match of {
             Use::Operand(reader, _) => Some(*reader),
             Use::Output(_) => None,
@@ -144,7 +176,7 @@ impl Steps<'_> {
         self.add(&mut of_path, made.map(|id| Step::Making(*id)));
         let fit = |set: &Vec<Step>, step: &Step| match step {
             Step::Computing(id) => !set.contains(&Step::Making(*id)),
-            Step::Making(_) | Step::Sending(_) | Step::Moving(..) => true,
+            Step::Making(_) | Step::Sending(_) | Step::Moving(..) | Step::Streaming(..) => true,
         };
         let moves = live().rev().flat_map(|id| self.moves_of(id));
         for step in self.computing().chain(moves) {
@@ -191,11 +223,12 @@ impl Steps<'_> {
         if self.links > 1 {
             for stream in 0..self.links {
                 let mut links = none();
-                links.on_stream[stream] = self.unit();
+                links.on_stream.iter_mut().for_each(|of| of[stream] = self.unit());
                 sets.push(links);
             }
             let mut links = none();
-            links.on_stream.fill(self.unit() / self.links as u64);
+            let share = self.unit() / self.links as u64;
+            links.on_stream.iter_mut().for_each(|of| of.fill(share));
             sets.push(links);
         }
         sets

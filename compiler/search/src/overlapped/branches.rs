@@ -1,0 +1,189 @@
+//! Branches of the plan space, each with sets and a mean of its own.
+//!
+//! One mean is a bound on all plans at once: of two plans of which the one is held up by the cores
+//! and the other by a link, it says what lies between. Where each of them makes a value in another
+//! layout, plans that make it in the one and plans that make it in the other are bounded apart, and
+//! the least of both stands.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shard_ir::{Layout, Picoseconds, ValueId};
+
+use super::climb::{Climb, Climbed, Through};
+use super::costs::Costs;
+use super::exclusive::{Chosen, Steps};
+use super::weighed::Weighed;
+use super::{Asked, Begun};
+use crate::relax::factors::Factors;
+
+/// So many branches are divided.
+const DIVIDED: usize = 16;
+/// What is this part of what is known below it is good enough not to divide further.
+const NEAR: u64 = 100;
+/// Layouts are told apart in which the mean says that a value is made in no more time than this
+/// part of the way from the bound to what is known.
+const TIED: u64 = 4;
+
+/// Some of the plans, those that make values in the ways of a problem, and what is known of them.
+pub(super) struct Branch {
+    pub(super) problem: Factors,
+    pub(super) costs: Costs,
+    /// What each of them takes at least.
+    pub(super) best: Picoseconds,
+    pub(super) climbed: Climbed,
+    /// The cases that its sets tell apart.
+    pub(super) cases: Vec<Vec<Chosen>>,
+}
+
+impl Asked<'_> {
+    /// What any plan takes at least: the least of some branches that together have all plans.
+    pub(super) fn divided(
+        &self,
+        root: Branch,
+        begun: &mut Begun,
+        (enough, stack): (Picoseconds, Option<ValueId>),
+    ) -> Picoseconds {
+        let mut open = vec![root];
+        for _ in 0..DIVIDED {
+            if self.limits.stop.is_time_up() {
+                break;
+            }
+            let least = (0..open.len()).min_by_key(|at| (open[*at].best, *at));
+            let Some(least) = least.filter(|at| !open[*at].is_near(enough)) else { break };
+            let Some((value, one)) = open[least].told_apart(enough) else { break };
+            let branch = open.swap_remove(least);
+            for is_one in [true, false] {
+                let keep = |v: usize, s: usize| {
+                    (v != value || one[s] == is_one) && !branch.is_dear(v, s, enough)
+                };
+                open.extend(self.part_of(&branch, &keep, begun, (enough, stack)));
+            }
+        }
+        open.iter().map(|branch| branch.best).min().unwrap_or(enough).min(enough)
+    }
+
+    /// The plans of a branch that make values in the ways that are kept; `None` where there is
+    /// none, or each takes enough.
+    fn part_of(
+        &self,
+        branch: &Branch,
+        keep: &dyn Fn(usize, usize) -> bool,
+        begun: &mut Begun,
+        (enough, stack): (Picoseconds, Option<ValueId>),
+    ) -> Option<Branch> {
+        let (problem, costs) = branch.keeping(keep);
+        let mut none = false;
+        let mut least = |weights: &Weighed, floor: Option<Picoseconds>| {
+            self.of_set((weights, floor), (&problem, &costs), begun, &mut none)
+        };
+        let (mut climb, at) = Climb::of_part(&branch.climbed, enough, &mut least);
+        let steps = Steps::of(self.kernels, (&problem, &costs), self.streams, stack);
+        let (at, of_mean) = steps.add_cuts(&mut climb, at, &branch.cases, self.streams);
+        let climbed = climb.ended(at, of_mean);
+        let cases = branch.cases.clone();
+        let best = climbed.least.max(branch.best);
+        let branch = Branch { problem, costs, best, climbed, cases };
+        (!none && best < enough).then_some(branch)
+    }
+}
+
+impl Branch {
+    fn is_near(&self, enough: Picoseconds) -> bool {
+        self.best + Picoseconds(enough.0 / NEAR) >= enough
+    }
+
+    /// Whether any plan that makes a value in a way takes enough.
+    fn is_dear(&self, value: usize, way: usize, enough: Picoseconds) -> bool {
+        let of_way = self.climbed.through.get(value).and_then(|of| of.get(way));
+        of_way.is_some_and(|time| *time >= enough.0)
+    }
+
+    /// The ways that are not too dear; `None` where that is all of them.
+    pub(super) fn without_dear_ways(&self, enough: Picoseconds) -> Option<(Factors, Costs)> {
+        let is_dear = |v: usize, s: usize| self.is_dear(v, s, enough);
+        let has_dear = |id: &ValueId| {
+            (0..self.problem.factors[id.index()].out.len()).any(|s| is_dear(id.index(), s))
+        };
+        let any = self.problem.live.iter().any(has_dear);
+        any.then(|| self.keeping(&|v, s| !is_dear(v, s)))
+    }
+
+    fn keeping(&self, keep: &dyn Fn(usize, usize) -> bool) -> (Factors, Costs) {
+        let mut problem = self.problem.clone();
+        for id in &self.problem.live {
+            let v = id.index();
+            let factor = &self.problem.factors[v];
+            if !(0..factor.out.len()).all(|s| keep(v, s)) {
+                problem.factors[v] = Arc::new(factor.keeping(&|s| keep(v, s)));
+            }
+        }
+        (problem, self.costs.keeping(keep))
+    }
+
+    /// The least that any plan takes by what is said of ways, for each layout in which it makes a
+    /// value.
+    fn by_layout(&self, value: ValueId, through: &Through) -> BTreeMap<Option<Layout>, u64> {
+        let factor = &self.problem.factors[value.index()];
+        let times = through.get(value.index()).filter(|of| of.len() == factor.out.len());
+        let mut least = BTreeMap::new();
+        for (way, time) in times.into_iter().flatten().enumerate() {
+            let layout = self.problem.layout(value, factor.out[way]);
+            let known = least.entry(layout).or_insert(u64::MAX);
+            *known = (*known).min(*time);
+        }
+        least
+    }
+
+    /// A value and its ways in one of two kinds of layouts: those in which some set of the mean
+    /// says least, and those in which it says most, of those that the mean does not tell apart.
+    fn told_apart(&self, enough: Picoseconds) -> Option<(usize, Vec<bool>)> {
+        let near = self.best.0 + enough.0.saturating_sub(self.best.0) / TIED;
+        let mut widest: Option<(u128, ValueId, usize, u64)> = None;
+        for id in &self.problem.live {
+            let of_mean = self.by_layout(*id, &self.climbed.of_mean);
+            if of_mean.len() < 2 {
+                continue;
+            }
+            let tied = || of_mean.iter().filter(|(_, time)| **time <= near);
+            for (number, set) in self.climbed.sets.iter().enumerate().filter(|(_, s)| s.share > 0) {
+                let of_set = self.by_layout(*id, &set.through);
+                let times = || tied().filter_map(|(layout, _)| of_set.get(layout)).copied();
+                let Some((low, high)) = times().min().zip(times().max()) else { continue };
+                let (low, high) = (low.min(enough.0), high.min(enough.0));
+                let width = u128::from(high - low) * u128::from(set.share);
+                if width > widest.map_or(0, |(known, ..)| known) {
+                    widest = Some((width, *id, number, low + (high - low) / 2));
+                }
+            }
+        }
+        let Some((_, value, set, middle)) = widest else { return self.least_apart() };
+        let of_set = self.by_layout(value, &self.climbed.sets[set].through);
+        let out = self.problem.factors[value.index()].out.iter();
+        let is_low = |out: &_| {
+            of_set.get(&self.problem.layout(value, *out)).is_some_and(|time| *time <= middle)
+        };
+        Some((value.index(), out.map(is_low).collect()))
+    }
+
+    /// A value and its ways in the layouts of least time, where all others take most.
+    fn least_apart(&self) -> Option<(usize, Vec<bool>)> {
+        let mut widest: Option<(u64, ValueId, u64)> = None;
+        for id in &self.problem.live {
+            let by_layout = self.by_layout(*id, &self.climbed.through);
+            let Some(low) = by_layout.values().copied().min() else { continue };
+            let Some(next) = by_layout.values().copied().filter(|t| *t > low).min() else {
+                continue;
+            };
+            if widest.is_none_or(|(known, ..)| next > known) {
+                widest = Some((next, *id, low));
+            }
+        }
+        let (_, value, low) = widest?;
+        let by_layout = self.by_layout(value, &self.climbed.through);
+        let out = self.problem.factors[value.index()].out.iter();
+        let is_low =
+            |out: &_| by_layout.get(&self.problem.layout(value, *out)).is_some_and(|t| *t <= low);
+        Some((value.index(), out.map(is_low).collect()))
+    }
+}

@@ -1,0 +1,250 @@
+//! Sets that take much in a plan that a mean of others favours.
+
+use std::cmp::Reverse;
+
+use shard_cost::Streams;
+use shard_ir::{AxisId, AxisSet, ValueId};
+
+use super::super::climb::Through;
+use super::super::weighed::Weighed;
+use super::{Chosen, Step, Steps};
+use crate::relax::graph::{FAR, Graph, Node, Queue};
+
+/// Sets are looked for that begin with one of so many of the longest steps.
+const BEGINNINGS: usize = 12;
+/// A set is improved so often, step by step.
+const SWAPS: usize = 64;
+
+/// A plan, roughly: how each value is made, and what each op reads. It may not be one that there
+/// is, since it only says which sets are worth looking at.
+struct Favoured {
+    /// The strategy of each value.
+    way: Vec<Option<usize>>,
+    /// The layouts that the readers of a value want, and the reader; none for a result.
+    wanted: Vec<Vec<(Option<ValueId>, Node)>>,
+}
+
+impl Steps<'_> {
+    /// A set of steps that take much together in the plan that some times of ways favour; in each
+    /// of some cases, where there are any. `None` where all of it is no more than `above`.
+    pub(in crate::overlapped) fn cut(
+        &self,
+        through: &Through,
+        cases: &[Vec<Chosen>],
+        streams: &Streams,
+        above: u64,
+    ) -> Option<Vec<Weighed>> {
+        let favoured = self.favoured(through);
+        let steps = self.taken_by(&favoured, streams);
+        let of_case = |chosen: &Vec<Chosen>| {
+            let case = Steps { chosen: chosen.clone(), ..self.clone() };
+            let (time, set) = case.heaviest(&steps);
+            (time, case.weighed(&case.with_all_else(set)))
+        };
+        let none = [Vec::new()];
+        let cases = if cases.is_empty() { &none[..] } else { cases };
+        let found: Vec<(i64, Weighed)> = cases.iter().map(of_case).collect();
+        let least = found.iter().map(|(time, _)| *time).min()?;
+        (u64::try_from(least).is_ok_and(|least| least > above))
+            .then(|| found.into_iter().map(|(_, weighed)| weighed).collect())
+    }
+
+    /// From the results back, each value made in the way of least time, of these in the one that is
+    /// nearest to what its readers want.
+    fn favoured(&self, through: &Through) -> Favoured {
+        let count = self.problem.factors.len();
+        let mut found = Favoured { way: vec![None; count], wanted: vec![Vec::new(); count] };
+        let mut queue = Queue::default();
+        for id in self.problem.live.iter().rev() {
+            let v = id.index();
+            let (factor, graph) = (&self.problem.factors[v], &self.problem.graphs[v]);
+            let wanted: Vec<Node> = found.wanted[v].iter().map(|(_, node)| *node).collect();
+            let far = self.distance_to(graph, &wanted, &mut queue);
+            let of_way = |s: &usize| {
+                let time = through.get(v).and_then(|of| of.get(*s)).copied().unwrap_or(0);
+                let out = factor.out[*s];
+                let far = far.get(out as usize).copied().unwrap_or_else(|| {
+                    // Inside of a kernel a value is read where it is made.
+                    if wanted.iter().all(|node| *node == out) { 0 } else { FAR }
+                });
+                (time, far, factor.cost[*s])
+            };
+            let Some(way) = (0..factor.out.len()).min_by_key(of_way) else { continue };
+            found.way[v] = Some(way);
+            let read = self.problem.operands[v].iter().zip(factor.reads_of(way));
+            for (operand, node) in read {
+                found.wanted[operand.index()].push((Some(*id), *node));
+            }
+            // A result is had where it is made, if that is allowed, or else in the nearest layout.
+            let out = factor.out[way];
+            for (_, allowed) in self.problem.outputs.iter().filter(|(value, _)| value == id) {
+                if (out as usize) < graph.nodes() && !allowed.contains(&out) {
+                    let to = |node: &&Node| graph.tree(out, &[**node], &mut Queue::default());
+                    let nearest = allowed.iter().min_by_key(to);
+                    found.wanted[v].extend(nearest.map(|node| (None, *node)));
+                }
+            }
+        }
+        found
+    }
+
+    /// How far each layout is from all that are wanted, one by one.
+    fn distance_to(&self, graph: &Graph, wanted: &[Node], queue: &mut Queue) -> Vec<i64> {
+        let mut all = vec![0i64; graph.nodes()];
+        for node in wanted.iter().filter(|node| (**node as usize) < graph.nodes()) {
+            let mut cost = vec![FAR; graph.nodes()];
+            cost[*node as usize] = 0;
+            graph.spread_backward(&mut cost, queue, 1);
+            all.iter_mut().zip(cost).for_each(|(all, cost)| *all = all.saturating_add(cost));
+        }
+        all
+    }
+
+    /// The steps of a plan that take time, the longest first, each with what it takes.
+    fn taken_by(&self, favoured: &Favoured, streams: &Streams) -> Vec<(i64, Step)> {
+        let mut steps: Vec<(i64, Step)> = Vec::new();
+        let mut queue = Queue::default();
+        for id in &self.problem.live {
+            let v = id.index();
+            let Some(way) = favoured.way[v] else { continue };
+            let costs = self.costs;
+            if self.is_op(*id) {
+                let (whole, computing) = (costs.whole[v][way], costs.computing[v][way]);
+                let making = (whole > computing || self.is_fetch(*id)).then_some(whole);
+                steps.extend(making.map(|time| (time, Step::Making(*id))));
+                steps.push((costs.sending[v][way], Step::Sending(*id)));
+                if !self.is_fetch(*id) {
+                    steps.push((computing, Step::Computing(*id)));
+                }
+            }
+            let out = self.problem.factors[v].out[way];
+            let graph = &self.problem.graphs[v];
+            let moves = self.moves_in(graph, out, &favoured.wanted[v]);
+            for (only, to) in moves {
+                let time = graph.tree(out, &to, &mut queue);
+                if time <= 0 || time >= FAR {
+                    continue;
+                }
+                steps.push((time, Step::Moving(*id, only)));
+                for stream in self.apart(streams) {
+                    let number = stream + streams.of_networks().start;
+                    let busy = |over: AxisSet| i64::from(streams.of_axes(over).contains(&number));
+                    let time = graph.counted(&busy).tree(out, &to, &mut queue);
+                    if time > 0 && time < FAR {
+                        steps.push((time, Step::Streaming(*id, only, stream)));
+                    }
+                }
+            }
+        }
+        steps.retain(|(time, step)| *time > 0 && *time < FAR && self.are_exclusive(*step, *step));
+        steps.sort_by_key(|(time, _)| Reverse(*time));
+        steps
+    }
+
+    /// What is moved of a value: to all of its readers, and to each by itself where they are
+    /// several.
+    fn moves_in(
+        &self,
+        graph: &Graph,
+        out: Node,
+        wanted: &[(Option<ValueId>, Node)],
+    ) -> Vec<(Option<ValueId>, Vec<Node>)> {
+        let is_layout = |node: Node| (node as usize) < graph.nodes();
+        if !is_layout(out) || wanted.iter().any(|(_, node)| !is_layout(*node)) {
+            return Vec::new();
+        }
+        let mut all: Vec<Node> =
+            wanted.iter().map(|(_, node)| *node).filter(|node| *node != out).collect();
+        all.sort_unstable();
+        all.dedup();
+        let mut moves = vec![(None, all)];
+        if wanted.len() > 1 {
+            let to_one = wanted.iter().filter(|(_, node)| *node != out);
+            moves.extend(to_one.filter_map(|(by, node)| Some((Some((*by)?), vec![*node]))));
+        }
+        moves.retain(|(_, to)| !to.is_empty());
+        moves
+    }
+
+    /// The streams of the network that are not kept busy by the same moves as another.
+    fn apart(&self, streams: &Streams) -> Vec<usize> {
+        if self.streams == 1 {
+            return Vec::new();
+        }
+        let networks = streams.of_networks();
+        let first = networks.start;
+        let axes = self.kernels.program.mesh.axes().len();
+        let over = |stream: usize| -> Vec<bool> {
+            let one = |axis: usize| AxisSet::EMPTY.with(AxisId(axis as u8));
+            (0..axes).map(|axis| streams.of_axes(one(axis)).contains(&stream)).collect()
+        };
+        let is_first = |stream: &usize| (first..*stream).all(|other| over(other) != over(*stream));
+        networks.filter(is_first).map(|stream| stream - first).collect()
+    }
+
+    /// Of steps with what they take, the longest first, some of which no two are at once and that
+    /// take as much together as is found; and what that is.
+    fn heaviest(&self, steps: &[(i64, Step)]) -> (i64, Vec<Step>) {
+        let fits: Vec<Vec<bool>> = steps
+            .iter()
+            .map(|(_, a)| steps.iter().map(|(_, b)| self.go_together(*a, *b)).collect())
+            .collect();
+        let can_be = |at: usize| self.chosen.is_empty() || self.is_in_line(steps[at].1);
+        let all: Vec<usize> = (0..steps.len()).filter(|at| can_be(*at)).collect();
+        let mut best: (i64, Vec<usize>) = (0, Vec::new());
+        for first in all.iter().take(BEGINNINGS) {
+            let mut set = vec![*first];
+            let add_all = |set: &mut Vec<usize>| {
+                for at in &all {
+                    if !set.contains(at) && set.iter().all(|other| fits[*at][*other]) {
+                        set.push(*at);
+                    }
+                }
+            };
+            add_all(&mut set);
+            for _ in 0..SWAPS {
+                let gain = |at: &usize| {
+                    let out = set.iter().filter(|other| !fits[*at][**other]);
+                    steps[*at].0 - out.map(|other| steps[*other].0).sum::<i64>()
+                };
+                let others = all.iter().filter(|at| !set.contains(at));
+                let Some(most) = others.max_by_key(|at| (gain(at), Reverse(**at))) else { break };
+                if gain(most) <= 0 {
+                    break;
+                }
+                set.retain(|other| fits[*most][*other]);
+                set.push(*most);
+                add_all(&mut set);
+            }
+            let time = set.iter().map(|at| steps[*at].0).sum();
+            if time > best.0 {
+                best = (time, set);
+            }
+        }
+        (best.0, best.1.into_iter().map(|at| steps[at].1).collect())
+    }
+
+    /// Whether two steps are never at once, and neither is a part of the other.
+    fn go_together(&self, one: Step, other: Step) -> bool {
+        let is_of_one_value = match (one, other) {
+            (Step::Making(a), Step::Computing(b)) | (Step::Computing(a), Step::Making(b)) => a == b,
+            _ => false,
+        };
+        one != other && !is_of_one_value && self.are_exclusive(one, other)
+    }
+
+    /// With everything else that no step of a set is beside.
+    fn with_all_else(&self, mut set: Vec<Step>) -> Vec<Step> {
+        let made = |set: &[Step], step: &Step| match step {
+            Step::Computing(id) => set.contains(&Step::Making(*id)),
+            _ => false,
+        };
+        let moves = self.problem.live.iter().rev().flat_map(|id| self.moves_of(*id));
+        for step in self.computing().chain(moves) {
+            if !made(&set, &step) && self.fits(&set, step) {
+                set.push(step);
+            }
+        }
+        set
+    }
+}

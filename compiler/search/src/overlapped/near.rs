@@ -1,0 +1,112 @@
+//! Plans that may come near the bound.
+//!
+//! The sets say of each way of making a value what any plan takes at least that makes it so
+//! ([`Leasts::through`](super::climb::Leasts)). A plan near the bound has none but ways that are
+//! near it: so the fastest of the plans that have no others, one step after another, is worth
+//! scheduling, and is mostly not one that weighing all computing against all communicating finds.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use shard_cost::Hardware;
+use shard_ir::{Layout, Picoseconds, Plan, ValueId};
+
+use super::branches::Branch;
+use crate::forced::Forced;
+use crate::logical::Form;
+use crate::lower::lower_form;
+use crate::{Limits, LowerError, LowerOptions};
+
+/// A way of making a value: the value, the layout in which it is made, those of what it reads.
+type Way = (ValueId, Layout, Vec<Layout>);
+
+/// Of each way of making a value what any plan takes at least that makes it so; none of ways that
+/// take as much as what is known.
+pub(super) struct Ways {
+    /// What any plan takes at least by the sets alone.
+    least: Picoseconds,
+    /// What is known to be enough.
+    enough: Picoseconds,
+    /// In picoseconds.
+    through: Arc<FxHashMap<Way, u64>>,
+}
+
+/// A form, and the ways in which its plans make values.
+pub(super) struct Near {
+    pub(super) form: Form,
+    pub(super) ways: Ways,
+}
+
+/// A way is near that is no farther from the bound than these parts of [`PARTS`] of what lies
+/// between the bound and what is known: each gives a plan.
+const NEAR: [u64; 5] = [0, 1, 4, 16, 32];
+const PARTS: u64 = 64;
+
+/// A plan is worth this part of what a search for the fastest may take.
+const PART_OF_LIMITS: usize = 20;
+
+impl Ways {
+    /// Those of all plans of a form, given what is known of them.
+    pub(super) fn of(all: &Branch, enough: Picoseconds) -> Ways {
+        let problem = &all.problem;
+        let mut through: FxHashMap<Way, u64> = FxHashMap::default();
+        for id in &problem.live {
+            let v = id.index();
+            let (factor, times) = (&problem.factors[v], all.climbed.through.get(v));
+            for way in 0..factor.out.len() {
+                let read = factor.reads_of(way).iter().zip(&problem.operands[v]);
+                let read: Option<Vec<Layout>> =
+                    read.map(|(node, of)| problem.layout(*of, *node)).collect();
+                let layouts = problem.layout(*id, factor.out[way]).zip(read);
+                // Of a way of which nothing is said nothing is known but that.
+                let time = times.and_then(|of| of.get(way)).copied().unwrap_or(0);
+                if let Some((out, read)) = layouts.filter(|_| time < enough.0) {
+                    let known = through.entry((*id, out, read)).or_insert(time);
+                    *known = (*known).min(time);
+                }
+            }
+        }
+        Ways { least: all.best, enough, through: Arc::new(through) }
+    }
+
+    pub(super) fn least(&self) -> Picoseconds {
+        self.least
+    }
+
+    fn within(&self, parts: u64) -> Forced {
+        let (least, enough) = (self.least.0, self.enough.0);
+        let most = least + enough.saturating_sub(least) / PARTS * parts;
+        let through = Arc::clone(&self.through);
+        Forced(Arc::new(move |value: ValueId, out: Layout, read: &[Layout]| {
+            through.get(&(value, out, read.to_vec())).is_some_and(|time| *time <= most)
+        }))
+    }
+}
+
+impl Near {
+    /// Plans of near ways alone, each once. What a search does not find soon is not among them.
+    pub(super) fn plans(
+        &self,
+        hardware: &Hardware,
+        options: &LowerOptions,
+    ) -> Result<Vec<Plan>, LowerError> {
+        let limits = Limits {
+            expansions: options.limits.expansions / PART_OF_LIMITS,
+            tie_expansions: options.limits.tie_expansions / PART_OF_LIMITS,
+            branches: options.limits.branches / PART_OF_LIMITS,
+            nodes: options.limits.nodes / PART_OF_LIMITS,
+            ..options.limits.clone()
+        };
+        let options = LowerOptions { limits, ..options.clone() };
+        let mut plans: Vec<Plan> = Vec::new();
+        for parts in NEAR {
+            match lower_form(&self.form, hardware, &options, &self.ways.within(parts)) {
+                Ok(found) if !plans.contains(&found.plan) => plans.push(found.plan),
+                Ok(_) | Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => {}
+                Err(LowerError::OutOfTime) => break,
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(plans)
+    }
+}
