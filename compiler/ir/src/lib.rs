@@ -11,6 +11,7 @@ pub mod attention;
 pub mod collective;
 pub mod collective_einsum;
 pub mod composite;
+pub mod cuts;
 pub mod execution;
 pub mod fold;
 mod happens_before;
@@ -36,6 +37,7 @@ mod unsharded;
 pub mod verify;
 
 pub use collective::{Collective, CollectiveError};
+pub use cuts::Cuts;
 pub use collective_einsum::{Fused, LoopError, LoopLayouts};
 pub use execution::{Allocation, Execution, Task, Work};
 pub use fold::{FoldError, Unrolled};

@@ -428,7 +428,15 @@ impl Writer<'_, '_> {
         here: &[ValueId],
     ) -> Option<Rewriting> {
         let logical = self.reader.logical;
-        if rule == rules::LONG_EINSUM || rule == rules::UNMASKED {
+        // The ops of blocks stand one behind another, and say it themselves.
+        let says_itself = [
+            rules::LONG_EINSUM,
+            rules::UNMASKED,
+            rules::CUMSUM_IN_BLOCKS,
+            rules::SCAN_IN_BLOCKS,
+            rules::LARGEST_OF_PARTS,
+        ];
+        if says_itself.contains(&rule) {
             return None;
         }
         if rule == rules::MERGED {

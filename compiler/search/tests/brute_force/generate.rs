@@ -3,7 +3,7 @@
 use shard_cost::Hardware;
 use shard_grammar::Span;
 use shard_ir::{
-    AxisList, AxisSet, Binary, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Map,
+    AxisList, AxisSet, Binary, Cuts, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Map,
     Mesh, Norm, Op, Output, ParameterKind, Program, Reduce, TensorType, Value, ValueId,
     result_type,
 };
@@ -186,6 +186,7 @@ impl Maker {
             hardware: None,
             mesh,
             dims,
+            cuts: Cuts::default(),
             values: Vec::new(),
             outputs: Vec::new(),
             folds: Vec::new(),
