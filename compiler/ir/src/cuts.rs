@@ -5,7 +5,7 @@
 //! dim that a `cumsum`, a `scan` or a choice of the largest runs over, in as many parts as one mesh
 //! axis has devices, or as all have together. A program that needs none of them has none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::mesh::Mesh;
 use crate::numbers::gcd;
@@ -111,6 +111,30 @@ impl Plan {
             }
         }
         used
+    }
+
+    /// The same plan with the dims of another one, by their names; `None` where that
+    /// lacks one in use, or has it in another size.
+    pub fn in_dims_of(&self, other: &Plan) -> Option<Plan> {
+        let known = |dim: DimId| other.dims.iter().position(|o| *o == self.dims[dim.index()]);
+        let used = self.dims_in_use();
+        let now: BTreeMap<DimId, DimId> =
+            used.iter().map(|dim| Some((*dim, DimId(known(*dim)? as u16)))).collect::<Option<_>>()?;
+        let renamed = |dims: &mut Vec<DimId>| dims.iter_mut().for_each(|dim| *dim = now[dim]);
+        let mut plan = Plan { dims: other.dims.clone(), ..self.clone() };
+        plan.outputs.iter_mut().for_each(|output| renamed(&mut output.dims));
+        for instr in &mut plan.instructions {
+            renamed(&mut instr.dims);
+            match &mut instr.kind {
+                InstrKind::Op(op) => *op = op.with_dims(|dim| now[&dim]),
+                InstrKind::Constant(Number::SizeOf(dim)) => *dim = now[dim],
+                InstrKind::Constant(Number::Given(_))
+                | InstrKind::Parameter(_)
+                | InstrKind::Move(_)
+                | InstrKind::CollectiveEinsum(_) => {}
+            }
+        }
+        Some(plan)
     }
 
     /// Drops the dims behind the last one in use, but for those that the source declares.

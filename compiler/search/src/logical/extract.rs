@@ -428,12 +428,12 @@ impl Writer<'_, '_> {
         here: &[ValueId],
     ) -> Option<Rewriting> {
         let logical = self.reader.logical;
-        // The ops of blocks stand one behind another, and say it themselves.
+        // The ops of parts stand one behind another, and say it themselves.
         let says_itself = [
             rules::LONG_EINSUM,
             rules::UNMASKED,
-            rules::CUMSUM_IN_BLOCKS,
-            rules::SCAN_IN_BLOCKS,
+            rules::CUMSUM_IN_PARTS,
+            rules::SCAN_IN_PARTS,
             rules::LARGEST_OF_PARTS,
         ];
         if says_itself.contains(&rule) {

@@ -84,8 +84,8 @@ const LAWS: &[Law] = &[
     (rules::SHARED_OPERAND, laws::shared_operand),
     (rules::UNMASKED, laws::mask_of_nothing),
     (rules::LOCATED, laws::located),
-    (rules::CUMSUM_IN_BLOCKS, blocks::cumsum),
-    (rules::SCAN_IN_BLOCKS, blocks::scan),
+    (rules::CUMSUM_IN_PARTS, blocks::cumsum),
+    (rules::SCAN_IN_PARTS, blocks::scan),
     (rules::LARGEST_OF_PARTS, blocks::largest_few),
 ];
 

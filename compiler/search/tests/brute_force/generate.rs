@@ -26,6 +26,14 @@ pub(crate) fn case_with_forms(seed: u64, number: u64) -> Case {
     case_with(seed, number, flat, false, Maker::body_with_forms)
 }
 
+/// The n-th program of a seed in which something runs along a dim that may be cut in parts.
+pub(crate) fn case_along_lines(seed: u64, number: u64) -> Case {
+    let network = if number.is_multiple_of(2) { networked } else { flat };
+    let mut case = case_with(seed, number, network, false, Maker::body_along_lines);
+    shard_ir::cuts::cut_dims(std::slice::from_mut(&mut case.program));
+    case
+}
+
 /// The n-th program of a seed, on a torus, behind switches, or with several networks.
 pub(crate) fn networked_case(seed: u64, number: u64) -> Case {
     case_with(seed, number, networked, false, Maker::body)
@@ -335,6 +343,38 @@ impl Maker {
                     self.typed(Op::Reduce { kind: Reduce::Sum, over: vec![b] }, &[right], &[]);
                 }
             }
+        }
+    }
+
+    /// A sum up to a position, a recurrence or a choice of the largest, with something before or
+    /// behind it.
+    fn body_along_lines(&mut self) {
+        let [a, b] = [0, 1].map(DimId);
+        let dtype = self.pick(&[Dtype::Bf16, Dtype::F32, Dtype::F32]);
+        let dims = if self.chance(3) { vec![b] } else { vec![a, b] };
+        let mut x = self.parameter(dims.clone(), dtype);
+        if self.chance(3) {
+            x = self.typed(Op::Map(Map::Relu), &[x], &[]).unwrap_or(x);
+        }
+        let over = self.pick(&dims);
+        let made = match self.random.below(4) {
+            0 => self.typed(Op::Cumsum { over }, &[x], &[]),
+            1 => {
+                let gates = if self.chance(2) { dims } else { vec![over] };
+                let gates = self.parameter(gates, dtype);
+                self.typed(Op::Scan { over }, &[x, gates], &[])
+            }
+            _ => {
+                let (to, parts) = (DimId(4), None);
+                self.program.dims[4].size = 1 + self.random.below(2);
+                self.program.dims[4].useful = self.program.dims[4].size;
+                let op = [Op::TopK { over, to, parts }, Op::ArgTopK { over, to, parts }];
+                let op = self.pick(&op);
+                self.typed(op, &[x], &[])
+            }
+        };
+        if let (Some(made), true) = (made, self.chance(3)) {
+            self.typed(Op::Map(Map::Relu), &[made], &[]);
         }
     }
 
