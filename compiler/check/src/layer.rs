@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_grammar::{Span, ast};
-use shard_ir::{Cuts, Def, DimId, Op, Output, ParameterKind, Program, Value, ValueId, typing::same_dims};
+use shard_ir::{
+    Cuts, Def, DimId, Op, Output, ParameterKind, Program, Value, ValueId, typing::same_dims,
+};
 
 use crate::builder::{Binding, Builder, PinRequest, permute_pattern};
 use crate::calls::Layers;

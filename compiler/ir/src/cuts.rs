@@ -2,8 +2,8 @@
 //! device can answer for its own.
 //!
 //! A logical rule rewrites ops and makes no dims. So these are there before the rules are: for every
-//! dim that a `cumsum`, a `scan` or a choice of the largest runs over, in as many parts as one mesh
-//! axis has devices, or as all have together. A program that needs none of them has none.
+//! dim that a `cumsum`, a `scan` or a choice of the largest runs over, in as many parts as all axes
+//! together can cut it into, or one alone. A program that needs none of them has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,8 +118,10 @@ impl Plan {
     pub fn in_dims_of(&self, other: &Plan) -> Option<Plan> {
         let known = |dim: DimId| other.dims.iter().position(|o| *o == self.dims[dim.index()]);
         let used = self.dims_in_use();
-        let now: BTreeMap<DimId, DimId> =
-            used.iter().map(|dim| Some((*dim, DimId(known(*dim)? as u16)))).collect::<Option<_>>()?;
+        let now: BTreeMap<DimId, DimId> = used
+            .iter()
+            .map(|dim| Some((*dim, DimId(known(*dim)? as u16))))
+            .collect::<Option<_>>()?;
         let renamed = |dims: &mut Vec<DimId>| dims.iter_mut().for_each(|dim| *dim = now[dim]);
         let mut plan = Plan { dims: other.dims.clone(), ..self.clone() };
         plan.outputs.iter_mut().for_each(|output| renamed(&mut output.dims));
@@ -153,13 +155,14 @@ pub fn cut_dims(programs: &mut [Program]) {
     let scanned: BTreeSet<DimId> = ops().filter_map(scanned).collect();
     let along: BTreeSet<DimId> = ops().filter_map(along).collect();
     let chosen: BTreeSet<(DimId, DimId)> = ops().filter_map(choice).collect();
+    let size = |dim: DimId| first.dims[dim.index()].size;
     for of in along {
-        for parts in parts_of(&first.mesh, first.dims[of.index()].size) {
+        for parts in parts_of(&first.mesh, size(of), 1) {
             making.blocks(of, parts, scanned.contains(&of));
         }
     }
     for (of, to) in chosen {
-        for parts in parts_of(&first.mesh, first.dims[of.index()].size) {
+        for parts in parts_of(&first.mesh, size(of), size(to)) {
             making.candidates(of, to, parts);
         }
     }
@@ -193,12 +196,16 @@ fn choice(op: &Op) -> Option<(DimId, DimId)> {
     }
 }
 
-/// In how many parts a dim of a size is cut: as many as an axis has devices, and as many as serve
-/// all axes that may split it together, which is the most that the size and the mesh both divide
-/// into.
-fn parts_of(mesh: &Mesh, size: u64) -> BTreeSet<u64> {
-    let of_one = mesh.axis_ids().map(|axis| mesh.size(axis)).filter(|n| size.is_multiple_of(*n));
+/// In how many parts a dim of a size is cut, of each of which so many positions are told.
+///
+/// In as many as serve all axes that may split it together: the most into which both the size and the
+/// mesh divide. Where what is told of all of them is more than one of them has, also in as many as one
+/// axis has devices, which is less to tell where that axis alone splits the dim.
+fn parts_of(mesh: &Mesh, size: u64, told: u64) -> BTreeSet<u64> {
     let of_all = gcd(size, mesh.devices());
+    let is_small = of_all.saturating_mul(of_all).saturating_mul(told) <= size;
+    let axes = mesh.axis_ids().map(|axis| mesh.size(axis));
+    let of_one = axes.filter(|parts| !is_small && size.is_multiple_of(*parts));
     of_one.chain([of_all]).filter(|parts| 1 < *parts && *parts < size).collect()
 }
 

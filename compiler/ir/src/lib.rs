@@ -37,8 +37,8 @@ mod unsharded;
 pub mod verify;
 
 pub use collective::{Collective, CollectiveError};
-pub use cuts::Cuts;
 pub use collective_einsum::{Fused, LoopError, LoopLayouts};
+pub use cuts::Cuts;
 pub use execution::{Allocation, Execution, Task, Work};
 pub use fold::{FoldError, Unrolled};
 pub use happens_before::HappensBefore;

@@ -20,9 +20,11 @@ fn slow_network(hbm_bytes: &str) -> Hardware {
 }
 
 fn program(mesh: &str, dims: &str, layer: &str) -> Program {
-    let dims: String = dims.split(' ').map(|dim| format!("dim {}\n", dim.replace('=', " = "))).collect();
+    let dims: String =
+        dims.split(' ').map(|dim| format!("dim {}\n", dim.replace('=', " = "))).collect();
     let source = format!("mesh {mesh}\n{dims}{layer}\n");
-    let mut checked = check_source(&SourceFile::new("test", source.as_str()), &CheckOptions::default());
+    let mut checked =
+        check_source(&SourceFile::new("test", source.as_str()), &CheckOptions::default());
     let errors: Vec<_> =
         checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
     assert!(errors.is_empty(), "{errors:?}\n{source}");
@@ -31,7 +33,8 @@ fn program(mesh: &str, dims: &str, layer: &str) -> Program {
 
 /// The plan of a program, proven, priced as searched, found to compute it, and run.
 fn plan_of(program: &Program) -> Plan {
-    let lowered = lower(program, &slow_network("1e12"), &LowerOptions::default()).expect("it lowers");
+    let lowered =
+        lower(program, &slow_network("1e12"), &LowerOptions::default()).expect("it lowers");
     let cost = lowered.optimality.cost;
     assert_eq!(lowered.optimality.lower_bound, cost, "proven");
     let price = shard_cost::price(&lowered.plan, &slow_network("1e12")).totals.serial_time;
@@ -208,24 +211,19 @@ fn a_dim_of_a_part_is_called_as_no_other_is() {
 
 #[test]
 fn in_a_strict_layer_nothing_is_cut() {
-    let program = program(
-        "x=4",
-        "L=32",
-        "strict layer f(a: f32 L_x) -> f32 L_x { return cumsum(a over L) }",
-    );
+    let program =
+        program("x=4", "L=32", "strict layer f(a: f32 L_x) -> f32 L_x { return cumsum(a over L) }");
     let lowered = lower(&program, &slow_network("1e12"), &LowerOptions::default());
-    assert!(matches!(lowered, Err(LowerError::Unreachable { .. })));
+    assert!(matches!(lowered, Err(LowerError::Strict { .. })));
 }
 
 #[test]
 fn where_the_whole_dim_does_not_fit_parts_do() {
-    let program = program(
-        "x=4",
-        "L=4096",
-        "layer f(a: f32 L_x) -> f32 L_x { return cumsum(a over L) }",
-    );
+    let program =
+        program("x=4", "L=4096", "layer f(a: f32 L_x) -> f32 L_x { return cumsum(a over L) }");
     // A block is 4 kB, and the dim 16 kB.
-    let plan = lower(&program, &slow_network("14e3"), &LowerOptions::default()).expect("it fits").plan;
+    let plan =
+        lower(&program, &slow_network("14e3"), &LowerOptions::default()).expect("it fits").plan;
     assert!(has(&plan, |op| matches!(op, Op::Split { .. })));
 }
 

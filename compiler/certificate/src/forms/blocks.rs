@@ -122,11 +122,7 @@ fn scanned(a: Typed, f: Typed, line: &Blocks, one: DimId, dtype: Dtype) -> Typed
     let in_block = Op::Scan { over: line.within };
     let last = |of: Typed| of.position(line, one, line.positions - 1).sum(one);
     let first = f.clone().position(line, one, 0);
-    let start = first.then(
-        Op::Pad { from: one, to: line.within, offset: 0 },
-        one,
-        &[line.within],
-    );
+    let start = first.then(Op::Pad { from: one, to: line.within, offset: 0 }, one, &[line.within]);
     let f_dtype = f.ty.dtype;
     let products = start.and(in_block.clone(), f.clone(), f_dtype);
     let own = a.and(in_block, f, dtype);

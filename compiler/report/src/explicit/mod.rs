@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 
 use shard_grammar::ast::{self, HardwareRef, Item};
 use shard_grammar::{SourceFile, Span, SyntaxError};
-use shard_ir::{Dim, DimId, Dtype, InstrId, InstrKind, Instruction, Layout, Plan, PlanOutput, never};
+use shard_ir::{
+    Dim, DimId, Dtype, InstrId, InstrKind, Instruction, Layout, Plan, PlanOutput, never,
+};
 use shard_search::rules::pieces::IN_PIECES;
 use shard_search::rules::{Family, RULES};
 
@@ -86,9 +88,9 @@ pub fn explicit(
 /// others of the file in parts.
 pub fn made_dims(tree: &ast::File, plans: &[&Plan]) -> String {
     let is_declared = |name: &str| tree.dims().any(|dim| dim.name.value == name);
-    let used = plans.iter().flat_map(|plan| {
-        plan.dims_in_use().into_iter().map(|dim| (dim, &plan.dims[dim.index()]))
-    });
+    let used = plans
+        .iter()
+        .flat_map(|plan| plan.dims_in_use().into_iter().map(|dim| (dim, &plan.dims[dim.index()])));
     let made: BTreeMap<DimId, &Dim> = used.filter(|(_, dim)| !is_declared(&dim.name)).collect();
     made.values().map(|dim| format!("dim {} = {}\n", dim.name, dim.size)).collect()
 }

@@ -3,8 +3,8 @@
 use shard_cost::Hardware;
 use shard_grammar::Span;
 use shard_ir::{
-    AxisList, AxisSet, Binary, Cuts, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Map,
-    Mesh, Norm, Op, Output, ParameterKind, Program, Reduce, TensorType, Value, ValueId,
+    AxisList, AxisSet, Binary, Cuts, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern,
+    Map, Mesh, Norm, Op, Output, ParameterKind, Program, Reduce, TensorType, Value, ValueId,
     result_type,
 };
 use shard_runtime::Random;
