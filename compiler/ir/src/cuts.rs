@@ -1,9 +1,9 @@
 //! Dims that no source declares: those by which a program cuts a dim in equal parts, so that each
 //! device can answer for its own.
 //!
-//! A logical rule rewrites ops and makes no dims. So these are there before the rules are: for every
-//! dim that a `cumsum`, a `scan` or a choice of the largest runs over, in as many parts as all axes
-//! together can cut it into, or one alone. A program that needs none of them has none.
+//! A logical rule rewrites ops and makes no dims. So these are there before the rules are: for
+//! every dim that a `cumsum`, a `scan` or a choice of the largest runs over, in as many parts as
+//! all axes together can cut it into, or one alone. A program that needs none of them has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,8 +113,8 @@ impl Plan {
         used
     }
 
-    /// The same plan with the dims of another one, by their names; `None` where that
-    /// lacks one in use, or has it in another size.
+    /// The same plan with the dims of another one, by their names; `None` where that lacks one in
+    /// use, or has it in another size.
     pub fn in_dims_of(&self, other: &Plan) -> Option<Plan> {
         let known = |dim: DimId| other.dims.iter().position(|o| *o == self.dims[dim.index()]);
         let used = self.dims_in_use();
@@ -146,8 +146,8 @@ impl Plan {
     }
 }
 
-/// Gives the layers of one file, in one phase of it, the dims by which ops of theirs may be cut. All
-/// get the same, so that a name means one size in a file.
+/// Gives the layers of one file, in one phase of it, the dims by which ops of theirs may be cut.
+/// All get the same, so that a name means one size in a file.
 pub fn cut_dims(programs: &mut [Program]) {
     let Some(first) = programs.first() else { return };
     let mut making = Making { dims: first.dims.clone(), cuts: Cuts::default() };
@@ -198,9 +198,9 @@ fn choice(op: &Op) -> Option<(DimId, DimId)> {
 
 /// In how many parts a dim of a size is cut, of each of which so many positions are told.
 ///
-/// In as many as serve all axes that may split it together: the most into which both the size and the
-/// mesh divide. Where what is told of all of them is more than one of them has, also in as many as one
-/// axis has devices, which is less to tell where that axis alone splits the dim.
+/// In as many as serve all axes that may split it together: the most into which both the size and
+/// the mesh divide. Where what is told of all of them is more than one of them has, also in as many
+/// as one axis has devices, which is less to tell where that axis alone splits the dim.
 fn parts_of(mesh: &Mesh, size: u64, told: u64) -> BTreeSet<u64> {
     let of_all = gcd(size, mesh.devices());
     let is_small = of_all.saturating_mul(of_all).saturating_mul(told) <= size;

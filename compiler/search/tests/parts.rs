@@ -202,7 +202,8 @@ fn a_dim_of_a_part_is_called_as_no_other_is() {
     let program = program(
         "x=4",
         "L=32 L1=2 L3=3",
-        "layer f(a: f32 L_x, b: f32 L1L3) -> (y: f32 L_x, z: f32 L1L3) { return (cumsum(a over L), b) }",
+        "layer f(a: f32 L_x, b: f32 L1L3) -> (y: f32 L_x, z: f32 L1L3) { \
+         return (cumsum(a over L), b) }",
     );
     let names: Vec<&str> = program.dims.iter().map(|dim| dim.name.as_str()).collect();
     assert_eq!(names, ["L", "L1", "L3", "L2", "L4"]);
@@ -230,8 +231,10 @@ fn where_the_whole_dim_does_not_fit_parts_do() {
 /// Two phases share a weight whose layout is left open; one cuts a dim that the other has once.
 #[test]
 fn phases_of_other_sizes_have_parts_of_their_own() {
-    let source = "mesh x=4\ndim B = 4\ndim L = 1\ndim D = 8\nphase prompt { L = 64 }\nphase step repeat 8 { L = 1 }\n\
-        layer f(a: f32 BLD?, w: weight f32 D?) -> f32 BLD? {\n return scan(a * w, sigmoid(a) over L)\n}";
+    let source = "mesh x=4\ndim B = 4\ndim L = 1\ndim D = 8\n\
+        phase prompt { L = 64 }\nphase step repeat 8 { L = 1 }\n\
+        layer f(a: f32 BLD?, w: weight f32 D?) -> f32 BLD? {\n \
+        return scan(a * w, sigmoid(a) over L)\n}";
     let checked = check_source(&SourceFile::new("test", source), &CheckOptions::default());
     assert!(!checked.has_errors(), "{:?}", checked.diagnostics);
     let made = |program: &Program| program.dims.len() - program.declared_dims();

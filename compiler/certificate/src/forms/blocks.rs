@@ -97,8 +97,8 @@ pub(super) fn cumsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
 }
 
 /// `scan(a, f over L)` is, block by block, `scan(a, f)` and what the blocks before end with, times
-/// the product of `f` up to the position. Both are of dtypes whose range such a product keeps to, and
-/// `f` has L.
+/// the product of `f` up to the position. Both are of dtypes whose range such a product keeps to,
+/// and `f` has L.
 pub(super) fn scan(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for node in equal.nodes(class) {
         let (Some(Op::Scan { over }), &[a, f]) = (equal.op(node), &node.operands[..]) else {

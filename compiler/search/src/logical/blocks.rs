@@ -1,6 +1,6 @@
-//! The logical rules by which a dim that an op runs along is cut in equal parts: each device answers
-//! for its own, and what is said of all parts is small. The dims of the parts are there already
-//! ([`shard_ir::cuts`]).
+//! The logical rules by which a dim that an op runs along is cut in equal parts: each device
+//! answers for its own, and what is said of all parts is small. The dims of the parts are there
+//! already ([`shard_ir::cuts`]).
 
 use egg::Id;
 use shard_ir::cuts::Blocks;
