@@ -156,14 +156,20 @@ pub fn cut_dims(programs: &mut [Program]) {
     let along: BTreeSet<DimId> = ops().filter_map(along).collect();
     let chosen: BTreeSet<(DimId, DimId)> = ops().filter_map(choice).collect();
     let size = |dim: DimId| first.dims[dim.index()].size;
+    // One position of each part is told: as many parts as there may be serve fewer devices as well.
     for of in along {
-        for parts in parts_of(&first.mesh, size(of), 1) {
-            making.blocks(of, parts, scanned.contains(&of));
+        if let Some(parts) = parts_of(&first.mesh, size(of)).last() {
+            making.blocks(of, *parts, scanned.contains(&of));
         }
     }
+    // Of a choice each part tells as many as are chosen of all. Where that is more than a part has,
+    // fewer parts say less.
     for (of, to) in chosen {
-        for parts in parts_of(&first.mesh, size(of), size(to)) {
-            making.candidates(of, to, parts);
+        let all = parts_of(&first.mesh, size(of));
+        let told = |parts: u64| parts.saturating_mul(parts).saturating_mul(size(to));
+        let is_little = all.last().is_some_and(|parts| told(*parts) <= size(of));
+        for parts in all.iter().filter(|parts| !is_little || all.last() == Some(*parts)) {
+            making.candidates(of, to, *parts);
         }
     }
     for program in programs {
@@ -196,16 +202,12 @@ fn choice(op: &Op) -> Option<(DimId, DimId)> {
     }
 }
 
-/// In how many parts a dim of a size is cut, of each of which so many positions are told.
-///
-/// In as many as serve all axes that may split it together: the most into which both the size and
-/// the mesh divide. Where what is told of all of them is more than one of them has, also in as many
-/// as one axis has devices, which is less to tell where that axis alone splits the dim.
-fn parts_of(mesh: &Mesh, size: u64, told: u64) -> BTreeSet<u64> {
+/// In how many parts a dim of a size may be cut: as many as serve all axes that may split it
+/// together, which is the most into which both the size and the mesh divide, or as many as one axis
+/// has devices. More than one, and fewer than it has positions.
+fn parts_of(mesh: &Mesh, size: u64) -> BTreeSet<u64> {
     let of_all = gcd(size, mesh.devices());
-    let is_small = of_all.saturating_mul(of_all).saturating_mul(told) <= size;
-    let axes = mesh.axis_ids().map(|axis| mesh.size(axis));
-    let of_one = axes.filter(|parts| !is_small && size.is_multiple_of(*parts));
+    let of_one = mesh.axis_ids().map(|axis| mesh.size(axis)).filter(|n| size.is_multiple_of(*n));
     of_one.chain([of_all]).filter(|parts| 1 < *parts && *parts < size).collect()
 }
 
