@@ -107,7 +107,7 @@ fn no_plan_in_parts_is_cheaper_either() {
         lowered.is_ok_and(|l| l.plan.dims.len() > case.program.declared_dims())
     };
     let in_parts = (0..ALONG_LINES).filter(|n| is_in_parts(&case_along_lines(SEED, *n))).count();
-    assert!(in_parts > 40, "{in_parts} plans are in parts");
+    assert!(in_parts > 30, "{in_parts} plans are in parts");
 }
 
 /// The same programs, with collectives in the loops of einsums.

@@ -351,6 +351,11 @@ impl Maker {
     fn body_along_lines(&mut self) {
         let [a, b] = [0, 1].map(DimId);
         let dtype = self.pick(&[Dtype::Bf16, Dtype::F32, Dtype::F32]);
+        for dim in [a, b] {
+            let size = self.pick(&[6, 8, 16, 24, 48, 96]);
+            let dim = &mut self.program.dims[dim.index()];
+            (dim.size, dim.useful) = (size, size);
+        }
         let dims = if self.chance(3) { vec![b] } else { vec![a, b] };
         let mut x = self.parameter(dims.clone(), dtype);
         if self.chance(3) {
