@@ -43,12 +43,12 @@ pub fn shrink(plan: &Plan) -> Plan {
     }
 }
 
-/// A plan over the same dims, with the sizes that another one has been given; `None` where it has
-/// not the same dims or a slice does not fit.
+/// A plan with the sizes that another one has been given; `None` where that lacks a dim of it or a
+/// slice does not fit.
 pub fn resized_as(small: &Plan, plan: &Plan) -> Option<Plan> {
-    let names = |plan: &Plan| plan.dims.iter().map(|d| d.name.clone()).collect::<Vec<_>>();
-    let sizes: Vec<u64> = small.dims.iter().map(|d| d.size).collect();
-    (names(small) == names(plan)).then(|| resized(plan, &sizes))?
+    let size = |name: &str| small.dims.iter().find(|dim| dim.name == name).map(|dim| dim.size);
+    let sizes: Vec<u64> = plan.dims.iter().map(|dim| size(&dim.name)).collect::<Option<_>>()?;
+    resized(plan, &sizes)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -27,7 +27,9 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.phase.as_deref() != program.phase.as_ref().map(|phase| phase.name.as_str()) {
         return Err("the plan is one of another phase".to_string());
     }
-    if plan.mesh != program.mesh || plan.dims != program.dims {
+    // Of the dims that no source declares a plan has none behind the last that it uses.
+    let has_dims = plan.dims.len() >= program.declared_dims();
+    if plan.mesh != program.mesh || !has_dims || !program.dims.starts_with(&plan.dims) {
         return Err("the plan has another mesh or other dims".to_string());
     }
     let same = |(plan, program): (&PlanFold, &Fold)| {

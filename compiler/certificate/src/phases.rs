@@ -99,6 +99,7 @@ fn add(joint: &mut Program, phase: &Program, weights: &[ValueId]) {
     let (values, labels, folds) =
         (joint.values.len() as u32, joint.labels.len() as u16, joint.folds.len() as u16);
     let dims: Vec<DimId> = phase.dims.iter().map(|dim| dim_of(&mut joint.dims, dim)).collect();
+    joint.cuts.extend(&phase.cuts, |dim| dims[dim.index()]);
     let renamed = |of: &[DimId]| -> Vec<DimId> { of.iter().map(|dim| dims[dim.index()]).collect() };
     let value_of = |id: &ValueId| ValueId(values + id.0);
     let pattern_of = |pattern: &LayoutPattern| LayoutPattern {

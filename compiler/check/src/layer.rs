@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_grammar::{Span, ast};
-use shard_ir::{Def, DimId, Op, Output, ParameterKind, Program, Value, ValueId, typing::same_dims};
+use shard_ir::{
+    Cuts, Def, DimId, Op, Output, ParameterKind, Program, Value, ValueId, typing::same_dims,
+};
 
 use crate::builder::{Binding, Builder, PinRequest, permute_pattern};
 use crate::calls::Layers;
@@ -77,6 +79,7 @@ pub(crate) fn check_layer<'a>(
         hardware: env.hardware.clone(),
         mesh: env.mesh.clone(),
         dims: env.dims.clone(),
+        cuts: Cuts::default(),
         values: std::mem::take(&mut builder.values),
         outputs,
         labels: Vec::new(),

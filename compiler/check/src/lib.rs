@@ -163,6 +163,7 @@ fn check_phase(
         env.report_unused(sink);
     }
     let roots: Vec<bool> = (0..layers.all.len()).map(|i| layers.is_root(i)).collect();
+    let of_phase = checked.programs.len();
     for (at, (program, is_root)) in layers.programs.into_iter().zip(roots).enumerate() {
         let Some(program) = program else { continue };
         checked.expectations.push(std::mem::take(&mut expected[at]));
@@ -171,4 +172,5 @@ fn check_phase(
         }
         checked.programs.push(program);
     }
+    shard_ir::cuts::cut_dims(&mut checked.programs[of_phase..]);
 }

@@ -7,7 +7,7 @@ use shard_cost::Hardware;
 use shard_cost::hardware::BUILT_IN;
 use shard_grammar::SourceFile;
 use shard_ir::{Collective, InstrId, InstrKind, Plan};
-use shard_report::explicit::{Overrides, difference, explicit};
+use shard_report::explicit::{Overrides, difference, explicit, made_dims};
 use shard_report::notation::phrase;
 use shard_search::LowerOptions;
 
@@ -117,7 +117,9 @@ pub fn strict_layer(
     gives(&text, plan, hardware).ok()?;
     let tree = shard_grammar::parse(&SourceFile::new("", text.clone())).file;
     let layer = tree.layers().find(|layer| layer.name.value == plan.name)?;
-    text.get(layer.span.start..layer.span.end).map(str::to_string)
+    let of_source = shard_grammar::parse(source).file;
+    let layer = text.get(layer.span.start..layer.span.end)?;
+    Some(format!("{}{layer}", made_dims(&of_source, &[plan])))
 }
 
 /// Whether a text has a strict layer whose plan is this one, on the same chip.

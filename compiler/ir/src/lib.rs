@@ -11,6 +11,7 @@ pub mod attention;
 pub mod collective;
 pub mod collective_einsum;
 pub mod composite;
+pub mod cuts;
 pub mod execution;
 pub mod fold;
 mod happens_before;
@@ -37,6 +38,7 @@ pub mod verify;
 
 pub use collective::{Collective, CollectiveError};
 pub use collective_einsum::{Fused, LoopError, LoopLayouts};
+pub use cuts::Cuts;
 pub use execution::{Allocation, Execution, Task, Work};
 pub use fold::{FoldError, Unrolled};
 pub use happens_before::HappensBefore;

@@ -2,6 +2,7 @@
 
 use shard_words::Span;
 
+use crate::cuts::Cuts;
 use crate::mesh::Mesh;
 use crate::op::Op;
 use crate::pattern::LayoutPattern;
@@ -93,8 +94,10 @@ pub struct Program {
     pub hardware: Option<String>,
     /// The mesh.
     pub mesh: Mesh,
-    /// Every dim of the file.
+    /// Every dim of the file, and behind them those that are made ([`cuts`](crate::cuts)).
     pub dims: Vec<Dim>,
+    /// What the dims that are made are for.
+    pub cuts: Cuts,
     /// Values in program order: operands come before their uses.
     pub values: Vec<Value>,
     /// The results.
@@ -219,6 +222,7 @@ impl Program {
             hardware: self.hardware.clone(),
             mesh: self.mesh.clone(),
             dims: self.dims.clone(),
+            cuts: self.cuts.clone(),
             values: Vec::new(),
             outputs: Vec::new(),
             labels: self.labels.clone(),

@@ -294,6 +294,15 @@ pub enum Rewriting {
         /// Flops on all devices together, and those of the formula as written, where they differ.
         flops: Option<(f64, f64)>,
     },
+    /// What runs along a dim, on each of its parts by itself.
+    InParts {
+        /// The op as the source has it.
+        op: Op,
+        /// The dim.
+        over: DimId,
+        /// How many parts.
+        parts: u64,
+    },
 }
 
 /// A formula over values that have names.

@@ -69,6 +69,7 @@ impl Plan {
             let (from, to) = (made(program.entry(id)), made(program.exit(id)));
             plan.folds.push(PlanFold { layer: fold.layer.clone(), repeat: fold.repeat, from, to });
         }
+        plan.drop_dims_behind(program.declared_dims());
         plan
     }
 }

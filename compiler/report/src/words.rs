@@ -39,10 +39,11 @@ pub fn reason(plan: &Plan, reason: &Reason) -> String {
                 list(plan, *axes)
             )
         }
-        Reason::Rewritten(how) => rewriting(how),
+        Reason::Rewritten(how) => rewriting(plan, how),
         Reason::Looped { rewritten, why } => {
-            let rewritten =
-                rewritten.as_ref().map_or_else(String::new, |how| format!("{}; ", rewriting(how)));
+            let rewritten = rewritten
+                .as_ref()
+                .map_or_else(String::new, |how| format!("{}; ", rewriting(plan, how)));
             format!("{rewritten}{}", looped(plan, why))
         }
     }
@@ -216,7 +217,7 @@ fn role(plan: &Plan, role: &Role) -> String {
     }
 }
 
-fn rewriting(how: &Rewriting) -> String {
+fn rewriting(plan: &Plan, how: &Rewriting) -> String {
     match how {
         Rewriting::Merged { times, names } => match names.as_slice() {
             [] | [_] => format!("written {times} times, computed once"),
@@ -230,6 +231,10 @@ fn rewriting(how: &Rewriting) -> String {
                 format!(": {after:.3e} flops on all devices together, {before:.3e} as written")
             });
             format!("computed as {}{flops}", formula(f))
+        }
+        Rewriting::InParts { op, over, parts } => {
+            let (op, over) = (op.word(), dim_name(plan, *over));
+            format!("{op} over {over} in {parts} parts, each by itself")
         }
     }
 }

@@ -100,6 +100,7 @@ pub(crate) fn emit(
         });
     }
     emitter.folds()?;
+    emitter.plan.drop_dims_behind(program.declared_dims());
     let mut emitted = Emitted { plan: emitter.plan, moves: emitter.moves };
     for fold in 0..program.folds.len() {
         stand_together(&mut emitted, FoldId(fold as u16));

@@ -320,6 +320,7 @@ fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
         joint.folds.extend(program.folds.iter().cloned());
         let dims: Vec<DimId> =
             program.dims.iter().map(|dim| common_dim(&mut joint.dims, dim)).collect();
+        joint.cuts.extend(&program.cuts, |dim| dims[dim.index()]);
         let rename =
             |list: &[DimId]| -> Vec<DimId> { list.iter().map(|d| dims[d.index()]).collect() };
         let labels = joint.labels.len() as u16;

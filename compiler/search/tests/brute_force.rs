@@ -27,7 +27,9 @@ use std::time::{Duration, Instant};
 use brute_force::attention::{ATTENTIONS, attention_case};
 use brute_force::facts::Facts;
 use brute_force::forms::forms;
-use brute_force::generate::{Case, case, case_with_forms, hosted_case, networked_case};
+use brute_force::generate::{
+    Case, case, case_along_lines, case_with_forms, hosted_case, networked_case,
+};
 use brute_force::layouts::{Written, meets};
 use brute_force::optimum::{Optimum, cheapest_plan};
 use brute_force::print::program_text;
@@ -40,6 +42,8 @@ const COUNT: u64 = 1_000;
 const JUDGED_AT_LEAST: usize = 900;
 const COUNT_WITH_FORMS: u64 = 200;
 const JUDGED_AT_LEAST_WITH_FORMS: usize = 120;
+const ALONG_LINES: u64 = 200;
+const ALONG_LINES_JUDGED_AT_LEAST: usize = 190;
 const NETWORKED: u64 = 300;
 const NETWORKED_JUDGED_AT_LEAST: usize = 250;
 const HOSTED: u64 = 400;
@@ -91,6 +95,19 @@ fn no_plan_with_weights_in_host_memory_is_cheaper_either() {
 #[test]
 fn no_plan_of_another_form_is_cheaper_either() {
     hold(case_with_forms, COUNT_WITH_FORMS, JUDGED_AT_LEAST_WITH_FORMS, false);
+}
+
+/// Sums up to a position, recurrences and choices of the largest, over dims that are cut in parts.
+#[test]
+fn no_plan_in_parts_is_cheaper_either() {
+    hold(case_along_lines, ALONG_LINES, ALONG_LINES_JUDGED_AT_LEAST, false);
+    // Not all of them bring the dim together.
+    let is_in_parts = |case: &Case| {
+        let lowered = lower(&case.program, &case.hardware, &LowerOptions::default());
+        lowered.is_ok_and(|l| l.plan.dims.len() > case.program.declared_dims())
+    };
+    let in_parts = (0..ALONG_LINES).filter(|n| is_in_parts(&case_along_lines(SEED, *n))).count();
+    assert!(in_parts > 30, "{in_parts} plans are in parts");
 }
 
 /// The same programs, with collectives in the loops of einsums.

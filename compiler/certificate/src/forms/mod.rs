@@ -1,5 +1,6 @@
 //! The forms of a program (`spec/search.md`): the programs that the logical rules make of it.
 
+mod blocks;
 mod clusters;
 mod equal;
 mod laws;
@@ -55,6 +56,9 @@ fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
             laws::shared_operand,
             laws::mask_of_nothing,
             laws::located,
+            blocks::cumsum,
+            blocks::scan,
+            blocks::largest_few,
         ]
     };
     let mut equal = Equal::of(program);

@@ -9,9 +9,13 @@ mod body;
 mod comments;
 mod expression;
 
+use std::collections::BTreeMap;
+
 use shard_grammar::ast::{self, HardwareRef, Item};
 use shard_grammar::{SourceFile, Span, SyntaxError};
-use shard_ir::{Dtype, InstrId, InstrKind, Instruction, Layout, Plan, PlanOutput, never};
+use shard_ir::{
+    Dim, DimId, Dtype, InstrId, InstrKind, Instruction, Layout, Plan, PlanOutput, never,
+};
 use shard_search::rules::pieces::IN_PIECES;
 use shard_search::rules::{Family, RULES};
 
@@ -60,6 +64,10 @@ pub fn explicit(
             None => edits.push((with_docs(source, &tree, layer.span), String::new())),
         }
     }
+    if let Some(layer) = tree.layers().next() {
+        let above = Span::at(with_docs(source, &tree, layer.span).start);
+        edits.insert(0, (above, made_dims(&tree, plans)));
+    }
     edits.sort_by_key(|(span, _)| span.start);
     let mut text = String::new();
     let mut at = 0;
@@ -74,6 +82,17 @@ pub fn explicit(
         source.text.get(at..).unwrap_or_else(|| never!("an edit behind the end of the file", "")),
     );
     shard_grammar::format(&SourceFile::new(source.name.clone(), text))
+}
+
+/// The lines of the dims that plans use and a file does not declare: those by which the plans cut
+/// others of the file in parts.
+pub fn made_dims(tree: &ast::File, plans: &[&Plan]) -> String {
+    let is_declared = |name: &str| tree.dims().any(|dim| dim.name.value == name);
+    let used = plans
+        .iter()
+        .flat_map(|plan| plan.dims_in_use().into_iter().map(|dim| (dim, &plan.dims[dim.index()])));
+    let made: BTreeMap<DimId, &Dim> = used.filter(|(_, dim)| !is_declared(&dim.name)).collect();
+    made.values().map(|dim| format!("dim {} = {}\n", dim.name, dim.size)).collect()
 }
 
 fn override_lines(
@@ -188,9 +207,10 @@ fn layout_span(ty: &ast::Type) -> Span {
 /// Names, places, reasons, the layers that calls came from, and whether a move was written or
 /// inserted are words; so is that ops are the pieces of a composite, and where a number stands.
 pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
-    if a.mesh != b.mesh || a.dims != b.dims || a.repeat != b.repeat {
+    let same_dims = b.in_dims_of(a).filter(|_| a.mesh == b.mesh && a.repeat == b.repeat);
+    let Some(b) = &same_dims else {
         return Some("the mesh, the dims or the repetition differ".to_string());
-    }
+    };
     let (steps, others) = (steps(a), steps(b));
     if steps.len() != others.len() {
         return Some(format!("{} instructions, and {}", steps.len(), others.len()));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
 use shard_ir::reason::{Formula, Rewriting};
-use shard_ir::{Def, LayoutPattern, Op, ParameterKind, Program, Value, ValueId};
+use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, Value, ValueId};
 
 use super::graph::{ENode, Head, Logical};
 use super::written::live_values;
@@ -431,6 +431,10 @@ impl Writer<'_, '_> {
         if rule == rules::LONG_EINSUM || rule == rules::UNMASKED {
             return None;
         }
+        let in_parts = [rules::CUMSUM_IN_PARTS, rules::SCAN_IN_PARTS, rules::LARGEST_OF_PARTS];
+        if in_parts.contains(&rule) {
+            return self.in_parts(node, here);
+        }
         if rule == rules::MERGED {
             let names = here
                 .iter()
@@ -443,6 +447,22 @@ impl Writer<'_, '_> {
         let (before, after) = (self.flops(class, true), self.flops(class, false));
         let flops = (before != after).then_some((after, before));
         Some(Rewriting::Computed { formula: self.formula(class, node), flops })
+    }
+
+    /// How a value of the source is computed that an e-node puts together of parts of a dim.
+    fn in_parts(&self, node: &ENode, here: &[ValueId]) -> Option<Rewriting> {
+        let program = self.reader.logical.program;
+        let Def::Op { op, .. } = &program.value(*here.first()?).def else { return None };
+        let parts_of = |all: DimId| {
+            let choice = program.cuts.choices.iter().find(|choice| choice.all == all)?;
+            Some((choice.of, choice.parts))
+        };
+        let (over, parts) = match self.reader.logical.op(node)? {
+            Op::Merge { from, to } => (*to, *program.sizes(from).first()?),
+            Op::TopK { over, .. } | Op::Take { over } => parts_of(*over)?,
+            _ => return None,
+        };
+        Some(Rewriting::InParts { op: op.clone(), over, parts })
     }
 
     /// An e-node as a formula over values that have names.

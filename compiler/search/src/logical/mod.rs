@@ -6,6 +6,7 @@
 //! softmax, a norm or an activation cuts what could be multiplied in another order, and the cap on
 //! flops the rest.
 
+mod blocks;
 mod choices;
 mod extract;
 mod graph;
@@ -83,6 +84,9 @@ const LAWS: &[Law] = &[
     (rules::SHARED_OPERAND, laws::shared_operand),
     (rules::UNMASKED, laws::mask_of_nothing),
     (rules::LOCATED, laws::located),
+    (rules::CUMSUM_IN_PARTS, blocks::cumsum),
+    (rules::SCAN_IN_PARTS, blocks::scan),
+    (rules::LARGEST_OF_PARTS, blocks::largest_few),
 ];
 
 /// The logical e-graph of a program, with all that the rules find.

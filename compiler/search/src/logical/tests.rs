@@ -92,6 +92,15 @@ pub(super) const PROGRAMS: &[&str] = &[
  let h: f32 AC_x = einsum(a, b -> AC)\n return einsum(h, c -> AD)\n}",
     "a: f32 AB, b: f32 BC, c: f32 BC) -> f32 AC {
  let h: f32 AC = einsum(a, b -> AC)\n return h + einsum(a, c -> AC) + einsum(a, c -> AC)\n}",
+    // Sums up to a position, recurrences and the largest few, of which each device has a part.
+    "a: f32 BA) -> f32 BA {\n return cumsum(a over B)\n}",
+    "a: int32 AB) -> (y: int32 BA, z: int32 AB) {\n let y = cumsum(a over B)\n return (y, cumsum(y over \
+        A))\n}",
+    "a: f32 ABC, f: f32 AB) -> f32 ABC {\n return scan(a, f over B)\n}",
+    "a: f32 BC, f: f32 CB) -> f32 BC {\n return scan(cumsum(a over B), f over C)\n}",
+    "a: f32 AB) -> f32 AO {\n return topk(a over B -> O)\n}",
+    "a: f32 AB) -> (y: f32 A, z: int32 OA) {\n return (sum(topk(a over B -> O) over O), argtopk(a \
+        over B -> O))\n}",
 ];
 
 pub(super) fn source(program: &str, sizes: [u64; 5]) -> String {

@@ -78,6 +78,18 @@ rules! {
     LOCATED = Logical, "argmax_is_where_the_largest_first_stands",
         "argmax(a over V) is -locate(a, max(a over V) over V), which each device answers for its \
          part of V";
+    /// Sums up to a position, part by part.
+    CUMSUM_IN_PARTS = Logical, "cumsum_in_parts_adds_the_sums_before_them",
+        "cumsum(a over L) is, part by part of L, cumsum(a) + the sums of the parts before: as \
+         many numbers as there are parts";
+    /// A recurrence, part by part.
+    SCAN_IN_PARTS = Logical, "scan_in_parts_carries_from_one_to_the_next",
+        "scan(a, f over L) is, part by part of L, scan(a, f) + what the parts before end with * \
+         the product of f up to the position";
+    /// The largest few, part by part.
+    LARGEST_OF_PARTS = Logical, "largest_few_are_among_those_of_each_part",
+        "topk(a over V -> K) is topk(topk(a over V -> C, n) over C -> K), with C = n * K; \
+         argtopk(a over V -> K) takes the positions of those by theirs in C";
     /// Equal ops.
     MERGED = Logical, "equal_ops_are_one_value",
         "two ops alike on the same operands are done once";

@@ -2,8 +2,10 @@
 //! nothing new comes: no e-graph. An expression that occurs several times is one value, and is
 //! rewritten wherever it occurs.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use shard_ir::cuts::{Blocks, Candidates};
 use shard_ir::{Binary, Def, DimId, Dtype, Map, Op, Program, Reduce, Value, ValueId};
 
 /// What an expression is, its operands aside. Ops are numbered in [`Forms::ops`].
@@ -31,7 +33,7 @@ const MAX_FORMS: usize = 40;
 
 struct Forms<'a> {
     program: &'a Program,
-    ops: Vec<Op>,
+    ops: RefCell<Vec<Op>>,
     /// The expression of each value as it is written, first occurrences alone.
     written: Vec<Expr>,
 }
@@ -40,7 +42,7 @@ struct Forms<'a> {
 /// operands.
 pub(crate) fn forms(program: &Program) -> Result<Vec<Program>, &'static str> {
     let live = super::facts::live(program);
-    let mut forms = Forms { program, ops: Vec::new(), written: Vec::new() };
+    let mut forms = Forms { program, ops: RefCell::default(), written: Vec::new() };
     let mut made: Vec<Expr> = Vec::new();
     for (id, value) in program.values.iter().enumerate() {
         let expr = forms.expr(id, value, &made);
@@ -132,10 +134,10 @@ fn replaced(expr: &Expr, old: &Expr, new: &Expr) -> Expr {
     normal(Expr { operands, ..expr.clone() })
 }
 
-/// What an argmax is done by, part by part.
-fn located(over: DimId) -> [Op; 3] {
-    let max = Op::Reduce { kind: Reduce::Max, over: vec![over] };
-    [max, Op::Locate { over }, Op::Map(Map::Neg)]
+/// Dims with others in the place of one.
+fn put(dims: &[DimId], old: DimId, new: &[DimId]) -> Vec<DimId> {
+    let of = |dim: &DimId| if *dim == old { new.to_vec() } else { vec![*dim] };
+    dims.iter().flat_map(of).collect()
 }
 
 /// Operands whose order says nothing are sorted.
@@ -150,7 +152,7 @@ fn normal(mut expr: Expr) -> Expr {
 }
 
 impl Forms<'_> {
-    fn expr(&mut self, id: usize, value: &Value, made: &[Expr]) -> Expr {
+    fn expr(&self, id: usize, value: &Value, made: &[Expr]) -> Expr {
         let (what, operands) = match &value.def {
             Def::Parameter { .. } | Def::Pin { .. } => (What::Leaf(id), Vec::new()),
             Def::Constant(number) => (What::Constant(number.to_bits()), Vec::new()),
@@ -174,9 +176,6 @@ impl Forms<'_> {
                         {
                             operands.sort();
                         }
-                        if let Op::Argmax { over } = op {
-                            located(*over).iter().for_each(|op| _ = self.number_of(op));
-                        }
                         self.number_of(op)
                     }
                 };
@@ -186,12 +185,141 @@ impl Forms<'_> {
         normal(Expr { what, dims: value.dims.clone(), dtype: value.dtype, operands })
     }
 
-    fn number_of(&mut self, op: &Op) -> What {
-        let known = self.ops.iter().position(|o| o == op);
+    fn number_of(&self, op: &Op) -> What {
+        match op {
+            Op::Einsum => return What::Einsum,
+            Op::Binary(Binary::Add) => return What::Plus,
+            Op::Binary(Binary::Sub) => return What::Minus,
+            _ => {}
+        }
+        let mut ops = self.ops.borrow_mut();
+        let known = ops.iter().position(|o| o == op);
         What::Other(known.unwrap_or_else(|| {
-            self.ops.push(op.clone());
-            self.ops.len() - 1
+            ops.push(op.clone());
+            ops.len() - 1
         }))
+    }
+
+    /// The op of an expression that is none of those with a name of their own here.
+    fn other(&self, e: &Expr) -> Option<Op> {
+        match e.what {
+            What::Other(op) => self.ops.borrow().get(op).cloned(),
+            What::Leaf(_) | What::Constant(_) | What::Einsum | What::Plus | What::Minus => None,
+        }
+    }
+
+    fn made(&self, op: Op, dims: Vec<DimId>, dtype: Dtype, operands: &[&Expr]) -> Expr {
+        let operands = operands.iter().map(|o| (*o).clone()).collect();
+        normal(Expr { what: self.number_of(&op), dims, dtype, operands })
+    }
+
+    /// What runs along a dim, part by part; by the laws of `spec/rules.md`.
+    fn in_parts(&self, e: &Expr, op: &Op) -> Vec<Expr> {
+        let cuts = &self.program.cuts;
+        let on = |over: &DimId| {
+            let over = *over;
+            cuts.lines.iter().filter(move |line| line.of == over)
+        };
+        let chosen = |over: &DimId, to: &DimId| {
+            let both = (*over, *to);
+            cuts.choices.iter().filter(move |cut| (cut.of, cut.chosen) == both)
+        };
+        match op {
+            Op::Cumsum { over } if !matches!(e.dtype, Dtype::F16 | Dtype::F8 | Dtype::Int8) => {
+                on(over).map(|line| self.cumsum_in_blocks(e, line)).collect()
+            }
+            Op::Scan { over } => {
+                let f = &e.operands[1];
+                let fits = f.dims.contains(over)
+                    && e.operands.iter().all(|o| matches!(o.dtype, Dtype::F32 | Dtype::Bf16));
+                on(over).filter(|_| fits).map(|line| self.scan_in_blocks(e, line)).collect()
+            }
+            Op::TopK { over, to, parts: None } => {
+                let of_parts = |cut: &Candidates| {
+                    let a = &e.operands[0];
+                    let some = self.some(e, a, (*over, cut), false);
+                    let op = Op::TopK { over: cut.all, to: *to, parts: None };
+                    self.made(op, e.dims.clone(), e.dtype, &[&some])
+                };
+                chosen(over, to).map(of_parts).collect()
+            }
+            Op::ArgTopK { over, to, parts: None } => {
+                let of_parts = |cut: &Candidates| {
+                    let a = &e.operands[0];
+                    let (some, places) =
+                        (self.some(e, a, (*over, cut), false), self.some(e, a, (*over, cut), true));
+                    let op = Op::ArgTopK { over: cut.all, to: *to, parts: None };
+                    let best = self.made(op, put(&a.dims, *over, &[*to]), e.dtype, &[&some]);
+                    let take = Op::Take { over: cut.all };
+                    self.made(take, e.dims.clone(), e.dtype, &[&places, &best])
+                };
+                chosen(over, to).map(of_parts).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The largest of each part, or where they stand.
+    fn some(&self, e: &Expr, a: &Expr, (over, cut): (DimId, &Candidates), places: bool) -> Expr {
+        let (to, parts) = (cut.all, Some(cut.parts));
+        let (op, dtype) = if places {
+            (Op::ArgTopK { over, to, parts }, e.dtype)
+        } else {
+            (Op::TopK { over, to, parts }, a.dtype)
+        };
+        self.made(op, put(&a.dims, over, &[to]), dtype, &[a])
+    }
+
+    fn in_blocks(&self, a: &Expr, line: &Blocks) -> Expr {
+        let to = vec![line.blocks, line.within];
+        let op = Op::Split { from: line.of, to: to.clone() };
+        self.made(op, put(&a.dims, line.of, &to), a.dtype, &[a])
+    }
+
+    fn together(&self, e: &Expr, all: &Expr, line: &Blocks) -> Expr {
+        let op = Op::Merge { from: vec![line.blocks, line.within], to: line.of };
+        self.made(op, e.dims.clone(), e.dtype, &[all])
+    }
+
+    fn cumsum_in_blocks(&self, e: &Expr, line: &Blocks) -> Expr {
+        let a = self.in_blocks(&e.operands[0], line);
+        let (t, small) = (a.dtype, put(&a.dims, line.within, &[]));
+        let own = self.made(Op::Cumsum { over: line.within }, a.dims.clone(), t, &[&a]);
+        let sum = Op::Reduce { kind: Reduce::Sum, over: vec![line.within] };
+        let sum = self.made(sum, small.clone(), t, &[&a]);
+        let to_here = self.made(Op::Cumsum { over: line.blocks }, small.clone(), t, &[&sum]);
+        let before = self.made(Op::Shift { over: line.blocks, by: 1 }, small, t, &[&to_here]);
+        let all = self.made(Op::Binary(Binary::Add), a.dims.clone(), t, &[&own, &before]);
+        self.together(e, &all, line)
+    }
+
+    fn scan_in_blocks(&self, e: &Expr, line: &Blocks) -> Expr {
+        let one = line.one.expect("a scan runs over the dim");
+        let [a, f] = [0, 1].map(|at| self.in_blocks(&e.operands[at], line));
+        let (t, g) = (e.dtype, f.dtype);
+        let last_place = self.size(line.within) as u64 - 1;
+        let at = |of: &Expr, offset: u64| {
+            let op = Op::SliceDim { from: line.within, to: one, offset };
+            self.made(op, put(&of.dims, line.within, &[one]), of.dtype, &[of])
+        };
+        let last = |of: &Expr| {
+            let sum = Op::Reduce { kind: Reduce::Sum, over: vec![one] };
+            self.made(sum, put(&of.dims, line.within, &[]), of.dtype, &[&at(of, last_place)])
+        };
+        let along = Op::Scan { over: line.within };
+        let own = self.made(along.clone(), a.dims.clone(), t, &[&a, &f]);
+        let pad = Op::Pad { from: one, to: line.within, offset: 0 };
+        let start = self.made(pad, f.dims.clone(), g, &[&at(&f, 0)]);
+        let products = self.made(along, f.dims.clone(), g, &[&start, &f]);
+        let small = put(&a.dims, line.within, &[]);
+        let ends = [last(&own), last(&products)];
+        let to_here =
+            self.made(Op::Scan { over: line.blocks }, small.clone(), t, &[&ends[0], &ends[1]]);
+        let before = self.made(Op::Shift { over: line.blocks, by: 1 }, small, t, &[&to_here]);
+        let times = Op::Binary(Binary::Mul);
+        let carried = self.made(times, a.dims.clone(), t, &[&products, &before]);
+        let all = self.made(Op::Binary(Binary::Add), a.dims.clone(), t, &[&own, &carried]);
+        self.together(e, &all, line)
     }
 
     fn size(&self, d: DimId) -> u128 {
@@ -210,7 +338,9 @@ impl Forms<'_> {
         let mut found = Vec::new();
         let is_sum = match e.what {
             What::Einsum => e.operands.len() == 1,
-            What::Other(op) => matches!(self.ops[op], Op::Reduce { kind: Reduce::Sum, .. }),
+            What::Other(_) => {
+                matches!(self.other(e), Some(Op::Reduce { kind: Reduce::Sum, .. }))
+            }
             What::Leaf(_) | What::Constant(_) | What::Plus | What::Minus => false,
         };
         if is_sum {
@@ -234,25 +364,21 @@ impl Forms<'_> {
                 }
             }
         }
-        if let What::Other(op) = e.what
-            && let Op::Mask { query, key, window } = &self.ops[op]
+        if let Some(Op::Mask { query, key, window }) = &self.other(e)
             && self.size(*query) == 1
             && window.is_none_or(|window| self.size(*key) as u64 <= window)
         {
             found.push(e.operands[0].clone());
         }
-        if let What::Other(op) = e.what
-            && let Op::Argmax { over } = self.ops[op]
-        {
-            let a = &e.operands[0];
-            let [max, locate, neg] = located(over).map(|op| {
-                let known = self.ops.iter().position(|o| *o == op);
-                What::Other(known.expect("it came with its argmax"))
-            });
-            let made = |what, dtype, operands| Expr { what, dims: e.dims.clone(), dtype, operands };
-            let largest = made(max, a.dtype, vec![a.clone()]);
-            let at = made(locate, e.dtype, vec![a.clone(), largest]);
-            found.push(made(neg, e.dtype, vec![at]));
+        if let Some(Op::Argmax { over }) = self.other(e) {
+            let (a, dims) = (&e.operands[0], || e.dims.clone());
+            let max = Op::Reduce { kind: Reduce::Max, over: vec![over] };
+            let largest = self.made(max, dims(), a.dtype, &[a]);
+            let at = self.made(Op::Locate { over }, dims(), e.dtype, &[a, &largest]);
+            found.push(self.made(Op::Map(Map::Neg), dims(), e.dtype, &[&at]));
+        }
+        if let Some(op) = self.other(e) {
+            found.extend(self.in_parts(e, &op));
         }
         if matches!(e.what, What::Plus | What::Minus) {
             self.factor(e, &mut found);
@@ -426,7 +552,7 @@ impl Forms<'_> {
             What::Einsum => Some(Op::Einsum),
             What::Plus => Some(Op::Binary(Binary::Add)),
             What::Minus => Some(Op::Binary(Binary::Sub)),
-            What::Other(op) => Some(self.ops[op].clone()),
+            What::Other(op) => self.ops.borrow().get(op).cloned(),
         };
         let def = match (expr.what, op) {
             (What::Constant(bits), _) => Def::Constant(f64::from_bits(bits)),

@@ -3,8 +3,8 @@
 use shard_cost::Hardware;
 use shard_grammar::Span;
 use shard_ir::{
-    AxisList, AxisSet, Binary, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Map,
-    Mesh, Norm, Op, Output, ParameterKind, Program, Reduce, TensorType, Value, ValueId,
+    AxisList, AxisSet, Binary, Cuts, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern,
+    Map, Mesh, Norm, Op, Output, ParameterKind, Program, Reduce, TensorType, Value, ValueId,
     result_type,
 };
 use shard_runtime::Random;
@@ -24,6 +24,14 @@ pub(crate) fn case(seed: u64, number: u64) -> Case {
 /// The n-th program of a seed that can be computed in several ways, on a flat network.
 pub(crate) fn case_with_forms(seed: u64, number: u64) -> Case {
     case_with(seed, number, flat, false, Maker::body_with_forms)
+}
+
+/// The n-th program of a seed in which something runs along a dim that may be cut in parts.
+pub(crate) fn case_along_lines(seed: u64, number: u64) -> Case {
+    let network = if number.is_multiple_of(2) { networked } else { flat };
+    let mut case = case_with(seed, number, network, false, Maker::body_along_lines);
+    shard_ir::cuts::cut_dims(std::slice::from_mut(&mut case.program));
+    case
 }
 
 /// The n-th program of a seed, on a torus, behind switches, or with several networks.
@@ -186,6 +194,7 @@ impl Maker {
             hardware: None,
             mesh,
             dims,
+            cuts: Cuts::default(),
             values: Vec::new(),
             outputs: Vec::new(),
             folds: Vec::new(),
@@ -334,6 +343,43 @@ impl Maker {
                     self.typed(Op::Reduce { kind: Reduce::Sum, over: vec![b] }, &[right], &[]);
                 }
             }
+        }
+    }
+
+    /// A sum up to a position, a recurrence or a choice of the largest, with something before or
+    /// behind it.
+    fn body_along_lines(&mut self) {
+        let [a, b] = [0, 1].map(DimId);
+        let dtype = self.pick(&[Dtype::Bf16, Dtype::F32, Dtype::F32]);
+        for dim in [a, b] {
+            let size = self.pick(&[6, 8, 16, 24, 48, 96]);
+            let dim = &mut self.program.dims[dim.index()];
+            (dim.size, dim.useful) = (size, size);
+        }
+        let dims = if self.chance(3) { vec![b] } else { vec![a, b] };
+        let mut x = self.parameter(dims.clone(), dtype);
+        if self.chance(3) {
+            x = self.typed(Op::Map(Map::Relu), &[x], &[]).unwrap_or(x);
+        }
+        let over = self.pick(&dims);
+        let made = match self.random.below(4) {
+            0 => self.typed(Op::Cumsum { over }, &[x], &[]),
+            1 => {
+                let gates = if self.chance(2) { dims } else { vec![over] };
+                let gates = self.parameter(gates, dtype);
+                self.typed(Op::Scan { over }, &[x, gates], &[])
+            }
+            _ => {
+                let (to, parts) = (DimId(4), None);
+                self.program.dims[4].size = 1 + self.random.below(2);
+                self.program.dims[4].useful = self.program.dims[4].size;
+                let op = [Op::TopK { over, to, parts }, Op::ArgTopK { over, to, parts }];
+                let op = self.pick(&op);
+                self.typed(op, &[x], &[])
+            }
+        };
+        if let (Some(made), true) = (made, self.chance(3)) {
+            self.typed(Op::Map(Map::Relu), &[made], &[]);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use shard_grammar::Span;
 use shard_ir::{
-    AxisSet, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Mesh, Op, Output,
+    AxisSet, Cuts, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Mesh, Op, Output,
     ParameterKind, Program, Value, ValueId,
 };
 
@@ -24,6 +24,7 @@ impl Builder {
                 hardware: None,
                 mesh: Mesh::new(mesh.iter().map(|(n, s)| (n.to_string(), *s))).unwrap(),
                 dims,
+                cuts: Cuts::default(),
                 values: Vec::new(),
                 outputs: Vec::new(),
                 folds: Vec::new(),

@@ -1,0 +1,254 @@
+//! Dims that no source declares: those by which a program cuts a dim in equal parts, so that each
+//! device can answer for its own.
+//!
+//! A logical rule rewrites ops and makes no dims. So these are there before the rules are: for
+//! every dim that a `cumsum`, a `scan` or a choice of the largest runs over, in as many parts as
+//! all axes together can cut it into, or one alone. A program that needs none of them has none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::mesh::Mesh;
+use crate::numbers::gcd;
+use crate::op::Op;
+use crate::plan::{InstrKind, Number, Plan};
+use crate::program::{Def, Program};
+use crate::tensor::{Dim, DimId, MAX_DIMS};
+
+/// The dims of a program that no source declares. They stand behind those that one does.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cuts {
+    /// What runs along a dim, block by block.
+    pub lines: Vec<Blocks>,
+    /// The largest of a dim, part by part.
+    pub choices: Vec<Candidates>,
+}
+
+/// A dim as blocks of positions: the size of `blocks` times that of `within` is its size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocks {
+    /// The dim.
+    pub of: DimId,
+    /// Its blocks, the major part.
+    pub blocks: DimId,
+    /// The positions of a block.
+    pub within: DimId,
+    /// How many a block has.
+    pub positions: u64,
+    /// One position of a block, a dim of size 1; only where a `scan` runs over the dim.
+    pub one: Option<DimId>,
+}
+
+/// Those of a dim among which its largest are: as many of each part as are chosen of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Candidates {
+    /// The dim.
+    pub of: DimId,
+    /// The dim of those chosen.
+    pub chosen: DimId,
+    /// How many parts.
+    pub parts: u64,
+    /// The dim of those chosen of all parts.
+    pub all: DimId,
+}
+
+impl Cuts {
+    /// All dims made.
+    fn dims(&self) -> impl Iterator<Item = DimId> {
+        let of_lines = self.lines.iter().flat_map(|line| [line.blocks, line.within]);
+        let ones = self.lines.iter().filter_map(|line| line.one);
+        of_lines.chain(ones).chain(self.choices.iter().map(|choice| choice.all))
+    }
+
+    /// Adds those of a program whose dims are called otherwise here.
+    pub fn extend(&mut self, other: &Cuts, dim: impl Fn(DimId) -> DimId) {
+        for line in &other.lines {
+            let line = Blocks {
+                of: dim(line.of),
+                blocks: dim(line.blocks),
+                within: dim(line.within),
+                positions: line.positions,
+                one: line.one.map(&dim),
+            };
+            if !self.lines.contains(&line) {
+                self.lines.push(line);
+            }
+        }
+        for choice in &other.choices {
+            let choice = Candidates {
+                of: dim(choice.of),
+                chosen: dim(choice.chosen),
+                parts: choice.parts,
+                all: dim(choice.all),
+            };
+            if !self.choices.contains(&choice) {
+                self.choices.push(choice);
+            }
+        }
+    }
+}
+
+impl Program {
+    /// How many dims the source declares: those before all that are made.
+    pub fn declared_dims(&self) -> usize {
+        self.cuts.dims().map(DimId::index).min().unwrap_or(self.dims.len())
+    }
+}
+
+impl Plan {
+    /// The dims that something in the plan has or names.
+    pub fn dims_in_use(&self) -> BTreeSet<DimId> {
+        let mut used: BTreeSet<DimId> =
+            self.outputs.iter().flat_map(|output| &output.dims).copied().collect();
+        for instr in &self.instructions {
+            used.extend(&instr.dims);
+            match &instr.kind {
+                InstrKind::Op(op) => used.extend(op.dims()),
+                InstrKind::Constant(Number::SizeOf(dim)) => used.extend([*dim]),
+                InstrKind::Constant(Number::Given(_))
+                | InstrKind::Parameter(_)
+                | InstrKind::Move(_)
+                | InstrKind::CollectiveEinsum(_) => {}
+            }
+        }
+        used
+    }
+
+    /// The same plan with the dims of another one, by their names; `None` where that lacks one in
+    /// use, or has it in another size.
+    pub fn in_dims_of(&self, other: &Plan) -> Option<Plan> {
+        let known = |dim: DimId| other.dims.iter().position(|o| *o == self.dims[dim.index()]);
+        let used = self.dims_in_use();
+        let now: BTreeMap<DimId, DimId> = used
+            .iter()
+            .map(|dim| Some((*dim, DimId(known(*dim)? as u16))))
+            .collect::<Option<_>>()?;
+        let renamed = |dims: &mut Vec<DimId>| dims.iter_mut().for_each(|dim| *dim = now[dim]);
+        let mut plan = Plan { dims: other.dims.clone(), ..self.clone() };
+        plan.outputs.iter_mut().for_each(|output| renamed(&mut output.dims));
+        for instr in &mut plan.instructions {
+            renamed(&mut instr.dims);
+            match &mut instr.kind {
+                InstrKind::Op(op) => *op = op.with_dims(|dim| now[&dim]),
+                InstrKind::Constant(Number::SizeOf(dim)) => *dim = now[dim],
+                InstrKind::Constant(Number::Given(_))
+                | InstrKind::Parameter(_)
+                | InstrKind::Move(_)
+                | InstrKind::CollectiveEinsum(_) => {}
+            }
+        }
+        Some(plan)
+    }
+
+    /// Drops the dims behind the last one in use, but for those that the source declares.
+    pub fn drop_dims_behind(&mut self, declared: usize) {
+        let last = self.dims_in_use().last().map_or(0, |dim| dim.index() + 1);
+        self.dims.truncate(last.max(declared));
+    }
+}
+
+/// Gives the layers of one file, in one phase of it, the dims by which ops of theirs may be cut.
+/// All get the same, so that a name means one size in a file.
+pub fn cut_dims(programs: &mut [Program]) {
+    let Some(first) = programs.first() else { return };
+    let mut making = Making { dims: first.dims.clone(), cuts: Cuts::default() };
+    let ops = || programs.iter().flat_map(ops_of);
+    let scanned: BTreeSet<DimId> = ops().filter_map(scanned).collect();
+    let along: BTreeSet<DimId> = ops().filter_map(along).collect();
+    let chosen: BTreeSet<(DimId, DimId)> = ops().filter_map(choice).collect();
+    let size = |dim: DimId| first.dims[dim.index()].size;
+    // One position of each part is told: as many parts as there may be serve fewer devices as well.
+    for of in along {
+        if let Some(parts) = parts_of(&first.mesh, size(of)).last() {
+            making.blocks(of, *parts, scanned.contains(&of));
+        }
+    }
+    // Of a choice each part tells as many as are chosen of all. Where that is more than a part has,
+    // fewer parts say less.
+    for (of, to) in chosen {
+        let all = parts_of(&first.mesh, size(of));
+        let told = |parts: u64| parts.saturating_mul(parts).saturating_mul(size(to));
+        let is_little = all.last().is_some_and(|parts| told(*parts) <= size(of));
+        for parts in all.iter().filter(|parts| !is_little || all.last() == Some(*parts)) {
+            making.candidates(of, to, *parts);
+        }
+    }
+    for program in programs {
+        program.dims.clone_from(&making.dims);
+        program.cuts.clone_from(&making.cuts);
+    }
+}
+
+fn ops_of(program: &Program) -> impl Iterator<Item = &Op> {
+    program.values.iter().filter_map(|value| match &value.def {
+        Def::Op { op, .. } => Some(op),
+        Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+    })
+}
+
+fn scanned(op: &Op) -> Option<DimId> {
+    if let Op::Scan { over } = op { Some(*over) } else { None }
+}
+
+fn along(op: &Op) -> Option<DimId> {
+    if let Op::Cumsum { over } = op { Some(*over) } else { scanned(op) }
+}
+
+/// The dim that the largest are chosen of, and that of those chosen, where they are chosen of all.
+fn choice(op: &Op) -> Option<(DimId, DimId)> {
+    if let Op::TopK { over, to, parts: None } | Op::ArgTopK { over, to, parts: None } = op {
+        Some((*over, *to))
+    } else {
+        None
+    }
+}
+
+/// In how many parts a dim of a size may be cut: as many as serve all axes that may split it
+/// together, which is the most into which both the size and the mesh divide, or as many as one axis
+/// has devices. More than one, and fewer than it has positions.
+fn parts_of(mesh: &Mesh, size: u64) -> BTreeSet<u64> {
+    let of_all = gcd(size, mesh.devices());
+    let of_one = mesh.axis_ids().map(|axis| mesh.size(axis)).filter(|n| size.is_multiple_of(*n));
+    of_one.chain([of_all]).filter(|parts| 1 < *parts && *parts < size).collect()
+}
+
+/// Dims being made.
+struct Making {
+    dims: Vec<Dim>,
+    cuts: Cuts,
+}
+
+impl Making {
+    /// A dim of a size, called as the one that it is made of with the first number that is free.
+    fn dim(&mut self, of: DimId, size: u64) -> DimId {
+        let stem = self.dims[of.index()].name.clone();
+        let free = (1u64..)
+            .map(|number| format!("{stem}{number}"))
+            .find(|name| self.dims.iter().all(|dim| dim.name != *name));
+        let name = free.unwrap_or(stem);
+        self.dims.push(Dim { name, size, useful: size });
+        DimId(self.dims.len() as u16 - 1)
+    }
+
+    /// Whether there is room for some more: a file may declare as many as there may be.
+    fn has_room_for(&self, more: usize) -> bool {
+        self.dims.len() + more <= MAX_DIMS
+    }
+
+    fn blocks(&mut self, of: DimId, parts: u64, is_scanned: bool) {
+        if self.has_room_for(3) {
+            let positions = self.dims[of.index()].size / parts;
+            let (blocks, within) = (self.dim(of, parts), self.dim(of, positions));
+            let one = is_scanned.then(|| self.dim(of, 1));
+            self.cuts.lines.push(Blocks { of, blocks, within, positions, one });
+        }
+    }
+
+    /// Where each part has more than are chosen of all: else a part gives all that it has.
+    fn candidates(&mut self, of: DimId, chosen: DimId, parts: u64) {
+        let (of_all, size) = (self.dims[of.index()].size, self.dims[chosen.index()].size);
+        if size < of_all / parts && self.has_room_for(1) {
+            let all = self.dim(of, size * parts);
+            self.cuts.choices.push(Candidates { of, chosen, parts, all });
+        }
+    }
+}

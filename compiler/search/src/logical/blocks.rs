@@ -1,0 +1,156 @@
+//! The logical rules by which a dim that an op runs along is cut in equal parts: each device
+//! answers for its own, and what is said of all parts is small. The dims of the parts are there
+//! already ([`shard_ir::cuts`]).
+
+use egg::Id;
+use shard_ir::cuts::Blocks;
+use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType};
+
+use super::graph::{Expr, Logical, Made, Place};
+use super::laws::Found;
+
+/// An op with these dims and this dtype.
+fn op(op: Op, dims: &[DimId], dtype: Dtype, operands: Vec<Expr>) -> Expr {
+    let ty = TensorType { dims: dims.to_vec(), dtype };
+    Expr::Op(Made { op, ty, place: Place::default() }, operands)
+}
+
+/// Some dims with others in the place of one.
+fn with(dims: &[DimId], old: DimId, new: &[DimId]) -> Vec<DimId> {
+    let replaced = |dim: &DimId| if *dim == old { new.to_vec() } else { vec![*dim] };
+    dims.iter().flat_map(replaced).collect()
+}
+
+/// What each block adds to those behind it: `a` up to each block, its own left out.
+fn before(line: &Blocks, dims: &[DimId], dtype: Dtype, up_to: Expr) -> Expr {
+    op(Op::Shift { over: line.blocks, by: 1 }, dims, dtype, vec![up_to])
+}
+
+/// `cumsum(a over L)` is, block by block, `cumsum(a) + ` the sums of the blocks before.
+pub(super) fn cumsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
+    let ty = logical.ty(class);
+    for node in logical.nodes(class) {
+        let (Some(Op::Cumsum { over }), &[a]) = (logical.op(node), &node.operands[..]) else {
+            continue;
+        };
+        // What a block adds up may be larger than any of the results.
+        if !matches!(ty.dtype, Dtype::F32 | Dtype::Bf16 | Dtype::Int32) {
+            continue;
+        }
+        for line in logical.program.cuts.lines.iter().filter(|line| line.of == *over) {
+            let dtype = ty.dtype;
+            let to = vec![line.blocks, line.within];
+            let cut = with(&logical.ty(a).dims, *over, &to);
+            let small = with(&logical.ty(a).dims, *over, &[line.blocks]);
+            if !logical.fits(&cut) {
+                continue;
+            }
+            let split = Op::Split { from: *over, to: to.clone() };
+            let a = op(split, &cut, dtype, vec![Expr::Class(a)]);
+            let own = op(Op::Cumsum { over: line.within }, &cut, dtype, vec![a.clone()]);
+            let sum = Op::Reduce { kind: Reduce::Sum, over: vec![line.within] };
+            let sums = op(sum, &small, dtype, vec![a]);
+            let up_to = op(Op::Cumsum { over: line.blocks }, &small, dtype, vec![sums]);
+            let before = before(line, &small, dtype, up_to);
+            let all = op(Op::Binary(Binary::Add), &cut, dtype, vec![own, before]);
+            let merge = Op::Merge { from: to, to: *over };
+            found.push((class, op(merge, &ty.dims, dtype, vec![all])));
+        }
+    }
+}
+
+/// `scan(a, f over L)` is, block by block, `scan(a, f) + ` the product of `f` up to the position
+/// times what the blocks before end with.
+pub(super) fn scan(logical: &Logical<'_>, class: Id, found: &mut Found) {
+    let ty = logical.ty(class);
+    for node in logical.nodes(class) {
+        let (Some(Op::Scan { over }), &[a, f]) = (logical.op(node), &node.operands[..]) else {
+            continue;
+        };
+        let (of_a, of_f) = (logical.ty(a), logical.ty(f));
+        // The product of all gates of a block has to stay within the range of its dtype.
+        let is_wide = |dtype: Dtype| matches!(dtype, Dtype::F32 | Dtype::Bf16);
+        if !of_f.dims.contains(over) || ![of_a, of_f].iter().all(|ty| is_wide(ty.dtype)) {
+            continue;
+        }
+        for line in logical.program.cuts.lines.iter().filter(|line| line.of == *over) {
+            if let Some(one) = line.one
+                && logical.fits(&with(&of_a.dims, *over, &[line.blocks, line.within]))
+            {
+                let operands = [(a, of_a), (f, of_f)];
+                found.push((class, scan_in_blocks(operands, ty, *over, (line, one))));
+            }
+        }
+    }
+}
+
+fn scan_in_blocks(
+    [(a, of_a), (f, of_f)]: [(Id, &TensorType); 2],
+    ty: &TensorType,
+    over: DimId,
+    (line, one): (&Blocks, DimId),
+) -> Expr {
+    let (to, within) = (vec![line.blocks, line.within], line.within);
+    let cut = |of: &TensorType| with(&of.dims, over, &to);
+    let small = |of: &TensorType| with(&of.dims, over, &[line.blocks]);
+    let split = |class: Id, of: &TensorType| {
+        let split = Op::Split { from: over, to: to.clone() };
+        op(split, &cut(of), of.dtype, vec![Expr::Class(class)])
+    };
+    let one_of = |from: Expr, of: &TensorType, dtype: Dtype, offset: u64| {
+        let dims = with(&of.dims, over, &[line.blocks, one]);
+        op(Op::SliceDim { from: within, to: one, offset }, &dims, dtype, vec![from])
+    };
+    // The last position of each block, which says all that those behind it need.
+    let end = |from: Expr, of: &TensorType, dtype: Dtype| {
+        let last = one_of(from, of, dtype, line.positions - 1);
+        let sum = Op::Reduce { kind: Reduce::Sum, over: vec![one] };
+        op(sum, &small(of), dtype, vec![last])
+    };
+    let scanned = Op::Scan { over: within };
+    let gates = split(f, of_f);
+    let own = op(scanned.clone(), &cut(of_a), ty.dtype, vec![split(a, of_a), gates.clone()]);
+    // Of a recurrence that starts from the first gate and adds nothing else, the products.
+    let first = one_of(gates.clone(), of_f, of_f.dtype, 0);
+    let pad = Op::Pad { from: one, to: within, offset: 0 };
+    let start = op(pad, &cut(of_f), of_f.dtype, vec![first]);
+    let products = op(scanned, &cut(of_f), of_f.dtype, vec![start, gates]);
+    let ends = vec![end(own.clone(), of_a, ty.dtype), end(products.clone(), of_f, of_f.dtype)];
+    let up_to = op(Op::Scan { over: line.blocks }, &small(of_a), ty.dtype, ends);
+    let before = before(line, &small(of_a), ty.dtype, up_to);
+    let carried = op(Op::Binary(Binary::Mul), &cut(of_a), ty.dtype, vec![products, before]);
+    let all = op(Op::Binary(Binary::Add), &cut(of_a), ty.dtype, vec![own, carried]);
+    op(Op::Merge { from: to, to: over }, &ty.dims, ty.dtype, vec![all])
+}
+
+/// `topk(a over V -> K)` is that of the K largest of each part of V, and `argtopk(a over V -> K)`
+/// takes the positions of those by their own.
+pub(super) fn largest_few(logical: &Logical<'_>, class: Id, found: &mut Found) {
+    let ty = logical.ty(class);
+    for node in logical.nodes(class) {
+        let (over, to, is_place) = match logical.op(node) {
+            Some(Op::TopK { over, to, parts: None }) => (*over, *to, false),
+            Some(Op::ArgTopK { over, to, parts: None }) => (*over, *to, true),
+            _ => continue,
+        };
+        let &[a] = node.operands.as_slice() else { continue };
+        let of_a = logical.ty(a);
+        let choices = &logical.program.cuts.choices;
+        for choice in choices.iter().filter(|choice| (choice.of, choice.chosen) == (over, to)) {
+            let (all, parts) = (choice.all, Some(choice.parts));
+            let of_all = with(&of_a.dims, over, &[all]);
+            let of_parts = Op::TopK { over, to: all, parts };
+            let some = op(of_parts, &of_all, of_a.dtype, vec![Expr::Class(a)]);
+            let made = if is_place {
+                let places = Op::ArgTopK { over, to: all, parts };
+                let places = op(places, &of_all, ty.dtype, vec![Expr::Class(a)]);
+                let best = Op::ArgTopK { over: all, to, parts: None };
+                let best = op(best, &with(&of_a.dims, over, &[to]), ty.dtype, vec![some]);
+                op(Op::Take { over: all }, &ty.dims, ty.dtype, vec![places, best])
+            } else {
+                op(Op::TopK { over: all, to, parts: None }, &ty.dims, ty.dtype, vec![some])
+            };
+            found.push((class, made));
+        }
+    }
+}
