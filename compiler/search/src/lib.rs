@@ -35,6 +35,7 @@ mod logical;
 mod lower;
 mod many_forms;
 mod memory;
+mod moves_alone;
 mod overlapped;
 mod phases;
 mod reason;
@@ -155,6 +156,12 @@ pub struct Lowered {
     remembered: lower::Remembered,
 }
 
+impl Lowered {
+    fn is_bounded(&self) -> bool {
+        self.optimality.status == Status::Bounded
+    }
+}
+
 /// How far a plan is from the best of the plan space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Optimality {
@@ -265,6 +272,9 @@ pub fn lower(
         Err(LowerError::Unreachable { .. }) if is_reachable(program, hardware, options) => {
             Err(LowerError::TooLong(Picoseconds(relax::graph::FAR.unsigned_abs())))
         }
+        Ok(found) if options.objective == Objective::Comm && found.is_bounded() => {
+            moves_alone::improved(found, program, priced, options)
+        }
         lowered => lowered,
     }
 }
@@ -284,6 +294,27 @@ impl LowerOptions {
             Objective::Serial | Objective::Overlap | Objective::Memory => Cow::Borrowed(hardware),
         }
     }
+}
+
+/// The plan of least memory that was found.
+#[derive(Clone, Debug)]
+pub struct Smallest {
+    /// The fastest in the least memory that a plan was found for; `None` where nothing smaller than
+    /// the fastest of all was found.
+    pub lowered: Option<Lowered>,
+    /// What any plan needs at least on each device, over the whole stack, in bytes. Where searches
+    /// prove nothing, that is [`least_kept`].
+    pub least: u64,
+}
+
+/// The plan of least memory, searched for from `fastest` down, which is the fastest of all.
+pub fn smallest(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+    fastest: &Lowered,
+) -> Result<Smallest, LowerError> {
+    lower::Fitting { program, hardware, options, fastest }.smallest(0)
 }
 
 /// What the weights and caches of a program take at least on each device, over the whole stack, in

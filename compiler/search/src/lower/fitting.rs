@@ -1,0 +1,157 @@
+//! The fastest plan that fits in the memory of a device, where the fastest of all plans does not;
+//! and the smallest plan.
+
+use shard_cost::{Hardware, Memory};
+use shard_ir::{Picoseconds, Program};
+
+use super::Lowering;
+use crate::bound_only::lower_bound;
+use crate::memory::{DeviceMemory, needed};
+use crate::search::MEMORY_LIMIT;
+use crate::{Limits, LowerError, LowerOptions, Lowered, Smallest, Status};
+
+/// Where no plan was found in the memory of a device, it is searched as if of what is free beside
+/// the smallest weights and caches there were these parts.
+const SPARE_SHARES: [u64; 3] = [2, 4, 8];
+
+/// Searches for less and less memory. By halves first, until one part in `FINE` is left to save;
+/// then it is asked whether there is a plan in one byte less.
+const SEARCHES: u32 = 12;
+const FINE: u64 = 128;
+
+/// Each of these searches may take this part of the limits of one for the fastest plan: one that
+/// finds nothing is the slowest.
+const PART_OF_LIMITS: usize = 20;
+
+/// What is known of the plans of a program when it is asked which of them fit.
+pub(crate) struct Fitting<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) hardware: &'a Hardware,
+    pub(crate) options: &'a LowerOptions,
+    /// The fastest of all plans.
+    pub(crate) fastest: &'a Lowered,
+}
+
+impl Fitting<'_> {
+    /// The best plan that was found in the memory of the chip, in which the fastest has no room.
+    pub(super) fn best(&self) -> Result<Lowered, LowerError> {
+        let missed = match self.searched(self.hardware, &self.options.limits) {
+            Err(missed @ LowerError::NoPlanFits { proven: false, .. }) => missed,
+            other => return other,
+        };
+        // What fits in less fits: where the smallest plan known has room, there is one.
+        let capacity = self.hardware.hbm_bytes;
+        match self.smallest(capacity)?.lowered {
+            Some(found) if needed(&found.plan) <= capacity => {
+                self.of_many(found, self.hardware, MEMORY_LIMIT)
+            }
+            _ => Err(missed),
+        }
+    }
+
+    /// The plan of least memory that was found, the search for which ends at the first that takes
+    /// no more than `enough`.
+    pub(crate) fn smallest(&self, enough: u64) -> Result<Smallest, LowerError> {
+        let peak = |lowered: &Option<Lowered>| {
+            needed(lowered.as_ref().map_or(&self.fastest.plan, |lowered| &lowered.plan))
+        };
+        // No plan needs less than `least`; none was found in less than `low`.
+        let mut least = DeviceMemory::new(self.program, 0).least();
+        let (mut low, mut best) = (least, None);
+        let of = self.options.limits.clone();
+        let limits = Limits {
+            expansions: of.expansions / PART_OF_LIMITS,
+            branches: of.branches / PART_OF_LIMITS,
+            nodes: of.nodes / PART_OF_LIMITS,
+            ..of
+        };
+        for _ in 0..SEARCHES {
+            let most = peak(&best);
+            let left = most.saturating_sub(low);
+            let bytes = match left {
+                0 => break,
+                _ if most <= enough => break,
+                _ if left > most / FINE => low + left / 2,
+                _ => most - 1,
+            };
+            let mut smaller = self.hardware.clone();
+            smaller.hbm_bytes = bytes;
+            match self.searched(&smaller, &limits) {
+                Ok(found) => best = Some(found),
+                Err(LowerError::NoPlanFits { proven, .. }) => {
+                    low = bytes + 1;
+                    least = if proven { low } else { least };
+                }
+                // The plan that is known stands, and so does what was proven.
+                Err(LowerError::OutOfTime | LowerError::Limit { .. }) => break,
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(Smallest { lowered: best, least })
+    }
+
+    /// The fastest plan in the memory of a chip.
+    fn searched(&self, hardware: &Hardware, limits: &Limits) -> Result<Lowered, LowerError> {
+        let (program, fastest, capacity) = (self.program, self.fastest, hardware.hbm_bytes);
+        let least = DeviceMemory::new(program, capacity).least();
+        let none =
+            |proven| LowerError::NoPlanFits { plan: Box::new(fastest.plan.clone()), least, proven };
+        if least > capacity {
+            return Err(none(true));
+        }
+        let activations = Memory::of(&fastest.plan).activations.0;
+        let within = |bytes| {
+            let lowering = Lowering::asked(program, hardware, self.options);
+            let like = Some(&fastest.remembered);
+            let strict = lowering.strict;
+            Lowering { capacity: Some(bytes), like, activations, limits, ..lowering }
+                .run(program, strict)
+        };
+        match within(capacity) {
+            // Nothing was passed over: what was left out of the space has no room in any plan.
+            Err(LowerError::Unreachable { .. }) => Err(none(true)),
+            Err(LowerError::Limit { limit, .. }) => {
+                // With less memory there are fewer plans to pass over, and what fits in less fits.
+                for share in SPARE_SHARES {
+                    match within(least + (capacity - least) / share) {
+                        Ok(found) => return self.of_many(found, hardware, limit),
+                        Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}
+                        Err(other) => return Err(other),
+                    }
+                }
+                Err(none(false))
+            }
+            other => other,
+        }
+    }
+
+    /// A plan that was found among some of those that fit: a limit ended the search of all.
+    fn of_many(
+        &self,
+        mut found: Lowered,
+        hardware: &Hardware,
+        limit: &str,
+    ) -> Result<Lowered, LowerError> {
+        let bound = self.bound_within(hardware)?.max(self.fastest.optimality.lower_bound);
+        let known = &mut found.optimality;
+        known.status = Status::Bounded;
+        known.proof = None;
+        known.lower_bound = bound.min(known.cost);
+        known.price_bound = Some(known.lower_bound);
+        known.stopped_by = Some(limit.to_owned());
+        Ok(found)
+    }
+
+    /// What prices say that any plan takes that fits, one of which is known; nothing where a limit
+    /// ends them.
+    fn bound_within(&self, hardware: &Hardware) -> Result<Picoseconds, LowerError> {
+        match lower_bound(self.program, hardware, self.options) {
+            Ok(found) if found.none_fits => {
+                Err(LowerError::Internal("a plan fits of which prices say that none does".into()))
+            }
+            Ok(found) => Ok(found.time),
+            Err(LowerError::Limit { .. } | LowerError::OutOfTime) => Ok(Picoseconds(0)),
+            Err(other) => Err(other),
+        }
+    }
+}
