@@ -393,7 +393,8 @@ fn a_search_within_memory_that_ends_at_its_states_keeps_the_plan_of_one_before()
         assert!(of.lower_bound <= best.cost && best.cost <= of.cost, "{expansions}: {of:?}");
         stopped_by.extend(of.stopped_by.clone());
     }
-    assert_eq!(stopped_by, ["expansions"; 3]);
+    // One that ended so has the best plan, and is proven: what it left out takes no less.
+    assert_eq!(stopped_by, ["expansions"; 2]);
 }
 
 /// The convolutions in front of Whisper's encoder: many large activations, and few weights.

@@ -36,15 +36,15 @@ impl Fitting<'_> {
     /// The best plan that was found in the memory of the chip, in which the fastest has no room.
     pub(super) fn best(&self) -> Result<Lowered, LowerError> {
         let missed = match self.searched(self.hardware, &self.options.limits) {
+            Ok((found, None)) => return Ok(found),
+            Ok((found, Some(limit))) => return self.of_many(found, limit),
             Err(missed @ LowerError::NoPlanFits { proven: false, .. }) => missed,
-            other => return other,
+            Err(other) => return Err(other),
         };
         // What fits in less fits: where the smallest plan known has room, there is one.
         let capacity = self.hardware.hbm_bytes;
         match self.smallest(capacity)?.lowered {
-            Some(found) if needed(&found.plan) <= capacity => {
-                self.of_many(found, self.hardware, MEMORY_LIMIT)
-            }
+            Some(found) if needed(&found.plan) <= capacity => self.of_many(found, MEMORY_LIMIT),
             _ => Err(missed),
         }
     }
@@ -77,7 +77,11 @@ impl Fitting<'_> {
             let mut smaller = self.hardware.clone();
             smaller.hbm_bytes = bytes;
             match self.searched(&smaller, &limits) {
-                Ok(found) => best = Some(found),
+                Ok((found, None)) => best = Some(found),
+                Ok((mut found, Some(_))) => {
+                    found.optimality.status = Status::Bounded;
+                    best = Some(found);
+                }
                 Err(LowerError::NoPlanFits { proven, .. }) => {
                     low = bytes + 1;
                     least = if proven { low } else { least };
@@ -90,8 +94,13 @@ impl Fitting<'_> {
         Ok(Smallest { lowered: best, least })
     }
 
-    /// The fastest plan in the memory of a chip.
-    fn searched(&self, hardware: &Hardware, limits: &Limits) -> Result<Lowered, LowerError> {
+    /// The fastest plan in the memory of a chip; with a limit where that ended the search of all
+    /// and the plan is the best of some.
+    fn searched(
+        &self,
+        hardware: &Hardware,
+        limits: &Limits,
+    ) -> Result<(Lowered, Option<&'static str>), LowerError> {
         let (program, fastest, capacity) = (self.program, self.fastest, hardware.hbm_bytes);
         let least = DeviceMemory::new(program, capacity).least();
         let none =
@@ -114,25 +123,21 @@ impl Fitting<'_> {
                 // With less memory there are fewer plans to pass over, and what fits in less fits.
                 for share in SPARE_SHARES {
                     match within(least + (capacity - least) / share) {
-                        Ok(found) => return self.of_many(found, hardware, limit),
+                        Ok(found) => return Ok((found, Some(limit))),
                         Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}
                         Err(other) => return Err(other),
                     }
                 }
                 Err(none(false))
             }
-            other => other,
+            Err(other) => Err(other),
+            Ok(found) => Ok((found, None)),
         }
     }
 
     /// A plan that was found among some of those that fit: a limit ended the search of all.
-    fn of_many(
-        &self,
-        mut found: Lowered,
-        hardware: &Hardware,
-        limit: &str,
-    ) -> Result<Lowered, LowerError> {
-        let bound = self.bound_within(hardware)?.max(self.fastest.optimality.lower_bound);
+    fn of_many(&self, mut found: Lowered, limit: &str) -> Result<Lowered, LowerError> {
+        let bound = self.bound_within()?.max(self.fastest.optimality.lower_bound);
         let known = &mut found.optimality;
         known.status = Status::Bounded;
         known.proof = None;
@@ -144,8 +149,8 @@ impl Fitting<'_> {
 
     /// What prices say that any plan takes that fits, one of which is known; nothing where a limit
     /// ends them.
-    fn bound_within(&self, hardware: &Hardware) -> Result<Picoseconds, LowerError> {
-        match lower_bound(self.program, hardware, self.options) {
+    fn bound_within(&self) -> Result<Picoseconds, LowerError> {
+        match lower_bound(self.program, self.hardware, self.options) {
             Ok(found) if found.none_fits => {
                 Err(LowerError::Internal("a plan fits of which prices say that none does".into()))
             }
