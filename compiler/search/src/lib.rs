@@ -314,7 +314,7 @@ pub fn smallest(
     options: &LowerOptions,
     fastest: &Lowered,
 ) -> Result<Smallest, LowerError> {
-    lower::Fitting { program, hardware, options, fastest }.smallest(0)
+    lower::Fitting { program, hardware, options, fastest }.smallest()
 }
 
 /// What the weights and caches of a program take at least on each device, over the whole stack, in

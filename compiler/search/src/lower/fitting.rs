@@ -35,7 +35,8 @@ pub(crate) struct Fitting<'a> {
 impl Fitting<'_> {
     /// The best plan that was found in the memory of the chip, in which the fastest has no room.
     pub(super) fn best(&self) -> Result<Lowered, LowerError> {
-        let missed = match self.searched(self.hardware, &self.options.limits) {
+        let all_shares = &SPARE_SHARES;
+        let missed = match self.searched(self.hardware, &self.options.limits, all_shares) {
             Ok((found, None)) => return Ok(found),
             Ok((found, Some(limit))) => return self.of_many(found, limit),
             Err(missed @ LowerError::NoPlanFits { proven: false, .. }) => missed,
@@ -43,15 +44,20 @@ impl Fitting<'_> {
         };
         // What fits in less fits: where the smallest plan known has room, there is one.
         let capacity = self.hardware.hbm_bytes;
-        match self.smallest(capacity)?.lowered {
+        match self.descended(Some(capacity), &[])?.lowered {
             Some(found) if needed(&found.plan) <= capacity => self.of_many(found, MEMORY_LIMIT),
             _ => Err(missed),
         }
     }
 
-    /// The plan of least memory that was found, the search for which ends at the first that takes
-    /// no more than `enough`.
-    pub(crate) fn smallest(&self, enough: u64) -> Result<Smallest, LowerError> {
+    /// The plan of least memory that was found.
+    pub(crate) fn smallest(&self) -> Result<Smallest, LowerError> {
+        self.descended(None, &SPARE_SHARES)
+    }
+
+    /// Plans of less and less memory; where so much is `enough`, down to the first that takes no
+    /// more, or until none is found in more.
+    fn descended(&self, enough: Option<u64>, shares: &[u64]) -> Result<Smallest, LowerError> {
         let peak = |lowered: &Option<Lowered>| {
             needed(lowered.as_ref().map_or(&self.fastest.plan, |lowered| &lowered.plan))
         };
@@ -70,13 +76,13 @@ impl Fitting<'_> {
             let left = most.saturating_sub(low);
             let bytes = match left {
                 0 => break,
-                _ if most <= enough => break,
+                _ if enough.is_some_and(|enough| most <= enough || low > enough) => break,
                 _ if left > most / FINE => low + left / 2,
                 _ => most - 1,
             };
             let mut smaller = self.hardware.clone();
             smaller.hbm_bytes = bytes;
-            match self.searched(&smaller, &limits) {
+            match self.searched(&smaller, &limits, shares) {
                 Ok((found, None)) => best = Some(found),
                 Ok((mut found, Some(_))) => {
                     found.optimality.status = Status::Bounded;
@@ -95,11 +101,12 @@ impl Fitting<'_> {
     }
 
     /// The fastest plan in the memory of a chip; with a limit where that ended the search of all
-    /// and the plan is the best of some.
+    /// and the plan is the best of those that leave a share of what is free.
     fn searched(
         &self,
         hardware: &Hardware,
         limits: &Limits,
+        shares: &[u64],
     ) -> Result<(Lowered, Option<&'static str>), LowerError> {
         let (program, fastest, capacity) = (self.program, self.fastest, hardware.hbm_bytes);
         let least = DeviceMemory::new(program, capacity).least();
@@ -121,7 +128,7 @@ impl Fitting<'_> {
             Err(LowerError::Unreachable { .. }) => Err(none(true)),
             Err(LowerError::Limit { limit, .. }) => {
                 // With less memory there are fewer plans to pass over, and what fits in less fits.
-                for share in SPARE_SHARES {
+                for share in shares {
                     match within(least + (capacity - least) / share) {
                         Ok(found) => return Ok((found, Some(limit))),
                         Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}
