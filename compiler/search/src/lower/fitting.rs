@@ -23,6 +23,11 @@ const FINE: u64 = 128;
 /// finds nothing is the slowest.
 const PART_OF_LIMITS: usize = 20;
 
+/// A plan that was found in so much may take no more than this; one found in more hardly ever does.
+fn far_above(enough: u64) -> u64 {
+    enough.saturating_add(enough / 8)
+}
+
 /// What is known of the plans of a program when it is asked which of them fit.
 pub(crate) struct Fitting<'a> {
     pub(crate) program: &'a Program,
@@ -35,8 +40,7 @@ pub(crate) struct Fitting<'a> {
 impl Fitting<'_> {
     /// The best plan that was found in the memory of the chip, in which the fastest has no room.
     pub(super) fn best(&self) -> Result<Lowered, LowerError> {
-        let all_shares = &SPARE_SHARES;
-        let missed = match self.searched(self.hardware, &self.options.limits, all_shares) {
+        let missed = match self.searched(self.hardware, &self.options.limits) {
             Ok((found, None)) => return Ok(found),
             Ok((found, Some(limit))) => return self.of_many(found, limit),
             Err(missed @ LowerError::NoPlanFits { proven: false, .. }) => missed,
@@ -44,7 +48,7 @@ impl Fitting<'_> {
         };
         // What fits in less fits: where the smallest plan known has room, there is one.
         let capacity = self.hardware.hbm_bytes;
-        match self.descended(Some(capacity), &[])?.lowered {
+        match self.descended(Some(capacity))?.lowered {
             Some(found) if needed(&found.plan) <= capacity => self.of_many(found, MEMORY_LIMIT),
             _ => Err(missed),
         }
@@ -52,12 +56,12 @@ impl Fitting<'_> {
 
     /// The plan of least memory that was found.
     pub(crate) fn smallest(&self) -> Result<Smallest, LowerError> {
-        self.descended(None, &SPARE_SHARES)
+        self.descended(None)
     }
 
     /// Plans of less and less memory; where so much is `enough`, down to the first that takes no
-    /// more, or until none is found in more.
-    fn descended(&self, enough: Option<u64>, shares: &[u64]) -> Result<Smallest, LowerError> {
+    /// more, or until none is found in far more.
+    fn descended(&self, enough: Option<u64>) -> Result<Smallest, LowerError> {
         let peak = |lowered: &Option<Lowered>| {
             needed(lowered.as_ref().map_or(&self.fastest.plan, |lowered| &lowered.plan))
         };
@@ -76,13 +80,15 @@ impl Fitting<'_> {
             let left = most.saturating_sub(low);
             let bytes = match left {
                 0 => break,
-                _ if enough.is_some_and(|enough| most <= enough || low > enough) => break,
+                _ if enough.is_some_and(|enough| most <= enough || low > far_above(enough)) => {
+                    break;
+                }
                 _ if left > most / FINE => low + left / 2,
                 _ => most - 1,
             };
             let mut smaller = self.hardware.clone();
             smaller.hbm_bytes = bytes;
-            match self.searched(&smaller, &limits, shares) {
+            match self.searched(&smaller, &limits) {
                 Ok((found, None)) => best = Some(found),
                 Ok((mut found, Some(_))) => {
                     found.optimality.status = Status::Bounded;
@@ -106,7 +112,6 @@ impl Fitting<'_> {
         &self,
         hardware: &Hardware,
         limits: &Limits,
-        shares: &[u64],
     ) -> Result<(Lowered, Option<&'static str>), LowerError> {
         let (program, fastest, capacity) = (self.program, self.fastest, hardware.hbm_bytes);
         let least = DeviceMemory::new(program, capacity).least();
@@ -128,7 +133,7 @@ impl Fitting<'_> {
             Err(LowerError::Unreachable { .. }) => Err(none(true)),
             Err(LowerError::Limit { limit, .. }) => {
                 // With less memory there are fewer plans to pass over, and what fits in less fits.
-                for share in shares {
+                for share in SPARE_SHARES {
                     match within(least + (capacity - least) / share) {
                         Ok(found) => return Ok((found, Some(limit))),
                         Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}
