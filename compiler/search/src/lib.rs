@@ -113,6 +113,8 @@ pub struct Limits {
     /// Branches of the plan space: layouts of labels, and ways of filling the memory, that are
     /// looked at apart.
     pub branches: usize,
+    /// Searches in less and less memory, where none found a plan in the memory that there is.
+    pub descents: usize,
     /// Forms of the program that are searched: orders of multiplication and other ways of computing
     /// the same.
     pub forms: usize,
@@ -135,6 +137,7 @@ impl Default for Limits {
             sweeps: 64,
             label_layouts: 20_000,
             branches: 4_000,
+            descents: 12,
             forms: 64,
             enumerated_forms: 4_096,
             logical_nodes: 4_096,

@@ -16,7 +16,7 @@ const SPARE_SHARES: [u64; 3] = [2, 4, 8];
 
 /// Searches for less and less memory. By halves first, until one part in `FINE` is left to save;
 /// then it is asked whether there is a plan in one byte less.
-const SEARCHES: u32 = 12;
+const SEARCHES: usize = 12;
 const FINE: u64 = 128;
 
 /// Each of these searches may take this part of the limits of one for the fastest plan: one that
@@ -48,7 +48,7 @@ impl Fitting<'_> {
         };
         // What fits in less fits: where the smallest plan known has room, there is one.
         let capacity = self.hardware.hbm_bytes;
-        match self.descended(Some(capacity))?.lowered {
+        match self.descended(Some(capacity), self.options.limits.descents)?.lowered {
             Some(found) if needed(&found.plan) <= capacity => self.of_many(found, MEMORY_LIMIT),
             _ => Err(missed),
         }
@@ -56,12 +56,12 @@ impl Fitting<'_> {
 
     /// The plan of least memory that was found.
     pub(crate) fn smallest(&self) -> Result<Smallest, LowerError> {
-        self.descended(None)
+        self.descended(None, SEARCHES)
     }
 
     /// Plans of less and less memory; where so much is `enough`, down to the first that takes no
     /// more, or until none is found in far more.
-    fn descended(&self, enough: Option<u64>) -> Result<Smallest, LowerError> {
+    fn descended(&self, enough: Option<u64>, searches: usize) -> Result<Smallest, LowerError> {
         let peak = |lowered: &Option<Lowered>| {
             needed(lowered.as_ref().map_or(&self.fastest.plan, |lowered| &lowered.plan))
         };
@@ -75,7 +75,7 @@ impl Fitting<'_> {
             nodes: of.nodes / PART_OF_LIMITS,
             ..of
         };
-        for _ in 0..SEARCHES {
+        for _ in 0..searches {
             let most = peak(&best);
             let left = most.saturating_sub(low);
             let bytes = match left {
