@@ -29,6 +29,7 @@ pub(crate) struct SearchArgs {
     /// End searches after this time with the best plan found by then; another run may find another
     /// one
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) time_limit: Option<Duration>,
     /// Say on standard error how long each pass took
     #[arg(long, global = true)]
@@ -73,6 +74,7 @@ pub(crate) struct ProgramArgs {
     /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`; without it, the
     /// chip's memory less what its file reserves
     #[arg(long, value_name = "BYTES", value_parser = crate::memory_limit::read)]
+    #[arg(allow_hyphen_values = true)]
     pub(crate) memory_limit: Option<u64>,
     /// Refuse collectives that are not written as `reshard`
     #[arg(long)]

@@ -566,3 +566,19 @@ fn two_stacks_that_divide_by_one_number_are_one_model_and_run() {
     assert_eq!(run.status, 0, "{}", run.err);
     assert!(run.out.contains("equal"), "{}", run.out);
 }
+
+#[test]
+fn what_is_said_of_a_negative_number_is_what_the_option_takes() {
+    for (option, takes) in [
+        ("--time-limit=-1", "a time is a number of seconds above 0"),
+        ("--memory-limit=-5GB", "a memory limit is a number of bytes"),
+        ("--tolerance=-1", "tolerance"),
+        ("--seed=-1", "invalid digit"),
+    ] {
+        let (name, value) = option.split_once('=').expect("a value");
+        let ran = shardc(&["run", "mlp.shard", name, value]);
+        assert_eq!(ran.status, 2, "{option}: {ran:?}");
+        assert!(ran.err.contains(takes), "{option}: {}", ran.err);
+        assert!(!ran.err.contains("unexpected argument"), "{option}: {}", ran.err);
+    }
+}

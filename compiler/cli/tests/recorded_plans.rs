@@ -90,3 +90,42 @@ fn layers_are_told_apart_by_name_and_only_what_was_lowered_can_be_changed() {
         assert!(!ran.err.contains('\u{1b}'), "{}", ran.err);
     }
 }
+
+/// Most values have no name, two layers are inlined, and a softmax is computed in pieces.
+const UNNAMED: &str = "hardware tpu-v4-flat
+mesh x=4, y=2
+dim B = 512
+dim C = 512
+dim E = 256
+dim F = 1024
+layer up(x: bf16 BE?, w: weight bf16 EF?) -> bf16 BF? {
+  return gelu(einsum(rmsnorm(x over E), w -> BF) + 1)
+}
+layer loss(
+  x:    bf16 B_xE_y,
+  t:    bf16 CF_xy,
+  w1:   weight bf16 E_yF_x,
+  w2:   weight bf16 E_yF_x,
+) -> (pairs: bf16 B_xC_y, norm: f32 []) {
+  let pi = softmax(einsum(up(x, w1) * up(x, w2), t -> BC) over C)
+  return (pi - 1, sqrt(sum(square(cast(x, f32)) over BE) + sum(cast(pi, f32) over BC)))
+}
+";
+
+#[test]
+fn a_plan_does_not_differ_from_the_strict_file_that_is_written_of_it() {
+    let explicit = fed(&["fmt", "--explicit", "-"], UNNAMED);
+    assert_eq!(explicit.status, 0, "{}", explicit.err);
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("written_out");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let files = [path("written.shard"), path("written.json"), path("own.json")];
+    let own = fed(&["explain", "--format", "json", "--no-alternatives", "-"], UNNAMED).out;
+    std::fs::write(&files[0], &explicit.out).expect("a file");
+    std::fs::write(&files[1], written(&[&files[0]])).expect("a file");
+    std::fs::write(&files[2], own).expect("a file");
+    for other in &files {
+        let ran = fed(&["diff", "-", other, "--exit-code"], UNNAMED);
+        assert_eq!((ran.status, ran.out.as_str()), (0, "layer loss: no difference\n"), "{other}");
+    }
+}

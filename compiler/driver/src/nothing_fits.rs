@@ -5,7 +5,7 @@ use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::{Hardware, Memory, buffers};
 use shard_grammar::{SourceFile, Span};
 use shard_ir::{Def, DimId, Dtype, InstrId, InstrKind, Op, ParameterKind, Plan, Program, ValueId};
-use shard_search::{LowerOptions, least_kept, lower};
+use shard_search::{Limits, LowerOptions, least_kept, lower};
 
 use crate::pipeline;
 
@@ -123,8 +123,10 @@ fn ways_out(asked: &Asked<'_>) -> Vec<String> {
 /// Searches that are tried for each kind of way out.
 const TRIES: usize = 4;
 
+/// Whether a plan is found that fits, without a long search for a small one.
 fn fits(asked: &Asked<'_>, program: &Program) -> bool {
-    lower(program, asked.hardware, asked.lower).is_ok()
+    let limits = Limits { descents: 0, ..asked.lower.limits.clone() };
+    lower(program, asked.hardware, &LowerOptions { limits, ..asked.lower.clone() }).is_ok()
 }
 
 fn may_fit(asked: &Asked<'_>, program: &Program) -> bool {

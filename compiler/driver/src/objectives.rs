@@ -1,12 +1,12 @@
 //! Objectives that are no sum over steps: no search minimises them directly, so they are met by
 //! several searches and a bound.
 
-use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Totals, Weights};
+use shard_cost::{Bytes, Hardware, Objective, Streams, Totals, Weights};
 use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program, never};
 use shard_report::overlap_choice::OverlapChoice;
 use shard_search::{
-    Alternative, Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality,
-    OverlapBound, Proof, Status, TIME_LIMIT, alternatives, least_kept,
+    Alternative, Detail, LowerBound, LowerError, LowerOptions, Lowered, Optimality, OverlapBound,
+    Proof, Smallest, Status, TIME_LIMIT, alternatives,
 };
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -303,15 +303,6 @@ impl Weighing {
     }
 }
 
-/// Searches for less and less memory. By halves first, until one part in `FINE` is left to save;
-/// then it is asked whether there is a plan in one byte less.
-const SEARCHES: u32 = 12;
-const FINE: u64 = 128;
-
-/// Each of these searches may take this part of the limits of one for the fastest plan: one that
-/// finds nothing is the slowest.
-const PART_OF_LIMITS: usize = 20;
-
 /// The fastest plan in the least memory that a plan was found for, and what no plan needs less
 /// than: proven where that is what it needs. Where searches prove nothing, that is what weights and
 /// caches take in the smallest layouts that their types allow.
@@ -323,38 +314,9 @@ pub fn least_memory(
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let fastest = lower(program, hardware, &serial)?;
     let bound = fastest.optimality.lower_bound;
-    let peak = |lowered: &Lowered| Memory::of(&lowered.plan).peak().0;
-    // No plan needs less than `least`; none was found in less than `low`.
-    let mut least = least_kept(program);
-    let (mut low, mut best) = (least, fastest);
-    let limits = Limits {
-        expansions: options.limits.expansions / PART_OF_LIMITS,
-        branches: options.limits.branches / PART_OF_LIMITS,
-        nodes: options.limits.nodes / PART_OF_LIMITS,
-        ..options.limits.clone()
-    };
-    let within_limits = LowerOptions { any_size: false, limits, ..serial };
-    for _ in 0..SEARCHES {
-        let most = peak(&best);
-        let left = most.saturating_sub(low);
-        let bytes = match left {
-            0 => break,
-            _ if left > most / FINE => low + left / 2,
-            _ => most - 1,
-        };
-        let mut smaller = hardware.clone();
-        smaller.hbm_bytes = bytes;
-        match shard_search::lower(program, &smaller, &within_limits) {
-            Ok(found) => best = found,
-            Err(LowerError::NoPlanFits { proven, .. }) => {
-                low = bytes + 1;
-                least = if proven { low } else { least };
-            }
-            // The plan that is known stands, and so does what was proven.
-            Err(LowerError::OutOfTime | LowerError::Limit { .. }) => break,
-            Err(other) => return Err(CompileError::Lower(other)),
-        }
-    }
+    let Smallest { lowered, least } = shard_search::smallest(program, hardware, &serial, &fastest)
+        .map_err(CompileError::Lower)?;
+    let best = lowered.unwrap_or(fastest);
     let is_fastest = best.optimality.status == Status::Proven;
     let compiled = compile_plan(best.plan, hardware, None, Objective::Memory)?;
     let is_least = is_fastest && compiled.price.memory.peak().0 <= least;

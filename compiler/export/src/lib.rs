@@ -38,6 +38,7 @@ pub use dtypes::Floats;
 pub use engine::EngineSystem;
 pub use error::ExportError;
 pub use layer::Exported;
+pub use names::module_name;
 pub use sheet::{Texts, Writer, specs};
 pub use to_jax::{JaxOptions, Style, jax};
 pub use to_stablehlo::stablehlo;

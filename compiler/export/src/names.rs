@@ -41,6 +41,20 @@ pub(crate) fn identifier(words: &dyn Words, name: &str) -> String {
     if claimed { out + "_" } else { out }
 }
 
+/// The name of a file, less its end, as a module that Python imports: letters are those of
+/// identifiers, and what is no letter is `_`.
+pub fn module_name(stem: &str) -> String {
+    let mut out = String::new();
+    for c in stem.chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() || is_plain_letter(c) => out.push(c),
+            c if c.is_alphanumeric() => out.push_str(&format!("u{:04x}", c as u32)),
+            _ => out.push('_'),
+        }
+    }
+    if out.starts_with(|c: char| c.is_ascii_digit()) { format!("layer_{out}") } else { out }
+}
+
 /// Letters that Python's normal form (NFKC) leaves as they are, alone and beside one another.
 fn is_plain_letter(c: char) -> bool {
     match c {
@@ -110,6 +124,18 @@ mod tests {
             ("a\u{308}", "au0308"),
         ] {
             assert_eq!(identifier(&crate::to_jax::Jax, name), expected);
+        }
+    }
+
+    #[test]
+    fn a_module_has_a_name_that_python_imports() {
+        for (stem, expected) in [
+            ("mlp", "mlp"),
+            ("2d_weight-stationary", "layer_2d_weight_stationary"),
+            ("größe 🚀", "größe__"),
+            ("x²", "xu00b2"),
+        ] {
+            assert_eq!(module_name(stem), expected);
         }
     }
 

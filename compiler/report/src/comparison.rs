@@ -1,6 +1,6 @@
 //! Two plans side by side: which moves came and which went, which ops changed.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use shard_cost::{InstrPrice, PlanPrice};
 use shard_grammar::SourceFile;
@@ -8,6 +8,7 @@ use shard_ir::{InstrId, InstrKind, Picoseconds, Plan};
 
 use crate::notation::{phrase, value_name};
 use crate::origins::origin;
+use crate::same::{Kind, Known, same};
 
 /// One of the two plans.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +39,8 @@ impl Side<'_> {
     }
 }
 
-/// What tells two plans apart. The same value in both is one of the same name, op and inlined
-/// layers, counted in order.
+/// What tells two plans apart. The same value in both is one of the same name, or made in the same
+/// way of the same values.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Comparison {
     /// Moves with traffic of the first plan alone.
@@ -61,35 +62,37 @@ pub struct Comparison {
 impl Comparison {
     /// Compares two plans.
     pub fn of(a: Side<'_>, b: Side<'_>) -> Comparison {
+        let found = same(&known(a), &known(b));
+        let ids = |pairs: Vec<(usize, usize)>| {
+            let id = |side: Side<'_>, at: usize| side.plan.ids().nth(at);
+            pairs.into_iter().filter_map(|(x, y)| Some((id(a, x)?, id(b, y)?))).collect::<Vec<_>>()
+        };
+        let (moves, values) = (ids(found.moves), ids(found.values));
         let mut out = Comparison::default();
-        let (before, mut after) = (moves(a), moves(b));
-        for (key, id) in before {
-            match after.iter().position(|(k, _)| *k == key).map(|at| after.remove(at)) {
-                Some((_, other))
-                    if a.price.of(id) == b.price.of(other)
-                        && a.plan.repeat_of(id) == b.plan.repeat_of(other) => {}
-                Some((_, other)) => out.resized.push((id, other)),
-                None => out.went.push(id),
+        for (id, other) in &moves {
+            let alike = a.price.of(*id) == b.price.of(*other)
+                && a.plan.repeat_of(*id) == b.plan.repeat_of(*other);
+            if !alike {
+                out.resized.push((*id, *other));
             }
         }
-        out.came = after.into_iter().map(|(_, id)| id).collect();
-        let (before, mut after) = (values(a), values(b));
-        for (key, id) in before {
-            let Some(other) = after.remove(&key) else {
-                out.ops_went.push(id);
-                continue;
-            };
-            if a.plan.layout_text(id) != b.plan.layout_text(other) {
-                out.relaid.push((id, other));
-            } else if a.time(id) != b.time(other) {
-                out.retimed.push((id, other));
+        for (id, other) in &values {
+            if a.plan.layout_text(*id) != b.plan.layout_text(*other) {
+                out.relaid.push((*id, *other));
+            } else if a.time(*id) != b.time(*other) {
+                out.retimed.push((*id, *other));
             }
         }
-        out.ops_came = after.into_values().collect();
-        out.ops_came.sort_unstable();
-        out.ops_went.sort_unstable();
-        out.relaid.sort_unstable();
-        out.retimed.sort_unstable();
+        let alone = |side: Side<'_>, paired: BTreeSet<InstrId>, kinds: &[Kind]| {
+            let is_left = |id: &InstrId| !paired.contains(id) && kinds.contains(&kind(side, *id));
+            side.plan.ids().filter(is_left).collect::<Vec<_>>()
+        };
+        let (first, second) = (|p: &(InstrId, InstrId)| p.0, |p: &(InstrId, InstrId)| p.1);
+        out.went = alone(a, moves.iter().map(first).collect(), &[Kind::Move]);
+        out.came = alone(b, moves.iter().map(second).collect(), &[Kind::Move]);
+        let of_values = [Kind::Parameter, Kind::Op];
+        out.ops_went = alone(a, values.iter().map(first).collect(), &of_values);
+        out.ops_came = alone(b, values.iter().map(second).collect(), &of_values);
         out
     }
 
@@ -99,33 +102,11 @@ impl Comparison {
     }
 }
 
-/// Moves with traffic, each by what it does: the value, the phrase, the layouts before and after.
-fn moves(side: Side<'_>) -> Vec<(String, InstrId)> {
+/// What each step of a plan is known by.
+fn known(side: Side<'_>) -> Vec<Known> {
     let plan = side.plan;
-    let key = |id: InstrId| {
-        let from = plan
-            .instruction(id)
-            .operands
-            .first()
-            .map_or_else(String::new, |o| plan.layout_text(*o));
-        let within = plan.instruction(id).origin.in_layers.join("/");
-        let name = plan.instruction(id).name.clone().unwrap_or_default();
-        format!("{name}|{within}|{}|{from}|{}", phrase(plan, id), plan.layout_text(id))
-    };
-    plan.ids().filter(|id| side.is_traffic(*id)).map(|id| (key(id), id)).collect()
-}
-
-/// Parameters and ops by what they are, the n-th of its kind.
-fn values(side: Side<'_>) -> BTreeMap<(String, usize), InstrId> {
-    let plan = side.plan;
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut out = BTreeMap::new();
-    for id in plan.ids() {
+    let of = |id: InstrId| {
         let instr = plan.instruction(id);
-        if matches!(instr.kind, InstrKind::Move(_) | InstrKind::Constant(_)) {
-            continue;
-        }
-        let name = instr.name.clone().unwrap_or_default();
         // An einsum is the same one with a collective in its loop.
         let what = match instr.kind {
             InstrKind::CollectiveEinsum(_) => format!("einsum {}", plan.equation(id)),
@@ -134,14 +115,28 @@ fn values(side: Side<'_>) -> BTreeMap<(String, usize), InstrId> {
             | InstrKind::Op(_)
             | InstrKind::Move(_) => phrase(plan, id),
         };
-        // A piece of a composite is no op of the same kind elsewhere.
-        let piece_of = instr.origin.piece_of.as_deref().unwrap_or_default();
-        let key = format!("{name}|{}|{what}|{piece_of}", instr.origin.in_layers.join("/"));
-        let count = seen.entry(key.clone()).or_default();
-        out.insert((key, *count), id);
-        *count += 1;
+        Known {
+            kind: kind(side, id),
+            name: instr.name.clone().unwrap_or_default(),
+            within: instr.origin.in_layers.join("/"),
+            what,
+            // A piece of a composite is no op of the same kind elsewhere.
+            piece_of: instr.origin.piece_of.clone().unwrap_or_default(),
+            layout: plan.layout_text(id),
+            operands: instr.operands.iter().map(|operand| operand.index()).collect(),
+        }
+    };
+    plan.ids().map(of).collect()
+}
+
+fn kind(side: Side<'_>, id: InstrId) -> Kind {
+    match side.plan.instruction(id).kind {
+        InstrKind::Parameter(_) => Kind::Parameter,
+        InstrKind::Constant(_) => Kind::Constant,
+        InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => Kind::Op,
+        InstrKind::Move(_) if side.is_traffic(id) => Kind::Move,
+        InstrKind::Move(_) => Kind::LocalMove,
     }
-    out
 }
 
 /// How a value is spoken of in a plan that is not the one on the page: by name, or by what makes

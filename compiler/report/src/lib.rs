@@ -31,6 +31,7 @@ pub mod printable;
 pub mod recorded;
 pub mod recorded_diff;
 mod repeats;
+mod same;
 pub mod scale;
 mod status;
 pub mod strategy;

@@ -3,7 +3,7 @@
 //! It says what [`diff`](crate::diff) says of two plans that were both lowered now, and how far
 //! each was proven.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use shard_cost::Bytes;
 use shard_ir::Picoseconds;
@@ -11,13 +11,14 @@ use shard_ir::Picoseconds;
 use crate::diff::change;
 use crate::page::Page;
 use crate::recorded::{Recorded, Step, picoseconds};
+use crate::same::{Kind, Known, same};
 use crate::scale;
 
 /// Two sides of a layer; `None` where only one side has it.
 pub type Pair<'a> = (Option<&'a Recorded>, Option<&'a Recorded>);
 
-/// What tells two plans apart. The same value in both is one of the same name, op and inlined
-/// layers, counted in order.
+/// What tells two plans apart. The same value in both is one of the same name, or made in the same
+/// way of the same values.
 pub(crate) struct Comparison<'a> {
     /// Moves with traffic of one plan alone.
     pub(crate) went: Vec<&'a Step>,
@@ -34,7 +35,6 @@ pub(crate) struct Comparison<'a> {
 }
 
 /// The steps of two plans, each with the step of the other plan that is the same one.
-#[derive(Default)]
 pub(crate) struct Matched<'a> {
     /// Moves with traffic of both plans, in the order of the first.
     pub(crate) moves: Vec<(&'a Step, &'a Step)>,
@@ -49,28 +49,26 @@ pub(crate) struct Matched<'a> {
 
 impl<'a> Matched<'a> {
     pub(crate) fn of(a: &'a Recorded, b: &'a Recorded) -> Matched<'a> {
-        let mut out = Matched::default();
-        let mut after = moves(b);
-        for (key, step) in moves(a) {
-            match after.iter().position(|(k, _)| *k == key).map(|at| after.remove(at).1) {
-                Some(other) => out.moves.push((step, other)),
-                None => out.moves_went.push(step),
-            }
+        let (first, second) = (known(a), known(b));
+        let found = same(&first, &second);
+        let steps = |pairs: &[(usize, usize)]| {
+            pairs.iter().map(|(x, y)| (&a.instructions[*x], &b.instructions[*y])).collect()
+        };
+        let alone = |of: &'a Recorded, known: &[Known], paired: BTreeSet<usize>, kinds: &[Kind]| {
+            let is_left = |at: &usize| !paired.contains(at) && kinds.contains(&known[*at].kind);
+            (0..known.len()).filter(is_left).map(|at| &of.instructions[at]).collect()
+        };
+        let in_first = |pairs: &[(usize, usize)]| pairs.iter().map(|(at, _)| *at).collect();
+        let in_second = |pairs: &[(usize, usize)]| pairs.iter().map(|(_, at)| *at).collect();
+        let of_values = [Kind::Parameter, Kind::Op];
+        Matched {
+            moves: steps(&found.moves),
+            values: steps(&found.values),
+            moves_went: alone(a, &first, in_first(&found.moves), &[Kind::Move]),
+            moves_came: alone(b, &second, in_second(&found.moves), &[Kind::Move]),
+            values_went: alone(a, &first, in_first(&found.values), &of_values),
+            values_came: alone(b, &second, in_second(&found.values), &of_values),
         }
-        out.moves_came = after.into_iter().map(|(_, step)| step).collect();
-        let mut after = values(b);
-        for (key, step) in values(a) {
-            match after.remove(&key) {
-                Some(other) => out.values.push((step, other)),
-                None => out.values_went.push(step),
-            }
-        }
-        out.values_came = after.into_values().collect();
-        for steps in [&mut out.values_went, &mut out.values_came] {
-            steps.sort_by_key(|step| step.id);
-        }
-        out.values.sort_by_key(|(step, _)| step.id);
-        out
     }
 }
 
@@ -99,35 +97,24 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Moves with traffic, each by what it does: the value, the phrase, the layouts before and after.
-fn moves(of: &Recorded) -> Vec<(String, &Step)> {
-    let key = |step: &Step| {
-        let from = of.source(step).map_or("", |source| source.layout.as_str());
-        let (name, within) = (step.name.as_deref().unwrap_or_default(), step.within.join("/"));
-        format!("{name}|{within}|{}|{from}|{}", step.phrase(), step.layout)
+/// What each step of a plan is known by.
+fn known(of: &Recorded) -> Vec<Known> {
+    let known = |step: &Step| Known {
+        kind: match step.op.as_str() {
+            "parameter" => Kind::Parameter,
+            "constant" => Kind::Constant,
+            _ if step.is_move() && step.time() > 0 => Kind::Move,
+            _ if step.is_move() => Kind::LocalMove,
+            _ => Kind::Op,
+        },
+        name: step.name.clone().unwrap_or_default(),
+        within: step.within.join("/"),
+        what: step.phrase(),
+        piece_of: step.piece_of.clone().unwrap_or_default(),
+        layout: step.layout.clone(),
+        operands: step.operands.iter().map(|id| *id as usize).collect(),
     };
-    of.instructions
-        .iter()
-        .filter(|step| step.is_move() && step.time() > 0)
-        .map(|step| (key(step), step))
-        .collect()
-}
-
-/// Parameters and ops by what they are, the n-th of its kind.
-fn values(of: &Recorded) -> BTreeMap<(String, usize), &Step> {
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut out = BTreeMap::new();
-    for step in of.instructions.iter().filter(|step| !step.is_move() && step.op != "constant") {
-        let (name, piece_of) = (
-            step.name.as_deref().unwrap_or_default(),
-            step.piece_of.as_deref().unwrap_or_default(),
-        );
-        let key = format!("{name}|{}|{}|{piece_of}", step.within.join("/"), step.phrase());
-        let count = seen.entry(key.clone()).or_default();
-        out.insert((key, *count), step);
-        *count += 1;
-    }
-    out
+    of.instructions.iter().map(known).collect()
 }
 
 /// One line of the head: a fact before and after, and what to say behind them.

@@ -35,6 +35,7 @@ mod logical;
 mod lower;
 mod many_forms;
 mod memory;
+mod moves_alone;
 mod overlapped;
 mod phases;
 mod reason;
@@ -112,6 +113,8 @@ pub struct Limits {
     /// Branches of the plan space: layouts of labels, and ways of filling the memory, that are
     /// looked at apart.
     pub branches: usize,
+    /// Searches in less and less memory, where none found a plan in the memory that there is.
+    pub descents: usize,
     /// Forms of the program that are searched: orders of multiplication and other ways of computing
     /// the same.
     pub forms: usize,
@@ -134,6 +137,7 @@ impl Default for Limits {
             sweeps: 64,
             label_layouts: 20_000,
             branches: 4_000,
+            descents: 12,
             forms: 64,
             enumerated_forms: 4_096,
             logical_nodes: 4_096,
@@ -153,6 +157,12 @@ pub struct Lowered {
     /// Sizes, for those who watch the search.
     pub stats: Stats,
     remembered: lower::Remembered,
+}
+
+impl Lowered {
+    fn is_bounded(&self) -> bool {
+        self.optimality.status == Status::Bounded
+    }
 }
 
 /// How far a plan is from the best of the plan space.
@@ -265,6 +275,9 @@ pub fn lower(
         Err(LowerError::Unreachable { .. }) if is_reachable(program, hardware, options) => {
             Err(LowerError::TooLong(Picoseconds(relax::graph::FAR.unsigned_abs())))
         }
+        Ok(found) if options.objective == Objective::Comm && found.is_bounded() => {
+            moves_alone::improved(found, program, priced, options)
+        }
         lowered => lowered,
     }
 }
@@ -284,6 +297,27 @@ impl LowerOptions {
             Objective::Serial | Objective::Overlap | Objective::Memory => Cow::Borrowed(hardware),
         }
     }
+}
+
+/// The plan of least memory that was found.
+#[derive(Clone, Debug)]
+pub struct Smallest {
+    /// The fastest in the least memory that a plan was found for; `None` where nothing smaller than
+    /// the fastest of all was found.
+    pub lowered: Option<Lowered>,
+    /// What any plan needs at least on each device, over the whole stack, in bytes. Where searches
+    /// prove nothing, that is [`least_kept`].
+    pub least: u64,
+}
+
+/// The plan of least memory, searched for from `fastest` down, which is the fastest of all.
+pub fn smallest(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+    fastest: &Lowered,
+) -> Result<Smallest, LowerError> {
+    lower::Fitting { program, hardware, options, fastest }.smallest()
 }
 
 /// What the weights and caches of a program take at least on each device, over the whole stack, in

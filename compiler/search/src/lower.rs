@@ -2,27 +2,28 @@
 //! promising ones searched.
 
 mod branches;
+mod fitting;
 mod forms;
 mod region;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shard_cost::{Hardware, Memory};
+use shard_cost::Hardware;
 use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program};
 
-use crate::bound_only::lower_bound;
 use crate::emit::{Emitted, MoveSite};
 use crate::forced::Forced;
 use crate::kernel::Kernels;
 use crate::logical::Form;
-use crate::memory::{DeviceMemory, Scopes, needed};
+use crate::memory::{Scopes, needed};
 use crate::relax::{Question, Whole};
 use crate::search::MEMORY_LIMIT;
 use crate::space::maxima;
 use crate::{
     Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status, TIME_LIMIT,
 };
+pub(crate) use fitting::Fitting;
 use region::Rank;
 
 /// What a lowered program remembers, for questions about it: the program whose plan it is (one form
@@ -39,6 +40,11 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
+    /// The same for questions about other times than those that the search priced plans by.
+    pub(crate) fn unpriced(self) -> Remembered {
+        Remembered { whole: None, complete: false, ..self }
+    }
+
     /// What the plans of a program are made of that differs from the one lowered in layout patterns
     /// alone.
     fn like(&self, program: &Program) -> Option<&Whole> {
@@ -65,23 +71,16 @@ pub(crate) fn lower(
     options: &LowerOptions,
 ) -> Result<Lowered, LowerError> {
     let strict = options.strict || program.strict;
-    let lowering = |at_once, capacity: Option<u64>| Lowering {
-        strict: at_once,
-        all_written: strict,
-        whole_space: options.whole_space,
-        forced: options.forced.as_ref(),
-        loops: options.fuse && !(options.strict || program.strict),
-        capacity,
-        ..Lowering::new(hardware, &options.limits)
-    };
+    let lowering = Lowering::asked(program, hardware, options);
     if options.forced.is_some() {
-        return lowering(strict, None).run(program, true);
+        return lowering.run(program, true);
     }
     // What a strict layer lacks is said of the program as it is written, whether or not moves are
     // free.
-    let fastest = match lowering(strict, None).run(program, strict) {
+    let fastest = match lowering.run(program, strict) {
         Err(LowerError::Unreachable { .. }) if strict => {
-            let plan = lowering(false, None).run(program, true)?.plan;
+            let free = Lowering::asked(program, hardware, options);
+            let plan = Lowering { strict: false, ..free }.run(program, true)?.plan;
             return Err(LowerError::Strict {
                 inserted: inserted_moves(&plan),
                 plan: Box::new(plan),
@@ -89,77 +88,11 @@ pub(crate) fn lower(
         }
         other => other?,
     };
-    let capacity = hardware.hbm_bytes;
-    if options.any_size || needed(&fastest.plan) <= capacity {
+    if options.any_size || needed(&fastest.plan) <= hardware.hbm_bytes {
         // The fastest of all plans is the fastest of those that fit, if it does.
         return Ok(fastest);
     }
-    let least = DeviceMemory::new(program, capacity).least();
-    let none =
-        |proven| LowerError::NoPlanFits { plan: Box::new(fastest.plan.clone()), least, proven };
-    if least > capacity {
-        return Err(none(true));
-    }
-    let like = Some(&fastest.remembered);
-    let activations = Memory::of(&fastest.plan).activations.0;
-    let within = |bytes| {
-        let lowering = Lowering { like, activations, ..lowering(strict, Some(bytes)) };
-        lowering.run(program, strict)
-    };
-    match within(capacity) {
-        // Nothing was passed over: what was left out of the space has no room in any plan.
-        Err(LowerError::Unreachable { .. }) => Err(none(true)),
-        Err(LowerError::Limit { limit, .. }) => {
-            // With less memory there are fewer plans to pass over, and what fits in less fits.
-            for share in SPARE_SHARES {
-                match within(least + (capacity - least) / share) {
-                    Ok(found) => {
-                        let bound = bound_within(program, hardware, options)?;
-                        return Ok(found.of_many(bound.max(fastest.optimality.lower_bound), limit));
-                    }
-                    Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}
-                    Err(other) => return Err(other),
-                }
-            }
-            Err(none(false))
-        }
-        other => other,
-    }
-}
-
-/// Where no plan was found in the memory of a device, it is searched as if of what is free beside
-/// the smallest weights and caches there were these parts.
-const SPARE_SHARES: [u64; 3] = [2, 4, 8];
-
-/// What prices say that any plan takes that fits, one of which is known; nothing where a limit ends
-/// them.
-fn bound_within(
-    program: &Program,
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<Picoseconds, LowerError> {
-    match lower_bound(program, hardware, options) {
-        Ok(found) if found.none_fits => {
-            Err(LowerError::Internal("a plan fits of which prices say that none does".into()))
-        }
-        Ok(found) => Ok(found.time),
-        Err(LowerError::Limit { .. } | LowerError::OutOfTime) => Ok(Picoseconds(0)),
-        Err(other) => Err(other),
-    }
-}
-
-impl Lowered {
-    /// The same, found among some of the plans that were asked for: none of them takes less than
-    /// `bound`, and a limit ended the search of all.
-    fn of_many(mut self, bound: Picoseconds, limit: &str) -> Lowered {
-        let known = &mut self.optimality;
-        known.status = Status::Bounded;
-        known.proof = None;
-        known.lower_bound = bound.min(known.cost);
-        known.price_bound = Some(known.lower_bound);
-        known.stopped_by = Some(limit.to_owned());
-        self
-    }
+    Fitting { program, hardware, options, fastest: &fastest }.best()
 }
 
 /// The best plan of phases side by side whose weights and caches there is room for in each of them;
@@ -395,6 +328,19 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Of the plans of a program that are asked for, of any size.
+    fn asked(program: &Program, hardware: &'a Hardware, options: &'a LowerOptions) -> Lowering<'a> {
+        let strict = options.strict || program.strict;
+        Lowering {
+            strict,
+            all_written: strict,
+            whole_space: options.whole_space,
+            forced: options.forced.as_ref(),
+            loops: options.fuse && !strict,
+            ..Lowering::new(hardware, &options.limits)
+        }
+    }
+
     fn run(mut self, program: &Program, as_written: bool) -> Result<Lowered, LowerError> {
         match (self.explore(program, as_written), self.best.frontier) {
             (Ok(()), _) => {}
@@ -438,13 +384,14 @@ impl<'a> Lowering<'a> {
             Some((limit, bound)) => (Some(limit), bound.min(root)),
             None => (None, root),
         };
-        let stopped_by = best.stopped_by.filter(|_| root < cost).or(left_out);
+        // What was not looked at does not matter either where none of it can take less.
+        let open_bound = best.open_bound.map_or(root, |open| open.min(cost).max(root));
+        let stopped_by = best.stopped_by.filter(|_| open_bound < cost).or(left_out);
         let proof = match stopped_by {
             Some(_) => None,
             None if root == cost && !best.apart => Some(Proof::Certificate),
             None => Some(Proof::Search),
         };
-        let open_bound = best.open_bound.map_or(root, |open| open.min(cost).max(root));
         let optimality = Optimality {
             status: if proof.is_some() { Status::Proven } else { Status::Bounded },
             lower_bound: Picoseconds(match left_out {

@@ -14,7 +14,7 @@ use shard_runtime::FEW_APPLICATIONS;
 use crate::args::ProgramArgs;
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status};
-use crate::output::{file_name, replace_text};
+use crate::output::replace_text;
 
 /// `export`.
 #[derive(Debug, clap::Args)]
@@ -256,7 +256,7 @@ fn give(args: &ExportedArgs, end: &str, text: &str, console: &mut Console) -> Ou
         .and_then(|stem| stem.to_str())
         .filter(|stem| *stem != "-")
         .unwrap_or("exported");
-    let path = folder.join(format!("{}{end}", module_name(stem)));
+    let path = folder.join(format!("{}{end}", shard_export::module_name(stem)));
     let write = |path: &Path| {
         std::fs::create_dir_all(folder)?;
         replace_text(path, text)
@@ -267,17 +267,6 @@ fn give(args: &ExportedArgs, end: &str, text: &str, console: &mut Console) -> Ou
             Err(console.usage(&format!("cannot write `{}`: {error}", path.display()), None))
         }
     }
-}
-
-/// The name of a file as Python imports it.
-fn module_name(stem: &str) -> String {
-    let plain: String = stem.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-    let named = if plain.starts_with(|c: char| c.is_ascii_digit()) {
-        format!("layer_{plain}")
-    } else {
-        plain
-    };
-    file_name(&named)
 }
 
 fn refused(error: ExportError, compilation: &Compilation, console: &mut Console) -> Status {

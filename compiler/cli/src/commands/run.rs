@@ -30,7 +30,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
     /// Of the random inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Execute the sizes as they are, not small ones of the same divisibility
     #[arg(long)]
@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) emulate_dtypes: bool,
     /// The largest difference allowed, as a part of the result's largest value
-    #[arg(long, value_name = "T", value_parser = tolerance)]
+    #[arg(long, value_name = "T", value_parser = tolerance, allow_negative_numbers = true)]
     pub(crate) tolerance: Option<f64>,
     /// Data for a parameter, as a .npy file; the others are random
     #[arg(long = "input", value_name = "NAME=FILE.npy")]

@@ -1,0 +1,174 @@
+//! The fastest plan that fits in the memory of a device, where the fastest of all plans does not;
+//! and the smallest plan.
+
+use shard_cost::{Hardware, Memory};
+use shard_ir::{Picoseconds, Program};
+
+use super::Lowering;
+use crate::bound_only::lower_bound;
+use crate::memory::{DeviceMemory, needed};
+use crate::search::MEMORY_LIMIT;
+use crate::{Limits, LowerError, LowerOptions, Lowered, Smallest, Status};
+
+/// Where no plan was found in the memory of a device, it is searched as if of what is free beside
+/// the smallest weights and caches there were these parts.
+const SPARE_SHARES: [u64; 3] = [2, 4, 8];
+
+/// Searches for less and less memory. By halves first, until one part in `FINE` is left to save;
+/// then it is asked whether there is a plan in one byte less.
+const SEARCHES: usize = 12;
+const FINE: u64 = 128;
+
+/// Each of these searches may take this part of the limits of one for the fastest plan: one that
+/// finds nothing is the slowest.
+const PART_OF_LIMITS: usize = 20;
+
+/// A plan that was found in so much may take no more than this; one found in more hardly ever does.
+fn far_above(enough: u64) -> u64 {
+    enough.saturating_add(enough / 8)
+}
+
+/// What is known of the plans of a program when it is asked which of them fit.
+pub(crate) struct Fitting<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) hardware: &'a Hardware,
+    pub(crate) options: &'a LowerOptions,
+    /// The fastest of all plans.
+    pub(crate) fastest: &'a Lowered,
+}
+
+impl Fitting<'_> {
+    /// The best plan that was found in the memory of the chip, in which the fastest has no room.
+    pub(super) fn best(&self) -> Result<Lowered, LowerError> {
+        let missed = match self.searched(self.hardware, &self.options.limits) {
+            Ok((found, None)) => return Ok(found),
+            Ok((found, Some(limit))) => return self.of_many(found, limit),
+            Err(missed @ LowerError::NoPlanFits { proven: false, .. }) => missed,
+            Err(other) => return Err(other),
+        };
+        // What fits in less fits: where the smallest plan known has room, there is one.
+        let capacity = self.hardware.hbm_bytes;
+        match self.descended(Some(capacity), self.options.limits.descents)?.lowered {
+            Some(found) if needed(&found.plan) <= capacity => self.of_many(found, MEMORY_LIMIT),
+            _ => Err(missed),
+        }
+    }
+
+    /// The plan of least memory that was found.
+    pub(crate) fn smallest(&self) -> Result<Smallest, LowerError> {
+        self.descended(None, SEARCHES)
+    }
+
+    /// Plans of less and less memory; where so much is `enough`, down to the first that takes no
+    /// more, or until none is found in far more.
+    fn descended(&self, enough: Option<u64>, searches: usize) -> Result<Smallest, LowerError> {
+        let peak = |lowered: &Option<Lowered>| {
+            needed(lowered.as_ref().map_or(&self.fastest.plan, |lowered| &lowered.plan))
+        };
+        // No plan needs less than `least`; none was found in less than `low`.
+        let mut least = DeviceMemory::new(self.program, 0).least();
+        let (mut low, mut best) = (least, None);
+        let of = self.options.limits.clone();
+        let limits = Limits {
+            expansions: of.expansions / PART_OF_LIMITS,
+            branches: of.branches / PART_OF_LIMITS,
+            nodes: of.nodes / PART_OF_LIMITS,
+            ..of
+        };
+        for _ in 0..searches {
+            let most = peak(&best);
+            let left = most.saturating_sub(low);
+            let bytes = match left {
+                0 => break,
+                _ if enough.is_some_and(|enough| most <= enough || low > far_above(enough)) => {
+                    break;
+                }
+                _ if left > most / FINE => low + left / 2,
+                _ => most - 1,
+            };
+            let mut smaller = self.hardware.clone();
+            smaller.hbm_bytes = bytes;
+            match self.searched(&smaller, &limits) {
+                Ok((found, None)) => best = Some(found),
+                Ok((mut found, Some(_))) => {
+                    found.optimality.status = Status::Bounded;
+                    best = Some(found);
+                }
+                Err(LowerError::NoPlanFits { proven, .. }) => {
+                    low = bytes + 1;
+                    least = if proven { low } else { least };
+                }
+                // The plan that is known stands, and so does what was proven.
+                Err(LowerError::OutOfTime | LowerError::Limit { .. }) => break,
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(Smallest { lowered: best, least })
+    }
+
+    /// The fastest plan in the memory of a chip; with a limit where that ended the search of all
+    /// and the plan is the best of those that leave a share of what is free.
+    fn searched(
+        &self,
+        hardware: &Hardware,
+        limits: &Limits,
+    ) -> Result<(Lowered, Option<&'static str>), LowerError> {
+        let (program, fastest, capacity) = (self.program, self.fastest, hardware.hbm_bytes);
+        let least = DeviceMemory::new(program, capacity).least();
+        let none =
+            |proven| LowerError::NoPlanFits { plan: Box::new(fastest.plan.clone()), least, proven };
+        if least > capacity {
+            return Err(none(true));
+        }
+        let activations = Memory::of(&fastest.plan).activations.0;
+        let within = |bytes| {
+            let lowering = Lowering::asked(program, hardware, self.options);
+            let like = Some(&fastest.remembered);
+            let strict = lowering.strict;
+            Lowering { capacity: Some(bytes), like, activations, limits, ..lowering }
+                .run(program, strict)
+        };
+        match within(capacity) {
+            // Nothing was passed over: what was left out of the space has no room in any plan.
+            Err(LowerError::Unreachable { .. }) => Err(none(true)),
+            Err(LowerError::Limit { limit, .. }) => {
+                // With less memory there are fewer plans to pass over, and what fits in less fits.
+                for share in SPARE_SHARES {
+                    match within(least + (capacity - least) / share) {
+                        Ok(found) => return Ok((found, Some(limit))),
+                        Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}
+                        Err(other) => return Err(other),
+                    }
+                }
+                Err(none(false))
+            }
+            Err(other) => Err(other),
+            Ok(found) => Ok((found, None)),
+        }
+    }
+
+    /// A plan that was found among some of those that fit: a limit ended the search of all.
+    fn of_many(&self, mut found: Lowered, limit: &str) -> Result<Lowered, LowerError> {
+        let bound = self.bound_within()?.max(self.fastest.optimality.lower_bound);
+        let known = &mut found.optimality;
+        known.status = Status::Bounded;
+        known.proof = None;
+        known.lower_bound = bound.min(known.cost);
+        known.price_bound = Some(known.lower_bound);
+        known.stopped_by = Some(limit.to_owned());
+        Ok(found)
+    }
+
+    /// What prices say that any plan takes that fits, one of which is known; nothing where a limit
+    /// ends them.
+    fn bound_within(&self) -> Result<Picoseconds, LowerError> {
+        match lower_bound(self.program, self.hardware, self.options) {
+            Ok(found) if found.none_fits => {
+                Err(LowerError::Internal("a plan fits of which prices say that none does".into()))
+            }
+            Ok(found) => Ok(found.time),
+            Err(LowerError::Limit { .. } | LowerError::OutOfTime) => Ok(Picoseconds(0)),
+            Err(other) => Err(other),
+        }
+    }
+}
