@@ -79,6 +79,12 @@ fn no_plan_of_an_attention_is_cheaper_either() {
     hold(attention_case, ATTENTIONS, ATTENTIONS as usize, false);
 }
 
+/// The same, where blocks of keys and values may travel round.
+#[test]
+fn no_plan_of_an_attention_with_loops_is_cheaper_either() {
+    hold(attention_case, ATTENTIONS, ATTENTIONS as usize, true);
+}
+
 /// Weights in host memory, beside values of the same shape that may be sent.
 #[test]
 #[ignore = "slow: all plans of many programs"]

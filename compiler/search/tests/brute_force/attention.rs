@@ -3,7 +3,7 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
-use shard_ir::{Def, DimId, DimSet, Layout, Op, Program};
+use shard_ir::{AxisList, Def, DimId, DimSet, Layout, Op, Program};
 
 use super::facts::Facts;
 use super::generate::Case;
@@ -51,7 +51,37 @@ pub(crate) fn attention_ways(facts: &Facts<'_>, product: usize) -> Vec<Attention
         return Vec::new();
     }
     let layouts = 0..facts.spaces[product].layouts.len();
-    layouts.flat_map(|made| ways(facts, product, made, None)).collect()
+    let all = layouts.flat_map(|made| ways(facts, product, made, None));
+    all.filter(|way| is_ring_or_none(facts, way)).collect()
+}
+
+/// Whether no product of an attention gathers anything, or each gathers what has the keys of the
+/// softmax, along these, all over the same axes, and nothing leaves it partial.
+fn is_ring_or_none(facts: &Facts<'_>, way: &AttentionWay) -> bool {
+    let over = way.chain.iter().find_map(|(id, _)| match facts.op_of(*id) {
+        Some(Op::Softmax { over } | Op::SinkSoftmax { over }) => Some(*over),
+        _ => None,
+    });
+    let products = way.chain.iter().filter(|(id, _)| facts.op_of(*id) == Some(&Op::Einsum));
+    let gathered: Vec<Option<AxisList>> = products
+        .map(|(id, fit)| {
+            let (place, dim, axes) = facts.fits[*id][*fit].looped.as_ref()?.gathers?;
+            let operand = facts.program.values[*id].def.operands()[place].index();
+            (over == Some(facts.program.values[operand].dims[dim])).then_some(axes)
+        })
+        .collect();
+    let loops = way.chain.iter().any(|(id, fit)| facts.fits[*id][*fit].looped.is_some());
+    let sinks =
+        way.chain.iter().any(|(id, _)| matches!(facts.op_of(*id), Some(Op::SinkSoftmax { .. })));
+    let complete = way
+        .chain
+        .last()
+        .is_some_and(|(id, _)| facts.spaces[*id].layouts[way.made].softmax_axes().is_empty());
+    !loops
+        || (complete
+            && !sinks
+            && gathered[0].is_some()
+            && gathered.iter().all(|g| *g == gathered[0]))
 }
 
 /// The places of the dims of the statistics that a product with weights has where its keys are
@@ -137,7 +167,8 @@ fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<At
                 && wanted.partial_axes() == wanted.softmax_axes()
                 && operands.map(|(o, l)| facts.spaces[o.index()].layouts[*l]).all(is_whole)
         };
-        if !fits || layouts.looped.is_some() {
+        let scatters = layouts.looped.as_ref().is_some_and(|looped| looped.scatters);
+        if !fits || scatters {
             continue;
         }
         let key = match facts.op_of(id) {
@@ -227,6 +258,11 @@ const BODIES: &[&str] = &[
     // Several heads, of which queries are split.
     "q: f32 HL_xQ, k: f32 HS_xQ, v: f32 HS_xD) -> f32 HL_xD {
  return einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n}",
+    "q: f32 HL_xQ, k: f32 HS_xQ, v: f32 HS_xD) -> f32 HL_xD {
+ return relu(einsum(softmax(causal(einsum(q, k -> HLS) over L, S) over S), v -> HLD))\n}",
+    // Keys that are values, and scores of two products: what is there twice travels once.
+    "q: f32 L_xQ, p: f32 L_xR, k: f32 S_xQ, r: f32 S_xR) -> f32 L_xQ {
+ let s = einsum(q, k -> LS) + einsum(p, r -> LS)\n return einsum(softmax(s over S), k -> LQ)\n}",
     // Multiquery; something joins the kernel.
     "q: f32 H_xLQ, k: f32 SQ_x, v: f32 SD) -> f32 H_xLD {
  return relu(einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD))\n}",
