@@ -300,13 +300,36 @@ const BODIES: &[&str] = &[
 /// How many cases there are.
 pub(crate) const ATTENTIONS: u64 = BODIES.len() as u64 * 3;
 
+/// Attentions on two axes.
+const ON_TWO_AXES: &[&str] = &[
+    "q: f32 L_xyQ, k: f32 S_xyQ, v: f32 S_xyD) -> f32 L_xyD {
+ return einsum(softmax(causal(einsum(q, k -> LS) over L, S) over S), v -> LD)\n}",
+    "q: f32 L_xQ, k: f32 S_yxQ, v: f32 S_xD) -> f32 L_xyD {
+ return einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n}",
+    "q: f32 L_yQ, k: f32 S_xQ, v: f32 S_xD_y) -> f32 L_yD {
+ return einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n}",
+];
+
+/// How many cases there are on two axes.
+pub(crate) const RINGS: u64 = ON_TWO_AXES.len() as u64 * 3;
+
+/// A case on two axes by number.
+pub(crate) fn ring_case(_: u64, number: u64) -> Case {
+    let body = ON_TWO_AXES[number as usize % ON_TWO_AXES.len()];
+    let sizes = [(4, 8, 2), (8, 8, 32), (16, 16, 2)][number as usize / ON_TWO_AXES.len() % 3];
+    case_on("x=2, y=2", body, sizes)
+}
+
 /// A case by number.
 pub(crate) fn attention_case(_: u64, number: u64) -> Case {
     let body = BODIES[number as usize % BODIES.len()];
     let sizes = [(4, 4, 4), (4, 16, 2), (8, 8, 32)][number as usize / BODIES.len() % 3];
-    let (queries, keys, width) = sizes;
+    case_on("x=2", body, sizes)
+}
+
+fn case_on(mesh: &str, body: &str, (queries, keys, width): (u64, u64, u64)) -> Case {
     let source = format!(
-        "mesh x=2\ndim L = {queries}\ndim S = {keys}\ndim Q = {width}\ndim D = {width}\ndim H = 2\n\
+        "mesh {mesh}\ndim L = {queries}\ndim S = {keys}\ndim Q = {width}\ndim D = {width}\ndim H = 2\n\
          dim R = 2\ndim O = 1\nlayer f({}",
         body
     );
