@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use shard_ir::attention::{Ring, rings};
 use shard_ir::liveness::Liveness;
 use shard_ir::verify::verify;
 use shard_ir::{
@@ -22,6 +23,7 @@ use crate::limits::{
 };
 use crate::network::Network;
 use crate::progress::Progress;
+use crate::ring::passes_in;
 use crate::scalar::maximum;
 use crate::spare::Spare;
 use crate::tensor::Tensor;
@@ -188,12 +190,19 @@ pub(crate) fn execute_in(
         });
     }
     let made_of = (options.seed, &*options.spare);
+    let in_loops: BTreeMap<InstrId, u64> =
+        plan.loops_held().into_iter().map(|held| (held.last, held.bytes)).collect();
     let mut done = vec![false; plan.instructions.len()];
     let (mut held, mut peak_bytes) = (0u64, 0u64);
     for (at, step) in schedule.steps.iter().enumerate() {
         let problem = |problem| RunError::Schedule { id: step.id, problem };
         if done.get(step.id.index()) != Some(&false) {
             return Err(problem("it is run twice, or does not exist"));
+        }
+        done[step.id.index()] = true;
+        if passes_in(&machine.rings, step.id) {
+            // There is a part of it at a time, while the ring is under way.
+            continue;
         }
         let blocks = match &plan.instruction(step.id).kind {
             InstrKind::Parameter(_) => {
@@ -207,13 +216,14 @@ pub(crate) fn execute_in(
             | InstrKind::CollectiveEinsum(_) => machine.step(step.id)?,
         };
         machine.memory[step.id.index()] = Some(blocks);
-        done[step.id.index()] = true;
         if let Some(progress) = &options.progress {
             progress.add(cost_of(plan, step.id));
         }
         held += plan.local_bytes(step.id);
-        peak_bytes = peak_bytes.max(held + plan.loop_bytes(step.id));
-        for freed in schedule.frees.get(at).into_iter().flatten() {
+        let beside = in_loops.get(&step.id).copied().unwrap_or(0);
+        peak_bytes = peak_bytes.max(held + beside);
+        let freed = schedule.frees.get(at).into_iter().flatten();
+        for freed in freed.filter(|id| !passes_in(&machine.rings, **id)) {
             let blocks = machine.memory.get_mut(freed.index()).and_then(Option::take);
             machine.spare.take(blocks.ok_or(problem("it frees a value that is not in memory"))?);
             held -= plan.local_bytes(*freed);
@@ -249,6 +259,8 @@ pub(crate) struct Machine<'p> {
     /// Of each attention over a part of the keys, and of its softmax, the statistics of each
     /// device, their dims in the order of the value.
     pub(crate) statistics: BTreeMap<InstrId, Vec<Tensor>>,
+    /// The rings of the plan.
+    pub(crate) rings: Vec<Ring>,
     /// How far copies of a block may be apart, as a part of its largest element.
     replicas_within: f64,
 }
@@ -263,8 +275,18 @@ impl<'p> Machine<'p> {
         let memory = vec![None; plan.instructions.len()];
         let collectives = Vec::new();
         let (statistics, spare) = (BTreeMap::new(), spare.clone());
-        let replicas_within = 0.0;
-        Machine { plan, grid, arithmetic, memory, collectives, spare, statistics, replicas_within }
+        let (rings, replicas_within) = (rings(plan), 0.0);
+        Machine {
+            plan,
+            grid,
+            arithmetic,
+            memory,
+            collectives,
+            spare,
+            statistics,
+            rings,
+            replicas_within,
+        }
     }
 
     /// The whole tensors of all results.

@@ -48,6 +48,7 @@ mod progress;
 mod random;
 pub mod reference;
 mod regroup;
+mod ring;
 mod route;
 mod scalar;
 mod shrink;

@@ -92,22 +92,31 @@ fn joined(
         let result = part(&results[*device], dim);
         all.push((result, part(&statistics[*device], on_statistics)));
     }
+    merged_parts(&all.iter().collect::<Vec<_>>(), by, (step.arithmetic, step.dtype))
+}
+
+/// The merge of some parts, results with their statistics, which have these dims of them.
+pub(crate) fn merged_parts(
+    all: &[&(Tensor, Tensor)],
+    by: DimSet,
+    (arithmetic, dtype): (Arithmetic, Dtype),
+) -> Result<(Tensor, Tensor), RunError> {
     let (first, of_first) = all.first().ok_or(RunError::Internal("a group of no devices"))?;
     let mut largest = of_first.clone();
-    for (_, other) in &all {
+    for (_, other) in all {
         largest.data.iter_mut().zip(&other.data).for_each(|(a, b)| *a = maximum(*a, *b));
     }
     let mut sum = Tensor::filled(first.sizes.clone(), 0.0);
     let mut weights = Tensor::filled(largest.sizes.clone(), 0.0);
     let strides = [sum.strides(), along(&largest, by, sum.sizes.len())];
-    for (result, statistic) in &all {
+    for (result, statistic) in all {
         let weight: Vec<f64> =
             statistic.data.iter().zip(&largest.data).map(|(s, m)| weight(*s, *m)).collect();
         weights.data.iter_mut().zip(&weight).for_each(|(all, own)| *all += own);
         walk(&result.sizes, &strides, |at| {
             let term = result.data[at[0]] * weight[at[1]];
             let sum = &mut sum.data[at[0]];
-            *sum = step.arithmetic.round_term(step.dtype, *sum + term);
+            *sum = arithmetic.round_term(dtype, *sum + term);
         });
     }
     let sizes = sum.sizes.clone();
@@ -115,11 +124,11 @@ fn joined(
         let weight = weights.data[at[1]];
         // Where no device sees a key there is nothing.
         let value = if weight > 0.0 { sum.data[at[0]] / weight } else { 0.0 };
-        sum.data[at[0]] = step.arithmetic.round(step.dtype, value);
+        sum.data[at[0]] = arithmetic.round(dtype, value);
     });
     for (largest, weight) in largest.data.iter_mut().zip(&weights.data) {
         if *weight > 0.0 {
-            *largest = step.arithmetic.round(Dtype::F32, *largest + weight.ln());
+            *largest = arithmetic.round(Dtype::F32, *largest + weight.ln());
         }
     }
     Ok((sum, largest))

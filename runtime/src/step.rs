@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shard_ir::attention::partial_softmax;
+use shard_ir::attention::{Ring, partial_softmax};
 use shard_ir::{Collective, InstrId, InstrKind, MeshShape, Op, Reduction};
 
 use crate::blocks::Blocks;
@@ -16,6 +16,7 @@ use crate::looped::Loop;
 use crate::merge::{Merged, merge, statistics};
 use crate::narrow::{self, Operand};
 use crate::parallel;
+use crate::ring::{RingRun, reads, ring_of};
 use crate::tensor::Tensor;
 
 impl Machine<'_> {
@@ -23,6 +24,9 @@ impl Machine<'_> {
     pub(crate) fn step(&mut self, id: InstrId) -> Result<Blocks, RunError> {
         let plan = self.plan;
         let instr = plan.instruction(id);
+        if let Some(ring) = ring_of(&self.rings, id).cloned() {
+            return self.ring(&ring);
+        }
         match &instr.kind {
             InstrKind::Parameter(_) => Err(RunError::Internal("parameters are dealt")),
             InstrKind::Constant(number) => {
@@ -50,6 +54,20 @@ impl Machine<'_> {
                 self.op(id, op)
             }
         }
+    }
+
+    /// What a ring makes of its operands in memory, on every device.
+    fn ring(&mut self, ring: &Ring) -> Result<Blocks, RunError> {
+        let (plan, arithmetic, last) = (self.plan, self.arithmetic, ring.last());
+        let read = reads(plan, ring);
+        let held = read.iter().map(|id| Ok((*id, self.blocks(*id, last)?.widened())));
+        let held = held.collect::<Result<Vec<_>, RunError>>()?;
+        let outside = held.iter().map(|(id, blocks)| (*id, blocks.iter().map(|b| &**b).collect()));
+        let run = RingRun { plan, ring, arithmetic, outside: outside.collect() };
+        let (out, network) = run.execute(self.grid)?;
+        self.sent(ring.first(), &network);
+        let out = out.into_iter().map(Arc::new).collect();
+        Ok(Blocks::of(arithmetic, plan.instruction(last).dtype, out))
     }
 
     /// What a collective makes of its operand, on every device.

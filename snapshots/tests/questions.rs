@@ -48,6 +48,7 @@ const PALM_SERIAL: &str = "examples/palm/540b_serial.shard";
 const PALM_PARALLEL: &str = "examples/palm/540b.shard";
 const LLAMA: &str = "examples/llama/llama_3_70b.shard";
 const LOOPED: &str = "examples/book/collective_matmul.shard";
+const RING: &str = "examples/book/ring_attention.shard";
 const GATHERED: &str = "examples/feed_forward/x_weight_gathered.shard";
 
 #[test]
@@ -63,6 +64,9 @@ fn questions_are_answered_as_their_snapshots_have_it() {
             ("collective-matmul-fuse-cost", vec!["cost", LOOPED, "--fuse"]),
             ("collective-matmul-fuse-cost-why", vec!["cost", LOOPED, "--fuse", "--why", "3"]),
             ("collective-matmul-fuse-why", vec!["explain", LOOPED, "--fuse", "--why", "y"]),
+            ("ring-attention-fuse", vec!["explain", RING, "--fuse"]),
+            ("ring-attention-fuse-lower", vec!["lower", RING, "--fuse"]),
+            ("ring-attention-fuse-cost-why", vec!["cost", RING, "--fuse", "--why", "17"]),
             ("stationary-fuse", vec!["explain", STATIONARY, "--fuse"]),
             ("stationary-why-x", vec!["explain", STATIONARY, "--why", "x"]),
             ("stationary-why-h", vec!["explain", STATIONARY, "--why", "h"]),

@@ -207,7 +207,8 @@ fn rules_page() -> String {
             Family::Loop,
             "Loops",
             "With `--fuse`: an einsum and a move at once; see \
-                [cost.md](cost.md#collective-einsums).",
+                [cost.md](cost.md#collective-einsums). Of an attention all einsums together, and \
+                what has its keys; see [cost.md](cost.md#rings).",
         ),
         (
             Family::Move,

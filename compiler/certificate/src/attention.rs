@@ -4,13 +4,16 @@
 //! The layout of what it makes says all: an axis that splits a dim there splits it wherever it is,
 //! one that is partial by a softmax there splits the keys, in any order, and no other one splits
 //! anything. Nothing else is partial.
+//!
+//! With loops it can be a ring, too (`spec/cost.md`, *Rings*): then what its products read that has
+//! the keys is given split by some axes that split nothing else of it.
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Hardware, KernelOp, LocalTensor, kernel_work};
+use shard_cost::{Hardware, KernelOp, LocalTensor, RingShape, collective_cost, ring_work};
 use shard_ir::attention::{
     Ops, attention_of, local_statistics, may_split_keys, softmax_over, statistics_of,
 };
-use shard_ir::{AxisList, Def, DimId, DimSet, Layout, MeshShape, Op, Program, ValueId};
+use shard_ir::{AxisList, Collective, Def, DimId, DimSet, Layout, MeshShape, Op, Program, ValueId};
 
 use crate::kernel::{self, Kernel, Key, is_constant, local_sizes, unpinned};
 use crate::moves::Node;
@@ -25,6 +28,8 @@ pub(crate) struct Attention {
     pub(crate) pins: Vec<ValueId>,
     /// What it reads from outside: by which op, as which operand.
     pub(crate) reads: Vec<(ValueId, usize)>,
+    /// Of each of these whether it travels in a ring: a product reads it, and it has the keys.
+    travels: Vec<Option<usize>>,
     /// The dim that the softmax is over.
     keys: DimId,
     /// The places of the dims of its statistics in what it makes, if axes may split the keys.
@@ -72,19 +77,22 @@ fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
     let by = statistics_of(&program.value(*members.last()?).dims, &softmax.dims, keys);
     // In a strict layer no merge could be written.
     let statistics = (may_split_keys(op, softmax.dtype) && !program.strict).then_some(by);
-    let (mut pins, mut reads) = (Vec::new(), Vec::new());
+    let (mut pins, mut reads, mut travels) = (Vec::new(), Vec::new(), Vec::new());
     for id in &members {
+        let is_product = matches!(program.value(*id).def, Def::Op { op: Op::Einsum, .. });
         for (place, operand) in program.value(*id).def.operands().iter().enumerate() {
             if members.contains(&unpinned(program, *operand)) {
                 pins.extend(pins_of(program, *operand));
             } else {
+                let of_keys = program.value(*operand).dims.iter().position(|dim| *dim == keys);
                 reads.push((*id, place));
+                travels.push(of_keys.filter(|_| is_product));
             }
         }
     }
     pins.sort_unstable();
     pins.dedup();
-    Some(Attention { members, pins, reads, keys, statistics, ways: Vec::new() })
+    Some(Attention { members, pins, reads, travels, keys, statistics, ways: Vec::new() })
 }
 
 /// The pins from a value back to what is pinned.
@@ -135,8 +143,12 @@ impl<'a> Ops<'a> for InProgram<'a> {
     }
 }
 
-/// Enters the ways of having each attention that is looked at.
-pub(crate) fn find_ways(space: &mut Space<'_>, known: &mut FxHashMap<Key, u32>) {
+/// Enters the ways of having each attention that is looked at; with `loops` as a ring, too.
+pub(crate) fn find_ways(space: &mut Space<'_>, loops: bool, known: &mut FxHashMap<Key, u32>) {
+    let of_mesh = match loops {
+        true => AxisList::arrangements(space.program.mesh.all_axes()),
+        false => Vec::new(),
+    };
     for product in space.live.clone() {
         let Some(mut found) = space.attentions[product.index()].take() else { continue };
         let mut outs = space.ways[product.index()].out.clone();
@@ -154,19 +166,25 @@ pub(crate) fn find_ways(space: &mut Space<'_>, known: &mut FxHashMap<Key, u32>) 
             let orders =
                 if axes.is_empty() { vec![AxisList::EMPTY] } else { AxisList::arrangements(axes) };
             for keys in orders.into_iter().filter(|keys| keys.len() == axes.len()) {
-                found.ways.extend(way(space, &found, product, (out, keys), known));
+                let given = (keys, AxisList::EMPTY);
+                found.ways.extend(way(space, &found, product, (out, given), known));
+            }
+            for ring in of_mesh.iter().filter(|_| axes.is_empty() && found.statistics.is_some()) {
+                let given = (AxisList::EMPTY, *ring);
+                found.ways.extend(way(space, &found, product, (out, given), known));
             }
         }
         space.attentions[product.index()] = Some(found);
     }
 }
 
-/// The way that makes one layout, the keys split by these axes, if there is one.
+/// The way that makes one layout, the keys split by these axes, or travelling over those, if there
+/// is one.
 fn way(
     space: &mut Space<'_>,
     found: &Attention,
     product: ValueId,
-    (out, keys): (Node, AxisList),
+    (out, (keys, ring)): (Node, (AxisList, AxisList)),
     known: &mut FxHashMap<Key, u32>,
 ) -> Option<Way> {
     let program = space.program;
@@ -201,20 +219,62 @@ fn way(
     let own = |id: ValueId| if id == product { made } else { layout_of(id, id) };
     let by_key = (found.keys, keys);
     let node = |value: ValueId, layout: Layout| space.moves[value.index()].node(layout);
-    let mut reads = Vec::with_capacity(found.reads.len());
+    let mut layouts = Vec::with_capacity(found.reads.len());
     for (reader, place) in &found.reads {
         let operand = program.value(*reader).def.operands()[*place];
-        reads.push(node(operand, restricted(program, operand, *reader, own(*reader), by_key))?);
+        let layout = restricted(program, operand, *reader, own(*reader), by_key);
+        layouts.push((operand, layout));
     }
+    let sent = sent_round(program, space.hardware, &found.travels, &mut layouts, ring)?;
+    let reads = layouts.iter().map(|(operand, layout)| node(*operand, *layout));
+    let reads = reads.collect::<Option<Vec<Node>>>()?;
+    let steps = program.mesh.group_size(ring.iter());
     let pinned: Option<Vec<Node>> =
         found.pins.iter().map(|pin| node(*pin, layout_of(*pin, *pin))).collect();
-    let kernel = Kernel { work: work(program, found, by_key, &own), before: 0, looped: None };
+    let looped = (!ring.is_empty()).then_some((sent, steps));
+    let shape = if ring.is_empty() {
+        RingShape::NONE
+    } else {
+        let along = split.iter().find(|(_, axes)| *axes == ring).map(|(dim, _)| *dim);
+        RingShape { steps, along }
+    };
+    let kernel = Kernel { work: work(program, found, (by_key, shape), &own), before: 0, looped };
     let kernels = &mut space.kernels;
     let kernel = *known.entry(kernel.key()).or_insert_with(|| {
         kernels.push(kernel);
         kernels.len() as u32 - 1
     });
     Some(Way { out, reads, pinned: pinned?, kernel })
+}
+
+/// What all that travels over the axes of a ring takes by itself, in picoseconds, each value once;
+/// it is then given split by them. `None` where they split another dim of it.
+fn sent_round(
+    program: &Program,
+    hardware: &Hardware,
+    travels: &[Option<usize>],
+    read: &mut [(ValueId, Layout)],
+    ring: AxisList,
+) -> Option<u64> {
+    let mut known: Vec<(ValueId, Layout)> = Vec::new();
+    let mut sent = 0u64;
+    for (travelling, (operand, layout)) in travels.iter().zip(read) {
+        let Some(dim) = travelling.filter(|_| !ring.is_empty()) else { continue };
+        if ring.iter().any(|axis| layout.split_axes().contains(axis)) {
+            return None;
+        }
+        *layout = layout.with_dim(dim, ring);
+        let moved = (unpinned(program, *operand), *layout);
+        if known.contains(&moved) {
+            continue;
+        }
+        known.push(moved);
+        let value = program.value(*operand);
+        let (sizes, does) = (program.sizes(&value.dims), Collective::AllGather { dim, axes: ring });
+        let cost = collective_cost(hardware, &program.mesh, &does, *layout, &sizes, value.dtype);
+        sent = sent.saturating_add(cost.time.0);
+    }
+    Some(sent)
 }
 
 /// The layout of an operand whose dims are split as those of what is made of it, and its keys by
@@ -241,7 +301,7 @@ fn restricted(
 fn work(
     program: &Program,
     found: &Attention,
-    by_key: (DimId, AxisList),
+    (by_key, shape): ((DimId, AxisList), RingShape),
     own: &dyn Fn(ValueId) -> Layout,
 ) -> shard_cost::Work {
     let statistics = |id: ValueId| {
@@ -290,5 +350,5 @@ fn work(
             Some(KernelOp { op: kernel::site(program, *id)?.op, operands, result: *result })
         })
         .collect();
-    kernel_work(&chain, &program.dims)
+    ring_work(&chain, &program.dims, shape)
 }

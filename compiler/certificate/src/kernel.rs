@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use shard_cost::{
-    Hardware, LocalTensor, Matmul, Work, begins_a_kernel, fuses_with, looped_time,
-    may_lead_a_kernel, op_work, place_in_chain, roofline,
+    Hardware, LocalTensor, Matmul, Work, begins_a_kernel, fuses_with, loop_time, may_lead_a_kernel,
+    op_work, place_in_chain, roofline,
 };
 use shard_ir::composite::composite_dim;
 use shard_ir::{Def, Dtype, Layout, MeshShape, Op, Picoseconds, Program, ValueId};
@@ -24,25 +24,33 @@ pub(crate) struct Kernel {
 }
 
 /// A kernel in numbers, to tell it from others.
-pub(crate) type Key =
-    (u128, Dtype, Option<(u64, [u64; 3])>, [u64; 3], (u64, bool), Option<(u64, u64)>);
+pub(crate) type Key = (
+    u128,
+    Dtype,
+    Option<(u64, [u64; 3])>,
+    [u64; 3],
+    (u64, bool, Option<[u128; 2]>),
+    Option<(u64, u64)>,
+);
 
 impl Kernel {
     /// What it takes, each time that it runs.
     pub(crate) fn time(&self, hardware: &Hardware) -> u64 {
         let (time, _) = roofline(hardware, &self.work);
         let time = match self.looped {
-            Some((collective, chunks)) => looped_time(Picoseconds(collective), time, chunks),
+            Some((collective, chunks)) => {
+                loop_time(Picoseconds(collective), &self.work, time, chunks)
+            }
             None => time,
         };
         self.before.saturating_add(time.0)
     }
 
     pub(crate) fn key(&self) -> Key {
-        let Work { flops, arithmetic, matmul, attention, read, write, fetched } = self.work;
+        let Work { flops, arithmetic, matmul, attention, step, read, write, fetched } = self.work;
         let matmul = matmul.map(|Matmul { batch, sides }| (batch, sides));
         let bytes = [read.0, write.0, fetched.0];
-        (flops.0, arithmetic, matmul, bytes, (self.before, attention), self.looped)
+        (flops.0, arithmetic, matmul, bytes, (self.before, attention, step), self.looped)
     }
 
     /// The kernel with one more elementwise op, which reads so many bytes beside what the kernel

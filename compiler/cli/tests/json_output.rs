@@ -348,6 +348,33 @@ fn collective_einsums_meet_the_schemas() {
 }
 
 #[test]
+fn rings_meet_the_schemas() {
+    let source = "hardware tpu-v5p-face\nmesh z=8\ndim L = 131072\ndim S = L\ndim H = 3\n\
+        dim D = 128\nlayer f(q: bf16 L_zHD, k: bf16 S_zHD, v: bf16 S_zHD) -> bf16 L_zHD {\n\
+        return einsum(softmax(causal(einsum(q, k -> HLS) over L, S) over S), v -> LHD)\n}\n";
+    let said = |arguments: &[&str]| {
+        let ran = fed(&[arguments, &["--fuse", "-"]].concat(), source);
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        ran.out
+    };
+    let document = holds("explain", &said(&["explain", "--format", "json"]));
+    let instructions = document["layers"][0]["instructions"].as_array().expect("an array");
+    let ring: Vec<_> = instructions.iter().filter(|i| i["op"] == "collective-einsum").collect();
+    let [scores, product] = ring.as_slice() else { panic!("{document}") };
+    let travels = serde_json::json!({ "first": scores["id"], "travels": [1, 2] });
+    assert_eq!((&scores["ring"], &product["ring"]), (&travels, &travels));
+    assert_eq!((&scores["bytes"], &product["bytes"]), (&201_326_592.into(), &0.into()));
+    holds("lower", &said(&["lower", "--emit", "json"]));
+    holds("cost", &said(&["cost", "--why", "3", "--format", "json"]));
+    holds("explain", &said(&["explain", "--objective", "overlap", "--format", "json"]));
+    let ran = holds("run", &said(&["run", "--schedule", "--format", "json"]));
+    assert_eq!(ran["layers"][0]["equal"], true);
+    let collectives = ran["layers"][0]["collectives"].as_array().expect("an array");
+    assert_eq!(collectives.len(), 1);
+    assert_eq!(collectives[0]["wire_bytes"], collectives[0]["model_wire_bytes"]);
+}
+
+#[test]
 fn pages_of_diagnostics_meet_their_schema() {
     for args in [&["explain-code", "E0806"][..], &["explain-code", "--list"]] {
         let mut args = args.to_vec();

@@ -17,7 +17,12 @@ fn source(hardware: &str, scores: &str) -> String {
 }
 
 fn striped(source: &str) -> Vec<Value> {
-    let ran = fed(&["explain", "-", "--format", "json", "--no-alternatives"], source);
+    striped_in(source, &[])
+}
+
+fn striped_in(source: &str, more: &[&str]) -> Vec<Value> {
+    let arguments = ["explain", "-", "--format", "json", "--no-alternatives"];
+    let ran = fed(&[&arguments[..], more].concat(), source);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let report: Value = serde_json::from_str(&ran.out).expect("JSON");
     report["layers"][0]["striped"].as_array().cloned().unwrap_or_default()
@@ -33,6 +38,17 @@ fn contiguous_blocks_of_a_causal_mask_are_told_what_stripes_would_save() {
     // The last of 8 blocks sees seven and a half of 8 blocks of keys, in stripes each sees four.
     let ratio = seconds("time_s") / seconds("striped_time_s");
     assert!((ratio - 15.0 / 8.0).abs() < 1e-3, "{ratio}");
+}
+
+/// A ring is as slow as its busiest device in each step; in stripes each has half a block in all.
+#[test]
+fn a_ring_is_told_that_stripes_halve_every_step() {
+    let found = striped_in(&source("tpu-v5p-face", "causal(s over L, S)"), &["--fuse"]);
+    let [one] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((&one["query_blocks"], &one["key_blocks"]), (&8.into(), &8.into()));
+    let seconds = |key: &str| one[key].as_f64().expect("seconds");
+    let ratio = seconds("time_s") / seconds("striped_time_s");
+    assert!((ratio - 15.0 / 8.0).abs() < 1e-2, "{ratio}");
 }
 
 #[test]

@@ -21,11 +21,9 @@
 //! whatever else is so. Which ops those are follows from what the ops read, moved or not, so that
 //! it is the same for a program and for all of its plans.
 
-use shard_ir::attention::attentions;
+use shard_ir::attention::{attentions, unmoved};
 use shard_ir::composite::in_pieces;
 use shard_ir::{InstrId, InstrKind, Op, Plan, never};
-
-use crate::plan::unmoved;
 
 /// The most ops that run as one kernel.
 pub const LONGEST_KERNEL: usize = 16;

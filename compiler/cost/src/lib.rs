@@ -43,12 +43,12 @@ pub use fusion::{
 };
 pub use hardware::{Fabric, Hardware, HardwareError, Network, Weights};
 pub use inventory::{Inventory, Kept};
-pub use looped::{LoopPrice, looped_time};
+pub use looped::{LoopPrice, full_step, loop_time, looped_time, ring_time};
 pub use memory::{Memory, buffers};
 pub use objective::Objective;
 pub use op::{
-    Bound, KernelOp, LocalTensor, Matmul, Stripes, Work, compute_time, host_time, kernel_work,
-    memory_time, op_work, roofline,
+    Bound, KernelOp, LocalTensor, Matmul, RingShape, Stripes, Work, compute_time, host_time,
+    kernel_work, memory_time, op_work, ring_work, roofline,
 };
 pub use plan::{InstrPrice, PlanPrice, Totals, kernel_prices, kernel_traffic, price, striped};
 pub use roles::DimRoles;

@@ -60,6 +60,8 @@ pub struct Work {
     pub matmul: Option<Matmul>,
     /// They are those of attention as one kernel, which reaches a fraction of peak of its own.
     pub attention: bool,
+    /// Of a ring the pairs of the fullest step, and of all steps together.
+    pub step: Option<[u128; 2]>,
     /// Bytes read from HBM.
     pub read: Bytes,
     /// Bytes written to HBM.
@@ -141,13 +143,40 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
 /// its arithmetic is that of the scores, and keys that no query sees are not read. `dims` are those
 /// of the program, whose sizes say where the blocks of a device may lie; others need none.
 pub fn kernel_work(chain: &[KernelOp<'_>], dims: &[Dim]) -> Work {
+    ring_work(chain, dims, RingShape::NONE)
+}
+
+/// The shape of the ring that an attention is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RingShape {
+    /// The steps: how many devices there are.
+    pub steps: u64,
+    /// The dim of the result that the axes of the ring split, and no others.
+    pub along: Option<DimId>,
+}
+
+impl RingShape {
+    /// Of what is no ring.
+    pub const NONE: RingShape = RingShape { steps: 1, along: None };
+}
+
+/// The work of a chain that is an attention whose blocks of keys travel round a ring: that of
+/// [`kernel_work`], but that each step counts what the device has that has most in it, since the
+/// ring is as slow as its busiest device in each. In the first step each has its own block of keys;
+/// where the ring runs over what splits the queries, that is no more than lies about the diagonal
+/// of the mask. Every other step counts as the fullest.
+pub fn ring_work(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Work {
     let attention = chain.len() > 1 && chain.iter().any(|member| softmax_over(member.op).is_some());
-    let (visible, pairs) = if attention { visible_pairs(chain, dims) } else { (1, 1) };
+    let seen = if attention { visible_pairs(chain, dims, ring) } else { None };
+    let (visible, pairs) = seen.map_or((1, 1), |seen| (seen.pairs, seen.of.pairs));
+    let steps = u128::from(ring.steps);
+    let step = (ring != RingShape::NONE).then(|| seen.map_or([1, steps], |s| [s.fullest, s.pairs]));
     let mut work = Work {
         flops: Flops(0),
         arithmetic: Dtype::Bf16,
         matmul: None,
         attention,
+        step,
         read: Bytes(0),
         write: Bytes(0),
         fetched: Bytes(0),
@@ -165,7 +194,7 @@ pub fn kernel_work(chain: &[KernelOp<'_>], dims: &[Dim]) -> Work {
             work.fetched = work.fetched + member.result.bytes();
         }
     }
-    kernel_reads(chain, dims, |_, _, bytes| work.read = work.read + bytes);
+    kernel_reads(chain, dims, ring.steps, |_, _, bytes| work.read = work.read + bytes);
     if let Some(last) = chain.last() {
         work.write = written_bytes(last);
     }
@@ -184,11 +213,14 @@ pub struct Stripes {
     pub all: u128,
     /// The blocks of queries and of keys.
     pub blocks: [u64; 2],
+    /// How many devices share all pairs: one for each block of queries and of keys, of a ring one
+    /// for each block of queries, which meets all blocks of keys.
+    pub devices: u64,
 }
 
-/// What striped blocks would leave the busiest device of an attention, where axes split its queries
-/// or its keys and the mask that hides most has no window.
-pub fn stripes(chain: &[KernelOp<'_>], dims: &[Dim]) -> Option<Stripes> {
+/// What striped blocks would leave the busiest device of an attention, of a ring that of each step,
+/// where axes split its queries or its keys and the mask that hides most has no window.
+pub fn stripes(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Option<Stripes> {
     if chain.len() < 2 || !chain.iter().any(|member| softmax_over(member.op).is_some()) {
         return None;
     }
@@ -202,24 +234,48 @@ pub fn stripes(chain: &[KernelOp<'_>], dims: &[Dim]) -> Option<Stripes> {
         let whole = |dim: &DimId| dims.get(dim.index()).map(|dim| dim.size);
         let sight = Sight { queries: whole(query)?, keys: whole(key)?, window: *window };
         let (queries, keys) = (local(query)?, local(key)?);
-        let contiguous = sight.busiest(queries, keys).pairs;
+        let steps = ring.steps.max(1);
+        let keys = keys / steps;
+        let block = sight.busiest(queries, keys).pairs;
+        let own =
+            if steps > 1 && ring.along == Some(*query) { sight.busiest_own(steps) } else { block };
+        let contiguous = own.saturating_add(block.saturating_mul(u128::from(steps - 1)));
+        let striped = sight.busiest_striped(queries, keys);
+        let striped = striped.map(|pairs| pairs.saturating_mul(u128::from(steps)));
+        let blocks = [sight.queries / queries, sight.keys / keys.max(1)];
         Some(Stripes {
             dims: [*query, *key],
-            pairs: [contiguous, sight.busiest_striped(queries, keys).unwrap_or(contiguous)],
+            pairs: [contiguous, striped.unwrap_or(contiguous)],
             all: sight.all_pairs(),
-            blocks: [sight.queries / queries, sight.keys / keys],
+            blocks,
+            devices: blocks[0].saturating_mul(blocks[1]) / steps,
         })
     });
     found.min_by_key(|found| found.pairs[0])
 }
 
-/// What the masks of an attention show on the busiest device, each with the dim of its keys and how
-/// many pairs and keys the device has. `dims` are those of the program.
+/// What a mask of an attention shows on the busiest device.
+#[derive(Clone, Copy)]
+struct InSight {
+    /// The dim of its keys.
+    key: DimId,
+    /// The pairs that it shows, of a ring in all steps, and in the fullest one.
+    pairs: u128,
+    fullest: u128,
+    /// The keys that are read.
+    keys: u64,
+    /// The pairs that there are, and the keys.
+    of: Seen,
+}
+
+/// What the masks of an attention show on the busiest device; of a ring on the one that is busiest
+/// in each step. `dims` are those of the program.
 fn in_sight<'c>(
     chain: &'c [KernelOp<'_>],
     dims: &'c [Dim],
-) -> impl Iterator<Item = (DimId, Seen, Seen)> + 'c {
-    chain.iter().filter_map(|member| {
+    ring: RingShape,
+) -> impl Iterator<Item = InSight> + 'c {
+    chain.iter().filter_map(move |member| {
         let Op::Mask { query, key, window } = member.op else { return None };
         if !reaches_the_softmax(chain, member) {
             return None;
@@ -231,8 +287,18 @@ fn in_sight<'c>(
         let whole = |dim: &DimId| dims.get(dim.index()).map(|dim| dim.size);
         let sight = Sight { queries: whole(query)?, keys: whole(key)?, window: *window };
         let (queries, keys) = (local(query)?, local(key)?);
-        let pairs = u128::from(queries).saturating_mul(u128::from(keys));
-        (pairs > 0).then_some((*key, sight.busiest(queries, keys), Seen { pairs, keys }))
+        let of = Seen { pairs: u128::from(queries).saturating_mul(u128::from(keys)), keys };
+        let steps = ring.steps.max(1);
+        let block = sight.busiest(queries, keys / steps);
+        let fullest = block.pairs;
+        let first = if steps > 1 && ring.along == Some(*query) {
+            sight.busiest_own(steps)
+        } else {
+            fullest
+        };
+        let others = fullest.saturating_mul(u128::from(steps - 1));
+        let (pairs, keys) = (first.saturating_add(others), block.keys.saturating_mul(steps));
+        (of.pairs > 0).then_some(InSight { key: *key, pairs, fullest, keys, of })
     })
 }
 
@@ -262,20 +328,19 @@ fn reaches_the_softmax(chain: &[KernelOp<'_>], mask: &KernelOp<'_>) -> bool {
     }
 }
 
-/// Of how many pairs of a query and a key each sees the other on the busiest device, and of how
-/// many there are.
-fn visible_pairs(chain: &[KernelOp<'_>], dims: &[Dim]) -> (u128, u128) {
-    let pairs = in_sight(chain, dims).map(|(_, seen, all)| (seen.pairs, all.pairs));
-    pairs.min_by_key(|(visible, _)| *visible).unwrap_or((1, 1))
+/// What the mask of an attention shows that shows least.
+fn visible_pairs(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Option<InSight> {
+    in_sight(chain, dims, ring).min_by_key(|seen| seen.pairs)
 }
 
 /// The keys of an attention, how many of them the device reads that reads most, and how many a
 /// device has; `None` where no mask hides any of them from all its queries.
-fn keys_read(chain: &[KernelOp<'_>], dims: &[Dim]) -> Option<(DimId, u64, u64)> {
+fn keys_read(chain: &[KernelOp<'_>], dims: &[Dim], steps: u64) -> Option<(DimId, u64, u64)> {
     let over = chain.iter().find_map(|member| softmax_over(member.op))?;
-    let keys = in_sight(chain, dims).filter(|(key, _, _)| *key == over);
-    let (_, seen, all) = keys.min_by_key(|(_, seen, _)| seen.keys)?;
-    (chain.len() > 1 && seen.keys < all.keys).then_some((over, seen.keys, all.keys))
+    let ring = RingShape { steps, along: None };
+    let keys = in_sight(chain, dims, ring).filter(|seen| seen.key == over);
+    let seen = keys.min_by_key(|seen| seen.keys)?;
+    (chain.len() > 1 && seen.keys < seen.of.keys).then_some((over, seen.keys, seen.of.keys))
 }
 
 /// An attention counts no less than one in so many of all pairs, whatever its masks hide and
@@ -293,13 +358,15 @@ pub fn one_pair_in(program: &Program) -> u128 {
 
 /// Each value that a chain of fused ops reads from HBM, as the member and the place among its
 /// operands where it is read first, with the bytes. `dims` are those of the program: what has the
-/// keys of an attention is read as far as its masks show them to a query of the device.
+/// keys of an attention is read as far as its masks show them to a query of the device; `steps` are
+/// those of its ring, 1 where it is none.
 pub fn kernel_reads(
     chain: &[KernelOp<'_>],
     dims: &[Dim],
+    steps: u64,
     mut read: impl FnMut(usize, usize, Bytes),
 ) {
-    let keys = keys_read(chain, dims);
+    let keys = keys_read(chain, dims, steps);
     let mut made_or_read: Vec<(u32, &[u64])> = Vec::new();
     for (i, member) in chain.iter().enumerate() {
         for (at, operand) in member.operands.iter().enumerate() {

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use shard_ir::{DimId, Dtype, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan};
+use shard_ir::attention::{Ring, rings, unmoved};
+use shard_ir::{
+    Collective, DimId, Dtype, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan,
+};
 
 use crate::collective::{CollectiveCost, collective_cost};
 use crate::fusion::kernels;
 use crate::hardware::Hardware;
-use crate::looped::LoopPrice;
+use crate::looped::{LoopPrice, full_step};
 use crate::memory::Memory;
 use crate::op::{
-    Bound, KernelOp, LocalTensor, Stripes, Work, compute_time, kernel_reads, kernel_work,
-    memory_time, roofline, stripes,
+    Bound, KernelOp, LocalTensor, RingShape, Stripes, Work, compute_time, kernel_reads,
+    memory_time, ring_work, roofline, stripes,
 };
 use crate::units::{Bytes, Flops};
 
@@ -146,10 +149,13 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
     }
 
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
+    let rings = rings(plan);
     for kernel in kernels(plan) {
-        let work = with_chain(plan, &local, &kernel, |chain| kernel_work(chain, &plan.dims));
+        let ring = ring_in(&rings, &kernel);
+        let shape = shape_of(plan, ring);
+        let work = with_chain(plan, &local, &kernel, |chain| ring_work(chain, &plan.dims, shape));
         let (time, bound) = roofline(hw, &work);
-        let looped = loop_price(plan, kernel[0], time, hw);
+        let looped = loop_price(plan, kernel[0], ring, (time, &work), hw);
         let repeat = plan.repeat_of(kernel[0]);
         if let Some(looped) = &looped {
             totals.comm_time = totals.comm_time + looped.collective.time.times(repeat);
@@ -193,20 +199,45 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
     PlanPrice { instructions, totals, memory, arithmetic_as_bf16 }
 }
 
-/// The collective that the first op of a kernel does in its loop, if it does one; the kernel takes
-/// `einsum` without it.
+/// The ring that a kernel is, with what joins it.
+fn ring_in<'r>(rings: &'r [Ring], kernel: &[InstrId]) -> Option<&'r Ring> {
+    rings.iter().find(|ring| kernel.contains(&ring.last()))
+}
+
+/// The shape of a ring.
+fn shape_of(plan: &Plan, ring: Option<&Ring>) -> RingShape {
+    ring.map_or(RingShape::NONE, |ring| {
+        let last = plan.instruction(ring.last());
+        let along = last.layout.split_by(ring.axes).and_then(|at| last.dims.get(at).copied());
+        RingShape { steps: ring.steps(plan), along }
+    })
+}
+
+/// The collective that the first op of a kernel does in its loop, if it does one, or all those of a
+/// ring, one after the other; the kernel takes `einsum` without it.
 fn loop_price(
     plan: &Plan,
     first: InstrId,
-    einsum: Picoseconds,
+    ring: Option<&Ring>,
+    (einsum, work): (Picoseconds, &Work),
     hw: &Hardware,
 ) -> Option<LoopPrice> {
+    let cost = |collective: &Collective, moved: InstrId, from: Layout| {
+        let moved = plan.instruction(moved);
+        collective_cost(hw, &plan.mesh, collective, from, &plan.sizes(&moved.dims), moved.dtype)
+    };
+    if let Some(ring) = ring {
+        let of = |(moved, collective): &(InstrId, Collective)| {
+            cost(collective, *moved, plan.instruction(*moved).layout)
+        };
+        let collective = ring.travels.iter().map(of).sum();
+        let (chunks, full) = (ring.steps(plan), full_step(work, einsum));
+        return Some(LoopPrice { collective, einsum, chunks, full });
+    }
     let (collective, moved, from) = plan.fused_collective(first)?;
-    let moved = plan.instruction(moved);
-    let cost =
-        collective_cost(hw, &plan.mesh, &collective, from, &plan.sizes(&moved.dims), moved.dtype);
     let chunks = plan.mesh.group_size(collective.axes(&plan.mesh, from).iter());
-    Some(LoopPrice { collective: cost, einsum, chunks })
+    let collective = cost(&collective, moved, from);
+    Some(LoopPrice { collective, einsum, chunks, full: None })
 }
 
 /// What each of some kernels takes, each given by its instructions, and its loop where the first of
@@ -218,10 +249,14 @@ pub fn kernel_prices(
     kernels: &[&[InstrId]],
 ) -> Vec<(Picoseconds, Option<LoopPrice>)> {
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
+    let rings = rings(plan);
     let price = |kernel: &&[InstrId]| {
-        let (time, _) =
-            roofline(hw, &with_chain(plan, &local, kernel, |chain| kernel_work(chain, &plan.dims)));
-        let looped = kernel.first().and_then(|first| loop_price(plan, *first, time, hw));
+        let ring = ring_in(&rings, kernel);
+        let shape = shape_of(plan, ring);
+        let work = with_chain(plan, &local, kernel, |chain| ring_work(chain, &plan.dims, shape));
+        let (time, _) = roofline(hw, &work);
+        let of = (time, &work);
+        let looped = kernel.first().and_then(|first| loop_price(plan, *first, ring, of, hw));
         (looped.map_or(time, |looped| looped.time()), looped)
     };
     kernels.iter().map(price).collect()
@@ -235,11 +270,13 @@ pub type Read = (InstrId, Bytes);
 pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
     let mut reads = Vec::new();
+    let rings = rings(plan);
+    let shape = shape_of(plan, ring_in(&rings, kernel));
     let work = with_chain(plan, &local, kernel, |chain| {
-        kernel_reads(chain, &plan.dims, |member, at, bytes| {
+        kernel_reads(chain, &plan.dims, shape.steps, |member, at, bytes| {
             reads.push((plan.instruction(kernel[member]).operands[at], bytes))
         });
-        kernel_work(chain, &plan.dims)
+        ring_work(chain, &plan.dims, shape)
     });
     (reads, work)
 }
@@ -249,9 +286,12 @@ pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
 /// anything but masks and rotary embeddings, which can be given positions, goes by the order of
 /// these dims.
 pub fn striped(plan: &Plan, hw: &Hardware, kernel: &[InstrId]) -> Option<(Stripes, Picoseconds)> {
+    let rings = rings(plan);
+    let ring = ring_in(&rings, kernel);
+    let shape = shape_of(plan, ring);
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
     let (found, mut work) = with_chain(plan, &local, kernel, |chain| {
-        Some((stripes(chain, &plan.dims)?, kernel_work(chain, &plan.dims)))
+        Some((stripes(chain, &plan.dims, shape)?, ring_work(chain, &plan.dims, shape)))
     })?;
     let [contiguous, striped] = found.pairs;
     if striped >= contiguous || !may_be_striped(plan, found.dims) {
@@ -259,7 +299,11 @@ pub fn striped(plan: &Plan, hw: &Hardware, kernel: &[InstrId]) -> Option<(Stripe
     }
     // Every product of an attention goes over all pairs in sight, so that it divides.
     work.flops = Flops((work.flops.0 / contiguous).saturating_mul(striped));
-    Some((found, roofline(hw, &work).0))
+    // In stripes every step is like every other.
+    work.step = work.step.map(|_| [1, u128::from(shape.steps)]);
+    let (time, _) = roofline(hw, &work);
+    let looped = loop_price(plan, *kernel.first()?, ring, (time, &work), hw);
+    Some((found, looped.map_or(time, |looped| looped.time())))
 }
 
 /// Whether no op goes by the order of some dims but those that can be given positions. Renames make
@@ -361,14 +405,4 @@ fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> Local
         constant: matches!(plan.instruction(made).kind, InstrKind::Constant(_)),
         statistics: plan.local_statistics(id),
     }
-}
-
-/// The instruction that made a value, before any move of it.
-pub(crate) fn unmoved(plan: &Plan, mut id: InstrId) -> InstrId {
-    while let (InstrKind::Move(_), [operand]) =
-        (&plan.instruction(id).kind, plan.instruction(id).operands.as_slice())
-    {
-        id = *operand;
-    }
-    id
 }

@@ -3,7 +3,7 @@
 
 use shard_ir::{DimId, InstrKind, Op, ParameterKind, Plan};
 
-use crate::plan::unmoved;
+use shard_ir::attention::unmoved;
 
 /// The dims of a layer that say how much is done at a time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -66,6 +66,21 @@ impl Sight {
         most
     }
 
+    /// The most pairs that a device has where the r-th of so many has the r-th block of queries and
+    /// the r-th block of keys: as in the first step of a ring that runs over what splits the
+    /// queries.
+    pub fn busiest_own(&self, blocks: u64) -> u128 {
+        let blocks = blocks.max(1);
+        let (queries, keys) = (self.queries / blocks, self.keys / blocks);
+        let (tall, wide) = (i128::from(queries), i128::from(keys));
+        let first = i128::from(self.keys) - i128::from(self.queries);
+        // Of blocks of the same size each is as far ahead as every other.
+        let looked_at = if tall == wide { 1 } else { i128::from(blocks) };
+        let pairs =
+            |block: i128| self.of_blocks(first + block * (tall - wide), queries, keys).pairs;
+        (0..looked_at).map(pairs).max().unwrap_or(0)
+    }
+
     /// The most pairs that a device has where the blocks are striped: of n blocks, the r-th has
     /// every n-th query from the r-th on, and of keys likewise. `None` with a window, under which
     /// contiguous blocks are nearly equal already.
@@ -189,6 +204,31 @@ mod tests {
             }
         }
         assert!(cases > 10_000, "{cases}");
+    }
+
+    #[test]
+    fn own_blocks_have_as_many_pairs_as_are_counted_one_by_one() {
+        for keys in 1..=16u64 {
+            for queries in 1..=keys {
+                for window in (1..=keys + 1).map(Some).chain([None]) {
+                    let sight = Sight { queries, keys, window };
+                    let divides = |n: &u64| queries.is_multiple_of(*n) && keys.is_multiple_of(*n);
+                    for blocks in (1..=queries).filter(divides) {
+                        let (tall, wide) = (queries / blocks, keys / blocks);
+                        let pairs = |block: u64| {
+                            let queries = block * tall..(block + 1) * tall;
+                            let of_query = |query| {
+                                let keys = block * wide..(block + 1) * wide;
+                                keys.filter(|key| sees(sight, query, *key)).count() as u128
+                            };
+                            queries.map(of_query).sum::<u128>()
+                        };
+                        let most = (0..blocks).map(pairs).max().unwrap_or(0);
+                        assert_eq!(sight.busiest_own(blocks), most, "{sight:?} / {blocks}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -12,9 +12,15 @@
 //! Of a plan, a softmax says that it is part of such a kernel (`as attention`). Prices and memory
 //! depend on the word, so it is not believed: [`verify`](crate::verify::verify) refuses a softmax
 //! that says so and stands in no such chain.
+//!
+//! Where the einsums of such a kernel are collective einsums that gather the keys, it is a
+//! [`Ring`]: blocks of keys and of values travel round the devices together, and the kernel is run
+//! once for each.
 
 use std::collections::BTreeSet;
 
+use crate::collective::Collective;
+use crate::collective_einsum::Fused;
 use crate::layout::{DimSet, Layout, MeshShape};
 use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::mesh::{AxisList, Mesh};
@@ -208,10 +214,12 @@ impl<'p> Ops<'p> for Instructions<'p> {
     fn op(&self, id: InstrId) -> Option<&'p Op> {
         match &self.plan.instruction(id).kind {
             InstrKind::Op(op) => Some(op),
-            InstrKind::Parameter(_)
+            // In a ring; which of them are one is asked when the ops are found.
+            InstrKind::CollectiveEinsum(Fused::AllGather { .. }) => Some(&Op::Einsum),
+            InstrKind::CollectiveEinsum(Fused::ReduceScatter { .. })
+            | InstrKind::Parameter(_)
             | InstrKind::Constant(_)
-            | InstrKind::Move(_)
-            | InstrKind::CollectiveEinsum(_) => None,
+            | InstrKind::Move(_) => None,
         }
     }
 
@@ -273,4 +281,119 @@ fn is_in_one_kernel(plan: &Plan, members: &[InstrId], softmax: InstrId) -> bool 
     before.iter().all(|id| plan.instruction(*id).layout.is_complete())
         && made.partial_axes() == made.softmax_axes()
         && made.softmax_axes() == keys.set()
+        && (members.iter().all(|id| gather_of(plan, *id).is_none())
+            || keys.is_empty()
+                && instr.kind.op().is_some_and(|op| may_split_keys(op, instr.dtype))
+                && ring_axes(plan, members, over).is_some())
+}
+
+/// An attention whose blocks of keys and of values travel round the devices of a group: at each
+/// step the kernel is run on the block that is there, while the next one comes, and what it gives
+/// is merged with what the blocks before have given.
+///
+/// In a plan it is an attention of which every einsum is a collective einsum that gathers the
+/// operand with the keys, along the keys, all of them over the same axes. It computes what these
+/// einsums and the softmax between compute one after the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ring {
+    /// The ops of the attention, first to last.
+    pub members: Vec<InstrId>,
+    /// The axes of the ring, major to minor.
+    pub axes: AxisList,
+    /// What travels, each value once however often it is read: in which instruction it lies, and
+    /// the all-gather that the ring does in its place.
+    pub travels: Vec<(InstrId, Collective)>,
+}
+
+impl Ring {
+    /// The first of its ops, which stands for all of it where one has to.
+    pub fn first(&self) -> InstrId {
+        self.members.first().copied().unwrap_or_default()
+    }
+
+    /// The op that makes the value of the attention.
+    pub fn last(&self) -> InstrId {
+        self.members.last().copied().unwrap_or_default()
+    }
+
+    /// As which of what travels an operand does.
+    pub fn travels_as(&self, plan: &Plan, operand: InstrId) -> Option<usize> {
+        self.travels.iter().position(|(id, _)| is_same_data(plan, *id, operand))
+    }
+
+    /// How many steps there are: one for each device of the group.
+    pub fn steps(&self, plan: &Plan) -> u64 {
+        plan.mesh.group_size(self.axes.iter())
+    }
+
+    /// Bytes that it holds on one device beside operands and result: of everything that travels the
+    /// block that is worked on and the one that arrives, and no more than there are beside the
+    /// device's own.
+    pub fn bytes(&self, plan: &Plan) -> u64 {
+        let block = self.travels.iter().map(|(id, _)| plan.local_bytes(*id)).sum::<u64>();
+        block.saturating_mul(self.steps(plan).saturating_sub(1).min(2))
+    }
+}
+
+/// What a collective einsum gathers: the operand, the dim in it, and the axes.
+fn gather_of(plan: &Plan, id: InstrId) -> Option<(InstrId, usize, AxisList)> {
+    let instr = plan.instruction(id);
+    match &instr.kind {
+        InstrKind::CollectiveEinsum(Fused::AllGather { operand, dim, axes }) => {
+            Some((*instr.operands.get(*operand)?, *dim, *axes))
+        }
+        InstrKind::CollectiveEinsum(Fused::ReduceScatter { .. })
+        | InstrKind::Op(_)
+        | InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::Move(_) => None,
+    }
+}
+
+/// The axes over which every einsum of an attention gathers its operand with the keys; `None` where
+/// one does not, or they differ.
+fn ring_axes(plan: &Plan, members: &[InstrId], keys: DimId) -> Option<AxisList> {
+    let is_einsum = |id: &&InstrId| plan.instruction(**id).kind.op() == Some(&Op::Einsum);
+    let mut einsums = members.iter().filter(is_einsum).map(|id| {
+        let (operand, dim, axes) = gather_of(plan, *id)?;
+        (plan.instruction(operand).dims.get(dim) == Some(&keys)).then_some(axes)
+    });
+    let axes = einsums.next()??;
+    einsums.all(|other| other == Some(axes)).then_some(axes)
+}
+
+/// The rings of a plan, in program order; none of one that is not legal.
+pub fn rings(plan: &Plan) -> Vec<Ring> {
+    let is_loop = |id: &InstrId| gather_of(plan, *id).is_some();
+    if !plan.ids().any(|id| is_loop(&id)) {
+        return Vec::new();
+    }
+    let all = attentions(plan).unwrap_or_default();
+    all.into_iter().filter_map(|members| ring_of(plan, members)).collect()
+}
+
+fn ring_of(plan: &Plan, members: Vec<InstrId>) -> Option<Ring> {
+    let (_, _, axes) = members.iter().find_map(|id| gather_of(plan, *id))?;
+    let mut travels: Vec<(InstrId, Collective)> = Vec::new();
+    for (operand, dim, axes) in members.iter().filter_map(|id| gather_of(plan, *id)) {
+        if !travels.iter().any(|(other, _)| is_same_data(plan, *other, operand)) {
+            travels.push((operand, Collective::AllGather { dim, axes }));
+        }
+    }
+    Some(Ring { members, axes, travels })
+}
+
+/// Whether each device has the same of two instructions: one value, in one layout.
+fn is_same_data(plan: &Plan, a: InstrId, b: InstrId) -> bool {
+    unmoved(plan, a) == unmoved(plan, b) && plan.instruction(a).layout == plan.instruction(b).layout
+}
+
+/// The instruction that made a value, before any move of it.
+pub fn unmoved(plan: &Plan, mut id: InstrId) -> InstrId {
+    while let (InstrKind::Move(_), [operand]) =
+        (&plan.instruction(id).kind, plan.instruction(id).operands.as_slice())
+    {
+        id = *operand;
+    }
+    id
 }

@@ -388,6 +388,12 @@ impl Layout {
         }
     }
 
+    /// The dim that just these axes split, in this order.
+    pub fn split_by(self, axes: AxisList) -> Option<usize> {
+        let Place::Split { dim, .. } = self.place(axes.iter().next()?) else { return None };
+        (self.axes_of(dim) == axes).then_some(dim)
+    }
+
     /// The axes that split a dim, major to minor.
     pub fn axes_of(self, dim: usize) -> AxisList {
         let mut axes = AxisList::EMPTY;

@@ -50,7 +50,9 @@ pub use mesh::{AxisId, AxisList, AxisSet, Mesh, MeshAxis, MeshError};
 pub use numbers::gcd;
 pub use op::{Binary, Map, Norm, Op, Reduce};
 pub use pattern::{DimPattern, LabelId, LayoutPattern};
-pub use plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanFold, PlanOutput};
+pub use plan::{
+    InstrId, InstrKind, Instruction, LoopHeld, Number, Origin, Plan, PlanFold, PlanOutput,
+};
 pub use program::{Def, Fold, FoldId, Output, ParameterKind, Phase, Program, Value, ValueId};
 pub use reason::Reason;
 pub use regroup::kept_by_each;

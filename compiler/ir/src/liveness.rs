@@ -1,5 +1,6 @@
 //! What one device holds in memory while each instruction of a plan runs.
 
+use crate::attention::rings;
 use crate::never;
 use crate::plan::{InstrId, InstrKind, Plan};
 use crate::program::{FoldId, ParameterKind};
@@ -18,9 +19,15 @@ pub struct Liveness {
 
 impl Liveness {
     /// Walks a plan in program order, each value in memory of its own. Activations given as
-    /// parameters are held from the start.
+    /// parameters are held from the start. What passes inside a ring is in no memory: there is a
+    /// block of it at a time.
     pub fn of(plan: &Plan) -> Liveness {
-        Liveness::in_buffers(plan, &plan.ids().map(Some).collect::<Vec<_>>())
+        let mut own: Vec<Option<InstrId>> = plan.ids().map(Some).collect();
+        for ring in rings(plan) {
+            let passing = ring.members.iter().filter(|id| **id != ring.last());
+            passing.for_each(|id| own[id.index()] = None);
+        }
+        Liveness::in_buffers(plan, &own)
     }
 
     /// As [`Liveness::of`], where values share memory: `buffer_of` names for each instruction the
@@ -142,10 +149,9 @@ fn live_bytes(
         change[if is_parameter { 0 } else { id.index() }] += i128::from(size[id.index()]);
         change[(end[id.index()] + 1).min(count)] -= i128::from(size[id.index()]);
     }
-    for id in plan.ids() {
-        let looped = i128::from(plan.loop_bytes(id));
-        change[id.index()] += looped;
-        change[id.index() + 1] -= looped;
+    for held in plan.loops_held() {
+        change[held.first.index()] += i128::from(held.bytes);
+        change[held.last.index() + 1] -= i128::from(held.bytes);
     }
     let held = change.iter().scan(0i128, |held, change| {
         *held += change;

@@ -1,6 +1,6 @@
 //! [`Plan`]: a lowered layer, instruction by instruction, as every device runs it.
 
-use crate::attention::{local_statistics, partial_softmax};
+use crate::attention::{Ring, local_statistics, partial_softmax, rings};
 use crate::never;
 use shard_words::Span;
 
@@ -166,6 +166,17 @@ pub struct Origin {
     pub attention: bool,
     /// A move that a `reshard` of the source asks for.
     pub written: bool,
+}
+
+/// The chunks that are under way in a loop: of a collective einsum, or of a whole ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoopHeld {
+    /// The first instruction of the loop.
+    pub first: InstrId,
+    /// Its last instruction.
+    pub last: InstrId,
+    /// Bytes on one device, held from the first to the last.
+    pub bytes: u64,
 }
 
 /// One result of a [`Plan`].
@@ -360,17 +371,25 @@ impl Plan {
             None => (fused.collective(), id, layouts.product),
         })
     }
-    /// Bytes that the loop of a collective einsum holds on one device beside operands and result:
-    /// the chunk that is multiplied and the one that arrives, and no more than there are beside the
-    /// device's own.
-    pub fn loop_bytes(&self, id: InstrId) -> u64 {
-        let InstrKind::CollectiveEinsum(fused) = self.instruction(id).kind else { return 0 };
-        let chunk =
-            match fused.gathered().and_then(|place| self.instruction(id).operands.get(place)) {
-                Some(operand) => self.local_bytes(*operand),
-                None => self.local_bytes(id),
-            };
-        chunk.saturating_mul(fused.chunks(&self.mesh).saturating_sub(1).min(2))
+    /// What the loops of a plan hold on one device beside operands and results: the chunk that is
+    /// multiplied and the one that arrives, and no more than there are beside the device's own.
+    pub fn loops_held(&self) -> Vec<LoopHeld> {
+        let rings = rings(self);
+        let in_ring = |id: &InstrId| rings.iter().any(|ring| ring.members.contains(id));
+        let alone = self.ids().filter(|id| !in_ring(id)).filter_map(|id| {
+            let instr = self.instruction(id);
+            let InstrKind::CollectiveEinsum(fused) = &instr.kind else { return None };
+            let moved = fused.gathered().and_then(|place| instr.operands.get(place));
+            let chunk = self.local_bytes(moved.copied().unwrap_or(id));
+            let beside = fused.chunks(&self.mesh).saturating_sub(1).min(2);
+            Some(LoopHeld { first: id, last: id, bytes: chunk.saturating_mul(beside) })
+        });
+        let of_ring = |ring: &Ring| LoopHeld {
+            first: ring.first(),
+            last: ring.last(),
+            bytes: ring.bytes(self),
+        };
+        alone.chain(rings.iter().map(of_ring)).collect()
     }
     /// The instructions that read each instruction, in program order.
     pub fn uses(&self) -> Vec<Vec<InstrId>> {

@@ -26,7 +26,8 @@ use shard_search::{Alternative, Proof, SharedWeight, Status};
 
 use crate::comparison::told;
 use crate::notation::{
-    kind_of_layer, layer_name, loop_bound, loop_phrase, parameter_layout, phrase, value_name,
+    kind_of_layer, layer_name, loop_bound, loop_phrase, parameter_layout, phrase, ring_phrase,
+    value_name,
 };
 use crate::origins::{axis_by_axis, forcing};
 use crate::overlap_choice;
@@ -345,11 +346,23 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId, striped: &[Striped]
 fn loop_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let plan = layer.plan();
     let InstrPrice::Kernel { looped: Some(looped), .. } = layer.price.of(id) else { return };
-    let LoopPrice { collective, einsum, chunks } = looped;
-    page.row(
-        &format!("         with {} in the loop", loop_phrase(plan, id)),
-        &format!("{}  {} by itself", scale::bytes(collective.bytes), scale::time(collective.time)),
-    );
+    let LoopPrice { collective, einsum, chunks, full } = looped;
+    let by_itself =
+        format!("{}  {} by itself", scale::bytes(collective.bytes), scale::time(collective.time));
+    if full.is_some() {
+        page.row(&format!("         with {}", ring_phrase(plan, id)), &by_itself);
+        page.wrapped(
+            11,
+            &format!(
+                "{chunks} steps; the attention takes {} by itself, so the ring saves {} of {}",
+                scale::time(*einsum),
+                scale::time(looped.hidden()),
+                scale::time(collective.time + *einsum),
+            ),
+        );
+        return;
+    }
+    page.row(&format!("         with {} in the loop", loop_phrase(plan, id)), &by_itself);
     page.wrapped(
         11,
         &format!(

@@ -10,7 +10,7 @@ use shard_ir::{
 };
 
 use crate::Layer;
-use crate::notation::{phrase, value_name};
+use crate::notation::{phrase, ring_phrase, value_name};
 use crate::paint::{Paint, Style};
 use crate::scale;
 
@@ -228,8 +228,12 @@ fn of_loop(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
     else {
         return figures;
     };
-    let LoopPrice { collective: cost, einsum, chunks } = looped;
+    let LoopPrice { collective: cost, einsum, chunks, full } = looped;
     figures.pop();
+    if let Some(full) = full {
+        figures.extend(of_ring(layer, id, looped, *full));
+        return figures;
+    }
     figures.push(figure("einsum", "the longest of these", "", scale::time(*einsum)));
     figures.extend(of_collective(layer, &collective, moved, from, cost));
     if let Some(by_itself) = figures.last_mut() {
@@ -255,6 +259,45 @@ fn of_loop(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
         scale::time(looped.time()),
     ));
     figures
+}
+
+/// The figures of a ring: of the attention by itself, of what travels, and of its steps.
+fn of_ring(layer: &Layer<'_>, id: InstrId, looped: &LoopPrice, full: Picoseconds) -> Vec<Figure> {
+    let LoopPrice { collective, einsum, chunks, .. } = looped;
+    let beside = chunks.saturating_sub(1);
+    let first = Picoseconds(einsum.0.saturating_sub(full.times(beside).0));
+    let of_each = Picoseconds(collective.time.0 / beside.max(1));
+    vec![
+        figure("attention", "the longest of these", "", scale::time(*einsum)),
+        figure(
+            "travel",
+            "the all-gathers of what travels, one after the other",
+            ring_phrase(layer.plan(), id),
+            format!("{}, {}", scale::bytes(collective.bytes), scale::time(collective.time)),
+        ),
+        figure(
+            "transfer",
+            "travel / (K - 1)",
+            format!("{} / {beside}", scale::time(collective.time)),
+            scale::time(of_each),
+        ),
+        figure("step", "that of the fullest block of keys", "", scale::time(full)),
+        figure("first step", "what K - 1 such steps leave", "", scale::time(first)),
+        figure(
+            "time",
+            "the longer of transfer and step, K - 1 times, and one step",
+            format!(
+                "max({}, {}) + {} x max({}, {}) + {}",
+                scale::time(of_each),
+                scale::time(first),
+                beside.saturating_sub(1),
+                scale::time(of_each),
+                scale::time(full),
+                scale::time(full)
+            ),
+            scale::time(looped.time()),
+        ),
+    ]
 }
 
 /// The size of an element, as a factor.

@@ -1,6 +1,7 @@
 //! Moves and ops in the notation of the reports: `all-gather yz along E`, `einsum BLE,EF->BLF`.
 
 use shard_cost::{Bound, LoopPrice};
+use shard_ir::attention::rings;
 use shard_ir::collective::Move;
 use shard_ir::op::{Argument, filled};
 use shard_ir::{AxisList, Collective, InstrId, InstrKind, Layout, Op, Plan, Program, Reduction};
@@ -30,6 +31,24 @@ pub fn loop_phrase(plan: &Plan, id: InstrId) -> String {
     let Some((collective, moved, _)) = plan.fused_collective(id) else { return String::new() };
     let phrase = move_phrase(plan, moved, &collective);
     if moved == id { phrase } else { format!("{phrase} of {}", value_name(plan, moved)) }
+}
+
+/// What travels in the ring that begins with an instruction: `blocks of k and v passed round z along
+/// S`; empty where none does.
+pub fn ring_phrase(plan: &Plan, first: InstrId) -> String {
+    let all = rings(plan);
+    let Some(ring) = all.iter().find(|ring| ring.first() == first) else { return String::new() };
+    let names: Vec<String> = ring.travels.iter().map(|(id, _)| value_name(plan, *id)).collect();
+    let along = ring.travels.first().and_then(|(id, collective)| {
+        let [at, _] = collective.terms().dims;
+        plan.instruction(*id).dims.get(at?).map(|dim| plan.dims[dim.index()].name.as_str())
+    });
+    let axes = plan.mesh.axes_text(ring.axes.iter());
+    let names = match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    };
+    format!("blocks of {names} passed round {axes} along {}", along.unwrap_or("?"))
 }
 
 /// A move with its axes and dims.

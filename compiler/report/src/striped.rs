@@ -44,9 +44,7 @@ pub(crate) fn all(layer: &Layer<'_>) -> Vec<Striped> {
 fn of_kernel(layer: &Layer<'_>, kernel: &[InstrId]) -> Option<Striped> {
     let is_attention = |id: &InstrId| layer.plan().instruction(*id).origin.attention;
     let id = *kernel.first().filter(|_| kernel.iter().any(is_attention))?;
-    let InstrPrice::Kernel { time: own, looped: None, .. } = *layer.price.of(id) else {
-        return None;
-    };
+    let InstrPrice::Kernel { time: own, .. } = *layer.price.of(id) else { return None };
     let (stripes, time) = striped(layer.plan(), layer.hardware, kernel)?;
     let saves = own.0.saturating_sub(time.0);
     (saves > own.0 / WORTH).then_some(Striped { id, stripes, own, time })
@@ -60,8 +58,7 @@ impl Striped {
             .filter(|at| self.stripes.blocks[*at] > 1)
             .map(|at| format!("{} in block p mod {}", name(at), self.stripes.blocks[at]))
             .collect();
-        let devices = self.stripes.blocks[0] * self.stripes.blocks[1];
-        let mean = self.stripes.all as f64 / devices as f64;
+        let mean = self.stripes.all as f64 / self.stripes.devices.max(1) as f64;
         let saves = self.own.0.saturating_sub(self.time.0);
         format!(
             "contiguous blocks leave the busiest device {:.2} times its share of the pairs in \

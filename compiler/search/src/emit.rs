@@ -14,7 +14,7 @@ use shard_ir::{
 
 use crate::LowerError;
 use crate::in_pieces::kernel_of_each;
-use crate::kernel::{Kernel, Kernels};
+use crate::kernel::{Kernel, Kernels, Link};
 use crate::reason::{Reader, Readers, reason, reason_in_pieces, reason_of_loop};
 use crate::rules::pieces::{Laid, rule_of_pieces};
 use crate::rules::{self, Rule, rule_of_loop, rule_of_move, rules_of_strategy};
@@ -230,8 +230,7 @@ impl Emitter<'_> {
             .zip(read)
             .map(|(operand, layout)| self.tables.of(*operand).layouts[*layout as usize])
             .collect();
-        let inner =
-            self.kernels.operand_layouts(kernel, fused.as_ref(), &layouts).ok_or_else(internal)?;
+        let links = self.kernels.links(kernel, fused.as_ref(), &layouts).ok_or_else(internal)?;
         let mut reads = kernel.operands.iter().copied().zip(read.iter().copied());
         // The ops run as one: what a later one reads is there before the first starts.
         let mut ready = Vec::with_capacity(kernel.operands.len());
@@ -257,20 +256,20 @@ impl Emitter<'_> {
                 });
             }
             let site = self.kernels.site(*op_value);
-            if self.kernels.is_in_pieces(kernel, link, &inner[link]) {
-                let pieces = site.pieces_on(inner[link][0]).ok_or_else(internal)?;
-                let instr = self
-                    .pieces(*op_value, op, ids[0], inner[link][0], &pieces)
-                    .ok_or_else(internal)?;
+            let Link { fused: looped, given, inside } = &links[link];
+            if self.kernels.is_in_pieces(kernel, link, inside) {
+                let pieces = site.pieces_on(inside[0]).ok_or_else(internal)?;
+                let instr =
+                    self.pieces(*op_value, op, ids[0], inside[0], &pieces).ok_or_else(internal)?;
                 made.insert(*op_value, instr);
                 last = Some(instr);
                 continue;
             }
-            let layout = self.kernels.made_in(kernel, link, &inner[link]).ok_or_else(internal)?;
+            let layout = self.kernels.made_in(kernel, link, inside).ok_or_else(internal)?;
             let seen: Vec<Operand<'_>> = site
                 .operands
                 .iter()
-                .zip(&inner[link])
+                .zip(inside)
                 .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
                 .collect();
             let value = self.program.value(*op_value);
@@ -281,8 +280,11 @@ impl Emitter<'_> {
             } else if link > 0 {
                 rules.push(rules::FUSED);
             }
-            let looped = fused.filter(|_| link == 0);
-            rules.extend(looped.as_ref().map(rule_of_loop));
+            if fused.is_some() && link < kernel.attention {
+                rules.push(rules::RING);
+            } else {
+                rules.extend(looped.as_ref().map(rule_of_loop));
+            }
             let rewritten = self.kernels.made.get(op_value);
             rules.splice(0..0, rewritten.map(|r| r.rule));
             let rewriting = rewritten.and_then(|r| r.reason.clone());
@@ -293,9 +295,9 @@ impl Emitter<'_> {
                 }
                 Some(fused) => self.collective_einsum(
                     *op_value,
-                    fused,
+                    *fused,
                     ids,
-                    (&layouts, layout),
+                    (given, layout),
                     &rules,
                     rewriting,
                 )?,

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use shard_cost::{
-    Hardware, KernelOp, LocalTensor, Work, collective_cost, fuses_with, kernel_work,
-    may_lead_a_kernel,
+    Hardware, KernelOp, LocalTensor, RingShape, Work, collective_cost, fuses_with,
+    may_lead_a_kernel, ring_work,
 };
 use shard_ir::attention::local_statistics;
 use shard_ir::composite::{Piece, Read};
@@ -70,7 +70,7 @@ impl HeldOp<'_> {
 }
 
 /// The work of ops that run as one kernel, first to last. `dims` are those of the program.
-pub(crate) fn work_of(chain: &[HeldOp<'_>], dims: &[Dim]) -> Work {
+pub(crate) fn work_of(chain: &[HeldOp<'_>], dims: &[Dim], ring: RingShape) -> Work {
     let operands: Vec<Vec<LocalTensor<'_>>> =
         chain.iter().map(|op| op.operands.iter().map(Held::tensor).collect()).collect();
     let chain: Vec<KernelOp<'_>> = chain
@@ -78,7 +78,7 @@ pub(crate) fn work_of(chain: &[HeldOp<'_>], dims: &[Dim]) -> Work {
         .zip(&operands)
         .map(|(op, operands)| KernelOp { op: &op.op, operands, result: op.result.tensor() })
         .collect();
-    kernel_work(&chain, dims)
+    ring_work(&chain, dims, ring)
 }
 
 /// A composite in pieces, as one device sees it.
@@ -193,7 +193,7 @@ impl<'a> InPieces<'a> {
             let members = self.ops.iter().zip(&self.kernel).filter(|(_, k)| **k == kernel);
             let chain: Vec<HeldOp<'_>> = members.map(|(op, _)| op.clone()).collect();
             let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
-            work_cost(hardware, &work_of(&chain, self.dims), elements)
+            work_cost(hardware, &work_of(&chain, self.dims, RingShape::NONE), elements)
         };
         (0..last).map(of_kernel).collect()
     }

@@ -59,8 +59,23 @@ pub(crate) struct Kernels {
 }
 
 /// A way of having a value: which of its kernels, the collective in the loop of the einsum that
-/// leads it, and the layout of each thing that the kernel reads.
+/// leads it, and the layout of each thing that the kernel reads. Where the einsum leads an
+/// attention, the kernel is a ring, and every other einsum of the attention gathers its operand
+/// with the keys over the same axes.
 pub(crate) type Way = (usize, Option<Fused>, Vec<Layout>);
+
+/// Whether an op has such a strategy: what it makes, the collective in its loop, and what it reads.
+pub(crate) type Has<'a> = &'a dyn Fn(ValueId, Layout, Option<Fused>, &[Layout]) -> bool;
+
+/// The layouts of an op of a kernel.
+pub(crate) struct Link {
+    /// The collective in its loop.
+    pub(crate) fused: Option<Fused>,
+    /// Those in which it is given its operands.
+    pub(crate) given: Vec<Layout>,
+    /// Those that it has inside the loop; without one, the same.
+    pub(crate) inside: Vec<Layout>,
+}
 
 impl Kernels {
     /// Those of one way of computing a program. In a `strict` layer no composite is computed in
@@ -280,12 +295,13 @@ impl Kernels {
     }
 
     /// What the kernel of an attention reads, where it makes its value in a layout, axes split the
-    /// keys in this order, and each op in it has a strategy for it.
+    /// keys in this order, and each op in it has a strategy for it. With `ring` axes its keys and
+    /// values travel over these.
     pub(crate) fn attention_reads(
         &self,
         product: ValueId,
-        (made, keys): (Layout, AxisList),
-        has: &dyn Fn(ValueId, Layout, &[Layout]) -> bool,
+        (made, keys, ring): (Layout, AxisList, AxisList),
+        has: Has<'_>,
         passes: &dyn Fn(ValueId, Layout) -> bool,
     ) -> Option<Vec<Layout>> {
         let members = self.attention(product).filter(|members| members.last() == Some(&product))?;
@@ -295,7 +311,8 @@ impl Kernels {
         for id in members.iter().rev() {
             let split = if *id == product { keys } else { AxisList::EMPTY };
             let read = self.read_in_attention(*id, *layouts.get(id)?, split)?;
-            if !has(*id, layouts[id], &read) {
+            let (fused, read) = self.in_ring(*id, &read, ring)?;
+            if !has(*id, layouts[id], fused, &read) {
                 return None;
             }
             for (operand, layout) in self.program.value(*id).def.operands().iter().zip(read) {
@@ -442,32 +459,52 @@ impl Kernels {
     }
 
     /// The layouts of the operands of every op of a kernel, in chain order, given those of what it
-    /// reads; inside the loop of the first op, where it has one.
+    /// reads; inside the loops of the ops that have one.
     pub(crate) fn operand_layouts(
         &self,
         kernel: &Kernel,
         fused: Option<&Fused>,
         read: &[Layout],
     ) -> Option<Vec<Vec<Layout>>> {
+        let links = self.links(kernel, fused, read)?;
+        Some(links.into_iter().map(|link| link.inside).collect())
+    }
+
+    /// The layouts of every op of a kernel, in chain order, given those of what it reads and the
+    /// collective in the loop of the first op.
+    pub(crate) fn links(
+        &self,
+        kernel: &Kernel,
+        fused: Option<&Fused>,
+        read: &[Layout],
+    ) -> Option<Vec<Link>> {
         let mut rest = read.iter().copied();
-        let mut all: Vec<Vec<Layout>> = Vec::new();
+        let mut all: Vec<Link> = Vec::new();
         let mut made: Vec<Layout> = Vec::new();
         for (i, id) in kernel.chain.iter().enumerate() {
             let operands = self.program.value(*id).def.operands();
-            let mut layouts = Vec::with_capacity(operands.len());
+            let mut given = Vec::with_capacity(operands.len());
             for operand in operands {
                 let origin = self.origin(*operand).0;
-                layouts.push(match kernel.chain[..i].iter().position(|op| *op == origin) {
+                given.push(match kernel.chain[..i].iter().position(|op| *op == origin) {
                     Some(link) => made[link],
                     None => rest.next()?,
                 });
             }
-            let layouts = match fused {
-                Some(fused) if i == 0 => self.loop_layouts(*id, fused, &layouts)?.operands,
-                _ => layouts,
+            let fused = match fused {
+                Some(fused) if i < kernel.attention => {
+                    let of = |(operand, dim)| Fused::AllGather { operand, dim, axes: fused.axes() };
+                    self.travels(*id).map(of)
+                }
+                Some(fused) if i == 0 => Some(*fused),
+                _ => None,
             };
-            made.push(self.made_in(kernel, i, &layouts)?);
-            all.push(layouts);
+            let inside = match &fused {
+                Some(fused) => self.loop_layouts(*id, fused, &given)?.operands,
+                None => given.clone(),
+            };
+            made.push(self.made_in(kernel, i, &inside)?);
+            all.push(Link { fused, given, inside });
         }
         Some(all)
     }
@@ -488,15 +525,20 @@ impl Kernels {
             .filter(|_| is_plain)
             .map(|(fused, layouts)| (0, *fused, layouts.clone()))
             .collect();
-        let has = |of: ValueId, made: Layout, read: &[Layout]| {
+        let has = |of: ValueId, made: Layout, in_loop: Option<Fused>, read: &[Layout]| {
             let is_it = |(fused, layouts): &(Option<Fused>, Vec<Layout>)| {
-                fused.is_none() && layouts.as_slice() == read
+                *fused == in_loop && layouts.as_slice() == read
             };
             alone(of, made).iter().any(is_it)
         };
         for keys in key_orders(target) {
-            let read = self.attention_reads(id, (target, keys), &has, passes);
+            let read = self.attention_reads(id, (target, keys, AxisList::EMPTY), &has, passes);
             found.extend(read.map(|read| (1, None, read)));
+        }
+        for (fused, axes) in self.rings(id, target) {
+            let ring = (target, AxisList::EMPTY, axes);
+            let read = self.attention_reads(id, ring, &has, passes);
+            found.extend(read.map(|read| (1, Some(fused), read)));
         }
         if let Some((places, producer, pins)) = self.fusible_operand(id) {
             for (_, layouts) in &single {

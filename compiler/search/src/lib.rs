@@ -40,6 +40,7 @@ mod overlapped;
 mod phases;
 mod reason;
 mod relax;
+mod rings;
 pub mod rules;
 mod search;
 mod space;

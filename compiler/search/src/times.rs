@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use shard_cost::{ExchangeTimes, Hardware, Work, collective_cost, looped_time, roofline};
+use shard_cost::{
+    CollectiveCost, ExchangeTimes, Hardware, RingShape, Work, collective_cost, loop_time, roofline,
+};
 use shard_ir::catalogue::Sends;
 use shard_ir::{Collective, DimId, Dtype, Fused, Layout, MeshShape, Picoseconds, Program, ValueId};
 
@@ -73,10 +75,11 @@ pub(crate) fn kernel_cost(
     read: &[Layout],
 ) -> Option<Cost> {
     let program = kernels.program.as_ref();
-    let layouts = kernels.operand_layouts(kernel, fused, read)?;
+    let links = kernels.links(kernel, fused, read)?;
     let mut chain: Vec<HeldOp<'_>> = Vec::with_capacity(kernel.chain.len());
     let mut before = Cost::ZERO;
-    for (link, (id, layouts)) in kernel.chain.iter().zip(&layouts).enumerate() {
+    for (link, (id, of)) in kernel.chain.iter().zip(&links).enumerate() {
+        let layouts = &of.inside;
         let site = kernels.site(*id);
         if kernels.is_in_pieces(kernel, link, layouts) {
             let pieces = InPieces::new(kernels, hardware, *id, layouts[0])?;
@@ -91,25 +94,41 @@ pub(crate) fn kernel_cost(
         chain.push(HeldOp { op: Cow::Borrowed(site.op), operands, result });
     }
     let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
-    let cost = before + work_cost(hardware, &work_of(&chain, &program.dims), elements);
+    let is_ring = kernel.attention > 0 && fused.is_some();
+    let ring = fused.filter(|_| is_ring).map(|fused| kernels.ring_shape(kernel, fused, &links));
+    let work = work_of(&chain, &program.dims, ring.unwrap_or(RingShape::NONE));
+    let cost = before + work_cost(hardware, &work, elements);
     let Some(fused) = fused else { return Some(cost) };
     let first = kernel.chain[0];
-    let (moved, from) = match fused.gathered() {
-        Some(place) => (*program.value(first).def.operands().get(place)?, *read.get(place)?),
-        None => (first, kernels.site(first).result_layout(&layouts[0])?),
+    let all = match fused.gathered() {
+        _ if is_ring => kernels.travelling(kernel, &links),
+        Some(place) => {
+            let moved = *program.value(first).def.operands().get(place)?;
+            vec![(moved, *read.get(place)?, fused.collective())]
+        }
+        None => {
+            let product = kernels.site(first).result_layout(&links[0].inside)?;
+            vec![(first, product, fused.collective())]
+        }
     };
-    let of = program.value(moved);
-    let collective = fused.collective();
-    let price = collective_cost(
-        hardware,
-        &program.mesh,
-        &collective,
-        from,
-        &program.sizes(&of.dims),
-        of.dtype,
-    );
-    let time = looped_time(price.time, Picoseconds(cost.time), fused.chunks(&program.mesh));
+    let price = travel_cost(program, hardware, &all);
+    let chunks = fused.chunks(&program.mesh);
+    let time = loop_time(price.time, &work, Picoseconds(cost.time), chunks);
     Some(Cost { time: time.0, steps: 1, moved: price.wire_bytes.0, ..cost })
+}
+
+/// What some collectives cost, each of a value in a layout, one after the other.
+pub(crate) fn travel_cost(
+    program: &Program,
+    hardware: &Hardware,
+    all: &[(ValueId, Layout, Collective)],
+) -> CollectiveCost {
+    let cost = |(value, from, collective): &(ValueId, Layout, Collective)| {
+        let of = program.value(*value);
+        let sizes = program.sizes(&of.dims);
+        collective_cost(hardware, &program.mesh, collective, *from, &sizes, of.dtype)
+    };
+    all.iter().map(cost).sum()
 }
 
 /// The cost of a kernel that does so much work and touches so many elements.

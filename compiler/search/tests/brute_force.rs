@@ -24,7 +24,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use brute_force::attention::{ATTENTIONS, attention_case};
+use brute_force::attention::{ATTENTIONS, RINGS, attention_case, ring_case};
 use brute_force::facts::Facts;
 use brute_force::forms::forms;
 use brute_force::generate::{
@@ -81,6 +81,35 @@ fn no_plan_is_cheaper_than_the_one_chosen_on_a_torus_or_behind_switches() {
 #[test]
 fn no_plan_of_an_attention_is_cheaper_either() {
     hold(attention_case, ATTENTIONS, ATTENTIONS as usize, false);
+}
+
+/// The same, where blocks of keys and values may travel round.
+#[test]
+fn no_plan_of_an_attention_with_loops_is_cheaper_either() {
+    hold(attention_case, ATTENTIONS, ATTENTIONS as usize, true);
+}
+
+/// Rings over one axis of two, and over both in either order.
+#[test]
+fn no_plan_of_an_attention_with_loops_on_two_axes_is_cheaper_either() {
+    hold(ring_case, RINGS, RINGS as usize, true);
+}
+
+/// What is held above is held of rings, too.
+#[test]
+fn several_of_the_attentions_are_rings() {
+    let options = LowerOptions { fuse: true, ..LowerOptions::default() };
+    let rings = |case: fn(u64, u64) -> Case, count: u64| {
+        let is_ring = |number: &u64| {
+            let Case { program, hardware, .. } = case(SEED, *number);
+            let plan = lower(&program, &hardware, &options).expect("a plan").plan;
+            !shard_ir::attention::rings(&plan).is_empty()
+        };
+        (0..count).filter(is_ring).count()
+    };
+    let found = (rings(attention_case, ATTENTIONS), rings(ring_case, RINGS));
+    eprintln!("rings: {found:?}");
+    assert!(found.0 >= 10 && found.1 >= 3, "{found:?}");
 }
 
 /// Weights in host memory, beside values of the same shape that may be sent.

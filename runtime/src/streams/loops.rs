@@ -89,6 +89,9 @@ impl Devices<'_> {
         id: InstrId,
         work: Work,
     ) -> Result<Vec<Touched>, RunError> {
+        if let Some(ring) = self.ring(id) {
+            return self.touched_by_ring(&ring, work);
+        }
         let (fused, chunks) = self.fused(id)?;
         let gathered = fused.gathered().map(|place| self.plan().instruction(id).operands[place]);
         let bytes = |found: (Place, Bytes)| found.1;
@@ -114,6 +117,9 @@ impl Devices<'_> {
 
     /// Does a chunk or a transfer.
     pub(super) fn part(&mut self, id: InstrId, work: Work) -> Result<(), RunError> {
+        if let Some(ring) = self.ring(id) {
+            return self.part_of_ring(&ring, work);
+        }
         let (fused, chunks) = self.fused(id)?;
         let operands = self.operands_of(id)?;
         let plan = self.machine.plan;
@@ -188,6 +194,9 @@ impl Devices<'_> {
 
     /// The result of a loop whose parts are all done.
     pub(super) fn end_loop(&mut self, id: InstrId) -> Result<Held<f64>, RunError> {
+        if let Some(ring) = self.ring(id) {
+            return self.end_ring(&ring);
+        }
         let (fused, chunks) = self.fused(id)?;
         let operands = self.operands_of(id)?;
         let of = Loop {

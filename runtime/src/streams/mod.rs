@@ -9,6 +9,7 @@
 mod arena;
 mod guard;
 mod loops;
+mod rings;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -26,11 +27,13 @@ use crate::error::RunError;
 use crate::execute::{Machine, NamedTensor, RunOptions, Trace};
 use crate::inputs;
 use crate::limits::cost_of;
+use crate::ring::passes_in;
 use crate::tensor::Tensor;
 
 use arena::{Arena, Place};
 use guard::{Bytes, Guard};
 use loops::{Touched, UnderWay};
+use rings::RingUnderWay;
 use tasks::{makers, verify_tasks};
 
 /// What happens at a moment, in this order.
@@ -69,6 +72,7 @@ struct Devices<'p> {
     begun: Vec<bool>,
     done: Vec<bool>,
     loops: BTreeMap<InstrId, UnderWay>,
+    rings: BTreeMap<InstrId, RingUnderWay>,
     /// What each stream does.
     busy: Vec<Option<usize>>,
 }
@@ -188,6 +192,7 @@ impl<'p> Devices<'p> {
             begun: vec![false; execution.tasks.len()],
             done: vec![false; execution.tasks.len()],
             loops: BTreeMap::new(),
+            rings: BTreeMap::new(),
             busy: vec![None; execution.streams.len()],
         })
     }
@@ -408,15 +413,19 @@ impl<'p> Devices<'p> {
         Ok(())
     }
 
-    /// Makes what all members make: the first is made already where it is a loop.
+    /// Makes what all members make: what its loop makes, if it is one, is made already.
     fn work(&mut self, task: &Task, made: Option<Held<f64>>) -> Result<(), RunError> {
         let reads = self.reads(task);
         for id in &reads {
             self.machine.memory[id.index()] = Some(self.held(*id)?);
         }
+        let ends = self.ring(task.first()).map_or(task.first(), |ring| ring.last());
         let mut made = made;
         for id in &task.members {
-            let blocks = match made.take() {
+            if passes_in(&self.machine.rings, *id) {
+                continue;
+            }
+            let blocks = match made.take_if(|_| *id == ends) {
                 Some(blocks) => Blocks::Wide(blocks),
                 None => self.machine.step(*id)?,
             };

@@ -276,6 +276,7 @@ pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
             arithmetic: *arithmetic,
             matmul,
             attention: false,
+            step: None,
             read,
             write,
             fetched,

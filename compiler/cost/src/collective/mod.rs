@@ -34,6 +34,17 @@ pub struct CollectiveCost {
     pub time: Picoseconds,
 }
 
+impl std::iter::Sum for CollectiveCost {
+    /// Several moves, one after the other.
+    fn sum<I: Iterator<Item = CollectiveCost>>(iter: I) -> CollectiveCost {
+        iter.fold(CollectiveCost::default(), |a, b| CollectiveCost {
+            bytes: a.bytes + b.bytes,
+            wire_bytes: a.wire_bytes + b.wire_bytes,
+            time: a.time + b.time,
+        })
+    }
+}
+
 /// What a move of a value of these global `sizes` from the layout `from` costs. With D = `bytes`
 /// and K = devices in a group:
 ///

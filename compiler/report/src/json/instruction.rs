@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 use shard_cost::InstrPrice;
+use shard_ir::attention::rings;
 use shard_ir::op::{Argument, Code, Field};
 use shard_ir::{
     Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction, never,
@@ -141,6 +142,9 @@ struct LoopJson {
     /// The operand that is gathered.
     #[serde(skip_serializing_if = "Option::is_none")]
     gathered: Option<u32>,
+    /// The ring that the einsum is a part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ring: Option<RingJson>,
     chunks: u64,
     bytes: u64,
     wire_bytes: u64,
@@ -154,6 +158,15 @@ struct LoopJson {
     rule: Option<String>,
     reason: Option<String>,
     span: Option<SpanJson>,
+}
+
+/// A ring: an attention whose keys and values travel.
+#[derive(Debug, Serialize)]
+struct RingJson {
+    /// The instruction that bears the figures of all of it.
+    first: u32,
+    /// What travels, each value once.
+    travels: Vec<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -310,6 +323,12 @@ fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
         .into_iter()
         .nth(dim),
         gathered: gathered.map(|id| id.0),
+        ring: rings(plan).into_iter().find(|ring| ring.members.contains(&id)).map(|ring| {
+            RingJson {
+                first: ring.first().0,
+                travels: ring.travels.iter().map(|(id, _)| id.0).collect(),
+            }
+        }),
         chunks: fused.chunks(&plan.mesh),
         bytes: 0,
         wire_bytes: 0,

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use shard_ir::attention::{Ring, rings};
 use shard_ir::{Allocation, Execution, Fused, InstrId, InstrKind, Task, Work};
 
 /// What each task reads and writes, and who makes what.
 pub(super) struct Accesses<'a> {
     execution: &'a Execution,
     tasks: &'a [Task],
+    rings: Vec<Ring>,
     /// For each instruction the task that is done when its value is made.
     made_by: HashMap<InstrId, usize>,
     /// For each value in whose memory others lie, the tasks that touch it.
@@ -23,6 +25,7 @@ impl<'a> Accesses<'a> {
         let mut found = Accesses {
             execution,
             tasks,
+            rings: rings(&execution.plan),
             made_by: HashMap::new(),
             touching: HashMap::new(),
             of_loop: HashMap::new(),
@@ -60,20 +63,28 @@ impl<'a> Accesses<'a> {
             Work::Kernel | Work::Transfer | Work::Chunk(_) | Work::End => {
                 read.chain(task.members.iter().copied()).collect()
             }
-            Work::Send(at) => self.gathered(task).filter(|_| at == 1).into_iter().collect(),
+            Work::Send(1) => self.gathered(task),
+            Work::Send(_) => Vec::new(),
         }
     }
 
-    /// What a loop gathers; none of one that scatters.
-    fn gathered(&self, task: &Task) -> Option<InstrId> {
-        let instr = self.execution.plan.instruction(*task.members.first()?);
-        match &instr.kind {
-            InstrKind::CollectiveEinsum(fused) => instr.operands.get(fused.gathered()?).copied(),
+    /// What a loop gathers; nothing of one that scatters. Of a ring it is all that travels.
+    fn gathered(&self, task: &Task) -> Vec<InstrId> {
+        let Some(first) = task.members.first() else { return Vec::new() };
+        if let Some(ring) = self.rings.iter().find(|ring| ring.first() == *first) {
+            return ring.travels.iter().map(|(id, _)| *id).collect();
+        }
+        let instr = self.execution.plan.instruction(*first);
+        let operand = match &instr.kind {
+            InstrKind::CollectiveEinsum(fused) => {
+                fused.gathered().and_then(|place| instr.operands.get(place).copied())
+            }
             InstrKind::Op(_)
             | InstrKind::Move(_)
             | InstrKind::Parameter(_)
             | InstrKind::Constant(_) => None,
-        }
+        };
+        operand.into_iter().collect()
     }
 
     /// In whose memory a task reads or writes, each once.
@@ -127,7 +138,7 @@ impl<'a> Accesses<'a> {
 
     /// Whether a task writes the value of an instruction, or the chunks of its loop.
     fn writes(&self, task: &Task, of_loop: bool) -> bool {
-        let scatters = self.gathered(task).is_none();
+        let scatters = self.gathered(task).is_empty();
         match task.work {
             Work::Kernel | Work::Transfer => !of_loop,
             Work::Chunk(_) => !of_loop || scatters,

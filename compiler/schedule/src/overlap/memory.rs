@@ -12,13 +12,17 @@ pub(super) struct Holders<'a> {
     plan: &'a Plan,
     stages: &'a Stages,
     buffer_of: Vec<Option<InstrId>>,
+    /// Bytes of the chunks under way in the loop that begins with an instruction.
+    looped: HashMap<InstrId, u64>,
     /// Whether the layer is stacked: its results are then the next one's parameters.
     is_stack: bool,
 }
 
 impl<'a> Holders<'a> {
     pub(super) fn of(plan: &'a Plan, stages: &'a Stages, is_stack: bool) -> Holders<'a> {
-        Holders { plan, stages, buffer_of: buffers(plan), is_stack }
+        let held = plan.loops_held().into_iter();
+        let looped = held.map(|held| (held.first, held.bytes)).collect();
+        Holders { plan, stages, buffer_of: buffers(plan), looped, is_stack }
     }
 
     /// The value in whose memory a value lies; none for one that is in no memory of the chip, or
@@ -54,7 +58,7 @@ impl<'a> Holders<'a> {
 
     /// Bytes that a unit takes beside what it reads and makes.
     pub(super) fn beside(&self, unit: usize) -> u64 {
-        self.stages.units[unit].members.iter().map(|id| self.plan.loop_bytes(*id)).sum()
+        self.stages.units[unit].members.iter().filter_map(|id| self.looped.get(id)).sum()
     }
 
     /// The buffers that a unit reads or goes on writing in some copy of its stage, each once.

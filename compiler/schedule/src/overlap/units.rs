@@ -127,15 +127,22 @@ pub(super) fn kernel_unit(
 /// backwards.
 ///
 /// While a chunk is multiplied the next one comes, and no other: the loop has room for two
-/// ([`Plan::loop_bytes`]), and where the one that is multiplied lies the one behind the next is to
+/// ([`Plan::loops_held`]), and where the one that is multiplied lies the one behind the next is to
 /// come.
 fn chunks(looped: &LoopPrice, gathers: bool, used: &[usize]) -> Vec<Busy> {
     let (count, send, time) = (looped.chunks.max(1), looped.collective.time.0, looped.time().0);
-    let last = looped.einsum.0.div_ceil(count);
-    let others = looped.einsum.0 - last;
     let beside = count - 1;
-    let windows = parts(send.max(others), beside);
-    let (multiplied, sent) = (within(others, &windows), within(send, &windows));
+    let last = looped.full.map_or(looped.einsum.0.div_ceil(count), |full| full.0);
+    let last = if beside == 0 { looped.einsum.0 } else { last };
+    let (windows, multiplied, sent) = match looped.full {
+        Some(_) => of_ring(looped.einsum.0, last, send, beside),
+        None => {
+            let others = looped.einsum.0 - last;
+            let windows = parts(send.max(others), beside);
+            let (multiplied, sent) = (within(others, &windows), within(send, &windows));
+            (windows, multiplied, sent)
+        }
+    };
     let mut found: Vec<(Option<usize>, u64, u64, Part)> = Vec::new();
     let mut begin = 0;
     for (at, window) in windows.iter().enumerate() {
@@ -165,6 +172,16 @@ fn chunks(looped: &LoopPrice, gathers: bool, used: &[usize]) -> Vec<Busy> {
         found.into_iter().map(place).filter(|busy| busy.until > busy.from).collect();
     busy.sort_by_key(|busy| (busy.stream, busy.from));
     busy
+}
+
+/// Of a ring the time of each step but the last, and what is worked on and what is sent in it: the
+/// first step takes what the full ones leave, and the transfers are equal.
+fn of_ring(attention: u64, full: u64, send: u64, beside: u64) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
+    let first = attention.saturating_sub(full.saturating_mul(beside));
+    let worked: Vec<u64> = (0..beside).map(|at| if at == 0 { first } else { full }).collect();
+    let sent = parts(send, beside);
+    let windows = worked.iter().zip(&sent).map(|(work, sent)| *work.max(sent)).collect();
+    (windows, worked, sent)
 }
 
 /// So many whole parts of a time, as equal as they can be.

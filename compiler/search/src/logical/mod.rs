@@ -226,6 +226,7 @@ fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
         let work = Work {
             matmul: None,
             attention: false,
+            step: None,
             flops: Flops(on_one_device),
             arithmetic: *arithmetic,
             read: Bytes(0),

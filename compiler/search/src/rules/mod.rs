@@ -159,6 +159,10 @@ rules! {
     LOOPED_SCATTER = Loop, "einsum_scatters_its_partial_sum_in_its_loop",
         "reduce-scatter(y) along E of einsum(BF_y, F_yE -> BE(partialsum-y)) is one loop over the \
             chunks of E";
+    /// An attention whose keys and values travel.
+    RING = Loop, "attention_passes_blocks_of_its_keys_round",
+        "einsum(softmax(einsum(q, all-gather(z) of k -> LS) over S), all-gather(z) of v -> LD) is \
+            one loop over the blocks of S, whose results are merged";
     /// All-gather.
     ALL_GATHER = Move, "all_gather_undoes_a_split",
         "all-gather(z) along E: E_yz -> E_y";

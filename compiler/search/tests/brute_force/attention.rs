@@ -3,7 +3,7 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
-use shard_ir::{Def, DimId, DimSet, Layout, Op, Program};
+use shard_ir::{AxisList, Def, DimId, DimSet, Layout, Op, Program};
 
 use super::facts::Facts;
 use super::generate::Case;
@@ -51,7 +51,37 @@ pub(crate) fn attention_ways(facts: &Facts<'_>, product: usize) -> Vec<Attention
         return Vec::new();
     }
     let layouts = 0..facts.spaces[product].layouts.len();
-    layouts.flat_map(|made| ways(facts, product, made, None)).collect()
+    let all = layouts.flat_map(|made| ways(facts, product, made, None));
+    all.filter(|way| is_ring_or_none(facts, way)).collect()
+}
+
+/// Whether no product of an attention gathers anything, or each gathers what has the keys of the
+/// softmax, along these, all over the same axes, and nothing leaves it partial.
+fn is_ring_or_none(facts: &Facts<'_>, way: &AttentionWay) -> bool {
+    let over = way.chain.iter().find_map(|(id, _)| match facts.op_of(*id) {
+        Some(Op::Softmax { over } | Op::SinkSoftmax { over }) => Some(*over),
+        _ => None,
+    });
+    let products = way.chain.iter().filter(|(id, _)| facts.op_of(*id) == Some(&Op::Einsum));
+    let gathered: Vec<Option<AxisList>> = products
+        .map(|(id, fit)| {
+            let (place, dim, axes) = facts.fits[*id][*fit].looped.as_ref()?.gathers?;
+            let operand = facts.program.values[*id].def.operands()[place].index();
+            (over == Some(facts.program.values[operand].dims[dim])).then_some(axes)
+        })
+        .collect();
+    let loops = way.chain.iter().any(|(id, fit)| facts.fits[*id][*fit].looped.is_some());
+    let sinks =
+        way.chain.iter().any(|(id, _)| matches!(facts.op_of(*id), Some(Op::SinkSoftmax { .. })));
+    let complete = way
+        .chain
+        .last()
+        .is_some_and(|(id, _)| facts.spaces[*id].layouts[way.made].softmax_axes().is_empty());
+    !loops
+        || (complete
+            && !sinks
+            && gathered[0].is_some()
+            && gathered.iter().all(|g| *g == gathered[0]))
 }
 
 /// The places of the dims of the statistics that a product with weights has where its keys are
@@ -137,7 +167,8 @@ fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<At
                 && wanted.partial_axes() == wanted.softmax_axes()
                 && operands.map(|(o, l)| facts.spaces[o.index()].layouts[*l]).all(is_whole)
         };
-        if !fits || layouts.looped.is_some() {
+        let scatters = layouts.looped.as_ref().is_some_and(|looped| looped.scatters);
+        if !fits || scatters {
             continue;
         }
         let key = match facts.op_of(id) {
@@ -227,6 +258,11 @@ const BODIES: &[&str] = &[
     // Several heads, of which queries are split.
     "q: f32 HL_xQ, k: f32 HS_xQ, v: f32 HS_xD) -> f32 HL_xD {
  return einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n}",
+    "q: f32 HL_xQ, k: f32 HS_xQ, v: f32 HS_xD) -> f32 HL_xD {
+ return relu(einsum(softmax(causal(einsum(q, k -> HLS) over L, S) over S), v -> HLD))\n}",
+    // Keys that are values, and scores of two products: what is there twice travels once.
+    "q: f32 L_xQ, p: f32 L_xR, k: f32 S_xQ, r: f32 S_xR) -> f32 L_xQ {
+ let s = einsum(q, k -> LS) + einsum(p, r -> LS)\n return einsum(softmax(s over S), k -> LQ)\n}",
     // Multiquery; something joins the kernel.
     "q: f32 H_xLQ, k: f32 SQ_x, v: f32 SD) -> f32 H_xLD {
  return relu(einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD))\n}",
@@ -264,13 +300,36 @@ const BODIES: &[&str] = &[
 /// How many cases there are.
 pub(crate) const ATTENTIONS: u64 = BODIES.len() as u64 * 3;
 
+/// Attentions on two axes.
+const ON_TWO_AXES: &[&str] = &[
+    "q: f32 L_xyQ, k: f32 S_xyQ, v: f32 S_xyD) -> f32 L_xyD {
+ return einsum(softmax(causal(einsum(q, k -> LS) over L, S) over S), v -> LD)\n}",
+    "q: f32 L_xQ, k: f32 S_yxQ, v: f32 S_xD) -> f32 L_xyD {
+ return einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n}",
+    "q: f32 L_yQ, k: f32 S_xQ, v: f32 S_xD_y) -> f32 L_yD {
+ return einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n}",
+];
+
+/// How many cases there are on two axes.
+pub(crate) const RINGS: u64 = ON_TWO_AXES.len() as u64 * 3;
+
+/// A case on two axes by number.
+pub(crate) fn ring_case(_: u64, number: u64) -> Case {
+    let body = ON_TWO_AXES[number as usize % ON_TWO_AXES.len()];
+    let sizes = [(4, 8, 2), (8, 8, 32), (16, 16, 2)][number as usize / ON_TWO_AXES.len() % 3];
+    case_on("x=2, y=2", body, sizes)
+}
+
 /// A case by number.
 pub(crate) fn attention_case(_: u64, number: u64) -> Case {
     let body = BODIES[number as usize % BODIES.len()];
     let sizes = [(4, 4, 4), (4, 16, 2), (8, 8, 32)][number as usize / BODIES.len() % 3];
-    let (queries, keys, width) = sizes;
+    case_on("x=2", body, sizes)
+}
+
+fn case_on(mesh: &str, body: &str, (queries, keys, width): (u64, u64, u64)) -> Case {
     let source = format!(
-        "mesh x=2\ndim L = {queries}\ndim S = {keys}\ndim Q = {width}\ndim D = {width}\ndim H = 2\n\
+        "mesh {mesh}\ndim L = {queries}\ndim S = {keys}\ndim Q = {width}\ndim D = {width}\ndim H = 2\n\
          dim R = 2\ndim O = 1\nlayer f({}",
         body
     );

@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, kernel_work, roofline};
+use shard_cost::{
+    Hardware, KernelOp, LocalTensor, RingShape, Work, collective_cost, ring_work, roofline,
+};
 use shard_ir::{
-    Binary, Collective, Def, DimId, DimSet, Dtype, Layout, MeshShape, Op, Operand, ParameterKind,
-    Program, Reduce, Reduction, ValueId, result_layout,
+    AxisList, Binary, Collective, Def, DimId, DimSet, Dtype, Layout, MeshShape, Op, Operand,
+    ParameterKind, Program, Reduce, Reduction, ValueId, result_layout,
 };
 
 use super::attention::statistics;
@@ -36,6 +38,8 @@ pub(crate) struct Looped {
     devices: u64,
     /// The partial sum is scattered; else an operand is gathered.
     pub(crate) scatters: bool,
+    /// The operand that is gathered, along which of its dims, over which axes.
+    pub(crate) gathers: Option<(usize, usize, AxisList)>,
 }
 
 /// An elementwise op whose operands that come from ops are all one value (behind pins or not).
@@ -191,10 +195,11 @@ impl<'a> Facts<'a> {
         for (place, operand) in operands.iter().enumerate() {
             for given in 0..self.spaces[operand.index()].layouts.len() {
                 for (collective, time) in between(operand.index(), given, plain.operands[place]) {
-                    let Collective::AllGather { axes, .. } = collective else { continue };
+                    let Collective::AllGather { dim, axes } = collective else { continue };
                     let devices = axes.iter().map(|a| program.mesh.size(a)).product();
+                    let (scatters, gathers) = (false, Some((place, dim, axes)));
                     let looped =
-                        Looped { inside: inside(), collective: time, devices, scatters: false };
+                        Looped { inside: inside(), collective: time, devices, scatters, gathers };
                     let mut fit = Fit { looped: Some(looped), ..plain.clone() };
                     fit.operands[place] = given;
                     found.push(fit);
@@ -208,7 +213,9 @@ impl<'a> Facts<'a> {
                     continue;
                 };
                 let devices = axes.iter().map(|a| program.mesh.size(a)).product();
-                let looped = Looped { inside: inside(), collective: time, devices, scatters: true };
+                let (scatters, gathers) = (true, None);
+                let looped =
+                    Looped { inside: inside(), collective: time, devices, scatters, gathers };
                 found.push(Fit { looped: Some(looped), result, ..plain.clone() });
             }
         }
@@ -327,7 +334,38 @@ impl<'a> Facts<'a> {
                 Some(KernelOp { op: self.op_of(*id)?, operands, result: *result })
             })
             .collect();
-        kernel_work(&kernel, &program.dims)
+        let shape = self.ring(chain).map_or(RingShape::NONE, |(_, shape)| shape);
+        ring_work(&kernel, &program.dims, shape)
+    }
+
+    /// Of an attention whose products gather what has the keys: how long all that travels takes by
+    /// itself, each value once, and how many devices there are.
+    fn ring(&self, chain: &[(usize, usize)]) -> Option<(u64, RingShape)> {
+        chain.iter().find(|(id, _)| {
+            matches!(self.op_of(*id), Some(Op::Softmax { .. } | Op::SinkSoftmax { .. }))
+        })?;
+        let (mut sent, mut devices, mut known) = (0, None, Vec::new());
+        for (id, fit) in chain {
+            let fit = &self.fits[*id][*fit];
+            let Some((looped, (place, _, axes))) =
+                fit.looped.as_ref().and_then(|l| Some((l, l.gathers?)))
+            else {
+                continue;
+            };
+            let operand = self.program.values[*id].def.operands()[place].index();
+            let moved = (self.origin(operand), self.spaces[operand].layouts[fit.operands[place]]);
+            if !known.contains(&moved) {
+                known.push(moved);
+                sent += looped.collective;
+            }
+            devices = Some((looped.devices, axes));
+        }
+        let (steps, axes) = devices?;
+        let product = chain.iter().rfind(|(id, _)| self.op_of(*id) == Some(&Op::Einsum))?;
+        let (dims, fit) = (&self.program.values[product.0].dims, &self.fits[product.0][product.1]);
+        let made = self.spaces[product.0].layouts[fit.result];
+        let along = (0..dims.len()).find(|at| made.axes_of(*at) == axes).map(|at| dims[at]);
+        Some((sent, RingShape { steps, along }))
     }
 
     /// The statistics beside what an op of a chain makes: there are some where the chain has a
@@ -355,7 +393,17 @@ impl<'a> Facts<'a> {
             return time(self, chain);
         }
         let (first, fit) = chain[0];
-        self.in_loop(first, fit, roofline(self.hardware, &self.work(chain)).0.0)
+        let time = roofline(self.hardware, &self.work(chain)).0.0;
+        if let Some((sent, RingShape { steps, .. })) = self.ring(chain) {
+            // Section "Rings": the transfers and the steps one by one.
+            let [fullest, all] = self.work(chain).step.expect("it is a ring");
+            let full = (u128::from(time) * fullest / all) as u64;
+            let beside = steps - 1;
+            let transfer = |at: u64| sent * (at + 1) / beside - sent * at / beside;
+            let step = |at: u64| if at == 0 { time - beside * full } else { full };
+            return (0..beside).map(|at| transfer(at).max(step(at))).sum::<u64>() + full;
+        }
+        self.in_loop(first, fit, time)
     }
 
     /// The time of an op alone that it takes in any kernel that it leads.

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Bytes, Hardware, Work, collective_cost, looped_time, roofline};
+use shard_cost::{
+    Bytes, Hardware, RingShape, Work, collective_cost, loop_time, looped_time, roofline,
+};
 use shard_ir::{AxisList, Fused, Layout, MeshShape, Picoseconds, ValueId};
 
 use super::super::graph::{FAR, Graph, Node};
@@ -16,6 +18,7 @@ use super::works::Works;
 use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
 use crate::kernel::Kernels;
 use crate::rules::strategies::OpSite;
+use crate::times::travel_cost;
 
 /// The strategies of an op, as they are found one by one.
 pub(super) struct Strategies<'b, 's, 'k> {
@@ -32,11 +35,15 @@ pub(super) struct Strategies<'b, 's, 'k> {
     works: Works<'k>,
     /// Its kernel states by their layouts, each with the bytes to come.
     states: FxHashMap<Node, Vec<(Node, i64)>>,
-    /// The states within an attention, whose time is paid where it ends.
-    within: FxHashMap<Node, Node>,
-    /// The ops of the attention that it is part of, and the work of that where it ends here.
+    /// The states within an attention, whose time is paid where it ends; those of a ring each by
+    /// itself.
+    within: FxHashMap<(Node, i64), Node>,
+    /// The arrangements of the axes of the mesh: those of rings by number.
+    rings: Vec<AxisList>,
+    /// The ops of the attention that it is part of, and the work of that where it ends here, with
+    /// what travels and in how many steps where it is a ring.
     members: &'k [ValueId],
-    attentions: FxHashMap<(Layout, AxisList), Option<Work>>,
+    attentions: FxHashMap<(Layout, AxisList, AxisList), Option<(Work, Travel)>>,
     /// The operand that has the keys of the attention, and their place there.
     keys_at: Option<(usize, usize)>,
     loops: Option<Loops<'k>>,
@@ -48,6 +55,9 @@ pub(super) struct Strategies<'b, 's, 'k> {
     reads: Vec<Node>,
     pub(super) factor: Factor,
 }
+
+/// The time of what travels in a ring, and its steps; none of an attention that is no ring.
+type Travel = Option<(Picoseconds, u64)>;
 
 /// The nodes that a strategy reads, and the kernel states that it may begin.
 type Of<'a> = (&'a [Node], &'a [(Node, i64)]);
@@ -73,8 +83,8 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         let mut states: FxHashMap<Node, Vec<(Node, i64)>> = FxHashMap::default();
         let mut within = FxHashMap::default();
         for ((layout, extra), state) in builder.states[id.index()].of.iter().zip(base..) {
-            if *extra == WITHIN_ATTENTION {
-                within.insert(*layout, state);
+            if *extra < OUTSIDE {
+                within.insert((*layout, *extra), state);
             } else {
                 states.entry(*layout).or_default().push((state, *extra));
             }
@@ -99,6 +109,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             steps: kernels.program.value(id).times,
             states,
             within,
+            rings: rings(kernels, id),
             members: kernels.attention(id).unwrap_or_default(),
             attentions: FxHashMap::default(),
             keys_at: kernels.statistics(id).and_then(|_| kernels.keys_read_by(id)),
@@ -185,35 +196,69 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         self.loops = Some(loops);
     }
 
-    /// Within an attention, or as what one ends with.
+    /// Within an attention, or as what one ends with; in a ring, too.
     fn in_attention(
         &mut self,
         (made, keys, out): (Layout, AxisList, Node),
         layouts: &[Layout],
         (reads, states): Of<'_>,
     ) {
-        let (kernels, hardware, id) = (self.kernels, self.hardware, self.id);
+        let (kernels, id) = (self.kernels, self.id);
         let ends = self.members.last() == Some(&id);
+        let is_within = self.within.keys().any(|(node, _)| *node == out);
         if self.members.is_empty()
-            || !(ends || self.within.contains_key(&out))
+            || !(ends || is_within)
             || kernels.read_in_attention(id, made, keys).as_deref() != Some(layouts)
         {
+            return;
+        }
+        self.member((made, keys, out), (AxisList::EMPTY, WITHIN_ATTENTION), (reads, states));
+        if !keys.is_empty() || !made.is_complete() {
+            return;
+        }
+        for (ring, extra) in self.rings.clone().into_iter().zip(WITHIN_ATTENTION + 1..) {
+            let is_wanted = ends || self.within.contains_key(&(out, extra));
+            let given = kernels.in_ring(id, layouts, ring).filter(|_| is_wanted);
+            let Some((_, given)) = given else { continue };
+            let nodes = self.graphs.iter().zip(&given).map(|(graph, l)| graph.node(*l));
+            if let Some(read) = nodes.collect::<Option<Vec<_>>>() {
+                self.member((made, keys, out), (ring, extra), (&read, states));
+            }
+        }
+    }
+
+    /// A member of an attention that is a ring over these axes, or of none, or what it ends with.
+    fn member(
+        &mut self,
+        (made, keys, out): (Layout, AxisList, Node),
+        (ring, extra): (AxisList, i64),
+        (reads, states): Of<'_>,
+    ) {
+        let (kernels, hardware, id) = (self.kernels, self.hardware, self.id);
+        let ends = self.members.last() == Some(&id);
+        let work = ends.then(|| {
+            let work = self.attentions.entry((made, keys, ring));
+            *work.or_insert_with(|| attention_work(kernels, hardware, id, (made, keys, ring)))
+        });
+        let state = self.within.get(&(out, extra)).copied();
+        if state.is_none() && work.flatten().is_none() {
             return;
         }
         let mut member = reads.to_vec();
         for (read, operand) in member.iter_mut().zip(self.operands) {
             if self.members.contains(&kernels.origin_of(*operand)) {
-                *read = self.builder.state(*operand, *read, WITHIN_ATTENTION);
+                *read = self.builder.state(*operand, *read, extra);
             }
         }
-        if let Some(state) = self.within.get(&out) {
-            self.factor.push(*state, member.iter().copied(), 0);
+        if let Some(state) = state {
+            self.factor.push(state, member.iter().copied(), 0);
         }
-        let work = self.attentions.entry((made, keys));
-        let work = *work.or_insert_with(|| attention_work(kernels, id, (made, keys)));
         let states = if keys.is_empty() { states } else { &[] };
-        if let Some(work) = work.filter(|_| ends) {
-            let time = |extra| kernel_time(hardware, (0, work), extra);
+        if let Some((work, travel)) = work.flatten() {
+            let time = |more| {
+                let alone = kernel_time(hardware, (0, work), more);
+                travel.map_or(alone, |(sent, steps)| loop_time(sent, &work, alone, steps))
+            };
             self.push(out, (&member, states), &time);
         }
     }
@@ -269,14 +314,44 @@ fn kernel_time(hardware: &Hardware, (before, work): (u64, Work), extra: i64) -> 
 }
 
 /// In place of the bytes to come of a kernel state: the value is within an attention, whose time
-/// its last op pays.
+/// its last op pays. The numbers behind it are for rings, one for each arrangement of axes.
 const WITHIN_ATTENTION: i64 = i64::MIN;
 
-/// The work of the attention that ends with a value in a layout, as one kernel.
-fn attention_work(kernels: &Kernels, product: ValueId, made: (Layout, AxisList)) -> Option<Work> {
+/// Below it no number is one of bytes to come.
+const OUTSIDE: i64 = i64::MIN / 2;
+
+/// The axes that rings of the attention may have that an op is part of.
+fn rings(kernels: &Kernels, id: ValueId) -> Vec<AxisList> {
+    let product = kernels.attention(id).and_then(|members| members.last().copied());
+    let may = kernels.loops && product.is_some_and(|id| kernels.statistics(id).is_some());
+    match may {
+        true => AxisList::arrangements(kernels.program.mesh.all_axes()),
+        false => Vec::new(),
+    }
+}
+
+/// The work of the attention that ends with a value in a layout, as one kernel, and what travels
+/// meanwhile where it is a ring.
+fn attention_work(
+    kernels: &Kernels,
+    hardware: &Hardware,
+    product: ValueId,
+    (made, keys, ring): (Layout, AxisList, AxisList),
+) -> Option<(Work, Travel)> {
     let kernel = kernels.of[product.index()].iter().find(|kernel| kernel.attention > 0)?;
-    let reads = kernels.attention_reads(product, made, &|_, _, _| true, &|_, _| true)?;
-    let layouts = kernels.operand_layouts(kernel, None, &reads)?;
+    let made = (made, keys, ring);
+    let reads = kernels.attention_reads(product, made, &|_, _, _, _| true, &|_, _| true)?;
+    let first = *kernel.chain.first()?;
+    let lead = kernels.travels(first).filter(|_| !ring.is_empty());
+    let lead = lead.map(|(operand, dim)| Fused::AllGather { operand, dim, axes: ring });
+    let links = kernels.links(kernel, lead.as_ref(), &reads)?;
+    let program = kernels.program.as_ref();
+    let travel = lead.map(|lead| {
+        let all = kernels.travelling(kernel, &links);
+        (travel_cost(program, hardware, &all).time, lead.chunks(&program.mesh))
+    });
+    let shape = lead.map(|lead| kernels.ring_shape(kernel, &lead, &links));
+    let layouts: Vec<Vec<Layout>> = links.into_iter().map(|link| link.inside).collect();
     let held = |(link, (id, read)): (usize, (&ValueId, &Vec<Layout>))| {
         let site = kernels.site(*id);
         let operands = kernels.program.value(*id).def.operands().iter().zip(read);
@@ -288,7 +363,7 @@ fn attention_work(kernels: &Kernels, product: ValueId, made: (Layout, AxisList))
     };
     let chain: Vec<HeldOp<'_>> =
         kernel.chain.iter().zip(&layouts).enumerate().map(held).collect::<Option<_>>()?;
-    Some(work_of(&chain, &kernels.program.dims))
+    Some((work_of(&chain, &program.dims, shape.unwrap_or(RingShape::NONE)), travel))
 }
 
 /// The collectives in the loops of one einsum. Their times depend on little, and few of them
@@ -346,6 +421,6 @@ fn in_pieces(
     let pieces = InPieces::new(kernels, hardware, id, operand)?;
     Some((
         pieces.before_the_last(hardware).time,
-        work_of(&pieces.last_kernel(), &kernels.program.dims),
+        work_of(&pieces.last_kernel(), &kernels.program.dims, RingShape::NONE),
     ))
 }
