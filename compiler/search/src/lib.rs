@@ -123,6 +123,8 @@ pub struct Limits {
     pub enumerated_forms: usize,
     /// E-nodes that rules may add to the logical e-graph.
     pub logical_nodes: usize,
+    /// Parts of the plan space that are divided where the bound of [`overlap_bound`] is sought.
+    pub overlap_branches: usize,
     /// Ends the search from outside: the only limit that is no count.
     pub stop: Stop,
 }
@@ -142,6 +144,7 @@ impl Default for Limits {
             forms: 64,
             enumerated_forms: 4_096,
             logical_nodes: 4_096,
+            overlap_branches: 16,
             stop: Stop::default(),
         }
     }

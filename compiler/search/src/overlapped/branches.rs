@@ -17,8 +17,6 @@ use super::weighed::Weighed;
 use super::{Asked, Begun};
 use crate::relax::factors::Factors;
 
-/// So many branches are divided.
-const DIVIDED: usize = 16;
 /// What is this part of what is known below it is good enough not to divide further.
 const NEAR: u64 = 100;
 /// Layouts are told apart in which the mean says that a value is made in no more time than this
@@ -45,7 +43,7 @@ impl Asked<'_> {
         (enough, stack): (Picoseconds, Option<ValueId>),
     ) -> Picoseconds {
         let mut open = vec![root];
-        for _ in 0..DIVIDED {
+        for _ in 0..self.limits.overlap_branches {
             if self.limits.stop.is_time_up() {
                 break;
             }
