@@ -6,6 +6,7 @@
 //! the least of both stands.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use shard_ir::{Layout, Picoseconds, ValueId};
@@ -34,63 +35,108 @@ pub(super) struct Branch {
     pub(super) cases: Vec<Vec<Chosen>>,
 }
 
+/// Plans of a branch that make a value in some of its ways, before sets and means are looked at.
+struct Part {
+    of: Rc<Branch>,
+    value: usize,
+    /// Of the ways of the value.
+    kept: Vec<bool>,
+}
+
+/// A branch or a part of one, of which no other is a part, with what its plans take at least.
+enum Open {
+    Branch(Rc<Branch>),
+    Part(Part, Picoseconds),
+}
+
+impl Open {
+    fn best(&self) -> Picoseconds {
+        match self {
+            Open::Branch(branch) => branch.best,
+            Open::Part(_, best) => *best,
+        }
+    }
+}
+
 impl Asked<'_> {
-    /// What any plan takes at least: the least of some branches that together have all plans.
+    /// What any plan takes at least: the least of some branches that together have all plans. The
+    /// one of least bound is divided; a part of it is looked at when its turn comes.
     pub(super) fn divided(
         &self,
         root: Branch,
         begun: &mut Begun,
         (enough, stack): (Picoseconds, Option<ValueId>),
     ) -> Picoseconds {
-        let mut open = vec![root];
-        for _ in 0..self.limits.overlap_branches {
-            if self.limits.stop.is_time_up() {
+        let mut open = vec![Open::Branch(Rc::new(root))];
+        let mut divided = 0;
+        while !self.limits.stop.is_time_up() {
+            let Some(at) = (0..open.len()).min_by_key(|at| (open[*at].best(), *at)) else { break };
+            if open[at].best() + Picoseconds(enough.0 / NEAR) >= enough {
                 break;
             }
-            let least = (0..open.len()).min_by_key(|at| (open[*at].best, *at));
-            let Some(least) = least.filter(|at| !open[*at].is_near(enough)) else { break };
-            let Some((value, one)) = open[least].told_apart(enough) else { break };
-            let branch = open.swap_remove(least);
-            for is_one in [true, false] {
-                let keep = |v: usize, s: usize| {
-                    (v != value || one[s] == is_one) && !branch.is_dear(v, s, enough)
-                };
-                open.extend(self.part_of(&branch, &keep, begun, (enough, stack)));
+            match &open[at] {
+                Open::Part(part, _) => {
+                    let branch = self.branch(part, begun, (enough, stack));
+                    open.swap_remove(at);
+                    open.extend(branch.map(|branch| Open::Branch(Rc::new(branch))));
+                }
+                Open::Branch(branch) => {
+                    let parts = branch.told_apart(enough);
+                    let Some((value, one)) =
+                        parts.filter(|_| divided < self.limits.overlap_branches)
+                    else {
+                        break;
+                    };
+                    divided += 1;
+                    let of = Rc::clone(branch);
+                    open.swap_remove(at);
+                    open.extend([true, false].map(|is_one| {
+                        let kept = one.iter().map(|one| *one == is_one).collect();
+                        let part = Part { of: Rc::clone(&of), value, kept };
+                        let best = part.least();
+                        Open::Part(part, best)
+                    }));
+                }
             }
         }
-        open.iter().map(|branch| branch.best).min().unwrap_or(enough).min(enough)
+        open.iter().map(Open::best).min().unwrap_or(enough).min(enough)
     }
 
-    /// The plans of a branch that make values in the ways that are kept; `None` where there is
-    /// none, or each takes enough.
-    fn part_of(
+    /// The plans of a part; `None` where there is none, or each takes enough.
+    fn branch(
         &self,
-        branch: &Branch,
-        keep: &dyn Fn(usize, usize) -> bool,
+        part: &Part,
         begun: &mut Begun,
         (enough, stack): (Picoseconds, Option<ValueId>),
     ) -> Option<Branch> {
-        let (problem, costs) = branch.keeping(keep);
+        let of = &part.of;
+        let (problem, costs) =
+            of.keeping(&|v, s| (v != part.value || part.kept[s]) && !of.is_dear(v, s, enough));
         let mut none = false;
         let mut least = |weights: &Weighed, floor: Option<Picoseconds>| {
             self.of_set((weights, floor), (&problem, &costs), begun, &mut none)
         };
-        let (mut climb, at) = Climb::of_part(&branch.climbed, enough, &mut least);
+        let (mut climb, at) = Climb::of_part(&of.climbed, enough, &mut least);
         let steps = Steps::of(self.kernels, (&problem, &costs), self.streams, stack);
-        let (at, of_mean) = steps.add_cuts(&mut climb, at, &branch.cases, self.streams);
+        let (at, of_mean) = steps.add_cuts(&mut climb, at, &of.cases, self.streams);
         let climbed = climb.ended(at, of_mean);
-        let cases = branch.cases.clone();
-        let best = climbed.least.max(branch.best);
-        let branch = Branch { problem, costs, best, climbed, cases };
+        let best = climbed.least.max(part.least());
+        let branch = Branch { problem, costs, best, climbed, cases: of.cases.clone() };
         (!none && best < enough).then_some(branch)
     }
 }
 
-impl Branch {
-    fn is_near(&self, enough: Picoseconds) -> bool {
-        self.best + Picoseconds(enough.0 / NEAR) >= enough
+impl Part {
+    /// What the branch that it is of says of its plans.
+    fn least(&self) -> Picoseconds {
+        let through = self.of.climbed.through.get(self.value);
+        let times = through.into_iter().flatten().zip(&self.kept).filter(|(_, kept)| **kept);
+        let least = times.map(|(time, _)| *time).min().unwrap_or(0);
+        self.of.best.max(Picoseconds(least))
     }
+}
 
+impl Branch {
     /// Whether any plan that makes a value in a way takes enough.
     fn is_dear(&self, value: usize, way: usize, enough: Picoseconds) -> bool {
         let of_way = self.climbed.through.get(value).and_then(|of| of.get(way));
