@@ -9,6 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use shard_cost::{DimRoles, Hardware, InstrPrice, Memory, Summary, price};
+use shard_driver::objectives::least_overlap;
 use shard_ir::{InstrId, Picoseconds, Plan, Program, text};
 use shard_schedule::overlap::{buffers, placed, verify_addresses};
 use shard_schedule::{overlap, verify_timeline};
@@ -399,6 +400,27 @@ fn timelines_of_the_random_programs_asked_for_are_sound() {
     let (first, end) = seeds.split_once("..").expect("a range of seeds");
     let number = |text: &str| text.parse().expect("a number");
     random_programs_are_sound(number(first)..number(end));
+}
+
+/// A loop may keep others waiting that would have gone on beside it: what is done soonest without
+/// loops is among what is chosen from.
+#[test]
+fn with_loops_a_random_program_is_done_no_later_than_without() {
+    for seed in (25..45).chain([126]) {
+        let checked = judge::check(&generate(seed));
+        if refused(&checked).unwrap_or_else(|error| panic!("seed {seed}: {error}")) {
+            continue;
+        }
+        for program in &checked.programs {
+            let done = |fuse: bool| {
+                let options = LowerOptions { fuse, ..LowerOptions::default() };
+                let found = least_overlap(program, &judge::hardware(), &options).ok()?;
+                Some(found.timeline.of_all_layers(&found.schedule.plan))
+            };
+            let (with, without) = (done(true), done(false));
+            assert!(with <= without, "seed {seed}: {with:?} with loops, {without:?} without");
+        }
+    }
 }
 
 /// What holds of the bound of a program that is written by hand, and of its plan.

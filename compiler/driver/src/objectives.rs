@@ -6,7 +6,7 @@ use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program, never};
 use shard_report::overlap_choice::OverlapChoice;
 use shard_search::{
     Alternative, Detail, LowerBound, LowerError, LowerOptions, Lowered, Optimality, OverlapBound,
-    Proof, Smallest, Status, TIME_LIMIT, alternatives,
+    Overlapped, Proof, Smallest, Status, TIME_LIMIT, alternatives,
 };
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -19,10 +19,11 @@ const MOST_WEIGHTS: usize = 4;
 const NEAR: u64 = 1000;
 
 /// The plan that is done soonest if computing and communicating overlap, of these: the one of least
-/// serial time; those that are best where the two count `PARTS - k` to `k`, for some `k` on the way
-/// to where they balance; for each collective of any of these the best that does without; and,
-/// where einsums may do a collective in their loops, the one of least serial time in which none
-/// does. Of a stack it is the time of all layers that counts.
+/// serial time; those that may come near the bound; those that are best where the two count
+/// `PARTS - k` to `k`, for some `k` on the way to where they balance; for each collective of any of
+/// these the best that does without; and, where einsums may do a collective in their loops, the one
+/// that is done soonest of those in which none does. Of a stack it is the time of all layers that
+/// counts.
 ///
 /// The bound is [`shard_search::overlap_bound`]: no schedule of any plan is shorter, of a stack
 /// where layers go on beside each other, else of a layer.
@@ -61,15 +62,15 @@ pub fn least_overlap(
     let bound = bound_of(&soonest)?;
     let is_of_stack = soonest.is_of_stack();
     let is_known = bound.is_some();
-    let shard_search::Overlapped { mut bound, plans: near } = bound.unwrap_or_default();
+    let Overlapped { mut bound, plans: near } = bound.unwrap_or_default();
     for plan in near {
         soonest.consider(plan)?;
     }
     soonest.consider_all(others)?;
     if options.fuse {
         // A loop may keep others waiting that would have gone on beside it.
-        let unfused = LowerOptions { fuse: false, ..serial.clone() };
-        soonest.consider(lower(program, hardware, &unfused)?.plan)?;
+        let unfused = LowerOptions { fuse: false, ..options.clone() };
+        soonest.consider(least_overlap(program, hardware, &unfused)?.schedule.plan)?;
     }
     let weighing = Weighing::of(program, hardware);
     // The sums of computing and of communicating, of the plans found at the weights next to where
