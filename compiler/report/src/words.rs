@@ -276,10 +276,30 @@ fn layout(plan: &Plan, value: &Told, layout: Layout) -> String {
     layout.text(&plan.mesh, &plan.dim_names(&value.dims))
 }
 
-/// A value by its name, or by the op that makes it: "the einsum of `x` and `w`".
+/// A value by its name, or by the op that makes it: "the einsum of `x` and `w`". If no name is
+/// near, the next one that it is made from is said: "the sum of the scan (made from `x`)".
 pub fn called(value: &Told) -> String {
-    let short = called_to(value, 1);
-    if short.contains('`') { short } else { called_to(value, 2) }
+    for depth in [1, 2] {
+        let text = called_to(value, depth);
+        if text.contains('`') {
+            return text;
+        }
+    }
+    let text = called_to(value, 2);
+    match source(value) {
+        Some(name) => format!("{text} (made from `{name}`)"),
+        None => text,
+    }
+}
+
+/// The first name of a value that it is made from.
+fn source(value: &Told) -> Option<&str> {
+    match (&value.name, &value.made) {
+        (Some(name), _) => Some(name),
+        (None, Made::Op { operands, .. }) => operands.iter().find_map(source),
+        (None, Made::Pin { operand, .. }) => operand.as_deref().and_then(source),
+        (None, Made::Parameter | Made::Constant(_)) => None,
+    }
 }
 
 /// The same with so many ops without a name told one inside the other.

@@ -4,13 +4,18 @@ use shard_ir::{Def, Made, Program, Told, ValueId};
 
 use crate::emit::name_of;
 
-/// So many ops without a name are told one inside the other: "the gelu of the einsum of `x` and
-/// `w`".
+/// So many ops without a name are told with all of their operands: "the gelu of the einsum of `x`
+/// and `w`".
 const DEPTH: u32 = 2;
+
+/// Of an op that lies deeper, the first operand that is no number is told alone, and so on from
+/// there, until one has a name or so many ops are passed: people look for a value by a name of the
+/// source, and what a rule makes of parts may lie many ops away from one.
+const REACH: u32 = 16;
 
 /// A value with what is needed to word it.
 pub(crate) fn told(program: &Program, value: ValueId) -> Told {
-    within(program, value, DEPTH)
+    within(program, value, 0)
 }
 
 fn within(program: &Program, value: ValueId, depth: u32) -> Told {
@@ -24,8 +29,17 @@ fn within(program: &Program, value: ValueId, depth: u32) -> Told {
             Made::Pin { written: *written, operand }
         }
         Def::Op { op, operands } => {
-            let told = operands.iter().filter(|_| name.is_none() && depth > 0);
-            let operands = told.map(|operand| within(program, *operand, depth - 1)).collect();
+            let is_number = |v: &ValueId| matches!(program.value(*v).def, Def::Constant(_));
+            let told = match depth {
+                _ if name.is_some() => &[],
+                0..DEPTH => operands.as_slice(),
+                DEPTH..REACH => match operands.iter().position(|v| !is_number(v)) {
+                    Some(first) => &operands[first..=first],
+                    None => &[],
+                },
+                _ => &[],
+            };
+            let operands = told.iter().map(|v| within(program, *v, depth + 1)).collect();
             Made::Op { op: op.clone(), operands }
         }
     };
