@@ -278,6 +278,10 @@ fn its_bound_holds(program: &Program, plan: &Plan, seed: u64) {
         (_, 8) => 2,
         _ => 0,
     };
+    // Each plan near a bound is a search of its own: half of all time, if every program had them.
+    if !matches!(seed % 8, 0 | 5) {
+        options.limits.overlap_plans = 0;
+    }
     for (at, chip) in ["tpu-v4-flat", "tpu-v5e", "h100"].into_iter().enumerate() {
         let mut chip = Hardware::built_in(chip).expect("built in");
         chip.host_rate = Some(15_000_000_000);

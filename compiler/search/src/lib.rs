@@ -125,6 +125,8 @@ pub struct Limits {
     pub logical_nodes: usize,
     /// Parts of the plan space that are divided where the bound of [`overlap_bound`] is sought.
     pub overlap_branches: usize,
+    /// Plans near that bound that are looked for, one for each distance from it.
+    pub overlap_plans: usize,
     /// Ends the search from outside: the only limit that is no count.
     pub stop: Stop,
 }
@@ -145,6 +147,7 @@ impl Default for Limits {
             enumerated_forms: 4_096,
             logical_nodes: 4_096,
             overlap_branches: 16,
+            overlap_plans: 5,
             stop: Stop::default(),
         }
     }

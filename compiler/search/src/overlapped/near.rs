@@ -73,9 +73,22 @@ impl Ways {
         self.least
     }
 
-    fn within(&self, parts: u64) -> Forced {
+    /// What any plan takes at least with a way that is as near as the first so many of [`NEAR`] ask,
+    /// each time once: where no way lies between two of them, the same ways are as near as either.
+    fn near(&self, count: usize) -> Vec<u64> {
         let (least, enough) = (self.least.0, self.enough.0);
-        let most = least + enough.saturating_sub(least) / PARTS * parts;
+        let all = NEAR.map(|parts| least + enough.saturating_sub(least) / PARTS * parts);
+        let mut near: Vec<u64> = Vec::new();
+        for most in all.into_iter().take(count) {
+            let since = |last: u64| self.through.values().any(|time| last < *time && *time <= most);
+            if near.last().is_none_or(|last| since(*last)) {
+                near.push(most);
+            }
+        }
+        near
+    }
+
+    fn within(&self, most: u64) -> Forced {
         let through = Arc::clone(&self.through);
         Forced(Arc::new(move |value: ValueId, out: Layout, read: &[Layout]| {
             through.get(&(value, out, read.to_vec())).is_some_and(|time| *time <= most)
@@ -99,8 +112,8 @@ impl Near {
         };
         let options = LowerOptions { limits, ..options.clone() };
         let mut plans: Vec<Plan> = Vec::new();
-        for parts in NEAR {
-            match lower_form(&self.form, hardware, &options, &self.ways.within(parts)) {
+        for most in self.ways.near(options.limits.overlap_plans) {
+            match lower_form(&self.form, hardware, &options, &self.ways.within(most)) {
                 Ok(found) if !plans.contains(&found.plan) => plans.push(found.plan),
                 Ok(_) | Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => {}
                 Err(LowerError::OutOfTime) => break,
