@@ -88,7 +88,18 @@ pub(crate) fn lower(
         }
         other => other?,
     };
-    if options.any_size || needed(&fastest.plan) <= hardware.hbm_bytes {
+    fitting(program, hardware, options, fastest)
+}
+
+/// The best plan of a program whose fastest plan of any size is known.
+pub(crate) fn fitting(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+    fastest: Lowered,
+) -> Result<Lowered, LowerError> {
+    let is_enough = options.any_size || options.forced.is_some();
+    if is_enough || needed(&fastest.plan) <= hardware.hbm_bytes {
         // The fastest of all plans is the fastest of those that fit, if it does.
         return Ok(fastest);
     }

@@ -13,6 +13,7 @@ use shard_ir::{
     Program, Value, ValueId,
 };
 
+use crate::lower::{fitting, lower_below};
 use crate::memory::{DeviceMemory, needed};
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
 use within_memory::{Phases, within_memory};
@@ -96,7 +97,8 @@ pub fn share_weights(
         } else {
             let fit: Vec<Lowered> = programs
                 .iter()
-                .map(|program| lower(program, hardware, given))
+                .zip(&alone)
+                .map(|(program, fastest)| fitting(program, hardware, given, fastest.clone()))
                 .collect::<Result<_, _>>()?;
             let own = of_each(&fit);
             let (layouts, request) = if own.iter().all(|layouts| *layouts == own[0]) {
@@ -159,6 +161,46 @@ fn under(
         }
     };
     programs.iter().zip(own).map(phase).collect()
+}
+
+/// What a request takes with these layouts stored, if that is less than `below`, in picoseconds;
+/// given the best plan of each phase under layouts of its own, whose prices are those of any other.
+fn under_below(
+    programs: &[&Program],
+    free: &[ValueId],
+    layouts: &[Layout],
+    own: &[Lowered],
+    below: u64,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Option<Picoseconds>, LowerError> {
+    let times = |program: &Program, time: Picoseconds| time.0.saturating_mul(steps(program));
+    // No phase takes less than under the layouts that it would have.
+    let mut least: Vec<u64> =
+        programs.iter().zip(own).map(|(p, own)| times(p, own.optimality.lower_bound)).collect();
+    for (at, (program, own)) in programs.iter().zip(own).enumerate() {
+        let others = (0..least.len()).filter(|other| *other != at).map(|other| least[other]);
+        let left = below.saturating_sub(others.fold(0, u64::saturating_add));
+        let cost = if stored(&own.plan, free) == layouts {
+            own.optimality.cost
+        } else {
+            let program = with_stored(program, free, layouts);
+            // Steps that take together less than what is left.
+            let below = left.div_ceil(steps(&program).max(1));
+            match lower_below(&program, hardware, options, below, &own.remembered) {
+                Ok(Some(found)) => found.optimality.cost,
+                Ok(None) => return Ok(None),
+                // It found no plan of so little time, nor that there is none: others may.
+                Err(LowerError::Limit { .. }) => {
+                    lower(&program, hardware, options)?.optimality.cost
+                }
+                Err(other) => return Err(other),
+            }
+        };
+        least[at] = times(program, cost);
+    }
+    let request = least.into_iter().fold(0, u64::saturating_add);
+    Ok((request < below).then_some(Picoseconds(request)))
 }
 
 /// The best stored layouts, found by a search over all phases at once.
@@ -260,19 +302,23 @@ fn best_of(
         if own_layouts[..i].contains(layouts) {
             continue;
         }
-        let phases = match under(programs, free, layouts, own, hardware, options) {
-            Ok(phases) => phases,
+        let found = match best {
+            None => under(programs, free, layouts, own, hardware, options)
+                .map(|phases| Some(sum(programs, &phases).cost)),
+            Some((_, least)) => {
+                under_below(programs, free, layouts, own, least.0, hardware, options)
+            }
+        };
+        match found {
+            Ok(None) => {}
+            Ok(Some(cost)) => best = Some((layouts.clone(), cost)),
             Err(
                 LowerError::Unreachable { .. }
                 | LowerError::Label(_)
                 | LowerError::Strict { .. }
                 | LowerError::NoPlanFits { .. },
-            ) => continue,
+            ) => {}
             Err(other) => return Err(other),
-        };
-        let cost = sum(programs, &phases).cost;
-        if best.as_ref().is_none_or(|(_, least)| cost < *least) {
-            best = Some((layouts.clone(), cost));
         }
     }
     let (layouts, cost) =

@@ -4,7 +4,7 @@ use shard_cost::{Hardware, Memory};
 use shard_ir::{Def, Layout, Picoseconds, Program, ValueId};
 
 use super::{best_of, side_by_side, stored, sum, with_stored};
-use crate::lower::lower_phases;
+use crate::lower::{fitting, lower_phases};
 use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::{LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, lower};
 
@@ -114,7 +114,10 @@ impl Phases<'_> {
             let fastest = self.under(&layouts, &any_size)?;
             let lacks = |phase: &&Lowered| needed(&phase.plan) > capacity;
             let enough = fastest.as_ref().is_some_and(|all| !all.iter().any(|p| lacks(&p)));
-            let phases = if enough { fastest.clone() } else { self.under(&layouts, self.options)? };
+            let phases = match &fastest {
+                Some(fastest) if !enough => self.fitting_under(&layouts, fastest)?,
+                fastest => fastest.clone(),
+            };
             if let Some(phases) = phases {
                 let cost = sum(self.programs, &phases).cost;
                 if best.as_ref().is_none_or(|(_, known)| cost < *known) {
@@ -145,6 +148,22 @@ impl Phases<'_> {
             lower(&with_stored(program, self.free, layouts), self.hardware, options)
         };
         match self.programs.iter().map(under).collect::<Result<_, _>>() {
+            Ok(phases) => Ok(Some(phases)),
+            Err(error) => passed_over(error).map(|()| None),
+        }
+    }
+
+    /// The best plan that fits of each phase with these layouts stored, given its fastest.
+    fn fitting_under(
+        &self,
+        layouts: &[Layout],
+        fastest: &[Lowered],
+    ) -> Result<Option<Vec<Lowered>>, LowerError> {
+        let fitting = |(program, fastest): (&&Program, &Lowered)| {
+            let program = with_stored(program, self.free, layouts);
+            fitting(&program, self.hardware, self.options, fastest.clone())
+        };
+        match self.programs.iter().zip(fastest).map(fitting).collect::<Result<_, _>>() {
             Ok(phases) => Ok(Some(phases)),
             Err(error) => passed_over(error).map(|()| None),
         }
