@@ -219,6 +219,26 @@ fn an_annotation_without_axes_that_costs_a_collective_is_a_warning() {
 }
 
 #[test]
+fn scores_inside_of_an_attention_are_not_said_to_be_larger_than_the_memory() {
+    let source = "mesh x=4
+dim L = 524288
+dim S = 524288
+dim D = 128
+layer attention(q: bf16 L_xD, k: bf16 SD, v: bf16 SD) -> bf16 L_xD {
+  let scores = einsum(q, k -> LS)
+  let p = softmax(scores over S)
+  return einsum(p, v -> LD)
+}
+";
+    // A chip whose hardware file states attention as a kernel; the one that stands for none is
+    // another, on which nothing is refused for its size.
+    assert_eq!(fed(&["check", "-", "--hardware", "tpu-v5e"], source).err, "");
+    let steps = fed(&["check", "-"], source).err;
+    let said = "warning[W0701]: `scores` alone is larger than the memory of a ";
+    assert!(steps.contains(said), "{steps}");
+}
+
+#[test]
 fn colour_follows_the_option_and_no_colour_the_environment() {
     let plain = |args: &[&str]| !shardc(args).err.contains('\u{1b}');
     let wrong = ["check", "mlp.shard", "--strict"];

@@ -72,11 +72,14 @@ pub fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
     Some(HardwareProblem::NoHost { weight, span: value.span, chip }.into())
 }
 
-/// Values that alone exceed the memory of a chip.
+/// Values that alone exceed the memory of a chip. One that passes inside a kernel, as scores do in
+/// an attention, is never there.
 pub fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
+    let buffers = shard_cost::buffers(plan);
     let mut said = BTreeSet::new();
     plan.ids()
+        .filter(|id| buffers[id.index()].is_some())
         .filter(|id| plan.instruction(*id).kind != InstrKind::Parameter(ParameterKind::HostWeight))
         .filter(|id| plan.local_bytes(*id) > hardware.hbm_bytes)
         .filter_map(|id| {
