@@ -279,16 +279,14 @@ fn layout(plan: &Plan, value: &Told, layout: Layout) -> String {
 /// A value by its name, or by the op that makes it: "the einsum of `x` and `w`". If no name is
 /// near, the next one that it is made from is said: "the sum of the scan (made from `x`)".
 pub fn called(value: &Told) -> String {
-    for depth in [1, 2] {
-        let text = called_to(value, depth);
-        if text.contains('`') {
-            return text;
-        }
+    let short = called_to(value, 1);
+    if short.contains('`') {
+        return short;
     }
     let text = called_to(value, 2);
     match source(value) {
-        Some(name) => format!("{text} (made from `{name}`)"),
-        None => text,
+        Some(name) if !text.contains('`') => format!("{text} (made from `{name}`)"),
+        Some(_) | None => text,
     }
 }
 

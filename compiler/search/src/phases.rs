@@ -164,7 +164,7 @@ fn under(
 }
 
 /// What a request takes with these layouts stored, if that is less than `below`, in picoseconds;
-/// given the best plan of each phase under layouts of its own, whose prices are those of any other.
+/// given the best plan of each phase under layouts of its own, which no other layouts beat.
 fn under_below(
     programs: &[&Program],
     free: &[ValueId],
