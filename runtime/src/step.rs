@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shard_ir::attention::{Ring, partial_softmax};
+use shard_ir::attention::{Ring, carried_operand, carried_statistics, partial_softmax};
 use shard_ir::{Collective, InstrId, InstrKind, MeshShape, Op, Reduction};
 
 use crate::blocks::Blocks;
@@ -181,11 +181,19 @@ impl Machine<'_> {
     }
 
     /// The statistics beside what an op makes of an attention over split keys: its softmax works
-    /// them out, and its product has them in the order of its own dims.
+    /// them out, and its product, and what acts on that, has them in the order of its own dims.
     fn statistics_of(&self, id: InstrId, op: &Op) -> Result<Option<Vec<Tensor>>, RunError> {
         let instr = self.plan.instruction(id);
+        let problem = "it acts on the attention over a part of the keys, and has no statistics";
+        if let Some([lie, wanted]) = carried_statistics(self.plan, id) {
+            let operand = carried_operand(self.plan, id).and_then(|at| instr.operands.get(at));
+            let found = operand.and_then(|operand| self.statistics.get(operand));
+            let found = found.ok_or(RunError::Schedule { id, problem })?;
+            let order: Vec<usize> =
+                wanted.iter().filter_map(|dim| lie.iter().position(|l| l == dim)).collect();
+            return Ok(Some(found.iter().map(|block| block.transposed(&order)).collect()));
+        }
         if let Some((softmax, _)) = partial_softmax(self.plan, id) {
-            let problem = "it is the attention over a part of the keys, and has no statistics";
             let found = self.statistics.get(&softmax);
             let found = found.ok_or(RunError::Schedule { id, problem })?;
             let has: Vec<_> = self.plan.instruction(softmax).dims.iter().collect();

@@ -23,6 +23,9 @@ pub struct Site<'a> {
     pub dims: &'a [Dim],
     /// Whether composites over a split dim are computed in pieces: not in a strict layer.
     pub in_pieces: bool,
+    /// The operand that may be the attention over a part of the keys, so that the result is; none
+    /// where the op may not act on one.
+    pub carries: Option<usize>,
 }
 
 /// A dim that the op works along, and that axes may split.

@@ -4,8 +4,9 @@
 use rustc_hash::FxHashMap;
 use shard_ir::{Def, Layout, LayoutPattern, ValueId};
 
+use crate::carried::bytes;
 use crate::format::{CertificateError, PriceSet};
-use crate::kernel::{Kernel, Key, local_bytes};
+use crate::kernel::{Kernel, Key};
 use crate::labels::label_layout;
 use crate::moves::Node;
 use crate::prices::{self, Paid};
@@ -274,7 +275,8 @@ impl Space<'_> {
             let others = (0..reads.len())
                 .filter(|i| !joins.fed.contains(i))
                 .fold(pins, |sum, i| plus(sum, due(i)));
-            let makes = local_bytes(self.program, id, self.moves[v].layouts[out as usize]);
+            let layout = self.moves[v].layouts[out as usize];
+            let makes = bytes(self.program, id, layout, self.parts[v]);
             for (kernel, cost) in &view.part(joins.maker.index()).led[between as usize] {
                 let (kernel, cost) = (kernel.joined(adds, makes), plus(*cost, others));
                 if cost >= NEVER {

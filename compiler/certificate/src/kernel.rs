@@ -9,6 +9,7 @@ use shard_ir::composite::composite_dim;
 use shard_ir::{Def, Dtype, Layout, MeshShape, Op, Picoseconds, Program, ValueId};
 
 use crate::actions::Site;
+use crate::carried::{Part, beside};
 
 /// A kernel of some ops, in layouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,6 +106,7 @@ pub(crate) fn site(program: &Program, id: ValueId) -> Option<Site<'_>> {
         mesh: &program.mesh,
         dims: &program.dims,
         in_pieces,
+        carries: None,
     })
 }
 
@@ -206,28 +208,37 @@ pub(crate) struct Works<'a> {
     program: &'a Program,
     id: ValueId,
     op: &'a Op,
+    parts: &'a [Option<Part>],
     known: FxHashMap<Vec<u64>, Work>,
 }
 
 impl<'a> Works<'a> {
-    pub(crate) fn new(program: &'a Program, id: ValueId, op: &'a Op) -> Works<'a> {
-        Works { program, id, op, known: FxHashMap::default() }
+    pub(crate) fn new(
+        program: &'a Program,
+        id: ValueId,
+        op: &'a Op,
+        parts: &'a [Option<Part>],
+    ) -> Works<'a> {
+        Works { program, id, op, parts, known: FxHashMap::default() }
     }
 
     pub(crate) fn of(&mut self, layouts: &[Layout], result: Layout) -> Work {
-        let Works { program, id, op, known } = self;
+        let Works { program, id, op, parts, known } = self;
         let operands = program.value(*id).def.operands();
         let tensors = || operands.iter().zip(layouts).chain([(&*id, &result)]);
         let sizes: Vec<Vec<u64>> =
             tensors().map(|(value, layout)| local_sizes(program, *value, *layout)).collect();
-        *known.entry(sizes.concat()).or_insert_with(|| {
+        let statistics: Vec<u64> = tensors()
+            .map(|(value, layout)| beside(program, *value, *layout, parts[value.index()]))
+            .collect();
+        *known.entry([sizes.concat(), statistics.clone()].concat()).or_insert_with(|| {
             let local = |at: usize, value: ValueId| LocalTensor {
                 value: unpinned(program, value).0,
                 dims: &program.value(value).dims,
                 sizes: &sizes[at],
                 dtype: program.value(value).dtype,
                 constant: is_constant(program, value),
-                statistics: 0,
+                statistics: statistics[at],
             };
             let read: Vec<LocalTensor<'_>> =
                 operands.iter().enumerate().map(|(at, o)| local(at, *o)).collect();

@@ -27,6 +27,7 @@ mod actions;
 mod attention;
 mod bound;
 mod branches;
+mod carried;
 mod check;
 mod computes;
 mod derive;

@@ -14,9 +14,10 @@ use shard_ir::{
 
 use crate::attention::{self, Attention};
 use crate::branches::Within;
+use crate::carried::{self, Part, bytes};
 use crate::format::CertificateError;
 use crate::forms::Region;
-use crate::kernel::{self, Joins, Kernel, Key, Works, local_bytes, may_be_joined};
+use crate::kernel::{self, Joins, Kernel, Key, Works, may_be_joined};
 use crate::loops::Loops;
 use crate::moves::{Alike, Freedom, Moves, Node};
 use crate::pieces::last_kernel;
@@ -56,6 +57,8 @@ pub struct Space<'a> {
     pub(crate) joined_by: Vec<Option<ValueId>>,
     /// Of each value that an attention ends with, the attention as one kernel.
     pub(crate) attentions: Vec<Option<Attention>>,
+    /// Of each value whether it may be the attention over a part of the keys.
+    pub(crate) parts: Rc<Vec<Option<Part>>>,
     /// The layouts that each result's type allows.
     pub(crate) results: Vec<Vec<Node>>,
     /// All kernels that ops run as by themselves.
@@ -200,13 +203,14 @@ impl<'a> Space<'a> {
             ));
         }
         let maxima = maxima(program);
+        let parts = Rc::new(carried::parts(program, &present, &attentions));
         let mut space = Space {
             program,
             hardware,
             is_within: program.value_ids().map(|id| live.binary_search(&id).is_ok()).collect(),
             present,
             live,
-            moves: moves_of(program, hardware, maxima, (common, &attentions))?,
+            moves: moves_of(program, hardware, maxima, (common, &parts))?,
             ways: (0..count).map(|_| Ways::default()).collect(),
             readers,
             wanted: vec![Vec::new(); count],
@@ -214,6 +218,7 @@ impl<'a> Space<'a> {
             joins,
             joined_by,
             attentions,
+            parts,
             results: Vec::new(),
             kernels: Vec::new(),
             times: Vec::new(),
@@ -294,10 +299,12 @@ impl<'a> Space<'a> {
         known: &mut FxHashMap<Key, u32>,
     ) -> Ways {
         let (program, hardware) = (self.program, self.hardware);
-        let Some(site) = kernel::site(program, id) else { return Ways::default() };
+        let Some(mut site) = kernel::site(program, id) else { return Ways::default() };
+        let parts = Rc::clone(&self.parts);
+        site.carries = parts[id.index()].and_then(|part| part.carries);
         let operands = program.value(id).def.operands();
         let mut ways = Ways { arity: operands.len(), ..Ways::default() };
-        let mut works = Works::new(program, id, op);
+        let mut works = Works::new(program, id, op, &parts);
         let mut loops =
             (loops && matches!(op, Op::Einsum)).then(|| Loops::new(program, hardware, id));
         let joins = self.joins[id.index()].clone();
@@ -339,9 +346,15 @@ impl<'a> Space<'a> {
                 let fits = joins.fed.iter().all(|i| read[*i] == between)
                     && may_be_joined(program, joins.maker, between);
                 let reads = (0..read.len()).filter(|i| joins.reads[*i]);
-                fits.then(|| reads.map(|i| local_bytes(program, operands[i], read[i])).sum())
+                let size =
+                    |i: usize| bytes(program, operands[i], read[i], parts[operands[i].index()]);
+                fits.then(|| reads.map(size).sum())
             });
             push(read, out, kernel, may_be_joined(program, id, out), adds);
+            // No loop acts on the attention over a part of the keys.
+            if !out.softmax_axes().is_empty() {
+                return;
+            }
             for looped in loops.iter_mut().flat_map(|loops| loops.of(read, out)) {
                 let mut given = read.to_vec();
                 if let Some((operand, layout)) = looped.given {
@@ -391,7 +404,7 @@ fn moves_of(
     program: &Program,
     hardware: &Hardware,
     maxima: AxisSet,
-    (common, attentions): (&Common, &[Option<Attention>]),
+    (common, parts): (&Common, &[Option<Part>]),
 ) -> Result<Vec<Rc<Moves>>, CertificateError> {
     let mut known = common.moves.borrow_mut();
     let mut moves: Vec<Rc<Moves>> = Vec::with_capacity(program.values.len());
@@ -399,7 +412,7 @@ fn moves_of(
     for id in program.value_ids() {
         let value = program.value(id);
         let (sizes, dtype) = (program.sizes(&value.dims), value.dtype);
-        let statistics = attentions[id.index()].as_ref().and_then(|found| found.statistics);
+        let statistics = parts[id.index()].map(|part| part.statistics);
         let (freedom, times) = (freedom(program, id), value.times);
         let of = Alike { sizes, dtype, freedom, times, statistics };
         let key = (of, maxima == AxisSet::EMPTY);

@@ -77,9 +77,22 @@ impl Walk<'_> {
             self.let_act(axis + 1, state, visit);
             *state = before;
         }
+        // One operand is the attention over the keys of a device.
+        if let Some(operand) = self.site.carries {
+            let before = state.clone();
+            state.operands[operand] = state.operands[operand].with_softmax(id);
+            state.result = state.result.with_softmax(id);
+            self.let_act(axis + 1, state, visit);
+            *state = before;
+        }
     }
 
     fn visit(&self, state: &State, visit: &mut Visit<'_>) {
+        // What is such a part is partial in no other way.
+        let softmax = state.result.softmax_axes();
+        if !softmax.is_empty() && state.result.partial_axes() != softmax {
+            return;
+        }
         let (mut operands, mut result) = (state.operands.clone(), state.result);
         for (along, axes) in
             self.alongs.iter().zip(&state.axes_of).filter(|(_, axes)| !axes.is_empty())

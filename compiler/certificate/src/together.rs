@@ -12,6 +12,7 @@ use shard_cost::Hardware;
 use shard_ir::{Def, FoldId, ValueId};
 
 use crate::bound::in_picoseconds;
+use crate::carried::Part;
 use crate::format::{CertificateError, PriceSet, ReaderPrices, Together};
 use crate::forms::{Choices, Class, Form, Region};
 use crate::moves::Moves;
@@ -67,6 +68,8 @@ struct Outline {
     joined_by: Option<Class>,
     /// Of what an attention ends with, its ops and the pins in it.
     attention: Option<(BTreeSet<Class>, BTreeSet<Class>)>,
+    /// How it may be the attention over a part of the keys.
+    part: Option<Part>,
 }
 
 /// What a value joins the kernel of, the pins between, which of its operands are fed by it, and
@@ -345,11 +348,12 @@ fn outlines(
         });
         let (readers, times, fold) = (readers.collect(), value.times, value.fold);
         let moves = std::rc::Rc::as_ptr(&space.moves[id.index()]);
+        let part = space.parts[id.index()];
         (
             class(*id),
             (
                 form.regions[id.index()],
-                Outline { def, readers, times, fold, moves, joins, joined_by, attention },
+                Outline { def, readers, times, fold, moves, joins, joined_by, attention, part },
             ),
         )
     };

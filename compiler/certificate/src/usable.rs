@@ -62,6 +62,10 @@ fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
             layouts[out] |= begins || goes_on;
             leads[out] |= (begins || goes_on) && ways.leads.get(way).copied().unwrap_or(false);
         }
+        // What an attention ends with may be had as that, too; other ops may join its kernel.
+        for way in space.attentions[v].iter().flat_map(|found| &found.ways) {
+            (layouts[way.out as usize], leads[way.out as usize]) = (true, true);
+        }
         space.moves[v].mark_reached(&mut layouts);
         (had.layouts[v], led[v]) = (layouts, leads);
     }

@@ -97,6 +97,7 @@ fn the_strategies_of_an_op_are_what_its_layout_rule_allows() {
                 mesh: &mesh,
                 dims: &dims,
                 in_pieces: false,
+                carries: None,
             };
             let mut strategies: BTreeSet<(Vec<Layout>, Layout)> = BTreeSet::new();
             site.for_each_strategy(&mut |read, made| {

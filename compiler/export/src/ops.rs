@@ -8,7 +8,7 @@ mod elementwise;
 pub(crate) mod numbers;
 mod positions;
 
-use shard_ir::attention::partial_softmax;
+use shard_ir::attention::{carried_operand, carried_statistics, partial_softmax};
 use shard_ir::{DimId, Dtype, InstrId, Norm, Op, Plan};
 
 use self::dims::renamed;
@@ -105,8 +105,22 @@ impl Ops<'_> {
         }
     }
 
-    /// The result of an op.
+    /// The result of an op; a pair where it is the attention over a device's own keys: its
+    /// statistics beside it.
     pub(crate) fn op(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
+        let carried = carried_operand(self.plan, id).zip(carried_statistics(self.plan, id));
+        let Some((place, [lie, wanted])) = carried else { return self.of_whole(op, id, operands) };
+        let mut operands = operands.to_vec();
+        let operand = operands.get_mut(place);
+        let operand = operand.ok_or(ExportError::Internal("an op without what it acts on"))?;
+        let [part, statistics] = both(&operand.py);
+        operand.py = part;
+        let statistics = self.transposed(&lie, &wanted, statistics)?;
+        Ok(Py::Tuple(vec![self.of_whole(op, id, &operands)?, statistics]))
+    }
+
+    /// What an op makes of values without statistics.
+    fn of_whole(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
         self.computes(op, id, operands)?;
         let first = operands.first().ok_or(ExportError::Internal("an op without operands"))?;
         let second =
@@ -117,7 +131,8 @@ impl Ops<'_> {
         let mut dims = self.dims(first.id).to_vec();
         let made = match op {
             Op::Einsum => {
-                return match partial_softmax(self.plan, id) {
+                let ends = carried_operand(self.plan, id).is_none();
+                return match partial_softmax(self.plan, id).filter(|_| ends) {
                     Some((softmax, _)) => self.attention_of_part(id, operands, softmax),
                     None => self.einsum(id, operands),
                 };

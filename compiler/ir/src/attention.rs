@@ -7,7 +7,8 @@
 //!
 //! Axes may split the keys. Each device then has the attention over its own keys, and the product
 //! is `partialsoftmax` over these axes: beside it lie the statistics by which the parts are merged,
-//! one for each element of the dims of the scores less the keys.
+//! one for each element of the dims of the scores less the keys. Ops that are linear in it may act
+//! on it before it is merged ([`carried`]).
 //!
 //! Of a plan, a softmax says that it is part of such a kernel (`as attention`). Prices and memory
 //! depend on the word, so it is not believed: [`verify`](crate::verify::verify) refuses a softmax
@@ -24,8 +25,8 @@ use crate::collective_einsum::Fused;
 use crate::layout::{DimSet, Layout, MeshShape};
 use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::mesh::{AxisList, Mesh};
-use crate::op::Op;
-use crate::plan::{InstrId, InstrKind, Plan};
+use crate::op::{Binary, Map, Op, Reduce};
+use crate::plan::{InstrId, InstrKind, Instruction, Plan};
 use crate::tensor::{Dim, DimId, Dtype};
 use crate::typing::same_dims;
 
@@ -144,10 +145,121 @@ pub fn statistics_of(product: &[DimId], scores: &[DimId], keys: DimId) -> DimSet
     product.iter().enumerate().filter(|(_, dim)| has(dim)).map(|(at, _)| at).collect()
 }
 
+/// The dims of the statistics beside what an op makes of an attention over a part of the keys, in
+/// the order of the op's own; `None` where it must not act on one. Merged parts of what it makes
+/// are then what it makes of the merged attention.
+///
+/// It is so of an op that is linear in the operand and keeps apart what has statistics of its own.
+/// What it makes is held in a dtype in which it can be merged.
+pub fn carried(
+    op: &Op,
+    (operand, statistics): (usize, &[DimId]),
+    (result, dtype): (&[DimId], Dtype),
+) -> Option<Vec<DimId>> {
+    // A view of a dim that has statistics would have to be taken of them, too: the result lacks it.
+    let dims = renamed(op, statistics);
+    let in_order: Vec<DimId> = result.iter().filter(|dim| dims.contains(dim)).copied().collect();
+    let is_kept = in_order.len() == dims.len() && can_be_merged(dtype);
+    (is_kept && is_linear(op, operand)).then_some(in_order)
+}
+
+/// Dims of an operand as the result of an op calls them.
+fn renamed(op: &Op, dims: &[DimId]) -> Vec<DimId> {
+    let name = |dim: &DimId| match op {
+        Op::Rename { from, to } if dim == from => *to,
+        _ => *dim,
+    };
+    dims.iter().map(name).collect()
+}
+
+/// Of an op on the attention over a part of the keys, the dims of the statistics as they lie beside
+/// the operand, by the names that the result has for them, and in the order of the result. `None`
+/// of another instruction.
+pub fn carried_statistics(plan: &Plan, id: InstrId) -> Option<[Vec<DimId>; 2]> {
+    let instr = plan.instruction(id);
+    let operand = *instr.operands.get(carried_operand(plan, id)?)?;
+    let (InstrKind::Op(op), (_, by)) = (&instr.kind, partial_softmax(plan, operand)?) else {
+        return None;
+    };
+    let dims = &plan.instruction(operand).dims;
+    let lie: Vec<DimId> = by.iter().filter_map(|at| dims.get(at).copied()).collect();
+    let lie = renamed(op, &lie);
+    let wanted = instr.dims.iter().filter(|dim| lie.contains(dim)).copied().collect();
+    Some([lie, wanted])
+}
+
+/// Whether an op is linear in an operand, element by element, along a dim that it sums over, or as
+/// another view of the data.
+pub(crate) fn is_linear(op: &Op, operand: usize) -> bool {
+    match op {
+        Op::Einsum
+        | Op::Binary(Binary::Mul)
+        | Op::Map(Map::Neg)
+        | Op::Cast(_)
+        | Op::Reduce { kind: Reduce::Sum | Reduce::Mean, .. }
+        | Op::Rename { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::SliceDim { .. } => true,
+        Op::Binary(Binary::Div) => operand == 0,
+        Op::Binary(
+            Binary::Add
+            | Binary::Sub
+            | Binary::Maximum
+            | Binary::Minimum
+            | Binary::Less
+            | Binary::LessEqual
+            | Binary::Equal,
+        )
+        | Op::Map(
+            Map::Relu
+            | Map::Sigmoid
+            | Map::Tanh
+            | Map::Exp
+            | Map::Softplus
+            | Map::Gelu
+            | Map::Silu
+            | Map::Log
+            | Map::Sqrt
+            | Map::Rsqrt
+            | Map::Square
+            | Map::Abs,
+        )
+        | Op::Reduce { kind: Reduce::Max, .. }
+        | Op::Softmax { .. }
+        | Op::SinkSoftmax { .. }
+        | Op::Norm { .. }
+        | Op::Concat { .. }
+        | Op::Append { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::ScatterAdd { .. }
+        | Op::Pad { .. }
+        | Op::Scan { .. }
+        | Op::Cumsum { .. }
+        | Op::Shift { .. }
+        | Op::Conv { .. }
+        | Op::Argmax { .. }
+        | Op::TopK { .. }
+        | Op::ArgTopK { .. }
+        | Op::Locate { .. }
+        | Op::Take { .. }
+        | Op::Where
+        | Op::Iota { .. }
+        | Op::Route { .. }
+        | Op::Fetch => false,
+    }
+}
+
+/// Whether parts of an attention can be merged in a dtype: one whose range its exponentials keep.
+fn can_be_merged(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F32 | Dtype::Bf16)
+}
+
 /// Whether axes may split the keys of an attention with this softmax, in a dtype: where each device
 /// may take it over its own keys as it may in pieces. A sink would count once for each device.
 pub fn may_split_keys(softmax: &Op, dtype: Dtype) -> bool {
-    matches!(softmax, Op::Softmax { .. }) && matches!(dtype, Dtype::F32 | Dtype::Bf16)
+    matches!(softmax, Op::Softmax { .. }) && can_be_merged(dtype)
 }
 
 /// The softmax that makes the weights of a product, behind casts.
@@ -170,18 +282,54 @@ fn softmax_of(plan: &Plan, product: InstrId) -> Option<(InstrId, DimId)> {
 }
 
 /// The softmax by which an instruction is partial, and the places of the dims of its statistics;
-/// `None` where it is not the attention over a part of the keys.
+/// `None` where it is not the attention over a part of the keys, nor made of one.
 pub fn partial_softmax(plan: &Plan, id: InstrId) -> Option<(InstrId, DimSet)> {
-    if plan.instruction(id).layout.softmax_axes().is_empty() {
-        return None;
+    // From the instruction back to what the attention ends with.
+    let (mut at, mut passed) = (id, Vec::new());
+    while let Some(place) = carried_operand(plan, at) {
+        passed.push((at, place));
+        at = *plan.instruction(at).operands.get(place)?;
     }
-    let mut product = id;
-    while let InstrKind::Move(_) = &plan.instruction(product).kind {
-        product = *plan.instruction(product).operands.first()?;
-    }
-    let (softmax, keys) = softmax_of(plan, product)?;
+    let product = plan.instruction(at);
+    let (softmax, keys) = softmax_of(plan, at).filter(|_| is_partial_softmax(product))?;
     let scores = &plan.instruction(softmax).dims;
-    Some((softmax, statistics_of(&plan.instruction(id).dims, scores, keys)))
+    let mut by: Vec<DimId> = statistics_of(&product.dims, scores, keys)
+        .iter()
+        .filter_map(|at| product.dims.get(at).copied())
+        .collect();
+    for (at, place) in passed.into_iter().rev() {
+        let instr = plan.instruction(at);
+        by = match &instr.kind {
+            InstrKind::Op(op) => carried(op, (place, &by), (&instr.dims, instr.dtype))?,
+            // A move keeps the dims.
+            InstrKind::Move(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::CollectiveEinsum(_) => by,
+        };
+    }
+    let dims = &plan.instruction(id).dims;
+    Some((softmax, (0..dims.len()).filter(|at| by.contains(&dims[*at])).collect()))
+}
+
+fn is_partial_softmax(instr: &Instruction) -> bool {
+    !instr.layout.softmax_axes().is_empty()
+}
+
+/// The place of the operand of an instruction that is the attention over a part of the keys, where
+/// what it makes is so by that: it moves it, or is an op on it.
+pub fn carried_operand(plan: &Plan, id: InstrId) -> Option<usize> {
+    let instr = plan.instruction(id);
+    match &instr.kind {
+        InstrKind::Op(_) | InstrKind::Move(_) if is_partial_softmax(instr) => {
+            instr.operands.iter().position(|o| is_partial_softmax(plan.instruction(*o)))
+        }
+        InstrKind::Op(_)
+        | InstrKind::Move(_)
+        | InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::CollectiveEinsum(_) => None,
+    }
 }
 
 /// How many elements of the statistics a device holds of a value in a layout.

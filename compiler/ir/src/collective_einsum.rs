@@ -108,6 +108,12 @@ impl Fused {
         let sizes =
             |of: &[DimId]| -> Vec<u64> { of.iter().map(|d| dims[d.index()].size).collect() };
         let mut inside = operands.to_vec();
+        // No loop acts on the attention over a part of the keys.
+        for (operand, of) in operands.iter().enumerate() {
+            if let Some(axis) = of.layout.softmax_axes().iter().next() {
+                return Err(RuleError::NotMerged { operand, axis }.into());
+            }
+        }
         if let Some(place) = self.gathered() {
             let operand = inside.get_mut(place).ok_or(LoopError::NoSuchOperand(place))?;
             let shape = MeshShape { mesh, sizes: &sizes(operand.dims) };

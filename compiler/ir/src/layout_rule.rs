@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::attention::is_linear;
 use crate::layout::{Layout, LayoutError, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
 use crate::op::{Binary, Op, Partial, Reduce};
@@ -59,7 +60,7 @@ pub enum RuleError {
         /// The axis over which it is partial.
         axis: AxisId,
     },
-    /// The attention over a part of the keys, which a merge alone reads.
+    /// The attention over a part of the keys, on which the op must not act.
     #[error("operand {operand} is the attention over a part of the keys")]
     NotMerged {
         /// The operand.
@@ -126,6 +127,7 @@ pub enum RuleError {
 /// | add | `BE(partialsum-x)`, `BE(partialsum-x)` | `BE(partialsum-x)` |
 /// | add | `BE(partialsum-x)`, `BE` | error: added once per device |
 /// | max over E | `BE_x` | `B(partialmax-x)` |
+/// | einsum `HLD,HDE->HLE` | `HLD(partialsoftmax-x)`, `HDE` | `HLE(partialsoftmax-x)` |
 pub fn result_layout(
     op: &Op,
     operands: &[Operand<'_>],
@@ -133,11 +135,52 @@ pub fn result_layout(
     mesh: &Mesh,
     dims: &[Dim],
 ) -> Result<Layout, RuleError> {
-    for (operand, of) in operands.iter().enumerate() {
-        if let Some(axis) = of.layout.softmax_axes().iter().next() {
-            return Err(RuleError::NotMerged { operand, axis });
-        }
+    let partial = |of: &Operand<'_>| of.layout.softmax_axes().iter().next();
+    let mut in_part = operands.iter().enumerate().filter_map(|(i, of)| Some((i, partial(of)?)));
+    match (in_part.next(), in_part.next()) {
+        (None, _) => of_complete(op, operands, result, mesh, dims),
+        (Some(one), None) => of_part(op, operands, result, (mesh, dims), one),
+        (_, Some((operand, axis))) => Err(RuleError::NotMerged { operand, axis }),
     }
+}
+
+/// Of one operand that is the attention over a part of the keys: an op that
+/// [carries](crate::attention::carried) it does what it does of a partial sum, and what it makes is
+/// such a part in place of the sum. Whether it keeps the statistics apart is asked of all ops
+/// between together.
+fn of_part(
+    op: &Op,
+    operands: &[Operand<'_>],
+    result: &[DimId],
+    (mesh, dims): (&Mesh, &[Dim]),
+    (operand, axis): (usize, AxisId),
+) -> Result<Layout, RuleError> {
+    let refused = Err(RuleError::NotMerged { operand, axis });
+    if !is_linear(op, operand) {
+        return refused;
+    }
+    let part = operands[operand].layout;
+    let mut as_sums = operands.to_vec();
+    as_sums[operand].layout =
+        part.softmax_axes().iter().fold(part, |l, axis| l.with_partial(axis, Reduction::Sum));
+    let made = of_complete(op, &as_sums, result, mesh, dims)?;
+    // It is partial in no other way.
+    if made.partial(Reduction::Sum) != part.softmax_axes()
+        || made.partial_axes() != part.softmax_axes()
+    {
+        return refused;
+    }
+    Ok(made.sums_as_softmax())
+}
+
+/// Of operands none of which is the attention over a part of the keys.
+fn of_complete(
+    op: &Op,
+    operands: &[Operand<'_>],
+    result: &[DimId],
+    mesh: &Mesh,
+    dims: &[Dim],
+) -> Result<Layout, RuleError> {
     let splits = match op {
         Op::Split { from, to } => split_dims(*from, to, operands[0], mesh, dims)?,
         Op::Merge { from, to } => merge_dims(from, *to, operands[0], mesh, dims)?,

@@ -5,7 +5,7 @@ pub(crate) mod words;
 
 use std::fmt;
 
-use crate::attention::{partial_softmax, softmax_layout};
+use crate::attention::{carried_operand, partial_softmax, softmax_layout};
 use crate::collective::{Collective, CollectiveError};
 use crate::collective_einsum::{Fused, LoopError};
 use crate::fold::{FoldError, verify_folds};
@@ -325,8 +325,8 @@ fn legal(
     same_layout(plan, rebuilt, layout, &instr.dims)
 }
 
-/// The first instruction that is partial by a softmax and no end of an attention, nor a merge of
-/// one; or a result that is not merged.
+/// The first instruction that is partial by a softmax and is no end of an attention, nor made of one
+/// by what may act on it; or a result that is not merged.
 fn unmade_partial_softmax(plan: &Plan) -> Option<InstrId> {
     let is_partial = |id: &InstrId| !plan.instruction(*id).layout.softmax_axes().is_empty();
     if !plan.ids().any(|id| is_partial(&id)) {
@@ -334,6 +334,9 @@ fn unmade_partial_softmax(plan: &Plan) -> Option<InstrId> {
     }
     let ends = crate::attention::attentions(plan).unwrap_or_default();
     let is_made = |id: &InstrId| match &plan.instruction(*id).kind {
+        InstrKind::Op(_) if carried_operand(plan, *id).is_some() => {
+            partial_softmax(plan, *id).is_some()
+        }
         InstrKind::Op(_) => ends.iter().any(|members| members.last() == Some(id)),
         InstrKind::Move(_) => true,
         InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => false,
@@ -447,7 +450,10 @@ fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErro
     .map_err(of_rule)?;
     // What an attention ends with is partial by the axes of its keys; that it ends one is seen once
     // all ops are typed.
-    let ends_attention = *op == Op::Einsum && !instr.layout.softmax_axes().is_empty();
+    let is_part = |layout: Layout| !layout.softmax_axes().is_empty();
+    let ends_attention = *op == Op::Einsum
+        && is_part(instr.layout)
+        && !operands.iter().any(|operand| is_part(operand.layout));
     let layout = if ends_attention { layout.sums_as_softmax() } else { layout };
     same_layout(plan, layout, instr.layout, &instr.dims)
 }

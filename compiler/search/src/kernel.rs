@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shard_cost::{Hardware, begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
 use shard_ir::attention::{
-    Ops, attention_of, may_split_keys, read_for, softmax_over, statistics_of,
+    Ops, attention_of, carried, may_split_keys, read_for, softmax_over, statistics_of,
 };
 use shard_ir::composite::composite_dim;
 use shard_ir::{
@@ -52,6 +52,9 @@ pub(crate) struct Kernels {
     /// For what an attention ends with, the dims of the statistics that it has where axes split the
     /// keys.
     statistics: Vec<Option<DimSet>>,
+    /// For an op that may act on such a part of an attention, the place of that operand, and the
+    /// dims of the statistics beside what it makes.
+    carried: Vec<Option<(usize, DimSet)>>,
     /// Whether einsums may do a collective in their loops.
     pub(crate) loops: bool,
     /// Whether composites over a split dim are computed in pieces.
@@ -132,6 +135,7 @@ impl Kernels {
             profiles: vec![None; count],
             attention: vec![None; count],
             statistics: vec![None; count],
+            carried: vec![None; count],
             loops: false,
             in_pieces: !strict,
         };
@@ -167,6 +171,7 @@ impl Kernels {
                             may_split_keys(op, softmax.dtype).then_some(by)
                         });
                 }
+                kernels.carry(id, op, operands);
                 if let Some((places, producer, pins)) = kernels.fusible_operand(id) {
                     for inner in &kernels.of[producer.index()] {
                         let mut chain = inner.chain.clone();
@@ -189,6 +194,28 @@ impl Kernels {
             }
         }
         kernels
+    }
+
+    /// Enters whether an op may act on a part of an attention: on the first operand of which it may.
+    /// What ends an attention is a part by its own keys alone.
+    fn carry(&mut self, id: ValueId, op: &Op, operands: &[ValueId]) {
+        if self.statistics[id.index()].is_some() {
+            return;
+        }
+        let program = Arc::clone(&self.program);
+        let value = program.value(id);
+        let acts_on = |(place, operand): (usize, &ValueId)| {
+            let dims = &program.value(*operand).dims;
+            let by: Vec<DimId> = self.statistics(*operand)?.iter().map(|at| dims[at]).collect();
+            let left = carried(op, (place, &by), (&value.dims, value.dtype))?;
+            let at = (0..value.dims.len()).filter(|at| left.contains(&value.dims[*at]));
+            Some((place, at.collect()))
+        };
+        let found: Option<(usize, DimSet)> = operands.iter().enumerate().find_map(acts_on);
+        self.carried[id.index()] = found;
+        if let Some(profile) = &mut self.profiles[id.index()] {
+            profile.carries = found.map(|(place, _)| place);
+        }
     }
 
     /// The kernel of an attention.
@@ -220,10 +247,21 @@ impl Kernels {
         self.attention[id.index()].as_deref().map(Vec::as_slice)
     }
 
-    /// For what an attention ends with, the places of the dims of its statistics: there are some
-    /// where axes split the keys. `None` for other values.
+    /// The places of the dims of its statistics in a value that may be the attention over a part of
+    /// the keys: it ends one whose keys axes may split, or is made of such a part. `None` for other
+    /// values.
     pub(crate) fn statistics(&self, id: ValueId) -> Option<DimSet> {
-        self.statistics[id.index()]
+        self.statistics[id.index()].or(self.carried[id.index()].map(|(_, by)| by))
+    }
+
+    /// Whether a value ends an attention whose keys axes may split.
+    pub(crate) fn may_split_keys_of(&self, id: ValueId) -> bool {
+        self.statistics[id.index()].is_some()
+    }
+
+    /// The place of the operand of an op that may be the attention over a part of the keys.
+    pub(crate) fn carries(&self, id: ValueId) -> Option<usize> {
+        self.carried[id.index()].map(|(place, _)| place)
     }
 
     /// The keys of the attention that an op is part of.
@@ -258,7 +296,7 @@ impl Kernels {
     ) -> Option<Vec<Layout>> {
         let program = self.program.as_ref();
         let (site, dims) = (self.site(id), &program.value(id).dims);
-        let ends = self.statistics(id).is_some();
+        let ends = self.may_split_keys_of(id);
         if made.partial_axes() != made.softmax_axes()
             || made.softmax_axes() != keys.set()
             || !(ends || keys.is_empty())
@@ -519,7 +557,7 @@ impl Kernels {
         passes: &dyn Fn(ValueId, Layout) -> bool,
     ) -> Vec<Way> {
         let single = alone(id, target);
-        let is_plain = target.softmax_axes().is_empty();
+        let is_plain = target.softmax_axes().is_empty() || self.carries(id).is_some();
         let mut found: Vec<Way> = single
             .iter()
             .filter(|_| is_plain)

@@ -54,7 +54,7 @@ impl Kernels {
 
     /// The axes over which the blocks of what a member of an attention reads may travel.
     pub(crate) fn ring_axes(&self, id: ValueId, inside: &[Layout]) -> Vec<AxisList> {
-        let may = self.loops && self.statistics(id).is_some();
+        let may = self.loops && self.may_split_keys_of(id);
         let Some((operand, _)) = self.travels(id).filter(|_| may) else { return Vec::new() };
         let free = inside[operand].replicated_axes(&self.program.mesh);
         let mut all = AxisList::arrangements(free);

@@ -365,11 +365,14 @@ impl Context {
             None => {
                 let Some(profile) = self.kernels.profile(value) else { return Vec::new() };
                 let site = self.kernels.site(value);
-                // By itself the op would leave a sum where the attention leaves a softmax.
-                let of_op = target
-                    .softmax_axes()
-                    .iter()
-                    .fold(target, |layout, axis| layout.with_partial(axis, Reduction::Sum));
+                // By itself what ends an attention would leave a sum where that leaves a softmax.
+                let of_op = match self.kernels.carries(value) {
+                    Some(_) => target,
+                    None => target
+                        .softmax_axes()
+                        .iter()
+                        .fold(target, |layout, axis| layout.with_partial(axis, Reduction::Sum)),
+                };
                 let mut found: Vec<_> =
                     site.strategies(profile, of_op).into_iter().map(plain).collect();
                 if !is_split && self.kernels.may_loop(value) {

@@ -4,7 +4,8 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, price};
 use shard_grammar::SourceFile;
-use shard_ir::{Collective, InstrKind, Plan, Program};
+use shard_ir::attention::carried_operand;
+use shard_ir::{Collective, InstrId, InstrKind, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run};
 use shard_search::{LowerOptions, Status, lower};
 
@@ -53,6 +54,14 @@ const BODIES: &[&str] = &[
     // Scores of two products; values are keys.
     "q: f32 LD, k: f32 S_xD, p: f32 LR, r: f32 S_xR) -> f32 LD {
  return einsum(softmax(einsum(q, k -> LS) + einsum(p, r -> LS) over S), k -> LD)\n}",
+    // Linear ops behind the product: it is merged after them.
+    "q: f32 HLD, k: f32 HS_xyD, v: f32 HS_xyD, w: f32 HDN) -> f32 HLN {
+ let o = einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n return -einsum(o, w -> HLN)\n}",
+    "q: f32 LD, k: f32 S_xD, v: f32 S_xD, c: f32 L) -> f32 LN {
+ let o = einsum(softmax(causal(einsum(q, k -> LS) over L, S) over S), v -> LD)
+ return slice(o * c, D -> N, 2)\n}",
+    "q: f32 LHD, k: f32 S_xHD, v: f32 S_xHD) -> f32 HM {
+ let o = einsum(softmax(einsum(q, k -> HLS) over S), v -> LHD)\n return sum(rename(o, L -> M) over D)\n}",
     // A cast between the softmax and the product.
     "q: bf16 LD, k: bf16 S_xD, v: bf16 S_xD) -> bf16 LD {
  let s = cast(einsum(q, k -> LS), f32)\n return einsum(cast(softmax(s over S), bf16), v -> LD)\n}",
@@ -61,7 +70,7 @@ const BODIES: &[&str] = &[
 fn program(body: &str, mesh: &str, keys: u64) -> Program {
     let text = format!(
         "mesh {mesh}\ndim L = 4\ndim S = {keys}\ndim T = S\ndim D = 8\ndim H = 4\ndim G = 2\n\
-         dim R = 4\nlayer f({body}"
+         dim R = 4\ndim N = 1\ndim M = L\nlayer f({body}"
     );
     let source = SourceFile::new("split_keys", text);
     let checked = check_source(&source, &CheckOptions::default());
@@ -75,6 +84,12 @@ fn merges(plan: &Plan) -> usize {
     let is_merge =
         |kind: &InstrKind| matches!(kind, InstrKind::Move(Collective::SoftmaxMerge { .. }));
     plan.instructions.iter().filter(|instr| is_merge(&instr.kind)).count()
+}
+
+/// Whether some op of a plan acts on the attention over a part of the keys.
+fn acts_on_parts(plan: &Plan) -> bool {
+    let is_op = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Op(_));
+    plan.ids().filter(is_op).any(|id| carried_operand(plan, id).is_some())
 }
 
 /// Runs a plan, and holds its results to the unsharded program and its bytes to the price.
@@ -95,7 +110,7 @@ fn hold(plan: &Plan, hardware: &Hardware, seed: u64) {
 #[test]
 fn plans_that_merge_compute_what_the_source_says_and_send_what_was_predicted() {
     let hardware = Hardware::parse(CHIP).expect("a chip");
-    let mut merged = 0;
+    let (mut merged, mut on_parts) = (0, 0);
     for (at, body) in BODIES.iter().enumerate() {
         for (mesh, keys) in [("x=2, y=2", 512), ("x=4, y=2", 1024), ("x=2, y=3", 384)] {
             // A dim of four queries does not divide by three.
@@ -111,10 +126,12 @@ fn plans_that_merge_compute_what_the_source_says_and_send_what_was_predicted() {
             let read = shard_ir::text::parse(&text).expect("a plan");
             assert_eq!(shard_ir::text::print(&read[0]), text);
             merged += usize::from(merges(&plan) > 0);
+            on_parts += usize::from(acts_on_parts(&plan));
             hold(&plan, &hardware, at as u64);
         }
     }
     assert!(merged >= 15, "{merged} plans have a merge");
+    assert!(on_parts >= 5, "{on_parts} plans have an op on a part");
 }
 
 #[test]

@@ -10,6 +10,8 @@ use super::read::{Choice, nodes_to_take, roots};
 use shard_ir::attention::softmax_over;
 use shard_ir::{DimId, Op};
 
+use crate::carried::after;
+
 /// The choices that may change the same classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
@@ -247,6 +249,53 @@ fn beside_in_an_attention(
             let is_read = |op: &Op| is_softmax(op) || matches!(op, Op::Cast(_));
             if way.last().is_some_and(|maker| has(*maker, &is_read)) {
                 link(class, &way);
+            }
+        }
+    }
+    beside_a_part(equal, nodes, beside);
+}
+
+/// The same for what may act on an attention over a part of the keys: whether it may hangs on
+/// whether that is one kernel.
+fn beside_a_part(
+    equal: &Equal<'_>,
+    nodes: &Nodes<'_>,
+    beside: &mut BTreeMap<Class, BTreeSet<Class>>,
+) {
+    let ops = || nodes.iter().flat_map(|(class, all)| all.iter().map(move |node| (*class, *node)));
+    // Each class that may be such a part, by dims that its statistics may have.
+    let mut open: Vec<(Class, Vec<DimId>)> = Vec::new();
+    for (class, node) in ops().filter(|(_, node)| equal.op(node) == Some(&Op::Einsum)) {
+        for operand in &node.operands {
+            let makers = to_the_maker(nodes, *operand);
+            let Some(maker) = makers.last() else { continue };
+            let is_read = |op: &Op| softmax_over(op).is_some() || matches!(op, Op::Cast(_));
+            if nodes[maker].iter().any(|node| equal.op(node).is_some_and(is_read)) {
+                let dims = equal.ty(*maker).dims.iter().copied();
+                open.push((class, dims.filter(|d| equal.ty(class).dims.contains(d)).collect()));
+            }
+        }
+    }
+    let mut readers: BTreeMap<Class, Vec<(Class, &ENode, usize)>> = BTreeMap::new();
+    for (class, node) in ops() {
+        for (place, operand) in node.operands.iter().enumerate() {
+            readers.entry(*operand).or_default().push((class, node, place));
+        }
+    }
+    let mut seen: BTreeSet<(Class, Vec<DimId>)> = open.iter().cloned().collect();
+    while let Some((class, by)) = open.pop() {
+        for (reader, node, place) in readers.get(&class).into_iter().flatten() {
+            let Some(mut left) = equal.op(node).and_then(|op| after(op, *place, &by)) else {
+                continue;
+            };
+            if !left.iter().all(|dim| equal.ty(*reader).dims.contains(dim)) {
+                continue;
+            }
+            beside.entry(class).or_default().insert(*reader);
+            beside.entry(*reader).or_default().insert(class);
+            left.sort_unstable();
+            if seen.insert((*reader, left.clone())) {
+                open.push((*reader, left));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Each op of the catalogue as ops of StableHLO on what one device holds.
 
-use shard_ir::attention::partial_softmax;
+use shard_ir::attention::{carried_operand, carried_statistics, partial_softmax};
 use shard_ir::{DimId, Fused, InstrId, Op, Plan};
 
 use super::builder::{Builder, Value};
@@ -240,6 +240,13 @@ impl Ops<'_> {
         id: InstrId,
         operands: &[Operand],
     ) -> Result<Option<[Value; 2]>, ExportError> {
+        let carried = carried_operand(self.plan, id).and_then(|place| operands.get(place));
+        if let (Some(part), Some([lie, wanted])) = (carried, carried_statistics(self.plan, id)) {
+            let known = part.statistics.as_ref();
+            let known = known.ok_or(ExportError::Internal("a part without its statistics"))?;
+            let statistics = in_order(b, &lie, &wanted, known)?;
+            return Ok(Some([self.op(b, op, id, operands)?, statistics]));
+        }
         let weights = operands.iter().find(|o| are_weights_of_part(self.plan, o.id));
         let statistics = |weights: &Operand| {
             let known = weights.statistics.clone();

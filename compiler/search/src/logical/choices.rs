@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
-use shard_ir::attention::softmax_over;
-use shard_ir::{Op, Program};
+use shard_ir::attention::{carried, softmax_over};
+use shard_ir::{DimId, Op, Program};
 
 use super::Form;
 use super::extract::{Choice, Fragment, Reader, Surroundings, is_merged, options, roots};
@@ -358,6 +358,7 @@ impl<'a> Ways<'a> {
             }
         }
         self.link_attentions(&mut links);
+        self.link_parts(&mut links);
         links
     }
 
@@ -403,6 +404,47 @@ impl<'a> Ways<'a> {
                     if self.logical.op(node) == Some(&Op::Einsum) && is_read {
                         link(*class, *operand);
                     }
+                }
+            }
+        }
+    }
+
+    /// What may act on an attention over a part of the keys: whether it may hangs on whether that
+    /// is one kernel.
+    fn link_parts(&self, links: &mut BTreeMap<Id, Vec<Id>>) {
+        let is_read = |node: &ENode| {
+            let op = self.logical.op(node);
+            op.is_some_and(|op| softmax_over(op).is_some() || matches!(op, Op::Cast(_)))
+        };
+        // Each class that may be such a part, by dims that its statistics may have.
+        let mut open: Vec<(Id, Vec<DimId>)> = Vec::new();
+        let mut readers: BTreeMap<Id, Vec<(Id, usize, &Op)>> = BTreeMap::new();
+        for class in &self.reachable {
+            let own = &self.logical.ty(*class).dims;
+            for node in self.options(*class) {
+                let Some(op) = self.logical.op(node) else { continue };
+                for (place, operand) in node.operands.iter().enumerate() {
+                    readers.entry(*operand).or_default().push((*class, place, op));
+                    let maker = self.way_to_maker(*operand).last().copied().unwrap_or(*operand);
+                    if *op == Op::Einsum && self.options(maker).iter().any(|node| is_read(node)) {
+                        let mut by = self.logical.ty(maker).dims.clone();
+                        by.retain(|dim| own.contains(dim));
+                        open.push((*class, by));
+                    }
+                }
+            }
+        }
+        let mut seen: BTreeSet<(Id, Vec<DimId>)> = open.iter().cloned().collect();
+        while let Some((class, by)) = open.pop() {
+            for (reader, place, op) in readers.get(&class).into_iter().flatten() {
+                let ty = self.logical.ty(*reader);
+                let Some(left) = carried(op, (*place, &by), (&ty.dims, ty.dtype)) else {
+                    continue;
+                };
+                links.entry(class).or_default().push(*reader);
+                links.entry(*reader).or_default().push(class);
+                if seen.insert((*reader, left.clone())) {
+                    open.push((*reader, left));
                 }
             }
         }

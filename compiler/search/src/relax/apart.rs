@@ -321,8 +321,9 @@ impl<'k, 'h> Apart<'k, 'h> {
             return None;
         }
         let paid = &self.whole.prices.paid[here.index()][use_index(problem, here, reader)];
-        // An attention over a part of the keys is merged before anything but a pin reads it: a form
-        // where it is no such thing misses nothing.
+        // An attention over a part of the keys is merged before what reads it here, if that is no
+        // pin: what may act on it unmerged is in its cluster. A form where it is no such thing misses
+        // nothing.
         let unknown = |layout: &Layout| {
             if layout.softmax_axes().is_empty() || is_pin { FAR } else { -FAR }
         };

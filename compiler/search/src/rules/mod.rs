@@ -132,6 +132,10 @@ rules! {
     SPLIT_KEYS = Strategy, "axis_on_the_keys_of_an_attention_leaves_a_partial_softmax",
         "attention over S_x is BHLQ(partialsoftmax-x) where it is one kernel: each device has the \
             result over its own keys, and the logarithm of the sum of their exponentials";
+    /// A linear op on an attention over a part of the keys.
+    CARRIED = Strategy, "linear_op_keeps_a_partial_softmax",
+        "f(a(partialsoftmax-x)) is f(a)(partialsoftmax-x) where f is linear in a, sums over no dim \
+            of its statistics, and the other operands are replicated over x";
     /// A softmax over a split dim.
     SOFTMAX_IN_PIECES = Strategy, "softmax_of_a_split_dim_combines_partial_max_and_sum",
         "softmax(a over S) on BS_x: m = max(a) and s = sum(exp(a - m)), each all-reduced over x; \
@@ -256,8 +260,10 @@ pub fn rule_of_axis(
         operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Split { .. })).count();
     let partial =
         operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Partial(_))).count();
+    let carried = operands.iter().filter(|o| o.layout.softmax_axes().contains(axis)).count();
     Some(match (result.layout.place(axis), op) {
         (Place::Replicated, _) => return None,
+        (Place::PartialSoftmax, _) if carried > 0 => CARRIED,
         (Place::PartialSoftmax, _) => SPLIT_KEYS,
         (Place::Split { dim, .. }, Op::Softmax { over }) if result.dims.get(dim) == Some(over) => {
             SPLIT_KEYS

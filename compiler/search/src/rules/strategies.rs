@@ -44,6 +44,9 @@ pub struct OpProfile {
     /// The sets of operands that may be partial together, so that the result is.
     inherit_sum: Vec<Vec<usize>>,
     inherit_max: Vec<Vec<usize>>,
+    /// The operand that may be the attention over a part of the keys, so that the result is. The op
+    /// alone does not tell.
+    pub(crate) carries: Option<usize>,
 }
 
 impl<'a> OpSite<'a> {
@@ -131,6 +134,7 @@ impl<'a> OpSite<'a> {
             vanishing,
             inherit_sum: inherit(Reduction::Sum),
             inherit_max: inherit(Reduction::Max),
+            carries: None,
         }
     }
 
@@ -207,7 +211,10 @@ impl<'a> OpSite<'a> {
         found: &mut Vec<Vec<Layout>>,
     ) {
         let Some(((axis, kind), rest)) = rest.split_first() else {
-            let layouts = self.project(lists, partials);
+            let mut layouts = self.project(lists, partials);
+            if let Some(part) = profile.carries.and_then(|place| layouts.get_mut(place)) {
+                *part = target.softmax_axes().iter().fold(*part, Layout::with_softmax);
+            }
             let legal = self.operands.iter().zip(&layouts).all(|((dims, _), layout)| {
                 let sizes: Vec<u64> = dims.iter().map(|d| self.size(*d)).collect();
                 MeshShape { mesh: self.mesh, sizes: &sizes }.admits(*layout)
@@ -376,6 +383,13 @@ impl Walk<'_> {
                 state.result_partial = before;
             }
         }
+        if let Some(place) = self.profile.carries {
+            let before = (state.result_partial, state.partial[place]);
+            state.result_partial = before.0.with_softmax(id);
+            state.partial[place] = before.1.with_softmax(id);
+            self.axis(axis + 1, state, visit)?;
+            (state.result_partial, state.partial[place]) = before;
+        }
         ControlFlow::Continue(())
     }
 
@@ -392,8 +406,10 @@ impl Walk<'_> {
         for (i, places) in self.in_operands.iter().enumerate() {
             state.operands[i] = place(state.partial[i], places);
         }
-        // Rules that look at two axes at once (a sum inside a maximum) have the last word.
-        if state.result_partial.partial(Reduction::Max).is_empty() {
+        // Rules that look at two axes at once (a sum inside a maximum, nothing beside a softmax) have
+        // the last word.
+        let partial = state.result_partial;
+        if partial.partial(Reduction::Max).is_empty() && partial.softmax_axes().is_empty() {
             debug_assert_eq!(
                 self.site.result_layout(&state.operands),
                 Some(result),

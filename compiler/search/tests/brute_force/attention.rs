@@ -3,7 +3,7 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
-use shard_ir::{AxisList, Def, DimId, DimSet, Layout, Op, Program};
+use shard_ir::{AxisList, Binary, Def, DimId, DimSet, Dtype, Layout, Map, Op, Program, Reduce};
 
 use super::facts::Facts;
 use super::generate::Case;
@@ -106,6 +106,41 @@ pub(crate) fn statistics(program: &Program, id: usize) -> Option<DimSet> {
                 Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) => return None,
             }
         }
+    })
+}
+
+/// Whether a value may be the attention over a part of the keys: by which operand, where it does not
+/// end an attention itself, and the places of the dims of its statistics.
+pub(crate) fn part(program: &Program, id: usize) -> Option<(Option<usize>, DimSet)> {
+    let value = &program.values[id];
+    let Def::Op { op, operands } = &value.def else { return None };
+    if let Some(found) = statistics(program, id) {
+        return Some((None, found));
+    }
+    let linear = match op {
+        Op::Einsum | Op::Binary(Binary::Mul) => operands.len(),
+        Op::Binary(Binary::Div)
+        | Op::Map(Map::Neg)
+        | Op::Cast(Dtype::F32 | Dtype::Bf16)
+        | Op::Reduce { kind: Reduce::Sum | Reduce::Mean, .. }
+        | Op::Rename { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::SliceDim { .. } => 1,
+        _ => 0,
+    };
+    (0..linear).find_map(|place| {
+        let operand = operands[place].index();
+        let (_, by) = part(program, operand)?;
+        let to = by.iter().map(|at| {
+            let dim = program.values[operand].dims[at];
+            let name = match op {
+                Op::Rename { from, to } if dim == *from => *to,
+                _ => dim,
+            };
+            value.dims.iter().position(|own| *own == name)
+        });
+        Some((Some(place), to.collect::<Option<DimSet>>()?))
     })
 }
 
@@ -292,6 +327,15 @@ const BODIES: &[&str] = &[
  let o: f32 HOD? = einsum(softmax(einsum(q, k -> HOS) over S), v -> HOD)\n return tanh(o)\n}",
     "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LD {
  let o: f32 LD_x = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n return o\n}",
+    // Parts of an attention that pass through linear ops: fewer values than before, another name,
+    // a scale of any sign, a cast, a sum; and one that sums over what has statistics.
+    "q: f32 HLQ, k: f32 HS_xQ, v: f32 HS_xD, w: f32 HDR) -> f32 HLR {
+ let o = einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n return -einsum(o, w -> HLR)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD, c: f32 L) -> bf16 L {
+ let o = einsum(softmax(causal(einsum(q, k -> LS) over L, S) over S), v -> LD)
+ return cast(sum(o * c over D), bf16)\n}",
+    "q: f32 HLQ, k: f32 HS_xQ, v: f32 HS_xD, w: f32 HDR) -> f32 LR {
+ let o = einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n return einsum(o, w -> LR)\n}",
     // A cast on the way.
     "q: f32 LQ, k: f32 SQ, v: bf16 SD) -> bf16 L_xD {
  return einsum(cast(softmax(einsum(q, k -> LS) over S), bf16), v -> LD)\n}",

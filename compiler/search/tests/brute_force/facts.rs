@@ -12,7 +12,7 @@ use shard_ir::{
     ParameterKind, Program, Reduce, Reduction, ValueId, result_layout,
 };
 
-use super::attention::statistics;
+use super::attention::{part, statistics};
 use super::in_pieces::{composite_dim, is_in_pieces, time};
 use super::layouts::meets;
 use super::moves::{Lies, Space, collectives_between};
@@ -80,8 +80,8 @@ impl<'a> Facts<'a> {
         for (id, value) in program.values.iter().enumerate() {
             let sizes = program.sizes(&value.dims);
             let lies = lies(program, id);
-            let statistics =
-                statistics(program, id).filter(|_| hardware.has_attention() && !program.strict);
+            let may = hardware.has_attention() && !program.strict;
+            let statistics = part(program, id).filter(|_| may).map(|(_, by)| by);
             let key = (sizes.clone(), value.dtype, lies, statistics);
             let space = known.entry(key).or_insert_with(|| {
                 Rc::new(Space::new(
@@ -168,6 +168,12 @@ impl<'a> Facts<'a> {
             let dims = &program.values[id].dims;
             let by_rule = result_layout(op, &seen, dims, &program.mesh, &program.dims).ok();
             let Some(layout) = by_rule.or_else(|| in_pieces(op, &seen[0], dims)) else { continue };
+            // Of several operands the first that may be a part of an attention is.
+            let is_part = |operand: &Operand<'_>| !operand.layout.softmax_axes().is_empty();
+            let carries = part(program, id).and_then(|(place, _)| place);
+            if seen.iter().position(is_part).is_some_and(|place| carries != Some(place)) {
+                continue;
+            }
             if let Some(result) = place_of.get(&layout) {
                 fits.push(Fit { result: *result, operands: places, looped: None });
             }
@@ -293,10 +299,13 @@ impl<'a> Facts<'a> {
         let program = self.program;
         let local = |id: usize, place: usize| {
             let sizes = program.sizes(&program.values[id].dims);
-            MeshShape { mesh: &program.mesh, sizes: &sizes }
-                .local_sizes(self.spaces[id].layouts[place])
+            let layout = self.spaces[id].layouts[place];
+            let local = MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(layout);
+            let by = part(program, id).filter(|_| !layout.softmax_axes().is_empty());
+            let beside = by.map_or(0, |(_, by)| by.iter().map(|dim| local[dim]).product());
+            (local, beside)
         };
-        let sizes: Vec<Vec<(usize, Vec<u64>)>> = chain
+        let sizes: Vec<Vec<(usize, (Vec<u64>, u64))>> = chain
             .iter()
             .map(|(id, fit)| {
                 let fit = &self.fits[*id][*fit];
@@ -311,16 +320,15 @@ impl<'a> Facts<'a> {
             .map(|all| {
                 all.iter()
                     .enumerate()
-                    .map(|(at, (id, sizes))| LocalTensor {
+                    .map(|(at, (id, (sizes, beside)))| LocalTensor {
                         value: self.origin(*id) as u32,
                         dims: &program.values[*id].dims,
                         sizes,
                         dtype: program.values[*id].dtype,
                         constant: matches!(program.values[self.origin(*id)].def, Def::Constant(_)),
-                        statistics: if at + 1 == all.len() {
-                            self.statistics(chain, *id)
-                        } else {
-                            0
+                        statistics: match *beside {
+                            0 if at + 1 == all.len() => self.statistics(chain, *id),
+                            beside => beside,
                         },
                     })
                     .collect()

@@ -1,5 +1,6 @@
 //! Certificates as they are made.
 
+use shard_cost::Picoseconds;
 use shard_search::Proof;
 use shard_search::certificate::{Certificate, Inputs, PriceSet, verify_certificate};
 
@@ -77,6 +78,31 @@ fn plans_with_loops_have_certificates_of_a_plan_space_with_loops() {
         let error = verify_certificate(&without.text()).expect_err("no such plan").message;
         assert!(error.contains("loops"), "{error}");
     }
+}
+
+/// A latent attention on eight v5e chips, whose keys x splits; the product behind it has fewer
+/// values than it, and is scaled.
+const PART: &str = "
+mesh x=4, y=2
+dim B = 256
+dim L = 1
+dim S = 8192
+dim H = 2
+dim C = 512
+dim V = 32
+layer f(q: bf16 B_yLHC, k: bf16 B_yS_xC, w: bf16 HCV, g: bf16 HV) -> bf16 B_yLHV {
+  let o = einsum(softmax(einsum(q, k -> BLHS) over S), k -> BLHC)
+  return einsum(o, w -> BLHV) * g
+}";
+
+#[test]
+fn linear_ops_on_a_part_of_an_attention_have_a_certificate() {
+    let chip = include_str!("../../../cost/hardware/tpu-v5e.toml");
+    let text = certificate_of(inputs_on(chip, PART)).text();
+    let layers = verify_certificate(&text).expect("a certificate");
+    // It is merged behind the product: 344 us, and 346 in front of it.
+    assert_eq!(layers[0].proof, Some(Proof::Certificate));
+    assert!(layers[0].cost < Picoseconds(345_000_000), "{}", layers[0].cost.0);
 }
 
 #[test]

@@ -68,7 +68,8 @@ impl Builder<'_> {
     }
 
     /// The factor of an op, which the same op elsewhere may share. One that joins a kernel also
-    /// makes kernel states of what it reads, so it is its own.
+    /// makes kernel states of what it reads, so it is its own; and whether one may act on a part of an
+    /// attention is not told by the op.
     pub(super) fn op_shared(
         &mut self,
         kernels: &Kernels,
@@ -80,7 +81,10 @@ impl Builder<'_> {
         let value = program.value(id);
         let operands = value.def.operands();
         let arity = operands.len();
-        if kernels.fusible_operand(id).is_some() || kernels.attention(id).is_some() {
+        if kernels.fusible_operand(id).is_some()
+            || kernels.attention(id).is_some()
+            || kernels.carries(id).is_some()
+        {
             return Some(Arc::new(Factor { arity, ..self.op(kernels, hardware, id)? }));
         }
         let origins: Vec<ValueId> = operands.iter().map(|o| kernels.origin_of(*o)).collect();

@@ -112,7 +112,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             rings: rings(kernels, id),
             members: kernels.attention(id).unwrap_or_default(),
             attentions: FxHashMap::default(),
-            keys_at: kernels.statistics(id).and_then(|_| kernels.keys_read_by(id)),
+            keys_at: kernels.keys_read_by(id).filter(|_| kernels.may_split_keys_of(id)),
             loops,
             joins,
             skipped,
@@ -130,14 +130,20 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         reads.extend(nodes);
         if reads.len() == layouts.len() {
             let all = std::mem::take(&mut self.states);
-            let states = all.get(&out).map_or(&[][..], Vec::as_slice);
-            self.of_layouts((result, out), layouts, (&reads, states));
+            self.of_layouts((result, out), layouts, (&reads, &all));
             self.states = all;
         }
         self.reads = reads;
     }
 
-    fn of_layouts(&mut self, (result, out): (Layout, Node), layouts: &[Layout], of: Of<'_>) {
+    fn of_layouts(
+        &mut self,
+        (result, out): (Layout, Node),
+        layouts: &[Layout],
+        (reads, all): (&[Node], &FxHashMap<Node, Vec<(Node, i64)>>),
+    ) {
+        let states = |node: Node| all.get(&node).map_or(&[][..], Vec::as_slice);
+        let of: Of<'_> = (reads, states(out));
         // Of a composite in pieces the last kernel is the one that others join.
         let pieces = if self.site.is_in_pieces(layouts) {
             in_pieces(self.kernels, self.hardware, self.id, layouts[0])
@@ -155,8 +161,8 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             }
             _ => (result, AxisList::EMPTY),
         };
-        let out = self.own.node(made).unwrap_or(out);
-        self.in_attention((made, keys, out), layouts, of);
+        let made_out = self.own.node(made).unwrap_or(out);
+        self.in_attention((made, keys, made_out), layouts, (reads, states(made_out)));
         self.joined((result, out), layouts, of);
     }
 
@@ -178,6 +184,10 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         (reads, states): Of<'_>,
         work: (u64, Work),
     ) {
+        // No loop acts on the attention over a part of the keys.
+        if !result.softmax_axes().is_empty() {
+            return;
+        }
         let Some(mut loops) = self.loops.take() else { return };
         let (site, hardware) = (Rc::clone(&self.site), self.hardware);
         site.for_each_gather(layouts, &mut |fused, given| {
@@ -253,7 +263,6 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         if let Some(state) = state {
             self.factor.push(state, member.iter().copied(), 0);
         }
-        let states = if keys.is_empty() { states } else { &[] };
         if let Some((work, travel)) = work.flatten() {
             let time = |more| {
                 let alone = kernel_time(hardware, (0, work), more);
@@ -323,7 +332,7 @@ const OUTSIDE: i64 = i64::MIN / 2;
 /// The axes that rings of the attention may have that an op is part of.
 fn rings(kernels: &Kernels, id: ValueId) -> Vec<AxisList> {
     let product = kernels.attention(id).and_then(|members| members.last().copied());
-    let may = kernels.loops && product.is_some_and(|id| kernels.statistics(id).is_some());
+    let may = kernels.loops && product.is_some_and(|id| kernels.may_split_keys_of(id));
     match may {
         true => AxisList::arrangements(kernels.program.mesh.all_axes()),
         false => Vec::new(),

@@ -2,13 +2,14 @@
 
 use rustc_hash::FxHashMap;
 use shard_cost::{LocalTensor, Work, op_work};
-use shard_ir::{Def, Layout, Op, Program, ValueId};
+use shard_ir::{Def, Dtype, Layout, Op, Program, ValueId};
 
 use crate::kernel::Kernels;
 
 /// The work of one op in all its strategies. It depends on the local sizes alone, and few of them
 /// differ.
 pub(super) struct Works<'a> {
+    kernels: &'a Kernels,
     program: &'a Program,
     op: &'a Op,
     operands: Vec<(u32, ValueId, bool)>,
@@ -22,6 +23,7 @@ impl<'a> Works<'a> {
         let program = kernels.program.as_ref();
         let operands = program.value(id).def.operands();
         Works {
+            kernels,
             program,
             op,
             operands: operands
@@ -37,6 +39,8 @@ impl<'a> Works<'a> {
         }
     }
 
+    /// Adds the local sizes of a value in a layout, and behind them how many statistics are beside
+    /// it: some where it is the attention over a part of the keys.
     fn local(&self, value: ValueId, layout: Layout, into: &mut Vec<u64>) {
         let mesh = &self.program.mesh;
         let start = into.len();
@@ -48,6 +52,8 @@ impl<'a> Works<'a> {
                 into[start + dim] /= mesh.size(axis);
             }
         }
+        let by = self.kernels.statistics(value).filter(|_| !layout.softmax_axes().is_empty());
+        into.push(by.map_or(0, |by| by.iter().map(|dim| into[start + dim]).product()));
     }
 
     pub(super) fn of(&mut self, layouts: &[Layout], result: Layout) -> Work {
@@ -63,12 +69,10 @@ impl<'a> Works<'a> {
                 let mut at = 0;
                 let mut tensor = |value: ValueId, name: u32, constant: bool| {
                     let v = self.program.value(value);
-                    let sizes = &key[at..at + v.dims.len()];
-                    at += v.dims.len();
-                    {
-                        let (dims, dtype) = (&v.dims, v.dtype);
-                        LocalTensor { value: name, dims, sizes, dtype, constant, statistics: 0 }
-                    }
+                    let (sizes, statistics) = (&key[at..at + v.dims.len()], key[at + v.dims.len()]);
+                    at += v.dims.len() + 1;
+                    let (dims, dtype) = (&v.dims, v.dtype);
+                    LocalTensor { value: name, dims, sizes, dtype, constant, statistics }
                 };
                 let operands: Vec<LocalTensor<'_>> = self
                     .operands
@@ -97,7 +101,10 @@ impl<'a> Works<'a> {
         let bytes = |value: ValueId, layout: Layout| {
             let mut sizes = Vec::new();
             self.local(value, layout, &mut sizes);
-            self.program.value(value).dtype.bytes(sizes.iter().product()) as i64
+            let statistics = sizes.pop().unwrap_or_default();
+            let elements = sizes.iter().product();
+            let beside = Dtype::F32.bytes(statistics);
+            (self.program.value(value).dtype.bytes(elements) + beside) as i64
         };
         let read: i64 = self
             .operands
