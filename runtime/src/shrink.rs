@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::catalogue::Sizes;
 use shard_ir::op::Argument;
 use shard_ir::verify::verify;
-use shard_ir::{DimId, InstrKind, Op, Plan, never};
+use shard_ir::{DimId, InstrId, InstrKind, Op, Plan, never};
 
 use crate::limits::work_needed;
 
@@ -185,6 +185,12 @@ impl Problem {
                 }
             }
         }
+        for id in plan.ids() {
+            if let Some(kept) = handed_on(plan, id) {
+                let unit = &mut units[leader[kept.index()]];
+                *unit = lcm(*unit, plan.dims[kept.index()].size);
+            }
+        }
         let normalised: BTreeSet<usize> = plan
             .ids()
             .filter(|id| plan.runs_in(*id).is_some())
@@ -329,6 +335,25 @@ impl Problem {
         out.retain(|s| *s <= size);
         out.push(size);
         out
+    }
+}
+
+/// The dim of the positions that each part of a line hands on to the next: as many as a shift or a
+/// convolution of the source looks back, whose number no dim of the source says, so that it stays.
+fn handed_on(plan: &Plan, id: InstrId) -> Option<DimId> {
+    let instr = plan.instruction(id);
+    let InstrKind::Op(Op::Shift { over, .. }) = &instr.kind else { return None };
+    let mut from = plan.instruction(*instr.operands.first()?);
+    while let InstrKind::Move(_) = &from.kind {
+        from = plan.instruction(*from.operands.first()?);
+    }
+    match &from.kind {
+        InstrKind::Op(Op::SliceDim { to, .. }) if to != over => Some(*to),
+        InstrKind::Op(_)
+        | InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::Move(_)
+        | InstrKind::CollectiveEinsum(_) => None,
     }
 }
 
