@@ -189,6 +189,10 @@ impl Plan {
     }
 }
 
+/// A layer with more shifts and convolutions than this has them whole: each that may be cut doubles
+/// the forms of the layer, which prices do not tell apart well.
+const MOST_LOOKING_BACK: usize = 2;
+
 /// Gives the layers of one file, in one phase of it, the dims by which ops of theirs may be cut.
 /// All get the same, so that a name means one size in a file.
 pub fn cut_dims(programs: &mut [Program]) {
@@ -200,8 +204,11 @@ pub fn cut_dims(programs: &mut [Program]) {
     let chosen: BTreeSet<(DimId, DimId)> = ops().filter_map(choice).collect();
     let size = |dim: DimId| first.dims[dim.index()].size;
     let mut seen: BTreeMap<(DimId, u64), Looks> = BTreeMap::new();
-    for (of, back, looks) in ops().filter_map(|op| looks_back(op, size)) {
-        seen.entry((of, back)).or_default().add(looks);
+    let looks = |program| ops_of(program).filter_map(|op| looks_back(op, size)).count();
+    if programs.iter().all(|program| looks(program) <= MOST_LOOKING_BACK) {
+        for (of, back, looks) in ops().filter_map(|op| looks_back(op, size)) {
+            seen.entry((of, back)).or_default().add(looks);
+        }
     }
     // One position of each part is told: as many parts as there may be serve fewer devices as well.
     for of in along {
@@ -209,12 +216,13 @@ pub fn cut_dims(programs: &mut [Program]) {
             making.blocks(of, *parts, scanned.contains(&of));
         }
     }
-    // A halo is told of each part, be it cut off in a device or between two: where the most parts
-    // tell more than one of them has, fewer say less.
+    // A halo is told of each part, be it cut off in a device or between two: the most parts of which
+    // all together tell no more than one of them has, or the fewest.
     for ((of, back), looks) in seen {
-        let mut all = parts_of(&first.mesh, size(of));
-        all.retain(|parts| back < size(of) / parts);
-        for parts in few_if_little(&all, size(of), back) {
+        let all = parts_of(&first.mesh, size(of));
+        let fits = |parts: &u64| back < size(of) / parts;
+        let little = all.iter().rfind(|parts| is_little(**parts, size(of), back));
+        if let Some(parts) = little.or(all.first()).copied().filter(fits) {
             making.halo(of, parts, back, looks);
         }
     }
@@ -222,8 +230,9 @@ pub fn cut_dims(programs: &mut [Program]) {
     // fewer parts say less.
     for (of, to) in chosen {
         let all = parts_of(&first.mesh, size(of));
-        for parts in few_if_little(&all, size(of), size(to)) {
-            making.candidates(of, to, parts);
+        let few = all.last().is_some_and(|most| is_little(*most, size(of), size(to)));
+        for parts in all.iter().filter(|parts| !few || all.last() == Some(*parts)) {
+            making.candidates(of, to, *parts);
         }
     }
     for program in programs {
@@ -274,14 +283,9 @@ fn looks_back(op: &Op, size: impl Fn(DimId) -> u64) -> Option<(DimId, u64, Looks
     }
 }
 
-/// The numbers of parts to offer: the most parts alone, if what all of them tell is at most what
-/// one of them has; else all. `told` is how many positions each part tells.
-fn few_if_little(all: &BTreeSet<u64>, size: u64, told: u64) -> Vec<u64> {
-    let by_all = |parts: u64| parts.saturating_mul(parts).saturating_mul(told);
-    match all.last() {
-        Some(most) if by_all(*most) <= size => vec![*most],
-        _ => all.iter().copied().collect(),
-    }
+/// Whether what all parts tell of a dim, so many positions each, is no more than one of them has.
+fn is_little(parts: u64, size: u64, told: u64) -> bool {
+    parts.saturating_mul(parts).saturating_mul(told) <= size
 }
 
 /// The dim that the largest are chosen of, and that of those chosen, where they are chosen of all.

@@ -225,6 +225,11 @@ fn there_are_no_parts_where_they_say_no_less() {
     assert!(is_cut("x=4", "B=3 L=16 T=4", conv));
     assert!(!is_cut("x=4", "B=3 L=16 T=5", conv));
     assert!(!is_cut("x=4", "B=3 L=16 T=1", conv));
+    // Each that may be cut doubles the forms: of three none is.
+    let many = |of: &str| format!("layer f(a: f32 BL) -> f32 BL {{ return {of} }}");
+    assert!(is_cut("x=4", "B=3 L=16", &many("shift(a over L, 1) + shift(a over L, 2)")));
+    let three = "shift(a over L, 1) + shift(a over L, 2) + shift(a over L, 3)";
+    assert!(!is_cut("x=4", "B=3 L=16", &many(three)));
     // A part gives all that it has.
     let topk = "layer f(a: f32 BV) -> f32 BK { return topk(a over V -> K) }";
     assert!(is_cut("x=2, y=2", "B=3 V=8 K=3", topk));
