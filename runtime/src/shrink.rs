@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use shard_ir::attention::unmoved;
 use shard_ir::catalogue::Sizes;
 use shard_ir::op::Argument;
 use shard_ir::verify::verify;
@@ -338,22 +339,21 @@ impl Problem {
     }
 }
 
-/// The dim of the positions that each part of a line hands on to the next: as many as a shift or a
-/// convolution of the source looks back, whose number no dim of the source says, so that it stays.
+/// The dim of the positions that each part of a line hands on to the next, and that in which a
+/// convolution has them with as many zeros: as many as a shift or a convolution of the source looks
+/// back, whose number no dim of the source says, so that they stay.
 fn handed_on(plan: &Plan, id: InstrId) -> Option<DimId> {
     let instr = plan.instruction(id);
-    let InstrKind::Op(Op::Shift { over, .. }) = &instr.kind else { return None };
-    let mut from = plan.instruction(*instr.operands.first()?);
-    while let InstrKind::Move(_) = &from.kind {
-        from = plan.instruction(*from.operands.first()?);
-    }
-    match &from.kind {
-        InstrKind::Op(Op::SliceDim { to, .. }) if to != over => Some(*to),
-        InstrKind::Op(_)
-        | InstrKind::Parameter(_)
-        | InstrKind::Constant(_)
-        | InstrKind::Move(_)
-        | InstrKind::CollectiveEinsum(_) => None,
+    let made_by = |of: InstrId| plan.instruction(unmoved(plan, of)).kind.op();
+    let operand = *instr.operands.first()?;
+    match (instr.kind.op()?, made_by(operand)?) {
+        (Op::Shift { over, .. }, Op::SliceDim { to, .. }) if to != over => Some(*to),
+        (Op::SliceDim { from, to, .. }, Op::Conv { over, .. }) if from == over => {
+            let padded = *plan.instruction(unmoved(plan, operand)).operands.first()?;
+            let is_pad = |op: &Op| matches!(op, Op::Pad { from, .. } if from == to);
+            made_by(padded).is_some_and(is_pad).then_some(*from)
+        }
+        _ => None,
     }
 }
 
