@@ -8,10 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use shard_ir::attention::unmoved;
 use shard_ir::catalogue::Sizes;
 use shard_ir::op::Argument;
 use shard_ir::verify::verify;
-use shard_ir::{DimId, InstrKind, Op, Plan, never};
+use shard_ir::{DimId, InstrId, InstrKind, Op, Plan, never};
 
 use crate::limits::work_needed;
 
@@ -185,6 +186,12 @@ impl Problem {
                 }
             }
         }
+        for id in plan.ids() {
+            if let Some(kept) = handed_on(plan, id) {
+                let unit = &mut units[leader[kept.index()]];
+                *unit = lcm(*unit, plan.dims[kept.index()].size);
+            }
+        }
         let normalised: BTreeSet<usize> = plan
             .ids()
             .filter(|id| plan.runs_in(*id).is_some())
@@ -329,6 +336,24 @@ impl Problem {
         out.retain(|s| *s <= size);
         out.push(size);
         out
+    }
+}
+
+/// The dim of the positions that each part of a line hands on to the next, and that in which a
+/// convolution has them with as many zeros: as many as a shift or a convolution of the source looks
+/// back, whose number no dim of the source says, so that they stay.
+fn handed_on(plan: &Plan, id: InstrId) -> Option<DimId> {
+    let instr = plan.instruction(id);
+    let made_by = |of: InstrId| plan.instruction(unmoved(plan, of)).kind.op();
+    let operand = *instr.operands.first()?;
+    match (instr.kind.op()?, made_by(operand)?) {
+        (Op::Shift { over, .. }, Op::SliceDim { to, .. }) if to != over => Some(*to),
+        (Op::SliceDim { from, to, .. }, Op::Conv { over, .. }) if from == over => {
+            let padded = *plan.instruction(unmoved(plan, operand)).operands.first()?;
+            let is_pad = |op: &Op| matches!(op, Op::Pad { from, .. } if from == to);
+            made_by(padded).is_some_and(is_pad).then_some(*from)
+        }
+        _ => None,
     }
 }
 

@@ -2,8 +2,9 @@
 //! device can answer for its own.
 //!
 //! A logical rule rewrites ops and makes no dims. So these are there before the rules are: for
-//! every dim that a `cumsum`, a `scan` or a choice of the largest runs over, in as many parts as
-//! all axes together can cut it into, or one alone. A program that needs none of them has none.
+//! every dim that a `cumsum`, a `scan`, a `shift`, a `conv` or a choice of the largest runs over,
+//! in as many parts as all axes together can cut it into, or one alone. A program that needs none
+//! of them has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +20,8 @@ use crate::tensor::{Dim, DimId, MAX_DIMS};
 pub struct Cuts {
     /// What runs along a dim, block by block.
     pub lines: Vec<Blocks>,
+    /// What looks a few positions back along a dim, block by block.
+    pub halos: Vec<Halo>,
     /// The largest of a dim, part by part.
     pub choices: Vec<Candidates>,
 }
@@ -36,6 +39,28 @@ pub struct Blocks {
     pub positions: u64,
     /// One position of a block, a dim of size 1; only where a `scan` runs over the dim.
     pub one: Option<DimId>,
+}
+
+/// A dim as blocks of positions, each of which sees the last few of the block before it: its
+/// *halo*.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Halo {
+    /// The dim.
+    pub of: DimId,
+    /// Its blocks, the major part.
+    pub blocks: DimId,
+    /// The positions of a block.
+    pub within: DimId,
+    /// How many a block has: more than `back`.
+    pub positions: u64,
+    /// How many positions of the block before are seen.
+    pub back: u64,
+    /// Those positions, a dim of the size `back`.
+    pub seen: DimId,
+    /// What a block has beside as many; only where a `shift` looks so far back over the dim.
+    pub others: Option<DimId>,
+    /// Twice as many as are seen; only where a `conv` looks so far back over the dim.
+    pub around: Option<DimId>,
 }
 
 /// Those of a dim among which its largest are: as many of each part as are chosen of all.
@@ -56,7 +81,10 @@ impl Cuts {
     fn dims(&self) -> impl Iterator<Item = DimId> {
         let of_lines = self.lines.iter().flat_map(|line| [line.blocks, line.within]);
         let ones = self.lines.iter().filter_map(|line| line.one);
-        of_lines.chain(ones).chain(self.choices.iter().map(|choice| choice.all))
+        let of_halos = self.halos.iter().flat_map(|halo| [halo.blocks, halo.within, halo.seen]);
+        let beside = self.halos.iter().flat_map(|halo| [halo.others, halo.around]).flatten();
+        let chosen = self.choices.iter().map(|choice| choice.all);
+        of_lines.chain(ones).chain(of_halos).chain(beside).chain(chosen)
     }
 
     /// Adds those of a program whose dims are called otherwise here.
@@ -71,6 +99,21 @@ impl Cuts {
             };
             if !self.lines.contains(&line) {
                 self.lines.push(line);
+            }
+        }
+        for halo in &other.halos {
+            let halo = Halo {
+                of: dim(halo.of),
+                blocks: dim(halo.blocks),
+                within: dim(halo.within),
+                positions: halo.positions,
+                back: halo.back,
+                seen: dim(halo.seen),
+                others: halo.others.map(&dim),
+                around: halo.around.map(&dim),
+            };
+            if !self.halos.contains(&halo) {
+                self.halos.push(halo);
             }
         }
         for choice in &other.choices {
@@ -146,6 +189,10 @@ impl Plan {
     }
 }
 
+/// A layer with more shifts and convolutions than this has them whole: each that may be cut doubles
+/// the forms of the layer, which prices do not tell apart well.
+const MOST_LOOKING_BACK: usize = 2;
+
 /// Gives the layers of one file, in one phase of it, the dims by which ops of theirs may be cut.
 /// All get the same, so that a name means one size in a file.
 pub fn cut_dims(programs: &mut [Program]) {
@@ -156,19 +203,35 @@ pub fn cut_dims(programs: &mut [Program]) {
     let along: BTreeSet<DimId> = ops().filter_map(along).collect();
     let chosen: BTreeSet<(DimId, DimId)> = ops().filter_map(choice).collect();
     let size = |dim: DimId| first.dims[dim.index()].size;
+    let mut seen: BTreeMap<(DimId, u64), Looks> = BTreeMap::new();
+    let looks = |program| ops_of(program).filter_map(|op| looks_back(op, size)).count();
+    if programs.iter().all(|program| looks(program) <= MOST_LOOKING_BACK) {
+        for (of, back, looks) in ops().filter_map(|op| looks_back(op, size)) {
+            seen.entry((of, back)).or_default().add(looks);
+        }
+    }
     // One position of each part is told: as many parts as there may be serve fewer devices as well.
     for of in along {
         if let Some(parts) = parts_of(&first.mesh, size(of)).last() {
             making.blocks(of, *parts, scanned.contains(&of));
         }
     }
+    // A halo is told of each part, be it cut off in a device or between two: the most parts of which
+    // all together tell no more than one of them has, or the fewest.
+    for ((of, back), looks) in seen {
+        let all = parts_of(&first.mesh, size(of));
+        let fits = |parts: &u64| back < size(of) / parts;
+        let little = all.iter().rfind(|parts| is_little(**parts, size(of), back));
+        if let Some(parts) = little.or(all.first()).copied().filter(fits) {
+            making.halo(of, parts, back, looks);
+        }
+    }
     // Of a choice each part tells as many as are chosen of all. Where that is more than a part has,
     // fewer parts say less.
     for (of, to) in chosen {
         let all = parts_of(&first.mesh, size(of));
-        let told = |parts: u64| parts.saturating_mul(parts).saturating_mul(size(to));
-        let is_little = all.last().is_some_and(|parts| told(*parts) <= size(of));
-        for parts in all.iter().filter(|parts| !is_little || all.last() == Some(*parts)) {
+        let few = all.last().is_some_and(|most| is_little(*most, size(of), size(to)));
+        for parts in all.iter().filter(|parts| !few || all.last() == Some(*parts)) {
             making.candidates(of, to, *parts);
         }
     }
@@ -191,6 +254,38 @@ fn scanned(op: &Op) -> Option<DimId> {
 
 fn along(op: &Op) -> Option<DimId> {
     if let Op::Cumsum { over } = op { Some(*over) } else { scanned(op) }
+}
+
+/// What looks back along a dim by a number of positions.
+#[derive(Clone, Copy, Default)]
+struct Looks {
+    in_shift: bool,
+    in_conv: bool,
+}
+
+impl Looks {
+    fn add(&mut self, other: Looks) {
+        self.in_shift |= other.in_shift;
+        self.in_conv |= other.in_conv;
+    }
+}
+
+/// The dim along which an op looks back, and by how many positions.
+fn looks_back(op: &Op, size: impl Fn(DimId) -> u64) -> Option<(DimId, u64, Looks)> {
+    match op {
+        Op::Shift { over, by } => Some((*over, *by, Looks { in_shift: true, in_conv: false })),
+        // The last tap is for the position itself; with one tap nothing before it is seen.
+        Op::Conv { over, taps } => {
+            let back = size(*taps).checked_sub(1).filter(|back| *back > 0)?;
+            Some((*over, back, Looks { in_shift: false, in_conv: true }))
+        }
+        _ => None,
+    }
+}
+
+/// Whether what all parts tell of a dim, so many positions each, is no more than one of them has.
+fn is_little(parts: u64, size: u64, told: u64) -> bool {
+    parts.saturating_mul(parts).saturating_mul(told) <= size
 }
 
 /// The dim that the largest are chosen of, and that of those chosen, where they are chosen of all.
@@ -240,6 +335,29 @@ impl Making {
             let (blocks, within) = (self.dim(of, parts), self.dim(of, positions));
             let one = is_scanned.then(|| self.dim(of, 1));
             self.cuts.lines.push(Blocks { of, blocks, within, positions, one });
+        }
+    }
+
+    /// The dims of the blocks of a dim and of their positions: those there are of so many blocks, or
+    /// new ones.
+    fn blocks_and_within(&mut self, of: DimId, parts: u64, positions: u64) -> (DimId, DimId) {
+        let of_lines = self.cuts.lines.iter().map(|l| (l.of, l.positions, l.blocks, l.within));
+        let of_halos = self.cuts.halos.iter().map(|h| (h.of, h.positions, h.blocks, h.within));
+        match of_lines.chain(of_halos).find(|known| (known.0, known.1) == (of, positions)) {
+            Some((.., blocks, within)) => (blocks, within),
+            None => (self.dim(of, parts), self.dim(of, positions)),
+        }
+    }
+
+    fn halo(&mut self, of: DimId, parts: u64, back: u64, looks: Looks) {
+        if self.has_room_for(5) {
+            let positions = self.dims[of.index()].size / parts;
+            let (blocks, within) = self.blocks_and_within(of, parts, positions);
+            let seen = self.dim(of, back);
+            let others = looks.in_shift.then(|| self.dim(of, positions - back));
+            let around = looks.in_conv.then(|| self.dim(of, 2 * back));
+            let halo = Halo { of, blocks, within, positions, back, seen, others, around };
+            self.cuts.halos.push(halo);
         }
     }
 

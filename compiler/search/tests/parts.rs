@@ -126,6 +126,50 @@ fn the_largest_few_are_chosen_of_each_part_first() {
 }
 
 #[test]
+fn shifts_and_convolutions_send_the_end_of_each_part() {
+    for (mesh, splits) in SPLITS {
+        for axes in *splits {
+            let a = format!("BL_{axes}");
+            for layer in [
+                format!("layer f(a: f16 {a}) -> f16 {a} {{ return shift(a over L, 2) }}"),
+                format!(
+                    "layer f(a: int32 L_{axes}B) -> int32 L_{axes}B {{ return shift(a over L, 2) }}"
+                ),
+                format!(
+                    "layer f(a: f32 {a}, w: f32 TB) -> f32 {a} {{ return conv(a, w over L, T) }}"
+                ),
+                format!(
+                    "layer f(a: bf16 L_{axes}, w: bf16 T) -> bf16 L_{axes} {{ return conv(a, w over L, T) }}"
+                ),
+            ] {
+                let plan = plan_of(&program(mesh, "B=5 L=48 T=3", &layer));
+                assert!(largest_moved(&plan) <= 2 * 5 * plan.mesh.devices(), "{layer} on {mesh}");
+                assert!(has(&plan, |op| matches!(op, Op::SliceDim { .. })), "{layer} on {mesh}");
+            }
+        }
+    }
+}
+
+/// A layer of a state space whose length is split: what is gathered of its convolution and of its
+/// recurrence is the end of each part.
+#[test]
+fn a_layer_with_a_convolution_over_a_split_length_moves_the_halo_alone() {
+    let layer = "layer block(x: f32 BL_xyE, w_in: weight f32 ED?, w_gate: weight f32 ED?, \
+        taps: weight f32 TD?, w_out: weight f32 DE?) -> f32 BL_xyE {\n\
+        let h = rmsnorm(x over E)\n\
+        let u = silu(conv(einsum(h, w_in -> BLD), taps over L, T))\n\
+        let f = sigmoid(einsum(h, w_gate -> BLD))\n\
+        let mixed = u + shift(u over L, 2)\n\
+        return x + einsum(scan(mixed, f over L), w_out -> BLE)\n}";
+    let program = program("x=2, y=2", "B=2 L=64 E=6 D=8 T=4", layer);
+    let plan = plan_of(&program);
+    let parts = 4;
+    // Three positions of each part, of every row and channel; a whole length would be 64.
+    assert!(largest_moved(&plan) <= 2 * 8 * 3 * parts, "{}", shard_ir::text::print(&plan));
+    assert!(has(&plan, |op| matches!(op, Op::Concat { .. })));
+}
+
+#[test]
 fn of_equal_ones_the_first_of_all_parts_comes_first() {
     let program = program(
         "x=2, y=2",
@@ -173,6 +217,19 @@ fn there_are_no_parts_where_they_say_no_less() {
     assert!(!is_cut("x=4", "B=3 L=15", cumsum));
     // Two of four devices can split six positions with another axis, or none.
     assert!(is_cut("x=4", "B=3 L=6", cumsum));
+    // A part has to be longer than what the next one sees of it.
+    let shift = "layer f(a: f32 BL) -> f32 BL { return shift(a over L, 3) }";
+    assert!(is_cut("x=4", "B=3 L=16", shift));
+    assert!(!is_cut("x=4", "B=3 L=12", shift));
+    let conv = "layer f(a: f32 BL, w: f32 TB) -> f32 BL { return conv(a, w over L, T) }";
+    assert!(is_cut("x=4", "B=3 L=16 T=4", conv));
+    assert!(!is_cut("x=4", "B=3 L=16 T=5", conv));
+    assert!(!is_cut("x=4", "B=3 L=16 T=1", conv));
+    // Each that may be cut doubles the forms: of three none is.
+    let many = |of: &str| format!("layer f(a: f32 BL) -> f32 BL {{ return {of} }}");
+    assert!(is_cut("x=4", "B=3 L=16", &many("shift(a over L, 1) + shift(a over L, 2)")));
+    let three = "shift(a over L, 1) + shift(a over L, 2) + shift(a over L, 3)";
+    assert!(!is_cut("x=4", "B=3 L=16", &many(three)));
     // A part gives all that it has.
     let topk = "layer f(a: f32 BV) -> f32 BK { return topk(a over V -> K) }";
     assert!(is_cut("x=2, y=2", "B=3 V=8 K=3", topk));

@@ -1,7 +1,7 @@
 //! The logical rules of dims that are cut in equal parts (`spec/rules.md`): sums up to a position
 //! and recurrences block by block, the largest few part by part.
 
-use shard_ir::cuts::{Blocks, Candidates};
+use shard_ir::cuts::{Blocks, Candidates, Halo};
 use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType};
 
 use super::equal::{Class, Equal, Expr};
@@ -133,6 +133,82 @@ fn scanned(a: Typed, f: Typed, line: &Blocks, one: DimId, dtype: Dtype) -> Typed
     let factors = vec![products.expr, up_to.one_before(line).expr];
     let expr = Expr::Op(Op::Binary(Binary::Mul), of_own.clone(), factors);
     own.and(Op::Binary(Binary::Add), Typed { expr, ty: of_own }, dtype)
+}
+
+/// A value in the blocks of a halo.
+fn in_blocks_of(a: Typed, halo: &Halo) -> Typed {
+    let to = vec![halo.blocks, halo.within];
+    a.then(Op::Split { from: halo.of, to: to.clone() }, halo.of, &to)
+}
+
+/// What each block sees of the one before: its last positions.
+fn seen(blocks: Typed, halo: &Halo) -> Typed {
+    let (from, to, offset) = (halo.within, halo.seen, halo.positions - halo.back);
+    let last = blocks.then(Op::SliceDim { from, to, offset }, from, &[to]);
+    let over = halo.blocks;
+    last.then(Op::Shift { over, by: 1 }, over, &[over])
+}
+
+fn whole_again(blocks: Typed, halo: &Halo, ty: &TensorType) -> Expr {
+    let merge = Op::Merge { from: vec![halo.blocks, halo.within], to: halo.of };
+    Expr::Op(merge, ty.clone(), vec![blocks.expr])
+}
+
+/// `shift(a over L, n)` is, block by block, the last `n` positions of the block before and then all
+/// of the block but its own last `n`.
+pub(super) fn shift(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
+    for node in equal.nodes(class) {
+        let (Some(Op::Shift { over, by }), &[a]) = (equal.op(node), &node.operands[..]) else {
+            continue;
+        };
+        let (ty, within) = (equal.ty(class), |halo: &&Halo| halo.of == *over && halo.back == *by);
+        for halo in equal.program.cuts.halos.iter().filter(within) {
+            let blocks = in_blocks_of(Typed::of(equal, a), halo);
+            let Some(rest) = halo.others.filter(|_| equal.fits(&blocks.ty.dims)) else { continue };
+            let front = Op::SliceDim { from: halo.within, to: rest, offset: 0 };
+            let front = blocks.clone().then(front, halo.within, &[rest]);
+            let of_all = blocks.ty.clone();
+            let join = Op::Concat { left: halo.seen, right: rest, to: halo.within };
+            let operands = vec![seen(blocks, halo).expr, front.expr];
+            let all = Typed { expr: Expr::Op(join, of_all.clone(), operands), ty: of_all };
+            found.push((class, whole_again(all, halo, ty)));
+        }
+    }
+}
+
+/// `conv(a, w over L, T)` is, block by block, `conv(a, w)` and, at the first `T - 1` positions, what
+/// `T - 1` zeros behind the end of the block before come to. It is of a dtype that a part of the
+/// sum cannot leave.
+pub(super) fn conv(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
+    for node in equal.nodes(class) {
+        let (Some(Op::Conv { over, taps }), &[a, w]) = (equal.op(node), &node.operands[..]) else {
+            continue;
+        };
+        let ty = equal.ty(class);
+        let keeps_sums = [Dtype::F32, Dtype::Bf16, Dtype::Int32].contains(&ty.dtype);
+        let size = equal.program.sizes(&[*taps])[0];
+        let within = |halo: &&Halo| keeps_sums && halo.of == *over && halo.back + 1 == size;
+        for halo in equal.program.cuts.halos.iter().filter(within) {
+            let blocks = in_blocks_of(Typed::of(equal, a), halo);
+            let Some(around) = halo.around.filter(|_| equal.fits(&blocks.ty.dims)) else {
+                continue;
+            };
+            let (seen_dim, back) = (halo.seen, halo.back);
+            let conv = |of: Typed, over: DimId| {
+                let w = Typed::of(equal, w);
+                of.and(Op::Conv { over, taps: *taps }, w, ty.dtype)
+            };
+            let front = Op::Pad { from: seen_dim, to: around, offset: 0 };
+            let ends = seen(blocks.clone(), halo).then(front, seen_dim, &[around]);
+            let behind = Op::SliceDim { from: around, to: seen_dim, offset: back };
+            let reach = conv(ends, around).then(behind, around, &[seen_dim]);
+            let pad = Op::Pad { from: seen_dim, to: halo.within, offset: 0 };
+            let reach = reach.then(pad, seen_dim, &[halo.within]);
+            let own = conv(blocks, halo.within);
+            let all = own.and(Op::Binary(Binary::Add), reach, ty.dtype);
+            found.push((class, whole_again(all, halo, ty)));
+        }
+    }
 }
 
 /// `topk(a over V -> K)` is that of the K largest of each part of V; `argtopk(a over V -> K)` takes

@@ -58,6 +58,8 @@ fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
             laws::located,
             blocks::cumsum,
             blocks::scan,
+            blocks::shift,
+            blocks::conv,
             blocks::largest_few,
         ]
     };

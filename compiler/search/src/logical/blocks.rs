@@ -3,7 +3,7 @@
 //! already ([`shard_ir::cuts`]).
 
 use egg::Id;
-use shard_ir::cuts::Blocks;
+use shard_ir::cuts::{Blocks, Halo};
 use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType};
 
 use super::graph::{Expr, Logical, Made, Place};
@@ -121,6 +121,96 @@ fn scan_in_blocks(
     let carried = op(Op::Binary(Binary::Mul), &cut(of_a), ty.dtype, vec![products, before]);
     let all = op(Op::Binary(Binary::Add), &cut(of_a), ty.dtype, vec![own, carried]);
     op(Op::Merge { from: to, to: over }, &ty.dims, ty.dtype, vec![all])
+}
+
+/// A value in blocks, and of each block the last positions of the one before; the first has zeros
+/// there.
+fn with_ends(a: Id, of_a: &TensorType, halo: &Halo) -> (Expr, Expr) {
+    let to = vec![halo.blocks, halo.within];
+    let (cut, seen) =
+        (with(&of_a.dims, halo.of, &to), with(&of_a.dims, halo.of, &[halo.blocks, halo.seen]));
+    let split = Op::Split { from: halo.of, to };
+    let a = op(split, &cut, of_a.dtype, vec![Expr::Class(a)]);
+    let offset = halo.positions - halo.back;
+    let last = Op::SliceDim { from: halo.within, to: halo.seen, offset };
+    let last = op(last, &seen, of_a.dtype, vec![a.clone()]);
+    let before = Op::Shift { over: halo.blocks, by: 1 };
+    (a, op(before, &seen, of_a.dtype, vec![last]))
+}
+
+/// The halos of a dim by which so many positions of each block are told.
+fn halos<'l>(
+    logical: &'l Logical<'_>,
+    of: DimId,
+    back: impl Fn(&Halo) -> bool + 'l,
+) -> impl Iterator<Item = &'l Halo> {
+    logical.program.cuts.halos.iter().filter(move |halo| halo.of == of && back(halo))
+}
+
+/// `shift(a over L, n)` is, block by block, the last `n` positions of the block before, and then
+/// its own first ones.
+pub(super) fn shift(logical: &Logical<'_>, class: Id, found: &mut Found) {
+    let ty = logical.ty(class);
+    for node in logical.nodes(class) {
+        let (Some(Op::Shift { over, by }), &[a]) = (logical.op(node), &node.operands[..]) else {
+            continue;
+        };
+        for halo in halos(logical, *over, |halo| halo.back == *by) {
+            let (to, dtype) = (vec![halo.blocks, halo.within], ty.dtype);
+            let cut = with(&ty.dims, *over, &to);
+            let Some(others) = halo.others.filter(|_| logical.fits(&cut)) else { continue };
+            let (a, before) = with_ends(a, logical.ty(a), halo);
+            let first = Op::SliceDim { from: halo.within, to: others, offset: 0 };
+            let first = op(first, &with(&ty.dims, *over, &[halo.blocks, others]), dtype, vec![a]);
+            let join = Op::Concat { left: halo.seen, right: others, to: halo.within };
+            let all = op(join, &cut, dtype, vec![before, first]);
+            let merge = Op::Merge { from: to, to: *over };
+            found.push((class, op(merge, &ty.dims, dtype, vec![all])));
+        }
+    }
+}
+
+/// `conv(a, w over L, T)` is, block by block, `conv(a, w)`, to whose first `T - 1` positions what
+/// the last of the block before add is added.
+pub(super) fn conv(logical: &Logical<'_>, class: Id, found: &mut Found) {
+    let ty = logical.ty(class);
+    for node in logical.nodes(class) {
+        let (Some(Op::Conv { over, taps }), &[a, w]) = (logical.op(node), &node.operands[..])
+        else {
+            continue;
+        };
+        // What a block adds up by itself may be larger than the result.
+        if !matches!(ty.dtype, Dtype::F32 | Dtype::Bf16 | Dtype::Int32) {
+            continue;
+        }
+        let tapped = logical.program.dims[taps.index()].size;
+        for halo in halos(logical, *over, |halo| halo.back + 1 == tapped) {
+            let (to, of_a) = (vec![halo.blocks, halo.within], logical.ty(a));
+            let cut = |new: DimId| with(&of_a.dims, *over, &[halo.blocks, new]);
+            let Some(around) = halo.around.filter(|_| logical.fits(&cut(halo.within))) else {
+                continue;
+            };
+            let conv = |over: DimId, a: Expr| {
+                let conv = Op::Conv { over, taps: *taps };
+                op(conv, &cut(over), ty.dtype, vec![a, Expr::Class(w)])
+            };
+            let (a, before) = with_ends(a, of_a, halo);
+            // Zeros stand where the block's own positions do: what is added there is the others'.
+            let room = Op::Pad { from: halo.seen, to: around, offset: 0 };
+            let room = op(room, &cut(around), of_a.dtype, vec![before]);
+            let reach = Op::SliceDim { from: around, to: halo.seen, offset: halo.back };
+            let reach = op(reach, &cut(halo.seen), ty.dtype, vec![conv(around, room)]);
+            let pad = Op::Pad { from: halo.seen, to: halo.within, offset: 0 };
+            let reach = op(pad, &cut(halo.within), ty.dtype, vec![reach]);
+            let own = conv(halo.within, a);
+            let add = Op::Binary(Binary::Add);
+            let all = op(add, &cut(halo.within), ty.dtype, vec![own, reach]);
+            found.push((
+                class,
+                op(Op::Merge { from: to, to: *over }, &ty.dims, ty.dtype, vec![all]),
+            ));
+        }
+    }
 }
 
 /// `topk(a over V -> K)` is that of the K largest of each part of V, and `argtopk(a over V -> K)`

@@ -431,7 +431,13 @@ impl Writer<'_, '_> {
         if rule == rules::LONG_EINSUM || rule == rules::UNMASKED {
             return None;
         }
-        let in_parts = [rules::CUMSUM_IN_PARTS, rules::SCAN_IN_PARTS, rules::LARGEST_OF_PARTS];
+        let in_parts = [
+            rules::CUMSUM_IN_PARTS,
+            rules::SCAN_IN_PARTS,
+            rules::SHIFT_IN_PARTS,
+            rules::CONV_IN_PARTS,
+            rules::LARGEST_OF_PARTS,
+        ];
         if in_parts.contains(&rule) {
             return self.in_parts(node, here);
         }

@@ -86,6 +86,8 @@ const LAWS: &[Law] = &[
     (rules::LOCATED, laws::located),
     (rules::CUMSUM_IN_PARTS, blocks::cumsum),
     (rules::SCAN_IN_PARTS, blocks::scan),
+    (rules::SHIFT_IN_PARTS, blocks::shift),
+    (rules::CONV_IN_PARTS, blocks::conv),
     (rules::LARGEST_OF_PARTS, blocks::largest_few),
 ];
 

@@ -98,6 +98,10 @@ pub(super) const PROGRAMS: &[&str] = &[
         A))\n}",
     "a: f32 ABC, f: f32 AB) -> f32 ABC {\n return scan(a, f over B)\n}",
     "a: f32 BC, f: f32 CB) -> f32 BC {\n return scan(cumsum(a over B), f over C)\n}",
+    // What looks back along a dim: a few positions of each part are seen by the next.
+    "a: f32 AB) -> f32 AB {\n return shift(a over B, 1)\n}",
+    "a: f32 AB, w: f32 OA) -> f32 AB {\n return conv(shift(a over A, 1), w over B, O)\n}",
+    "a: f32 BC, w: f32 A) -> f32 BC {\n return conv(a, w over B, A)\n}",
     "a: f32 AB) -> f32 AO {\n return topk(a over B -> O)\n}",
     "a: f32 AB) -> (y: f32 A, z: int32 OA) {\n return (sum(topk(a over B -> O) over O), argtopk(a \
         over B -> O))\n}",

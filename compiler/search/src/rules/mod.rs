@@ -86,6 +86,14 @@ rules! {
     SCAN_IN_PARTS = Logical, "scan_in_parts_carries_from_one_to_the_next",
         "scan(a, f over L) is, part by part of L, scan(a, f) + what the parts before end with * \
          the product of f up to the position";
+    /// A shift, part by part.
+    SHIFT_IN_PARTS = Logical, "shift_in_parts_takes_the_end_of_the_part_before",
+        "shift(a over L, n) is, part by part of L, what the part before ends with, and then a but \
+         for its last n positions";
+    /// A convolution, part by part.
+    CONV_IN_PARTS = Logical, "conv_in_parts_adds_what_the_part_before_reaches",
+        "conv(a, w over L, T) is, part by part of L, conv(a, w) + in its first T - 1 positions that \
+         of the last T - 1 of the part before";
     /// The largest few, part by part.
     LARGEST_OF_PARTS = Logical, "largest_few_are_among_those_of_each_part",
         "topk(a over V -> K) is topk(topk(a over V -> C, n) over C -> K), with C = n * K; \

@@ -262,7 +262,7 @@ impl<'a> Facts<'a> {
         let origin = self.origin(operands[*places.first()?].index());
         let one_value = places.iter().all(|p| self.origin(operands[*p].index()) == origin);
         let leads = match self.op_of(origin)? {
-            Op::Einsum => true,
+            Op::Einsum | Op::Conv { .. } => true,
             op if is_elementwise(op) => true,
             // In pieces.
             op => composite_dim(op, self.program.values[origin].dtype).is_some(),

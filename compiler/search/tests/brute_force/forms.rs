@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use shard_ir::cuts::{Blocks, Candidates};
+use shard_ir::cuts::{Blocks, Candidates, Halo};
 use shard_ir::{Binary, Def, DimId, Dtype, Map, Op, Program, Reduce, Value, ValueId};
 
 /// What an expression is, its operands aside. Ops are numbered in [`Forms::ops`].
@@ -234,6 +234,21 @@ impl Forms<'_> {
                     && e.operands.iter().all(|o| matches!(o.dtype, Dtype::F32 | Dtype::Bf16));
                 on(over).filter(|_| fits).map(|line| self.scan_in_blocks(e, line)).collect()
             }
+            Op::Shift { over, by } => {
+                let on = cuts.halos.iter().filter(|halo| (halo.of, halo.back) == (*over, *by));
+                on.filter(|halo| halo.others.is_some())
+                    .map(|halo| self.shift_in_blocks(e, halo))
+                    .collect()
+            }
+            Op::Conv { over, taps }
+                if matches!(e.dtype, Dtype::F32 | Dtype::Bf16 | Dtype::Int32) =>
+            {
+                let back = self.size(*taps) as u64 - 1;
+                let on = cuts.halos.iter().filter(|halo| (halo.of, halo.back) == (*over, back));
+                on.filter(|halo| halo.around.is_some())
+                    .map(|halo| self.conv_in_blocks(e, *taps, halo))
+                    .collect()
+            }
             Op::TopK { over, to, parts: None } => {
                 let of_parts = |cut: &Candidates| {
                     let a = &e.operands[0];
@@ -279,6 +294,50 @@ impl Forms<'_> {
     fn together(&self, e: &Expr, all: &Expr, line: &Blocks) -> Expr {
         let op = Op::Merge { from: vec![line.blocks, line.within], to: line.of };
         self.made(op, e.dims.clone(), e.dtype, &[all])
+    }
+
+    /// A value in blocks, and for each block the last positions of the one before.
+    fn blocks_and_seen(&self, a: &Expr, halo: &Halo) -> [Expr; 2] {
+        let (both, t) = (vec![halo.blocks, halo.within], a.dtype);
+        let cut = Op::Split { from: halo.of, to: both.clone() };
+        let a = self.made(cut, put(&a.dims, halo.of, &both), t, &[a]);
+        let small = put(&a.dims, halo.within, &[halo.seen]);
+        let offset = self.size(halo.within) as u64 - halo.back;
+        let end = Op::SliceDim { from: halo.within, to: halo.seen, offset };
+        let end = self.made(end, small.clone(), t, &[&a]);
+        let seen = self.made(Op::Shift { over: halo.blocks, by: 1 }, small, t, &[&end]);
+        [a, seen]
+    }
+
+    fn merged_blocks(&self, e: &Expr, all: &Expr, halo: &Halo) -> Expr {
+        let op = Op::Merge { from: vec![halo.blocks, halo.within], to: halo.of };
+        self.made(op, e.dims.clone(), e.dtype, &[all])
+    }
+
+    fn shift_in_blocks(&self, e: &Expr, halo: &Halo) -> Expr {
+        let rest = halo.others.expect("a shift looks so far back");
+        let [a, seen] = self.blocks_and_seen(&e.operands[0], halo);
+        let first = Op::SliceDim { from: halo.within, to: rest, offset: 0 };
+        let first = self.made(first, put(&a.dims, halo.within, &[rest]), e.dtype, &[&a]);
+        let join = Op::Concat { left: halo.seen, right: rest, to: halo.within };
+        let all = self.made(join, a.dims.clone(), e.dtype, &[&seen, &first]);
+        self.merged_blocks(e, &all, halo)
+    }
+
+    fn conv_in_blocks(&self, e: &Expr, taps: DimId, halo: &Halo) -> Expr {
+        let around = halo.around.expect("a convolution looks so far back");
+        let [a, seen] = self.blocks_and_seen(&e.operands[0], halo);
+        let (w, t) = (&e.operands[1], e.dtype);
+        let of = |dim: DimId| put(&a.dims, halo.within, &[dim]);
+        let own = self.made(Op::Conv { over: halo.within, taps }, a.dims.clone(), t, &[&a, w]);
+        let pad = |to: DimId| Op::Pad { from: halo.seen, to, offset: 0 };
+        let room = self.made(pad(around), of(around), a.dtype, &[&seen]);
+        let reach = self.made(Op::Conv { over: around, taps }, of(around), t, &[&room, w]);
+        let behind = Op::SliceDim { from: around, to: halo.seen, offset: halo.back };
+        let reach = self.made(behind, of(halo.seen), t, &[&reach]);
+        let reach = self.made(pad(halo.within), a.dims.clone(), t, &[&reach]);
+        let all = self.made(Op::Binary(Binary::Add), a.dims.clone(), t, &[&own, &reach]);
+        self.merged_blocks(e, &all, halo)
     }
 
     fn cumsum_in_blocks(&self, e: &Expr, line: &Blocks) -> Expr {

@@ -362,8 +362,18 @@ impl Maker {
             x = self.typed(Op::Map(Map::Relu), &[x], &[]).unwrap_or(x);
         }
         let over = self.pick(&dims);
-        let made = match self.random.below(4) {
+        let (taps, tapped) = (DimId(4), 2 + self.random.below(2));
+        let made = match self.random.below(8) {
             0 => self.typed(Op::Cumsum { over }, &[x], &[]),
+            2 => self.typed(Op::Shift { over, by: tapped - 1 }, &[x], &[]),
+            3 => {
+                self.program.dims[4].size = tapped;
+                self.program.dims[4].useful = tapped;
+                let mut channels = dims.clone();
+                channels.retain(|dim| *dim != over);
+                let w = self.parameter([vec![taps], channels].concat(), dtype);
+                self.typed(Op::Conv { over, taps }, &[x, w], &[])
+            }
             1 => {
                 let gates = if self.chance(2) { dims } else { vec![over] };
                 let gates = self.parameter(gates, dtype);
