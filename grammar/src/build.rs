@@ -464,6 +464,7 @@ fn other_dtype_word(word: &str) -> Option<&'static str> {
         "fp32" | "float32" | "float" => "f32",
         "fp16" | "float16" | "half" => "f16",
         "fp8" | "float8" | "e4m3" | "e5m2" => "f8",
+        "fp4" | "float4" | "e2m1" | "mxfp4" => "f4",
         "i8" | "s8" => "int8",
         "i4" | "s4" => "int4",
         "i32" | "s32" | "int" => "int32",

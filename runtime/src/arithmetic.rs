@@ -1,7 +1,7 @@
 //! How results are rounded.
 
 use shard_ir::op::Flag;
-use shard_ir::{Dtype, InstrKind, Plan};
+use shard_ir::{Dtype, InstrKind, Instruction, Plan};
 
 /// Whole numbers up to this one are exact in an `f64`.
 pub const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
@@ -62,7 +62,7 @@ impl Arithmetic {
 
     /// The difference, as a part of a result's scale, up to which two results count as equal:
     /// nothing where arithmetic is exact, 1e-5 in `f32`, and with emulated dtypes eight roundings
-    /// of the coarsest float dtype of the plan (to which a run adds twice what roundings do to the
+    /// of the coarsest float dtype that the plan computes in (to which a run adds twice what roundings do to the
     /// unsharded program).
     pub fn tolerance(self, plan: &Plan) -> f64 {
         match self {
@@ -71,14 +71,29 @@ impl Arithmetic {
             Arithmetic::Emulated => plan
                 .instructions
                 .iter()
+                .filter(|i| rounds(plan, i))
                 .map(|i| match i.dtype {
                     Dtype::Bf16 => 8.0 / 256.0,
                     Dtype::F16 => 8.0 / 2048.0,
                     Dtype::F8 => 8.0 / 16.0,
+                    Dtype::F4 => 8.0 / 4.0,
                     Dtype::F32 | Dtype::Int32 | Dtype::Int8 | Dtype::Int4 | Dtype::Bool => 1e-5,
                 })
                 .fold(1e-5, f64::max),
         }
+    }
+}
+
+/// Whether an instruction makes numbers that are rounded: what is given, or put elsewhere, is the
+/// same for the plan and for the unsharded program.
+fn rounds(plan: &Plan, instruction: &Instruction) -> bool {
+    match &instruction.kind {
+        InstrKind::Parameter(_) => false,
+        InstrKind::Op(op) => !op.row().is(Flag::View) && !op.row().is(Flag::KeepsValues),
+        InstrKind::Move(_) => {
+            instruction.operands.iter().any(|o| !plan.instruction(*o).layout.is_complete())
+        }
+        InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => true,
     }
 }
 
@@ -95,7 +110,7 @@ pub fn allows_exact(plan: &Plan) -> bool {
     })
 }
 
-/// A value cast to a dtype: floats rounded to nearest, ties to even; integers truncated toward zero
+/// A value cast to a dtype: floats rounded to nearest, ties to even, `f8` and `f4` saturated; integers truncated toward zero
 /// and saturated; a truth value is 0 or 1.
 pub fn round_to(dtype: Dtype, value: f64) -> f64 {
     match dtype {
@@ -106,12 +121,20 @@ pub fn round_to(dtype: Dtype, value: f64) -> f64 {
         Dtype::F16 => round_float(value, 10, -14, 65504.0, f64::INFINITY),
         // e4m3, which has no infinity: it saturates.
         Dtype::F8 => round_float(value, 3, -6, 448.0, 448.0),
+        // e2m1, which has neither infinities nor what is no number.
+        Dtype::F4 if value.is_nan() => 0.0,
+        Dtype::F4 => {
+            round_float(value.clamp(-LARGEST_F4, LARGEST_F4), 1, 0, LARGEST_F4, LARGEST_F4)
+        }
         Dtype::Int32 => saturate(value, 31),
         Dtype::Int8 => saturate(value, 7),
         Dtype::Int4 => saturate(value, 3),
         Dtype::Bool => f64::from(u8::from(value != 0.0)),
     }
 }
+
+/// The largest number of `f4`.
+const LARGEST_F4: f64 = 6.0;
 
 fn saturate(value: f64, bits: i32) -> f64 {
     let limit = 2f64.powi(bits);
@@ -144,6 +167,14 @@ mod tests {
         assert_eq!(round_to(Dtype::F16, 6e-8), 2f64.powi(-24));
         assert_eq!(round_to(Dtype::F8, 1e6), 448.0);
         assert_eq!(round_to(Dtype::F8, 1.06), 1.0);
+        for (value, nearest) in [(0.25, 0.0), (0.75, 1.0), (1.25, 1.0), (1.75, 2.0), (2.5, 2.0)] {
+            assert_eq!(round_to(Dtype::F4, value), nearest);
+        }
+        for (value, nearest) in [(3.5, 4.0), (5.0, 4.0), (5.1, 6.0), (-7.5, -6.0), (-0.3, -0.5)] {
+            assert_eq!(round_to(Dtype::F4, value), nearest);
+        }
+        assert_eq!(round_to(Dtype::F4, f64::NEG_INFINITY), -6.0);
+        assert_eq!(round_to(Dtype::F4, f64::NAN), 0.0);
         assert_eq!(round_to(Dtype::Int8, -300.7), -128.0);
         assert_eq!(round_to(Dtype::Int4, 2.9), 2.0);
         assert_eq!(round_to(Dtype::Bool, 0.5), 1.0);

@@ -43,12 +43,12 @@ CALLED = re.compile(
 )
 LOOP = re.compile(r" while\(.*condition=%?([\w.\-]+), body=%?([\w.\-]+)")
 TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-TENSOR = re.compile(r"\b(pred|[suf]\d+|bf16|f8e\w+|c\d+)\[([\d,]*)\]")
+TENSOR = re.compile(r"\b(pred|[suf]\d+|bf16|f[48]e\w+|c\d+)\[([\d,]*)\]")
 
 
 def bits(dtype):
-    """Of one element: `bf16`, `s8`, `pred`."""
-    if dtype == "pred" or dtype.startswith("f8"):
+    """Of one element: `bf16`, `s8`, `pred`, `f4e2m1fn`."""
+    if dtype == "pred":
         return 8
     return int(re.search(r"\d+", dtype).group())
 
@@ -157,7 +157,7 @@ def output(command):
 
 def planned(layer, floats):
     """The bytes that a device sends by a plan, by kind; floats of so many bits, or as they are."""
-    width = {"f32": 32, "bf16": 16, "f16": 16, "f8": 8}
+    width = {"f32": 32, "bf16": 16, "f16": 16, "f8": 8, "f4": 4}
     totals = {}
     for instr in layer["instructions"]:
         if wire := instr.get("wire_bytes"):

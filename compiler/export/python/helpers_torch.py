@@ -115,6 +115,13 @@ def to_whole(a, dtype, bits=None):
     return torch.clamp(a, least, most).to(dtype)
 
 
+def to_f4(a):
+    """The nearest number of 4 bits (e2m1), ties to even, in a byte."""
+    a = torch.nan_to_num(a.to(torch.float32), nan=0, posinf=6, neginf=-6)
+    step = torch.where(a.abs() < 2, 0.5, torch.where(a.abs() < 4, 1.0, 2.0))
+    return torch.clamp(torch.round(a / step) * step, -6, 6).to(torch.float8_e4m3fn)
+
+
 def along(a, axis, origin=0):
     """The place of each element along an axis, as a tensor that broadcasts against it."""
     shape = [1] * a.ndim

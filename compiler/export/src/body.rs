@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{FoldId, InstrId, InstrKind, Layout, MeshShape, Op, Plan, PlanOutput};
+use shard_ir::{
+    Collective, Dtype, FoldId, InstrId, InstrKind, Layout, MeshShape, Op, Plan, PlanOutput,
+    Reduction,
+};
 
 use crate::comments::comment;
 use crate::dtypes::Floats;
@@ -308,6 +311,7 @@ impl<'p> Body<'p> {
                     Form::Alone => return Err(ExportError::Internal("a move on one device")),
                     Form::Constraints => (vec![self.constrained(id, operand.py.clone())], None),
                     Form::Devices => {
+                        self.sums(id, collective)?;
                         let moved = Moved {
                             shape: MeshShape {
                                 mesh: &self.plan.mesh,
@@ -336,6 +340,34 @@ impl<'p> Body<'p> {
         }
         self.hold(id, &name);
         Ok(())
+    }
+
+    /// Whether the system adds up what a move does. One that holds `f4` in another dtype would give
+    /// sums that are no `f4`.
+    fn sums(&self, id: InstrId, collective: &Collective) -> Result<(), ExportError> {
+        let instr = self.plan.instruction(id);
+        let adds = match collective {
+            Collective::AllReduce { kind, .. }
+            | Collective::ReduceScatter { kind, .. }
+            | Collective::ReduceScatterDims { kind, .. } => *kind == Reduction::Sum,
+            Collective::SoftmaxMerge { .. } => true,
+            Collective::AllGather { .. }
+            | Collective::AllGatherDims { .. }
+            | Collective::Slice { .. }
+            | Collective::AllToAll { .. }
+            | Collective::Permute { .. }
+            | Collective::Exchange { .. }
+            | Collective::ToPartial { .. } => false,
+        };
+        match self.words.cannot_compute(instr.dtype, self.floats) {
+            Some(dtype) if adds && instr.dtype == Dtype::F4 => Err(ExportError::Dtype {
+                layer: self.plan.name.clone(),
+                op: collective.name(),
+                dtype,
+                span: instr.origin.span,
+            }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn constrained(&self, id: InstrId, value: Py) -> Py {

@@ -28,6 +28,7 @@ impl Floats {
     /// The largest difference that roundings explain, as a part of a result's scale.
     pub(crate) fn tolerance(self, dtypes: impl Iterator<Item = Dtype>) -> f64 {
         let coarsest = |dtype: Dtype| match (dtype, self) {
+            (Dtype::F4, Floats::Stated) => 2.0,
             (Dtype::F8, Floats::Stated) => 0.5,
             (Dtype::Bf16, Floats::Stated) => 1.0 / 16.0,
             (Dtype::F16, Floats::Stated) => 1.0 / 128.0,

@@ -41,8 +41,10 @@ impl Ops<'_> {
         self.words.dtype(dtype, self.floats)
     }
 
+    /// Whether two dtypes have the same values there: a byte holds one of 4 bits too.
     fn same_dtype(&self, a: Dtype, b: Dtype) -> bool {
-        self.dtype(a) == self.dtype(b)
+        let stored = |dtype| self.words.cannot_compute(dtype, self.floats);
+        self.dtype(a) == self.dtype(b) && stored(a) == stored(b)
     }
 
     /// The value in a dtype.
@@ -50,7 +52,7 @@ impl Ops<'_> {
         if self.same_dtype(self.plan.instruction(value.id).dtype, to) {
             value.py.clone()
         } else {
-            self.words.cast(value.py.clone(), self.dtype(to))
+            self.words.rounded(value.py.clone(), to, self.floats)
         }
     }
 
@@ -58,7 +60,10 @@ impl Ops<'_> {
     /// einsums, which are computed in another dtype, take any.
     fn computes(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<(), ExportError> {
         let anyhow = match op {
-            Op::Einsum => self.plan.instruction(id).dtype != Dtype::Int4,
+            Op::Einsum => {
+                let given = self.plan.instruction(id).dtype;
+                !matches!(given, Dtype::Int4 | Dtype::F4)
+            }
             Op::Rename { .. }
             | Op::Split { .. }
             | Op::Merge { .. }

@@ -38,6 +38,11 @@ pub(crate) trait Words {
     /// The value in another dtype, of floats or from whole numbers.
     fn cast(&self, value: Py, dtype: &str) -> Py;
 
+    /// The value rounded to a dtype of floats.
+    fn rounded(&self, value: Py, dtype: Dtype, floats: Floats) -> Py {
+        self.cast(value, self.dtype(dtype, floats))
+    }
+
     /// The value truncated to a dtype of whole numbers.
     fn whole(&self, value: Py, dtype: Dtype, floats: Floats) -> Py;
 

@@ -534,7 +534,7 @@ impl Operands<'_> {
 ///
 /// | product | stated |
 /// |---|---|
-/// | bf16 | f32, bf16, f16, f8 |
+/// | bf16 | f32, bf16, f16, f8, f4 |
 /// | int4, int8, int32 | int32 |
 pub fn accumulates_in(product: Dtype, stated: Dtype) -> bool {
     product == stated

@@ -13,6 +13,8 @@ pub enum Dtype {
     F16,
     /// 8-bit float.
     F8,
+    /// 4-bit float, e2m1: two to a byte.
+    F4,
     /// 8-bit integer.
     Int8,
     /// 4-bit integer: two to a byte.
@@ -25,11 +27,12 @@ pub enum Dtype {
 
 impl Dtype {
     /// Every dtype.
-    pub const ALL: [Dtype; 8] = [
+    pub const ALL: [Dtype; 9] = [
         Dtype::F32,
         Dtype::Bf16,
         Dtype::F16,
         Dtype::F8,
+        Dtype::F4,
         Dtype::Int8,
         Dtype::Int4,
         Dtype::Int32,
@@ -43,6 +46,7 @@ impl Dtype {
             Dtype::Bf16 => "bf16",
             Dtype::F16 => "f16",
             Dtype::F8 => "f8",
+            Dtype::F4 => "f4",
             Dtype::Int8 => "int8",
             Dtype::Int4 => "int4",
             Dtype::Int32 => "int32",
@@ -59,7 +63,7 @@ impl Dtype {
             Dtype::F32 | Dtype::Int32 => 32,
             Dtype::Bf16 | Dtype::F16 => 16,
             Dtype::F8 | Dtype::Int8 | Dtype::Bool => 8,
-            Dtype::Int4 => 4,
+            Dtype::F4 | Dtype::Int4 => 4,
         }
     }
     /// Bytes of so many elements, rounded up to a whole byte.
@@ -68,12 +72,12 @@ impl Dtype {
     }
     /// Whether it is a floating-point type.
     pub fn is_float(self) -> bool {
-        matches!(self, Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8)
+        matches!(self, Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4)
     }
     /// Whether it is stored narrow and multiplied in the other operand's arithmetic (weight-only
     /// quantisation).
     pub fn is_narrow(self) -> bool {
-        matches!(self, Dtype::Int8 | Dtype::Int4 | Dtype::F8)
+        matches!(self, Dtype::Int8 | Dtype::Int4 | Dtype::F8 | Dtype::F4)
     }
 
     /// The dtype of an elementwise combination, if the two meet.
@@ -81,7 +85,7 @@ impl Dtype {
     /// | a | b | result |
     /// |---|---|---|
     /// | t | t | t |
-    /// | bf16, f16, f8 | f32 | f32 |
+    /// | bf16, f16, f8, f4 | f32 | f32 |
     /// | anything else | | none |
     pub fn meet(self, other: Dtype) -> Option<Dtype> {
         match (self, other) {

@@ -35,6 +35,8 @@ const WRITTEN: &[&str] = &[
     "mesh x=2\ndim B = 4\nlayer f(a: f8 B_x, b: f16 B, c: int4 B) -> (p: f8 B, q: f16 B_x, r: \
         int4 B_x) {\n  \
      return (a * 1e308, -b * 65504, maximum(c, 7) + c)\n}\n",
+    "mesh x=2\ndim B = 4\nlayer f4(f4: f4 B_x, b: bf16 B) -> (p: f4 B, q: bf16 B) {\n  \
+     return (f4 * 1e308, einsum(f4, b -> B))\n}\n",
     "mesh x=2\ndim L = 1\ndim S = 2\ndim Q = 2\nlayer f(q: f32 LQ, c: cache f32 S_xQ) -> (o: f32 \
         LQ, d: cache f32 S_xQ) {\n  \
      let d = append(c, rope(q over Q at L), L -> S)\n  let s = causal(einsum(q, d -> LS) over L, \

@@ -7,7 +7,7 @@ pub(super) const SHARD: &[&[&str]] = &[
     &["sum", "mean", "max"],
     &["softmax", "rmsnorm", "layernorm"],
     &["maximum", "minimum"],
-    &["bf16", "f32", "f16", "f8", "int8", "int4", "int32", "bool"],
+    &["bf16", "f32", "f16", "f8", "f4", "int8", "int4", "int32", "bool"],
     &["weight", "cache", "weight host", "cache host", ""],
     &["+", "-", "*", "/"],
     &["?", "?l", "?m", ""],
@@ -119,7 +119,7 @@ pub(super) const SHIR: &[&[&str]] = &[
     &["add", "sub", "mul", "div", "maximum", "minimum"],
     &["sum", "mean", "max"],
     &["softmax", "rmsnorm", "layernorm"],
-    &["bf16", "f32", "f16", "f8", "int8", "int4", "int32", "bool"],
+    &["bf16", "f32", "f16", "f8", "f4", "int8", "int4", "int32", "bool"],
     &["weight", "cache", "weight host", ""],
     &[
         "all-gather",
@@ -194,7 +194,7 @@ pub(super) const SHIR: &[&[&str]] = &[
 pub(super) const HARDWARE: &[&[&str]] = &[
     &["flat", "torus", "switched", "mesh"],
     &["always", "never", "multiple-of-4", "full-axis-16", "full-axis-0", "multiple-of-0"],
-    &["bf16", "f32", "f16", "f8", "int8", "int4", "int32", "bool"],
+    &["bf16", "f32", "f16", "f8", "f4", "int8", "int4", "int32", "bool"],
     &[
         "kind",
         "node",
@@ -294,6 +294,7 @@ pub(super) const CONFIG: &[&[&str]] = &[
         "-1",
         "\"bfloat16\"",
         "\"float8\"",
+        "\"mxfp4\"",
     ],
     &["1", "2", "64", "127", "4294967296", "4294967297", "18446744073709551615", "1e3"],
 ];

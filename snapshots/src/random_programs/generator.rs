@@ -225,12 +225,14 @@ impl Generator {
         let scale = format!("scale: weight {dtype} {}", self.layout(&dims, Place::Parameter));
         let dim = self.random.pick(&dims);
         let inner = self.make_up(self.size(dim)).filter(|_| self.random.chance(60));
+        // A narrow weight is multiplied in the dtype of what it meets.
+        let stored = if dtype == "bf16" && repeat == 3 { "f4" } else { dtype };
         let (weight, product) = match inner {
             Some(made) => {
                 let out: String = dims.iter().map(|d| if *d == dim { made } else { *d }).collect();
                 let layout = self.layout(&[dim, made], Place::Parameter);
                 (
-                    format!(", w: weight {dtype} {layout}"),
+                    format!(", w: weight {stored} {layout}"),
                     format!("rename(einsum(relu(x), w -> {out}), {made} -> {dim})"),
                 )
             }

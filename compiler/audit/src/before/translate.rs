@@ -466,6 +466,7 @@ fn dtype(text: &str) -> &'static str {
         "i8" | "ui8" => "int8",
         "i4" | "ui4" => "int4",
         t if t.starts_with("f8") => "f8",
+        t if t.starts_with("f4") => "f4",
         t if t.starts_with('i') || t.starts_with("ui") => "int32",
         _ => "f32",
     }

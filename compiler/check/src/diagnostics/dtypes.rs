@@ -80,7 +80,7 @@ impl From<DtypeProblem> for Diagnostic {
                 .at(right.0, format!("is {}", right.2))
                 .also(left.0, format!("is {}", left.2))
                 .note(
-                    "a dtype meets itself, and f32 meets bf16, f16 and f8; nothing else \
+                    "a dtype meets itself, and f32 meets bf16, f16, f8 and f4; nothing else \
                                 is converted unasked",
                 );
                 match (left.2.is_float(), right.2.is_float()) {

@@ -45,8 +45,9 @@ impl From<ExportProblem> for Diagnostic {
             ExportProblem::Dtype { layer, op, dtype, span } => {
                 let message =
                     format!("`{layer}` has `{op}` of {dtype}, which PyTorch does not compute");
-                let wider = if dtype == "f8" { "bf16" } else { "int8" };
-                let floats = if dtype == "f8" { "; or --dtype f32" } else { "" };
+                let is_float = matches!(dtype, "f8" | "f4");
+                let wider = if is_float { "bf16" } else { "int8" };
+                let floats = if is_float { "; or --dtype f32" } else { "" };
                 Diagnostic::error("E0871", message)
                     .at_if(span, format!("`{op}` of {dtype}"))
                     .note(format!(

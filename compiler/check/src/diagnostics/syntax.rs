@@ -64,7 +64,7 @@ fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
             "each bracket and quote needs its other end"
         }
         MalformedName { .. } | ReservedName { .. } | KeptForLater { .. } => "another name",
-        UnknownDtype { .. } | MissingDtype => "one of f32 bf16 f16 f8 int8 int4 int32 bool",
+        UnknownDtype { .. } | MissingDtype => "one of f32 bf16 f16 f8 f4 int8 int4 int32 bool",
         Word { .. } => {
             "a layout is written like BLE_xyz, [Batch_{data}, Seq], BLF_y(partialsum-x) or BLE?l"
         }

@@ -153,7 +153,7 @@ impl Hardware {
     }
 
     /// Operations per second in an arithmetic type. A type that the file does not have takes
-    /// bf16's.
+    /// bf16's, `f4` f8's where it has that.
     pub fn flops_rate(&self, arithmetic: Dtype) -> u64 {
         of_arithmetic(&self.flops, arithmetic)
     }
@@ -174,10 +174,11 @@ impl Hardware {
         of_arithmetic(self.attention.as_ref().unwrap_or(&self.flops), arithmetic)
     }
 
-    /// Whether the file has a figure for an arithmetic type; f16 has bf16's by right, any other
-    /// missing one takes it and deserves a warning.
+    /// Whether the file has a figure for an arithmetic type; f16 has bf16's by right, and f4 f8's,
+    /// any other missing one takes bf16's and deserves a warning.
     pub fn knows_arithmetic(&self, arithmetic: Dtype) -> bool {
-        arithmetic == Dtype::F16 || self.flops.iter().any(|(d, _)| *d == arithmetic)
+        let has = |dtype| self.flops.iter().any(|(d, _)| *d == dtype);
+        arithmetic == Dtype::F16 || has(arithmetic) || arithmetic == Dtype::F4 && has(Dtype::F8)
     }
 
     /// The arithmetic types that the file has a figure for.
@@ -188,7 +189,10 @@ impl Hardware {
 
 fn of_arithmetic(rates: &[(Dtype, u64)], arithmetic: Dtype) -> u64 {
     let rate_of = |dtype: Dtype| rates.iter().find(|(d, _)| *d == dtype).map(|(_, rate)| *rate);
+    // Each number of `f4` is one of `f8`.
+    let as_f8 = Some(Dtype::F8).filter(|_| arithmetic == Dtype::F4);
     rate_of(arithmetic)
+        .or_else(|| as_f8.and_then(rate_of))
         .or_else(|| rate_of(Dtype::Bf16))
         .unwrap_or_else(|| never!("a chip without a rate of bf16", 1))
 }

@@ -33,12 +33,17 @@ impl Words for Jax {
 
     fn dtype(&self, dtype: Dtype, floats: Floats) -> &'static str {
         match (dtype, floats) {
-            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F64) => "jnp.float64",
-            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F32) => "jnp.float32",
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4, Floats::F64) => {
+                "jnp.float64"
+            }
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4, Floats::F32) => {
+                "jnp.float32"
+            }
             (Dtype::F32, Floats::Stated) => "jnp.float32",
             (Dtype::Bf16, Floats::Stated) => "jnp.bfloat16",
             (Dtype::F16, Floats::Stated) => "jnp.float16",
             (Dtype::F8, Floats::Stated) => "jnp.float8_e4m3fn",
+            (Dtype::F4, Floats::Stated) => "jnp.float4_e2m1fn",
             (Dtype::Int32, _) => "jnp.int32",
             (Dtype::Int8, _) => "jnp.int8",
             (Dtype::Int4, _) => "jnp.int4",

@@ -185,22 +185,16 @@ impl Builder {
         self.splat(value as f64, &[], Element::I32)
     }
 
-    /// The value in another type. Of floats, `f8E4M3FN` takes the nearest number that it has.
+    /// The value in another type. Of floats, one without infinities takes the nearest number that
+    /// it has.
     pub(crate) fn convert(&mut self, a: &Value, to: Element) -> Value {
         if a.element == to {
             return a.clone();
         }
         let mut a = a.clone();
-        if to == Element::F8 && a.element.is_float() {
-            let [least, most] = [f64::NEG_INFINITY, f64::INFINITY].map(|v| Element::F8.literal(v));
-            let ends = [least, most].map(|literal| {
-                let ty = tensor(&[], a.element);
-                self.op(
-                    Vec::new(),
-                    a.element,
-                    &format!("stablehlo.constant dense<{literal}> : {ty}"),
-                )
-            });
+        let holds_all = |largest: f64| a.element.largest().is_some_and(|own| own <= largest);
+        if let Some(largest) = to.largest().filter(|l| a.element.is_float() && !holds_all(*l)) {
+            let ends = [-largest, largest].map(|end| self.splat(end, &[], a.element));
             let (scalar, whole) = (ends[0].ty(), a.ty());
             let text = format!(
                 "stablehlo.clamp {} : ({scalar}, {whole}, {scalar}) -> {whole}",

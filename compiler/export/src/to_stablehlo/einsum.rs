@@ -134,11 +134,12 @@ fn common(a: Element, b: Element) -> Element {
         Element::I4 => 1,
         Element::I8 => 2,
         Element::Unsigned | Element::I32 => 3,
-        Element::F8 => 4,
-        Element::F16 => 5,
-        Element::Bf16 => 6,
-        Element::F32 => 7,
-        Element::F64 => 8,
+        Element::F4 => 4,
+        Element::F8 => 5,
+        Element::F16 => 6,
+        Element::Bf16 => 7,
+        Element::F32 => 8,
+        Element::F64 => 9,
     };
     if rank(a) < rank(b) { b } else { a }
 }

@@ -4,9 +4,6 @@ use shard_ir::{Dtype, Reduction};
 
 use crate::dtypes::Floats;
 
-/// The largest number of `f8E4M3FN`, which has no infinity.
-const LARGEST_F8: f64 = 448.0;
-
 /// The element type of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Element {
@@ -15,6 +12,7 @@ pub(crate) enum Element {
     Bf16,
     F16,
     F8,
+    F4,
     I32,
     I8,
     I4,
@@ -27,12 +25,15 @@ impl Element {
     /// A dtype of the plan, in the floats that the module computes in.
     pub(crate) fn of(dtype: Dtype, floats: Floats) -> Element {
         match (dtype, floats) {
-            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F64) => Element::F64,
-            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F32)
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4, Floats::F64) => {
+                Element::F64
+            }
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4, Floats::F32)
             | (Dtype::F32, Floats::Stated) => Element::F32,
             (Dtype::Bf16, Floats::Stated) => Element::Bf16,
             (Dtype::F16, Floats::Stated) => Element::F16,
             (Dtype::F8, Floats::Stated) => Element::F8,
+            (Dtype::F4, Floats::Stated) => Element::F4,
             (Dtype::Int32, _) => Element::I32,
             (Dtype::Int8, _) => Element::I8,
             (Dtype::Int4, _) => Element::I4,
@@ -47,6 +48,7 @@ impl Element {
             Element::Bf16 => "bf16",
             Element::F16 => "f16",
             Element::F8 => "f8E4M3FN",
+            Element::F4 => "f4E2M1FN",
             Element::I32 => "i32",
             Element::I8 => "i8",
             Element::I4 => "i4",
@@ -57,15 +59,37 @@ impl Element {
 
     pub(crate) fn is_float(self) -> bool {
         match self {
-            Element::F64 | Element::F32 | Element::Bf16 | Element::F16 | Element::F8 => true,
+            Element::F64
+            | Element::F32
+            | Element::Bf16
+            | Element::F16
+            | Element::F8
+            | Element::F4 => true,
             Element::I32 | Element::I8 | Element::I4 | Element::Bool | Element::Unsigned => false,
+        }
+    }
+
+    /// The largest number of a float that has no infinity.
+    pub(crate) fn largest(self) -> Option<f64> {
+        match self {
+            Element::F8 => Some(448.0),
+            Element::F4 => Some(6.0),
+            Element::F64
+            | Element::F32
+            | Element::Bf16
+            | Element::F16
+            | Element::I32
+            | Element::I8
+            | Element::I4
+            | Element::Bool
+            | Element::Unsigned => None,
         }
     }
 
     /// What is computed in where roundings would add up: floats of no less than 32 bits.
     pub(crate) fn wide(self) -> Element {
         match self {
-            Element::Bf16 | Element::F16 | Element::F8 => Element::F32,
+            Element::Bf16 | Element::F16 | Element::F8 | Element::F4 => Element::F32,
             Element::F64
             | Element::F32
             | Element::I32
@@ -84,14 +108,24 @@ impl Element {
             Element::I4 => Some((-8, 7)),
             Element::Bool => Some((0, 1)),
             Element::Unsigned => Some((0, (1 << 32) - 1)),
-            Element::F64 | Element::F32 | Element::Bf16 | Element::F16 | Element::F8 => None,
+            Element::F64
+            | Element::F32
+            | Element::Bf16
+            | Element::F16
+            | Element::F8
+            | Element::F4 => None,
         }
     }
 
     /// The word of `stablehlo.compare` for numbers of this type.
     pub(crate) fn comparison(self) -> &'static str {
         match self {
-            Element::F64 | Element::F32 | Element::Bf16 | Element::F16 | Element::F8 => "FLOAT",
+            Element::F64
+            | Element::F32
+            | Element::Bf16
+            | Element::F16
+            | Element::F8
+            | Element::F4 => "FLOAT",
             Element::I32 | Element::I8 | Element::I4 => "SIGNED",
             Element::Bool | Element::Unsigned => "UNSIGNED",
         }
@@ -114,14 +148,14 @@ impl Element {
     }
 
     /// A number inside `dense<..>`. One that the type cannot hold becomes the nearest that it can;
-    /// what is no number becomes 0 where the type has whole numbers alone.
+    /// what is no number becomes 0 where the type has numbers alone.
     pub(crate) fn literal(self, value: f64) -> String {
         if let Some((least, most)) = self.range() {
             let whole = if value.is_nan() { 0 } else { (value as i64).clamp(least, most) };
             let truth = self == Element::Bool;
             return if truth { (whole != 0).to_string() } else { whole.to_string() };
         }
-        let value = if self == Element::F8 { value.clamp(-LARGEST_F8, LARGEST_F8) } else { value };
+        let value = self.largest().map_or(value, |largest| value.clamp(-largest, largest));
         if value.is_finite() {
             let text = format!("{value:?}");
             return match text.split_once('e') {
@@ -136,6 +170,7 @@ impl Element {
             Element::Bf16 => ["0x7F80", "0xFF80", "0x7FC0"],
             Element::F16 => ["0x7C00", "0xFC00", "0x7E00"],
             Element::F8 => ["0x7E", "0xFE", "0x7F"],
+            Element::F4 => ["6.0", "-6.0", "0.0"],
             Element::I32 | Element::I8 | Element::I4 | Element::Bool | Element::Unsigned => {
                 ["0"; 3]
             }
@@ -161,6 +196,8 @@ mod tests {
         assert_eq!(Element::Bf16.literal(f64::NEG_INFINITY), "0xFF80");
         assert_eq!(Element::F8.literal(f64::NEG_INFINITY), "-448.0");
         assert_eq!(Element::F8.literal(f64::NAN), "0x7F");
+        assert_eq!(Element::F4.literal(f64::INFINITY), "6.0");
+        assert_eq!(Element::F4.literal(f64::NAN), "0.0");
         assert_eq!(Element::I8.literal(-1e9), "-128");
         assert_eq!(Element::Bool.literal(1.0), "true");
     }

@@ -32,15 +32,20 @@ impl Words for Torch {
         "torch"
     }
 
-    /// PyTorch has a dtype of 4 bits, and no op for it: a byte holds each.
+    /// PyTorch has dtypes of 4 bits, and no op for them: a byte holds each, that of `f4` as `f8`, which
+    /// has all of its numbers.
     fn dtype(&self, dtype: Dtype, floats: Floats) -> &'static str {
         match (dtype, floats) {
-            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F64) => "torch.float64",
-            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F32) => "torch.float32",
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4, Floats::F64) => {
+                "torch.float64"
+            }
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4, Floats::F32) => {
+                "torch.float32"
+            }
             (Dtype::F32, Floats::Stated) => "torch.float32",
             (Dtype::Bf16, Floats::Stated) => "torch.bfloat16",
             (Dtype::F16, Floats::Stated) => "torch.float16",
-            (Dtype::F8, Floats::Stated) => "torch.float8_e4m3fn",
+            (Dtype::F8 | Dtype::F4, Floats::Stated) => "torch.float8_e4m3fn",
             (Dtype::Int32, _) => "torch.int32",
             (Dtype::Int8 | Dtype::Int4, _) => "torch.int8",
             (Dtype::Bool, _) => "torch.bool",
@@ -50,8 +55,9 @@ impl Words for Torch {
     fn cannot_compute(&self, dtype: Dtype, floats: Floats) -> Option<&'static str> {
         match (dtype, floats) {
             (Dtype::F8, Floats::Stated) => Some("f8"),
+            (Dtype::F4, Floats::Stated) => Some("f4"),
             (Dtype::Int4, _) => Some("int4"),
-            (Dtype::F8, Floats::F32 | Floats::F64)
+            (Dtype::F8 | Dtype::F4, Floats::F32 | Floats::F64)
             | (
                 Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::Int32 | Dtype::Int8 | Dtype::Bool,
                 _,
@@ -72,6 +78,13 @@ impl Words for Torch {
 
     fn cast(&self, value: Py, dtype: &str) -> Py {
         Py::call(format!("{}.to", value.flat()), [Py::atom(dtype)])
+    }
+
+    fn rounded(&self, value: Py, dtype: Dtype, floats: Floats) -> Py {
+        match (dtype, floats) {
+            (Dtype::F4, Floats::Stated) => Py::call("to_f4", [value]),
+            _ => self.cast(value, self.dtype(dtype, floats)),
+        }
     }
 
     fn whole(&self, value: Py, dtype: Dtype, floats: Floats) -> Py {

@@ -225,7 +225,9 @@ impl Forms<'_> {
             cuts.choices.iter().filter(move |cut| (cut.of, cut.chosen) == both)
         };
         match op {
-            Op::Cumsum { over } if !matches!(e.dtype, Dtype::F16 | Dtype::F8 | Dtype::Int8) => {
+            Op::Cumsum { over }
+                if !matches!(e.dtype, Dtype::F16 | Dtype::F8 | Dtype::F4 | Dtype::Int8) =>
+            {
                 on(over).map(|line| self.cumsum_in_blocks(e, line)).collect()
             }
             Op::Scan { over } => {

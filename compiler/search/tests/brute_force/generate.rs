@@ -427,7 +427,8 @@ impl Maker {
                             }
                         }
                         let narrow = dtype == Dtype::Bf16 && self.chance(6);
-                        self.parameter(dims_of_b, if narrow { Dtype::Int8 } else { dtype })
+                        let stored = if dims_of_b.len() < 2 { Dtype::F4 } else { Dtype::Int8 };
+                        self.parameter(dims_of_b, if narrow { stored } else { dtype })
                     }
                 };
                 self.einsum(&[a, b])

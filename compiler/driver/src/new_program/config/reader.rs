@@ -156,7 +156,8 @@ impl<'a> Config<'a> {
         let bits = quantized.get("bits").and_then(Value::as_u64);
         let stored = match (plain, bits) {
             (Some("fp8"), _) => Some(Dtype::F8),
-            (Some("mxfp4"), _) | (_, Some(4)) => Some(Dtype::Int4),
+            (Some("mxfp4"), _) => Some(Dtype::F4),
+            (_, Some(4)) => Some(Dtype::Int4),
             (_, Some(8)) => Some(Dtype::Int8),
             _ => None,
         };

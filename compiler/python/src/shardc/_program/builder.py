@@ -32,6 +32,7 @@ DTYPES = {
     "float16": "f16",
     "float8_e4m3fn": "f8",
     "float8_e5m2": "f8",
+    "float4_e2m1fn": "f4",
     "int8": "int8",
     "int4": "int4",
     "int32": "int32",
