@@ -236,7 +236,8 @@ impl Site<'_> {
             }
             Op::Concat { .. } | Op::Append { .. } => vec![(sum, vec![0, 1]), (max, vec![0, 1])],
             Op::Cast(to) => {
-                let linear = (to.is_float() && first_is_float).then(|| (sum, vec![0]));
+                let keeps_terms = to.is_float() && *to != Dtype::F4 && first_is_float;
+                let linear = keeps_terms.then(|| (sum, vec![0]));
                 let keeps_order = (*to != Dtype::Bool).then(|| (max, vec![0]));
                 linear.into_iter().chain(keeps_order).collect()
             }

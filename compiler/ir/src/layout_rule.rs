@@ -395,6 +395,8 @@ fn partial_over(
     // them.
     let of_floats = operands[0].dtype.is_float();
     let keeps_all = match op {
+        // Terms in so few bits would be rounded by more than their sum.
+        Op::Cast(Dtype::F4) => false,
         Op::Cast(to) => to.is_float() && of_floats,
         op => of_floats || *op != Op::Binary(Binary::Div),
     };
