@@ -305,7 +305,9 @@ impl<'a> Facts<'a> {
             let beside = by.map_or(0, |(_, by)| by.iter().map(|dim| local[dim]).product());
             (local, beside)
         };
-        let sizes: Vec<Vec<(usize, (Vec<u64>, u64))>> = chain
+        // Of each value that an op reads or makes its local sizes, and the statistics beside it.
+        type Local = (usize, (Vec<u64>, u64));
+        let sizes: Vec<Vec<Local>> = chain
             .iter()
             .map(|(id, fit)| {
                 let fit = &self.fits[*id][*fit];

@@ -34,7 +34,7 @@ pub(super) struct Strategies<'b, 's, 'k> {
     pub(super) own: Arc<Graph>,
     works: Works<'k>,
     /// Its kernel states by their layouts, each with the bytes to come.
-    states: FxHashMap<Node, Vec<(Node, i64)>>,
+    states: States,
     /// The states within an attention, whose time is paid where it ends; those of a ring each by
     /// itself.
     within: FxHashMap<(Node, i64), Node>,
@@ -62,6 +62,9 @@ type Travel = Option<(Picoseconds, u64)>;
 /// The nodes that a strategy reads, and the kernel states that it may begin.
 type Of<'a> = (&'a [Node], &'a [(Node, i64)]);
 
+/// For each layout that a value is made in, its kernel states: each with the bytes to come.
+type States = FxHashMap<Node, Vec<(Node, i64)>>;
+
 impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
     /// Of no strategy yet.
     pub(super) fn new(
@@ -80,7 +83,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         }
         let own = Arc::clone(&builder.graphs[id.index()]);
         let base = own.nodes() as Node;
-        let mut states: FxHashMap<Node, Vec<(Node, i64)>> = FxHashMap::default();
+        let mut states = States::default();
         let mut within = FxHashMap::default();
         for ((layout, extra), state) in builder.states[id.index()].of.iter().zip(base..) {
             if *extra < OUTSIDE {
@@ -140,7 +143,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         &mut self,
         (result, out): (Layout, Node),
         layouts: &[Layout],
-        (reads, all): (&[Node], &FxHashMap<Node, Vec<(Node, i64)>>),
+        (reads, all): (&[Node], &States),
     ) {
         let states = |node: Node| all.get(&node).map_or(&[][..], Vec::as_slice);
         let of: Of<'_> = (reads, states(out));
