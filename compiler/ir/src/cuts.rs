@@ -216,13 +216,15 @@ pub fn cut_dims(programs: &mut [Program]) {
             making.blocks(of, *parts, scanned.contains(&of));
         }
     }
-    // A halo is told of each part, be it cut off in a device or between two: the most parts of which
-    // all together tell no more than one of them has, or the fewest.
+    // A halo is told of each part, be it cut off in a device or between two. The most parts serve any
+    // axes that split the dim; where they would tell more than half of what there is, the most of
+    // which all together tell no more than one of them has, or the fewest.
     for ((of, back), looks) in seen {
         let all = parts_of(&first.mesh, size(of));
         let fits = |parts: &u64| back < size(of) / parts;
         let little = all.iter().rfind(|parts| is_little(**parts, size(of), back));
-        if let Some(parts) = little.or(all.first()).copied().filter(fits) {
+        let most = all.last().filter(|most| back.saturating_mul(**most) <= size(of) / 2);
+        if let Some(parts) = most.or(little).or(all.first()).copied().filter(fits) {
             making.halo(of, parts, back, looks);
         }
     }
