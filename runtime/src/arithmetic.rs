@@ -62,8 +62,8 @@ impl Arithmetic {
 
     /// The difference, as a part of a result's scale, up to which two results count as equal:
     /// nothing where arithmetic is exact, 1e-5 in `f32`, and with emulated dtypes eight roundings
-    /// of the coarsest float dtype that the plan computes in (to which a run adds twice what roundings do to the
-    /// unsharded program).
+    /// of the coarsest float dtype that the plan computes in (to which a run adds twice what
+    /// roundings do to the unsharded program).
     pub fn tolerance(self, plan: &Plan) -> f64 {
         match self {
             Arithmetic::Exact => 0.0,
@@ -110,8 +110,8 @@ pub fn allows_exact(plan: &Plan) -> bool {
     })
 }
 
-/// A value cast to a dtype: floats rounded to nearest, ties to even, `f8` and `f4` saturated; integers truncated toward zero
-/// and saturated; a truth value is 0 or 1.
+/// A value cast to a dtype: floats rounded to nearest, ties to even, `f8` and `f4` saturated;
+/// integers truncated toward zero and saturated; a truth value is 0 or 1.
 pub fn round_to(dtype: Dtype, value: f64) -> f64 {
     match dtype {
         Dtype::F32 => f64::from(value as f32),
