@@ -216,9 +216,9 @@ pub fn cut_dims(programs: &mut [Program]) {
             making.blocks(of, *parts, scanned.contains(&of));
         }
     }
-    // A halo is told of each part, be it cut off in a device or between two. The most parts serve any
-    // axes that split the dim; where they would tell more than half of what there is, the most of
-    // which all together tell no more than one of them has, or the fewest.
+    // A halo is told of each part, be it cut off in a device or between two. The most parts serve
+    // any axes that split the dim; where they would tell more than half of what there is, the most
+    // of which all together tell no more than one of them has, or the fewest.
     for ((of, back), looks) in seen {
         let all = parts_of(&first.mesh, size(of));
         let fits = |parts: &u64| back < size(of) / parts;
@@ -340,8 +340,8 @@ impl Making {
         }
     }
 
-    /// The dims of the blocks of a dim and of their positions: those there are of so many blocks, or
-    /// new ones.
+    /// The dims of the blocks of a dim and of their positions: those there are of so many blocks,
+    /// or new ones.
     fn blocks_and_within(&mut self, of: DimId, parts: u64, positions: u64) -> (DimId, DimId) {
         let of_lines = self.cuts.lines.iter().map(|l| (l.of, l.positions, l.blocks, l.within));
         let of_halos = self.cuts.halos.iter().map(|h| (h.of, h.positions, h.blocks, h.within));

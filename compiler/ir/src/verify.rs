@@ -325,8 +325,8 @@ fn legal(
     same_layout(plan, rebuilt, layout, &instr.dims)
 }
 
-/// The first instruction that is partial by a softmax and is no end of an attention, nor made of one
-/// by what may act on it; or a result that is not merged.
+/// The first instruction that is partial by a softmax and is no end of an attention, nor made of
+/// one by what may act on it; or a result that is not merged.
 fn unmade_partial_softmax(plan: &Plan) -> Option<InstrId> {
     let is_partial = |id: &InstrId| !plan.instruction(*id).layout.softmax_axes().is_empty();
     if !plan.ids().any(|id| is_partial(&id)) {

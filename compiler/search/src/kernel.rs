@@ -196,8 +196,8 @@ impl Kernels {
         kernels
     }
 
-    /// Enters whether an op may act on a part of an attention: on the first operand of which it may.
-    /// What ends an attention is a part by its own keys alone.
+    /// Enters whether an op may act on a part of an attention: on the first operand of which it
+    /// may. What ends an attention is a part by its own keys alone.
     fn carry(&mut self, id: ValueId, op: &Op, operands: &[ValueId]) {
         if self.statistics[id.index()].is_some() {
             return;

@@ -176,9 +176,9 @@ pub(super) fn shift(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     }
 }
 
-/// `conv(a, w over L, T)` is, block by block, `conv(a, w)` and, at the first `T - 1` positions, what
-/// `T - 1` zeros behind the end of the block before come to. It is of a dtype that a part of the
-/// sum cannot leave.
+/// `conv(a, w over L, T)` is, block by block, `conv(a, w)` and, at the first `T - 1` positions,
+/// what `T - 1` zeros behind the end of the block before come to. It is of a dtype that a part of
+/// the sum cannot leave.
 pub(super) fn conv(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for node in equal.nodes(class) {
         let (Some(Op::Conv { over, taps }), &[a, w]) = (equal.op(node), &node.operands[..]) else {

@@ -32,8 +32,8 @@ impl Words for Torch {
         "torch"
     }
 
-    /// PyTorch has dtypes of 4 bits, and no op for them: a byte holds each, that of `f4` as `f8`, which
-    /// has all of its numbers.
+    /// PyTorch has dtypes of 4 bits, and no op for them: a byte holds each, that of `f4` as `f8`,
+    /// which has all of its numbers.
     fn dtype(&self, dtype: Dtype, floats: Floats) -> &'static str {
         match (dtype, floats) {
             (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4, Floats::F64) => {

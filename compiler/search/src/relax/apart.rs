@@ -322,8 +322,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         }
         let paid = &self.whole.prices.paid[here.index()][use_index(problem, here, reader)];
         // An attention over a part of the keys is merged before what reads it here, if that is no
-        // pin: what may act on it unmerged is in its cluster. A form where it is no such thing misses
-        // nothing.
+        // pin: what may act on it unmerged is in its cluster. A form where it is no such thing
+        // misses nothing.
         let unknown = |layout: &Layout| {
             if layout.softmax_axes().is_empty() || is_pin { FAR } else { -FAR }
         };

@@ -406,8 +406,8 @@ impl Walk<'_> {
         for (i, places) in self.in_operands.iter().enumerate() {
             state.operands[i] = place(state.partial[i], places);
         }
-        // Rules that look at two axes at once (a sum inside a maximum, nothing beside a softmax) have
-        // the last word.
+        // Rules that look at two axes at once (a sum inside a maximum, nothing beside a softmax)
+        // have the last word.
         let partial = state.result_partial;
         if partial.partial(Reduction::Max).is_empty() && partial.softmax_axes().is_empty() {
             debug_assert_eq!(

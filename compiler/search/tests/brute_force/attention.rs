@@ -109,8 +109,8 @@ pub(crate) fn statistics(program: &Program, id: usize) -> Option<DimSet> {
     })
 }
 
-/// Whether a value may be the attention over a part of the keys: by which operand, where it does not
-/// end an attention itself, and the places of the dims of its statistics.
+/// Whether a value may be the attention over a part of the keys: by which operand, where it does
+/// not end an attention itself, and the places of the dims of its statistics.
 pub(crate) fn part(program: &Program, id: usize) -> Option<(Option<usize>, DimSet)> {
     let value = &program.values[id];
     let Def::Op { op, operands } = &value.def else { return None };

@@ -68,8 +68,8 @@ impl Builder<'_> {
     }
 
     /// The factor of an op, which the same op elsewhere may share. One that joins a kernel also
-    /// makes kernel states of what it reads, so it is its own; and whether one may act on a part of an
-    /// attention is not told by the op.
+    /// makes kernel states of what it reads, so it is its own; and whether one may act on a part of
+    /// an attention is not told by the op.
     pub(super) fn op_shared(
         &mut self,
         kernels: &Kernels,
