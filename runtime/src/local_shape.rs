@@ -51,12 +51,19 @@ pub(crate) fn concat(
     target: &Target<'_>,
 ) -> Result<Tensor, RunError> {
     let mut out = Tensor::filled(target.sizes.to_vec(), 0.0);
-    let mut origin = vec![0; out.sizes.len()];
+    let (at, mut origin) = (crate::local::place(target.dims(), to)?, vec![0; out.sizes.len()]);
     for (operand, dim) in operands.iter().zip([left, right]) {
-        let part = target.in_order(&renamed(operand.dims, dim, to), operand.block.clone())?;
-        out.write_block(&origin, &part);
-        origin[crate::local::place(target.dims(), to)?] +=
-            operand.block.sizes[operand.place(dim)?];
+        let dims = renamed(operand.dims, dim, to);
+        let mut sizes = target.sizes.to_vec();
+        sizes[at] = operand.block.sizes[operand.place(dim)?];
+        // What it lacks it has the same of everywhere.
+        let strides = View { dims: &dims, ..*operand }.strides_along(target.dims());
+        let mut data = Vec::with_capacity(sizes.iter().product());
+        walk(&sizes, &[strides], |at| data.push(operand.block.data[at[0]]));
+        origin[at] += sizes[at];
+        let mut from = origin.clone();
+        from[at] -= sizes[at];
+        out.write_block(&from, &Tensor { sizes, data });
     }
     Ok(out)
 }

@@ -141,6 +141,8 @@ sound! {
     merge: "B=4 H=16 K=4 G=4", [("KBG", F32)] -> ["BH", "HB"], true, |d| Op::Merge { from: vec![d('K'), d('G')], to: d('H') }, [2, 2] = 54, [4, 2] = 48, [2, 2, 2] = 306;
     merge_minor_first: "H=24 K=6 G=4", [("GK", F32)] -> ["H"], true, |d| Op::Merge { from: vec![d('K'), d('G')], to: d('H') }, [2, 3] = 17, [2, 2, 3] = 70;
     concat: "B=4 S=4 T=8 U=12", [("BS", F32), ("TB", F32)] -> ["BU", "UB"], true, |d| Op::Concat { left: d('S'), right: d('T'), to: d('U') }, [2, 2] = 34, [2, 2, 2] = 144;
+    concat_of_one_that_lacks_a_dim: "B=4 S=4 T=8 U=12", [("S", F32), ("TB", F32)] -> ["UB", "BU"], true, |d| Op::Concat { left: d('S'), right: d('T'), to: d('U') }, [2, 2] = 34, [2, 2, 2] = 144;
+    concat_of_two_that_each_lack_one: "B=4 S=4 T=8 U=12 E=4", [("SE", F32), ("TB", F32)] -> ["UEB", "BUE"], true, |d| Op::Concat { left: d('S'), right: d('T'), to: d('U') }, [2, 2] = 54;
     slice_dim: "B=4 S=8 W=4", [("BS", F32)] -> ["BW", "WB"], true, |d| Op::SliceDim { from: d('S'), to: d('W'), offset: 3 }, [2, 2] = 34, [2, 2, 2] = 144;
     append: "B=4 S=8 L=3", [("BS", F32), ("LB", F32)] -> ["BS", "SB"], true, |d| Op::Append { from: d('L'), to: d('S') }, [2, 2] = 54, [2, 2, 2] = 306;
     append_all: "B=4 S=4", [("BS", F32), ("SB", F32)] -> ["BS"], true, |d| Op::Append { from: d('S'), to: d('S') }, [2, 2] = 27;

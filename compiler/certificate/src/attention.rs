@@ -7,11 +7,16 @@
 //!
 //! With loops it can be a ring, too (`spec/cost.md`, *Rings*): then what its products read that has
 //! the keys is given split by some axes that split nothing else of it.
+//!
+//! Where concats join its keys and values it can be had with them in it, too: then no axis splits
+//! the keys, and a concat lies as what reads it does.
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, KernelOp, LocalTensor, RingShape, collective_cost, ring_work};
 use shard_ir::attention::{
-    Ops, attention_of, local_statistics, may_split_keys, softmax_over, statistics_of,
+    Ops, attention_of, local_statistics, may_split_keys, softmax_over, statistics_of, with_joined,
 };
 use shard_ir::{AxisList, Collective, Def, DimId, DimSet, Layout, MeshShape, Op, Program, ValueId};
 
@@ -36,6 +41,25 @@ pub(crate) struct Attention {
     pub(crate) statistics: Option<DimSet>,
     /// The ways of having it.
     pub(crate) ways: Vec<Way>,
+    /// The same attention with the concats of its keys and values in it.
+    joined: Option<Box<Attention>>,
+}
+
+impl Attention {
+    /// It, and the same with the concats of its keys and values in it.
+    pub(crate) fn variants(&self) -> impl Iterator<Item = &Attention> {
+        std::iter::once(self).chain(self.joined.as_deref())
+    }
+
+    /// That of these with most in it.
+    pub(crate) fn widest(&self) -> &Attention {
+        self.joined.as_deref().unwrap_or(self)
+    }
+
+    /// Whether a value passes within it, or is what it ends with.
+    pub(crate) fn has(&self, id: ValueId) -> bool {
+        self.members.contains(&id) || self.pins.contains(&id)
+    }
 }
 
 /// A way of having it.
@@ -62,8 +86,11 @@ pub(crate) fn attentions(
     if hardware.has_attention() {
         let graph = InProgram { program, readers };
         for id in live {
-            let members = attention_of(&graph, *id);
-            all[id.index()] = members.and_then(|members| attention(program, members));
+            let Some(members) = attention_of(&graph, *id) else { continue };
+            let joined = with_joined(&graph, &members).and_then(|all| attention(program, all));
+            let joined = joined.map(|all| Box::new(Attention { statistics: None, ..all }));
+            let found = attention(program, members);
+            all[id.index()] = found.map(|found| Attention { joined, ..found });
         }
     }
     all
@@ -92,7 +119,8 @@ fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
     }
     pins.sort_unstable();
     pins.dedup();
-    Some(Attention { members, pins, reads, travels, keys, statistics, ways: Vec::new() })
+    let (ways, joined) = (Vec::new(), None);
+    Some(Attention { members, pins, reads, travels, keys, statistics, ways, joined })
 }
 
 /// The pins from a value back to what is pinned.
@@ -129,9 +157,9 @@ impl<'a> Ops<'a> for InProgram<'a> {
         &self.program.value(id).dims
     }
 
-    fn passes(&self, from: ValueId, to: ValueId) -> bool {
+    fn passes_to_all(&self, from: ValueId, to: &[ValueId]) -> bool {
         let program = self.program;
-        let fed = program.value(to).def.operands().iter();
+        let fed = to.iter().flat_map(|to| program.value(*to).def.operands());
         let fed: Vec<ValueId> =
             fed.copied().filter(|operand| unpinned(program, *operand) == from).collect();
         let mut passed: Vec<ValueId> =
@@ -139,7 +167,12 @@ impl<'a> Ops<'a> for InProgram<'a> {
         passed.sort_unstable();
         passed.dedup();
         let all: usize = passed.iter().chain([&from]).map(|id| self.readers[id.index()]).sum();
-        program.value(from).fold == program.value(to).fold && all == fed.len() + passed.len()
+        let fold = program.value(from).fold;
+        to.iter().all(|to| program.value(*to).fold == fold) && all == fed.len() + passed.len()
+    }
+
+    fn may_join(&self, _: ValueId) -> bool {
+        true
     }
 }
 
@@ -157,7 +190,7 @@ pub(crate) fn find_ways(space: &mut Space<'_>, loops: bool, known: &mut FxHashMa
         outs.extend(layouts.filter(|(l, _)| !l.softmax_axes().is_empty()).map(|(_, node)| node));
         outs.sort_unstable();
         outs.dedup();
-        for out in outs {
+        for out in outs.iter().copied() {
             let axes = space.moves[product.index()]
                 .layouts
                 .get(out as usize)
@@ -172,6 +205,14 @@ pub(crate) fn find_ways(space: &mut Space<'_>, loops: bool, known: &mut FxHashMa
             for ring in of_mesh.iter().filter(|_| axes.is_empty() && found.statistics.is_some()) {
                 let given = (AxisList::EMPTY, *ring);
                 found.ways.extend(way(space, &found, product, (out, given), known));
+            }
+        }
+        if let Some(joined) = &mut found.joined {
+            let layouts = space.moves[product.index()].layouts.clone();
+            let is_complete = |out: &Node| layouts[*out as usize].is_complete();
+            for out in outs.into_iter().filter(is_complete) {
+                let given = (AxisList::EMPTY, AxisList::EMPTY);
+                joined.ways.extend(way(space, joined, product, (out, given), known));
             }
         }
         space.attentions[product.index()] = Some(found);
@@ -215,9 +256,28 @@ fn way(
         }
         layout
     };
-    // What is computed lies as it is read; the last op's value as it is made.
-    let own = |id: ValueId| if id == product { made } else { layout_of(id, id) };
     let by_key = (found.keys, keys);
+    // What is computed lies as it is read; the last op's value as it is made.
+    let mut lies: BTreeMap<ValueId, Layout> = BTreeMap::new();
+    for id in found.members.iter().rev() {
+        let layout = match &program.value(*id).def {
+            _ if *id == product => made,
+            // What is joined has dims that a product sums over: it lies as that reads it.
+            Def::Op { op: Op::Concat { .. }, .. } => {
+                let mut read = lies.iter().filter(|(by, _)| reads(program, **by, *id));
+                let as_read =
+                    |(by, own): (&ValueId, &Layout)| restricted(program, *id, *by, *own, by_key);
+                let first = read.next().map(as_read)?;
+                if read.map(as_read).any(|other| other != first) {
+                    return None;
+                }
+                first
+            }
+            _ => layout_of(*id, *id),
+        };
+        lies.insert(*id, layout);
+    }
+    let own = |id: ValueId| lies.get(&id).copied().unwrap_or(Layout::REPLICATED);
     let node = |value: ValueId, layout: Layout| space.moves[value.index()].node(layout);
     let mut layouts = Vec::with_capacity(found.reads.len());
     for (reader, place) in &found.reads {
@@ -230,7 +290,7 @@ fn way(
     let reads = reads.collect::<Option<Vec<Node>>>()?;
     let steps = program.mesh.group_size(ring.iter());
     let pinned: Option<Vec<Node>> =
-        found.pins.iter().map(|pin| node(*pin, layout_of(*pin, *pin))).collect();
+        found.pins.iter().map(|pin| node(*pin, own(unpinned(program, *pin)))).collect();
     let looped = (!ring.is_empty()).then_some((sent, steps));
     let shape = if ring.is_empty() {
         RingShape::NONE
@@ -245,6 +305,11 @@ fn way(
         kernels.len() as u32 - 1
     });
     Some(Way { out, reads, pinned: pinned?, kernel })
+}
+
+/// Whether an op reads what another makes, pinned or not.
+fn reads(program: &Program, by: ValueId, made: ValueId) -> bool {
+    program.value(by).def.operands().iter().any(|operand| unpinned(program, *operand) == made)
 }
 
 /// What all that travels over the axes of a ring takes by itself, in picoseconds, each value once;

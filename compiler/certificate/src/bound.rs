@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 use shard_ir::{Def, Layout, LayoutPattern, ValueId};
 
+use crate::attention::{Attention, Way};
 use crate::carried::bytes;
 use crate::format::{CertificateError, PriceSet};
 use crate::kernel::{Kernel, Key};
@@ -163,7 +164,7 @@ impl Space<'_> {
         for joins in self.joins.iter().flatten() {
             joins.pins.iter().chain([&joins.maker]).for_each(|id| joined[id.index()] = true);
         }
-        for found in self.attentions.iter().flatten() {
+        for found in self.attentions.iter().flatten().map(Attention::widest) {
             let (_, within) = found.members.split_last().unwrap_or((&ValueId(0), &[]));
             within.iter().chain(&found.pins).for_each(|id| joined[id.index()] = true);
         }
@@ -179,7 +180,7 @@ impl Space<'_> {
         let is_labelled =
             |id: ValueId| pattern_of(self, id).is_some_and(|pattern| pattern.label.is_some());
         let within = |id: ValueId| is_labelled(id) || view.changed[id.index()].is_some();
-        let in_attention = |found: &crate::attention::Attention| {
+        let in_attention = |found: &Attention| {
             let pays = |(reader, place): &(ValueId, usize)| {
                 self.reads[reader.index()].get(*place).is_some_and(follows)
             };
@@ -192,7 +193,7 @@ impl Space<'_> {
         };
         is_labelled(id)
             || self.reads[v].iter().any(follows)
-            || self.attentions[v].as_ref().is_some_and(in_attention)
+            || self.attentions[v].iter().flat_map(Attention::variants).any(in_attention)
             || self.joins[v]
                 .as_ref()
                 .is_some_and(|j| within(j.maker) || j.pins.iter().any(|pin| within(*pin)))
@@ -237,7 +238,7 @@ impl Space<'_> {
         let attention = self.attentions[v].as_ref();
         let apart = match (joins, attention) {
             (Some(joins), _) => terms(&mut joins.pins.iter().chain([&joins.maker])),
-            (None, Some(found)) => terms(&mut self.apart_in(found).iter()),
+            (None, Some(found)) => terms(&mut self.apart_in(found.widest()).iter()),
             (None, None) => 0,
         };
         for way in 0..ways.len() {
@@ -288,13 +289,22 @@ impl Space<'_> {
                 }
             }
         }
-        for way in attention.into_iter().flat_map(|found| &found.ways) {
-            let found = attention.map_or(&[][..], |found| &found.pins);
-            let passes = found
-                .iter()
-                .zip(&way.pinned)
-                .all(|(pin, node)| self.all_pass(std::slice::from_ref(pin), *node, view.labels));
-            let cost = passes.then(|| self.paid_for_attention(id, way, view));
+        let variants = attention.into_iter().flat_map(|whole| {
+            whole
+                .variants()
+                .flat_map(move |found| found.ways.iter().map(move |way| (whole, found, way)))
+        });
+        for (whole, found, way) in variants {
+            let passes =
+                found.pins.iter().zip(&way.pinned).all(|(pin, node)| {
+                    self.all_pass(std::slice::from_ref(pin), *node, view.labels)
+                });
+            let cost = passes.then(|| {
+                // What it might have in it and has not is a value of its own.
+                let apart = self.apart_in(whole.widest());
+                let apart = terms(&mut apart.iter().filter(|value| !found.has(**value)));
+                plus(apart, self.paid_for_attention(id, (found, way), view))
+            });
             let Some(cost) = cost.filter(|cost| *cost < NEVER) else { continue };
             let kernel = way.kernel as usize;
             let least_made = &mut made[way.out as usize];
@@ -313,7 +323,7 @@ impl Space<'_> {
 
     /// What passes within an attention and is in no kernel within it: its terms count where it is
     /// not one kernel.
-    fn apart_in(&self, found: &crate::attention::Attention) -> Vec<ValueId> {
+    fn apart_in(&self, found: &Attention) -> Vec<ValueId> {
         let inner = |id: &ValueId| {
             found
                 .members
@@ -326,8 +336,12 @@ impl Space<'_> {
     }
 
     /// What is paid for what an attention reads as one kernel, and for the layouts of pins in it.
-    fn paid_for_attention(&self, id: ValueId, way: &crate::attention::Way, view: &View<'_>) -> Sum {
-        let Some(found) = self.attentions[id.index()].as_ref() else { return NEVER };
+    fn paid_for_attention(
+        &self,
+        id: ValueId,
+        (found, way): (&Attention, &Way),
+        view: &View<'_>,
+    ) -> Sum {
         let side = |sum: Sum, (pin, node): (&ValueId, &Node)| {
             plus(sum, view.bound.sides.of_value(*pin, *node))
         };

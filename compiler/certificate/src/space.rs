@@ -197,7 +197,7 @@ impl<'a> Space<'a> {
                 .chain(&found.pins)
                 .any(|id| is_within(id) != found.members.last().is_none_or(is_within))
         };
-        if attentions.iter().flatten().any(is_cut) {
+        if attentions.iter().flatten().map(Attention::widest).any(is_cut) {
             return Err(CertificateError::new(
                 "an attention reaches from one cluster into another",
             ));

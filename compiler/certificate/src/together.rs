@@ -344,7 +344,8 @@ fn outlines(
         let joined_by = space.joined_by[id.index()].map(class);
         let attention = space.attentions[id.index()].as_ref().map(|found| {
             let classes = |ids: &[ValueId]| ids.iter().map(|id| class(*id)).collect();
-            (classes(&found.members), classes(&found.pins))
+            let widest = found.widest();
+            (classes(&widest.members), classes(&widest.pins))
         });
         let (readers, times, fold) = (readers.collect(), value.times, value.fold);
         let moves = std::rc::Rc::as_ptr(&space.moves[id.index()]);

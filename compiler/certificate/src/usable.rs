@@ -3,6 +3,7 @@
 
 use shard_ir::Def;
 
+use crate::attention::Attention;
 use crate::moves::Node;
 use crate::space::{Reader, Space};
 
@@ -63,7 +64,8 @@ fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
             leads[out] |= (begins || goes_on) && ways.leads.get(way).copied().unwrap_or(false);
         }
         // What an attention ends with may be had as that, too; other ops may join its kernel.
-        for way in space.attentions[v].iter().flat_map(|found| &found.ways) {
+        let variants = space.attentions[v].iter().flat_map(Attention::variants);
+        for way in variants.flat_map(|found| &found.ways) {
             (layouts[way.out as usize], leads[way.out as usize]) = (true, true);
         }
         space.moves[v].mark_reached(&mut layouts);

@@ -103,13 +103,8 @@ impl LayerChecker<'_, '_> {
     }
 }
 
-/// The dims that the second operand of a concat or append would have to have.
+/// The dims that the second operand of an append would have to have.
 fn wanted_second(op: &Op, left: &[DimId]) -> Option<Vec<DimId>> {
-    let swap =
-        |from: DimId, to: DimId| left.iter().map(|d| if *d == from { to } else { *d }).collect();
-    match op {
-        Op::Concat { left: from, right, .. } => Some(swap(*from, *right)),
-        Op::Append { from, to } => Some(swap(*to, *from)),
-        _ => None,
-    }
+    let Op::Append { from, to } = op else { return None };
+    Some(left.iter().map(|d| if d == to { *from } else { *d }).collect())
 }

@@ -169,6 +169,9 @@ pub fn ring_work(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Work 
     let attention = chain.len() > 1 && chain.iter().any(|member| softmax_over(member.op).is_some());
     let seen = if attention { visible_pairs(chain, dims, ring) } else { None };
     let (visible, pairs) = seen.map_or((1, 1), |seen| (seen.pairs, seen.of.pairs));
+    // Of an attention the first product says in what it multiplies, not what joins its keys.
+    let is_product = |member: &KernelOp<'_>| matches!(member.op, Op::Einsum);
+    let leads = if attention { chain.iter().position(is_product).unwrap_or(0) } else { 0 };
     let steps = u128::from(ring.steps);
     let step = (ring != RingShape::NONE).then(|| seen.map_or([1, steps], |s| [s.fullest, s.pairs]));
     let mut work = Work {
@@ -185,7 +188,7 @@ pub fn ring_work(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Work 
         // Every product of an attention goes over all pairs, so that it divides.
         let Flops(flops) = op_flops(member.op, member.operands, &member.result);
         let flops = Flops((flops / pairs).saturating_mul(visible));
-        if i == 0 || (flops > Flops(0) && !attention) {
+        if i == leads || (flops > Flops(0) && !attention) {
             work.arithmetic = arithmetic(member);
             work.matmul = if attention { None } else { matmul(member) };
         }

@@ -61,6 +61,9 @@ pub(crate) trait Words {
     /// The elements in another shape.
     fn reshaped(&self, value: Py, sizes: Vec<u64>) -> Py;
 
+    /// A tensor as one of these sizes, by each of size 1 in it that is another there.
+    fn spread(&self, value: Py, sizes: Vec<u64>) -> Py;
+
     /// Two tensors one behind the other.
     fn concatenated(&self, values: [Py; 2], axis: usize) -> Py;
 

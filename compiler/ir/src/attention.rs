@@ -5,14 +5,19 @@
 //! casts, masks and binaries of these dims behind it; a softmax over the keys; casts; the product
 //! with the values, which sums over the keys. Nothing else may read what passes between them.
 //!
+//! Keys and values that are a `concat` along the keys (of a prefix that all prompts share, and the
+//! positions of each) need not lie in memory joined: the kernel goes over one and then the other.
+//! Then the concats are part of it, too ([`with_joined`]), and a prefix that lacks the dim of the
+//! prompts is read once for all of them.
+//!
 //! Axes may split the keys. Each device then has the attention over its own keys, and the product
 //! is `partialsoftmax` over these axes: beside it lie the statistics by which the parts are merged,
 //! one for each element of the dims of the scores less the keys. Ops that are linear in it may act
 //! on it before it is merged ([`carried`]).
 //!
-//! Of a plan, a softmax says that it is part of such a kernel (`as attention`). Prices and memory
-//! depend on the word, so it is not believed: [`verify`](crate::verify::verify) refuses a softmax
-//! that says so and stands in no such chain.
+//! Of a plan, a softmax says that it is part of such a kernel (`as attention`), and so does a concat
+//! that is. Prices and memory depend on the word, so it is not believed:
+//! [`verify`](crate::verify::verify) refuses what says so and stands in no such chain.
 //!
 //! Where the einsums of such a kernel are collective einsums that gather the keys, it is a
 //! [`Ring`]: blocks of keys and of values travel round the devices together, and the kernel is run
@@ -43,9 +48,15 @@ pub trait Ops<'a> {
     fn operands(&self, id: Self::Id) -> Vec<Self::Id>;
     /// The dims of the value.
     fn dims(&self, id: Self::Id) -> &'a [DimId];
-    /// Whether one op alone reads the value, and it may pass to it without touching memory: nothing
-    /// moves it, it is no result, and both are in one folded block or in none.
-    fn passes(&self, from: Self::Id, to: Self::Id) -> bool;
+    /// Whether these ops alone read the value, and it may pass to them without touching memory:
+    /// nothing moves it, it is no result, and all are in one folded block or in none.
+    fn passes_to_all(&self, from: Self::Id, to: &[Self::Id]) -> bool;
+    /// The same of one op.
+    fn passes(&self, from: Self::Id, to: Self::Id) -> bool {
+        self.passes_to_all(from, &[to])
+    }
+    /// Whether a concat of keys or values may be part of the attention that reads it.
+    fn may_join(&self, concat: Self::Id) -> bool;
 }
 
 /// The ops of the attention whose last is `product`, first to last; `None` where it ends none.
@@ -110,6 +121,30 @@ fn made_of_scores<'a, G: Ops<'a>>(
         members.extend(made_of_scores(graph, operand, id, (key, dims)).into_iter().flatten());
     }
     (members.len() > 1).then_some(members)
+}
+
+/// The ops of an attention with the concats that join its keys and its values, first to last; `None`
+/// where nothing joins them, or something else reads what does.
+///
+/// Such a kernel goes over what is joined as it lies, so that no axis may split the keys.
+pub fn with_joined<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> Option<Vec<G::Id>> {
+    let key = members.iter().find_map(|id| graph.op(*id).and_then(softmax_over))?;
+    let is_product = |id: &&G::Id| graph.op(**id) == Some(&Op::Einsum);
+    let read = members.iter().filter(is_product).flat_map(|id| graph.operands(*id));
+    let mut all = members.to_vec();
+    let mut open: Vec<(G::Id, DimId)> = read.map(|operand| (operand, key)).collect();
+    while let Some((id, along)) = open.pop() {
+        let Some(Op::Concat { left, right, to }) = graph.op(id) else { continue };
+        let reads = |by: &G::Id| graph.operands(*by).contains(&id);
+        let readers: Vec<G::Id> = all.iter().copied().filter(reads).collect();
+        let is_free = graph.may_join(id) && graph.passes_to_all(id, &readers);
+        if *to == along && !all.contains(&id) && is_free {
+            all.push(id);
+            open.extend(graph.operands(id).into_iter().zip([*left, *right]));
+        }
+    }
+    all.sort_unstable();
+    (all.len() > members.len() && all.len() <= MOST_MEMBERS).then_some(all)
 }
 
 /// The dim of a softmax, with sinks or without; none of another op.
@@ -379,21 +414,26 @@ impl<'p> Ops<'p> for Instructions<'p> {
         &self.plan.instruction(id).dims
     }
 
-    fn passes(&self, from: InstrId, to: InstrId) -> bool {
+    fn passes_to_all(&self, from: InstrId, to: &[InstrId]) -> bool {
         let plan = self.plan;
-        plan.instruction(from).fold == plan.instruction(to).fold
-            && self.uses[from.index()].iter().all(|user| *user == to)
+        let fold = plan.instruction(from).fold;
+        to.iter().all(|to| plan.instruction(*to).fold == fold)
+            && self.uses[from.index()].iter().all(|user| to.contains(user))
             && plan.outputs.iter().all(|output| output.id != from)
             && plan.folds.iter().all(|fold| fold.from != from && fold.to != from)
+    }
+
+    fn may_join(&self, concat: InstrId) -> bool {
+        self.plan.instruction(concat).origin.attention
     }
 }
 
 /// The attentions that run as one kernel in a plan, in program order, each with its instructions:
-/// those whose softmax says so.
+/// those whose softmax says so, with the concats that say so.
 ///
 /// # Errors
 ///
-/// The first softmax, or other instruction, that says so and is part of none.
+/// The first softmax, concat, or other instruction, that says so and is part of none.
 pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
     let says_so = |id: &InstrId| plan.instruction(*id).origin.attention;
     let mut open: BTreeSet<InstrId> = plan.ids().filter(says_so).collect();
@@ -409,6 +449,8 @@ pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
         };
         let Some(softmax) = members.iter().find(softmax).copied() else { continue };
         if is_in_one_kernel(plan, &members, softmax) && open.remove(&softmax) {
+            let members = with_joined(&graph, &members).unwrap_or(members);
+            open.retain(|id| !members.contains(id));
             found.push(members);
         }
     }

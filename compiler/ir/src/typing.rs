@@ -382,9 +382,23 @@ impl Operands<'_> {
         let (a, b) = (self.first().dtype, self.all[1].dtype);
         let dtype = a.meet(b).ok_or(TypeError::Dtypes { left: a, right: b })?;
         equal_sizes(self.size(left) + self.size(right), self.size(to))?;
-        let expected = self.replace(&[left], &[to]);
-        self.second_has(&expected, right, to)?;
-        typed(expected, dtype)
+        // Neither has the joined dim of the other beside its own, which would be two things.
+        for (of, dim) in [(0, right), (1, left)] {
+            if left != right && self.all[of].dims.contains(&dim) {
+                return Err(TypeError::RepeatedDim(dim));
+            }
+        }
+        // In the order of the operand that has most dims.
+        let named = |of: usize, from: DimId| -> Vec<DimId> {
+            self.all[of].dims.iter().map(|dim| if *dim == from { to } else { *dim }).collect()
+        };
+        let [mut dims, mut others] = [named(0, left), named(1, right)];
+        if others.len() > dims.len() {
+            std::mem::swap(&mut dims, &mut others);
+        }
+        others.retain(|dim| !dims.contains(dim));
+        dims.extend(others);
+        typed(dims, dtype)
     }
 
     /// The second operand, one of its dims renamed, has these dims in some order.

@@ -302,7 +302,8 @@ impl Emitter<'_> {
                     rewriting,
                 )?,
             };
-            if link < kernel.attention && softmax_over(op).is_some() {
+            let says_so = softmax_over(op).is_some() || matches!(op, Op::Concat { .. });
+            if link < kernel.attention && says_so {
                 self.plan.instructions[instr.index()].origin.attention = true;
             }
             made.insert(*op_value, instr);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shard_cost::{Hardware, begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
 use shard_ir::attention::{
-    Ops, attention_of, carried, may_split_keys, read_for, softmax_over, statistics_of,
+    Ops, attention_of, carried, may_split_keys, read_for, softmax_over, statistics_of, with_joined,
 };
 use shard_ir::composite::composite_dim;
 use shard_ir::{
@@ -49,6 +49,8 @@ pub(crate) struct Kernels {
     /// For each op that is part of an attention, which as one kernel never has the scores in
     /// memory, the ops of that, first to last.
     attention: Vec<Option<Arc<Vec<ValueId>>>>,
+    /// The same of attentions with the concats that join their keys or values, and of these concats.
+    joined: Vec<Option<Arc<Vec<ValueId>>>>,
     /// For what an attention ends with, the dims of the statistics that it has where axes split the
     /// keys.
     statistics: Vec<Option<DimSet>>,
@@ -134,6 +136,7 @@ impl Kernels {
             places: vec![0; count],
             profiles: vec![None; count],
             attention: vec![None; count],
+            joined: vec![None; count],
             statistics: vec![None; count],
             carried: vec![None; count],
             loops: false,
@@ -162,6 +165,12 @@ impl Kernels {
                         kernels.attention[member.index()] = Some(Arc::clone(&members));
                     }
                     all.push(kernels.of_attention(&members));
+                    if let Some(joined) = with_joined(&Values(&kernels), &members).map(Arc::new) {
+                        for member in joined.iter() {
+                            kernels.joined[member.index()] = Some(Arc::clone(&joined));
+                        }
+                        all.push(kernels.of_attention(&joined));
+                    }
                     // In a strict layer no merge could be written.
                     kernels.statistics[id.index()] =
                         kernels.keys(id).filter(|_| !strict).and_then(|(keys, softmax)| {
@@ -247,6 +256,12 @@ impl Kernels {
         self.attention[id.index()].as_deref().map(Vec::as_slice)
     }
 
+    /// The ops of the attention that an op is part of with the concats of its keys and values, first
+    /// to last; `None` where there are none, or the concats are not part of it.
+    pub(crate) fn joined(&self, id: ValueId) -> Option<&[ValueId]> {
+        self.joined[id.index()].as_deref().map(Vec::as_slice)
+    }
+
     /// The places of the dims of its statistics in a value that may be the attention over a part of
     /// the keys: it ends one whose keys axes may split, or is made of such a part. `None` for other
     /// values.
@@ -303,10 +318,10 @@ impl Kernels {
         {
             return None;
         }
-        let (key, _) = self.keys(id)?;
+        let key = self.keys_of(id).filter(|_| !keys.is_empty());
         let reads = |operand: &[DimId]| {
             let read = read_for(made, dims, operand);
-            let at = operand.iter().position(|dim| *dim == key).filter(|_| !keys.is_empty());
+            let at = operand.iter().position(|dim| Some(*dim) == key);
             at.map_or(read, |at| read.with_dim(at, keys))
         };
         let read: Vec<Layout> = site.operands.iter().map(|(operand, _)| reads(operand)).collect();
@@ -332,17 +347,17 @@ impl Kernels {
         link >= kernel.attention && self.site(kernel.chain[link]).is_in_pieces(operands)
     }
 
-    /// What the kernel of an attention reads, where it makes its value in a layout, axes split the
-    /// keys in this order, and each op in it has a strategy for it. With `ring` axes its keys and
-    /// values travel over these.
+    /// What the kernel of an attention of these ops reads, where it makes its value in a layout,
+    /// axes split the keys in this order, and each op in it has a strategy for it. With `ring` axes
+    /// its keys and values travel over these.
     pub(crate) fn attention_reads(
         &self,
-        product: ValueId,
+        members: &[ValueId],
         (made, keys, ring): (Layout, AxisList, AxisList),
         has: Has<'_>,
         passes: &dyn Fn(ValueId, Layout) -> bool,
     ) -> Option<Vec<Layout>> {
-        let members = self.attention(product).filter(|members| members.last() == Some(&product))?;
+        let product = *members.last()?;
         let mut layouts: BTreeMap<ValueId, Layout> = BTreeMap::from([(product, made)]);
         let mut reads: BTreeMap<ValueId, Vec<Layout>> = BTreeMap::new();
         // Readers before what they read.
@@ -569,13 +584,22 @@ impl Kernels {
             };
             alone(of, made).iter().any(is_it)
         };
-        for keys in key_orders(target) {
-            let read = self.attention_reads(id, (target, keys, AxisList::EMPTY), &has, passes);
+        let ends = |members: &&[ValueId]| members.last() == Some(&id);
+        let members = self.attention(id).filter(ends);
+        for (members, keys) in
+            members.into_iter().flat_map(|m| key_orders(target).into_iter().map(move |k| (m, k)))
+        {
+            let read = self.attention_reads(members, (target, keys, AxisList::EMPTY), &has, passes);
             found.extend(read.map(|read| (1, None, read)));
+        }
+        if let Some(joined) = self.joined(id).filter(ends) {
+            let made = (target, AxisList::EMPTY, AxisList::EMPTY);
+            let read = self.attention_reads(joined, made, &has, passes);
+            found.extend(read.map(|read| (2, None, read)));
         }
         for (fused, axes) in self.rings(id, target) {
             let ring = (target, AxisList::EMPTY, axes);
-            let read = self.attention_reads(id, ring, &has, passes);
+            let read = members.and_then(|m| self.attention_reads(m, ring, &has, passes));
             found.extend(read.map(|read| (1, Some(fused), read)));
         }
         if let Some((places, producer, pins)) = self.fusible_operand(id) {
@@ -638,11 +662,18 @@ impl<'a> Ops<'a> for Values<'a> {
         &self.0.program.value(id).dims
     }
 
-    fn passes(&self, from: ValueId, to: ValueId) -> bool {
+    fn passes_to_all(&self, from: ValueId, to: &[ValueId]) -> bool {
         let Values(kernels) = self;
         let program = &kernels.program;
-        let (places, pins) = kernels.ways_from(from, program.value(to).def.operands());
+        let read = to.iter().flat_map(|to| program.value(*to).def.operands());
+        let read: Vec<ValueId> = read.copied().collect();
+        let (places, pins) = kernels.ways_from(from, &read);
         let uses: usize = pins.iter().chain([&from]).map(|v| kernels.uses[v.index()]).sum();
-        program.value(from).fold == program.value(to).fold && uses == places.len() + pins.len()
+        let fold = program.value(from).fold;
+        to.iter().all(|to| program.value(*to).fold == fold) && uses == places.len() + pins.len()
+    }
+
+    fn may_join(&self, _: ValueId) -> bool {
+        true
     }
 }

@@ -226,7 +226,11 @@ fn beside_in_an_attention(
     let mut open: Vec<Class> =
         nodes.keys().copied().filter(|class| has(*class, &is_softmax)).collect();
     let mut seen: BTreeSet<Class> = open.iter().copied().collect();
+    // What the products of attentions read.
+    let mut read: Vec<(Class, Class)> = Vec::new();
     while let Some(class) = open.pop() {
+        let products = nodes[&class].iter().filter(|node| equal.op(node) == Some(&Op::Einsum));
+        read.extend(products.flat_map(|node| &node.operands).map(|operand| (class, *operand)));
         if !has(class, &is_inner) {
             continue;
         }
@@ -249,7 +253,20 @@ fn beside_in_an_attention(
             let is_read = |op: &Op| is_softmax(op) || matches!(op, Op::Cast(_));
             if way.last().is_some_and(|maker| has(*maker, &is_read)) {
                 link(class, &way);
+                read.extend(node.operands.iter().map(|operand| (class, *operand)));
             }
+        }
+    }
+    // Concats of their keys or values may be part of them.
+    let mut seen: BTreeSet<(Class, Class)> = BTreeSet::new();
+    while let Some((class, operand)) = read.pop() {
+        let way = to_the_maker(nodes, operand);
+        let is_concat = |op: &Op| matches!(op, Op::Concat { .. });
+        let Some(maker) = way.last().filter(|maker| has(**maker, &is_concat)) else { continue };
+        if seen.insert((class, operand)) {
+            link(class, &way);
+            let joined = nodes[maker].iter().flat_map(|node| &node.operands);
+            read.extend(joined.map(|operand| (*maker, *operand)));
         }
     }
     beside_a_part(equal, nodes, beside);

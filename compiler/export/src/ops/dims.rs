@@ -126,12 +126,18 @@ impl Ops<'_> {
         first: &Named,
         other: &Named,
     ) -> Result<Py, ExportError> {
-        let dtype = self.plan.instruction(id).dtype;
+        let (dtype, at) = (self.plan.instruction(id).dtype, self.place(id, to)?);
         let [a, b] = [(first, left), (other, right)].map(|(operand, dim)| {
             let dims = renamed(self.dims(operand.id), dim, to);
-            self.in_order(&dims, id, self.cast(operand, dtype))
+            let value = self.aligned(&dims, self.dims(id), self.cast(operand, dtype))?;
+            if dims.len() == self.dims(id).len() {
+                return Ok(value);
+            }
+            let mut sizes = self.plan.local_sizes(id);
+            sizes[at] = self.plan.local_sizes(operand.id)[self.place(operand.id, dim)?];
+            Ok(self.words.spread(value, sizes))
         });
-        Ok(self.words.concatenated([a?, b?], self.place(id, to)?))
+        Ok(self.words.concatenated([a?, b?], at))
     }
 
     pub(super) fn append(

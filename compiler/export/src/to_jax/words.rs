@@ -91,6 +91,10 @@ impl Words for Jax {
         Py::call("jnp.reshape", [value, Py::numbers(sizes)])
     }
 
+    fn spread(&self, value: Py, sizes: Vec<u64>) -> Py {
+        Py::call("jnp.broadcast_to", [value, Py::numbers(sizes)])
+    }
+
     fn concatenated(&self, [a, b]: [Py; 2], axis: usize) -> Py {
         Py::call("jnp.concatenate", [Py::Tuple(vec![a, b])]).with("axis", Py::atom(axis))
     }

@@ -336,12 +336,22 @@ impl Ops<'_> {
         id: InstrId,
         [first, other]: [&Operand; 2],
     ) -> Result<Value, ExportError> {
+        let (result, at) = (self.dims(id), self.place(id, to)?);
         let [a, c] = [(first, left), (other, right)].map(|(operand, dim)| {
             let dims = renamed(self.dims(operand.id), dim, to);
             let value = b.convert(&operand.value, self.element(id));
-            self.arranged(b, &dims, id, &value)
+            let order: Vec<DimId> = result.iter().copied().filter(|d| dims.contains(d)).collect();
+            let value = in_order(b, &dims, &order, &value)?;
+            if order.len() == result.len() {
+                return Ok(value);
+            }
+            let mut sizes = self.plan.local_sizes(id);
+            sizes[at] = self.plan.local_sizes(operand.id)[self.place(operand.id, dim)?];
+            let into: Vec<usize> =
+                (0..result.len()).filter(|place| dims.contains(&result[*place])).collect();
+            Ok(b.broadcast(&value, &sizes, &into))
         });
-        Ok(b.concatenate(&a?, &c?, self.place(id, to)?))
+        Ok(b.concatenate(&a?, &c?, at))
     }
 
     /// The cache with the new positions at its end, in the order of the cache's dims.

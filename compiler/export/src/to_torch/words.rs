@@ -116,6 +116,10 @@ impl Words for Torch {
         Py::call("torch.reshape", [value, Py::numbers(sizes)])
     }
 
+    fn spread(&self, value: Py, sizes: Vec<u64>) -> Py {
+        Py::call("torch.broadcast_to", [value, Py::numbers(sizes)])
+    }
+
     fn concatenated(&self, [a, b]: [Py; 2], axis: usize) -> Py {
         Py::call("torch.cat", [Py::Tuple(vec![a, b])]).with("dim", Py::atom(axis))
     }

@@ -382,10 +382,15 @@ impl<'a> Ways<'a> {
         let mut open: Vec<Id> =
             self.reachable.iter().copied().filter(|class| is(*class, is_softmax)).collect();
         let mut seen: BTreeSet<Id> = open.iter().copied().collect();
+        // What the products of attentions read.
+        let mut joined: Vec<(Id, Id)> = Vec::new();
         while let Some(class) = open.pop() {
             for operand in self.options(class).iter().flat_map(|node| &node.operands).copied() {
                 let is_alike =
                     self.logical.ty(operand).dims.len() == self.logical.ty(class).dims.len();
+                if is(class, |op| *op == Op::Einsum) {
+                    joined.push((class, operand));
+                }
                 if is(class, goes_on) && is_alike && !self.is_number(operand) {
                     link(class, operand);
                     let maker = self.way_to_maker(operand).last().copied().unwrap_or(operand);
@@ -403,9 +408,21 @@ impl<'a> Ways<'a> {
                         is(maker, |op| softmax_over(op).is_some() || matches!(op, Op::Cast(_)));
                     if self.logical.op(node) == Some(&Op::Einsum) && is_read {
                         link(*class, *operand);
+                        joined.extend(node.operands.iter().map(|operand| (*class, *operand)));
                     }
                 }
             }
+        }
+        // What joins their keys or values may be part of them.
+        let mut seen: BTreeSet<(Id, Id)> = BTreeSet::new();
+        while let Some((class, operand)) = joined.pop() {
+            let maker = self.way_to_maker(operand).last().copied().unwrap_or(operand);
+            if !seen.insert((class, operand)) || !is(maker, |op| matches!(op, Op::Concat { .. })) {
+                continue;
+            }
+            link(class, operand);
+            let nodes = self.options(maker).iter();
+            joined.extend(nodes.flat_map(|node| &node.operands).map(|operand| (maker, *operand)));
         }
     }
 

@@ -83,6 +83,7 @@ impl Builder<'_> {
         let arity = operands.len();
         if kernels.fusible_operand(id).is_some()
             || kernels.attention(id).is_some()
+            || kernels.joined(id).is_some()
             || kernels.carries(id).is_some()
         {
             return Some(Arc::new(Factor { arity, ..self.op(kernels, hardware, id)? }));

@@ -43,7 +43,9 @@ pub(super) struct Strategies<'b, 's, 'k> {
     /// The ops of the attention that it is part of, and the work of that where it ends here, with
     /// what travels and in how many steps where it is a ring.
     members: &'k [ValueId],
-    attentions: FxHashMap<(Layout, AxisList, AxisList), Option<(Work, Travel)>>,
+    /// The same with the concats that join its keys and values, where it may have them in it.
+    joined_members: &'k [ValueId],
+    attentions: FxHashMap<AttentionWay, Option<(Work, Travel)>>,
     /// The operand that has the keys of the attention, and their place there.
     keys_at: Option<(usize, usize)>,
     loops: Option<Loops<'k>>,
@@ -58,6 +60,10 @@ pub(super) struct Strategies<'b, 's, 'k> {
 
 /// The time of what travels in a ring, and its steps; none of an attention that is no ring.
 type Travel = Option<(Picoseconds, u64)>;
+
+/// What an attention makes, the axes that split the keys, those of its ring, and whether it has in
+/// it what joins its keys and values.
+type AttentionWay = (Layout, AxisList, AxisList, bool);
 
 /// The nodes that a strategy reads, and the kernel states that it may begin.
 type Of<'a> = (&'a [Node], &'a [(Node, i64)]);
@@ -114,6 +120,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             within,
             rings: rings(kernels, id),
             members: kernels.attention(id).unwrap_or_default(),
+            joined_members: kernels.joined(id).unwrap_or_default(),
             attentions: FxHashMap::default(),
             keys_at: kernels.keys_read_by(id).filter(|_| kernels.may_split_keys_of(id)),
             loops,
@@ -217,17 +224,21 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         (reads, states): Of<'_>,
     ) {
         let (kernels, id) = (self.kernels, self.id);
-        let ends = self.members.last() == Some(&id);
+        let ends = [self.members, self.joined_members].iter().any(|m| m.last() == Some(&id));
         let is_within = self.within.keys().any(|(node, _)| *node == out);
-        if self.members.is_empty()
-            || !(ends || is_within)
+        if !(ends || is_within)
             || kernels.read_in_attention(id, made, keys).as_deref() != Some(layouts)
         {
             return;
         }
-        self.member((made, keys, out), (AxisList::EMPTY, WITHIN_ATTENTION), (reads, states));
+        if !self.members.is_empty() {
+            self.member((made, keys, out), (AxisList::EMPTY, WITHIN_ATTENTION), (reads, states));
+        }
         if !keys.is_empty() || !made.is_complete() {
             return;
+        }
+        if !self.joined_members.is_empty() {
+            self.member((made, keys, out), (AxisList::EMPTY, WITHIN_JOINED), (reads, states));
         }
         for (ring, extra) in self.rings.clone().into_iter().zip(WITHIN_ATTENTION + 1..) {
             let is_wanted = ends || self.within.contains_key(&(out, extra));
@@ -248,10 +259,13 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         (reads, states): Of<'_>,
     ) {
         let (kernels, hardware, id) = (self.kernels, self.hardware, self.id);
-        let ends = self.members.last() == Some(&id);
+        let is_joined = extra == WITHIN_JOINED;
+        let members = if is_joined { self.joined_members } else { self.members };
+        let ends = members.last() == Some(&id);
         let work = ends.then(|| {
-            let work = self.attentions.entry((made, keys, ring));
-            *work.or_insert_with(|| attention_work(kernels, hardware, id, (made, keys, ring)))
+            let way = (made, keys, ring, is_joined);
+            let work = self.attentions.entry(way);
+            *work.or_insert_with(|| attention_work(kernels, hardware, members, way))
         });
         let state = self.within.get(&(out, extra)).copied();
         if state.is_none() && work.flatten().is_none() {
@@ -259,7 +273,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         }
         let mut member = reads.to_vec();
         for (read, operand) in member.iter_mut().zip(self.operands) {
-            if self.members.contains(&kernels.origin_of(*operand)) {
+            if members.contains(&kernels.origin_of(*operand)) {
                 *read = self.builder.state(*operand, *read, extra);
             }
         }
@@ -329,6 +343,9 @@ fn kernel_time(hardware: &Hardware, (before, work): (u64, Work), extra: i64) -> 
 /// its last op pays. The numbers behind it are for rings, one for each arrangement of axes.
 const WITHIN_ATTENTION: i64 = i64::MIN;
 
+/// The same within an attention with the concats of its keys and values: behind all rings.
+const WITHIN_JOINED: i64 = WITHIN_ATTENTION + (1 << 32);
+
 /// Below it no number is one of bytes to come.
 const OUTSIDE: i64 = i64::MIN / 2;
 
@@ -342,17 +359,18 @@ fn rings(kernels: &Kernels, id: ValueId) -> Vec<AxisList> {
     }
 }
 
-/// The work of the attention that ends with a value in a layout, as one kernel, and what travels
-/// meanwhile where it is a ring.
+/// The work of the attention of these ops as one kernel, and what travels meanwhile where it is a
+/// ring.
 fn attention_work(
     kernels: &Kernels,
     hardware: &Hardware,
-    product: ValueId,
-    (made, keys, ring): (Layout, AxisList, AxisList),
+    members: &[ValueId],
+    (made, keys, ring, _): AttentionWay,
 ) -> Option<(Work, Travel)> {
-    let kernel = kernels.of[product.index()].iter().find(|kernel| kernel.attention > 0)?;
+    let of_product = &kernels.of[members.last()?.index()];
+    let kernel = of_product.iter().find(|kernel| kernel.chain == members)?;
     let made = (made, keys, ring);
-    let reads = kernels.attention_reads(product, made, &|_, _, _, _| true, &|_, _| true)?;
+    let reads = kernels.attention_reads(members, made, &|_, _, _, _| true, &|_, _| true)?;
     let first = *kernel.chain.first()?;
     let lead = kernels.travels(first).filter(|_| !ring.is_empty());
     let lead = lead.map(|(operand, dim)| Fused::AllGather { operand, dim, axes: ring });
