@@ -1,5 +1,7 @@
 //! Attention as one kernel, as the brute force sees it; and programs that have one.
 
+use std::collections::BTreeSet;
+
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
@@ -50,9 +52,55 @@ pub(crate) fn attention_ways(facts: &Facts<'_>, product: usize) -> Vec<Attention
     if !is_end(a.index(), b.index()) && !is_end(b.index(), a.index()) {
         return Vec::new();
     }
-    let layouts = 0..facts.spaces[product].layouts.len();
-    let all = layouts.flat_map(|made| ways(facts, product, made, None));
-    all.filter(|way| is_ring_or_none(facts, way)).collect()
+    let layouts = || 0..facts.spaces[product].layouts.len();
+    let none = BTreeSet::new();
+    let all = layouts().flat_map(|made| ways(facts, product, made, (None, &none)));
+    let mut all: Vec<AttentionWay> = all.filter(|way| is_ring_or_none(facts, way)).collect();
+    // With all concats of keys and of values in it that nothing else reads.
+    let members = all.iter().flat_map(|way| way.chain.iter().map(|(id, _)| *id)).collect();
+    let joined = joined(facts, &members);
+    if !joined.is_empty() {
+        let ways = layouts().flat_map(|made| ways(facts, product, made, (None, &joined)));
+        let looped = |(id, fit): &(usize, usize)| facts.fits[*id][*fit].looped.is_some();
+        let ways = ways.filter_map(agreeing).filter(|way| !way.chain.iter().any(looped));
+        all.extend(ways);
+    }
+    all
+}
+
+/// The concats that join keys or values of an attention of these ops, and are read in it alone.
+fn joined(facts: &Facts<'_>, members: &BTreeSet<usize>) -> BTreeSet<usize> {
+    let values = &facts.program.values;
+    let over = members.iter().find_map(|id| match facts.op_of(*id) {
+        Some(Op::Softmax { over } | Op::SinkSoftmax { over }) => Some(*over),
+        _ => None,
+    });
+    let mut along: BTreeSet<DimId> = over.into_iter().collect();
+    let mut found = BTreeSet::new();
+    // Readers have higher numbers than what they read.
+    for id in (0..values.len()).rev() {
+        let Some(Op::Concat { left, right, to }) = facts.op_of(id) else { continue };
+        let is_within = |reader: &usize| {
+            found.contains(reader)
+                || members.contains(reader) && facts.op_of(*reader) == Some(&Op::Einsum)
+        };
+        let readers = facts.readers(id);
+        if along.contains(to)
+            && !facts.program.outputs.iter().any(|o| facts.origin(o.value.index()) == id)
+            && !readers.is_empty()
+            && readers.iter().all(is_within)
+        {
+            along.extend([*left, *right]);
+            found.insert(id);
+        }
+    }
+    found
+}
+
+/// A way of which each op is there once, where it is the same wherever it is read.
+fn agreeing(mut way: AttentionWay) -> Option<AttentionWay> {
+    way.chain.dedup();
+    (way.chain.windows(2).all(|two| two[0].0 != two[1].0)).then_some(way)
 }
 
 /// Whether no product of an attention gathers anything, or each gathers what has the keys of the
@@ -182,9 +230,14 @@ fn is_whole(layout: Layout) -> bool {
     layout.is_complete()
 }
 
-/// The ways in which an op of an attention makes its value in a layout; `key` is known behind the
-/// softmax.
-fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<AttentionWay> {
+/// The ways in which an op of an attention makes its value in a layout, with these concats in it;
+/// `key` is known behind the softmax.
+fn ways(
+    facts: &Facts<'_>,
+    id: usize,
+    made: usize,
+    (key, joined): (Option<DimId>, &BTreeSet<usize>),
+) -> Vec<AttentionWay> {
     let program = facts.program;
     let mut found = Vec::new();
     for (fit, layouts) in facts.fits[id].iter().enumerate() {
@@ -214,6 +267,7 @@ fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<At
         for (operand, layout) in program.values[id].def.operands().iter().zip(&layouts.operands) {
             let origin = facts.origin(operand.index());
             let inner = match key {
+                _ if joined.contains(&origin) => true,
                 Some(key) => {
                     facts.op_of(id) != Some(&Op::Einsum) && has_scores(facts, origin, id, key)
                 }
@@ -236,7 +290,7 @@ fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<At
                     chain: Vec::new(),
                 }]
             } else if passes {
-                ways(facts, origin, *layout, key)
+                ways(facts, origin, *layout, (key, joined))
             } else {
                 Vec::new()
             };
@@ -336,6 +390,19 @@ const BODIES: &[&str] = &[
  return cast(sum(o * c over D), bf16)\n}",
     "q: f32 HLQ, k: f32 HS_xQ, v: f32 HS_xD, w: f32 HDR) -> f32 LR {
  let o = einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n return einsum(o, w -> LR)\n}",
+    // Keys and values that are joined: of a prefix that all heads share, of two, with a mask, read by
+    // the scores and the product alike, pinned, and read by something else.
+    "q: f32 HLQ, k: f32 TQ, v: f32 TD, k2: f32 HTQ, v2: f32 HTD) -> f32 HLD {
+ let s = einsum(q, concat(k, rename(k2, T -> U), T, U -> V) -> HLV)
+ return einsum(softmax(s over V), concat(v, rename(v2, T -> U), T, U -> V) -> HLD)\n}",
+    "q: f32 LQ, k: f32 T_xQ, k2: f32 UQ, v: f32 VD_x) -> f32 LD {
+ return einsum(softmax(causal(einsum(q, concat(k, k2, T, U -> V) -> LV) over L, V) over V), v -> LD)\n}",
+    "q: f32 H_xLQ, k: f32 TQ, k2: f32 HUQ_x) -> f32 HLQ {
+ let k3 = concat(k, k2, T, U -> V)\n return einsum(softmax(einsum(q, k3 -> HLV) over V), k3 -> HLQ)\n}",
+    "q: f32 HLQ, k: f32 TQ, k2: f32 HUQ, v: f32 HVD) -> f32 HLD_x {
+ let k3: f32 H_xVQ = concat(k, k2, T, U -> V)\n return einsum(softmax(einsum(q, k3 -> HLV) over V), v -> HLD)\n}",
+    "q: f32 LQ, k: f32 TQ, k2: f32 UQ, v: f32 VD) -> (y: f32 LD, k3: f32 VQ) {
+ let k3 = concat(k, k2, T, U -> V)\n return (einsum(softmax(einsum(q, k3 -> LV) over V), v -> LD), k3)\n}",
     // A cast on the way.
     "q: f32 LQ, k: f32 SQ, v: bf16 SD) -> bf16 L_xD {
  return einsum(cast(softmax(einsum(q, k -> LS) over S), bf16), v -> LD)\n}",
@@ -374,7 +441,8 @@ pub(crate) fn attention_case(_: u64, number: u64) -> Case {
 fn case_on(mesh: &str, body: &str, (queries, keys, width): (u64, u64, u64)) -> Case {
     let source = format!(
         "mesh {mesh}\ndim L = {queries}\ndim S = {keys}\ndim Q = {width}\ndim D = {width}\ndim H = 2\n\
-         dim R = 2\ndim O = 1\nlayer f({}",
+         dim R = 2\ndim O = 1\ndim T = {}\ndim U = T\ndim V = {keys}\nlayer f({}",
+        keys / 2,
         body
     );
     let checked =

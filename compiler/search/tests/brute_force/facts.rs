@@ -294,6 +294,16 @@ impl<'a> Facts<'a> {
             })
     }
 
+    /// The live ops that read a value, itself or pinned.
+    pub(super) fn readers(&self, id: usize) -> Vec<usize> {
+        let values = &self.program.values;
+        let reads = |r: &usize| match &values[*r].def {
+            Def::Op { operands, .. } => operands.iter().any(|o| self.origin(o.index()) == id),
+            Def::Pin { .. } | Def::Parameter { .. } | Def::Constant(_) => false,
+        };
+        (0..values.len()).filter(|r| self.live[*r]).filter(reads).collect()
+    }
+
     /// The work of ops that run as one kernel, first to last.
     fn work(&self, chain: &[(usize, usize)]) -> Work {
         let program = self.program;

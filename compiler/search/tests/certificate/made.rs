@@ -104,6 +104,29 @@ fn linear_ops_on_a_part_of_an_attention_have_a_certificate() {
     assert!(layers[0].cost.0 < 345_000_000, "{}", layers[0].cost.0);
 }
 
+const PREFIX: &str = "mesh x=2, y=4
+dim B = 32
+dim P = 4096
+dim T = 512
+dim S = P + T
+dim H = 16
+dim C = 512
+dim E = 2048
+layer f(a: bf16 BE?, w: bf16 EHC?, p: bf16 PC?, c: bf16 BTC?, o: bf16 HCE?) -> bf16 BE? {
+  let keys = concat(p, c, P, T -> S)
+  let q = einsum(a, w -> BHC)
+  return einsum(einsum(softmax(einsum(q, keys -> BHS) * 0.07 over S), keys -> BHC), o -> BE)
+}";
+
+#[test]
+fn an_attention_over_joined_keys_has_a_certificate() {
+    let chip = include_str!("../../../cost/hardware/tpu-v5e.toml");
+    let text = certificate_of(inputs_on(chip, PREFIX)).text();
+    let layers = verify_certificate(&text).expect("a certificate");
+    assert_eq!(layers[0].proof, Some(Proof::Certificate));
+    assert!(text.contains("as attention"), "{text}");
+}
+
 #[test]
 fn where_no_value_is_shared_no_price_is_needed() {
     let chain =

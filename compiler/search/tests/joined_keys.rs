@@ -1,0 +1,124 @@
+//! Attention over keys and values that a `concat` joins: its plans, what they read, and what they
+//! compute.
+
+use shard_check::{CheckOptions, check_source};
+use shard_cost::{Hardware, InstrPrice, kernels, price};
+use shard_grammar::SourceFile;
+use shard_ir::{InstrKind, Op, Plan, Program};
+use shard_runtime::{RunOptions, in_program_order, run};
+use shard_search::{LowerOptions, Status, lower};
+
+const CHIP: &str = "name = \"kernels\"
+[chip]
+flops = { f32 = 1e12, bf16 = 1e12 }
+hbm_bytes = 1e9
+hbm_bandwidth = 1e8
+[network]
+kind = \"flat\"
+bandwidth = 3e8
+latency = 1e-9
+[kernels]
+attention = 1.0
+";
+
+/// Latent keys that are values, of a prefix that all prompts share.
+const LATENT: &str = "q: f32 B_xHC, p: f32 PC, c: f32 B_xTC) -> f32 B_xHC {
+ let keys = concat(p, c, P, T -> S)\n return einsum(softmax(einsum(q, keys -> BHS) over S), keys -> BHC)\n}";
+
+const BODIES: &[&str] = &[
+    LATENT,
+    // Keys and values apart, heads in groups, a map and a cast on the way.
+    "q: f32 BHGC, pk: f32 PHC, pv: f32 PHD, k: f32 BTHC, v: f32 BTHD) -> f32 BHGD {
+ let s = tanh(einsum(q, concat(pk, k, P, T -> S) -> BHGS) * 0.5)
+ return einsum(cast(softmax(s over S), f32), concat(pv, v, P, T -> S) -> BHGD)\n}",
+    // What is there already, and a chunk of prompts under a mask; open layouts.
+    "q: f32 BTHC?, pk: f32 PHC?, pv: f32 PHD?, k: f32 BTHC?, v: f32 BTHD?) -> f32 BTHD? {
+ let s = causal(einsum(q, concat(pk, k, P, T -> S) -> BHTS) over T, S)
+ return einsum(softmax(s over S), concat(pv, v, P, T -> S) -> BTHD)\n}",
+    // A prefix, what came before, and what is new.
+    "q: f32 BTHC?, p: f32 PC?, o: f32 BZC?, c: f32 BTC?) -> f32 BTHC? {
+ let keys = concat(p, concat(o, c, Z, T -> A), P, A -> W)
+ return einsum(softmax(causal(einsum(q, keys -> BHTW) over T, W) over W), keys -> BTHC)\n}",
+    // The prefix behind; a pin on what is joined.
+    "q: f32 BHC, p: f32 PC, c: f32 BTC) -> f32 B_xHC {
+ let keys: f32 B_xSC = concat(c, p, T, P -> S)
+ return einsum(softmax(einsum(q, keys -> BHS) over S), keys -> BHC)\n}",
+];
+
+fn program(body: &str) -> Program {
+    let text = format!(
+        "mesh x=2, y=2\ndim B = 8\ndim P = 64\ndim T = 16\ndim S = P + T\ndim Z = 32\n\
+         dim A = Z + T\ndim W = P + A\ndim H = 4\ndim G = 2\ndim C = 8\ndim D = 4\nlayer f({body}"
+    );
+    let source = SourceFile::new("joined_keys", text);
+    let checked = check_source(&source, &CheckOptions::default());
+    let errors: Vec<_> =
+        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{body}");
+    checked.programs.into_iter().next().expect("a layer")
+}
+
+fn plan(body: &str, hardware: &Hardware) -> Plan {
+    let lowered = lower(&program(body), hardware, &LowerOptions::default()).expect("a plan");
+    assert_eq!(lowered.optimality.status, Status::Proven, "{body}");
+    lowered.plan
+}
+
+fn concats(plan: &Plan) -> Vec<bool> {
+    let concats =
+        plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Op(Op::Concat { .. })));
+    concats.map(|instr| instr.origin.attention).collect()
+}
+
+#[test]
+fn keys_that_are_joined_are_part_of_the_kernel_and_compute_what_the_source_says() {
+    let hardware = Hardware::parse(CHIP).expect("a chip");
+    for (seed, body) in BODIES.iter().enumerate() {
+        let plan = plan(body, &hardware);
+        let text = shard_ir::text::print(&plan);
+        assert!(concats(&plan).iter().all(|within| *within), "{text}");
+        assert_eq!(kernels(&plan).len(), 1, "{text}");
+        assert_eq!(shard_ir::verify::verify(&plan), Ok(()));
+        let read = shard_ir::text::parse(&text).expect("a plan");
+        assert_eq!(shard_ir::text::print(&read[0]), text);
+        let options = RunOptions { seed: seed as u64, ..RunOptions::default() };
+        let report = run(&in_program_order(&plan), &options).expect("a run");
+        assert!(report.equal, "off by {}\n{text}", report.max_abs_err);
+    }
+}
+
+#[test]
+fn a_shared_prefix_is_read_once_for_all_prompts_and_joined_in_no_memory() {
+    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let plan = plan(LATENT, &hardware);
+    let kernel = kernels(&plan).remove(0);
+    let InstrPrice::Kernel { flops, hbm_bytes, .. } = price(&plan, &hardware).of(kernel[0]).clone()
+    else {
+        panic!("a kernel")
+    };
+    // Two prompts a device, since y splits them, too: queries and results, the prefix once, what each has for itself.
+    assert_eq!(hbm_bytes.0, 4 * (2 * 2 * 4 * 8 + 64 * 8 + 2 * 16 * 8));
+    // Two products, over all keys of all prompts.
+    assert_eq!(flops.0, 2 * 2 * (2 * 4 * 80 * 8));
+}
+
+#[test]
+fn keys_that_something_else_reads_are_joined_in_memory() {
+    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let body = "q: f32 BHC, p: f32 PC, c: f32 BTC) -> (o: f32 BHC, keys: f32 BSC) {
+ let keys = concat(p, c, P, T -> S)
+ return (einsum(softmax(einsum(q, keys -> BHS) over S), keys -> BHC), keys)\n}";
+    assert_eq!(concats(&plan(body, &hardware)), [false]);
+}
+
+#[test]
+fn a_concat_that_says_that_it_is_of_an_attention_is_held_to_it() {
+    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let body = "a: f32 PC, c: f32 TC) -> f32 SC {\n return concat(a, c, P, T -> S)\n}";
+    let mut plan = plan(body, &hardware);
+    assert_eq!(shard_ir::verify::verify(&plan), Ok(()));
+    let is_concat = |kind: &InstrKind| matches!(kind, InstrKind::Op(Op::Concat { .. }));
+    let concat = plan.instructions.iter_mut().find(|i| is_concat(&i.kind)).expect("a concat");
+    concat.origin.attention = true;
+    assert!(shard_ir::verify::verify(&plan).is_err());
+}
