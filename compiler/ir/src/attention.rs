@@ -126,7 +126,8 @@ fn made_of_scores<'a, G: Ops<'a>>(
 /// The ops of an attention with the concats that join its keys and its values, first to last; `None`
 /// where nothing joins them, or something else reads what does.
 ///
-/// Such a kernel goes over what is joined as it lies, so that no axis may split the keys.
+/// Such a kernel goes over what is joined as it lies. Axes that split its keys split each part of
+/// what is joined, so that the keys of a device are no block of all ([`keys_in_any_order`]).
 pub fn with_joined<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> Option<Vec<G::Id>> {
     let key = members.iter().find_map(|id| graph.op(*id).and_then(softmax_over))?;
     let is_product = |id: &&G::Id| graph.op(**id) == Some(&Op::Einsum);
@@ -145,6 +146,53 @@ pub fn with_joined<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> Option<Vec<G
     }
     all.sort_unstable();
     (all.len() > members.len() && all.len() <= MOST_MEMBERS).then_some(all)
+}
+
+/// Whether nothing in an attention with concats asks in which order its keys lie: it has no mask,
+/// and nothing that it reads has the keys but what is joined. Then a device may have a block of each
+/// part of what is joined.
+pub fn keys_in_any_order<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> bool {
+    let key = members.iter().find_map(|id| graph.op(*id).and_then(softmax_over));
+    members.iter().all(|id| {
+        let comes_in = |operand: &G::Id| !members.contains(operand);
+        let has_keys = |operand: G::Id| graph.dims(operand).iter().any(|dim| Some(*dim) == key);
+        match graph.op(*id) {
+            Some(Op::Mask { .. }) | None => false,
+            Some(_) => !graph.operands(*id).into_iter().filter(comes_in).any(has_keys),
+        }
+    })
+}
+
+/// The layout that a concat of keys or values gives in an attention that goes over them as they lie:
+/// axes split each part alike, and what is joined has the blocks of both.
+pub fn joined_layout(
+    (left, right, to): (DimId, DimId, DimId),
+    operands: &[Operand<'_>],
+    result: &[DimId],
+    mesh: &Mesh,
+    dims: &[Dim],
+) -> Result<Layout, RuleError> {
+    let mut whole = operands.to_vec();
+    let mut keys: Option<AxisList> = None;
+    for (at, (operand, dim)) in whole.iter_mut().zip([left, right]).enumerate() {
+        let Some(place) = operand.dims.iter().position(|d| *d == dim) else { continue };
+        let axes = operand.layout.axes_of(place);
+        if *keys.get_or_insert(axes) != axes {
+            return Err(RuleError::NeedsWholeDim { operand: at, dim });
+        }
+        operand.layout = operand.layout.with_dim(place, AxisList::EMPTY);
+    }
+    let op = Op::Concat { left, right, to };
+    let made = result_layout(&op, &whole, result, mesh, dims)?;
+    let keys = keys.unwrap_or(AxisList::EMPTY);
+    // An axis splits one dim of it.
+    if let Some(axis) = keys.iter().find(|axis| made.split_axes().contains(*axis)) {
+        let split = |of: &Operand<'_>| of.layout.split_axes().contains(axis);
+        let operand = whole.iter().position(split).unwrap_or(0);
+        return Err(RuleError::NeedsWholeDim { operand, dim: [left, right][operand.min(1)] });
+    }
+    let at = result.iter().position(|dim| *dim == to);
+    Ok(at.map_or(made, |at| made.with_dim(at, keys)))
 }
 
 /// The dim of a softmax, with sinks or without; none of another op.
@@ -448,11 +496,17 @@ pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
             plan.instruction(**id).kind.op().is_some_and(|op| softmax_over(op).is_some())
         };
         let Some(softmax) = members.iter().find(softmax).copied() else { continue };
-        if is_in_one_kernel(plan, &members, softmax) && open.remove(&softmax) {
-            let members = with_joined(&graph, &members).unwrap_or(members);
-            open.retain(|id| !members.contains(id));
-            found.push(members);
+        if !is_in_one_kernel(plan, &members, softmax) || !open.contains(&softmax) {
+            continue;
         }
+        let joined = with_joined(&graph, &members);
+        let keys = plan.instruction(product).layout.softmax_axes();
+        if joined.as_ref().is_some_and(|all| !keys.is_empty() && !keys_in_any_order(&graph, all)) {
+            continue;
+        }
+        let members = joined.unwrap_or(members);
+        open.retain(|id| !members.contains(id));
+        found.push(members);
     }
     match open.first() {
         Some(id) => Err(*id),

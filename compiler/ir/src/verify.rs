@@ -5,7 +5,7 @@ pub(crate) mod words;
 
 use std::fmt;
 
-use crate::attention::{carried_operand, partial_softmax, softmax_layout};
+use crate::attention::{carried_operand, joined_layout, partial_softmax, softmax_layout};
 use crate::collective::{Collective, CollectiveError};
 use crate::collective_einsum::{Fused, LoopError};
 use crate::fold::{FoldError, verify_folds};
@@ -444,6 +444,10 @@ fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErro
     let layout = match op {
         Op::Softmax { over } if instr.origin.attention => {
             softmax_layout(*over, operands[0], &instr.dims, &plan.mesh, &plan.dims)
+        }
+        Op::Concat { left, right, to } if instr.origin.attention => {
+            let joins = (*left, *right, *to);
+            joined_layout(joins, &operands, &instr.dims, &plan.mesh, &plan.dims)
         }
         op => result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims),
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use shard_cost::{Hardware, begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
 use shard_ir::attention::{
-    Ops, attention_of, carried, may_split_keys, read_for, softmax_over, statistics_of, with_joined,
+    Ops, attention_of, carried, joined_layout, keys_in_any_order, may_split_keys, read_for,
+    softmax_over, statistics_of, with_joined,
 };
 use shard_ir::composite::composite_dim;
 use shard_ir::{
@@ -49,8 +50,9 @@ pub(crate) struct Kernels {
     /// For each op that is part of an attention, which as one kernel never has the scores in
     /// memory, the ops of that, first to last.
     attention: Vec<Option<Arc<Vec<ValueId>>>>,
-    /// The same of attentions with the concats that join their keys or values, and of these concats.
-    joined: Vec<Option<Arc<Vec<ValueId>>>>,
+    /// The same of attentions with the concats that join their keys or values, and of these concats;
+    /// and whether axes may split each part of what is joined.
+    joined: Vec<Option<(Arc<Vec<ValueId>>, bool)>>,
     /// For what an attention ends with, the dims of the statistics that it has where axes split the
     /// keys.
     statistics: Vec<Option<DimSet>>,
@@ -165,11 +167,9 @@ impl Kernels {
                         kernels.attention[member.index()] = Some(Arc::clone(&members));
                     }
                     all.push(kernels.of_attention(&members));
-                    if let Some(joined) = with_joined(&Values(&kernels), &members).map(Arc::new) {
-                        for member in joined.iter() {
-                            kernels.joined[member.index()] = Some(Arc::clone(&joined));
-                        }
-                        all.push(kernels.of_attention(&joined));
+                    let joined = with_joined(&Values(&kernels), &members).map(Arc::new);
+                    if let Some(joined) = &joined {
+                        all.push(kernels.of_attention(joined));
                     }
                     // In a strict layer no merge could be written.
                     kernels.statistics[id.index()] =
@@ -179,6 +179,18 @@ impl Kernels {
                             let Def::Op { op, .. } = &softmax.def else { return None };
                             may_split_keys(op, softmax.dtype).then_some(by)
                         });
+                    if let Some(joined) = joined {
+                        // A pin says where the blocks of all of it lie.
+                        let is_pinned = |concat: &ValueId| {
+                            !members.contains(concat) && kernels.is_pinned(*concat)
+                        };
+                        let splits = kernels.statistics[id.index()].is_some()
+                            && keys_in_any_order(&Values(&kernels), &joined)
+                            && !joined.iter().any(is_pinned);
+                        for member in joined.iter() {
+                            kernels.joined[member.index()] = Some((Arc::clone(&joined), splits));
+                        }
+                    }
                 }
                 kernels.carry(id, op, operands);
                 if let Some((places, producer, pins)) = kernels.fusible_operand(id) {
@@ -259,7 +271,28 @@ impl Kernels {
     /// The ops of the attention that an op is part of with the concats of its keys and values, first
     /// to last; `None` where there are none, or the concats are not part of it.
     pub(crate) fn joined(&self, id: ValueId) -> Option<&[ValueId]> {
-        self.joined[id.index()].as_deref().map(Vec::as_slice)
+        self.joined[id.index()].as_ref().map(|(members, _)| members.as_slice())
+    }
+
+    /// Whether axes may split each part of what joins the keys of that.
+    pub(crate) fn may_split_joined(&self, id: ValueId) -> bool {
+        self.joined[id.index()].as_ref().is_some_and(|(_, splits)| *splits)
+    }
+
+    fn is_pinned(&self, id: ValueId) -> bool {
+        self.program.values.iter().any(|value| match &value.def {
+            Def::Pin { operand, .. } => *operand == id,
+            Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) => false,
+        })
+    }
+
+    /// Whether a concat makes a layout as a part of an attention alone: each part of what it joins is
+    /// split.
+    pub(crate) fn joins_parts(&self, id: ValueId, made: Layout) -> bool {
+        let value = self.program.value(id);
+        let Def::Op { op: Op::Concat { to, .. }, .. } = &value.def else { return false };
+        let at = value.dims.iter().position(|dim| dim == to);
+        at.is_some_and(|at| !made.axes_of(at).is_empty())
     }
 
     /// The places of the dims of its statistics in a value that may be the attention over a part of
@@ -318,16 +351,35 @@ impl Kernels {
         {
             return None;
         }
-        let key = self.keys_of(id).filter(|_| !keys.is_empty());
+        // The dims that have other names in what is made, and the axes that split them.
+        let (mut split, mut axes) = (self.keys_of(id).into_iter().collect::<Vec<_>>(), keys);
+        if self.joins_parts(id, made)
+            && let Op::Concat { left, right, to } = site.op
+        {
+            split = vec![*left, *right];
+            axes = made.axes_of(dims.iter().position(|dim| dim == to)?);
+        }
         let reads = |operand: &[DimId]| {
             let read = read_for(made, dims, operand);
-            let at = operand.iter().position(|dim| Some(*dim) == key);
-            at.map_or(read, |at| read.with_dim(at, keys))
+            let at = operand.iter().position(|dim| split.contains(dim));
+            at.filter(|_| !axes.is_empty()).map_or(read, |at| read.with_dim(at, axes))
         };
         let read: Vec<Layout> = site.operands.iter().map(|(operand, _)| reads(operand)).collect();
-        let result = site.result_layout(&read)?;
+        let result = self.result_in_attention(id, &read)?;
         let result = if ends { result.sums_as_softmax() } else { result };
         (result == made).then_some(read)
+    }
+
+    /// The layout that a member of an attention makes of operands in these layouts: as by itself, but
+    /// that a concat may join parts that are split.
+    fn result_in_attention(&self, id: ValueId, operands: &[Layout]) -> Option<Layout> {
+        let site = self.site(id);
+        let Op::Concat { left, right, to } = site.op else { return site.result_layout(operands) };
+        let types = site.operands.iter().zip(operands);
+        let operands: Vec<Operand<'_>> = types
+            .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
+            .collect();
+        joined_layout((*left, *right, *to), &operands, site.result, site.mesh, site.dims).ok()
     }
 
     /// The layout that an op of a kernel makes of operands in these layouts.
@@ -337,7 +389,11 @@ impl Kernels {
         link: usize,
         operands: &[Layout],
     ) -> Option<Layout> {
-        let made = self.site(kernel.chain[link]).result_layout(operands)?;
+        let id = kernel.chain[link];
+        let made = match link < kernel.attention {
+            true => self.result_in_attention(id, operands)?,
+            false => self.site(id).result_layout(operands)?,
+        };
         Some(if link + 1 == kernel.attention { made.sums_as_softmax() } else { made })
     }
 
@@ -365,7 +421,7 @@ impl Kernels {
             let split = if *id == product { keys } else { AxisList::EMPTY };
             let read = self.read_in_attention(*id, *layouts.get(id)?, split)?;
             let (fused, read) = self.in_ring(*id, &read, ring)?;
-            if !has(*id, layouts[id], fused, &read) {
+            if !self.joins_parts(*id, layouts[id]) && !has(*id, layouts[id], fused, &read) {
                 return None;
             }
             for (operand, layout) in self.program.value(*id).def.operands().iter().zip(read) {
@@ -572,7 +628,8 @@ impl Kernels {
         passes: &dyn Fn(ValueId, Layout) -> bool,
     ) -> Vec<Way> {
         let single = alone(id, target);
-        let is_plain = target.softmax_axes().is_empty() || self.carries(id).is_some();
+        let is_plain = (target.softmax_axes().is_empty() || self.carries(id).is_some())
+            && !self.joins_parts(id, target);
         let mut found: Vec<Way> = single
             .iter()
             .filter(|_| is_plain)
@@ -592,9 +649,13 @@ impl Kernels {
             let read = self.attention_reads(members, (target, keys, AxisList::EMPTY), &has, passes);
             found.extend(read.map(|read| (1, None, read)));
         }
-        if let Some(joined) = self.joined(id).filter(ends) {
-            let made = (target, AxisList::EMPTY, AxisList::EMPTY);
-            let read = self.attention_reads(joined, made, &has, passes);
+        let joined = self.joined(id).filter(ends);
+        let may = |keys: &AxisList| keys.is_empty() || self.may_split_joined(id);
+        for (joined, keys) in joined
+            .into_iter()
+            .flat_map(|m| key_orders(target).into_iter().filter(may).map(move |k| (m, k)))
+        {
+            let read = self.attention_reads(joined, (target, keys, AxisList::EMPTY), &has, passes);
             found.extend(read.map(|read| (2, None, read)));
         }
         for (fused, axes) in self.rings(id, target) {

@@ -138,6 +138,9 @@ impl Builder<'_> {
             found.strategy(result, layouts);
             ControlFlow::Continue(())
         });
+        if kernels.may_split_joined(id) {
+            found.joins_parts();
+        }
         let factor = found.factor;
         self.strategies_left = left.saturating_sub(factor.out.len());
         whole.is_continue().then_some(factor)

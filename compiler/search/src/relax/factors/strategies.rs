@@ -146,6 +146,26 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         self.reads = reads;
     }
 
+    /// Of a concat of keys or values what it does in an attention alone: each part of what it joins
+    /// is split.
+    pub(super) fn joins_parts(&mut self) {
+        let (kernels, id) = (self.kernels, self.id);
+        let own = Arc::clone(&self.own);
+        for (layout, out) in own.layouts.iter().zip(0..) {
+            let is_wanted = self.within.contains_key(&(out, WITHIN_JOINED));
+            if !is_wanted || !kernels.joins_parts(id, *layout) {
+                continue;
+            }
+            let Some(read) = kernels.read_in_attention(id, *layout, AxisList::EMPTY) else {
+                continue;
+            };
+            let nodes = self.graphs.iter().zip(&read).map(|(graph, l)| graph.node(*l));
+            let Some(reads) = nodes.collect::<Option<Vec<_>>>() else { continue };
+            let made = (*layout, AxisList::EMPTY, out);
+            self.member(made, (AxisList::EMPTY, WITHIN_JOINED), (&reads, &[]));
+        }
+    }
+
     fn of_layouts(
         &mut self,
         (result, out): (Layout, Node),
@@ -234,11 +254,11 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         if !self.members.is_empty() {
             self.member((made, keys, out), (AxisList::EMPTY, WITHIN_ATTENTION), (reads, states));
         }
+        if !self.joined_members.is_empty() && (keys.is_empty() || kernels.may_split_joined(id)) {
+            self.member((made, keys, out), (AxisList::EMPTY, WITHIN_JOINED), (reads, states));
+        }
         if !keys.is_empty() || !made.is_complete() {
             return;
-        }
-        if !self.joined_members.is_empty() {
-            self.member((made, keys, out), (AxisList::EMPTY, WITHIN_JOINED), (reads, states));
         }
         for (ring, extra) in self.rings.clone().into_iter().zip(WITHIN_ATTENTION + 1..) {
             let is_wanted = ends || self.within.contains_key(&(out, extra));
