@@ -8,8 +8,8 @@
 //! With loops it can be a ring, too (`spec/cost.md`, *Rings*): then what its products read that has
 //! the keys is given split by some axes that split nothing else of it.
 //!
-//! Where concats join its keys and values it can be had with them in it, too: then no axis splits
-//! the keys, and a concat lies as what reads it does.
+//! Where concats join its keys and values it can be had with them in it, too: then a concat lies as
+//! what reads it does, and axes that split the keys split each part of what is joined.
 
 use std::collections::BTreeMap;
 
@@ -88,8 +88,11 @@ pub(crate) fn attentions(
         for id in live {
             let Some(members) = attention_of(&graph, *id) else { continue };
             let joined = with_joined(&graph, &members).and_then(|all| attention(program, all));
-            let joined = joined.map(|all| Box::new(Attention { statistics: None, ..all }));
             let found = attention(program, members);
+            let joined = joined.map(|all| {
+                let splits = keys_in_any_order(program, &all);
+                Box::new(Attention { statistics: all.statistics.filter(|_| splits), ..all })
+            });
             all[id.index()] = found.map(|found| Attention { joined, ..found });
         }
     }
@@ -121,6 +124,24 @@ fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
     pins.dedup();
     let (ways, joined) = (Vec::new(), None);
     Some(Attention { members, pins, reads, travels, keys, statistics, ways, joined })
+}
+
+/// Whether a device may have a block of each part of what is joined, which is no block of all: no
+/// mask asks for the places of keys, nothing that is read has them as a dim, and no pin says where
+/// what is joined lies.
+fn keys_in_any_order(program: &Program, found: &Attention) -> bool {
+    let op = |id: ValueId| match &program.value(id).def {
+        Def::Op { op, .. } => Some(op),
+        Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+    };
+    let has_keys = |(reader, place): &(ValueId, usize)| {
+        let operand = program.value(*reader).def.operands()[*place];
+        program.value(operand).dims.contains(&found.keys)
+    };
+    let is_concat = |id: ValueId| matches!(op(id), Some(Op::Concat { .. }));
+    !found.members.iter().any(|id| matches!(op(*id), Some(Op::Mask { .. })))
+        && !found.reads.iter().any(has_keys)
+        && !found.pins.iter().any(|pin| is_concat(unpinned(program, *pin)))
 }
 
 /// The pins from a value back to what is pinned.
@@ -190,29 +211,23 @@ pub(crate) fn find_ways(space: &mut Space<'_>, loops: bool, known: &mut FxHashMa
         outs.extend(layouts.filter(|(l, _)| !l.softmax_axes().is_empty()).map(|(_, node)| node));
         outs.sort_unstable();
         outs.dedup();
-        for out in outs.iter().copied() {
-            let axes = space.moves[product.index()]
-                .layouts
-                .get(out as usize)
-                .map(|layout| layout.softmax_axes())
-                .unwrap_or_default();
+        let layouts = space.moves[product.index()].layouts.clone();
+        for out in outs {
+            let axes = layouts.get(out as usize).map(|l| l.softmax_axes()).unwrap_or_default();
             let orders =
                 if axes.is_empty() { vec![AxisList::EMPTY] } else { AxisList::arrangements(axes) };
             for keys in orders.into_iter().filter(|keys| keys.len() == axes.len()) {
                 let given = (keys, AxisList::EMPTY);
                 found.ways.extend(way(space, &found, product, (out, given), known));
+                if let Some(joined) = &mut found.joined
+                    && (keys.is_empty() || joined.statistics.is_some())
+                {
+                    joined.ways.extend(way(space, joined, product, (out, given), known));
+                }
             }
             for ring in of_mesh.iter().filter(|_| axes.is_empty() && found.statistics.is_some()) {
                 let given = (AxisList::EMPTY, *ring);
                 found.ways.extend(way(space, &found, product, (out, given), known));
-            }
-        }
-        if let Some(joined) = &mut found.joined {
-            let layouts = space.moves[product.index()].layouts.clone();
-            let is_complete = |out: &Node| layouts[*out as usize].is_complete();
-            for out in outs.into_iter().filter(is_complete) {
-                let given = (AxisList::EMPTY, AxisList::EMPTY);
-                joined.ways.extend(way(space, joined, product, (out, given), known));
             }
         }
         space.attentions[product.index()] = Some(found);
@@ -343,7 +358,7 @@ fn sent_round(
 }
 
 /// The layout of an operand whose dims are split as those of what is made of it, and its keys by
-/// their axes.
+/// their axes; what a concat joins is split as what it makes of it.
 fn restricted(
     program: &Program,
     operand: ValueId,
@@ -352,9 +367,17 @@ fn restricted(
     (key, keys): (DimId, AxisList),
 ) -> Layout {
     let made_dims = &program.value(reader).dims;
+    let of_parts = match &program.value(reader).def {
+        Def::Op { op: Op::Concat { left, right, to }, .. } => {
+            made_dims.iter().position(|dim| dim == to).map(|at| ([*left, *right], at))
+        }
+        _ => None,
+    };
     let mut layout = Layout::REPLICATED;
     for (at, dim) in program.value(operand).dims.iter().enumerate() {
-        if *dim == key {
+        if let Some((_, to)) = of_parts.filter(|(parts, _)| parts.contains(dim)) {
+            layout = layout.with_dim(at, made.axes_of(to));
+        } else if *dim == key {
             layout = layout.with_dim(at, keys);
         } else if let Some(from) = made_dims.iter().position(|d| d == dim) {
             layout = layout.with_dim(at, made.axes_of(from));

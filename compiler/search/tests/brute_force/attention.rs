@@ -63,6 +63,12 @@ pub(crate) fn attention_ways(facts: &Facts<'_>, product: usize) -> Vec<Attention
         let ways = layouts().flat_map(|made| ways(facts, product, made, (None, &joined)));
         let looped = |(id, fit): &(usize, usize)| facts.fits[*id][*fit].looped.is_some();
         let ways = ways.filter_map(agreeing).filter(|way| !way.chain.iter().any(looped));
+        let in_parts = |(id, fit): &(usize, usize)| *fit >= facts.by_itself[*id];
+        let ways: Vec<AttentionWay> = ways
+            .filter(|way| {
+                !way.chain.iter().any(in_parts) || keys_in_any_order(facts, &members, &joined)
+            })
+            .collect();
         all.extend(ways);
     }
     all
@@ -95,6 +101,33 @@ fn joined(facts: &Facts<'_>, members: &BTreeSet<usize>) -> BTreeSet<usize> {
         }
     }
     found
+}
+
+/// Whether nothing in an attention says in which order its keys lie: no mask, nothing but concats that
+/// comes in with them, no pin on a concat.
+fn keys_in_any_order(
+    facts: &Facts<'_>,
+    members: &BTreeSet<usize>,
+    joined: &BTreeSet<usize>,
+) -> bool {
+    let values = &facts.program.values;
+    let over = members.iter().find_map(|id| match facts.op_of(*id) {
+        Some(Op::Softmax { over }) => Some(*over),
+        _ => None,
+    });
+    let is_within = |id: usize| members.contains(&id) || joined.contains(&id);
+    let has_keys = |operand: &shard_ir::ValueId| {
+        let comes_in = !is_within(facts.origin(operand.index()));
+        comes_in && over.is_some_and(|over| values[operand.index()].dims.contains(&over))
+    };
+    let is_pin = |value: &shard_ir::Value| match &value.def {
+        Def::Pin { operand, .. } => joined.contains(&facts.origin(operand.index())),
+        Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) => false,
+    };
+    members.iter().all(|id| {
+        !matches!(facts.op_of(*id), Some(Op::Mask { .. }))
+            && !values[*id].def.operands().iter().any(has_keys)
+    }) && !values.iter().any(is_pin)
 }
 
 /// A way of which each op is there once, where it is the same wherever it is read.
@@ -403,6 +436,16 @@ const BODIES: &[&str] = &[
  let k3: f32 H_xVQ = concat(k, k2, T, U -> V)\n return einsum(softmax(einsum(q, k3 -> HLV) over V), v -> HLD)\n}",
     "q: f32 LQ, k: f32 TQ, k2: f32 UQ, v: f32 VD) -> (y: f32 LD, k3: f32 VQ) {
  let k3 = concat(k, k2, T, U -> V)\n return (einsum(softmax(einsum(q, k3 -> LV) over V), v -> LD), k3)\n}",
+    // Both parts split, by one axis, or wanted split; one of the values; a bias that has the keys.
+    "q: f32 OQ, k: f32 T_xQ, k2: f32 U_xQ) -> f32 OQ {
+ let k3 = concat(k, k2, T, U -> V)\n return einsum(softmax(einsum(q, k3 -> OV) over V), k3 -> OQ)\n}",
+    "q: f32 HOQ, k: f32 T_xQ, k2: f32 HUQ, v: f32 TD?, v2: f32 HU_xD) -> f32 HOD {
+ let s = einsum(q, concat(k, k2, T, U -> V) -> HOV)
+ return einsum(softmax(s * 0.5 over V), concat(v, v2, T, U -> V) -> HOD)\n}",
+    "q: f32 OQ, k: f32 T_xQ, k2: f32 U_xQ, v: f32 V_xD) -> f32 OD {
+ return einsum(softmax(einsum(q, concat(k, k2, T, U -> V) -> OV) over V), v -> OD)\n}",
+    "q: f32 OQ, k: f32 T_xQ, k2: f32 U_xQ) -> f32 OQ {
+ let k3: f32 VQ? = concat(k, k2, T, U -> V)\n return einsum(softmax(einsum(q, k3 -> OV) over V), k3 -> OQ)\n}",
     // A cast on the way.
     "q: f32 LQ, k: f32 SQ, v: bf16 SD) -> bf16 L_xD {
  return einsum(cast(softmax(einsum(q, k -> LS) over S), bf16), v -> LD)\n}",

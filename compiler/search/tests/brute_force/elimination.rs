@@ -170,7 +170,7 @@ impl Elimination<'_> {
                 }
             }
             Def::Op { operands, .. } => {
-                for (fit, layouts) in facts.fits[id].iter().enumerate() {
+                for (fit, layouts) in facts.fits[id][..facts.by_itself[id]].iter().enumerate() {
                     if self.too_large.is_some() {
                         return;
                     }

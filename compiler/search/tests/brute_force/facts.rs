@@ -59,6 +59,9 @@ pub(crate) struct Facts<'a> {
     /// For each parameter and pin, the layouts that its type allows.
     pub(crate) allowed: Vec<Vec<usize>>,
     pub(crate) fits: Vec<Vec<Fit>>,
+    /// How many of them it has by itself; the others are those of a concat in an attention, which
+    /// joins parts that are split.
+    pub(crate) by_itself: Vec<usize>,
     /// For each op, what it may share a kernel with.
     pub(crate) feeds: Vec<Option<Feed>>,
 }
@@ -105,6 +108,7 @@ impl<'a> Facts<'a> {
             spaces,
             allowed: none(),
             fits: vec![Vec::new(); program.values.len()],
+            by_itself: vec![0; program.values.len()],
             feeds: Vec::new(),
         };
         for (id, value) in program.values.iter().enumerate() {
@@ -124,6 +128,12 @@ impl<'a> Facts<'a> {
                                 .flat_map(|fit| facts.loops(id, fit, operands))
                                 .collect::<Vec<_>>(),
                         );
+                    }
+                    facts.by_itself[id] = fits.len();
+                    if let (Op::Concat { left, right, to }, true) =
+                        (op, hardware.has_attention() && !program.strict)
+                    {
+                        fits.extend(facts.in_parts(id, operands, [*left, *right, *to]));
                     }
                     facts.fits[id] = fits;
                 }
@@ -179,6 +189,37 @@ impl<'a> Facts<'a> {
             }
         }
         Ok(fits)
+    }
+
+    /// Layouts of a concat that joins parts which are split alike: each other dim is split in what
+    /// it makes as in what has it, and nothing is partial.
+    fn in_parts(&self, id: usize, operands: &[ValueId], [left, right, to]: [DimId; 3]) -> Vec<Fit> {
+        let program = self.program;
+        let made_dims = &program.values[id].dims;
+        let as_made = |operand: ValueId, made: Layout| {
+            let dims = &program.value(operand).dims;
+            let axes = dims.iter().map(|dim| {
+                let name = if *dim == left || *dim == right { to } else { *dim };
+                let at = made_dims.iter().position(|d| *d == name);
+                at.map_or(AxisList::EMPTY, |at| made.axes_of(at))
+            });
+            let wanted: Vec<AxisList> = axes.collect();
+            self.spaces[operand.index()].layouts.iter().position(|layout| {
+                layout.is_complete() && (0..wanted.len()).all(|at| layout.axes_of(at) == wanted[at])
+            })
+        };
+        let made = self.spaces[id].layouts.iter().enumerate();
+        let is_split = |layout: &Layout| {
+            let at = made_dims.iter().position(|dim| *dim == to);
+            layout.is_complete() && at.is_some_and(|at| !layout.axes_of(at).is_empty())
+        };
+        made.filter(|(_, layout)| is_split(layout))
+            .filter_map(|(result, layout)| {
+                let operands = operands.iter().map(|operand| as_made(*operand, *layout));
+                let operands = operands.collect::<Option<Vec<usize>>>()?;
+                Some(Fit { result, operands, looped: None })
+            })
+            .collect()
     }
 
     /// The loops around an einsum: with each all-gather that leads to a layout of an operand, and

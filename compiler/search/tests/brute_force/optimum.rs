@@ -165,7 +165,7 @@ impl Enumeration<'_> {
                 }
             }
             Def::Op { operands, .. } => {
-                for fit in 0..self.facts.fits[id].len() {
+                for fit in 0..self.facts.by_itself[id] {
                     let made = self.facts.fits[id][fit].result;
                     let mut cost = self.moves(id, made, &wanted, within)?;
                     if cost == NEVER {
@@ -337,7 +337,7 @@ impl Enumeration<'_> {
                         .for_each(|l| made[*l] = self.least[operand.index()][*l]);
                 }
                 Def::Op { operands, .. } => {
-                    for (fit, layouts) in facts.fits[id].iter().enumerate() {
+                    for (fit, layouts) in facts.fits[id][..facts.by_itself[id]].iter().enumerate() {
                         let own = match (&facts.feeds[id], feeds_another(id)) {
                             (Some(_), _) => 0,
                             (None, true) => facts.time_as_a_leader(id, fit),
