@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
-use shard_ir::{FoldId, InstrId, InstrKind, Layout, Picoseconds, Plan, Program, never};
+use shard_ir::{DimId, FoldId, InstrId, InstrKind, Layout, Op, Picoseconds, Plan, Program, never};
 use shard_search::rules::pieces::IN_PIECES;
 use shard_search::{Alternative, Proof, SharedWeight, Status};
 
@@ -336,10 +336,32 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId, striped: &[Striped]
     if let Some(reason) = reason_of(plan, id) {
         page.wrapped(9, &reason);
     }
+    if let Some(joined) = joined_as_it_lies(plan, id) {
+        page.wrapped(9, &joined);
+    }
     if let Some(striped) = striped.iter().find(|striped| striped.id == id) {
         page.wrapped(9, &striped.text(layer));
     }
     rejected(page, layer, id);
+}
+
+/// What is said of a concat that is part of an attention: what it joins lies in no memory joined.
+fn joined_as_it_lies(plan: &Plan, id: InstrId) -> Option<String> {
+    let instr = plan.instruction(id);
+    let InstrKind::Op(Op::Concat { left, right, to }) = &instr.kind else { return None };
+    let name = |dim: &DimId| plan.dims[dim.index()].name.as_str();
+    let (left, right) = (name(left), name(right));
+    let at = instr.dims.iter().position(|dim| dim == to)?;
+    let axes = instr.layout.axes_of(at);
+    let of_both = if axes.is_empty() {
+        String::new()
+    } else {
+        let axes = plan.mesh.axes_text(axes.iter());
+        format!("; {axes} splits each: a device has its block of {left} and its block of {right}")
+    };
+    instr.origin.attention.then(|| {
+        format!("joined in no memory: the attention goes over {left}, then {right}{of_both}")
+    })
 }
 
 /// The collective inside the loop of a collective einsum, and what the loop saves.

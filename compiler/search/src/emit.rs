@@ -275,8 +275,9 @@ impl Emitter<'_> {
             let value = self.program.value(*op_value);
             let result = Operand { dims: &value.dims, dtype: value.dtype, layout };
             let mut rules = rules_of_strategy(op, &seen, result, &self.program.mesh);
+            let joins = matches!(op, Op::Concat { .. });
             if link < kernel.attention {
-                rules.push(rules::ATTENTION);
+                rules.push(if joins { rules::JOINED } else { rules::ATTENTION });
             } else if link > 0 {
                 rules.push(rules::FUSED);
             }
@@ -302,8 +303,7 @@ impl Emitter<'_> {
                     rewriting,
                 )?,
             };
-            let says_so = softmax_over(op).is_some() || matches!(op, Op::Concat { .. });
-            if link < kernel.attention && says_so {
+            if link < kernel.attention && (joins || softmax_over(op).is_some()) {
                 self.plan.instructions[instr.index()].origin.attention = true;
             }
             made.insert(*op_value, instr);

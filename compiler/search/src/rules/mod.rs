@@ -140,6 +140,10 @@ rules! {
     SPLIT_KEYS = Strategy, "axis_on_the_keys_of_an_attention_leaves_a_partial_softmax",
         "attention over S_x is BHLQ(partialsoftmax-x) where it is one kernel: each device has the \
             result over its own keys, and the logarithm of the sum of their exponentials";
+    /// Parts of joined keys that are split.
+    SPLIT_PARTS = Strategy, "axis_on_joined_keys_splits_each_part",
+        "concat(a, b, S, T -> U) of S_x and T_x is U_x as keys of an attention that is one kernel: \
+            each device has its block of both, where nothing asks in which order keys lie";
     /// A linear op on an attention over a part of the keys.
     CARRIED = Strategy, "linear_op_keeps_a_partial_softmax",
         "f(a(partialsoftmax-x)) is f(a)(partialsoftmax-x) where f is linear in a, sums over no dim \
@@ -164,6 +168,10 @@ rules! {
         "einsum(softmax(einsum(q, k -> BHLS) over S), v -> BHLQ) is one kernel where the chip has \
             one: \
             no scores touch memory";
+    /// A concat is part of an attention.
+    JOINED = Fusion, "attention_goes_over_joined_keys_as_they_lie",
+        "einsum(softmax(einsum(q, concat(a, b) -> LS) over S), concat(c, d) -> LD) is one kernel: \
+            what is joined touches no memory, and a prefix that lacks dims of the rest is read once";
     /// An all-gather in the loop of an einsum.
     LOOPED_GATHER = Loop, "einsum_gathers_an_operand_in_its_loop",
         "einsum(all-gather(y) of BE_y, EF_y -> BF_y) is one loop over the chunks of E";
@@ -275,6 +283,9 @@ pub fn rule_of_axis(
         (Place::PartialSoftmax, _) => SPLIT_KEYS,
         (Place::Split { dim, .. }, Op::Softmax { over }) if result.dims.get(dim) == Some(over) => {
             SPLIT_KEYS
+        }
+        (Place::Split { dim, .. }, Op::Concat { to, .. }) if result.dims.get(dim) == Some(to) => {
+            SPLIT_PARTS
         }
         (Place::Partial(kind), _) if split > 0 => match kind {
             shard_ir::Reduction::Sum => CONTRACTED,
