@@ -103,8 +103,7 @@ fn a_shared_prefix_is_read_once_for_all_prompts_and_joined_in_no_memory() {
     // A prefix of an odd length, so that no axis splits the keys.
     let plan = plan(LATENT, 63, &hardware);
     let kernel = kernels(&plan).remove(0);
-    let InstrPrice::Kernel { flops, hbm_bytes, .. } = price(&plan, &hardware).of(kernel[0]).clone()
-    else {
+    let InstrPrice::Kernel { flops, hbm_bytes, .. } = *price(&plan, &hardware).of(kernel[0]) else {
         panic!("a kernel")
     };
     // Two prompts a device, since y splits them, too: queries and results, the prefix once, what each has for itself.
