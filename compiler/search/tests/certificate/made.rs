@@ -157,6 +157,22 @@ fn every_random_program_has_a_certificate_that_checks() {
 }
 
 #[test]
+fn every_random_attention_has_a_certificate_that_checks() {
+    let chip = format!("{CHIP}\n[kernels]\nattention = 1.0\n");
+    let chip = chip.replace("275e12", "1e10").replace("1.2e12", "2e7").replace("270e9", "3e8");
+    let mut proven = 0;
+    for seed in 0..200 {
+        let source = crate::attentions::attention(seed);
+        let inputs = Inputs { fuse: seed % 3 == 0, ..inputs_on(&chip, &source) };
+        let text = certificate_of(inputs).text();
+        let layers = verify_certificate(&text).unwrap_or_else(|e| panic!("{seed}: {e}\n{source}"));
+        assert!(layers[0].lower_bound <= layers[0].cost, "{source}");
+        proven += usize::from(layers[0].proof == Some(Proof::Certificate));
+    }
+    assert!(proven >= 190, "{proven}");
+}
+
+#[test]
 fn a_label_at_a_pin_alone_is_found_in_the_plan() {
     let source = "mesh x=2, y=2\ndim B = 64\ndim C = 128\ndim D = 64
 layer f(b: bf16 B_xC, w: weight bf16 CD_y) -> (y: bf16 BD, z: bf16 BD_x) {

@@ -1,5 +1,7 @@
 //! Certificates: that they prove what is true, and nothing else.
 
+#[path = "../common/attentions.rs"]
+mod attentions;
 mod branches;
 mod forged;
 #[path = "../common/blocks.rs"]

@@ -1,0 +1,114 @@
+//! Random attentions: each is lowered as the chip has it, a kernel or not, verified, printed and read
+//! back, executed on simulated devices, and equal to its softmax of written-out scores, with the
+//! bytes that the model says.
+
+#[path = "common/attentions.rs"]
+mod attentions_of_seeds;
+
+use attentions_of_seeds::attention;
+use shard_check::{CheckOptions, check_source};
+use shard_cost::{Hardware, price};
+use shard_grammar::SourceFile;
+use shard_ir::attention::{attentions, carried_operand, rings};
+use shard_ir::{InstrKind, Op, Plan, Program};
+use shard_runtime::{RunOptions, in_program_order, run};
+use shard_search::{LowerOptions, lower};
+
+const CHIP: &str = "name = \"kernels\"
+[chip]
+flops = { f32 = 1e10, bf16 = 1e10 }
+hbm_bytes = 1e9
+hbm_bandwidth = 2e7
+[network]
+kind = \"flat\"
+bandwidth = 3e8
+latency = 1e-9
+[kernels]
+attention = 1.0
+";
+
+fn program(text: &str) -> Program {
+    let checked = check_source(&SourceFile::new("attention", text), &CheckOptions::default());
+    let errors: Vec<_> =
+        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{text}");
+    checked.programs.into_iter().next().expect("a layer")
+}
+
+/// How many plans have a kernel, one over split keys, with joined keys, with parts of them split, an
+/// op on a part, and a ring.
+#[derive(Default, Debug)]
+struct Seen {
+    kernels: usize,
+    split: usize,
+    joined: usize,
+    in_parts: usize,
+    carried: usize,
+    rings: usize,
+}
+
+impl Seen {
+    fn add(&mut self, plan: &Plan) {
+        let is_joined = |of: &dyn Fn(bool) -> bool| {
+            plan.instructions.iter().any(|instr| match &instr.kind {
+                InstrKind::Op(Op::Concat { to, .. }) => {
+                    let at = instr.dims.iter().position(|dim| dim == to);
+                    let split = at.is_some_and(|at| !instr.layout.axes_of(at).is_empty());
+                    instr.origin.attention && of(split)
+                }
+                _ => false,
+            })
+        };
+        let is_split = |instr: &shard_ir::Instruction| !instr.layout.softmax_axes().is_empty();
+        let is_op = |id: &shard_ir::InstrId| matches!(plan.instruction(*id).kind, InstrKind::Op(_));
+        self.kernels += usize::from(attentions(plan).is_ok_and(|found| !found.is_empty()));
+        self.split += usize::from(plan.instructions.iter().any(is_split));
+        self.joined += usize::from(is_joined(&|_| true));
+        self.in_parts += usize::from(is_joined(&|split| split));
+        let acts = plan.ids().filter(is_op).any(|id| carried_operand(plan, id).is_some());
+        self.carried += usize::from(acts);
+        self.rings += usize::from(!rings(plan).is_empty());
+    }
+}
+
+fn hold(seeds: u64) -> Seen {
+    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let mut seen = Seen::default();
+    for seed in 0..seeds {
+        let text = attention(seed);
+        let options = LowerOptions { fuse: seed % 3 == 0, ..LowerOptions::default() };
+        let lowered = lower(&program(&text), &hardware, &options)
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
+        let plan = lowered.plan;
+        let printed = shard_ir::text::print(&plan);
+        assert_eq!(shard_ir::verify::verify(&plan), Ok(()), "seed {seed}\n{text}{printed}");
+        let read = shard_ir::text::parse(&printed).expect("a plan");
+        assert_eq!(shard_ir::text::print(&read[0]), printed, "seed {seed}");
+        let report = run(&in_program_order(&plan), &RunOptions { seed, ..RunOptions::default() })
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}{printed}"));
+        assert!(report.equal, "seed {seed}: off by {}\n{text}{printed}", report.max_abs_err);
+        let price = price(&plan, &hardware);
+        assert_eq!(price.totals.serial_time, lowered.optimality.cost, "seed {seed}\n{text}");
+        for sent in &report.collectives {
+            let predicted = price.of(sent.id).collective().map_or(0, |cost| cost.wire_bytes.0);
+            assert_eq!(sent.wire_bytes, predicted, "seed {seed}: {}\n{text}{printed}", sent.name);
+        }
+        seen.add(&plan);
+    }
+    seen
+}
+
+#[test]
+fn some_random_attentions_compute_what_they_say() {
+    let Seen { kernels, split, joined, in_parts, carried, rings } = hold(300);
+    let all = [kernels, split, joined, in_parts, carried, rings];
+    eprintln!("kernels, split, joined, in parts, carried, rings: {all:?}");
+    assert!(kernels >= 200 && split >= 30 && joined >= 80, "{all:?}");
+    assert!(in_parts >= 10 && carried >= 10 && rings >= 1, "{all:?}");
+}
+
+#[test]
+#[ignore = "slow: ten thousand programs"]
+fn random_attentions_compute_what_they_say() {
+    hold(10_000);
+}
