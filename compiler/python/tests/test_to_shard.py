@@ -299,6 +299,24 @@ def cuts_and_joins() -> Case:
 
 
 @case
+def joins_of_what_is_repeated() -> Case:
+    def shapes(q: Any, prefix: Any, own: Any) -> Any:
+        repeated = jnp.broadcast_to(prefix[None], (4, *prefix.shape))
+        keys = jnp.concatenate([repeated, own], axis=1)
+        weights = jax.nn.softmax(jnp.einsum("bhc,bsc->bhs", q, keys), axis=-1)
+        out = jnp.einsum("bhs,bsc->bhc", weights, keys)
+        # Square, so that dims of one name meet at other places.
+        behind = jnp.broadcast_to(prefix[:, None], (4, 4, 4))
+        last = jnp.broadcast_to(prefix[:, :, None], (4, 4, 4))
+        twice = jnp.concatenate([repeated, behind, last], axis=1)
+        both = jnp.concatenate([behind, own], axis=1) + jnp.concatenate([own, last], axis=1)
+        apart = jnp.broadcast_to(q[:, None, 0], (4, 3, 4))
+        return out, twice, both, jnp.concatenate([repeated, apart], axis=1)
+
+    return shapes, (some(4, 8, 4), some(4, 4, seed=1), some(4, 4, 4, seed=2)), (P("data"), P(), P("model"))
+
+
+@case
 def along_a_line() -> Case:
     def mixer(x: Any, w: Any, taps: Any, kernel: Any) -> Any:
         h = jnp.einsum("ble,ef->blf", x, w)

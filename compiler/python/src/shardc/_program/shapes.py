@@ -147,12 +147,12 @@ def join(b: Builder, one: Tensor, other: Tensor, at: int) -> Tensor:
     """Two, one behind the other."""
     one = b.materialise(one, [at], even_one=True)
     other = b.materialise(other, [at], even_one=True)
-    for position in range(len(one.shape)):  # what only one of them is repeated along
-        if position == at:
-            continue
-        if one.positions[position] is None and other.positions[position] is not None:
+    for position in range(len(one.shape)):
+        # What only one of them is repeated along it may lack, if the other has no second dim of that name.
+        mine, its = one.positions[position], other.positions[position]
+        if mine is None and its is not None and b.dims.root(its) in {b.dims.root(dim) for dim in one.dims}:
             one = b.materialise(one, [position])
-        if one.positions[position] is not None and other.positions[position] is None:
+        elif its is None and mine is not None and b.dims.root(mine) in {b.dims.root(dim) for dim in other.dims}:
             other = b.materialise(other, [position])
     other = b.meet((*one.positions[:at], None, *one.positions[at + 1 :]), other)
     left, right = one.positions[at], other.positions[at]
@@ -161,9 +161,16 @@ def join(b: Builder, one: Tensor, other: Tensor, at: int) -> Tensor:
         away = b.dims.fresh(b.dims.size(right), like=right)
         other = b.rename(other, [(right, away)])
         right = away
+    if b.dims.root(left) in {b.dims.root(dim) for dim in other.dims}:
+        away = b.dims.fresh(b.dims.size(left), like=left)
+        one = b.rename(one, [(left, away)])
+        left = away
     whole = b.dims.fresh(one.shape[at] + other.shape[at], like=left)
     shape = (*one.shape[:at], one.shape[at] + other.shape[at], *one.shape[at + 1 :])
-    positions = (*one.positions[:at], whole, *one.positions[at + 1 :])
+    # What one of them is repeated along it lacks, and a concat takes it as it is.
+    of_both = [mine if mine is not None else its for mine, its in zip(one.positions, other.positions, strict=True)]
+    positions = (*of_both[:at], whole, *of_both[at + 1 :])
+    b.dims.tensor((left, right, *positions))  # neither has what the other joins beside its own
     expression = Expression("concat", (one.name, other.name), (left, right), (whole,))
     return b.emit(expression, positions, shape, one.dtype)
 
