@@ -248,50 +248,8 @@ fn way(
     if made.partial_axes() != made.softmax_axes() {
         return None;
     }
-    // By the name of each dim the axes that split it.
-    let split: Vec<(DimId, shard_ir::AxisList)> = program
-        .value(product)
-        .dims
-        .iter()
-        .enumerate()
-        .map(|(at, dim)| (*dim, made.axes_of(at)))
-        .collect();
-    let layout_of = |value: ValueId, reader: ValueId| {
-        let mut layout = Layout::REPLICATED;
-        for (at, dim) in program.value(value).dims.iter().enumerate() {
-            // A dim that an op sums over is another one behind it, whatever its name.
-            if *dim == found.keys {
-                layout = layout.with_dim(at, keys);
-                continue;
-            }
-            let stays = program.value(reader).dims.contains(dim);
-            if let Some((_, axes)) = split.iter().find(|(d, _)| d == dim).filter(|_| stays) {
-                layout = layout.with_dim(at, *axes);
-            }
-        }
-        layout
-    };
     let by_key = (found.keys, keys);
-    // What is computed lies as it is read; the last op's value as it is made.
-    let mut lies: BTreeMap<ValueId, Layout> = BTreeMap::new();
-    for id in found.members.iter().rev() {
-        let layout = match &program.value(*id).def {
-            _ if *id == product => made,
-            // What is joined has dims that a product sums over: it lies as that reads it.
-            Def::Op { op: Op::Concat { .. }, .. } => {
-                let mut read = lies.iter().filter(|(by, _)| reads(program, **by, *id));
-                let as_read =
-                    |(by, own): (&ValueId, &Layout)| restricted(program, *id, *by, *own, by_key);
-                let first = read.next().map(as_read)?;
-                if read.map(as_read).any(|other| other != first) {
-                    return None;
-                }
-                first
-            }
-            _ => layout_of(*id, *id),
-        };
-        lies.insert(*id, layout);
-    }
+    let lies = lies(program, found, (product, made), by_key)?;
     let own = |id: ValueId| lies.get(&id).copied().unwrap_or(Layout::REPLICATED);
     let node = |value: ValueId, layout: Layout| space.moves[value.index()].node(layout);
     let mut layouts = Vec::with_capacity(found.reads.len());
@@ -310,7 +268,8 @@ fn way(
     let shape = if ring.is_empty() {
         RingShape::NONE
     } else {
-        let along = split.iter().find(|(_, axes)| *axes == ring).map(|(dim, _)| *dim);
+        let mut dims = program.value(product).dims.iter().enumerate();
+        let along = dims.find(|(at, _)| made.axes_of(*at) == ring).map(|(_, dim)| *dim);
         RingShape { steps, along }
     };
     let kernel = Kernel { work: work(program, found, (by_key, shape), &own), before: 0, looped };
@@ -320,6 +279,35 @@ fn way(
         kernels.len() as u32 - 1
     });
     Some(Way { out, reads, pinned: pinned?, kernel })
+}
+
+/// The layout of each member where the last makes this one: as it is read, and what it ends with as it
+/// is made; `None` where two members want a concat otherwise.
+fn lies(
+    program: &Program,
+    found: &Attention,
+    (product, made): (ValueId, Layout),
+    by_key: (DimId, AxisList),
+) -> Option<BTreeMap<ValueId, Layout>> {
+    let mut lies = BTreeMap::from([(product, made)]);
+    for id in found.members.iter().rev().filter(|id| **id != product) {
+        let layout = match &program.value(*id).def {
+            // What is joined has dims that a product sums over: it lies as that reads it.
+            Def::Op { op: Op::Concat { .. }, .. } => {
+                let mut read = lies.iter().filter(|(by, _)| reads(program, **by, *id));
+                let as_read =
+                    |(by, own): (&ValueId, &Layout)| restricted(program, *id, *by, *own, by_key);
+                let first = read.next().map(as_read)?;
+                if read.map(as_read).any(|other| other != first) {
+                    return None;
+                }
+                first
+            }
+            _ => restricted(program, *id, product, made, by_key),
+        };
+        lies.insert(*id, layout);
+    }
+    Some(lies)
 }
 
 /// Whether an op reads what another makes, pinned or not.

@@ -289,23 +289,9 @@ impl Space<'_> {
                 }
             }
         }
-        let variants = attention.into_iter().flat_map(|whole| {
-            whole
-                .variants()
-                .flat_map(move |found| found.ways.iter().map(move |way| (whole, found, way)))
-        });
-        for (whole, found, way) in variants {
-            let passes =
-                found.pins.iter().zip(&way.pinned).all(|(pin, node)| {
-                    self.all_pass(std::slice::from_ref(pin), *node, view.labels)
-                });
-            let cost = passes.then(|| {
-                // What it might have in it and has not is a value of its own.
-                let apart = self.apart_in(whole.widest());
-                let apart = terms(&mut apart.iter().filter(|value| !found.has(**value)));
-                plus(apart, self.paid_for_attention(id, (found, way), view))
-            });
-            let Some(cost) = cost.filter(|cost| *cost < NEVER) else { continue };
+        for (way, cost) in
+            attention.into_iter().flat_map(|whole| self.as_one_kernel(id, whole, view))
+        {
             let kernel = way.kernel as usize;
             let least_made = &mut made[way.out as usize];
             *least_made = (*least_made).min(plus(cost, in_all(self.times[kernel])));
@@ -319,6 +305,28 @@ impl Space<'_> {
             by_layout[node as usize].push(kernel);
         }
         (made, by_layout)
+    }
+
+    /// The ways of having an attention as one kernel, with what is paid for each but its own time.
+    fn as_one_kernel<'w>(
+        &self,
+        id: ValueId,
+        whole: &'w Attention,
+        view: &View<'_>,
+    ) -> Vec<(&'w Way, Sum)> {
+        let within = self.apart_in(whole.widest());
+        let of_variant = |found: &'w Attention| {
+            // What it might have in it and has not is a value of its own.
+            let others = within.iter().filter(|value| !found.has(**value));
+            let apart = others.fold(0, |sum, value| plus(sum, view.part(value.index()).term));
+            let passes = |way: &Way| {
+                let mut pinned = found.pins.iter().zip(&way.pinned);
+                pinned.all(|(pin, at)| self.all_pass(std::slice::from_ref(pin), *at, view.labels))
+            };
+            let ways = found.ways.iter().filter(move |way| passes(way));
+            ways.map(move |way| (way, plus(apart, self.paid_for_attention(id, (found, way), view))))
+        };
+        whole.variants().flat_map(of_variant).filter(|(_, cost)| *cost < NEVER).collect()
     }
 
     /// What passes within an attention and is in no kernel within it: its terms count where it is
