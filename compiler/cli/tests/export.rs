@@ -64,6 +64,13 @@ fn a_module_goes_to_a_folder_under_a_name_that_python_imports() {
 }
 
 #[test]
+fn a_file_in_place_of_the_folder_is_told() {
+    let ran = shardc(&["export", "jax", "mlp.shard", "-o", "/dev/null"]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.err.contains("cannot write into `/dev/null`, which is no folder"), "{}", ran.err);
+}
+
+#[test]
 fn stablehlo_has_the_mesh_and_every_collective_of_the_plan() {
     let ran = shardc(&["export", "stablehlo", "mlp.shard"]);
     assert_eq!((ran.status, ran.err.as_str()), (0, ""));

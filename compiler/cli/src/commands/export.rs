@@ -257,6 +257,10 @@ fn give(args: &ExportedArgs, end: &str, text: &str, console: &mut Console) -> Ou
         .filter(|stem| *stem != "-")
         .unwrap_or("exported");
     let path = folder.join(format!("{}{end}", shard_export::module_name(stem)));
+    if folder.exists() && !folder.is_dir() {
+        let problem = format!("cannot write into `{}`, which is no folder", folder.display());
+        return Err(console.usage(&problem, None));
+    }
     let write = |path: &Path| {
         std::fs::create_dir_all(folder)?;
         replace_text(path, text)
