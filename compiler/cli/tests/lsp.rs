@@ -440,9 +440,9 @@ fn answers_that_need_no_lowering_come_within_50_ms() {
 
 #[test]
 fn completion_behind_a_letter_that_is_not_ascii_answers() {
-    let text = MLP.replace("layer mlp", "// caf\u{e9}\u{1f600}\nlayer mlp");
+    let text = MLP.replace("layer mlp", "caf\u{e9}\u{1f600}\nlayer mlp");
     let mut editor = Editor::open(&text);
-    let line = text.lines().position(|line| line.starts_with("// caf")).expect("the comment");
+    let line = text.lines().position(|line| line.starts_with("caf")).expect("the line");
     for character in 0..10 {
         let place = json!({"line": line, "character": character});
         let answer = editor.ask(
@@ -450,6 +450,23 @@ fn completion_behind_a_letter_that_is_not_ascii_answers() {
             json!({"textDocument": {"uri": URI}, "position": place}),
         );
         assert!(answer.is_array(), "{answer}");
+    }
+    editor.close();
+}
+
+#[test]
+fn nothing_is_offered_in_a_comment() {
+    let text = MLP.replace("layer mlp", "// ge\nlayer mlp");
+    let mut editor = Editor::open(&text);
+    let line = text.lines().position(|line| line == "// ge").expect("the comment");
+    for (character, offers) in [(0, true), (4, false), (5, false)] {
+        let place = json!({"line": line, "character": character});
+        let answer = editor.ask(
+            "textDocument/completion",
+            json!({"textDocument": {"uri": URI}, "position": place}),
+        );
+        let offered = answer.as_array().is_some_and(|items| !items.is_empty());
+        assert_eq!(offered, offers, "at {character}: {answer}");
     }
     editor.close();
 }

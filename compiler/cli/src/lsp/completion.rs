@@ -16,6 +16,9 @@ use super::position::{offset_of, position_of};
 pub(crate) fn completions(document: &Document, place: Position) -> Vec<CompletionItem> {
     let at = offset_of(&document.file, place);
     let before = document.file.slice(Span::new(0, at));
+    if is_in_a_comment(before) {
+        return Vec::new();
+    }
     let in_word = |c: char| c.is_ascii_alphanumeric() || "_{},".contains(c);
     let word = before.trim_end_matches(in_word).len();
     // A comma goes on with a word of axes only inside braces.
@@ -79,6 +82,12 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
     items.extend(["weight", "cache"].map(|word| item(word, CompletionItemKind::KEYWORD, range)));
     items.extend(dims(document, range));
     items
+}
+
+/// Whether a text ends in a comment: its last line has two slashes outside of quotes.
+fn is_in_a_comment(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or("");
+    line.split('"').step_by(2).any(|outside| outside.contains("//"))
 }
 
 /// The axes that the word does not have yet.
