@@ -281,8 +281,8 @@ fn way(
     Some(Way { out, reads, pinned: pinned?, kernel })
 }
 
-/// The layout of each member where the last makes this one: as it is read, and what it ends with as it
-/// is made; `None` where two members want a concat otherwise.
+/// The layout of each member where the last makes this one: as it is read, and what it ends with as
+/// it is made; `None` where two members want a concat otherwise.
 fn lies(
     program: &Program,
     found: &Attention,

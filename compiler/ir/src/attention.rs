@@ -15,8 +15,8 @@
 //! one for each element of the dims of the scores less the keys. Ops that are linear in it may act
 //! on it before it is merged ([`carried`]).
 //!
-//! Of a plan, a softmax says that it is part of such a kernel (`as attention`), and so does a concat
-//! that is. Prices and memory depend on the word, so it is not believed:
+//! Of a plan, a softmax says that it is part of such a kernel (`as attention`), and so does a
+//! concat that is. Prices and memory depend on the word, so it is not believed:
 //! [`verify`](crate::verify::verify) refuses what says so and stands in no such chain.
 //!
 //! Where the einsums of such a kernel are collective einsums that gather the keys, it is a
@@ -123,8 +123,8 @@ fn made_of_scores<'a, G: Ops<'a>>(
     (members.len() > 1).then_some(members)
 }
 
-/// The ops of an attention with the concats that join its keys and its values, first to last; `None`
-/// where nothing joins them, or something else reads what does.
+/// The ops of an attention with the concats that join its keys and its values, first to last;
+/// `None` where nothing joins them, or something else reads what does.
 ///
 /// Such a kernel goes over what is joined as it lies. Axes that split its keys split each part of
 /// what is joined, so that the keys of a device are no block of all ([`keys_in_any_order`]).
@@ -149,8 +149,8 @@ pub fn with_joined<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> Option<Vec<G
 }
 
 /// Whether nothing in an attention with concats asks in which order its keys lie: it has no mask,
-/// and nothing that it reads has the keys but what is joined. Then a device may have a block of each
-/// part of what is joined.
+/// and nothing that it reads has the keys but what is joined. Then a device may have a block of
+/// each part of what is joined.
 pub fn keys_in_any_order<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> bool {
     let key = members.iter().find_map(|id| graph.op(*id).and_then(softmax_over));
     members.iter().all(|id| {
@@ -163,8 +163,8 @@ pub fn keys_in_any_order<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> bool {
     })
 }
 
-/// The layout that a concat of keys or values gives in an attention that goes over them as they lie:
-/// axes split each part alike, and what is joined has the blocks of both.
+/// The layout that a concat of keys or values gives in an attention that goes over them as they
+/// lie: axes split each part alike, and what is joined has the blocks of both.
 pub fn joined_layout(
     (left, right, to): (DimId, DimId, DimId),
     operands: &[Operand<'_>],

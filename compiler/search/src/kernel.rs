@@ -49,8 +49,8 @@ pub(crate) struct Kernels {
     /// For each op that is part of an attention, which as one kernel never has the scores in
     /// memory, the ops of that, first to last.
     attention: Vec<Option<Arc<Vec<ValueId>>>>,
-    /// The same of attentions with the concats that join their keys or values, and of these concats;
-    /// and whether axes may split each part of what is joined.
+    /// The same of attentions with the concats that join their keys or values, and of these
+    /// concats; and whether axes may split each part of what is joined.
     joined: Vec<Option<(Arc<Vec<ValueId>>, bool)>>,
     /// For what an attention ends with, the dims of the statistics that it has where axes split the
     /// keys.

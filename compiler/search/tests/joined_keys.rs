@@ -1,25 +1,13 @@
 //! Attention over keys and values that a `concat` joins: its plans, what they read, and what they
 //! compute.
 
-use shard_check::{CheckOptions, check_source};
+#[path = "common/kernels.rs"]
+mod kernels;
+
 use shard_cost::{Hardware, InstrPrice, kernels, price};
-use shard_grammar::SourceFile;
 use shard_ir::{InstrKind, Op, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run};
 use shard_search::{LowerOptions, Status, lower};
-
-const CHIP: &str = "name = \"kernels\"
-[chip]
-flops = { f32 = 1e12, bf16 = 1e12 }
-hbm_bytes = 1e9
-hbm_bandwidth = 1e8
-[network]
-kind = \"flat\"
-bandwidth = 3e8
-latency = 1e-9
-[kernels]
-attention = 1.0
-";
 
 /// Latent keys that are values, of a prefix that all prompts share.
 const LATENT: &str = "q: f32 B_xHC, p: f32 PC, c: f32 B_xTC) -> f32 B_xHC {
@@ -59,12 +47,7 @@ fn program(body: &str, prefix: u64) -> Program {
         "mesh x=2, y=2\ndim B = 8\ndim P = {prefix}\ndim T = 16\ndim S = P + T\ndim Z = 32\n\
          dim A = Z + T\ndim W = P + A\ndim H = 4\ndim G = 2\ndim C = 8\ndim D = 4\nlayer f({body}"
     );
-    let source = SourceFile::new("joined_keys", text);
-    let checked = check_source(&source, &CheckOptions::default());
-    let errors: Vec<_> =
-        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
-    assert!(errors.is_empty(), "{errors:?}\n{body}");
-    checked.programs.into_iter().next().expect("a layer")
+    kernels::program(&text)
 }
 
 fn plan(body: &str, prefix: u64, hardware: &Hardware) -> Plan {
@@ -82,7 +65,7 @@ fn concats(plan: &Plan) -> Vec<bool> {
 
 #[test]
 fn keys_that_are_joined_are_part_of_the_kernel_and_compute_what_the_source_says() {
-    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let hardware = kernels::chip("1e12", "1e8");
     for (seed, body) in BODIES.iter().enumerate() {
         let plan = plan(body, 64, &hardware);
         let text = shard_ir::text::print(&plan);
@@ -99,14 +82,15 @@ fn keys_that_are_joined_are_part_of_the_kernel_and_compute_what_the_source_says(
 
 #[test]
 fn a_shared_prefix_is_read_once_for_all_prompts_and_joined_in_no_memory() {
-    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let hardware = kernels::chip("1e12", "1e8");
     // A prefix of an odd length, so that no axis splits the keys.
     let plan = plan(LATENT, 63, &hardware);
     let kernel = kernels(&plan).remove(0);
     let InstrPrice::Kernel { flops, hbm_bytes, .. } = *price(&plan, &hardware).of(kernel[0]) else {
         panic!("a kernel")
     };
-    // Two prompts a device, since y splits them, too: queries and results, the prefix once, what each has for itself.
+    // Two prompts a device, since y splits them, too: queries and results, the prefix once, what
+    // each has for itself.
     assert_eq!(hbm_bytes.0, 4 * (2 * 2 * 4 * 8 + 63 * 8 + 2 * 16 * 8));
     // Two products, over all keys of all prompts.
     assert_eq!(flops.0, 2 * 2 * (2 * 4 * 79 * 8));
@@ -114,7 +98,7 @@ fn a_shared_prefix_is_read_once_for_all_prompts_and_joined_in_no_memory() {
 
 #[test]
 fn parts_that_are_split_stay_where_they_lie_and_their_attentions_are_merged() {
-    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let hardware = kernels::chip("1e12", "1e8");
     let plan = plan(IN_BLOCKS, 64, &hardware);
     let text = shard_ir::text::print(&plan);
     let moves = plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Move(_)));
@@ -125,7 +109,7 @@ fn parts_that_are_split_stay_where_they_lie_and_their_attentions_are_merged() {
 
 #[test]
 fn a_mask_asks_where_keys_lie_so_that_parts_are_not_split() {
-    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let hardware = kernels::chip("1e12", "1e8");
     let body = "q: f32 THC, p: f32 P_xyC, c: f32 T_xyC) -> f32 THC {
  let keys = concat(p, c, P, T -> S)
  let s = causal(einsum(q, keys -> HTS) over T, S)
@@ -143,7 +127,7 @@ fn a_mask_asks_where_keys_lie_so_that_parts_are_not_split() {
 
 #[test]
 fn keys_that_something_else_reads_are_joined_in_memory() {
-    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let hardware = kernels::chip("1e12", "1e8");
     let body = "q: f32 BHC, p: f32 PC, c: f32 BTC) -> (o: f32 BHC, keys: f32 BSC) {
  let keys = concat(p, c, P, T -> S)
  return (einsum(softmax(einsum(q, keys -> BHS) over S), keys -> BHC), keys)\n}";
@@ -152,7 +136,7 @@ fn keys_that_something_else_reads_are_joined_in_memory() {
 
 #[test]
 fn a_concat_that_says_that_it_is_of_an_attention_is_held_to_it() {
-    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let hardware = kernels::chip("1e12", "1e8");
     let body = "a: f32 PC, c: f32 TC) -> f32 SC {\n return concat(a, c, P, T -> S)\n}";
     let mut plan = plan(body, 64, &hardware);
     assert_eq!(shard_ir::verify::verify(&plan), Ok(()));

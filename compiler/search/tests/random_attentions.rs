@@ -1,42 +1,21 @@
-//! Random attentions: each is lowered as the chip has it, a kernel or not, verified, printed and read
-//! back, executed on simulated devices, and equal to its softmax of written-out scores, with the
-//! bytes that the model says.
+//! Random attentions: each is lowered as the chip has it, a kernel or not, verified, printed and
+//! read back, executed on simulated devices, and equal to its softmax of written-out scores, with
+//! the bytes that the model says.
 
 #[path = "common/attentions.rs"]
 mod attentions_of_seeds;
+#[path = "common/kernels.rs"]
+mod kernels;
 
 use attentions_of_seeds::attention;
-use shard_check::{CheckOptions, check_source};
-use shard_cost::{Hardware, price};
-use shard_grammar::SourceFile;
+use shard_cost::price;
 use shard_ir::attention::{attentions, carried_operand, rings};
-use shard_ir::{InstrKind, Op, Plan, Program};
+use shard_ir::{InstrKind, Op, Plan};
 use shard_runtime::{RunOptions, in_program_order, run};
 use shard_search::{LowerOptions, lower};
 
-const CHIP: &str = "name = \"kernels\"
-[chip]
-flops = { f32 = 1e10, bf16 = 1e10 }
-hbm_bytes = 1e9
-hbm_bandwidth = 2e7
-[network]
-kind = \"flat\"
-bandwidth = 3e8
-latency = 1e-9
-[kernels]
-attention = 1.0
-";
-
-fn program(text: &str) -> Program {
-    let checked = check_source(&SourceFile::new("attention", text), &CheckOptions::default());
-    let errors: Vec<_> =
-        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
-    assert!(errors.is_empty(), "{errors:?}\n{text}");
-    checked.programs.into_iter().next().expect("a layer")
-}
-
-/// How many plans have a kernel, one over split keys, with joined keys, with parts of them split, an
-/// op on a part, and a ring.
+/// How many plans have a kernel, one over split keys, with joined keys, with parts of them split,
+/// an op on a part, and a ring.
 #[derive(Default, Debug)]
 struct Seen {
     kernels: usize,
@@ -72,12 +51,12 @@ impl Seen {
 }
 
 fn hold(seeds: u64) -> Seen {
-    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let hardware = kernels::chip("1e10", "2e7");
     let mut seen = Seen::default();
     for seed in 0..seeds {
         let text = attention(seed);
         let options = LowerOptions { fuse: seed % 3 == 0, ..LowerOptions::default() };
-        let lowered = lower(&program(&text), &hardware, &options)
+        let lowered = lower(&kernels::program(&text), &hardware, &options)
             .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
         let plan = lowered.plan;
         let printed = shard_ir::text::print(&plan);

@@ -1,26 +1,14 @@
 //! Attention over keys that axes split: its plans executed, device by device, against a plain
 //! softmax of written-out scores.
 
-use shard_check::{CheckOptions, check_source};
+#[path = "common/kernels.rs"]
+mod kernels;
+
 use shard_cost::{Hardware, price};
-use shard_grammar::SourceFile;
 use shard_ir::attention::carried_operand;
 use shard_ir::{Collective, InstrId, InstrKind, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run};
 use shard_search::{LowerOptions, Status, lower};
-
-const CHIP: &str = "name = \"kernels\"
-[chip]
-flops = { f32 = 1e10, bf16 = 1e10 }
-hbm_bytes = 1e9
-hbm_bandwidth = 1e8
-[network]
-kind = \"flat\"
-bandwidth = 3e8
-latency = 1e-9
-[kernels]
-attention = 1.0
-";
 
 /// What stands around the body: sizes, and what is given. Keys are many and queries few, so that to
 /// gather keys or scores takes longer than to merge.
@@ -72,12 +60,7 @@ fn program(body: &str, mesh: &str, keys: u64) -> Program {
         "mesh {mesh}\ndim L = 4\ndim S = {keys}\ndim T = S\ndim D = 8\ndim H = 4\ndim G = 2\n\
          dim R = 4\ndim N = 1\ndim M = L\nlayer f({body}"
     );
-    let source = SourceFile::new("split_keys", text);
-    let checked = check_source(&source, &CheckOptions::default());
-    let errors: Vec<_> =
-        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
-    assert!(errors.is_empty(), "{errors:?}\n{body}");
-    checked.programs.into_iter().next().expect("a layer")
+    kernels::program(&text)
 }
 
 fn merges(plan: &Plan) -> usize {
@@ -109,7 +92,7 @@ fn hold(plan: &Plan, hardware: &Hardware, seed: u64) {
 
 #[test]
 fn plans_that_merge_compute_what_the_source_says_and_send_what_was_predicted() {
-    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let hardware = kernels::chip("1e10", "1e8");
     let (mut merged, mut on_parts) = (0, 0);
     for (at, body) in BODIES.iter().enumerate() {
         for (mesh, keys) in [("x=2, y=2", 512), ("x=4, y=2", 1024), ("x=2, y=3", 384)] {
@@ -136,7 +119,7 @@ fn plans_that_merge_compute_what_the_source_says_and_send_what_was_predicted() {
 
 #[test]
 fn a_merge_over_two_axes_may_be_one_after_the_other() {
-    let hardware = Hardware::parse(CHIP).expect("a chip");
+    let hardware = kernels::chip("1e10", "1e8");
     let lowered = lower(&program(BODIES[4], "x=2, y=2", 4096), &hardware, &LowerOptions::default());
     let mut plan = lowered.expect("a plan").plan;
     let at = plan

@@ -1,5 +1,5 @@
-//! Attentions as kernels: their ops, with the concats of their keys and values or without, and in which
-//! layouts they read and make what they do.
+//! Attentions as kernels: their ops, with the concats of their keys and values or without, and in
+//! which layouts they read and make what they do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use shard_ir::{AxisList, Def, DimId, Layout, Op, Operand, ValueId};
 use super::{Has, Kernel, Kernels};
 
 impl Kernels {
-    /// Enters the attention that ends with a value, if one does, and gives the kernels that it may be:
-    /// without the concats of its keys and values first.
+    /// Enters the attention that ends with a value, if one does, and gives the kernels that it may
+    /// be: without the concats of its keys and values first.
     pub(super) fn enter_attention(&mut self, id: ValueId) -> Vec<Kernel> {
         let Some(members) = attention_of(&Values(self), id).map(Arc::new) else {
             return Vec::new();
@@ -75,8 +75,8 @@ impl Kernels {
         self.attention[id.index()].as_deref().map(Vec::as_slice)
     }
 
-    /// The ops of the attention that an op is part of with the concats of its keys and values, first
-    /// to last; `None` where there are none, or the concats are not part of it.
+    /// The ops of the attention that an op is part of with the concats of its keys and values,
+    /// first to last; `None` where there are none, or the concats are not part of it.
     pub(crate) fn joined(&self, id: ValueId) -> Option<&[ValueId]> {
         self.joined[id.index()].as_ref().map(|(members, _)| members.as_slice())
     }
@@ -93,8 +93,8 @@ impl Kernels {
         })
     }
 
-    /// Whether a concat makes a layout as a part of an attention alone: each part of what it joins is
-    /// split.
+    /// Whether a concat makes a layout as a part of an attention alone: each part of what it joins
+    /// is split.
     pub(crate) fn joins_parts(&self, id: ValueId, made: Layout) -> bool {
         let value = self.program.value(id);
         let Def::Op { op: Op::Concat { to, .. }, .. } = &value.def else { return false };
@@ -165,8 +165,8 @@ impl Kernels {
         (result == made).then_some(read)
     }
 
-    /// The layout that a member of an attention makes of operands in these layouts: as by itself, but
-    /// that a concat may join parts that are split.
+    /// The layout that a member of an attention makes of operands in these layouts: as by itself,
+    /// but that a concat may join parts that are split.
     pub(super) fn result_in_attention(&self, id: ValueId, operands: &[Layout]) -> Option<Layout> {
         let site = self.site(id);
         let Op::Concat { left, right, to } = site.op else { return site.result_layout(operands) };

@@ -103,8 +103,8 @@ fn joined(facts: &Facts<'_>, members: &BTreeSet<usize>) -> BTreeSet<usize> {
     found
 }
 
-/// Whether nothing in an attention says in which order its keys lie: no mask, nothing but concats that
-/// comes in with them, no pin on a concat.
+/// Whether nothing in an attention says in which order its keys lie: no mask, nothing but concats
+/// that comes in with them, no pin on a concat.
 fn keys_in_any_order(
     facts: &Facts<'_>,
     members: &BTreeSet<usize>,
@@ -423,8 +423,8 @@ const BODIES: &[&str] = &[
  return cast(sum(o * c over D), bf16)\n}",
     "q: f32 HLQ, k: f32 HS_xQ, v: f32 HS_xD, w: f32 HDR) -> f32 LR {
  let o = einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n return einsum(o, w -> LR)\n}",
-    // Keys and values that are joined: of a prefix that all heads share, of two, with a mask, read by
-    // the scores and the product alike, pinned, and read by something else.
+    // Keys and values that are joined: of a prefix that all heads share, of two, with a mask, read
+    // by the scores and the product alike, pinned, and read by something else.
     "q: f32 HLQ, k: f32 TQ, v: f32 TD, k2: f32 HTQ, v2: f32 HTD) -> f32 HLD {
  let s = einsum(q, concat(k, rename(k2, T -> U), T, U -> V) -> HLV)
  return einsum(softmax(s over V), concat(v, rename(v2, T -> U), T, U -> V) -> HLD)\n}",

@@ -1,5 +1,5 @@
-//! Random layers that are an attention, as text: heads, groups, latent keys, masks, biases, sinks, keys
-//! that are joined, linear ops behind it, and layouts of all kinds.
+//! Random layers that are an attention, as text: heads, groups, latent keys, masks, biases, sinks,
+//! keys that are joined, linear ops behind it, and layouts of all kinds.
 
 /// SplitMix64.
 struct Random(u64);
