@@ -208,6 +208,10 @@ fn layers_of_different_kinds_stand_in_the_order_of_the_configuration() {
     of("gpt_oss_120b", &["(y_1, keys1_1, values1_1) = local(\n    x,\n", "// 18 of them"]);
     of(
         "llama4_scout",
-        &["y1 = local(x)    // 36 of them", "y2 = global(y1)  // 12 of them", "dim R = 8192 "],
+        &[
+            "y1 = local(x)               // 36 of them",
+            "y2 = global(y1, positions)  // 12 of them",
+            "dim R = 8192 ",
+        ],
     );
 }

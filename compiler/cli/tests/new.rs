@@ -86,6 +86,50 @@ fn a_model_reads_prompts_and_makes_tokens_with_one_set_of_weights_that_fits() {
     }
 }
 
+/// A small Llama 4: all four kinds of layers in each four of eight, and what else is said.
+fn small_llama4(more: &str) -> String {
+    format!(
+        r#"{{"model_type": "llama4_text", "hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 4,
+        "head_dim": 16, "intermediate_size": 128, "intermediate_size_mlp": 256, "num_hidden_layers": 8, "vocab_size": 256,
+        "num_local_experts": 4, "num_experts_per_tok": 1, "hidden_act": "silu", "max_position_embeddings": 1024,
+        "attention_chunk_size": 512, "interleave_moe_layer_step": 2, "no_rope_layer_interval": 2,
+        "attention_bias": true, "vision_config": {{}}{more}}}"#
+    )
+}
+
+/// The factor is `ln(floor((p + 1) / floor_scale) + 1) * attn_scale + 1` at position p, of all
+/// positions of the caches, of which a step's are the last.
+#[test]
+fn queries_of_llama_4_are_scaled_by_their_position_where_nothing_turns_them() {
+    let written = |more: &str| {
+        let ran = fed(&["new", "--from-config", "-"], &small_llama4(more));
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{more}");
+        ran.out
+    };
+    let program = written(r#", "floor_scale": 3, "attn_scale": 0.25"#);
+    for part in [
+        "  let tuned = cast(log(cast((positions + 1) / 3, f32) + 1) * 0.25 + 1, bf16)\n",
+        "einsum(h, wq -> PTLKGD) + bq\n  let q = q0 * tuned\n",
+        "  let positions = slice(iota(pad(ids, L -> S, S - L) over S), S -> L, S - L)\n",
+        "(x, positions)",
+    ] {
+        assert!(program.contains(part), "no `{part}` in\n{program}");
+    }
+    for layer in program.split("\nlayer ").filter(|layer| layer.contains("rope(")) {
+        assert!(!layer.contains("tuned"), "{layer}");
+    }
+    assert!(!program.contains("attn_scale") && !program.contains("floor_scale"), "{program}");
+    let ran = fed(&["run", "--tolerance", "1e-5", "-"], &program);
+    assert_eq!(ran.out.matches(": equal").count(), 2, "{}{}", ran.err, ran.out);
+    // What the configuration says is read as Hugging Face reads it.
+    for on in ["", r#", "attn_temperature_tuning": true"#, r#", "attn_temperature_tuning": 4"#] {
+        assert!(written(on).contains("(positions + 1) / 8192, f32) + 1) * 0.1 + 1"), "{on}");
+    }
+    for off in [r#", "attn_temperature_tuning": false"#, r#", "attn_temperature_tuning": 0"#] {
+        assert!(!written(off).contains("tuned"), "{off}");
+    }
+}
+
 #[test]
 fn full_slices_of_more_than_two_axes_are_laid_out_too() {
     let llama = ["--from-config", "configs/llama3_70b.json"];

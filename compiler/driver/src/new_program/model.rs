@@ -103,6 +103,8 @@ pub struct Attention {
     pub sees: Sees,
     /// What positions turn.
     pub rotary: Rotary,
+    /// How queries are scaled by their position.
+    pub tuned: Option<Tuned>,
     /// Latent queries, keys and values.
     pub latent: Option<Latent>,
     /// Scores are divided by this.
@@ -148,6 +150,16 @@ pub enum Rotary {
     Whole,
     /// The first so many elements of a head.
     Part(u64),
+}
+
+/// Queries grow with their position: the one at `p`, counted from 0, is multiplied by
+/// `ln(floor((p + 1) / step) + 1) * factor + 1`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tuned {
+    /// After so many positions the next larger factor holds.
+    pub step: u64,
+    /// How much of the logarithm is added.
+    pub factor: f64,
 }
 
 /// Queries, keys and values that are made from a smaller vector, of which the cache is.
@@ -303,6 +315,7 @@ impl Attention {
             context,
             sees: Sees::All,
             rotary: Rotary::Whole,
+            tuned: None,
             latent: None,
             divisor: (head as f64).sqrt(),
             bias: Biases::default(),

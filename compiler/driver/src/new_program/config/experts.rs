@@ -7,7 +7,7 @@ use shard_ir::never;
 
 use super::super::model::{
     Biases, Block, Dense, Experts, Feed, GateMap, Gates, Groups, HeadNorms, Model, PLACES, Rotary,
-    Sees, Shared,
+    Sees, Shared, Tuned,
 };
 use super::layers_of_kinds;
 use super::llama::{
@@ -176,6 +176,16 @@ pub(super) fn gpt_oss(config: &Config<'_>, kind: &'static str) -> Result<Model, 
     Ok(model)
 }
 
+/// How Llama 4 scales queries by their position, where it turns none: unless the configuration says
+/// that it does not. It says so by a truth value, or, in older files, by a number.
+fn tuned(config: &Config<'_>) -> Result<Option<Tuned>, ConfigProblem> {
+    let step = config.optional("floor_scale")?.unwrap_or(8192);
+    let factor = config.float("attn_scale")?.unwrap_or(0.1);
+    let off = [Value::Bool(false), Value::from(0)];
+    let says = config.at("attn_temperature_tuning");
+    Ok((!says.is_some_and(|says| off.contains(says))).then_some(Tuned { step, factor }))
+}
+
 /// Llama 4: chunks in three layers of four, no positions in the others; experts in all layers or in
 /// every second.
 pub(super) fn llama4(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
@@ -185,11 +195,7 @@ pub(super) fn llama4(config: &Config<'_>, kind: &'static str) -> Result<Model, C
     let gates = Gates { map: GateMap::Sigmoid, on_inputs: true, ..Gates::softmax(false) };
     let mut found = experts(config, &mut model, &["num_local_experts"], inner, gates)?;
     found.shared = Some(Shared { inner, gate: false });
-    if config.is_true("attn_temperature_tuning") || config.at("attn_temperature_tuning").is_some() {
-        model.left_out.push("the scaling of queries by their position".to_string());
-        config.at("attn_scale");
-        config.at("floor_scale");
-    }
+    let tuned = tuned(config)?;
     let chunk = config.optional("attention_chunk_size")?;
     let most = config.optional("max_position_embeddings")?.unwrap_or(CONTEXT);
     let context = chunk.map_or(CONTEXT, |chunk| chunk.saturating_mul(2).min(4 * CONTEXT)).min(most);
@@ -213,6 +219,7 @@ pub(super) fn llama4(config: &Config<'_>, kind: &'static str) -> Result<Model, C
         if let Some(attention) = &mut kind.attention {
             attention.norms = if norms && local { HeadNorms::Turned } else { HeadNorms::No };
             attention.rotary = if local { Rotary::Whole } else { Rotary::No };
+            attention.tuned = if local { None } else { tuned };
             attention.sees = match chunk.filter(|chunk| local && *chunk < context) {
                 Some(chunk) => Sees::Chunk(chunk),
                 None => Sees::All,

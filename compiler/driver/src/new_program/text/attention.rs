@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use super::super::model::{Attention, HeadNorms, Latent, Rotary, Sees};
+use shard_ir::Dtype;
+
+use super::super::model::{Attention, HeadNorms, Latent, Rotary, Sees, Tuned};
 use super::super::sizes::{Heads, positions, turned};
-use super::{Words, number};
+use super::{POSITIONS, Words, number};
 use crate::new_program::model::Flow;
 
 impl Words<'_> {
@@ -26,7 +28,8 @@ impl Words<'_> {
         let (b, h) = (self.sequences, self.read());
         let (kv, q) = Heads::of(attention).dims();
         let held = positions(attention);
-        let mut out = self.projected(attention, "q", q);
+        let mut out = tuned(attention, self.model.dtype);
+        out += &self.projected(attention, "q", q);
         out += &self.projected(attention, "k", kv);
         let bias = if attention.bias.inputs { " + bv" } else { "" };
         let _ = writeln!(out, "  let v = einsum({h}, wv -> {b}L{kv}D){bias}");
@@ -50,6 +53,9 @@ impl Words<'_> {
         let normed = self.normed(attention, &product, name, heads);
         let turned_after = attention.norms == HeadNorms::Turned;
         match (attention.rotary, turned(attention)) {
+            (Rotary::No, _) if attention.tuned.is_some() && name == "q" => {
+                format!("  let q0 = {normed}\n  let q = q0 * tuned\n")
+            }
             (Rotary::No, _) => format!("  let {name} = {normed}\n"),
             (_, Some((part, _))) => format!(
                 "  let {name}0 = {normed}\n  let {name}1 = rope(slice({name}0, D -> D1, 0) over D1 \
@@ -109,6 +115,17 @@ impl Words<'_> {
         let _ = writeln!(out, "  let o = einsum(p, v -> {b}LHD2)");
         out
     }
+}
+
+/// The factor of queries by their position, in 32 bits until it is used.
+fn tuned(attention: &Attention, dtype: Dtype) -> String {
+    let Some(Tuned { step, factor }) = attention.tuned else { return String::new() };
+    // Positions are whole numbers from 0 on, so that the division rounds down.
+    format!(
+        "  let tuned = cast(log(cast(({POSITIONS} + 1) / {step}, f32) + 1) * {} + 1, {})\n",
+        number(factor),
+        dtype.name()
+    )
 }
 
 /// From `scores` to `p`, the weight of each position.

@@ -1,9 +1,16 @@
 //! A kind of layer, and the layers that repeat several kinds.
 
-use super::super::model::{Block, Flow};
+use super::super::model::{Attention, Block, Flow};
 use super::super::order::Piece;
 use super::super::sizes::{self, Heads};
-use super::Words;
+use super::{Given, POSITIONS, Words};
+
+impl Given {
+    /// The line of a layer's parameter.
+    fn parameter(&self) -> String {
+        format!("  {}: {}", self.name, self.ty)
+    }
+}
 
 impl Words<'_> {
     /// All layers but those around them.
@@ -43,7 +50,7 @@ impl Words<'_> {
     fn layer(&self, kind: &Block, times: u64) -> String {
         let stream = self.stream();
         let mut parameters = vec![format!("  x: {stream}")];
-        parameters.extend(self.given_to(kind).map(|(name, ty)| format!("  {name}: {ty}")));
+        parameters.extend(self.given_to(kind).map(|given| given.parameter()));
         parameters.extend(self.kept(kind).map(|(name, ty)| format!("  {name}: {ty}")));
         let caches = self.caches(kind);
         let (mut results, mut returned) = (vec![format!("y: {stream}")], vec!["y"]);
@@ -81,22 +88,30 @@ impl Words<'_> {
     }
 
     /// What a kind is given beside its input.
-    pub(super) fn given_to(
-        &self,
-        kind: &Block,
-    ) -> impl Iterator<Item = (&'static str, String)> + use<> {
-        let attention = kind.attention.as_ref().filter(|attention| attention.alibi);
-        let dtype = self.model.dtype.name();
-        let heads = attention.map(|attention| Heads::of(attention).dims().1);
-        heads.map(|heads| ("alibi", format!("{dtype} {heads}S?"))).into_iter()
+    pub(super) fn given_to(&self, kind: &Block) -> impl Iterator<Item = Given> + use<> {
+        let of = |wanted: &dyn Fn(&Attention) -> bool| {
+            kind.attention.as_ref().filter(|attention| wanted(attention))
+        };
+        let alibi = of(&|attention| attention.alibi).map(|attention| {
+            let heads = Heads::of(attention).dims().1;
+            let ty = format!("{} {heads}S?", self.model.dtype.name());
+            Given { name: "alibi", ty, made: None }
+        });
+        let positions = of(&|attention| attention.tuned.is_some()).map(|_| Given {
+            name: POSITIONS,
+            ty: format!("int32 {}L", self.batch),
+            // A step's tokens are the last of the caches, which are counted from 0.
+            made: Some("slice(iota(pad(ids, L -> S, S - L) over S), S -> L, S - L)".to_string()),
+        });
+        alibi.into_iter().chain(positions)
     }
 
     /// A layer of several kinds, one after another: each with parameters of its own.
     fn row(&self, at: usize, piece: &Piece) -> String {
         let stream = self.stream();
         let mut parameters = vec![format!("  x: {stream}")];
-        let given: Vec<_> = self.given(piece);
-        parameters.extend(given.iter().map(|(name, ty)| format!("  {name}: {ty}")));
+        let given = self.given(&piece.kinds);
+        parameters.extend(given.iter().map(Given::parameter));
         let (mut results, mut returned) = (vec![format!("y: {stream}")], Vec::new());
         let mut body = String::new();
         let mut input = "x".to_string();
@@ -104,7 +119,7 @@ impl Words<'_> {
             let (kind, place) = (&self.model.kinds[*kind], place + 1);
             let of = |name: &str| format!("{name}_{place}");
             let mut arguments = vec![input];
-            arguments.extend(self.given_to(kind).map(|(name, _)| name.to_string()));
+            arguments.extend(self.given_to(kind).map(|given| given.name.to_string()));
             for (name, ty) in self.kept(kind) {
                 parameters.push(format!("  {}: {ty}", of(&name)));
                 arguments.push(of(&name));
@@ -133,10 +148,15 @@ impl Words<'_> {
         )
     }
 
-    /// What a piece is given beside its input.
-    pub(super) fn given(&self, piece: &Piece) -> Vec<(&'static str, String)> {
-        let kinds = piece.kinds.iter().map(|kind| &self.model.kinds[*kind]);
-        kinds.flat_map(|kind| self.given_to(kind)).take(1).collect()
+    /// What some kinds are given beside their input: each once, whoever reads it.
+    pub(super) fn given(&self, kinds: &[usize]) -> Vec<Given> {
+        let mut out: Vec<Given> = Vec::new();
+        for given in kinds.iter().flat_map(|kind| self.given_to(&self.model.kinds[*kind])) {
+            if out.iter().all(|other| other.name != given.name) {
+                out.push(given);
+            }
+        }
+        out
     }
 
     /// From `x` to `y`, and the new caches.

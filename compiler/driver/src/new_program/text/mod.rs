@@ -33,6 +33,18 @@ pub(super) fn program(model: &Model, axes: &Axes, hardware: &str, name: &str) ->
     out
 }
 
+/// What layers call the positions of a step's tokens, where they are given them.
+const POSITIONS: &str = "positions";
+
+/// What a layer is given beside its input.
+struct Given {
+    /// Its name in the layers, and in the model.
+    name: &'static str,
+    ty: String,
+    /// What the model makes it of; `None` where the model is given it, too.
+    made: Option<String>,
+}
+
 /// Layouts and lists of dims that recur.
 struct Words<'a> {
     model: &'a Model,

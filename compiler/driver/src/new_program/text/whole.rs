@@ -9,7 +9,7 @@ impl Words<'_> {
         let (table, taken) = if model.tied { ("VE", ", table: tied") } else { ("EV", "") };
         let tied = if model.tied { format!(", tied: weight {dtype} VE?") } else { String::new() };
         let (sequences, called) = (self.sequences, model.name);
-        let (outside, names) = self.outside();
+        let (outside, made) = self.outside();
         let positions = self.positions();
         let extra = positions
             .as_ref()
@@ -28,23 +28,28 @@ layer unembed(x: {dtype} {b}LE?, table: weight {dtype} {table}?{bias}) -> {dtype
 {}}}
 
 model {called}(ids: int32 {b}L{outside}{tied}) -> {dtype} {b}LV? {{
-  let x = embed(ids{taken})
+{made}  let x = embed(ids{taken})
 {}  return unembed({}{taken})
 }}
 ",
             self.embedded(positions),
             self.scored(&format!("einsum({norm}(x over E), table -> {sequences}LV)")),
-            self.calls(&names),
+            self.calls(),
             self.last(),
         )
     }
 
-    /// Parameters of the model that its layers are given.
+    /// What layers are given beside their input: parameters of the model, and what it makes itself.
     fn outside(&self) -> (String, String) {
-        let kinds = self.model.kinds.iter();
-        let given: Vec<_> = kinds.flat_map(|kind| self.given_to(kind)).take(1).collect();
-        let names: String = given.iter().map(|(name, _)| format!(", {name}")).collect();
-        (given.iter().map(|(name, ty)| format!(", {name}: {ty}")).collect(), names)
+        let kinds: Vec<usize> = (0..self.model.kinds.len()).collect();
+        let (mut parameters, mut made) = (String::new(), String::new());
+        for given in self.given(&kinds) {
+            match given.made {
+                Some(of) => made += &format!("  let {} = {of}\n", given.name),
+                None => parameters += &format!(", {}: {}", given.name, given.ty),
+            }
+        }
+        (parameters, made)
     }
 
     /// The dim of the table of learned positions, and the place of the step's first.
@@ -85,12 +90,13 @@ model {called}(ids: int32 {b}L{outside}{tied}) -> {dtype} {b}LV? {{
     }
 
     /// A call for each piece.
-    fn calls(&self, outside: &str) -> String {
+    fn calls(&self) -> String {
         let pieces = self.model.pieces.iter().enumerate();
         pieces
             .map(|(at, piece)| {
                 let (from, to) = (self.value(at), self.value(at + 1));
-                let given = if self.given(piece).is_empty() { "" } else { outside };
+                let given = self.given(&piece.kinds).into_iter();
+                let given: String = given.map(|given| format!(", {}", given.name)).collect();
                 let times = match piece.times {
                     0 | 1 => String::new(),
                     times => format!("    // {times} of them"),
