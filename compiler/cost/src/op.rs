@@ -70,7 +70,8 @@ pub struct Work {
     pub fetched: Bytes,
 }
 
-/// A two-operand einsum that contracts, as a batch of products of matrices.
+/// An einsum of two operands, or of two and scales of one, that contracts, as a batch of products of
+/// matrices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matmul {
     /// Products: the dims that both operands and the result have.
@@ -458,10 +459,26 @@ fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> 
     })
 }
 
+/// The two operands that are multiplied: of three the others, where one alone has some dims of another
+/// and no others, as scales have.
+fn without_scales<'a, 't>(operands: &'a [LocalTensor<'t>]) -> Option<[&'a LocalTensor<'t>; 2]> {
+    let [a, b, c] = operands else {
+        let [a, b] = operands else { return None };
+        return Some([a, b]);
+    };
+    let is_within = |scales: &LocalTensor<'_>, of: &LocalTensor<'_>| {
+        of.dims.len() > scales.dims.len() && scales.dims.iter().all(|d| of.dims.contains(d))
+    };
+    let all = [(a, [b, c]), (b, [a, c]), (c, [a, b])];
+    let mut found =
+        all.into_iter().filter(|(one, others)| others.iter().any(|of| is_within(one, of)));
+    found.next().map(|(_, others)| others).filter(|_| found.next().is_none())
+}
+
 /// The matrix product that an op is, if it is one: `einsum(a, a -> B)`, where neither operand has a
 /// dim of its own, is none.
 fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
-    let (Op::Einsum, [a, b]) = (member.op, member.operands) else { return None };
+    let (Op::Einsum, [a, b]) = (member.op, without_scales(member.operands)?) else { return None };
     let mut found = Matmul { batch: 1, sides: [1; 3] };
     let (mut contracts, mut has_sides) = (false, false);
     let both = a

@@ -28,6 +28,7 @@ pub mod program;
 pub mod reason;
 mod regroup;
 pub mod rules;
+pub mod scaled;
 pub mod schedule;
 pub mod tensor;
 pub mod text;
@@ -57,6 +58,7 @@ pub use program::{Def, Fold, FoldId, Output, ParameterKind, Phase, Program, Valu
 pub use reason::Reason;
 pub use regroup::kept_by_each;
 pub use rules::Rules;
+pub use scaled::{Factor, is_scaled_product};
 pub use schedule::{Picoseconds, Schedule, Step, Stream};
 pub use shard_ops as catalogue;
 pub use shard_ops::never;

@@ -28,12 +28,12 @@ use brute_force::attention::{ATTENTIONS, RINGS, attention_case, ring_case};
 use brute_force::facts::Facts;
 use brute_force::forms::forms;
 use brute_force::generate::{
-    Case, case, case_along_lines, case_with_forms, hosted_case, networked_case,
+    Case, case, case_along_lines, case_with_forms, case_with_scales, hosted_case, networked_case,
 };
 use brute_force::layouts::{Written, meets};
 use brute_force::optimum::{Optimum, cheapest_plan};
 use brute_force::print::program_text;
-use shard_ir::{Def, InstrKind, Plan, Program};
+use shard_ir::{Def, InstrKind, Op, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run_against};
 use shard_search::{Limits, LowerError, LowerOptions, Lowered, Status, lower};
 
@@ -42,6 +42,8 @@ const COUNT: u64 = 1_000;
 const JUDGED_AT_LEAST: usize = 900;
 const COUNT_WITH_FORMS: u64 = 200;
 const JUDGED_AT_LEAST_WITH_FORMS: usize = 120;
+const WITH_SCALES: u64 = 150;
+const WITH_SCALES_JUDGED_AT_LEAST: usize = 100;
 const ALONG_LINES: u64 = 200;
 const ALONG_LINES_JUDGED_AT_LEAST: usize = 190;
 const NETWORKED: u64 = 300;
@@ -124,6 +126,24 @@ fn no_plan_with_weights_in_host_memory_is_cheaper_either() {
 #[test]
 fn no_plan_of_another_form_is_cheaper_either() {
     hold(case_with_forms, COUNT_WITH_FORMS, JUDGED_AT_LEAST_WITH_FORMS, false);
+}
+
+/// Weights in blocks with their scales, and what is almost that.
+#[test]
+fn no_plan_of_a_product_with_scales_is_cheaper_either() {
+    hold(case_with_scales, WITH_SCALES, WITH_SCALES_JUDGED_AT_LEAST, false);
+    hold(case_with_scales, WITH_SCALES / 3, WITH_SCALES_JUDGED_AT_LEAST / 4, true);
+    let is_one_product = |case: &Case| {
+        let lowered = lower(&case.program, &case.hardware, &LowerOptions::default());
+        lowered.is_ok_and(|l| {
+            l.plan.ids().any(|id| {
+                let instr = l.plan.instruction(id);
+                matches!(instr.kind, InstrKind::Op(Op::Einsum)) && instr.operands.len() == 3
+            })
+        })
+    };
+    let whole = (0..WITH_SCALES).filter(|n| is_one_product(&case_with_scales(SEED, *n))).count();
+    assert!(whole > 40 && whole < WITH_SCALES as usize, "{whole} have a product of three");
 }
 
 /// Sums up to a position, recurrences and choices of the largest, over dims that are cut in parts.

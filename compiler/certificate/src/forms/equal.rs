@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
-use shard_ir::{Binary, Def, DimId, FoldId, Op, Program, TensorType, ValueId};
+use shard_ir::{
+    Binary, Def, DimId, Factor, FoldId, Op, Program, TensorType, ValueId, is_scaled_product,
+};
 
-use super::written::chain;
+use super::written::{chain, is_long};
 
 /// A class of equal expressions, by number.
 pub(crate) type Class = usize;
@@ -110,7 +112,7 @@ impl<'a> Equal<'a> {
                         Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
                     let class =
                         equal.add_op(Made { op: op.clone(), ty, place }, operands.clone(), true);
-                    if *op == Op::Einsum && operands.len() > 2 {
+                    if is_long(program, id) {
                         let mut last = operands[0];
                         for (step, ty) in chain(program, id).into_iter().enumerate() {
                             let is_last = step + 2 == operands.len();
@@ -277,6 +279,29 @@ impl<'a> Equal<'a> {
             .iter()
             .filter(|n| self.op(n) == Some(&Op::Einsum))
             .map(|n| n.operands.as_slice())
+    }
+
+    /// Whether operands with this result are a product with a weight in blocks, which is one op.
+    pub(super) fn is_scaled_product(&self, operands: &[Class], result: Class) -> bool {
+        let factor = |class: &Class| {
+            let TensorType { dims, dtype } = self.ty(*class);
+            Factor { dims, dtype: *dtype, is_weight: self.is_weight(*class) }
+        };
+        let factors: Vec<Factor<'_>> = operands.iter().map(factor).collect();
+        is_scaled_product(&factors, &self.ty(result).dims)
+    }
+
+    /// Whether a class is a weight, pinned, fetched or neither.
+    fn is_weight(&self, class: Class) -> bool {
+        self.nodes(self.now(class)).iter().any(|node| match node.head {
+            Head::Given(id) => match self.program.value(id).def {
+                Def::Parameter { kind, .. } => kind.is_weight(),
+                Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => false,
+            },
+            Head::Pin(_) => self.is_weight(node.operands[0]),
+            Head::Op(_) if self.op(node) == Some(&Op::Fetch) => self.is_weight(node.operands[0]),
+            Head::Constant(..) | Head::Op(_) => false,
+        })
     }
 
     /// Those of two operands.

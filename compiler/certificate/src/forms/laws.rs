@@ -26,10 +26,13 @@ fn einsum(ty: TensorType, operands: impl IntoIterator<Item = Expr>) -> Expr {
 }
 
 /// `einsum(a, b, c -> R)` is `einsum(einsum(a, b), c -> R)`: so for every division of the operands
-/// in two.
+/// in two, but for products with weights in blocks.
 pub(super) fn long_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     let result = equal.ty(class);
-    for operands in equal.einsums(class).filter(|o| (3..=MOST_OPERANDS).contains(&o.len())) {
+    let is_divided = |operands: &&[Class]| {
+        (3..=MOST_OPERANDS).contains(&operands.len()) && !equal.is_scaled_product(operands, class)
+    };
+    for operands in equal.einsums(class).filter(is_divided) {
         // The first operand is on the one side; the others on either, not all on the same.
         for set in 1u32..1 << (operands.len() - 1) {
             let is_apart = |at: usize| at > 0 && set >> (at - 1) & 1 == 1;

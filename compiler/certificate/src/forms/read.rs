@@ -51,11 +51,15 @@ pub(super) fn roots(equal: &Equal<'_>) -> Vec<Class> {
         .collect()
 }
 
-/// The nodes that each class can be taken as: no einsum of more than two operands, which are there
-/// as products of two, and none that needs its own class.
+/// The nodes that each class can be taken as: no einsum of more than two operands that is there as
+/// products of two, and none that needs its own class.
 pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e ENode>> {
-    let is_long = |node: &&ENode| equal.op(node) == Some(&Op::Einsum) && node.operands.len() > 2;
     let of = |class: Class| {
+        let is_long = |node: &ENode| {
+            equal.op(node) == Some(&Op::Einsum)
+                && node.operands.len() > 2
+                && !equal.is_scaled_product(&node.operands, class)
+        };
         let is_taken = |node: &&ENode| !is_long(node) && !node.operands.contains(&class);
         (class, equal.nodes(class).iter().filter(is_taken).collect())
     };

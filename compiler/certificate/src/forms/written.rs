@@ -1,5 +1,5 @@
 //! The form that the source writes: as it is, but einsums of more than two operands are chains,
-//! left to right.
+//! left to right, unless one is a product with a weight in blocks.
 
 use shard_ir::{Def, DimId, Op, Program, TensorType, Value, ValueId};
 
@@ -32,8 +32,10 @@ pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
     (2..=operands.len()).map(product).collect()
 }
 
-pub(super) fn is_long(value: &Value) -> bool {
-    matches!(&value.def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2)
+/// Whether a value is a chain of products; those with weights in blocks are one.
+pub(super) fn is_long(program: &Program, id: ValueId) -> bool {
+    matches!(&program.value(id).def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2)
+        && !program.is_scaled_product(id)
 }
 
 /// The form that the source writes.
@@ -49,7 +51,7 @@ pub(crate) fn as_written(program: &Program) -> Program {
             Def::Pin { operand, .. } => *operand = now[operand.index()],
             Def::Parameter { .. } | Def::Constant(_) => {}
         }
-        if is_long(&value) {
+        if is_long(program, id) {
             let operands = value.def.operands().to_vec();
             let types = chain(program, id);
             let mut last = operands[0];

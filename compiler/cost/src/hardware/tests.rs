@@ -346,3 +346,36 @@ fn with_tiles_a_matrix_product_takes_as_long_as_if_every_tile_were_full() {
         "chip.matmul_tile"
     );
 }
+
+#[test]
+fn a_product_with_a_weight_in_blocks_fills_tiles_as_the_same_product_without_scales() {
+    use crate::{LocalTensor, compute_time, op_work};
+    use shard_ir::{DimId, Op};
+    let tiled = Hardware::parse(&GOOD.replace("[chip]\n", "[chip]\nmatmul_tile = 128\n")).unwrap();
+    let dims = [0, 1, 2, 3].map(DimId);
+    let [rows, block, within, out] = dims;
+    let (x, w, s, y) = ([rows, block, within], [block, within, out], [block, out], [rows, out]);
+    let sizes =
+        |of: &[DimId]| of.iter().map(|d| [5, 12, 32, 200][d.0 as usize]).collect::<Vec<u64>>();
+    let (x_sizes, w_sizes, s_sizes, y_sizes) = (sizes(&x), sizes(&w), sizes(&s), sizes(&y));
+    let tensor = |value, dims, sizes, dtype| LocalTensor {
+        value,
+        dims,
+        sizes,
+        dtype,
+        constant: false,
+        statistics: 0,
+    };
+    let x = tensor(0, &x, &x_sizes, Dtype::Bf16);
+    let w = tensor(1, &w, &w_sizes, Dtype::F4);
+    let s = tensor(2, &s, &s_sizes, Dtype::F8);
+    let y = tensor(3, &y, &y_sizes, Dtype::Bf16);
+    let plain = op_work(&Op::Einsum, &[x, w], y);
+    for order in [[x, w, s], [s, x, w], [w, s, x]] {
+        let scaled = op_work(&Op::Einsum, &order, y);
+        assert_eq!(compute_time(&tiled, &scaled), compute_time(&tiled, &plain));
+        assert_eq!((scaled.flops, scaled.arithmetic), (plain.flops, Dtype::Bf16));
+        assert_eq!(scaled.hbm_bytes(), plain.hbm_bytes() + s.bytes());
+    }
+    assert_ne!(compute_time(&tiled, &plain), compute_time(&Hardware::parse(GOOD).unwrap(), &plain));
+}

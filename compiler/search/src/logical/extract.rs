@@ -74,19 +74,23 @@ pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
         .collect()
 }
 
-/// The e-nodes that each class can be read from: no einsum of more than two operands, which are
-/// there as chains, and nothing that is made of itself.
+/// The e-nodes that each class can be read from: no einsum of more than two operands that is there as
+/// chains, and nothing that is made of itself.
 pub(super) fn options<'a>(
     logical: &'a Logical<'_>,
     classes: &[Id],
 ) -> BTreeMap<Id, Vec<&'a ENode>> {
-    let is_long = |n: &ENode| logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2;
+    let is_long = |n: &ENode, class: Id| {
+        logical.op(n) == Some(&Op::Einsum)
+            && n.operands.len() > 2
+            && !logical.is_scaled_product(&n.operands, class)
+    };
     let mut all: BTreeMap<Id, Vec<&ENode>> = classes
         .iter()
         .map(|class| {
             let of_itself = |n: &ENode| n.operands.contains(class);
             let nodes = logical.nodes(*class).into_iter();
-            (*class, nodes.filter(|n| !is_long(n) && !of_itself(n)).collect())
+            (*class, nodes.filter(|n| !is_long(n, *class) && !of_itself(n)).collect())
         })
         .collect();
     // What only a limit has left without any way to compute it takes those with it that need it.
@@ -503,7 +507,9 @@ impl Writer<'_, '_> {
             let node = if as_written {
                 logical.nodes(class).into_iter().find(|n| {
                     logical.rule_of(n).is_none()
-                        && !(logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2)
+                        && !(logical.op(n) == Some(&Op::Einsum)
+                            && n.operands.len() > 2
+                            && !logical.is_scaled_product(&n.operands, class))
                 })
             } else {
                 self.choice.get(&class).copied()

@@ -9,7 +9,9 @@ use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use rustc_hash::FxHashMap;
 use shard_ir::op::Flag;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
-use shard_ir::{Def, DimId, Dtype, FoldId, Op, Program, TensorType, ValueId};
+use shard_ir::{
+    Def, DimId, Dtype, Factor, FoldId, Op, Program, TensorType, ValueId, is_scaled_product,
+};
 
 use super::laws::Term;
 use super::written::{chain, live_values};
@@ -169,7 +171,8 @@ impl<'a> Logical<'a> {
                 Def::Pin { .. } => logical.add_node(Head::Pin(id), operands, None),
                 Def::Op { op, .. } => {
                     let ty = TensorType { dims: value.dims.clone(), dtype: value.dtype };
-                    let long = *op == Op::Einsum && operands.len() > 2;
+                    let long =
+                        *op == Op::Einsum && operands.len() > 2 && !program.is_scaled_product(id);
                     let place =
                         Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
                     let inner = Place { taken: None, ..place };
@@ -324,6 +327,31 @@ impl<'a> Logical<'a> {
             .into_iter()
             .filter(|n| self.op(n) == Some(&Op::Einsum))
             .map(|n| n.operands.as_slice())
+    }
+
+    /// Whether operands with this result are a product with a weight in blocks, which is one op.
+    pub(super) fn is_scaled_product(&self, operands: &[Id], result: Id) -> bool {
+        let factor = |class: &Id| {
+            let TensorType { dims, dtype } = self.ty(*class);
+            Factor { dims, dtype: *dtype, is_weight: self.is_weight(*class) }
+        };
+        let factors: Vec<Factor<'_>> = operands.iter().map(factor).collect();
+        is_scaled_product(&factors, &self.ty(result).dims)
+    }
+
+    /// Whether a class is a weight, pinned, fetched or neither.
+    fn is_weight(&self, class: Id) -> bool {
+        self.graph[class].nodes.iter().any(|node| match node.head {
+            Head::Given(id) => match self.program.value(id).def {
+                Def::Parameter { kind, .. } => kind.is_weight(),
+                Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => false,
+            },
+            Head::Pin(_) => self.is_weight(node.operands[0]),
+            Head::Op(number) if self.made(number).op == Op::Fetch => {
+                self.is_weight(node.operands[0])
+            }
+            Head::Constant(..) | Head::Op(_) => false,
+        })
     }
 
     /// Its einsums of two operands.

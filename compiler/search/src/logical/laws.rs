@@ -22,9 +22,13 @@ const FLOP_CAP: u128 = 2;
 /// Einsums of more operands than this are chains, left to right, and nothing else.
 pub(super) const MAX_OPERANDS: usize = 7;
 
-/// `einsum(a, b, c -> R)` is `einsum(einsum(a, b), c -> R)`: every division of the operands in two.
+/// `einsum(a, b, c -> R)` is `einsum(einsum(a, b), c -> R)`: every division of the operands in two,
+/// but for products with weights in blocks.
 pub(super) fn long_einsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
-    for operands in logical.einsums(class).filter(|o| (3..=MAX_OPERANDS).contains(&o.len())) {
+    let is_divided = |operands: &&[Id]| {
+        (3..=MAX_OPERANDS).contains(&operands.len()) && !logical.is_scaled_product(operands, class)
+    };
+    for operands in logical.einsums(class).filter(is_divided) {
         let result = logical.ty(class);
         for set in 1u32..1 << (operands.len() - 1) {
             let apart = |place: usize| place > 0 && set >> (place - 1) & 1 == 1;

@@ -34,6 +34,12 @@ pub(super) const PROGRAMS: &[&str] = &[
     "a: f32 AB, b: f32 ABC, c: f32 CD) -> f32 AD {\n return einsum(a, b, c -> AD)\n}",
     "a: f32 AB, b: f32 C, c: f32 D) -> f32 A {\n return einsum(a, b, c -> A)\n}",
     "a: f32 AB, b: f32 BC, c: f32 CD, d: f32 DE) -> f32 EA {\n return einsum(a, b, c, d -> EA)\n}",
+    // Weights in blocks with their scales, which are one product; and what is almost that.
+    "a: f32 ABC, w: weight int8 BCD, s: weight f32 BD) -> f32 AD {\n return einsum(a, w, s -> AD)\n}",
+    "a: f32 ABC, w: weight int8 BCD, s: weight f32 B) -> f32 A {
+ return sum(einsum(a, s, w -> AD) over D)\n}",
+    "a: f32 ABC, w: weight int8 BCD, s: weight f32 D) -> f32 AD {\n return einsum(a, w, s -> AD)\n}",
+    "a: f32 ABC, w: weight int8 BCD, s: f32 BD) -> f32 AD {\n return einsum(a, w, s -> AD)\n}",
     // Chains.
     "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h = einsum(a, b -> AC)\n return einsum(h, \
         c -> AD)\n}",
@@ -295,6 +301,32 @@ fn in_a_strict_layer_only_the_order_of_long_einsums_is_free() {
         let program = program(&source(text, [4, 4, 4, 4, 4]));
         assert_eq!(forms(&program, true, &Limits::default()).all.len(), count, "{text}");
     }
+}
+
+/// The others have three orders each, of which one is taken for the one written.
+#[test]
+fn a_product_with_a_weight_in_blocks_and_its_scales_is_one() {
+    let args = |w: &str, s: &str| format!("a: f32 ABC, w: {w} BCD, s: {s}");
+    let one = |args: String| {
+        let text = format!("{args}) -> f32 AD {{\n return einsum(a, w, s -> AD)\n}}");
+        let forms = of(&source(&text, [8, 8, 8, 8, 8]));
+        let whole = |form: &Form| {
+            let is = |v: &shard_ir::Value| matches!(&v.def, Def::Op { operands, .. } if operands.len() == 3);
+            form.program.values.iter().any(is)
+        };
+        (forms.len(), forms.iter().filter(|form| whole(form)).count())
+    };
+    for stored in ["f8", "f4", "int8", "int4"] {
+        let w = format!("weight {stored}");
+        for scales in ["weight f8 BD", "weight f32 BD", "weight host f32 B"] {
+            assert_eq!(one(args(&w, scales)), (1, 1), "{stored} {scales}");
+        }
+        for scales in ["weight f32 D", "weight f32 BCD", "f32 BD", "cache f32 BD", "weight f32 AB"]
+        {
+            assert_eq!(one(args(&w, scales)), (3, 0), "{stored} {scales}");
+        }
+    }
+    assert_eq!(one(args("weight bf16", "weight f32 BD")), (3, 0));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The program as it is written, but for einsums of more than two operands: these are chains, left
-//! to right.
+//! to right, unless one is a product with a weight in blocks.
 
 use std::collections::BTreeMap;
 
@@ -56,11 +56,13 @@ pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
 
 /// The form that the source writes.
 pub(super) fn as_written(program: &Program) -> Form {
-    let is_long =
-        |v: &Value| matches!(&v.def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2);
+    let is_long = |id: ValueId| {
+        matches!(&program.value(id).def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2)
+            && !program.is_scaled_product(id)
+    };
     let mut form =
         Form { program: program.clone(), rewritten: false, made: BTreeMap::new(), flops: 0 };
-    if !program.values.iter().any(is_long) {
+    if !program.value_ids().any(is_long) {
         return form;
     }
     let mut now: Vec<ValueId> = Vec::with_capacity(program.values.len());
@@ -72,7 +74,7 @@ pub(super) fn as_written(program: &Program) -> Form {
             Def::Pin { operand, .. } => *operand = now[operand.index()],
             Def::Parameter { .. } | Def::Constant(_) => {}
         }
-        if is_long(&value) {
+        if is_long(id) {
             let operands = value.def.operands().to_vec();
             let steps = chain(program, id);
             let mut last = operands[0];

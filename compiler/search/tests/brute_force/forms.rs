@@ -94,12 +94,10 @@ pub(crate) fn forms(program: &Program) -> Result<Vec<Program>, &'static str> {
     let is_short = |state: &&Vec<Expr>| {
         let mut inside = BTreeSet::new();
         state.iter().for_each(|e| parts(e, &mut inside));
-        !inside.iter().any(|e| e.what == What::Einsum && e.operands.len() > 2)
+        !inside.iter().any(|e| forms.is_long(e))
     };
     let mut all: Vec<Program> = Vec::new();
-    let is_long =
-        |v: &Value| matches!(&v.def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2);
-    if !program.values.iter().any(is_long) {
+    if !made.iter().any(|e| forms.is_long(e)) {
         all.push(program.clone());
     }
     let others =
@@ -183,6 +181,33 @@ impl Forms<'_> {
             }
         };
         normal(Expr { what, dims: value.dims.clone(), dtype: value.dtype, operands })
+    }
+
+    /// Whether an einsum has to be divided: more than two operands, unless they are three, one of
+    /// them a weight of a few bits and one a weight with some of its dims, of which one is summed.
+    fn is_long(&self, e: &Expr) -> bool {
+        let is_weight = |e: &Expr| match e.what {
+            What::Leaf(mut id) => loop {
+                match &self.program.values[id].def {
+                    Def::Pin { operand, .. } => id = operand.index(),
+                    Def::Parameter { kind, .. } => break kind.is_weight(),
+                    Def::Constant(_) | Def::Op { .. } => break false,
+                }
+            },
+            What::Constant(_) | What::Einsum | What::Plus | What::Minus | What::Other(_) => false,
+        };
+        let are_scales = |s: &Expr, w: &Expr| {
+            let of_w = s.dims.iter().filter(|dim| w.dims.contains(dim)).count();
+            of_w == s.dims.len()
+                && of_w < w.dims.len()
+                && s.dims.iter().any(|dim| !e.dims.contains(dim))
+        };
+        let weights: Vec<&Expr> = e.operands.iter().filter(|o| is_weight(o)).collect();
+        let in_blocks = weights.iter().any(|w| {
+            let narrow = [Dtype::F8, Dtype::F4, Dtype::Int8, Dtype::Int4].contains(&w.dtype);
+            narrow && weights.iter().any(|s| are_scales(s, w))
+        });
+        e.what == What::Einsum && e.operands.len() > 2 && !(e.operands.len() == 3 && in_blocks)
     }
 
     fn number_of(&self, op: &Op) -> What {
@@ -414,7 +439,7 @@ impl Forms<'_> {
                 }));
             }
         }
-        if e.what == What::Einsum && e.operands.len() > 2 {
+        if self.is_long(e) {
             self.divide(e, &mut found);
         }
         if let (What::Einsum, [p, q]) = (e.what, e.operands.as_slice()) {

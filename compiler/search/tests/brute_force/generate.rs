@@ -26,6 +26,11 @@ pub(crate) fn case_with_forms(seed: u64, number: u64) -> Case {
     case_with(seed, number, flat, false, Maker::body_with_forms)
 }
 
+/// The n-th program of a seed with a product of three, one of which may be the scales of another.
+pub(crate) fn case_with_scales(seed: u64, number: u64) -> Case {
+    case_with(seed, number, flat, false, Maker::body_with_scales)
+}
+
 /// The n-th program of a seed in which something runs along a dim that may be cut in parts.
 pub(crate) fn case_along_lines(seed: u64, number: u64) -> Case {
     let network = if number.is_multiple_of(2) { networked } else { flat };
@@ -280,6 +285,40 @@ impl Maker {
             } else {
                 self.program.values.truncate(before);
             }
+        }
+    }
+
+    /// A weight in blocks, a scale for each; or almost: a scale of what is not summed, or one that is
+    /// no weight, or a weight in as many bits as what it is multiplied with.
+    fn body_with_scales(&mut self) {
+        let [a, block, within, out, next] = [0, 1, 2, 3, 4].map(DimId);
+        let mut x = self.parameter(vec![a, block, within], Dtype::Bf16);
+        if self.chance(2) {
+            x = self.typed(Op::Map(Map::Gelu), &[x], &[]).unwrap_or(x);
+        }
+        let stored = self.pick(&[Dtype::F4, Dtype::F8, Dtype::Int8, Dtype::Bf16]);
+        let mut stays = |maker: &mut Maker, dims: &[DimId], dtype: Dtype| {
+            let kind = if maker.chance(6) { ParameterKind::Cache } else { ParameterKind::Weight };
+            let pattern = maker.pattern(dims, true);
+            let ty = TensorType { dims: dims.to_vec(), dtype };
+            let id = maker.push(ty, Def::Parameter { kind, pattern });
+            if maker.chance(8) {
+                maker.pin();
+            }
+            id
+        };
+        let w = stays(self, &[block, within, out], stored);
+        let of = self.pick(&[vec![block, out], vec![block, out], vec![block], vec![out]]);
+        let scale = self.pick(&[Dtype::F8, Dtype::Bf16]);
+        let s = stays(self, &of, scale);
+        let operands = if self.chance(2) { [x, w, s] } else { [s, w, x] };
+        let mut y = self.typed(Op::Einsum, &operands, &[a, out]);
+        if let (Some(made), true) = (y, self.chance(2)) {
+            y = self.typed(Op::Map(Map::Gelu), &[made], &[]);
+        }
+        if let (Some(made), true) = (y, self.chance(2)) {
+            let last = self.parameter(vec![out, next], Dtype::Bf16);
+            self.typed(Op::Einsum, &[made, last], &[a, next]);
         }
     }
 
