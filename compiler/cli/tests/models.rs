@@ -26,6 +26,7 @@ const MODELS: &[(&str, f64)] = &[
     ("gpt2_xl", 1.558e9),
     ("gpt_neox_20b", 20.555e9),
     ("gpt_oss_120b", 116.83e9),
+    ("gpt_oss_20b", 20.91e9),
     ("granite_8b", 8.171e9),
     ("llama3_70b", 70.554e9),
     ("llama4_scout", 109.0e9),
@@ -51,15 +52,33 @@ fn new(name: &str) -> String {
     ran.out
 }
 
-/// The elements of all weights of a layer, those of folded blocks as often as they repeat.
-fn parameters(layer: &Value) -> f64 {
+/// The weights of a layer, each with its elements; those of folded blocks as often as they repeat.
+fn weights(layer: &Value) -> impl Iterator<Item = (&Value, f64)> {
     let of = |instruction: &Value| {
         let shape = instruction["shape"].as_array().expect("a shape").iter();
         let elements: f64 = shape.map(|size| size.as_f64().expect("a size")).product();
         elements * instruction["repeat"].as_f64().unwrap_or(1.0)
     };
     let all = layer["instructions"].as_array().expect("instructions").iter();
-    all.filter(|instruction| instruction["kind"] == "weight").map(of).sum()
+    let weights = all.filter(|instruction| instruction["kind"] == "weight");
+    weights.map(move |instruction| (instruction, of(instruction)))
+}
+
+/// The parameters of a layer; scales of what is stored narrow are none.
+fn parameters(layer: &Value) -> f64 {
+    let is_scale = |weight: &Value| weight["name"].as_str().expect("a name").contains("_scales");
+    weights(layer).filter(|(weight, _)| !is_scale(weight)).map(|(_, elements)| elements).sum()
+}
+
+/// The bytes of the weights of a layer.
+fn stored(layer: &Value) -> f64 {
+    let bytes = |weight: &Value| match weight["dtype"].as_str() {
+        Some("bf16") => 2.0,
+        Some("f8") => 1.0,
+        Some("f4") => 0.5,
+        other => panic!("weights in {other:?}"),
+    };
+    weights(layer).map(|(weight, elements)| elements * bytes(weight)).sum()
 }
 
 /// One of each family, for the fast set.
@@ -92,6 +111,25 @@ fn runs(name: &str) {
     let ran = fed(&["run", "--tolerance", tolerance, "-"], &new(name));
     assert_eq!(ran.status, 0, "{name}: {}{}", ran.err, ran.out);
     assert_eq!(ran.out.matches(": equal").count(), 2, "{name}: {}", ran.out);
+}
+
+/// The checkpoints of gpt-oss have 60.8 and 12.8 GiB (model card, table 1): experts in 4 bits, and 8
+/// bits more for 32 of them.
+#[test]
+fn experts_in_mxfp4_are_stored_with_their_scales() {
+    for (name, published) in [("gpt_oss_120b", 60.8), ("gpt_oss_20b", 12.8)] {
+        let program = new(name);
+        let ran = fed(&["explain", "--format", "json", "--no-alternatives", "-"], &program);
+        let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+        for layer in report["layers"].as_array().expect("layers") {
+            let share = stored(layer) / (published * f64::from(1 << 30));
+            assert!((0.998..1.002).contains(&share), "{name}: {share} of what is published");
+            assert_eq!(layer["optimality"]["status"], "proven", "{name}");
+            let whole = "einsum(there, w_gate, gate_scales -> XPLCF)";
+            assert!(program.contains(whole), "{name}");
+        }
+        assert!(!program.contains("the scales of the quantisation"), "{name}");
+    }
 }
 
 #[test]

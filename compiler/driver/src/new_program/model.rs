@@ -18,6 +18,9 @@ pub struct Model {
     pub dtype: Dtype,
     /// What the large matrices of feed-forward layers are stored in.
     pub stored: Dtype,
+    /// Of the matrices of experts so many numbers share a scale, along the dim that a product sums
+    /// over; `None` where there are no scales, or they are left out.
+    pub block: Option<u64>,
     /// What the matrices of attention are stored in.
     pub stored_attention: Dtype,
     /// Whether the embedding and its inverse are one table.

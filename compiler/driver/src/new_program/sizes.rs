@@ -67,6 +67,15 @@ pub(super) fn weights(model: &Model, kind: &Block) -> Vec<Kept> {
     out
 }
 
+/// The scales of a kind of layer: one for each block of each matrix of its experts.
+pub(super) fn scales(model: &Model, kind: &Block) -> Vec<Kept> {
+    let Some(experts) = kind.experts().filter(|_| model.block.is_some()) else { return Vec::new() };
+    let gate = experts.each.gated.then_some(("gate_scales", "XE1F"));
+    let all = gate.into_iter().chain([("up_scales", "XE1F"), ("down_scales", "XF1E")]);
+    // Scales of mxfp4 are powers of two, an exponent of 8 bits (e8m0): as many as `f8` has.
+    all.map(|(name, dims)| Kept { name, dims: dims.to_string(), dtype: Dtype::F8 }).collect()
+}
+
 fn plain_weights(model: &Model, attention: &Attention, out: &mut Vec<Kept>) {
     let (kv, q) = Heads::of(attention).dims();
     let mut keep = |name, dims: String, dtype| out.push(Kept { name, dims, dtype });
@@ -159,6 +168,9 @@ fn state_space_weights(model: &Model, space: &StateSpace, out: &mut Vec<Kept>) {
 pub(super) type Names = [&'static str; 6];
 /// Those of the layer.
 pub(super) const PLAIN: Names = ["w_gate", "w_up", "w_down", "b_gate", "b_up", "b_down"];
+/// The same, matrices with their scales.
+pub(super) const SCALED: Names =
+    ["w_gate, gate_scales", "w_up, up_scales", "w_down, down_scales", PLAIN[3], PLAIN[4], PLAIN[5]];
 /// Those of the expert that every token goes to.
 pub(super) const SHARED: Names = ["s_gate", "s_up", "s_down", "sb_gate", "sb_up", "sb_down"];
 
@@ -172,11 +184,15 @@ fn dense_weights(
 ) {
     let [gate, up, down, b_gate, b_up, b_down] = names;
     let mut keep = |name, dims: String, dtype| out.push(Kept { name, dims, dtype });
+    let (width, summed) = match model.block.filter(|_| !each.is_empty()) {
+        Some(_) => ("E1W", format!("{inner}1W")),
+        None => ("E", inner.to_string()),
+    };
     if dense.gated {
-        keep(gate, format!("{each}E{inner}"), model.stored);
+        keep(gate, format!("{each}{width}{inner}"), model.stored);
     }
-    keep(up, format!("{each}E{inner}"), model.stored);
-    keep(down, format!("{each}{inner}E"), model.stored);
+    keep(up, format!("{each}{width}{inner}"), model.stored);
+    keep(down, format!("{each}{summed}E"), model.stored);
     if dense.bias {
         if dense.gated {
             keep(b_gate, format!("{each}{inner}"), model.dtype);
@@ -203,6 +219,14 @@ fn size(model: &Model, kind: &Block, dim: &str) -> u64 {
             // "T".
             _ => space.taps,
         };
+    }
+    if let Some(block) = model.block {
+        match dim {
+            "W" => return block,
+            "E1" => return model.width / block,
+            "F1" => return kind.feed.inner() / block,
+            _ => {}
+        }
     }
     match dim {
         "E" => model.width,

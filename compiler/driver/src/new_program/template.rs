@@ -63,6 +63,7 @@ impl Template {
             left_out: vec![SCALES.to_string()],
             dtype: Dtype::Bf16,
             stored: Dtype::Bf16,
+            block: None,
             stored_attention: Dtype::Bf16,
             tied: false,
             width: 4096,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use shard_check::diagnostics::ConfigProblem;
 
-use shard_ir::never;
+use shard_ir::{Dtype, never};
 
 use super::super::model::{
     Biases, Block, Dense, Experts, Feed, GateMap, Gates, Groups, HeadNorms, Model, PLACES, Rotary,
@@ -174,6 +174,17 @@ pub(super) fn gpt_oss(config: &Config<'_>, kind: &'static str) -> Result<Model, 
     let size = config.optional("sliding_window")?;
     local_and_global(config, &mut model, size, |layer| layer.is_multiple_of(2), |_| ())?;
     Ok(model)
+}
+
+/// Numbers of mxfp4 that share a scale.
+const BLOCK: u64 = 32;
+
+/// How many numbers of an expert's matrices share a scale; `None` where they are not mxfp4's, or no
+/// whole number of blocks makes a row.
+pub(super) fn scaled_by(model: &Model) -> Option<u64> {
+    let inner = model.experts()?.each.inner;
+    let whole = model.width.is_multiple_of(BLOCK) && inner.is_multiple_of(BLOCK);
+    (model.stored == Dtype::F4 && whole).then_some(BLOCK)
 }
 
 /// How Llama 4 scales queries by their position, where it turns none: unless the configuration says

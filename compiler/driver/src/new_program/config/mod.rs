@@ -86,12 +86,17 @@ pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
     if let Some((Some(stored), _)) = config.quantisation() {
         model.stored = stored;
         // The experts of gpt-oss alone are.
-        model.stored_attention = if *kind == "gpt_oss" { model.dtype } else { stored };
+        if *kind == "gpt_oss" {
+            model.stored_attention = model.dtype;
+            model.block = experts::scaled_by(&model);
+        } else {
+            model.stored_attention = stored;
+        }
     }
     let attentions = || model.kinds.iter().filter_map(|kind| kind.attention.as_ref());
     let rotary = attentions().any(|a| a.rotary != Rotary::No);
     let uneven = attentions().find(|a| !a.heads.is_multiple_of(a.kv_heads)).cloned();
-    model.left_out.extend(config.left_out(rotary));
+    model.left_out.extend(config.left_out(rotary, model.block.is_some()));
     match uneven {
         Some(a) => Err(ConfigProblem::Indivisible {
             what: "num_attention_heads",

@@ -171,9 +171,10 @@ impl<'a> Config<'a> {
     }
 
     /// What the configuration says that the program has not, beside what is left out of every model
-    /// of its type.
-    pub(super) fn left_out(&self, rotary: bool) -> Vec<String> {
-        let mut out: Vec<String> = self.quantisation().into_iter().map(|(_, what)| what).collect();
+    /// of its type; `scaled` where the program has the scales of the quantisation.
+    pub(super) fn left_out(&self, rotary: bool, scaled: bool) -> Vec<String> {
+        let mut out: Vec<String> =
+            self.quantisation().filter(|_| !scaled).into_iter().map(|(_, what)| what).collect();
         for (key, what) in [
             ("vision_config", "the vision tower"),
             ("audio_config", "the audio tower"),
@@ -277,6 +278,7 @@ impl<'a> Config<'a> {
             left_out: vec![SCALES.to_string()],
             dtype,
             stored: dtype,
+            block: None,
             stored_attention: dtype,
             tied: self.is_true("tie_word_embeddings"),
             width,

@@ -138,6 +138,11 @@ impl Lines {
         if let Some(shared) = experts.shared {
             inner("F2", shared.inner, "d_ff of the expert for all tokens");
         }
+        if let Some(block) = model.block {
+            self.dim(format!("W = {block}"), "numbers that share a scale: a byte, `f8` for e8m0");
+            self.dim("E1 = E / W", "scales along d_model");
+            self.dim("F1 = F / W", "scales along d_ff");
+        }
         self.dim(format!("X = {}", experts.count), "experts");
         let places = "places of an expert for a group: twice its share";
         if 2 * experts.chosen.min(experts.count) < experts.count {

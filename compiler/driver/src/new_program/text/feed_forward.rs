@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::model::{Dense, Experts, Feed, GateMap, Gates};
-use super::super::sizes::{Names, PLAIN, SHARED, inner_of_experts};
+use super::super::sizes::{Names, PLAIN, SCALED, SHARED, inner_of_experts};
 use super::{Words, number};
 
 impl Words<'_> {
@@ -30,21 +30,20 @@ impl Words<'_> {
         let gates = if experts.gates.makes_others() { "w" } else { "g" };
         let by = if experts.gates.on_inputs { format!("sent * {gates}") } else { "sent".into() };
         let _ = writeln!(out, "  let sent = route({gates} over X at T -> C, {})", experts.chosen);
-        let _ = writeln!(out, "  let there = einsum({by}, {input} -> XPLCE)");
+        let names = if self.model.block.is_some() { SCALED } else { PLAIN };
+        let there = self.in_blocks(format!("einsum({by}, {input} -> XPLCE)"), "E");
+        let _ = writeln!(out, "  let there = {there}");
         let dims = format!("XPLC{}", inner_of_experts(self.model));
         let f = match experts.clamped {
             Some(_) => {
-                out += &clamped(experts, &dims);
+                out += &clamped(experts, &dims, names);
                 "u * s".to_string()
             }
-            None => inside(&experts.each, "there", &dims, PLAIN, None),
+            None => inside(&experts.each, "there", &dims, names, None),
         };
-        let _ = writeln!(out, "  let f = {f}");
-        let done = if experts.each.bias {
-            "einsum(f, w_down -> XPLCE) + b_down"
-        } else {
-            "einsum(f, w_down -> XPLCE)"
-        };
+        let _ = writeln!(out, "  let f = {}", self.in_blocks(f, "F"));
+        let bias = if experts.each.bias { " + b_down" } else { "" };
+        let done = format!("einsum(f, {} -> XPLCE){bias}", names[2]);
         let back =
             if experts.gates.on_inputs { "sent".to_string() } else { format!("sent * {gates}") };
         let chosen = format!("einsum({back}, {done} -> {b}LE)");
@@ -59,6 +58,14 @@ impl Words<'_> {
         };
         let _ = writeln!(out, "  let shared = {all}");
         (out, format!("({chosen} + shared)"))
+    }
+
+    /// A value whose dim is cut in blocks, where the matrix that it is multiplied with has scales.
+    fn in_blocks(&self, value: String, dim: &str) -> String {
+        match self.model.block {
+            Some(_) => format!("split({value}, {dim} -> {dim}1W)"),
+            None => value,
+        }
     }
 
     /// The gates: `g`, and `w` where they are made of the chosen ones alone.
@@ -143,13 +150,14 @@ fn inside(dense: &Dense, input: &str, dims: &str, names: Names, shared: Option<(
 }
 
 /// The gate of gpt-oss: `s` and `u`, both clamped.
-fn clamped(experts: &Experts, dims: &str) -> String {
+fn clamped(experts: &Experts, dims: &str, names: Names) -> String {
+    let [gate, up, _, b_gate, b_up, _] = names;
     let limit = number(experts.clamped.unwrap_or_default());
     let of = |matrix: &str, bias: &str| {
         let product = format!("einsum(there, {matrix} -> {dims})");
         if experts.each.bias { format!("{product} + {bias}") } else { product }
     };
-    let (gate, up) = (of("w_gate", "b_gate"), of("w_up", "b_up"));
+    let (gate, up) = (of(gate, b_gate), of(up, b_up));
     format!(
         "  let gate = minimum({gate}, {limit})
   let u = maximum(minimum({up}, {limit}), -{limit}) + 1

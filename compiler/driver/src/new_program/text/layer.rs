@@ -79,7 +79,8 @@ impl Words<'_> {
 
     /// What a kind keeps: weights, then caches.
     fn kept(&self, kind: &Block) -> impl Iterator<Item = (String, String)> {
-        let weights = sizes::weights(self.model, kind).into_iter();
+        let weights = sizes::weights(self.model, kind);
+        let weights = weights.into_iter().chain(sizes::scales(self.model, kind));
         let weights = weights.map(|kept| {
             (kept.name.to_string(), format!("weight {} {}?", kept.dtype.name(), kept.dims))
         });
