@@ -133,6 +133,19 @@ fn experts_in_mxfp4_are_stored_with_their_scales() {
 }
 
 #[test]
+fn strategies_are_asked_of_weights_in_blocks_as_of_others() {
+    let layer = "../../../../examples/models/gpt_oss_120b.shard";
+    for (strategy, answer) in [
+        ("expert-parallel", "The chosen plan has it: it is the best plan"),
+        ("1d-weight-stationary", "The chosen plan has it: it is the best plan"),
+        ("data-parallel", "The best of 2 ways of having it."),
+    ] {
+        let ran = shardc(&["explain", layer, "--why-not", strategy]);
+        assert!(ran.out.contains(answer), "{strategy}: {}{}", ran.out, ran.err);
+    }
+}
+
+#[test]
 fn every_model_is_checked_and_formatted() {
     for (name, _) in MODELS {
         let program = new(name);

@@ -154,6 +154,18 @@ return y = %9 : BLF_y(partialsum-x)
     assert_eq!(names("x=4, y=2", plan), ["1d-weight-stationary", "expert-parallel"]);
 }
 
+/// What a weight shares with its scales are no experts.
+#[test]
+fn scales_of_a_weight_in_blocks_say_nothing_of_its_dims() {
+    let plan = "%0 = parameter x : bf16 BLEQ
+%1 = parameter w : weight f4 EQF_y
+%2 = parameter s : weight f8 EF_y
+%3 = einsum BLEQ,EQF,EF->BLF %0, %1, %2 : bf16 BLF_y
+return y = %3 : BLF_y
+";
+    assert_eq!(names("x=4, y=2", plan), ["1d-weight-stationary"]);
+}
+
 #[test]
 fn replicated_weights_and_a_split_batch_are_data_parallel() {
     let plan = "%0 = parameter x : bf16 B_xLE

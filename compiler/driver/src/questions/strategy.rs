@@ -18,19 +18,20 @@ struct WeightUse {
     place: usize,
     /// The axes that split it where it is stored, as far as its type says.
     stored: AxisSet,
-    /// For each operand, its dims.
+    /// For each operand, its dims; none for another weight that has scales, or is these.
     dims: Vec<Vec<DimId>>,
     /// The dims of the result.
     result: Vec<DimId>,
 }
 
-/// Every use of a weight in an einsum; `None` where an einsum has more than two operands, whose
+/// Every use of a weight in an einsum; `None` where an einsum has more than two operands and their
 /// order is not settled yet.
 fn weight_uses(program: &Program) -> Option<Vec<WeightUse>> {
     let mut found = Vec::new();
     for id in program.value_ids() {
         let Def::Op { op: Op::Einsum, operands } = &program.value(id).def else { continue };
-        if operands.len() > 2 {
+        let is_scaled = program.is_scaled_product(id);
+        if operands.len() > 2 && !is_scaled {
             return None;
         }
         for (place, operand) in operands.iter().enumerate() {
@@ -43,7 +44,16 @@ fn weight_uses(program: &Program) -> Option<Vec<WeightUse>> {
                 einsum: id,
                 place,
                 stored: pattern.dims.iter().fold(AxisSet::EMPTY, |s, d| s.union(d.axes.set())),
-                dims: operands.iter().map(|o| program.value(*o).dims.clone()).collect(),
+                dims: operands
+                    .iter()
+                    .enumerate()
+                    .map(|(at, o)| {
+                        // Scales say nothing of a weight's dims, nor the weight of theirs.
+                        let says_nothing =
+                            is_scaled && at != place && stored_weight(program, *o).is_some();
+                        if says_nothing { Vec::new() } else { program.value(*o).dims.clone() }
+                    })
+                    .collect(),
                 result: program.value(id).dims.clone(),
             });
         }

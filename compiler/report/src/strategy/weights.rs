@@ -3,7 +3,7 @@
 use shard_ir::{AxisSet, DimId, Plan};
 
 use super::Strategy;
-use super::roles::{Roles, WeightUse};
+use super::roles::{Roles, WeightUse, stored_weight};
 
 /// What becomes of one weight in one einsum.
 struct Use {
@@ -89,11 +89,13 @@ fn in_use(plan: &Plan, roles: &Roles, WeightUse { einsum, operand, weight }: &We
     let parameter = plan.instruction(*weight);
     let stored = parameter.layout.split_axes();
     let gathered = stored.difference(used.layout.split_axes());
+    // Of three operands one is the scales of a weight in blocks, which says nothing of its dims.
+    let is_scaled = instr.operands.len() > 2;
     let others: Vec<_> = instr
         .operands
         .iter()
         .enumerate()
-        .filter(|(i, _)| i != operand)
+        .filter(|(i, id)| i != operand && !(is_scaled && stored_weight(plan, **id).is_some()))
         .map(|(_, id)| plan.instruction(*id))
         .collect();
     let is_expert = |d: &DimId| {
