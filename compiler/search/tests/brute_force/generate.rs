@@ -297,7 +297,7 @@ impl Maker {
             x = self.typed(Op::Map(Map::Gelu), &[x], &[]).unwrap_or(x);
         }
         let stored = self.pick(&[Dtype::F4, Dtype::F8, Dtype::Int8, Dtype::Bf16]);
-        let mut stays = |maker: &mut Maker, dims: &[DimId], dtype: Dtype| {
+        let stays = |maker: &mut Maker, dims: &[DimId], dtype: Dtype| {
             let kind = if maker.chance(6) { ParameterKind::Cache } else { ParameterKind::Weight };
             let pattern = maker.pattern(dims, true);
             let ty = TensorType { dims: dims.to_vec(), dtype };
