@@ -509,9 +509,13 @@ fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
 }
 
 /// The arithmetic of a product: a narrow operand is multiplied in the other's, int8 with int8 in
-/// int8.
+/// int8; scales bring to their size what is read or added up.
 fn arithmetic(member: &KernelOp<'_>) -> Dtype {
-    let mut dtypes = member.operands.iter().filter(|o| !o.constant).map(|o| o.dtype);
+    let multiplied = match without_scales(member.operands) {
+        Some(two) if *member.op == Op::Einsum => two.to_vec(),
+        _ => member.operands.iter().collect(),
+    };
+    let mut dtypes = multiplied.into_iter().filter(|o| !o.constant).map(|o| o.dtype);
     let Some(first) = dtypes.next() else { return member.result.dtype };
     dtypes.fold(first, |a, b| match (a, b) {
         (Dtype::Int8, Dtype::Int8) => Dtype::Int8,

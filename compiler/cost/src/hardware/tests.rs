@@ -368,7 +368,7 @@ fn a_product_with_a_weight_in_blocks_fills_tiles_as_the_same_product_without_sca
     };
     let x = tensor(0, &x, &x_sizes, Dtype::Bf16);
     let w = tensor(1, &w, &w_sizes, Dtype::F4);
-    let s = tensor(2, &s, &s_sizes, Dtype::F8);
+    let s = tensor(2, &s, &s_sizes, Dtype::F32);
     let y = tensor(3, &y, &y_sizes, Dtype::Bf16);
     let plain = op_work(&Op::Einsum, &[x, w], y);
     for order in [[x, w, s], [s, x, w], [w, s, x]] {
