@@ -97,6 +97,15 @@ fn small_llama4(more: &str) -> String {
     )
 }
 
+#[test]
+fn a_prompt_is_no_longer_than_a_chunk() {
+    let config = small_llama4("").replace("_chunk_size\": 512", "_chunk_size\": 16");
+    let program = fed(&["new", "--from-config", "-"], &config).out;
+    assert!(program.contains("\nphase prefill { P = 2, L = 16 }\n"), "{program}");
+    let ran = fed(&["check", "--quick", "-"], &program);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+}
+
 /// The factor is `ln(floor((p + 1) / floor_scale) + 1) * attn_scale + 1` at position p, of all
 /// positions of the caches, of which a step's are the last.
 #[test]

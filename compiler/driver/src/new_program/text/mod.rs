@@ -10,7 +10,7 @@ mod whole;
 use std::fmt::Write;
 
 use super::mesh::Axes;
-use super::model::{Block, Model};
+use super::model::{Block, Model, Sees};
 use super::sizes::{Heads, positions};
 
 /// Tokens of a prompt, where caches have as many positions.
@@ -143,8 +143,14 @@ fn header(model: &Model, axes: &Axes) -> String {
 
 /// Tokens of a prompt; none of layers that take each token by itself.
 fn prompt(model: &Model) -> Option<u64> {
-    let context = model.attention().map(|attention| attention.context.min(PROMPT));
-    context.or_else(|| model.state_space().map(|_| PROMPT))
+    let attentions = model.kinds.iter().filter_map(|kind| kind.attention.as_ref());
+    // The cache of a chunk holds no more than that.
+    let held = attentions.map(|attention| match attention.sees {
+        Sees::Chunk(most) => most.min(attention.context),
+        Sees::All | Sees::Window(_) => attention.context,
+    });
+    let least = held.min().or_else(|| model.state_space().map(|_| PROMPT));
+    least.map(|positions| positions.min(PROMPT))
 }
 
 /// The phases of a whole model: as few sequences of a prompt as can be split, since all of them at
