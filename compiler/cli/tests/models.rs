@@ -113,8 +113,8 @@ fn runs(name: &str) {
     assert_eq!(ran.out.matches(": equal").count(), 2, "{name}: {}", ran.out);
 }
 
-/// The checkpoints of gpt-oss have 60.8 and 12.8 GiB (model card, table 1): experts in 4 bits, and 8
-/// bits more for 32 of them.
+/// The checkpoints of gpt-oss have 60.8 and 12.8 GiB (model card, table 1): experts in 4 bits, and
+/// 8 bits more for 32 of them.
 #[test]
 fn experts_in_mxfp4_are_stored_with_their_scales() {
     for (name, published) in [("gpt_oss_120b", 60.8), ("gpt_oss_20b", 12.8)] {

@@ -89,9 +89,11 @@ fn a_model_reads_prompts_and_makes_tokens_with_one_set_of_weights_that_fits() {
 /// A small Llama 4: all four kinds of layers in each four of eight, and what else is said.
 fn small_llama4(more: &str) -> String {
     format!(
-        r#"{{"model_type": "llama4_text", "hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 4,
-        "head_dim": 16, "intermediate_size": 128, "intermediate_size_mlp": 256, "num_hidden_layers": 8, "vocab_size": 256,
-        "num_local_experts": 4, "num_experts_per_tok": 1, "hidden_act": "silu", "max_position_embeddings": 1024,
+        r#"{{"model_type": "llama4_text", "hidden_size": 64, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "head_dim": 16, "intermediate_size": 128,
+        "intermediate_size_mlp": 256, "num_hidden_layers": 8, "vocab_size": 256,
+        "hidden_act": "silu", "num_local_experts": 4, "num_experts_per_tok": 1,
+        "max_position_embeddings": 1024,
         "attention_chunk_size": 512, "interleave_moe_layer_step": 2, "no_rope_layer_interval": 2,
         "attention_bias": true, "vision_config": {{}}{more}}}"#
     )

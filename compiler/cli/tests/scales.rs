@@ -6,8 +6,8 @@ mod common;
 
 use common::{fed, shardc};
 
-/// What is summed, or not, is split; a weight moves, or what it is multiplied with; one scale for 32
-/// numbers of a column, for so many rows, or for a square.
+/// What is summed, or not, is split; a weight moves, or what it is multiplied with; one scale for
+/// 32 numbers of a column, for so many rows, or for a square.
 const LAYERS: &str = "hardware tpu-v5p
 mesh x=2, y=4
 dim B = 64
@@ -32,7 +32,13 @@ layer rows(x: bf16 BE_y, w: weight int8 K_yWF, s: weight f32 K_y) -> bf16 BF_y {
   return einsum(split(x, E -> KW), w, s -> BF : bf16)
 }
 
-layer open(x: bf16 BE_y?, w: weight f4 KWF?, s: weight f8 KF?, w2: weight int4 F1VE?, s2: weight bf16 F1E?) -> bf16 BE_y? {
+layer open(
+  x:  bf16 BE_y?,
+  w:  weight f4 KWF?,
+  s:  weight f8 KF?,
+  w2: weight int4 F1VE?,
+  s2: weight bf16 F1E?,
+) -> bf16 BE_y? {
   let h = gelu(einsum(split(x, E -> KW), w, s -> BF))
   return einsum(split(h, F -> F1V), w2, s2 -> BE)
 }

@@ -70,8 +70,8 @@ pub struct Work {
     pub fetched: Bytes,
 }
 
-/// An einsum of two operands, or of two and scales of one, that contracts, as a batch of products of
-/// matrices.
+/// An einsum of two operands, or of two and scales of one, that contracts, as a batch of products
+/// of matrices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matmul {
     /// Products: the dims that both operands and the result have.
@@ -459,8 +459,8 @@ fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> 
     })
 }
 
-/// The two operands that are multiplied: of three the others, where one alone has some dims of another
-/// and no others, as scales have.
+/// The two operands that are multiplied: of three the others, where one alone has some dims of
+/// another and no others, as scales have.
 fn without_scales<'a, 't>(operands: &'a [LocalTensor<'t>]) -> Option<[&'a LocalTensor<'t>; 2]> {
     let [a, b, c] = operands else {
         let [a, b] = operands else { return None };

@@ -15,10 +15,10 @@ pub struct Factor<'a> {
     pub is_weight: bool,
 }
 
-/// Whether an einsum of three operands is a product with a weight in blocks: one operand is a weight
-/// in 8 bits or fewer, another a weight that has some of its dims and no others, its scales, and
-/// the einsum sums over a dim of the scales. It is one product, which brings each number that it
-/// reads to its scale.
+/// Whether an einsum of three operands is a product with a weight in blocks: one operand is a
+/// weight in 8 bits or fewer, another a weight that has some of its dims and no others, its scales,
+/// and the einsum sums over a dim of the scales. It is one product, which brings each number to its
+/// scale as it is read.
 ///
 /// In two products it would be what nobody computes: weight times scales is the weight in 16 bits,
 /// written and read again, and the other two orders have a number for each block and result.

@@ -74,8 +74,8 @@ pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
         .collect()
 }
 
-/// The e-nodes that each class can be read from: no einsum of more than two operands that is there as
-/// chains, and nothing that is made of itself.
+/// The e-nodes that each class can be read from: no einsum of more than two operands that is there
+/// as chains, and nothing that is made of itself.
 pub(super) fn options<'a>(
     logical: &'a Logical<'_>,
     classes: &[Id],

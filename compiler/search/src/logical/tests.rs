@@ -35,10 +35,12 @@ pub(super) const PROGRAMS: &[&str] = &[
     "a: f32 AB, b: f32 C, c: f32 D) -> f32 A {\n return einsum(a, b, c -> A)\n}",
     "a: f32 AB, b: f32 BC, c: f32 CD, d: f32 DE) -> f32 EA {\n return einsum(a, b, c, d -> EA)\n}",
     // Weights in blocks with their scales, which are one product; and what is almost that.
-    "a: f32 ABC, w: weight int8 BCD, s: weight f32 BD) -> f32 AD {\n return einsum(a, w, s -> AD)\n}",
+    "a: f32 ABC, w: weight int8 BCD, s: weight f32 BD) -> f32 AD {
+ return einsum(a, w, s -> AD)\n}",
     "a: f32 ABC, w: weight int8 BCD, s: weight f32 B) -> f32 A {
  return sum(einsum(a, s, w -> AD) over D)\n}",
-    "a: f32 ABC, w: weight int8 BCD, s: weight f32 D) -> f32 AD {\n return einsum(a, w, s -> AD)\n}",
+    "a: f32 ABC, w: weight int8 BCD, s: weight f32 D) -> f32 AD {
+ return einsum(a, w, s -> AD)\n}",
     "a: f32 ABC, w: weight int8 BCD, s: f32 BD) -> f32 AD {\n return einsum(a, w, s -> AD)\n}",
     // Chains.
     "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h = einsum(a, b -> AC)\n return einsum(h, \
@@ -310,10 +312,8 @@ fn a_product_with_a_weight_in_blocks_and_its_scales_is_one() {
     let one = |args: String| {
         let text = format!("{args}) -> f32 AD {{\n return einsum(a, w, s -> AD)\n}}");
         let forms = of(&source(&text, [8, 8, 8, 8, 8]));
-        let whole = |form: &Form| {
-            let is = |v: &shard_ir::Value| matches!(&v.def, Def::Op { operands, .. } if operands.len() == 3);
-            form.program.values.iter().any(is)
-        };
+        let whole =
+            |form: &Form| form.program.values.iter().any(|value| value.def.operands().len() == 3);
         (forms.len(), forms.iter().filter(|form| whole(form)).count())
     };
     for stored in ["f8", "f4", "int8", "int4"] {

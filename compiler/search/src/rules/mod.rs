@@ -58,8 +58,8 @@ macro_rules! rules {
 rules! {
     /// An einsum of more than two operands.
     LONG_EINSUM = Logical, "long_einsum_is_a_tree_of_products",
-        "einsum(a, b, c -> R) is einsum(einsum(a, b), c -> R); so for every tree over the operands; \
-            but a product with a weight in blocks and its scales is one op";
+        "einsum(a, b, c -> R) is einsum(einsum(a, b), c -> R); so for every tree over the \
+            operands; but a product with a weight in blocks and its scales is one op";
     /// A chain of einsums.
     REASSOCIATED = Logical, "einsum_of_an_einsum_reassociates",
         "einsum(einsum(a, b), c) is einsum(a, einsum(b, c)), where the new two take at most twice \

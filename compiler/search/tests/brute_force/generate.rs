@@ -288,8 +288,8 @@ impl Maker {
         }
     }
 
-    /// A weight in blocks, a scale for each; or almost: a scale of what is not summed, or one that is
-    /// no weight, or a weight in as many bits as what it is multiplied with.
+    /// A weight in blocks, a scale for each; or almost: a scale of what is not summed, or one that
+    /// is no weight, or a weight in as many bits as what it is multiplied with.
     fn body_with_scales(&mut self) {
         let [a, block, within, out, next] = [0, 1, 2, 3, 4].map(DimId);
         let mut x = self.parameter(vec![a, block, within], Dtype::Bf16);
