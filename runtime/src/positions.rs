@@ -53,7 +53,8 @@ pub(crate) fn falling(a: f64, b: f64) -> std::cmp::Ordering {
     b_nan.cmp(&a_nan).then(b.total_cmp(&a))
 }
 
-/// What the device holds of the positions, added up by their ids; a term of the sum over all.
+/// What the device holds of the positions, added up by their ids, for the places that it has of the
+/// result; where others hold more of the positions it is a term of the sum over all.
 pub(crate) fn scatter_add(
     over: &[DimId],
     to: DimId,
@@ -69,6 +70,7 @@ pub(crate) fn scatter_add(
     let into = place(target.dims(), to)?;
     let mut out = Tensor::filled(target.sizes.to_vec(), 0.0);
     let (step, places) = (out.strides()[into], target.sizes[into]);
+    let first = target.origin[into] as f64;
     let of_result = out.strides();
     let along: Vec<usize> = a
         .dims
@@ -77,7 +79,7 @@ pub(crate) fn scatter_add(
         .collect();
     let strides = [a.block.strides(), ids.strides_along(a.dims), along];
     walk(&a.block.sizes, &strides, |offset| {
-        let id = ids.block.data[offset[1]];
+        let id = ids.block.data[offset[1]] - first;
         if id >= 0.0 && id < places as f64 && id.fract() == 0.0 {
             let sum = &mut out.data[offset[2] + id as usize * step];
             *sum += a.block.data[offset[0]];

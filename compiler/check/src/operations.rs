@@ -161,7 +161,7 @@ impl LayerChecker<'_, '_> {
                 let of = match slot.of {
                     Of::Operand(of) | Of::Whole(of) => Some(of),
                     Of::WholeInAll => Some(0),
-                    Of::None => None,
+                    Of::Result | Of::None => None,
                 };
                 if of != Some(at) {
                     continue;

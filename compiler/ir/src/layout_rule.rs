@@ -110,6 +110,17 @@ pub enum RuleError {
         /// The dim (the whole one) whose axes do not fit.
         dim: DimId,
     },
+    /// An axis splits a dim that the result alone has, and does something in an operand: what each
+    /// device has of the operand would reach its own part of the result alone.
+    #[error("mesh axis {axis:?} splits a dim of the result alone, and operand {operand} is not whole over it")]
+    OwnDimOfParts {
+        /// The axis.
+        axis: AxisId,
+        /// The dim.
+        dim: DimId,
+        /// The operand that is split or partial over it.
+        operand: usize,
+    },
     /// The result would be an illegal layout.
     #[error("the result's layout is not legal: {0}")]
     Result(#[from] LayoutError),
@@ -142,6 +153,41 @@ pub fn result_layout(
         (Some(one), None) => of_part(op, operands, result, (mesh, dims), one),
         (_, Some((operand, axis))) => Err(RuleError::NotMerged { operand, axis }),
     }
+}
+
+/// The layout of the result where the op makes of a [dim that the result alone
+/// has](Op::own_dim) the parts that it has in `wanted`. What operands look like does not say how
+/// that dim is split: over the axes that split it every operand is replicated, and each device
+/// makes its own part. Without such a dim it is [`result_layout`], whatever is wanted.
+///
+/// | op | operands | wanted | result |
+/// |---|---|---|---|
+/// | scatter-add over B `-> V` | `BE_y`, `B` | `V_xE_y` | `V_xE_y` |
+/// | scatter-add over B `-> V` | `B_yE`, `B_y` | `V_xE(partialsum-y)` | `V_xE(partialsum-y)` |
+/// | scatter-add over B `-> V` | `B_xE`, `B_x` | `V_xE` | error: x does two things |
+pub fn result_layout_as(
+    op: &Op,
+    operands: &[Operand<'_>],
+    result: &[DimId],
+    wanted: Layout,
+    mesh: &Mesh,
+    dims: &[Dim],
+) -> Result<Layout, RuleError> {
+    let made = result_layout(op, operands, result, mesh, dims)?;
+    let Some(own) = op.own_dim() else { return Ok(made) };
+    let Some(at) = result.iter().position(|dim| *dim == own) else { return Ok(made) };
+    let axes = wanted.axes_of(at);
+    for axis in axes.iter() {
+        let has_part = |of: &Operand<'_>| of.layout.place(axis) != Place::Replicated;
+        if let Some(operand) = operands.iter().position(has_part) {
+            return Err(RuleError::OwnDimOfParts { axis, dim: own, operand });
+        }
+    }
+    let lists: Vec<AxisList> =
+        (0..result.len()).map(|i| if i == at { axes } else { made.axes_of(i) }).collect();
+    let sizes: Vec<u64> = result.iter().map(|d| dims[d.index()].size).collect();
+    let (sums, maxima) = (made.partial(Reduction::Sum), made.partial(Reduction::Max));
+    Ok(Layout::new(MeshShape { mesh, sizes: &sizes }, &lists, sums, maxima)?)
 }
 
 /// Of one operand that is the attention over a part of the keys: an op that

@@ -45,7 +45,7 @@ pub use fold::{FoldError, Unrolled};
 pub use happens_before::HappensBefore;
 pub use index_ranges::index_ranges;
 pub use layout::{DimSet, Layout, LayoutError, MeshShape, PARTIAL_SOFTMAX_WORD, Place, Reduction};
-pub use layout_rule::{Operand, RuleError, result_layout};
+pub use layout_rule::{Operand, RuleError, result_layout, result_layout_as};
 pub use liveness::Liveness;
 pub use mesh::{AxisId, AxisList, AxisSet, Mesh, MeshAxis, MeshError};
 pub use numbers::gcd;

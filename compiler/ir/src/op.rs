@@ -399,10 +399,21 @@ impl Op {
         let is_whole = |slot: &Slot| match slot.of {
             Of::Whole(of) => of == operand,
             Of::WholeInAll => true,
-            Of::Operand(_) | Of::None => false,
+            Of::Operand(_) | Of::Result | Of::None => false,
         };
         self.row().slots.iter().any(is_whole)
             && self.slots().any(|(slot, argument)| is_whole(slot) && argument.dims().contains(&dim))
+    }
+
+    /// The dim that the result alone has and axes may split: each device makes its own part.
+    pub fn own_dim(&self) -> Option<DimId> {
+        let is_own = |slot: &Slot| match slot.of {
+            Of::Result => true,
+            Of::Operand(_) | Of::Whole(_) | Of::WholeInAll | Of::None => false,
+        };
+        self.slots()
+            .filter(|(slot, _)| is_own(slot))
+            .find_map(|(_, argument)| argument.dims().first().copied())
     }
 
     /// How many blocks axes may cut a dim of the op's iteration space into, if not as many as it has

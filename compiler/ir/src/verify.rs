@@ -10,7 +10,7 @@ use crate::collective::{Collective, CollectiveError};
 use crate::collective_einsum::{Fused, LoopError};
 use crate::fold::{FoldError, verify_folds};
 use crate::layout::{DimSet, Layout, LayoutError, MeshShape, Reduction};
-use crate::layout_rule::{Operand, RuleError, result_layout};
+use crate::layout_rule::{Operand, RuleError, result_layout_as};
 use crate::op::Op;
 use crate::plan::{InstrId, InstrKind, Instruction, Plan};
 use crate::tensor::{DimId, Dtype, MAX_DIM_SIZE, MAX_DIMS, MAX_ELEMENTS, MAX_RANK, TensorType};
@@ -449,7 +449,9 @@ fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErro
             let joins = (*left, *right, *to);
             joined_layout(joins, &operands, &instr.dims, &plan.mesh, &plan.dims)
         }
-        op => result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims),
+        op => {
+            result_layout_as(op, &operands, &instr.dims, instr.layout, &plan.mesh, &plan.dims)
+        }
     }
     .map_err(of_rule)?;
     // What an attention ends with is partial by the axes of its keys; that it ends one is seen once

@@ -243,9 +243,43 @@ complains! {
     ids_along_the_dim_that_they_index: "%0 = parameter t : f32 E_xF\n%1 = parameter i : int32 \
         E_x\n%2 = take %0, %1 over E : f32 E_xF\n"
         => "%2 take: a dim would stand twice in the result";
+    places_split_over_an_axis_of_the_rows: "%0 = parameter a : f32 B_xE\n%1 = parameter i : int32 \
+        B_x\n%2 = scatter-add %0, %1 over B -> F : f32 F_xE\n"
+        => "%2 scatter-add: mesh axis x splits F, which the result alone has, and %0 is not whole \
+            over it";
+    places_split_over_an_axis_of_terms: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = parameter i \
+        : int32 B\n%2 = scatter-add %0, %1 over B -> F : f32 F_xE\n"
+        => "%2 scatter-add: mesh axis x splits F, which the result alone has, and %0 is not whole \
+            over it";
+    a_sum_of_rows_that_is_written_as_whole: "%0 = parameter a : f32 B_yE\n%1 = parameter i : int32 \
+        B_y\n%2 = scatter-add %0, %1 over B -> F : f32 F_xE\n"
+        => "%2 scatter-add: the result's layout is F_xE(partialsum-y), written F_xE";
+    places_of_a_dim_that_an_operand_has: "%0 = parameter a : f32 BE\n%1 = pad %0, E -> F, 0 : f32 \
+        BF_x\n"
+        => "%1 pad: the result's layout is BF, written BF_x";
     an_integer_quotient_of_a_partial_sum: "%0 = parameter a : int32 B(partialsum-x)\n%1 = \
         parameter b : int32 B\n%2 = div %0, %1 : int32 B(partialsum-x)\n"
         => "%2 binary: the op is not linear in %0, which is partialsum-x";
+}
+
+#[test]
+fn the_places_of_a_scatter_add_are_split_as_it_is_written() {
+    let operands = "%0 = parameter a : f32 B_yE\n%1 = parameter i : int32 B_y\n";
+    let made = |rest: &str| {
+        let text = format!(
+            "shir 1\nlayer l\nmesh x=2, y=4, z=2\ndims B=8, E=8, F=8\n{operands}%2 = scatter-add \
+             %0, %1 over B -> F : f32 {rest}\nreturn r = %2 : {rest}\n"
+        );
+        let plan = parse(&text).unwrap_or_else(|e| panic!("{e}")).remove(0);
+        verify(&plan).map_err(|errors| errors[0].to_string())
+    };
+    for layout in ["FE", "F_xE", "F_zE", "F_xzE", "F_zxE"] {
+        assert_eq!(made(&format!("{layout}(partialsum-y)")), Ok(()), "{layout}");
+        assert!(made(layout).is_err(), "{layout}: what other devices have is lacking");
+    }
+    for layout in ["F_yE", "F_xyE", "FE_x(partialsum-y)", "F_xE(partialsum-yz)"] {
+        assert!(made(layout).is_err(), "{layout}");
+    }
 }
 
 /// A softmax and a norm in pieces, and elementwise ops before and behind them.

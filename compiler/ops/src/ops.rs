@@ -277,7 +277,7 @@ table! {
             operands: &["a", "ids"],
             slots: &[
                 Slot { takes: Takes::Dims, ..dim("dims", Lead::Over, Of::Operand(0), Field::Over) },
-                TO,
+                Slot { of: Of::Result, ..TO },
             ],
             phrase: "over {dims} -> {to}",
             sums: Partial::First, flags: &[Exact, Later], ..NOTHING

@@ -187,6 +187,8 @@ pub enum Of {
     Whole(usize),
     /// A dim of the first operand, which each device must have whole of every operand.
     WholeInAll,
+    /// A dim that the result alone has and axes may split: each device makes its own part of it.
+    Result,
     /// No operand need have it; or it is no dim.
     None,
 }

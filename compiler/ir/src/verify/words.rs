@@ -121,6 +121,12 @@ pub(super) fn of_rule(plan: &Plan, instr: &Instruction, error: &RuleError) -> St
         RuleError::BlocksStraddle { dim: d } => {
             format!("the blocks of {} do not fall on whole parts", dim(d))
         }
+        RuleError::OwnDimOfParts { axis: a, dim: d, operand: o } => format!(
+            "mesh axis {} splits {}, which the result alone has, and {} is not whole over it",
+            axis(a),
+            dim(d),
+            operand(o)
+        ),
         RuleError::Result(error) => of_layout(&plan.mesh, &plan.dim_names(&instr.dims), error),
     }
 }
