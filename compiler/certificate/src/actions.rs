@@ -33,7 +33,7 @@ pub struct Site<'a> {
 pub(crate) struct Along {
     /// Its size; or of how many parts the largest are chosen.
     pub(crate) size: u64,
-    /// Where it is: operands, and which dim of each.
+    /// Where it is: operands, and which dim of each; nowhere where the result alone has it.
     pub(crate) read: Vec<(usize, usize)>,
     /// Where it goes.
     pub(crate) to: To,
@@ -171,7 +171,16 @@ impl Site<'_> {
                 all.push(Along { size: self.blocks_along(*dim), read: vec![(i, at)], to });
             }
         }
+        all.extend(self.along_places());
         all
+    }
+
+    /// The places of a scatter-add, which the result alone has: each device adds what goes to its
+    /// own.
+    fn along_places(&self) -> Option<Along> {
+        let Op::ScatterAdd { to, .. } = self.op else { return None };
+        let at = self.result.iter().position(|dim| dim == to)?;
+        Some(Along { size: self.size(*to), read: Vec::new(), to: To::Dim(at) })
     }
 
     /// Of a merge the dims are those of the result: what axes split it says how they split its

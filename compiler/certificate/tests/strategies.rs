@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use shard_certificate::Site;
 use shard_ir::{
     Binary, Dim, DimId, Dtype, Layout, Map, Mesh, MeshShape, Norm, Op, Operand, Reduce,
-    result_layout,
+    result_layout_as,
 };
 
 const B: DimId = DimId(0);
@@ -63,6 +63,9 @@ fn sites() -> Vec<Case> {
     add(Op::Mask { query: B, key: E, window: Some(2) }, &[&[B, E]], &[B, E]);
     add(Op::Rope { over: E, at: B, extent: None }, &[&[B, E]], &[B, E]);
     add(Op::Take { over: E }, &[&[E, F], &[B]], &[B, F]);
+    add(Op::ScatterAdd { over: vec![E], to: F }, &[&[B, E], &[E]], &[B, F]);
+    add(Op::ScatterAdd { over: vec![E], to: F }, &[&[E, B], &[B, E]], &[F, B]);
+    add(Op::ScatterAdd { over: vec![B, E], to: F }, &[&[B, E], &[E, B]], &[F]);
     add(Op::Route { over: E, at: B, to: F, choices: 1 }, &[&[B, E]], &[B, E, F]);
     add(Op::Fetch, &[&[B, E]], &[B, E]);
     for dtype in [Dtype::F32, Dtype::Int32, Dtype::Bool] {
@@ -121,9 +124,16 @@ fn the_strategies_of_an_op_are_what_its_layout_rule_allows() {
                     .zip(&read)
                     .map(|(dims, layout)| Operand { dims, dtype, layout: *layout })
                     .collect();
-                if let Ok(made) = result_layout(&op, &seen, &result, &mesh, &dims) {
-                    allowed.insert((read, made));
-                }
+                let made =
+                    |wanted| result_layout_as(&op, &seen, &result, wanted, &mesh, &dims).ok();
+                let made: Vec<Layout> = match op.own_dim() {
+                    None => made(Layout::REPLICATED).into_iter().collect(),
+                    Some(_) => {
+                        let all = layouts(&result).into_iter();
+                        all.filter(|wanted| made(*wanted) == Some(*wanted)).collect()
+                    }
+                };
+                allowed.extend(made.into_iter().map(|made| (read.clone(), made)));
             }
             let more: Vec<_> = strategies.difference(&allowed).collect();
             let less: Vec<_> = allowed.difference(&strategies).collect();
