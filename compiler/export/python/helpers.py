@@ -206,10 +206,10 @@ def argtopk(a, each, parts, axis, origin=0):
     return (largest(a, each, parts, axis)[1] + origin).astype(jnp.int32)
 
 
-def scatter_add(a, ids, places, shared):
+def scatter_add(a, ids, places, shared, origin=0):
     """The rows that an id gives one place, added up; the first `shared` dims are batches.
 
-    Floats are added in no less than 32 bits. An id that is no place adds to none.
+    Floats are added in no less than 32 bits. An id that is no place of this block adds to none.
     """
 
     def added(a, ids):
@@ -217,7 +217,8 @@ def scatter_add(a, ids, places, shared):
         if jnp.issubdtype(dtype, jnp.floating):
             a = a.astype(jnp.promote_types(dtype, jnp.float32))
         rows = a.reshape(-1, *a.shape[ids.ndim :])
-        at = jnp.where(ids < 0, places, ids).ravel()
+        at = (ids - origin).ravel()
+        at = jnp.where(at < 0, places, at)
         sums = jnp.zeros((places, *rows.shape[1:]), a.dtype)
         return sums.at[at].add(rows, mode="drop").astype(dtype)
 

@@ -226,11 +226,12 @@ def argtopk(a, each, parts, axis, origin=0):
     return (largest(a, each, parts, axis)[1] + origin).to(torch.int32)
 
 
-def scatter_add(a, ids, places, shared):
+def scatter_add(a, ids, places, shared, origin=0):
     """The rows that an id gives one place, added up; the first `shared` dims are batches.
 
-    Floats are added in no less than 32 bits. An id that is no place adds to none.
+    Floats are added in no less than 32 bits. An id that is no place of this block adds to none.
     """
+    ids = ids - origin
     front, rest = a.shape[:shared], a.shape[ids.ndim :]
     batches = math.prod(front)
     wide = a.dtype

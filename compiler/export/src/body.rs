@@ -145,6 +145,15 @@ impl<'p> Body<'p> {
         }
     }
 
+    /// Whether an op on whole tensors is held to its layout, which no move gives it and its operands
+    /// do not say: it makes each part of a dim where that is to lie.
+    fn is_held(&self, id: InstrId, op: &Op) -> bool {
+        let instr = self.plan.instruction(id);
+        let own = op.own_dim().and_then(|own| instr.dims.iter().position(|dim| *dim == own));
+        let is_split = own.is_some_and(|at| !instr.layout.axes_of(at).is_empty());
+        self.form == Form::Constraints && is_split && instr.layout.is_complete()
+    }
+
     /// Writes the parameters' names, all instructions and the results. `parameters` are the names
     /// of the arguments.
     pub(crate) fn write(mut self, parameters: &[(InstrId, String)]) -> Result<String, ExportError> {
@@ -296,7 +305,10 @@ impl<'p> Body<'p> {
         let said = comment(self.plan, id, self.form);
         let (steps, instead) = match &instr.kind {
             InstrKind::Parameter(_) | InstrKind::Constant(_) => return Ok(()),
-            InstrKind::Op(op) => (vec![self.ops.op(op, id, &operands)?], None),
+            InstrKind::Op(op) => {
+                let made = self.ops.op(op, id, &operands)?;
+                (vec![if self.is_held(id, op) { self.constrained(id, made) } else { made }], None)
+            }
             InstrKind::CollectiveEinsum(fused) => match self.form {
                 Form::Devices => (vec![self.ops.looped(fused, id, &operands)?], None),
                 Form::Constraints | Form::Alone => {

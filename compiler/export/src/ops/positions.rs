@@ -119,8 +119,9 @@ impl Ops<'_> {
         let rows = self.transposed(of_rows, &order, first.py.clone())?;
         let at = self.transposed(of_ids, &ids_order, ids.py.clone())?;
         let added = Py::call("scatter_add", [rows, at])
-            .with("places", Py::atom(self.size(to)))
+            .with("places", Py::atom(self.plan.local_sizes(id)[self.place(id, to)?]))
             .with("shared", Py::atom(shared.len()));
+        let added = with_origin(added, self.origin(id, to)?);
         let dims: Vec<DimId> = shared.into_iter().chain([to]).chain(rest).collect();
         self.in_order(&dims, id, added)
     }

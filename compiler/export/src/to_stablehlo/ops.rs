@@ -422,7 +422,9 @@ impl Ops<'_> {
         let asked = [&shared[..], over].concat();
         let own = in_order(b, of_rows, &[&asked[..], &rest].concat(), &rows.value)?;
         let at = in_order(b, of_ids, &asked, &ids.value)?;
-        let added = tables::scatter_add(b, &own, &at, shared.len(), self.size(to));
+        let places = self.plan.local_sizes(id)[self.place(id, to)?];
+        let begins = self.origin(b, id, to)?;
+        let added = tables::scatter_add(b, &own, &at, shared.len(), (places, begins));
         self.arranged(b, &[&shared[..], &[to], &rest].concat(), id, &added)
     }
 

@@ -16,11 +16,7 @@ pub(crate) fn take(
     begins: Option<Value>,
 ) -> Value {
     let count = table.shape[shared];
-    let mut at = ids.clone();
-    if let Some(begins) = begins {
-        let begins = b.broadcast(&begins, &at.shape, &[]);
-        at = b.binary("subtract", &at, &begins);
-    }
+    let at = within(b, ids, begins);
     let from = b.compare_number("GE", &at, 0.0);
     let until = b.compare_number("LT", &at, count as f64);
     let held = b.binary("and", &from, &until);
@@ -56,29 +52,37 @@ pub(crate) fn take(
     b.select(&held, &rows, &nothing)
 }
 
+/// Ids as places of a block that begins at one.
+fn within(b: &mut Builder, ids: &Value, begins: Option<Value>) -> Value {
+    let Some(begins) = begins else { return ids.clone() };
+    let begins = b.broadcast(&begins, &ids.shape, &[]);
+    b.binary("subtract", ids, &begins)
+}
+
 /// Rows `[shared.., positions.., rest..]` added up by the place that their id of `[shared..,
-/// positions..]` names; one that names no place goes nowhere. Floats are added in no less than 32
-/// bits.
+/// positions..]` names, among so many places from a first one on; one that names none of these goes
+/// nowhere. Floats are added in no less than 32 bits.
 pub(crate) fn scatter_add(
     b: &mut Builder,
     rows: &Value,
     ids: &Value,
     shared: usize,
-    places: u64,
+    (places, begins): (u64, Option<Value>),
 ) -> Value {
     let (front, rest) = (&rows.shape[..shared], &rows.shape[ids.shape.len()..]);
     let (batches, count) = (front.iter().product::<u64>(), ids.shape.iter().product::<u64>());
     let element = if rows.element.is_float() { rows.element.wide() } else { rows.element };
     // All batches behind one another: the places of each begin where those before it end.
-    let at = b.reshape(ids, &[batches, count / batches.max(1)]);
+    let at = within(b, ids, begins);
+    let at = b.reshape(&at, &[batches, count / batches.max(1)]);
     let from = b.compare_number("GE", &at, 0.0);
     let until = b.compare_number("LT", &at, places as f64);
     let held = b.binary("and", &from, &until);
     let batch = b.iota(&at.shape, 0, at.element);
-    let begins = b.with_number("multiply", &batch, places as f64);
-    let within = b.binary("add", &at, &begins);
+    let front_of = b.with_number("multiply", &batch, places as f64);
+    let in_order = b.binary("add", &at, &front_of);
     let nowhere = b.splat((batches * places) as f64, &at.shape, at.element);
-    let at = b.select(&held, &within, &nowhere);
+    let at = b.select(&held, &in_order, &nowhere);
     let at = b.reshape(&at, &[count, 1]);
     let wide = b.convert(rows, element);
     let own = b.reshape(&wide, &[&[count], rest].concat());
