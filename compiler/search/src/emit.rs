@@ -186,7 +186,7 @@ impl Emitter<'_> {
             Source::Kernel(number, fused) => {
                 let kernel = &self.kernels.of[id.index()][number];
                 let read: Vec<LayoutId> = producer.reads.iter().map(|(_, l)| *l).collect();
-                let instr = self.kernel(id, kernel, fused, &read)?;
+                let instr = self.kernel(id, kernel, fused, (&read, layout))?;
                 self.made.insert((id, settled.made_in), instr);
                 self.follow_up(id, &settled)?;
             }
@@ -221,7 +221,7 @@ impl Emitter<'_> {
         id: ValueId,
         kernel: &Kernel,
         fused: Option<Fused>,
-        read: &[LayoutId],
+        (read, wanted): (&[LayoutId], Layout),
     ) -> Result<InstrId, LowerError> {
         let internal = || LowerError::Internal(format!("the kernel of {id:?} does not type"));
         let layouts: Vec<Layout> = kernel
@@ -230,7 +230,8 @@ impl Emitter<'_> {
             .zip(read)
             .map(|(operand, layout)| self.tables.of(*operand).layouts[*layout as usize])
             .collect();
-        let links = self.kernels.links(kernel, fused.as_ref(), &layouts).ok_or_else(internal)?;
+        let links =
+            self.kernels.links(kernel, fused.as_ref(), &layouts, wanted).ok_or_else(internal)?;
         let mut reads = kernel.operands.iter().copied().zip(read.iter().copied());
         // The ops run as one: what a later one reads is there before the first starts.
         let mut ready = Vec::with_capacity(kernel.operands.len());
@@ -256,7 +257,8 @@ impl Emitter<'_> {
                 });
             }
             let site = self.kernels.site(*op_value);
-            let Link { fused: looped, given, inside } = &links[link];
+            let Link { fused: looped, given, inside, made: layout } = &links[link];
+            let layout = *layout;
             if self.kernels.is_in_pieces(kernel, link, inside) {
                 let pieces = site.pieces_on(inside[0]).ok_or_else(internal)?;
                 let instr =
@@ -265,7 +267,6 @@ impl Emitter<'_> {
                 last = Some(instr);
                 continue;
             }
-            let layout = self.kernels.made_in(kernel, link, inside).ok_or_else(internal)?;
             let seen: Vec<Operand<'_>> = site
                 .operands
                 .iter()

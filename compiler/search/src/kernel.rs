@@ -81,6 +81,8 @@ pub(crate) struct Link {
     pub(crate) given: Vec<Layout>,
     /// Those that it has inside the loop; without one, the same.
     pub(crate) inside: Vec<Layout>,
+    /// That of what it makes of these.
+    pub(crate) made: Layout,
 }
 
 impl Kernels {
@@ -194,17 +196,21 @@ impl Kernels {
         self.carried[id.index()].map(|(place, _)| place)
     }
 
-    /// The layout that an op of a kernel makes of operands in these layouts.
-    pub(crate) fn made_in(
+    /// The layout that an op of a kernel makes of operands in these layouts. What the kernel ends
+    /// with is split as `wanted` along a dim that it alone has.
+    fn made_in(
         &self,
         kernel: &Kernel,
         link: usize,
         operands: &[Layout],
+        wanted: Layout,
     ) -> Option<Layout> {
         let id = kernel.chain[link];
+        let ends = link + 1 == kernel.chain.len();
+        let wanted = if ends { wanted } else { Layout::REPLICATED };
         let made = match link < kernel.attention {
             true => self.result_in_attention(id, operands)?,
-            false => self.site(id).result_layout(operands)?,
+            false => self.site(id).result_layout_as(operands, wanted)?,
         };
         Some(if link + 1 == kernel.attention { made.sums_as_softmax() } else { made })
     }
@@ -342,36 +348,24 @@ impl Kernels {
         fused.layouts(&operands, site.result, site.mesh, site.dims).ok()
     }
 
-    /// The layouts of the operands of every op of a kernel, in chain order, given those of what it
-    /// reads; inside the loops of the ops that have one.
-    pub(crate) fn operand_layouts(
-        &self,
-        kernel: &Kernel,
-        fused: Option<&Fused>,
-        read: &[Layout],
-    ) -> Option<Vec<Vec<Layout>>> {
-        let links = self.links(kernel, fused, read)?;
-        Some(links.into_iter().map(|link| link.inside).collect())
-    }
-
-    /// The layouts of every op of a kernel, in chain order, given those of what it reads and the
-    /// collective in the loop of the first op.
+    /// The layouts of every op of a kernel, in chain order, given those of what it reads, the one in
+    /// which it is to make its value, and the collective in the loop of the first op.
     pub(crate) fn links(
         &self,
         kernel: &Kernel,
         fused: Option<&Fused>,
         read: &[Layout],
+        wanted: Layout,
     ) -> Option<Vec<Link>> {
         let mut rest = read.iter().copied();
         let mut all: Vec<Link> = Vec::new();
-        let mut made: Vec<Layout> = Vec::new();
         for (i, id) in kernel.chain.iter().enumerate() {
             let operands = self.program.value(*id).def.operands();
             let mut given = Vec::with_capacity(operands.len());
             for operand in operands {
                 let origin = self.origin(*operand).0;
                 given.push(match kernel.chain[..i].iter().position(|op| *op == origin) {
-                    Some(link) => made[link],
+                    Some(link) => all[link].made,
                     None => rest.next()?,
                 });
             }
@@ -387,8 +381,8 @@ impl Kernels {
                 Some(fused) => self.loop_layouts(*id, fused, &given)?.operands,
                 None => given.clone(),
             };
-            made.push(self.made_in(kernel, i, &inside)?);
-            all.push(Link { fused, given, inside });
+            let made = self.made_in(kernel, i, &inside, wanted)?;
+            all.push(Link { fused, given, inside, made });
         }
         Some(all)
     }

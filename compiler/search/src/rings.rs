@@ -91,7 +91,7 @@ impl Kernels {
     pub(crate) fn ring_shape(&self, kernel: &Kernel, lead: &Fused, links: &[Link]) -> RingShape {
         let steps = lead.chunks(&self.program.mesh);
         let last = kernel.attention.saturating_sub(1);
-        let made = links.get(last).and_then(|link| self.made_in(kernel, last, &link.inside));
+        let made = links.get(last).map(|link| link.made);
         let dims = &self.program.value(kernel.chain[last]).dims;
         let along = made.and_then(|made| made.split_by(lead.axes()));
         RingShape { steps, along: along.and_then(|at| dims.get(at).copied()) }

@@ -225,21 +225,22 @@ impl<'s> Reading<'s> {
         let layouts: Vec<Layout> = read.iter().map(|operand| operand.layout).collect();
         let locate = |operand: &At| Ok((operand.value, self.locate(*operand)?));
         let reads = read.iter().map(locate).collect::<Result<Vec<_>, LowerError>>()?;
-        let cost = kernel_cost(kernels, self.hardware, kernel, fused.as_ref(), &layouts)
-            .ok_or_else(|| {
+        let ends = (layouts.as_slice(), at.layout);
+        let cost =
+            kernel_cost(kernels, self.hardware, kernel, fused.as_ref(), ends).ok_or_else(|| {
                 LowerError::Internal(format!("{at:?} has a kernel that does not type"))
             })?;
         let cost = Cost { order: rank, ..cost.times(program.value(at.value).times) };
         let mut labels = Vec::new();
         if kernel.pins.iter().any(|p| !p.is_empty()) {
-            let inner =
-                kernels.operand_layouts(kernel, fused.as_ref(), &layouts).ok_or_else(|| {
+            let links =
+                kernels.links(kernel, fused.as_ref(), &layouts, at.layout).ok_or_else(|| {
                     LowerError::Internal(format!("{at:?} has a kernel without layouts"))
                 })?;
-            for (link, pins) in kernel.pins.iter().enumerate() {
-                let layout = kernels.made_in(kernel, link, &inner[link]);
-                for (pin, layout) in pins.iter().zip(layout.into_iter().cycle()) {
-                    labels.extend(label_demand(program, At { value: *pin, layout }));
+            for (link, pins) in links.iter().zip(&kernel.pins) {
+                for pin in pins {
+                    let at = At { value: *pin, layout: link.made };
+                    labels.extend(label_demand(program, at));
                 }
             }
         }

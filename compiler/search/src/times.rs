@@ -65,17 +65,17 @@ pub(crate) fn parameter_cost(program: &Program, value: ValueId, layout: Layout) 
 }
 
 /// The cost of a kernel, with the collective in the loop of its first op, that reads its operands
-/// in these layouts; `None` where the layouts do not fit together. Where the first op is a
+/// in these layouts and makes its value in one; `None` where the layouts do not fit together. Where the first op is a
 /// composite in pieces it is the cost of all of them: the last ones lead the kernel.
 pub(crate) fn kernel_cost(
     kernels: &Kernels,
     hardware: &Hardware,
     kernel: &Kernel,
     fused: Option<&Fused>,
-    read: &[Layout],
+    (read, made): (&[Layout], Layout),
 ) -> Option<Cost> {
     let program = kernels.program.as_ref();
-    let links = kernels.links(kernel, fused, read)?;
+    let links = kernels.links(kernel, fused, read, made)?;
     let mut chain: Vec<HeldOp<'_>> = Vec::with_capacity(kernel.chain.len());
     let mut before = Cost::ZERO;
     for (link, (id, of)) in kernel.chain.iter().zip(&links).enumerate() {
@@ -87,7 +87,7 @@ pub(crate) fn kernel_cost(
             chain = pieces.last_kernel();
             continue;
         }
-        let result = Held::of(kernels, *id, kernels.made_in(kernel, link, layouts)?);
+        let result = Held::of(kernels, *id, of.made);
         let operands = program.value(*id).def.operands().iter().zip(layouts);
         let operands =
             operands.map(|(operand, layout)| Held::of(kernels, *operand, *layout)).collect();
@@ -106,10 +106,7 @@ pub(crate) fn kernel_cost(
             let moved = *program.value(first).def.operands().get(place)?;
             vec![(moved, *read.get(place)?, fused.collective())]
         }
-        None => {
-            let product = kernels.site(first).result_layout(&links[0].inside)?;
-            vec![(first, product, fused.collective())]
-        }
+        None => vec![(first, links[0].made, fused.collective())],
     };
     let price = travel_cost(program, hardware, &all);
     let chunks = fused.chunks(&program.mesh);

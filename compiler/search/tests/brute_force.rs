@@ -28,7 +28,8 @@ use brute_force::attention::{ATTENTIONS, RINGS, attention_case, ring_case};
 use brute_force::facts::Facts;
 use brute_force::forms::forms;
 use brute_force::generate::{
-    Case, case, case_along_lines, case_with_forms, case_with_scales, hosted_case, networked_case,
+    Case, case, case_along_lines, case_by_ids, case_with_forms, case_with_scales, hosted_case,
+    networked_case,
 };
 use brute_force::layouts::{Written, meets};
 use brute_force::optimum::{Optimum, cheapest_plan};
@@ -46,6 +47,8 @@ const WITH_SCALES: u64 = 150;
 const WITH_SCALES_JUDGED_AT_LEAST: usize = 100;
 const ALONG_LINES: u64 = 200;
 const ALONG_LINES_JUDGED_AT_LEAST: usize = 190;
+const BY_IDS: u64 = 200;
+const BY_IDS_JUDGED_AT_LEAST: usize = 190;
 const NETWORKED: u64 = 300;
 const NETWORKED_JUDGED_AT_LEAST: usize = 250;
 const HOSTED: u64 = 400;
@@ -157,6 +160,27 @@ fn no_plan_in_parts_is_cheaper_either() {
     };
     let in_parts = (0..ALONG_LINES).filter(|n| is_in_parts(&case_along_lines(SEED, *n))).count();
     assert!(in_parts > 30, "{in_parts} plans are in parts");
+}
+
+/// Rows added up by their ids, with places that axes may split.
+#[test]
+fn no_plan_of_rows_by_their_ids_is_cheaper_either() {
+    hold(case_by_ids, BY_IDS, BY_IDS_JUDGED_AT_LEAST, false);
+    // Of several each device makes its own places.
+    let splits_places = |plan: &Plan| {
+        plan.instructions.iter().any(|instr| {
+            let own = instr.kind.op().and_then(shard_ir::Op::own_dim);
+            let at = own.and_then(|own| instr.dims.iter().position(|dim| *dim == own));
+            at.is_some_and(|at| !instr.layout.axes_of(at).is_empty())
+        })
+    };
+    let found = (0..BY_IDS).filter(|number| {
+        let Case { program, hardware, .. } = case_by_ids(SEED, *number);
+        let lowered = lower(&program, &hardware, &LowerOptions::default());
+        lowered.is_ok_and(|lowered| splits_places(&lowered.plan))
+    });
+    let found = found.count();
+    assert!(found > 30, "{found} plans split the places");
 }
 
 /// The same programs, with collectives in the loops of einsums.

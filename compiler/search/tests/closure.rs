@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{
     AxisSet, Binary, Collective, Dim, DimId, Dtype, Fused, Layout, Map, Mesh, MeshShape, Norm, Op,
-    Operand, Reduce, Reduction, result_layout,
+    Operand, Reduce, Reduction, result_layout_as,
 };
 use shard_search::rules::moves::generating_moves;
 use shard_search::rules::strategies::OpSite;
@@ -208,6 +208,15 @@ fn sites() -> Vec<Site> {
         operands: vec![("AC", Dtype::F32), ("B", Dtype::Int32)],
         result: "BC",
     });
+    // E is as large as A.
+    let rows = |over, rows, ids, result| Site {
+        op: Op::ScatterAdd { over, to: id('E') },
+        operands: vec![(rows, Dtype::F32), (ids, Dtype::Int32)],
+        result,
+    };
+    all.push(rows(ids("B"), "BC", "B", "EC"));
+    all.push(rows(ids("B"), "CB", "BC", "CE"));
+    all.push(rows(ids("AB"), "AB", "BA", "E"));
     let int = |op, result| Site {
         op,
         operands: vec![("AB", Dtype::Int32), ("AB", Dtype::Int32)],
@@ -251,13 +260,12 @@ fn tuples(lists: &[Vec<Layout>]) -> impl Iterator<Item = Vec<Layout>> + '_ {
 fn by_trying(site: &Site, mesh: &Mesh, dims: &[Dim], result: &[DimId]) -> Strategies {
     let operands: Vec<(Vec<DimId>, Dtype)> =
         site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
-    let layouts: Vec<Vec<Layout>> = operands
-        .iter()
-        .map(|(operand, _)| {
-            let sizes: Vec<u64> = operand.iter().map(|d| dims[d.index()].size).collect();
-            MeshShape { mesh, sizes: &sizes }.layouts(mesh.all_axes(), mesh.all_axes())
-        })
-        .collect();
+    let all_layouts = |of: &[DimId]| {
+        let sizes: Vec<u64> = of.iter().map(|d| dims[d.index()].size).collect();
+        MeshShape { mesh, sizes: &sizes }.layouts(mesh.all_axes(), mesh.all_axes())
+    };
+    let layouts: Vec<Vec<Layout>> =
+        operands.iter().map(|(operand, _)| all_layouts(operand)).collect();
     let mut found = Strategies::new();
     for picked in tuples(&layouts) {
         let seen: Vec<Operand<'_>> = operands
@@ -265,7 +273,12 @@ fn by_trying(site: &Site, mesh: &Mesh, dims: &[Dim], result: &[DimId]) -> Strate
             .zip(&picked)
             .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
             .collect();
-        if let Ok(layout) = result_layout(&site.op, &seen, result, mesh, dims) {
+        let made = |wanted| result_layout_as(&site.op, &seen, result, wanted, mesh, dims).ok();
+        if site.op.own_dim().is_some() {
+            let of_result = all_layouts(result);
+            let made = of_result.into_iter().filter(|wanted| made(*wanted) == Some(*wanted));
+            found.extend(made.map(|layout| (layout, picked.clone())));
+        } else if let Some(layout) = made(Layout::REPLICATED) {
             found.insert((layout, picked));
         } else if let Some(layout) = in_pieces(site, &seen[0], result) {
             found.insert((layout, picked));

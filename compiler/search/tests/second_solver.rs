@@ -23,7 +23,9 @@ mod brute_force {
 use brute_force::elimination::{cheapest_within, least_stored};
 use brute_force::facts::Facts;
 use brute_force::forms::forms;
-use brute_force::generate::{Case, case, case_with_forms, hosted_case, networked_case};
+use brute_force::generate::{
+    Case, case, case_by_ids, case_with_forms, hosted_case, networked_case,
+};
 use brute_force::optimum::{Optimum, cheapest_plan};
 use brute_force::print::program_text;
 use shard_cost::{Hardware, Memory};
@@ -127,6 +129,7 @@ fn no_plan_is_cheaper_by_the_second_solver_either() {
     assert!(hold(networked_case, COUNT / 2, false) >= 1);
     assert!(hold(hosted_case, COUNT / 2, false) >= 1);
     assert!(hold(case_with_forms, COUNT / 2, false) >= 1);
+    assert!(hold(case_by_ids, COUNT, false) >= 1);
     assert!(hold(case, COUNT / 2, true) >= 1);
 }
 
@@ -153,7 +156,7 @@ fn stacked(program: &Program) -> Program {
 fn within_a_memory_limit_no_plan_that_fits_is_cheaper() {
     let (mut judged, mut bound, mut bounded, mut without) = (0, 0, 0, 0);
     for (seed, number) in numbers(COUNT) {
-        for make in [case, networked_case, case_with_forms] {
+        for make in [case, networked_case, case_with_forms, case_by_ids] {
             let Case { program, hardware, .. } = make(seed, number);
             let program = stacked(&program);
             let Ok(facts) = Facts::new(&program, &hardware, false) else { continue };

@@ -134,6 +134,10 @@ rules! {
     /// An axis that an elementwise op or the like does not touch.
     POINTWISE = Strategy, "axis_on_a_dim_passes_through",
         "gelu(BF_x) is BF_x; so for every op that works position by position along the dim";
+    /// An axis on the places of a scatter-add.
+    PLACES = Strategy, "axis_on_places_adds_what_goes_to_them",
+        "scatter_add(a, ids over L -> V_x): each device adds the rows whose ids are in its part of \
+            V; a and ids are replicated over x";
     /// Nothing is split over the axis.
     REPLICATED = Strategy, "replicated_operands_give_a_replicated_result",
         "every device of x computes the same";
@@ -295,6 +299,7 @@ pub fn rule_of_axis(
         (Place::Partial(shard_ir::Reduction::Max), _) => INCREASING,
         (Place::Partial(shard_ir::Reduction::Sum), _) if partial > 1 => SUM_OF_PARTIALS,
         (Place::Partial(shard_ir::Reduction::Sum), _) => LINEAR,
+        (Place::Split { dim, .. }, op) if result.dims.get(dim).copied() == op.own_dim() => PLACES,
         (Place::Split { .. }, Op::Einsum) if split == operands.len() && operands.len() > 1 => BATCH,
         (Place::Split { .. }, Op::Einsum) => FREE,
         (Place::Split { .. }, _) => POINTWISE,

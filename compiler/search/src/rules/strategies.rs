@@ -1,8 +1,8 @@
 //! Strategies: an op in a layout, from its operands in layouts that fit together.
 //!
-//! Nothing about any op is known here but what [`result_layout`] says: a small probe of it, axis by
-//! axis, tells which operands may be partial together and what a split of a vanishing dim leaves
-//! behind; every strategy found is one that [`result_layout`] confirms.
+//! Nothing about any op is known here but what [`result_layout_as`] says: a small probe of it, axis
+//! by axis, tells which operands may be partial together and what a split of a vanishing dim leaves
+//! behind; every strategy found is one that [`result_layout_as`] confirms.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use shard_ir::layout_rule::{deal, iteration_dim};
 use shard_ir::{
     AxisId, AxisList, Dim, DimId, Dtype, Layout, Mesh, MeshShape, Op, Operand, Place, Reduction,
-    result_layout,
+    result_layout_as,
 };
 
 /// What is done with a strategy: the layout of the result, those of the operands; says whether to
@@ -35,7 +35,7 @@ pub struct OpSite<'a> {
     pub in_pieces: bool,
 }
 
-/// What [`result_layout`] says of an op, one axis at a time.
+/// What [`result_layout_as`] says of an op, one axis at a time.
 #[derive(Clone, Debug, Default)]
 pub struct OpProfile {
     /// Dims of the iteration space that the result lacks, each with what an axis on it leaves: the
@@ -50,8 +50,15 @@ pub struct OpProfile {
 }
 
 impl<'a> OpSite<'a> {
-    /// The layout of the result when the operands have these layouts.
+    /// The layout of the result when the operands have these layouts, and a dim that it alone has is
+    /// whole.
     pub fn result_layout(&self, layouts: &[Layout]) -> Option<Layout> {
+        self.result_layout_as(layouts, Layout::REPLICATED)
+    }
+
+    /// The layout of the result when the operands have these layouts, and a dim that it alone has is
+    /// split as in the one that is wanted.
+    pub fn result_layout_as(&self, layouts: &[Layout], wanted: Layout) -> Option<Layout> {
         if self.is_in_pieces(layouts) {
             // Each device has its part of the result where it has that of the operand.
             let order: Option<Vec<usize>> = self
@@ -70,7 +77,7 @@ impl<'a> OpSite<'a> {
             .zip(layouts)
             .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
             .collect();
-        result_layout(self.op, &operands, self.result, self.mesh, self.dims).ok()
+        result_layout_as(self.op, &operands, self.result, wanted, self.mesh, self.dims).ok()
     }
 
     /// The dim of the iteration space that a dim of an operand is: one that may be split.
@@ -219,7 +226,7 @@ impl<'a> OpSite<'a> {
                 let sizes: Vec<u64> = dims.iter().map(|d| self.size(*d)).collect();
                 MeshShape { mesh: self.mesh, sizes: &sizes }.admits(*layout)
             });
-            if legal && self.result_layout(&layouts) == Some(target) {
+            if legal && self.result_layout_as(&layouts, target) == Some(target) {
                 found.push(layouts);
             }
             return;
@@ -273,15 +280,19 @@ impl OpSite<'_> {
         }
         dims.sort_unstable();
         dims.dedup();
-        // A dim that only the result has (a dim of a concat, say) is whole, and so is one that
-        // vanishes into nothing.
+        // A dim that only the result has (a dim of a concat, say) is whole, but for one that each
+        // device makes a part of; and so is one that vanishes into nothing.
+        let own = self.op.own_dim();
         let dims: Vec<DimId> = dims
             .into_iter()
             .filter(|d| {
                 let read = self.operands.iter().enumerate().any(|(i, (operand, _))| {
                     operand.iter().any(|o| self.iteration_dim(i, *o) == Some(*d))
                 });
-                read && (self.result.contains(d) || profile.vanishing.iter().any(|(v, _)| v == d))
+                own == Some(*d)
+                    || read
+                        && (self.result.contains(d)
+                            || profile.vanishing.iter().any(|(v, _)| v == d))
             })
             .collect();
         let place_of = |operand: &[DimId], i: Option<usize>, d: DimId| {
@@ -411,12 +422,12 @@ impl Walk<'_> {
         let partial = state.result_partial;
         if partial.partial(Reduction::Max).is_empty() && partial.softmax_axes().is_empty() {
             debug_assert_eq!(
-                self.site.result_layout(&state.operands),
+                self.site.result_layout_as(&state.operands, result),
                 Some(result),
                 "{:?}",
                 self.site.op
             );
-        } else if self.site.result_layout(&state.operands) != Some(result) {
+        } else if self.site.result_layout_as(&state.operands, result) != Some(result) {
             return ControlFlow::Continue(());
         }
         visit(result, &state.operands)

@@ -8,13 +8,13 @@ use shard_cost::{
     Hardware, KernelOp, LocalTensor, RingShape, Work, collective_cost, ring_work, roofline,
 };
 use shard_ir::{
-    AxisList, Binary, Collective, Def, DimId, DimSet, Dtype, Layout, MeshShape, Op, Operand,
-    ParameterKind, Program, Reduce, Reduction, ValueId, result_layout,
+    AxisId, AxisList, Binary, Collective, Def, DimId, DimSet, Dtype, Layout, MeshShape, Op, Operand,
+    ParameterKind, Place, Program, Reduce, Reduction, ValueId, result_layout,
 };
 
 use super::attention::{part, statistics};
 use super::in_pieces::{composite_dim, is_in_pieces, time};
-use super::layouts::meets;
+use super::layouts::{Written, meets};
 use super::moves::{Lies, Space, collectives_between};
 use super::trees::MAX_LAYOUTS;
 
@@ -184,8 +184,9 @@ impl<'a> Facts<'a> {
             if seen.iter().position(is_part).is_some_and(|place| carries != Some(place)) {
                 continue;
             }
-            if let Some(result) = place_of.get(&layout) {
-                fits.push(Fit { result: *result, operands: places, looped: None });
+            let whole = place_of.get(&layout).copied();
+            for result in whole.into_iter().chain(self.own_places(id, op, layout, &seen)) {
+                fits.push(Fit { result, operands: places.clone(), looped: None });
             }
         }
         Ok(fits)
@@ -220,6 +221,26 @@ impl<'a> Facts<'a> {
                 Some(Fit { result, operands, looped: None })
             })
             .collect()
+    }
+
+    /// Of a scatter-add that gives its places whole, the layouts in which axes split them: those of
+    /// axes that do nothing else, neither in the result nor in what it reads.
+    fn own_places(&self, id: usize, op: &Op, whole: Layout, read: &[Operand<'_>]) -> Vec<usize> {
+        let Op::ScatterAdd { to, .. } = op else { return Vec::new() };
+        let dims = &self.program.values[id].dims;
+        let at = dims.iter().position(|dim| dim == to).expect("the result has the places");
+        let rest = Written::of(whole, dims.len());
+        let is_free = |axis: &AxisId| {
+            read.iter().all(|operand| operand.layout.place(*axis) == Place::Replicated)
+        };
+        let may = |written: &Written| {
+            let split = &written.dims[at];
+            let mut others = written.clone();
+            others.dims[at].clear();
+            !split.is_empty() && others == rest && split.iter().all(is_free)
+        };
+        let all = &self.spaces[id].written;
+        (0..all.len()).filter(|place| may(&all[*place])).collect()
     }
 
     /// The loops around an einsum: with each all-gather that leads to a layout of an operand, and

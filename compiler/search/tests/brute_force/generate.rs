@@ -39,6 +39,12 @@ pub(crate) fn case_along_lines(seed: u64, number: u64) -> Case {
     case
 }
 
+/// The n-th program of a seed in which rows are added up by their ids, and perhaps looked up.
+pub(crate) fn case_by_ids(seed: u64, number: u64) -> Case {
+    let network = if number.is_multiple_of(2) { networked } else { flat };
+    case_with(seed, number, network, false, Maker::body_by_ids)
+}
+
 /// The n-th program of a seed, on a torus, behind switches, or with several networks.
 pub(crate) fn networked_case(seed: u64, number: u64) -> Case {
     case_with(seed, number, networked, false, Maker::body)
@@ -429,6 +435,64 @@ impl Maker {
         };
         if let (Some(made), true) = (made, self.chance(3)) {
             self.typed(Op::Map(Map::Relu), &[made], &[]);
+        }
+    }
+
+    /// Rows added up by their ids, with something before or behind it; now and then ids that a table
+    /// is looked up with, too, as by a loss and its gradient.
+    fn body_by_ids(&mut self) {
+        let [a, b, rows, places] = [0, 1, 2, 3].map(DimId);
+        let size = self.pick(&[4, 6, 8, 16, 24, 48]);
+        let dim = &mut self.program.dims[places.index()];
+        (dim.size, dim.useful) = (size, size);
+        let dtype = self.pick(&[Dtype::Bf16, Dtype::F32, Dtype::F32]);
+        let (of_ids, over) = match self.random.below(4) {
+            0 => (vec![a, rows], vec![a, rows]),
+            1 => (vec![a, rows], vec![rows]),
+            _ => (vec![rows], vec![rows]),
+        };
+        let ids = self.parameter(of_ids.clone(), Dtype::Int32);
+        let mut of_rows = of_ids;
+        if of_rows.len() < self.max_rank {
+            of_rows.push(b);
+        }
+        if self.chance(3) {
+            of_rows.reverse();
+        }
+        let mut x = self.parameter(of_rows.clone(), dtype);
+        if self.chance(3) {
+            let map = self.pick(&[Map::Neg, Map::Relu]);
+            x = self.typed(Op::Map(map), &[x], &[]).unwrap_or(x);
+        }
+        if self.chance(4) {
+            let table = self.parameter(vec![places, b], dtype);
+            let taken = self.typed(Op::Take { over: places }, &[table, ids], &[]);
+            let both = taken.and_then(|taken| {
+                let op = Op::Binary(Binary::Sub);
+                self.typed(op, &[x, taken], &[])
+            });
+            x = both.filter(|both| self.type_of(*both).dims.len() <= self.max_rank).unwrap_or(x);
+        }
+        let Some(sums) = self.typed(Op::ScatterAdd { over, to: places }, &[x, ids], &[]) else {
+            return;
+        };
+        match self.random.below(5) {
+            0 => {
+                let map = self.pick(&[Map::Neg, Map::Relu]);
+                self.typed(Op::Map(map), &[sums], &[]);
+            }
+            1 => {
+                let table = self.parameter(self.type_of(sums).dims, dtype);
+                self.typed(Op::Binary(Binary::Sub), &[table, sums], &[]);
+            }
+            2 => {
+                let w = self.parameter(vec![places], dtype);
+                let kept: Vec<DimId> = self.type_of(sums).dims;
+                let kept: Vec<DimId> = kept.into_iter().filter(|d| *d != places).collect();
+                self.typed(Op::Einsum, &[sums, w], &kept);
+            }
+            3 => self.pin(),
+            _ => {}
         }
     }
 

@@ -127,6 +127,26 @@ fn an_attention_over_joined_keys_has_a_certificate() {
     assert!(text.contains("as attention"), "{text}");
 }
 
+/// The gradient of a table whose rows x splits, of tokens that y splits.
+const ROWS: &str = "
+mesh x=4, y=2
+dim B = 8
+dim L = 512
+dim E = 1024
+dim V = 32768
+layer f(dx: bf16 B_yLE, ids: int32 B_yL, table: weight bf16 V_xE) -> bf16 V_xE {
+  return table - scatter_add(dx, ids over BL -> V)
+}";
+
+#[test]
+fn a_gradient_of_split_places_has_a_certificate() {
+    let made = certificate(ROWS);
+    let places = "scatter-add %3, %4 over BL -> V : bf16 V_xE_y";
+    assert!(made.layers[0].plan.contains(places), "{}", made.layers[0].plan);
+    let layers = verify_certificate(&made.text()).expect("a certificate");
+    assert_eq!(layers[0].proof, Some(Proof::Certificate));
+}
+
 #[test]
 fn where_no_value_is_shared_no_price_is_needed() {
     let chain =

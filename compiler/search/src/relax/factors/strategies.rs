@@ -16,7 +16,7 @@ use super::Factor;
 use super::builder::Builder;
 use super::works::Works;
 use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
-use crate::kernel::Kernels;
+use crate::kernel::{Kernels, Link};
 use crate::rules::strategies::OpSite;
 use crate::times::travel_cost;
 
@@ -389,30 +389,28 @@ fn attention_work(
 ) -> Option<(Work, Travel)> {
     let of_product = &kernels.of[members.last()?.index()];
     let kernel = of_product.iter().find(|kernel| kernel.chain == members)?;
-    let made = (made, keys, ring);
-    let reads = kernels.attention_reads(members, made, &|_, _, _, _| true, &|_, _| true)?;
+    let ends = (made, keys, ring);
+    let reads = kernels.attention_reads(members, ends, &|_, _, _, _| true, &|_, _| true)?;
     let first = *kernel.chain.first()?;
     let lead = kernels.travels(first).filter(|_| !ring.is_empty());
     let lead = lead.map(|(operand, dim)| Fused::AllGather { operand, dim, axes: ring });
-    let links = kernels.links(kernel, lead.as_ref(), &reads)?;
+    let links = kernels.links(kernel, lead.as_ref(), &reads, made)?;
     let program = kernels.program.as_ref();
     let travel = lead.map(|lead| {
         let all = kernels.travelling(kernel, &links);
         (travel_cost(program, hardware, &all).time, lead.chunks(&program.mesh))
     });
     let shape = lead.map(|lead| kernels.ring_shape(kernel, &lead, &links));
-    let layouts: Vec<Vec<Layout>> = links.into_iter().map(|link| link.inside).collect();
-    let held = |(link, (id, read)): (usize, (&ValueId, &Vec<Layout>))| {
+    let held = |(id, link): (&ValueId, &Link)| {
         let site = kernels.site(*id);
-        let operands = kernels.program.value(*id).def.operands().iter().zip(read);
-        Some(HeldOp {
-            result: Held::of(kernels, *id, kernels.made_in(kernel, link, read)?),
+        let operands = kernels.program.value(*id).def.operands().iter().zip(&link.inside);
+        HeldOp {
+            result: Held::of(kernels, *id, link.made),
             operands: operands.map(|(o, layout)| Held::of(kernels, *o, *layout)).collect(),
             op: Cow::Owned(site.op.clone()),
-        })
+        }
     };
-    let chain: Vec<HeldOp<'_>> =
-        kernel.chain.iter().zip(&layouts).enumerate().map(held).collect::<Option<_>>()?;
+    let chain: Vec<HeldOp<'_>> = kernel.chain.iter().zip(&links).map(held).collect();
     Some((work_of(&chain, &program.dims, shape.unwrap_or(RingShape::NONE)), travel))
 }
 
