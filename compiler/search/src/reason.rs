@@ -491,7 +491,9 @@ fn reduces(program: &Program, chain: &[ValueId], kind: Reduction) -> (Option<Val
         }
         Def::Op { op: Op::Locate { .. }, .. } => Some((Some(*id), Combining::Search)),
         Def::Op { op: Op::Einsum, .. } => Some((Some(*id), Combining::Contraction)),
-        Def::Op { op: Op::Reduce { .. }, .. } => Some((Some(*id), Combining::Sum)),
+        Def::Op { op: Op::Reduce { .. } | Op::ScatterAdd { .. }, .. } => {
+            Some((Some(*id), Combining::Sum))
+        }
         Def::Op { op: Op::Take { .. }, .. } => Some((Some(*id), Combining::Lookup)),
         _ => None,
     });
