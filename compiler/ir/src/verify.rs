@@ -449,9 +449,7 @@ fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErro
             let joins = (*left, *right, *to);
             joined_layout(joins, &operands, &instr.dims, &plan.mesh, &plan.dims)
         }
-        op => {
-            result_layout_as(op, &operands, &instr.dims, instr.layout, &plan.mesh, &plan.dims)
-        }
+        op => result_layout_as(op, &operands, &instr.dims, instr.layout, &plan.mesh, &plan.dims),
     }
     .map_err(of_rule)?;
     // What an attention ends with is partial by the axes of its keys; that it ends one is seen once

@@ -449,7 +449,8 @@ impl Generator {
                 if !ids.contains(&dim) || ids.iter().any(|d| !dims.contains(d)) {
                     return None;
                 }
-                let room = 1 + self.random.below(6);
+                // Some that axes may split, and some that they may not.
+                let room = [1, 2, 4, 5, 6, 8][self.random.below(6)];
                 let places = self.make_up(room)?;
                 self.sizes_belong_together = true;
                 Some((format!("scatter_add({a}, ids over {dim} -> {places})"), replaced(places)))

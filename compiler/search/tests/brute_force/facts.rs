@@ -8,8 +8,8 @@ use shard_cost::{
     Hardware, KernelOp, LocalTensor, RingShape, Work, collective_cost, ring_work, roofline,
 };
 use shard_ir::{
-    AxisId, AxisList, Binary, Collective, Def, DimId, DimSet, Dtype, Layout, MeshShape, Op, Operand,
-    ParameterKind, Place, Program, Reduce, Reduction, ValueId, result_layout,
+    AxisId, AxisList, Binary, Collective, Def, DimId, DimSet, Dtype, Layout, MeshShape, Op,
+    Operand, ParameterKind, Place, Program, Reduce, Reduction, ValueId, result_layout,
 };
 
 use super::attention::{part, statistics};
