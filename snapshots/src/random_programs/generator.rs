@@ -444,18 +444,35 @@ impl Generator {
                 };
                 Some((of, replaced(chosen)))
             }
-            _ => {
-                let ids = self.ids.clone()?;
-                if !ids.contains(&dim) || ids.iter().any(|d| !dims.contains(d)) {
-                    return None;
-                }
-                // Some that axes may split, and some that they may not.
-                let room = [1, 2, 4, 5, 6, 8][self.random.below(6)];
-                let places = self.make_up(room)?;
-                self.sizes_belong_together = true;
-                Some((format!("scatter_add({a}, ids over {dim} -> {places})"), replaced(places)))
-            }
+            _ => self.rows_by_ids(),
         }
+    }
+
+    /// Rows of a value added up by their ids, over some of the dims of the ids.
+    fn rows_by_ids(&mut self) -> Option<(String, Vec<char>)> {
+        let ids = self.ids.clone()?;
+        let has_all = |value: &&Value| ids.iter().all(|dim| value.dims.contains(dim));
+        let fits: Vec<(String, Vec<char>)> = self
+            .values
+            .iter()
+            .filter(has_all)
+            .map(|value| (value.name.clone(), value.dims.clone()))
+            .collect();
+        if fits.is_empty() {
+            return None;
+        }
+        let (a, dims) = self.random.pick(&fits);
+        let over = self.random.shuffled(&ids)[..1 + self.random.below(ids.len())].to_vec();
+        // Some that axes may split, and some that they may not.
+        let room = [1, 2, 4, 5, 6, 8][self.random.below(6)];
+        let places = self.make_up(room)?;
+        self.sizes_belong_together = true;
+        let mut out = dims.clone();
+        let first = out.iter_mut().find(|dim| over.contains(dim))?;
+        *first = places;
+        out.retain(|dim| !over.contains(dim));
+        let over: String = over.into_iter().collect();
+        Some((format!("scatter_add({a}, ids over {over} -> {places})"), out))
     }
 
     /// An op that works along one dim by the position along another; what is masked is a weight at
@@ -528,6 +545,7 @@ impl Generator {
             0..14 => self.reshaping(),
             14..18 if !integers => self.positional(),
             18..22 => self.call(),
+            22..36 if self.ids.is_some() => self.rows_by_ids(),
             _ => None,
         };
         if let Some(other) = other {
