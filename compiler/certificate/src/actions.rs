@@ -72,7 +72,7 @@ impl Site<'_> {
     }
 
     /// Whether an operand's dim has to be whole.
-    fn is_whole(&self, operand: usize, dim: DimId) -> bool {
+    pub(crate) fn is_whole(&self, operand: usize, dim: DimId) -> bool {
         match self.op {
             Op::Softmax { over } | Op::Norm { over, .. } => {
                 dim == *over && self.pieces_over().is_none()
@@ -109,7 +109,7 @@ impl Site<'_> {
     }
 
     /// The name under which the result has an operand's dim, if it has it.
-    fn renamed(&self, dim: DimId) -> DimId {
+    pub(crate) fn renamed(&self, dim: DimId) -> DimId {
         match self.op {
             Op::Rename { from, to } if dim == *from => *to,
             Op::TopK { over, to, .. } | Op::ArgTopK { over, to, .. } if dim == *over => *to,

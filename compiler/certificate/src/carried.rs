@@ -2,12 +2,11 @@
 //! values may be such parts, and by which operand.
 
 use shard_ir::attention::local_statistics;
-use shard_ir::{
-    Binary, Def, DimId, DimSet, Dtype, Layout, Map, MeshShape, Op, Program, Reduce, ValueId,
-};
+use shard_ir::{Def, DimId, DimSet, Dtype, Layout, MeshShape, Program, Reduction, ValueId};
 
+use crate::actions::Site;
 use crate::attention::Attention;
-use crate::kernel::local_bytes;
+use crate::kernel::{local_bytes, site};
 
 /// How a value may be the attention over a part of the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +37,9 @@ pub(crate) fn parts(
 /// Of an op the first operand that may be a part, if it may act on it.
 fn made_of_one(program: &Program, id: ValueId, known: &[Option<Part>]) -> Option<Part> {
     let value = program.value(id);
-    let Def::Op { op, operands } = &value.def else { return None };
+    let (Def::Op { operands, .. }, Some(site)) = (&value.def, site(program, id)) else {
+        return None;
+    };
     if !matches!(value.dtype, Dtype::F32 | Dtype::Bf16) {
         return None;
     }
@@ -48,32 +49,22 @@ fn made_of_one(program: &Program, id: ValueId, known: &[Option<Part>]) -> Option
             |at: &usize| known[operand.index()].is_some_and(|p| p.statistics.contains(*at));
         known[operand.index()]?;
         let by: Vec<DimId> = (0..dims.len()).filter(of_statistics).map(|at| dims[at]).collect();
-        let left = after(op, place, &by)?;
+        let left = after(&site, place, &by)?;
         let places = left.iter().map(|dim| value.dims.iter().position(|own| own == dim));
         let statistics = places.collect::<Option<DimSet>>()?;
         Some(Part { carries: Some(place), statistics })
     })
 }
 
-/// The dims of the statistics behind an op on such a part; `None` where it may not act on it.
-pub(crate) fn after(op: &Op, place: usize, by: &[DimId]) -> Option<Vec<DimId>> {
-    let mut left = by.to_vec();
-    match op {
-        Op::Einsum
-        | Op::Binary(Binary::Mul)
-        | Op::Map(Map::Neg)
-        | Op::Reduce { kind: Reduce::Sum | Reduce::Mean, .. }
-        | Op::Cast(_) => Some(left),
-        Op::Binary(Binary::Div) => (place == 0).then_some(left),
-        Op::SliceDim { from, .. } | Op::Split { from, .. } => (!by.contains(from)).then_some(left),
-        Op::Merge { from, .. } => from.iter().all(|dim| !by.contains(dim)).then_some(left),
-        Op::Rename { from, to } => {
-            left.iter_mut().filter(|dim| *dim == from).for_each(|dim| *dim = *to);
-            Some(left)
-        }
-        // Another op does not make of merged parts what it makes of the parts, merged.
-        _ => None,
+/// The dims of the statistics behind an op on such a part; `None` where it may not act on it: it is
+/// not linear in this operand alone, or it sums over one of these dims or works along it.
+pub(crate) fn after(site: &Site<'_>, place: usize, by: &[DimId]) -> Option<Vec<DimId>> {
+    let is_linear = site.togethers().contains(&(Reduction::Sum, vec![place]));
+    if !is_linear || by.iter().any(|dim| site.is_whole(place, *dim)) {
+        return None;
     }
+    let left: Vec<DimId> = by.iter().map(|dim| site.renamed(*dim)).collect();
+    left.iter().all(|dim| site.result.contains(dim)).then_some(left)
 }
 
 /// The statistics beside a value in a layout.

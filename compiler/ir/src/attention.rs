@@ -30,7 +30,7 @@ use crate::collective_einsum::Fused;
 use crate::layout::{DimSet, Layout, MeshShape};
 use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::mesh::{AxisList, Mesh};
-use crate::op::{Binary, Map, Op, Reduce};
+use crate::op::{Op, Partial};
 use crate::plan::{InstrId, InstrKind, Instruction, Plan};
 use crate::tensor::{Dim, DimId, Dtype};
 use crate::typing::same_dims;
@@ -232,8 +232,9 @@ pub fn statistics_of(product: &[DimId], scores: &[DimId], keys: DimId) -> DimSet
 /// the order of the op's own; `None` where it must not act on one. Merged parts of what it makes
 /// are then what it makes of the merged attention.
 ///
-/// It is so of an op that is linear in the operand and keeps apart what has statistics of its own.
-/// What it makes is held in a dtype in which it can be merged.
+/// It is so of an op that is linear in the operand and keeps apart what has statistics of its own: it
+/// sums over none of their dims, and works along none (a dim that it needs whole). What it makes is
+/// held in a dtype in which it can be merged.
 pub fn carried(
     op: &Op,
     (operand, statistics): (usize, &[DimId]),
@@ -243,7 +244,8 @@ pub fn carried(
     let dims = renamed(op, statistics);
     let in_order: Vec<DimId> = result.iter().filter(|dim| dims.contains(dim)).copied().collect();
     let is_kept = in_order.len() == dims.len() && can_be_merged(dtype);
-    (is_kept && is_linear(op, operand)).then_some(in_order)
+    let apart = !statistics.iter().any(|dim| op.needs_whole(operand, *dim));
+    (is_kept && apart && is_linear(op, operand)).then_some(in_order)
 }
 
 /// Dims of an operand as the result of an op calls them.
@@ -271,66 +273,14 @@ pub fn carried_statistics(plan: &Plan, id: InstrId) -> Option<[Vec<DimId>; 2]> {
     Some([lie, wanted])
 }
 
-/// Whether an op is linear in an operand, element by element, along a dim that it sums over, or as
-/// another view of the data.
+/// Whether an op is linear in an operand, whatever the others are: its row lets that one alone be a
+/// partial sum. Where the dtypes forbid that (a cast to whole numbers), the result's does here.
 pub(crate) fn is_linear(op: &Op, operand: usize) -> bool {
-    match op {
-        Op::Einsum
-        | Op::Binary(Binary::Mul)
-        | Op::Map(Map::Neg)
-        | Op::Cast(_)
-        | Op::Reduce { kind: Reduce::Sum | Reduce::Mean, .. }
-        | Op::Rename { .. }
-        | Op::Split { .. }
-        | Op::Merge { .. }
-        | Op::SliceDim { .. } => true,
-        Op::Binary(Binary::Div) => operand == 0,
-        Op::Binary(
-            Binary::Add
-            | Binary::Sub
-            | Binary::Maximum
-            | Binary::Minimum
-            | Binary::Less
-            | Binary::LessEqual
-            | Binary::Equal,
-        )
-        | Op::Map(
-            Map::Relu
-            | Map::Sigmoid
-            | Map::Tanh
-            | Map::Exp
-            | Map::Softplus
-            | Map::Gelu
-            | Map::Silu
-            | Map::Log
-            | Map::Sqrt
-            | Map::Rsqrt
-            | Map::Square
-            | Map::Abs,
-        )
-        | Op::Reduce { kind: Reduce::Max, .. }
-        | Op::Softmax { .. }
-        | Op::SinkSoftmax { .. }
-        | Op::Norm { .. }
-        | Op::Concat { .. }
-        | Op::Append { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::ScatterAdd { .. }
-        | Op::Pad { .. }
-        | Op::Scan { .. }
-        | Op::Cumsum { .. }
-        | Op::Shift { .. }
-        | Op::Conv { .. }
-        | Op::Argmax { .. }
-        | Op::TopK { .. }
-        | Op::ArgTopK { .. }
-        | Op::Locate { .. }
-        | Op::Take { .. }
-        | Op::Where
-        | Op::Iota { .. }
-        | Op::Route { .. }
-        | Op::Fetch => false,
+    match op.row().sums {
+        Partial::First => operand == 0,
+        Partial::One | Partial::Any => true,
+        // Two parts have statistics of their own each: their sum is not the part of a sum.
+        Partial::Together | Partial::No => false,
     }
 }
 
@@ -640,4 +590,40 @@ pub fn unmoved(plan: &Plan, mut id: InstrId) -> InstrId {
         id = *operand;
     }
     id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Binary;
+
+    #[test]
+    fn what_works_along_a_dim_of_the_statistics_acts_on_no_part() {
+        let [l, d, n] = [DimId(0), DimId(1), DimId(2)];
+        let along = |over: DimId| {
+            [
+                Op::Cumsum { over },
+                Op::Shift { over, by: 1 },
+                Op::Scan { over },
+                Op::Conv { over, taps: n },
+                Op::Rope { over, at: if over == l { d } else { l }, extent: None },
+            ]
+        };
+        let dims = [l, d];
+        let acts = |op: &Op| carried(op, (0, &[l]), (&dims, Dtype::F32)) == Some(vec![l]);
+        assert!(along(d).iter().all(acts));
+        assert!(!along(l).iter().any(acts));
+        // Of two operands that may be partial alone, each; of a pair that may be so together, none.
+        let second = |op: &Op| carried(op, (1, &[l]), (&dims, Dtype::F32)).is_some();
+        assert!(second(&Op::Conv { over: d, taps: n }) && second(&Op::Binary(Binary::Mul)));
+        assert!(!second(&Op::Scan { over: d }) && !second(&Op::Binary(Binary::Add)));
+        // What is a dim of the statistics no longer is gone from the result.
+        let lacks =
+            |op: Op, result: &[DimId]| carried(&op, (0, &[l]), (result, Dtype::F32)).is_none();
+        assert!(lacks(Op::Pad { from: l, to: n, offset: 0 }, &[n, d]));
+        assert!(lacks(Op::Take { over: l }, &[n, d]));
+        assert!(lacks(Op::ScatterAdd { over: vec![l], to: n }, &[n, d]));
+        // Parts of an attention are merged in f32 and bf16 alone.
+        assert_eq!(carried(&Op::Cast(Dtype::F16), (0, &[l]), (&dims, Dtype::F16)), None);
+    }
 }

@@ -185,11 +185,11 @@ pub fn result_layout_as(
             return Err(RuleError::OwnDimOfParts { axis, dim: own, operand });
         }
     }
-    let lists: Vec<AxisList> =
-        (0..result.len()).map(|i| if i == at { axes } else { made.axes_of(i) }).collect();
-    let sizes: Vec<u64> = result.iter().map(|d| dims[d.index()].size).collect();
-    let (sums, maxima) = (made.partial(Reduction::Sum), made.partial(Reduction::Max));
-    Ok(Layout::new(MeshShape { mesh, sizes: &sizes }, &lists, sums, maxima)?)
+    let (size, devices) = (dims[own.index()].size, mesh.group_size(axes.iter()));
+    if !size.is_multiple_of(devices) {
+        return Err(LayoutError::NotDivisible { dim: at, size, devices }.into());
+    }
+    Ok(made.with_dim(at, axes))
 }
 
 /// Of one operand that is the attention over a part of the keys: an op that

@@ -302,12 +302,8 @@ fn beside_a_part(
     let mut seen: BTreeSet<(Class, Vec<DimId>)> = open.iter().cloned().collect();
     while let Some((class, by)) = open.pop() {
         for (reader, node, place) in readers.get(&class).into_iter().flatten() {
-            let Some(mut left) = equal.op(node).and_then(|op| after(op, *place, &by)) else {
-                continue;
-            };
-            if !left.iter().all(|dim| equal.ty(*reader).dims.contains(dim)) {
-                continue;
-            }
+            let Some(site) = equal.site(node, *reader) else { continue };
+            let Some(mut left) = after(&site, *place, &by) else { continue };
             beside.entry(class).or_default().insert(*reader);
             beside.entry(*reader).or_default().insert(class);
             left.sort_unstable();

@@ -11,6 +11,7 @@ use shard_ir::{
 };
 
 use super::written::{chain, is_long};
+use crate::actions::Site;
 
 /// A class of equal expressions, by number.
 pub(crate) type Class = usize;
@@ -315,6 +316,20 @@ impl<'a> Equal<'a> {
 
     pub(super) fn op(&self, node: &ENode) -> Option<&Op> {
         self.made(node).map(|made| &made.op)
+    }
+
+    /// An op that makes a class, with the types around it.
+    pub(super) fn site(&self, node: &ENode, class: Class) -> Option<Site<'_>> {
+        let operands = node.operands.iter().map(|operand| self.ty(*operand));
+        Some(Site {
+            op: self.op(node)?,
+            operands: operands.map(|ty| (ty.dims.as_slice(), ty.dtype)).collect(),
+            result: &self.ty(class).dims,
+            mesh: &self.program.mesh,
+            dims: &self.program.dims,
+            in_pieces: !self.program.strict,
+            carries: None,
+        })
     }
 
     pub(super) fn made(&self, node: &ENode) -> Option<&Made> {

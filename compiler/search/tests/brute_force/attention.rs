@@ -198,9 +198,17 @@ pub(crate) fn part(program: &Program, id: usize) -> Option<(Option<usize>, DimSe
     if let Some(found) = statistics(program, id) {
         return Some((None, found));
     }
+    // Of how many operands it may act on one, and the dims that it works along.
     let linear = match op {
-        Op::Einsum | Op::Binary(Binary::Mul) => operands.len(),
-        Op::Binary(Binary::Div)
+        Op::Einsum | Op::Binary(Binary::Mul) | Op::Conv { .. } => operands.len(),
+        Op::Rope { .. }
+        | Op::Cumsum { .. }
+        | Op::Shift { .. }
+        | Op::Scan { .. }
+        | Op::Pad { .. }
+        | Op::Take { .. }
+        | Op::ScatterAdd { .. }
+        | Op::Binary(Binary::Div)
         | Op::Map(Map::Neg)
         | Op::Cast(Dtype::F32 | Dtype::Bf16)
         | Op::Reduce { kind: Reduce::Sum | Reduce::Mean, .. }
@@ -210,9 +218,21 @@ pub(crate) fn part(program: &Program, id: usize) -> Option<(Option<usize>, DimSe
         | Op::SliceDim { .. } => 1,
         _ => 0,
     };
+    let along = match op {
+        Op::Rope { over, .. }
+        | Op::Cumsum { over }
+        | Op::Shift { over, .. }
+        | Op::Conv { over, .. }
+        | Op::Scan { over } => Some(*over),
+        _ => None,
+    };
     (0..linear).find_map(|place| {
         let operand = operands[place].index();
         let (_, by) = part(program, operand)?;
+        let dims = &program.values[operand].dims;
+        if by.iter().any(|at| Some(dims[at]) == along) {
+            return None;
+        }
         let to = by.iter().map(|at| {
             let dim = program.values[operand].dims[at];
             let name = match op {
@@ -449,6 +469,31 @@ const BODIES: &[&str] = &[
     // A cast on the way.
     "q: f32 LQ, k: f32 SQ, v: bf16 SD) -> bf16 L_xD {
  return einsum(cast(softmax(einsum(q, k -> LS) over S), bf16), v -> LD)\n}",
+    // What runs along the values or looks among them acts on the parts; along the queries nothing does.
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LO {
+ let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)
+ return slice(cumsum(o over D), D -> O, 1)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD, w: f32 R) -> f32 LO {
+ let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)
+ return slice(conv(o, w over D, R), D -> O, 1)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD, f: f32 LD) -> f32 LO {
+ let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)
+ return slice(scan(o, f over D), D -> O, 1)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LO {
+ let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)
+ return slice(rope(o over D at L), D -> O, 1)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD, i: int32 O) -> f32 OL {
+ let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n return take(o, i over D)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD, i: int32 D) -> f32 LO {
+ let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n return scatter_add(o, i over D -> O)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LO {
+ let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)
+ return slice(cumsum(o over L), D -> O, 1)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD, f: f32 LD) -> f32 LO {
+ let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)
+ return slice(scan(o, f over L), D -> O, 1)\n}",
+    "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD, i: int32 L) -> f32 OD {
+ let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)\n return scatter_add(o, i over L -> O)\n}",
 ];
 
 /// How many cases there are.
