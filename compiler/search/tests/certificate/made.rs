@@ -148,6 +148,21 @@ fn a_gradient_of_split_places_has_a_certificate() {
 }
 
 #[test]
+fn what_runs_along_the_values_of_a_part_has_a_certificate() {
+    // A convolution over the values in front of the product.
+    let conv = "dim R = 4\ndim H = 2";
+    let source = PART.replace("dim H = 2", conv).replace("g: bf16 HV", "g: bf16 HV, t: bf16 RH");
+    let source = source.replace("einsum(o, w -> BLHV)", "einsum(conv(o, t over C, R), w -> BLHV)");
+    let chip = include_str!("../../../cost/hardware/tpu-v5e.toml");
+    let made = certificate_of(inputs_on(chip, &source));
+    let plan = &made.layers[0].plan;
+    let on_part = |line: &str| line.contains("= conv ") && line.contains("(partialsoftmax-x)");
+    assert!(plan.lines().any(on_part), "{plan}");
+    let layers = verify_certificate(&made.text()).expect("a certificate");
+    assert_eq!(layers[0].proof, Some(Proof::Certificate));
+}
+
+#[test]
 fn where_no_value_is_shared_no_price_is_needed() {
     let chain =
         "mesh x=4\ndim B = 64\ndim E = 256\nlayer f(x: bf16 BE?, w: weight bf16 EF_x) -> bf16 BF? {
