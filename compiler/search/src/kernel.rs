@@ -156,7 +156,7 @@ impl Kernels {
         let joined = |inner: &Kernel| Kernel {
             chain: [&inner.chain[..], &[id]].concat(),
             attention: inner.attention,
-            pins: [&inner.pins[..], &[pins.clone()]].concat(),
+            pins: [&inner.pins[..], std::slice::from_ref(&pins)].concat(),
             operands: [&inner.operands[..], &others].concat(),
         };
         self.of[producer.index()].iter().map(joined).collect()
