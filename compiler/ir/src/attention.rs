@@ -232,9 +232,9 @@ pub fn statistics_of(product: &[DimId], scores: &[DimId], keys: DimId) -> DimSet
 /// the order of the op's own; `None` where it must not act on one. Merged parts of what it makes
 /// are then what it makes of the merged attention.
 ///
-/// It is so of an op that is linear in the operand and keeps apart what has statistics of its own: it
-/// sums over none of their dims, and works along none (a dim that it needs whole). What it makes is
-/// held in a dtype in which it can be merged.
+/// It is so of an op that is linear in the operand and keeps apart what has statistics of its own:
+/// it sums over none of their dims, and works along none (a dim that it needs whole). What it makes
+/// is held in a dtype in which it can be merged.
 pub fn carried(
     op: &Op,
     (operand, statistics): (usize, &[DimId]),

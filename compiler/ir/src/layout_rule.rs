@@ -113,7 +113,8 @@ pub enum RuleError {
     /// An axis splits a dim that the result alone has, and does something in an operand: what each
     /// device has of the operand would reach its own part of the result alone.
     #[error(
-        "mesh axis {axis:?} splits a dim of the result alone, and operand {operand} is not whole over it"
+        "mesh axis {axis:?} splits a dim of the result alone, and operand {operand} is not whole \
+            over it"
     )]
     OwnDimOfParts {
         /// The axis.

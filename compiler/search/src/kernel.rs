@@ -348,8 +348,8 @@ impl Kernels {
         fused.layouts(&operands, site.result, site.mesh, site.dims).ok()
     }
 
-    /// The layouts of every op of a kernel, in chain order, given those of what it reads, the one in
-    /// which it is to make its value, and the collective in the loop of the first op.
+    /// The layouts of every op of a kernel, in chain order, given those of what it reads, the one
+    /// in which it is to make its value, and the collective in the loop of the first op.
     pub(crate) fn links(
         &self,
         kernel: &Kernel,

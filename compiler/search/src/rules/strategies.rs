@@ -50,14 +50,14 @@ pub struct OpProfile {
 }
 
 impl<'a> OpSite<'a> {
-    /// The layout of the result when the operands have these layouts, and a dim that it alone has is
-    /// whole.
+    /// The layout of the result when the operands have these layouts, and a dim that it alone has
+    /// is whole.
     pub fn result_layout(&self, layouts: &[Layout]) -> Option<Layout> {
         self.result_layout_as(layouts, Layout::REPLICATED)
     }
 
-    /// The layout of the result when the operands have these layouts, and a dim that it alone has is
-    /// split as in the one that is wanted.
+    /// The layout of the result when the operands have these layouts, and a dim that it alone has
+    /// is split as in the one that is wanted.
     pub fn result_layout_as(&self, layouts: &[Layout], wanted: Layout) -> Option<Layout> {
         if self.is_in_pieces(layouts) {
             // Each device has its part of the result where it has that of the operand.
