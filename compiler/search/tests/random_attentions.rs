@@ -6,12 +6,17 @@
 mod attentions_of_seeds;
 #[path = "common/kernels.rs"]
 mod kernels;
+#[path = "common/plain.rs"]
+mod plain;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use attentions_of_seeds::attention;
 use shard_cost::price;
 use shard_ir::attention::{attentions, carried_operand, rings};
-use shard_ir::{InstrKind, Op, Plan};
-use shard_runtime::{RunOptions, in_program_order, run};
+use shard_ir::{Def, InstrKind, Op, Plan};
+use shard_runtime::{Random, RunOptions, Tensor, in_program_order, run};
 use shard_search::{LowerOptions, lower};
 
 /// How many plans have a kernel, one over split keys, with joined keys, with parts of them split,
@@ -75,6 +80,41 @@ fn hold(seeds: u64) -> Seen {
         seen.add(&plan);
     }
     seen
+}
+
+/// Both evaluators of the runtime, that of devices and that of whole tensors, held to a third.
+#[test]
+fn some_random_attentions_compute_what_a_plain_softmax_does() {
+    let hardware = kernels::chip("1e10", "2e7");
+    for seed in 0..40 {
+        let text = attention(seed);
+        let program = kernels::program(&text);
+        let mut random = Random::new(seed);
+        let mut given = BTreeMap::new();
+        for value in &program.values {
+            if let (Def::Parameter { .. }, Some(name)) = (&value.def, &value.name) {
+                let sizes: Vec<usize> =
+                    value.dims.iter().map(|dim| program.dims[dim.index()].size as usize).collect();
+                let data =
+                    (0..sizes.iter().product()).map(|_| random.below(2001) as f64 / 1e3 - 1.0);
+                given.insert(name.clone(), Arc::new(Tensor { sizes, data: data.collect() }));
+            }
+        }
+        let options = LowerOptions { fuse: seed % 3 == 0, ..LowerOptions::default() };
+        let plan = lower(&program, &hardware, &options).expect("a plan").plan;
+        let options = RunOptions { inputs: given.clone(), ..RunOptions::default() };
+        let report = run(&in_program_order(&plan), &options).expect("a run");
+        let given = given.into_iter().map(|(name, tensor)| (name, tensor.data.clone())).collect();
+        let wanted = plain::results(&program, &given);
+        for (at, wanted) in wanted.iter().enumerate() {
+            for found in [&report.outputs[at], &report.expected[at]] {
+                assert_eq!(found.tensor.data.len(), wanted.len(), "seed {seed}\n{text}");
+                let off = found.tensor.data.iter().zip(wanted).map(|(a, b)| (a - b).abs());
+                let off = off.fold(0.0, f64::max);
+                assert!(off < 1e-4, "seed {seed}: {} is off by {off}\n{text}", found.name);
+            }
+        }
+    }
 }
 
 #[test]
