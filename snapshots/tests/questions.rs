@@ -604,3 +604,13 @@ fn pages_keep_to_their_width_where_names_allow() {
         }
     }
 }
+
+#[test]
+fn the_derivation_of_keys_that_are_joined_ends_with_the_plan_as_it_is() {
+    let file = "examples/attention/shared_prefix.shard";
+    let answer = shardc(&["explain", file, "--layer", "decode", "--why", "latent"]);
+    let last = answer.lines().find(|line| line.trim_start().starts_with("y on S"));
+    let last = last.unwrap_or_else(|| panic!("no step on S\n{answer}"));
+    assert!(last.contains("71.7 us"), "{answer}");
+    assert!(answer.contains("this plan takes exactly"), "{answer}");
+}

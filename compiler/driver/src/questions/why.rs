@@ -7,8 +7,8 @@ use shard_check::diagnostics::QuestionProblem;
 use shard_check::names::nearest;
 use shard_cost::Hardware;
 use shard_ir::{
-    Def, InstrId, InstrKind, Layout, LayoutPattern, Operand, Picoseconds, Plan, Program, Reduction,
-    ValueId,
+    Def, InstrId, InstrKind, Instruction, Layout, LayoutPattern, Op, Operand, Picoseconds, Plan,
+    Program, Reduction, ValueId,
 };
 use shard_report::Layer;
 use shard_report::draw::Place;
@@ -146,6 +146,13 @@ fn places(plan: &Plan, id: InstrId) -> Vec<Place> {
     places
 }
 
+/// The dim of a concat in an attention that joins parts which are split.
+fn dim_of_parts(instr: &Instruction) -> Option<usize> {
+    let InstrKind::Op(Op::Concat { to, .. }) = &instr.kind else { return None };
+    let at = instr.dims.iter().position(|dim| dim == to)?;
+    (instr.origin.attention && !instr.layout.axes_of(at).is_empty()).then_some(at)
+}
+
 impl About<'_> {
     /// What the best plan takes where a value is in a layout.
     fn time(&self, program: &Program) -> Option<(Picoseconds, Plan)> {
@@ -177,8 +184,13 @@ impl About<'_> {
         let mut layout = Layout::REPLICATED;
         let name = value_name(plan, id);
         let mut stages = vec![(format!("`{name}` whole on every device"), None, layout)];
-        for (dim, name) in plan.dim_names(&instr.dims).into_iter().enumerate() {
-            let axes = instr.layout.axes_of(dim);
+        // A demand for keys that are joined asks for blocks of all of them, which a device does not
+        // have where each part is split: that is the last step, and the plan as it is.
+        let in_parts = dim_of_parts(instr);
+        let names = plan.dim_names(&instr.dims);
+        let others = (0..rank).filter(|dim| Some(*dim) != in_parts);
+        for dim in others.chain(in_parts) {
+            let (axes, name) = (instr.layout.axes_of(dim), names[dim]);
             let Some(first) = axes.get(0) else { continue };
             layout = layout.with_dim(dim, axes);
             let what = format!("{} on {name}", plan.mesh.axes_text(axes.iter()));
@@ -200,8 +212,12 @@ impl About<'_> {
         stages
             .into_iter()
             .filter_map(|(what, rule, layout)| {
-                let pattern = LayoutPattern::exactly(layout, rank);
-                let (time, _) = self.time(&with_demand(self.program, value, &[pattern], None))?;
+                let (time, _) = if in_parts.is_some() && layout == instr.layout {
+                    self.time(self.program)?
+                } else {
+                    let pattern = LayoutPattern::exactly(layout, rank);
+                    self.time(&with_demand(self.program, value, &[pattern], None))?
+                };
                 let layout = layout.text(&plan.mesh, &plan.dim_names(&instr.dims));
                 Some(Step { what, rule, layout, time })
             })
