@@ -18,7 +18,9 @@ use shard_cost::{Hardware, KernelOp, LocalTensor, RingShape, collective_cost, ri
 use shard_ir::attention::{
     Ops, attention_of, local_statistics, may_split_keys, softmax_over, statistics_of, with_joined,
 };
-use shard_ir::{AxisList, Collective, Def, DimId, DimSet, Layout, MeshShape, Op, Program, ValueId};
+use shard_ir::{
+    AxisList, Collective, Def, DimId, DimSet, Layout, MeshShape, Op, Program, ValueId, never,
+};
 
 use crate::kernel::{self, Kernel, Key, is_constant, local_sizes, unpinned};
 use crate::moves::Node;
@@ -250,7 +252,10 @@ fn way(
     }
     let by_key = (found.keys, keys);
     let lies = lies(program, found, (product, made), by_key)?;
-    let own = |id: ValueId| lies.get(&id).copied().unwrap_or(Layout::REPLICATED);
+    let own = |id: ValueId| {
+        let lies = lies.get(&id).copied();
+        lies.unwrap_or_else(|| never!("a member of an attention lies nowhere", Layout::REPLICATED))
+    };
     let node = |value: ValueId, layout: Layout| space.moves[value.index()].node(layout);
     let mut layouts = Vec::with_capacity(found.reads.len());
     for (reader, place) in &found.reads {

@@ -172,7 +172,7 @@ pub fn ring_work(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Work 
     let (visible, pairs) = seen.map_or((1, 1), |seen| (seen.pairs, seen.of.pairs));
     // Of an attention the first product says in what it multiplies, not what joins its keys.
     let is_product = |member: &KernelOp<'_>| matches!(member.op, Op::Einsum);
-    let leads = if attention { chain.iter().position(is_product).unwrap_or(0) } else { 0 };
+    let leads = chain.iter().position(is_product).filter(|_| attention).unwrap_or(0);
     let steps = u128::from(ring.steps);
     let step = (ring != RingShape::NONE).then(|| seen.map_or([1, steps], |s| [s.fullest, s.pairs]));
     let mut work = Work {

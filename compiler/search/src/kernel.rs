@@ -208,9 +208,10 @@ impl Kernels {
         let id = kernel.chain[link];
         let ends = link + 1 == kernel.chain.len();
         let wanted = if ends { wanted } else { Layout::REPLICATED };
-        let made = match link < kernel.attention {
-            true => self.result_in_attention(id, operands)?,
-            false => self.site(id).result_layout_as(operands, wanted)?,
+        let made = if link < kernel.attention {
+            self.result_in_attention(id, operands)?
+        } else {
+            self.site(id).result_layout_as(operands, wanted)?
         };
         Some(if link + 1 == kernel.attention { made.sums_as_softmax() } else { made })
     }
@@ -412,20 +413,15 @@ impl Kernels {
         };
         let ends = |members: &&[ValueId]| members.last() == Some(&id);
         let members = self.attention(id).filter(ends);
-        for (members, keys) in
-            members.into_iter().flat_map(|m| key_orders(target).into_iter().map(move |k| (m, k)))
-        {
-            let read = self.attention_reads(members, (target, keys, AxisList::EMPTY), &has, passes);
-            found.extend(read.map(|read| (1, None, read)));
-        }
-        let joined = self.joined(id).filter(ends);
-        let may = |keys: &AxisList| keys.is_empty() || self.may_split_joined(id);
-        for (joined, keys) in joined
-            .into_iter()
-            .flat_map(|m| key_orders(target).into_iter().filter(may).map(move |k| (m, k)))
-        {
-            let read = self.attention_reads(joined, (target, keys, AxisList::EMPTY), &has, passes);
-            found.extend(read.map(|read| (2, None, read)));
+        // By itself, and with the concats of its keys and values: the kernels behind the op alone.
+        let variants = [members, self.joined(id).filter(ends)];
+        for (kernel, members) in (1..).zip(variants.into_iter().flatten()) {
+            let may = |keys: &AxisList| kernel == 1 || keys.is_empty() || self.may_split_joined(id);
+            for keys in key_orders(target).into_iter().filter(may) {
+                let made = (target, keys, AxisList::EMPTY);
+                let read = self.attention_reads(members, made, &has, passes);
+                found.extend(read.map(|read| (kernel, None, read)));
+            }
         }
         for (fused, axes) in self.rings(id, target) {
             let ring = (target, AxisList::EMPTY, axes);
