@@ -222,7 +222,7 @@ pub struct Layer {
     pub params: Vec<Param>,
     /// What it returns.
     pub results: Results,
-    /// `repeat N`: the number of times the layer is stacked.
+    /// `repeat N` or `repeat M + N`: the number of times the layer is stacked.
     pub repeat: Option<Repeat>,
     /// The body with its braces.
     pub body_span: Span,
@@ -230,13 +230,16 @@ pub struct Layer {
     pub body: Vec<Statement>,
 }
 
-/// `repeat N` in the header of a layer or a phase.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// `repeat N` in the header of a layer or a phase; of a layer also `repeat M + N`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Repeat {
-    /// Both words.
+    /// From the word to the last number.
     pub span: Span,
-    /// The number; 0 is the checker's error.
+    /// The number, or the sum of all; 0 is the checker's error.
     pub count: Spanned<u64>,
+    /// The numbers, one for each kind of layers: those of a kind are all laid out alike, and those
+    /// of different kinds may be laid out differently. One number where nothing is added.
+    pub kinds: Vec<Spanned<u64>>,
 }
 
 /// One parameter `name: TYPE`.

@@ -196,8 +196,12 @@ impl Builder<'_> {
 
     fn repeat(&mut self, pair: Pair<'_, Rule>) -> Option<Repeat> {
         let start = self.span(&pair);
-        let count = self.whole(&parts(pair).next()?)?;
-        Some(Repeat { span: Span::new(start.start, count.span.end), count })
+        let numbers = parts(pair).filter(|part| part.as_rule() == Rule::number);
+        let kinds = numbers.map(|part| self.whole(&part)).collect::<Option<Vec<_>>>()?;
+        let span = kinds.first()?.span.to(kinds.last()?.span);
+        let sum = kinds.iter().fold(0, |sum: u64, count| sum.saturating_add(count.value));
+        let count = Spanned::new(sum, span);
+        Some(Repeat { span: start.to(span), count, kinds })
     }
 
     /// An integer expression and its tree's depth.
@@ -272,7 +276,7 @@ impl Builder<'_> {
             }
         }
         let results = self.results(inner.next()?)?;
-        let repeat = match inner.next_if(|part| part.as_rule() == Rule::repeat) {
+        let repeat = match inner.next_if(|part| part.as_rule() == Rule::stack) {
             Some(pair) => Some(self.repeat(pair)?),
             None => None,
         };

@@ -258,7 +258,7 @@ fn rule_words(rule: Rule, end_words: &'static str) -> Option<&'static str> {
         strict_word => "`strict`",
         model_word => "`model`",
         layer_word => "`layer`",
-        repeat | repeat_word => "`repeat`",
+        repeat | stack | repeat_word => "`repeat`",
         let_word => "`let`",
         expect_word => "`expect`",
         strategy_word => "`strategy`",

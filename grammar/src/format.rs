@@ -88,8 +88,7 @@ impl<'a> Formatter<'a> {
 
     /// On one line, or a size a line where that is too long or a comment stands between.
     fn phase(&mut self, phase: &Phase, blank: bool) {
-        let repeat =
-            phase.repeat.map_or(String::new(), |repeat| format!(" repeat {}", repeat.count.value));
+        let repeat = repeated(phase.repeat.as_ref());
         let opening = format!("phase {}{repeat} {{", phase.name.value);
         let sizes: Vec<String> = phase.sizes.iter().map(size).collect();
         let flat = if sizes.is_empty() {
@@ -129,8 +128,7 @@ impl<'a> Formatter<'a> {
         let strict = if layer.strict.is_some() { "strict " } else { "" };
         let word = if layer.model.is_some() { "model" } else { "layer" };
         let opening = format!("{strict}{word} {}(", layer.name.value);
-        let repeat =
-            layer.repeat.map_or(String::new(), |repeat| format!(" repeat {}", repeat.count.value));
+        let repeat = repeated(layer.repeat.as_ref());
         let params: Vec<(&str, String)> = layer
             .params
             .iter()
@@ -344,6 +342,13 @@ fn results(results: &Results) -> String {
 }
 
 /// `a: T, b: U`
+/// What follows the results of a layer, or the name of a phase.
+fn repeated(repeat: Option<&Repeat>) -> String {
+    let Some(repeat) = repeat else { return String::new() };
+    let kinds: Vec<String> = repeat.kinds.iter().map(|count| count.value.to_string()).collect();
+    format!(" repeat {}", kinds.join(" + "))
+}
+
 fn flat_list(named: &[(&str, String)]) -> String {
     named.iter().map(|(name, ty)| format!("{name}: {ty}")).collect::<Vec<_>>().join(", ")
 }

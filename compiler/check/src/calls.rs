@@ -217,7 +217,7 @@ impl LayerChecker<'_, '_> {
             return None;
         }
         let program = self.layers.programs[index].as_ref()?;
-        if let Some(repeat) = callee.repeat.filter(|r| r.count.value > 1) {
+        if let Some(repeat) = callee.repeat.as_ref().filter(|r| r.count.value > 1) {
             self.sink.report(LayerProblem::RepeatedCallee {
                 callee: name.value.clone(),
                 times: repeat.count.value,

@@ -73,7 +73,7 @@ pub(crate) fn check_layer<'a>(
     let (outputs, mut builder) = (outputs?.into_iter().chain(states).collect(), checker.builder);
     let mut program = Program {
         name: layer.name.value.clone(),
-        repeat: layer.repeat.map_or(1, |repeat| repeat.count.value),
+        repeat: layer.repeat.as_ref().map_or(1, |repeat| repeat.count.value),
         phase: env.phase.map(crate::phases::phase),
         strict: strict || layer.strict.is_some(),
         hardware: env.hardware.clone(),
@@ -119,9 +119,9 @@ impl<'a> LayerChecker<'a, '_> {
             self.sink.report(ModelProblem::Repeated { span: repeat.span, model });
         }
         if let Some(repeat) = &self.layer.repeat
-            && repeat.count.value == 0
+            && let Some(zero) = repeat.kinds.iter().find(|count| count.value == 0)
         {
-            self.sink.report(LayerProblem::RepeatZero { span: repeat.count.span });
+            self.sink.report(LayerProblem::RepeatZero { span: zero.span });
         }
         self.parameters();
         let results = self.result_types();

@@ -19,6 +19,7 @@ mod expr;
 mod factored;
 mod foreign;
 mod int_expr;
+mod kinds;
 mod layer;
 mod model;
 pub mod names;
@@ -33,6 +34,8 @@ mod types;
 mod unread;
 
 pub use diagnostic::{Diagnostic, Edit, Help, Label, Severity};
+
+use std::collections::BTreeMap;
 
 use calls::Layers;
 use diagnostics::limits::MAX_FILE_VALUES;
@@ -139,6 +142,10 @@ fn check_phase(
     checked: &mut Checked,
     sink: &mut Sink,
 ) {
+    let models: BTreeMap<&str, ast::Layer> = tree
+        .layers()
+        .filter_map(|layer| Some((layer.name.value.as_str(), kinds::model_of(layer)?)))
+        .collect();
     let mut env = Environment::new(file, tree, options, phase, unread.elsewhere, sink);
     let mut layers = Layers::new(tree, sink);
     let mut values_left = MAX_FILE_VALUES;
@@ -157,6 +164,20 @@ fn check_phase(
         };
         let program = layer::check_layer(&mut env, &layers, layer, sink);
         values_left -= program.as_ref().map_or(0, |p| p.values.len());
+        layers.programs[index] = program;
+    }
+    for (name, model) in &models {
+        let Some(index) = layers.index(name).filter(|at| layers.programs[*at].is_some()) else {
+            continue;
+        };
+        let layer = layer::LayerToCheck {
+            layer: model,
+            strict: options.strict,
+            lenient: unread.hides_values_of(layers.all[index]),
+            values_left,
+        };
+        let program = layer::check_layer(&mut env, &layers, layer, sink);
+        values_left = values_left.saturating_sub(program.as_ref().map_or(0, |p| p.values.len()));
         layers.programs[index] = program;
     }
     if sink.errors() == 0 && unread.is_empty() {

@@ -10,6 +10,7 @@ use crate::builder::{PinRequest, permute_pattern};
 use crate::calls::{relabelled, results_term};
 use crate::diagnostics::ModelProblem;
 use crate::expr::Term;
+use crate::kinds::kinds;
 use crate::layer::LayerChecker;
 use crate::repeat::cache_origin;
 use crate::sink::Sink;
@@ -17,8 +18,9 @@ use crate::sink::Sink;
 /// What the calls of a model own.
 #[derive(Default)]
 pub(crate) struct ModelCalls {
-    /// Each call, by where the name of the layer stands.
-    all: BTreeMap<usize, ModelCall>,
+    /// Each call, by where the name of the layer stands; several where the layer is stacked in
+    /// several kinds (`repeat M + N`), each of which takes what the one before gives.
+    all: BTreeMap<usize, Vec<ModelCall>>,
     /// The caches after the step, in the order of the calls.
     pub(crate) states: Vec<Output>,
 }
@@ -95,31 +97,45 @@ impl LayerChecker<'_, '_> {
             let Some(index) = self.layers.index(&name.value) else { continue };
             let Some(program) = self.layers.programs[index].as_ref() else { continue };
             let callee = self.layers.all[index];
-            let number = count.entry(&name.value).and_modify(|n| *n += 1).or_insert(1);
-            let prefix = match number {
-                1 => name.value.clone(),
-                n => format!("{}_{n}", name.value),
+            let of_kind = |repeat: u64| {
+                let number = count.entry(&name.value).and_modify(|n| *n += 1).or_insert(1);
+                let prefix = match number {
+                    1 => name.value.clone(),
+                    n => format!("{}_{n}", name.value),
+                };
+                self.model_call(prefix, repeat, (callee, program), (name, args))
             };
-            let labels = self.fresh_labels(program);
-            let repeat = callee.repeat.map_or(1, |repeat| repeat.count.value);
-            let fold = (repeat > 1).then(|| {
-                self.builder.folds.push(Fold { layer: name.value.clone(), repeat });
-                FoldId(self.builder.folds.len() as u16 - 1)
-            });
-            let mut own = Vec::new();
-            self.builder.inlining = Some(name.span);
-            self.builder.fold = fold;
-            for (param, value) in callee.params.iter().zip(&program.values) {
-                let is_own = param.ty.kind.is_some() && named(args, &param.name.value).is_none();
-                own.push(
-                    is_own
-                        .then(|| self.own_parameter(&prefix, &callee.name.value, &labels, value))
-                        .flatten(),
-                );
-            }
-            (self.builder.inlining, self.builder.fold) = (None, None);
-            self.calls.all.insert(name.span.start, ModelCall { prefix, labels, fold, own });
+            let calls = kinds(callee).into_iter().map(of_kind).collect();
+            self.calls.all.insert(name.span.start, calls);
         }
+    }
+
+    /// So many applications of a layer that a call stands for, with the parameters that they own.
+    fn model_call(
+        &mut self,
+        prefix: String,
+        repeat: u64,
+        (callee, program): (&ast::Layer, &Program),
+        (name, args): (&ast::Name, &[ast::Expr]),
+    ) -> ModelCall {
+        let labels = self.fresh_labels(program);
+        let fold = (repeat > 1).then(|| {
+            self.builder.folds.push(Fold { layer: name.value.clone(), repeat });
+            FoldId(self.builder.folds.len() as u16 - 1)
+        });
+        let mut own = Vec::new();
+        self.builder.inlining = Some(name.span);
+        self.builder.fold = fold;
+        for (param, value) in callee.params.iter().zip(&program.values) {
+            let is_own = param.ty.kind.is_some() && named(args, &param.name.value).is_none();
+            own.push(
+                is_own
+                    .then(|| self.own_parameter(&prefix, &callee.name.value, &labels, value))
+                    .flatten(),
+            );
+        }
+        (self.builder.inlining, self.builder.fold) = (None, None);
+        ModelCall { prefix, labels, fold, own }
     }
 
     fn own_parameter(
@@ -148,33 +164,44 @@ impl LayerChecker<'_, '_> {
     ) -> Option<Term> {
         let (layers, callee) = (self.layers, self.layers.all[index]);
         let program = layers.programs[index].as_ref()?;
-        let call = self.calls.all.get(&name.span.start)?.clone();
+        let calls = self.calls.all.get(&name.span.start)?.clone();
         let given = self.arguments(callee, args, span)?;
-        let (mut chosen, mut exprs, mut right) = (Vec::new(), Vec::new(), true);
-        for (((place, own), declared), param) in
-            given.iter().zip(&call.own).zip(&callee.params).zip(&program.values)
-        {
-            let value = place.map_or(*own, |at| values[at]);
-            let expr = place.map(|at| &args[at]);
-            if let (Some(value), Some(expr)) = (value, expr) {
-                right &= self.argument(&name.value, value, expr, param, declared).is_some();
+        let mut right = true;
+        for ((place, declared), param) in given.iter().zip(&callee.params).zip(&program.values) {
+            if let Some((value, at)) = place.and_then(|at| values[at].zip(Some(at))) {
+                right &= self.argument(&name.value, value, &args[at], param, declared).is_some();
             }
-            chosen.push(value);
-            exprs.push(expr);
         }
-        let mut values: Vec<ValueId> = chosen.into_iter().collect::<Option<_>>()?;
-        if !right {
-            return None;
+        let exprs: Vec<Option<&ast::Expr>> =
+            given.iter().map(|place| place.map(|at| &args[at])).collect();
+        let mut results: Option<Vec<ValueId>> = None;
+        for call in &calls {
+            let chosen = given.iter().zip(&call.own);
+            let chosen = chosen.map(|(place, own)| place.map_or(*own, |at| values[at]));
+            let mut values: Vec<ValueId> = chosen.collect::<Option<_>>()?;
+            if !right {
+                return None;
+            }
+            if calls.len() > 1 || call.fold.is_some() {
+                self.handed_on_alone(callee, program, call, span)?;
+            }
+            let fresh_from = match results.as_ref().and_then(|results| results.first()) {
+                None => fresh_from,
+                Some(handed_on) => {
+                    values[0] = *handed_on;
+                    usize::MAX
+                }
+            };
+            if call.fold.is_some() {
+                self.prepare(&mut values, &exprs, program, fresh_from, span)?;
+            }
+            self.builder.inlining = Some(span);
+            self.builder.fold = call.fold;
+            let inlined = self.inline(program, &values, &exprs, &call.labels, fresh_from);
+            results = inlined.and_then(|results| self.give(call, program, &values, results, span));
+            (self.builder.inlining, self.builder.fold) = (None, None);
+            results.as_ref()?;
         }
-        if call.fold.is_some() {
-            self.handed_on_alone(callee, program, &call, span)?;
-            self.prepare(&mut values, &exprs, program, fresh_from, span)?;
-        }
-        self.builder.inlining = Some(span);
-        self.builder.fold = call.fold;
-        let results = self.inline(program, &values, &exprs, &call.labels, fresh_from);
-        let results = results.and_then(|results| self.give(&call, program, &values, results, span));
-        (self.builder.inlining, self.builder.fold) = (None, None);
         Some(results_term(results?, name))
     }
 
@@ -256,11 +283,10 @@ impl LayerChecker<'_, '_> {
                 .and_then(|cache| callee.params.get(cache.index()))
                 .map(|param| param.name.value.clone());
             let (layer, result) = (callee.name.value.clone(), other.name.clone());
-            let repeat = callee.repeat.map_or(1, |repeat| repeat.count.value);
             self.sink.report(ModelProblem::OtherResult {
                 layer,
                 result,
-                repeat,
+                repeat: callee.repeat.as_ref().map_or(1, |repeat| repeat.count.value),
                 given,
                 span,
                 declared: other.span,

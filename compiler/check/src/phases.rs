@@ -36,7 +36,7 @@ pub(crate) fn read<'a>(
         seen.insert(&name.value, name.span);
         sizes(tree, phase, lenient, sink);
         if let Some(count) =
-            phase.repeat.map(|repeat| repeat.count).filter(|count| count.value == 0)
+            phase.repeat.as_ref().map(|repeat| repeat.count).filter(|count| count.value == 0)
         {
             sink.report(PhaseProblem::RepeatZero { span: count.span });
         }
@@ -79,7 +79,7 @@ fn sizes(tree: &ast::File, phase: &ast::Phase, lenient: bool, sink: &mut Sink) {
 pub(crate) fn phase(tree: &ast::Phase) -> Phase {
     Phase {
         name: tree.name.value.clone(),
-        repeat: tree.repeat.map_or(1, |repeat| repeat.count.value.max(1)),
+        repeat: tree.repeat.as_ref().map_or(1, |repeat| repeat.count.value.max(1)),
     }
 }
 

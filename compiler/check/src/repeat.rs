@@ -21,9 +21,8 @@ pub(crate) fn check(
     labels: &mut Labels,
     sink: &mut Sink,
 ) {
-    let Some(repeat) = layer.repeat.filter(|r| r.count.value > 1 && layer.model.is_none()) else {
-        return;
-    };
+    let is_stack = |repeat: &&ast::Repeat| repeat.count.value > 1 && layer.model.is_none();
+    let Some(repeat) = layer.repeat.as_ref().filter(is_stack) else { return };
     carry(env, layer, repeat, program, labels, sink);
     for index in 0..program.outputs.len() {
         let declared = layer.results.types().get(index).copied();
@@ -39,7 +38,7 @@ pub(crate) fn check(
 fn carry(
     env: &Environment<'_>,
     layer: &ast::Layer,
-    repeat: ast::Repeat,
+    repeat: &ast::Repeat,
     program: &mut Program,
     labels: &mut Labels,
     sink: &mut Sink,
