@@ -83,6 +83,10 @@ pub(crate) struct ProgramArgs {
     /// layer)
     #[arg(long, conflicts_with = "strict")]
     pub(crate) fuse: bool,
+    /// Let the layers of a stack (`repeat N`) be of two kinds, each with layouts of its own, where
+    /// memory is short and that takes less time
+    #[arg(long)]
+    pub(crate) two_kinds: bool,
 }
 
 impl ProgramArgs {

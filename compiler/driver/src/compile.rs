@@ -29,6 +29,7 @@ use crate::padding::paddings;
 use crate::phases::{SharedBy, share_weights};
 use crate::pipeline::{self, CompileError, Compiled};
 use crate::search_limit::{search_limit, search_limit_of_phases};
+use crate::two_kinds::split_stacks;
 
 /// What is compiled of a file, and for what.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,8 @@ pub struct CompileOptions {
     pub memory_limit: Option<u64>,
     /// Whether einsums may do a collective inside their loop.
     pub fuse: bool,
+    /// Whether the layers of a stack may be of two kinds.
+    pub two_kinds: bool,
 }
 
 impl CompileOptions {
@@ -229,9 +232,9 @@ fn compile_ir(
     asked: &CompileOptions,
     host: &mut dyn Host,
 ) -> Outcome<Compilation> {
-    if asked.check != CheckOptions::default() || asked.fuse {
-        let message = "-D, --mesh, --strict and --fuse change a program or its plan, and IR text \
-            is lowered already";
+    if asked.check != CheckOptions::default() || asked.fuse || asked.two_kinds {
+        let message = "-D, --mesh, --strict, --fuse and --two-kinds change a program or its plan, \
+            and IR text is lowered already";
         return Err(host.usage(message, None));
     }
     require_phase(asked, plans.iter().map(|p| p.phase.as_deref()), path, host)?;
@@ -284,7 +287,7 @@ pub fn compile_source(
     purpose: Purpose,
     host: &mut dyn Host,
 ) -> Outcome<Compilation> {
-    let sound = check_source(file, asked, purpose, host)?;
+    let sound = check_source(file, asked, purpose, host)?.split(asked, host)?;
     let (mut compilation, outcome) = sound.lower(asked, purpose, host)?;
     compilation.search_for_warnings(&sound.tree, host);
     outcome.map(|()| compilation)
@@ -374,6 +377,19 @@ fn layer_name(program: &Program) -> String {
 }
 
 impl Sound {
+    /// The same with its stacks split in two kinds of layers, where that is asked for and takes
+    /// less.
+    pub fn split(self, asked: &CompileOptions, host: &mut dyn Host) -> Outcome<Sound> {
+        if !asked.two_kinds {
+            return Ok(self);
+        }
+        let file = split_stacks(&self.file, &self.programs, &self.hardware, asked, host)?;
+        let tree = shard_grammar::parse(&file).file;
+        let checked = pipeline::check(&file, &asked.check);
+        let programs = chosen_layers(&checked, asked, &file, host)?.into_iter().cloned().collect();
+        Ok(Sound { file, tree, checked, programs, ..self })
+    }
+
     /// Compiles the layers, and reports what shows in doing so. Where something is wrong, the
     /// layers that are right are compiled all the same.
     pub fn lower(

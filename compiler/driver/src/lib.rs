@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`input`] | a text | a source file, or verified plans |
 //! | [`compile`] | a source file and [`CompileOptions`] | [`Compilation`]: every layer with its plan, price and schedule |
+//! | `two_kinds` | a stack | the same of two kinds of layers, where that takes less |
 //! | [`phases`] | the phases of a layer | the same with one layout for each weight that they share |
 //! | [`objectives`] | a program, and what is to be least | the plan, by several searches where no single one finds it |
 //! | [`bounds`] | a source file | what no plan falls below, without a search for one |
@@ -62,6 +63,7 @@ pub mod pipeline;
 pub mod questions;
 mod search_limit;
 pub mod snapshot;
+mod two_kinds;
 
 pub use compile::{Compilation, CompileOptions, Purpose, compile_input, compile_source};
 pub use host::{Host, Keeper, Named, Outcome, Pass, Status};

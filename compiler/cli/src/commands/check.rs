@@ -56,17 +56,16 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
         return worst;
     }
     let mut lowered = Vec::new();
-    for (at, file) in sound.iter().enumerate() {
-        console.watch.searches_to_come(sound.len() - at - 1);
-        let found =
-            args.program.asked(console).and_then(|asked| file.lower(&asked, purpose, console));
-        worst = worse(
-            worst,
-            found.and_then(|(compilation, outcome)| {
-                lowered.push((file, compilation, outcome.is_ok()));
-                outcome
-            }),
-        );
+    let files = sound.len();
+    for (at, file) in sound.into_iter().enumerate() {
+        console.watch.searches_to_come(files - at - 1);
+        let found = args.program.asked(console).and_then(|asked| {
+            let file = file.split(&asked, console)?;
+            let (compilation, outcome) = file.lower(&asked, purpose, console)?;
+            lowered.push((file, compilation, outcome.is_ok()));
+            outcome
+        });
+        worst = worse(worst, found);
     }
     for (file, mut compilation, is_right) in lowered {
         compilation.search_for_warnings(&file.tree, console);

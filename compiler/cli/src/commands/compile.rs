@@ -31,6 +31,7 @@ impl ProgramArgs {
             objective: self.objective,
             memory_limit: self.memory_limit,
             fuse: self.fuse,
+            two_kinds: self.two_kinds,
         })
     }
 }

@@ -120,7 +120,8 @@ fn of_schedules(
     console: &mut Console,
 ) -> Outcome {
     let asked = args.program.asked(console)?;
-    let changed = asked.check != CheckOptions::default() || asked.fuse || args.schedule;
+    let changed =
+        asked.check != CheckOptions::default() || asked.fuse || asked.two_kinds || args.schedule;
     if changed || args.engine.engine.is_some() {
         let message = "a schedule is executed as it stands: of the options, --layer, --phase, \
             --seed, --input, --inputs, --output, --outputs, --hardware, --full, --tolerance and \

@@ -1,0 +1,184 @@
+//! Time against memory of a stack in which all layers are of one kind, and what that says of stacks
+//! of two kinds.
+//!
+//! Let `F(m)` be the least time of a stack of one kind that needs at most `m` bytes on a device. In
+//! a stack of `n` layers of one kind and `N - n` of another, let `a` and `b` be what stacks of `N`
+//! layers need that are of the first kind alone, and of the second. It needs at least
+//! `(n a + (N - n) b) / N`, since of activations it holds the more of both kinds, and takes at least
+//! `(n F(a) + (N - n) F(b)) / N`, since what its kinds hand to one another takes time besides. So
+//! bounds on `F` at a few limits bound every split at once.
+
+use std::collections::BTreeMap;
+
+/// A stack of one kind under a limit.
+#[derive(Clone, Debug)]
+pub(super) struct Point {
+    /// What its best plan takes, in picoseconds for the whole stack.
+    pub(super) cost: u64,
+    /// What no plan under the limit falls below.
+    pub(super) bound: u64,
+    /// For each phase what the plan needs.
+    pub(super) needs: Vec<Need>,
+}
+
+/// What a plan of a stack needs on a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    /// Bytes of weights and caches, over the whole stack.
+    pub(super) kept: u64,
+    /// The most of anything else at once.
+    pub(super) activations: u64,
+}
+
+impl Need {
+    fn peak(self) -> u64 {
+        self.kept.saturating_add(self.activations)
+    }
+}
+
+impl Point {
+    /// What the phase that needs most needs.
+    pub(super) fn peak(&self) -> u64 {
+        self.needs.iter().map(|need| need.peak()).max().unwrap_or(0)
+    }
+}
+
+/// A limit above which, up to the next limit, no plan takes less than `bound`.
+#[derive(Clone, Copy, Debug)]
+struct Corner {
+    above: u64,
+    bound: u64,
+}
+
+/// What is known of time against memory.
+#[derive(Debug)]
+pub(super) struct Frontier {
+    layers: u64,
+    /// The memory of a device.
+    memory: u64,
+    /// No plan needs less.
+    least: u64,
+    /// The plans that were found, by the limit that they were searched under. The last was searched
+    /// without one.
+    points: BTreeMap<u64, Point>,
+}
+
+impl Frontier {
+    /// Of a stack of so many layers whose best plan in the memory of a device, and whose fastest of
+    /// all plans, are these.
+    pub(super) fn new(
+        layers: u64,
+        (memory, one_kind): (u64, Point),
+        fastest: Point,
+        least: u64,
+    ) -> Frontier {
+        let enough = fastest.peak().max(memory.saturating_add(1));
+        let points = BTreeMap::from([(memory, one_kind), (enough, fastest)]);
+        Frontier { layers, memory, least, points }
+    }
+
+    /// Takes what a search under a limit found.
+    pub(super) fn insert(&mut self, limit: u64, point: Point) {
+        self.points.insert(limit, point);
+    }
+
+    /// Takes that no plan needs so little.
+    pub(super) fn none_under(&mut self, limit: u64) {
+        self.least = self.least.max(limit.saturating_add(1));
+    }
+
+    /// The corners of the staircase that lies below `F`, by memory.
+    fn corners(&self) -> Vec<Corner> {
+        let above =
+            std::iter::once(self.least.saturating_sub(1)).chain(self.points.keys().copied());
+        let bounds = self.points.values().map(|point| point.bound);
+        let mut corners: Vec<Corner> =
+            above.zip(bounds).map(|(above, bound)| Corner { above, bound }).collect();
+        // More memory never takes longer: what bounds plans of more bounds those of less.
+        for at in (1..corners.len()).rev() {
+            corners[at - 1].bound = corners[at - 1].bound.max(corners[at].bound);
+        }
+        corners
+    }
+
+    /// What no plan takes less than that needs at most so much; `None` where there is none.
+    fn bound_within(corners: &[Corner], bytes: u64) -> Option<u64> {
+        corners.iter().rev().find(|corner| corner.above < bytes).map(|corner| corner.bound)
+    }
+
+    /// What no plan takes less than that has `first` layers of one kind, in picoseconds; `None`
+    /// where there is none.
+    pub(super) fn bound_of_split(&self, first: u64) -> Option<u64> {
+        let corners = self.corners();
+        let (n, all) = (u128::from(first), u128::from(self.layers));
+        let rest = all.checked_sub(n).filter(|rest| *rest > 0 && n > 0)?;
+        let of = |corner: &Corner| {
+            // The kind needs more than its corner says, so that the other has less than this left.
+            let least = u128::from(corner.above) + 1;
+            let left = (all * u128::from(self.memory)).checked_sub(n * least)? / rest;
+            let other = Self::bound_within(&corners, u64::try_from(left).unwrap_or(u64::MAX))?;
+            let sum = n * u128::from(corner.bound) + rest * u128::from(other);
+            u64::try_from(sum / all).ok()
+        };
+        corners.iter().filter_map(of).min()
+    }
+
+    /// The splits that plans known so far suggest, the one first that seems fastest: how many
+    /// layers are of the kind that needs more.
+    pub(super) fn suggested(&self) -> Vec<u64> {
+        let mut found: BTreeMap<u64, u64> = BTreeMap::new();
+        for small in self.points.values().filter(|point| point.peak() <= self.memory) {
+            for large in self.points.values().filter(|point| point.peak() > self.memory) {
+                let Some((first, time)) = self.mixed(small, large) else { continue };
+                found.entry(first).and_modify(|known| *known = time.min(*known)).or_insert(time);
+            }
+        }
+        let mut found: Vec<(u64, u64)> = found.into_iter().map(|(n, time)| (time, n)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, first)| first).collect()
+    }
+
+    /// How many layers may be as in the large plan where the rest are as in the small one, and what
+    /// both take together, without what the kinds hand to one another.
+    fn mixed(&self, small: &Point, large: &Point) -> Option<(u64, u64)> {
+        let all = u128::from(self.layers);
+        let most = small.needs.iter().zip(&large.needs).map(|(small, large)| {
+            let activations = small.activations.max(large.activations);
+            let kept = u128::from(self.memory.checked_sub(activations)?);
+            let spare = kept.checked_sub(u128::from(small.kept))?;
+            match u128::from(large.kept).checked_sub(u128::from(small.kept)) {
+                None | Some(0) => Some(all - 1),
+                Some(more) => Some((spare * all / more).min(all - 1)),
+            }
+        });
+        let first = most.collect::<Option<Vec<_>>>()?.into_iter().min().filter(|n| *n > 0)?;
+        let time = first * u128::from(large.cost) + (all - first) * u128::from(small.cost);
+        Some((u64::try_from(first).ok()?, u64::try_from(time / all).ok()?))
+    }
+
+    /// The limit under which a search would tell most: halfway between what bounds a mixture of two
+    /// kinds and the plan that it may be wrong about. `None` where little is open.
+    pub(super) fn next_limit(&self) -> Option<u64> {
+        let corners = self.corners();
+        let peaks: Vec<u64> = self.points.values().map(Point::peak).collect();
+        let is_below = |corner: &Corner| corner.above < self.memory;
+        // The mixture that the corners bound, of all that fill the memory.
+        let mut best: Option<(f64, usize, usize)> = None;
+        for (i, low) in corners.iter().enumerate().filter(|(_, corner)| is_below(corner)) {
+            for (j, high) in corners.iter().enumerate().filter(|(_, corner)| !is_below(corner)) {
+                let share =
+                    (self.memory - low.above) as f64 / (high.above - low.above).max(1) as f64;
+                let time =
+                    low.bound as f64 + (high.bound as f64 - low.bound as f64) * share.min(1.0);
+                if best.is_none_or(|(least, ..)| time < least) {
+                    best = Some((time, i, j));
+                }
+            }
+        }
+        let (_, low, high) = best?;
+        let open = |at: usize| (peaks[at].saturating_sub(corners[at].above), at);
+        let (width, at) = open(low).max(open(high));
+        // A part of the memory that is too small to matter.
+        (width > self.memory / 1024 + 1).then(|| corners[at].above + width / 2)
+    }
+}

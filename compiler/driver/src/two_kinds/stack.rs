@@ -1,0 +1,155 @@
+//! The search for two kinds of layers of one stack.
+
+use std::collections::BTreeMap;
+
+use shard_check::CheckOptions;
+use shard_cost::{Hardware, Memory};
+use shard_grammar::{SourceFile, Span};
+use shard_ir::{Picoseconds, Program};
+use shard_search::{LowerError, LowerOptions, Optimality, least_kept};
+
+use super::frontier::{Frontier, Need, Point};
+use super::{kinds, replaced};
+use crate::pipeline::{self, CompileError};
+
+/// Searches under a limit of memory for stacks of one kind, and searches for a split: of one
+/// program, and of phases, which are searched together.
+const LIMITS: (usize, usize) = (24, 8);
+const SPLITS: (usize, usize) = (8, 4);
+
+/// A stack whose layers may be of two kinds.
+pub(super) struct Stack<'a> {
+    pub(super) file: &'a SourceFile,
+    /// Where the number of layers stands.
+    pub(super) at: Span,
+    pub(super) layers: u64,
+    /// The layer in each phase.
+    pub(super) programs: &'a [&'a Program],
+    pub(super) check: &'a CheckOptions,
+    pub(super) hardware: &'a Hardware,
+    pub(super) options: LowerOptions,
+}
+
+/// What was found of a stack.
+pub(super) struct Found {
+    /// How many layers are of the first kind; `None` where one kind takes no longer.
+    pub(super) first: Option<u64>,
+    /// What the stack takes so, and with one kind, in picoseconds; with phases, what a request
+    /// takes.
+    pub(super) cost: u64,
+    pub(super) one_kind: u64,
+    /// No split takes less.
+    pub(super) bound: u64,
+}
+
+impl Stack<'_> {
+    /// The best split that was found; `None` where no plan of one kind was found: then there is
+    /// none of two either, since one of the kinds would fit.
+    pub(super) fn split(&self) -> Option<Found> {
+        let memory = self.hardware.hbm_bytes;
+        let fastest = self.of_one_kind(None).ok()?;
+        let one = self.of_one_kind(Some(memory)).ok()?;
+        let one_kind = one.cost;
+        if fastest.bound >= one_kind {
+            return Some(Found { first: None, cost: one_kind, one_kind, bound: one_kind });
+        }
+        let (floor, bound_of_one) = (fastest.bound, one.bound);
+        let least = self.programs.iter().map(|p| least_kept(p)).max().unwrap_or(0);
+        let mut frontier = Frontier::new(self.layers, (memory, one), fastest, least);
+        for _ in 0..self.limit(LIMITS) {
+            let Some(bytes) = frontier.next_limit() else { break };
+            match self.of_one_kind(Some(bytes)) {
+                Ok(point) => frontier.insert(bytes, point),
+                Err(LowerError::NoPlanFits { proven: true, .. }) => frontier.none_under(bytes),
+                Err(_) => break,
+            }
+        }
+        // What phases need in turn is no one figure, so that limits on it bound no mixture.
+        let bound_of = |first: u64| match self.programs {
+            [_] => frontier.bound_of_split(first).unwrap_or(u64::MAX).max(floor),
+            _ => floor,
+        };
+        let mut bounds: BTreeMap<u64, u64> =
+            (1..self.layers).map(|first| (first, bound_of(first))).collect();
+        let mut suggested = frontier.suggested().into_iter();
+        let (mut best, mut tried) = ((None, one_kind), BTreeMap::new());
+        for _ in 0..self.limit(SPLITS) {
+            let open = |first: &u64| bounds[first] < best.1 && !tried.contains_key(first);
+            let least = || bounds.iter().filter(|(first, _)| open(first)).min_by_key(|(_, b)| **b);
+            let Some(first) =
+                suggested.by_ref().find(open).or_else(|| least().map(|(first, _)| *first))
+            else {
+                break;
+            };
+            let Ok(point) = self.of_split(first) else { break };
+            if point.cost < best.1 {
+                best = (Some(first), point.cost);
+            }
+            tried.insert(first, point.bound);
+        }
+        for (first, bound) in tried {
+            bounds.entry(first).and_modify(|known| *known = bound.max(*known));
+        }
+        let bound =
+            bounds.into_values().min().map_or(bound_of_one, |least| least.min(bound_of_one));
+        Some(Found { first: best.0, cost: best.1, one_kind, bound: bound.min(best.1) })
+    }
+
+    fn limit(&self, (of_one, of_phases): (usize, usize)) -> usize {
+        if self.programs.len() > 1 { of_phases } else { of_one }
+    }
+
+    /// The best plans of one kind within a limit, or of any size.
+    fn of_one_kind(&self, limit: Option<u64>) -> Result<Point, LowerError> {
+        let mut hardware = self.hardware.clone();
+        hardware.hbm_bytes = limit.unwrap_or(hardware.hbm_bytes);
+        let options = LowerOptions { any_size: limit.is_none(), ..self.options.clone() };
+        point(self.programs, &hardware, &options)
+    }
+
+    /// The best plans with so many layers of the first kind.
+    fn of_split(&self, first: u64) -> Result<Point, LowerError> {
+        let text = replaced(&self.file.text, self.at, &kinds(first, self.layers));
+        let checked = pipeline::check(&SourceFile::new(self.file.name.clone(), text), self.check);
+        let of_layer = |program: &&Program| self.programs.iter().any(|p| p.name == program.name);
+        let programs: Vec<&Program> = checked.programs.iter().filter(of_layer).collect();
+        if programs.is_empty() {
+            return Err(LowerError::Unreachable { value: None, output: None });
+        }
+        point(&programs, self.hardware, &self.options)
+    }
+}
+
+/// The best plans of a layer in all its phases.
+fn point(
+    programs: &[&Program],
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Point, LowerError> {
+    let shared = match pipeline::share_weights(programs, hardware, options) {
+        Ok(shared) => shared,
+        Err(CompileError::Lower(error)) => return Err(error),
+        Err(CompileError::Internal(problem)) => return Err(LowerError::Internal(problem.message)),
+    };
+    let stored: Vec<&Program> = match &shared {
+        Some(shared) => shared.programs.iter().collect(),
+        None => programs.to_vec(),
+    };
+    let (mut cost, mut bound, mut needs) = (0_u64, 0_u64, Vec::new());
+    for program in stored {
+        let lowered = shard_search::lower(program, hardware, options)?;
+        let steps = program.phase.as_ref().map_or(1, |phase| phase.repeat);
+        let times = |time: Picoseconds| time.0.saturating_mul(steps).saturating_mul(program.repeat);
+        cost = cost.saturating_add(times(lowered.optimality.cost));
+        bound = bound.saturating_add(times(lowered.optimality.lower_bound));
+        let memory = Memory::of(&lowered.plan);
+        let activations = memory.activations.0;
+        needs.push(Need { kept: memory.peak().0.saturating_sub(activations), activations });
+    }
+    // The stored layouts were chosen together: the bound of that choice is one of the request.
+    if let Some(Optimality { lower_bound, .. }) = shared.as_ref().map(|shared| &shared.request) {
+        let repeat = programs.first().map_or(1, |program| program.repeat);
+        bound = lower_bound.0.saturating_mul(repeat);
+    }
+    Ok(Point { cost, bound, needs })
+}
