@@ -10,6 +10,9 @@
 
 use std::collections::BTreeMap;
 
+/// A part of the memory that is too small to matter.
+const FINE: u64 = 2048;
+
 /// A stack of one kind under a limit.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
@@ -58,9 +61,20 @@ pub(super) struct Frontier {
     memory: u64,
     /// No plan needs less.
     least: u64,
-    /// The plans that were found, by the limit that they were searched under. The last was searched
-    /// without one.
-    points: BTreeMap<u64, Point>,
+    /// What is known of stacks under each limit that was looked at; no plan takes less than under
+    /// the last.
+    known: BTreeMap<u64, Known>,
+    /// The plans that were found.
+    plans: Vec<Point>,
+}
+
+/// What is known of the stacks of one kind under a limit.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// No plan takes less.
+    bound: u64,
+    /// From so many bytes on, up to the limit, there may be no plan that takes longer.
+    from: u64,
 }
 
 impl Frontier {
@@ -73,13 +87,22 @@ impl Frontier {
         least: u64,
     ) -> Frontier {
         let enough = fastest.peak().max(memory.saturating_add(1));
-        let points = BTreeMap::from([(memory, one_kind), (enough, fastest)]);
-        Frontier { layers, memory, least, points }
+        let (known, plans) = (BTreeMap::new(), Vec::new());
+        let mut frontier = Frontier { layers, memory, least, known, plans };
+        frontier.found(memory, one_kind);
+        frontier.found(enough, fastest);
+        frontier
     }
 
     /// Takes what a search under a limit found.
-    pub(super) fn insert(&mut self, limit: u64, point: Point) {
-        self.points.insert(limit, point);
+    pub(super) fn found(&mut self, limit: u64, point: Point) {
+        self.known.insert(limit, Known { bound: point.bound, from: point.peak().min(limit) });
+        self.plans.push(point);
+    }
+
+    /// Takes that no plan under a limit takes less.
+    pub(super) fn bounded(&mut self, limit: u64, bound: u64) {
+        self.known.insert(limit, Known { bound, from: limit });
     }
 
     /// Takes that no plan needs so little.
@@ -89,9 +112,8 @@ impl Frontier {
 
     /// The corners of the staircase that lies below `F`, by memory.
     fn corners(&self) -> Vec<Corner> {
-        let above =
-            std::iter::once(self.least.saturating_sub(1)).chain(self.points.keys().copied());
-        let bounds = self.points.values().map(|point| point.bound);
+        let above = std::iter::once(self.least.saturating_sub(1)).chain(self.known.keys().copied());
+        let bounds = self.known.values().map(|known| known.bound);
         let mut corners: Vec<Corner> =
             above.zip(bounds).map(|(above, bound)| Corner { above, bound }).collect();
         // More memory never takes longer: what bounds plans of more bounds those of less.
@@ -127,8 +149,8 @@ impl Frontier {
     /// layers are of the kind that needs more.
     pub(super) fn suggested(&self) -> Vec<u64> {
         let mut found: BTreeMap<u64, u64> = BTreeMap::new();
-        for small in self.points.values().filter(|point| point.peak() <= self.memory) {
-            for large in self.points.values().filter(|point| point.peak() > self.memory) {
+        for small in self.plans.iter().filter(|point| point.peak() <= self.memory) {
+            for large in self.plans.iter().filter(|point| point.peak() > self.memory) {
                 let Some((first, time)) = self.mixed(small, large) else { continue };
                 found.entry(first).and_modify(|known| *known = time.min(*known)).or_insert(time);
             }
@@ -156,11 +178,11 @@ impl Frontier {
         Some((u64::try_from(first).ok()?, u64::try_from(time / all).ok()?))
     }
 
-    /// The limit under which a search would tell most: halfway between what bounds a mixture of two
-    /// kinds and the plan that it may be wrong about. `None` where little is open.
+    /// The limit of which it would tell most what plans take under it: halfway from where a bound
+    /// on mixtures of two kinds takes a plan to be to where there is one. `None` where little is open.
     pub(super) fn next_limit(&self) -> Option<u64> {
         let corners = self.corners();
-        let peaks: Vec<u64> = self.points.values().map(Point::peak).collect();
+        let from: Vec<u64> = self.known.values().map(|known| known.from).collect();
         let is_below = |corner: &Corner| corner.above < self.memory;
         // The mixture that the corners bound, of all that fill the memory.
         let mut best: Option<(f64, usize, usize)> = None;
@@ -176,9 +198,8 @@ impl Frontier {
             }
         }
         let (_, low, high) = best?;
-        let open = |at: usize| (peaks[at].saturating_sub(corners[at].above), at);
+        let open = |at: usize| (from[at].saturating_sub(corners[at].above), at);
         let (width, at) = open(low).max(open(high));
-        // A part of the memory that is too small to matter.
-        (width > self.memory / 1024 + 1).then(|| corners[at].above + width / 2)
+        (width > self.memory / FINE + 1).then(|| corners[at].above + width / 2)
     }
 }

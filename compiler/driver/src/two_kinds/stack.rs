@@ -12,10 +12,12 @@ use super::frontier::{Frontier, Need, Point};
 use super::{kinds, replaced};
 use crate::pipeline::{self, CompileError};
 
-/// Searches under a limit of memory for stacks of one kind, and searches for a split: of one
+/// Searches for stacks of one kind under a limit of memory, and for plans of a split: of one
 /// program, and of phases, which are searched together.
-const LIMITS: (usize, usize) = (24, 8);
-const SPLITS: (usize, usize) = (8, 4);
+const LIMITS: (usize, usize) = (12, 8);
+const SPLITS: (usize, usize) = (5, 3);
+/// Limits under which stacks of one kind are bounded besides.
+const BOUNDS: usize = 64;
 
 /// A stack whose layers may be of two kinds.
 pub(super) struct Stack<'a> {
@@ -59,11 +61,12 @@ impl Stack<'_> {
         for _ in 0..self.limit(LIMITS) {
             let Some(bytes) = frontier.next_limit() else { break };
             match self.of_one_kind(Some(bytes)) {
-                Ok(point) => frontier.insert(bytes, point),
+                Ok(point) => frontier.found(bytes, point),
                 Err(LowerError::NoPlanFits { proven: true, .. }) => frontier.none_under(bytes),
                 Err(_) => break,
             }
         }
+        self.bound(&mut frontier);
         // What phases need in turn is no one figure, so that limits on it bound no mixture.
         let bound_of = |first: u64| match self.programs {
             [_] => frontier.bound_of_split(first).unwrap_or(u64::MAX).max(floor),
@@ -93,6 +96,21 @@ impl Stack<'_> {
         let bound =
             bounds.into_values().min().map_or(bound_of_one, |least| least.min(bound_of_one));
         Some(Found { first: best.0, cost: best.1, one_kind, bound: bound.min(best.1) })
+    }
+
+    /// Bounds stacks of one program under more limits: that is done sooner than searching for plans.
+    fn bound(&self, frontier: &mut Frontier) {
+        let [program] = self.programs else { return };
+        for _ in 0..BOUNDS {
+            let Some(bytes) = frontier.next_limit() else { break };
+            let mut hardware = self.hardware.clone();
+            hardware.hbm_bytes = bytes;
+            match shard_search::lower_bound(program, &hardware, &self.options) {
+                Ok(found) if found.none_fits => frontier.none_under(bytes),
+                Ok(found) => frontier.bounded(bytes, found.time.0.saturating_mul(self.layers)),
+                Err(_) => break,
+            }
+        }
     }
 
     fn limit(&self, (of_one, of_phases): (usize, usize)) -> usize {
