@@ -1,6 +1,6 @@
 //! The search for two kinds of layers of one stack.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shard_check::CheckOptions;
 use shard_cost::{Hardware, Memory};
@@ -14,10 +14,14 @@ use crate::pipeline::{self, CompileError};
 
 /// Searches for stacks of one kind under a limit of memory, and for plans of a split: of one
 /// program, and of phases, which are searched together.
-const LIMITS: (usize, usize) = (12, 8);
-const SPLITS: (usize, usize) = (5, 3);
+const LIMITS: (usize, usize) = (12, 6);
+const SPLITS: (usize, usize) = (5, 1);
 /// Limits under which stacks of one kind are bounded besides.
 const BOUNDS: usize = 64;
+/// Where no split takes less than one kind by more than this part, none is searched for.
+const WORTH: u64 = 1000;
+/// Of more layers not every split is bounded by itself.
+const MOST_LAYERS: u64 = 4096;
 
 /// A stack whose layers may be of two kinds.
 pub(super) struct Stack<'a> {
@@ -67,20 +71,22 @@ impl Stack<'_> {
             }
         }
         self.bound(&mut frontier);
-        // What phases need in turn is no one figure, so that limits on it bound no mixture.
-        let bound_of = |first: u64| match self.programs {
-            [_] => frontier.bound_of_split(first).unwrap_or(u64::MAX).max(floor),
-            _ => floor,
-        };
-        let mut bounds: BTreeMap<u64, u64> =
-            (1..self.layers).map(|first| (first, bound_of(first))).collect();
+        let mut bounds = self.bounds(&frontier, floor);
+        let least = |bounds: &BTreeMap<u64, u64>| bounds.values().min().copied().unwrap_or(floor);
+        let mut best = (None, one_kind);
         let mut suggested = frontier.suggested().into_iter();
-        let (mut best, mut tried) = ((None, one_kind), BTreeMap::new());
+        let mut tried = BTreeSet::new();
         for _ in 0..self.limit(SPLITS) {
-            let open = |first: &u64| bounds[first] < best.1 && !tried.contains_key(first);
-            let least = || bounds.iter().filter(|(first, _)| open(first)).min_by_key(|(_, b)| **b);
+            if one_kind - one_kind.min(least(&bounds)) <= one_kind / WORTH {
+                break;
+            }
+            let is_open = |first: u64| {
+                !tried.contains(&first) && bounds.get(&first).is_none_or(|bound| *bound < best.1)
+            };
+            let suggestion = suggested.by_ref().find(|first| is_open(*first));
+            let open = bounds.iter().filter(|(first, _)| is_open(**first));
             let Some(first) =
-                suggested.by_ref().find(open).or_else(|| least().map(|(first, _)| *first))
+                suggestion.or_else(|| Some(*open.min_by_key(|(_, bound)| **bound)?.0))
             else {
                 break;
             };
@@ -88,14 +94,24 @@ impl Stack<'_> {
             if point.cost < best.1 {
                 best = (Some(first), point.cost);
             }
-            tried.insert(first, point.bound);
+            tried.insert(first);
+            bounds.entry(first).and_modify(|known| *known = point.bound.max(*known));
         }
-        for (first, bound) in tried {
-            bounds.entry(first).and_modify(|known| *known = bound.max(*known));
+        let bound = least(&bounds).min(bound_of_one).min(best.1);
+        Some(Found { first: best.0, cost: best.1, one_kind, bound })
+    }
+
+    /// What no plan of each split takes less than: none where there are too many to list.
+    fn bounds(&self, frontier: &Frontier, floor: u64) -> BTreeMap<u64, u64> {
+        if self.layers > MOST_LAYERS {
+            return BTreeMap::new();
         }
-        let bound =
-            bounds.into_values().min().map_or(bound_of_one, |least| least.min(bound_of_one));
-        Some(Found { first: best.0, cost: best.1, one_kind, bound: bound.min(best.1) })
+        let bound_of = |first: u64| match self.programs {
+            [_] => frontier.bound_of_split(first).unwrap_or(u64::MAX).max(floor),
+            // What phases need in turn is no one figure, so that limits on it bound no mixture.
+            _ => floor,
+        };
+        (1..self.layers).map(|first| (first, bound_of(first))).collect()
     }
 
     /// Bounds stacks of one program under more limits: that is done sooner than searching for plans.
