@@ -201,7 +201,7 @@ impl Builder<'_> {
         let span = kinds.first()?.span.to(kinds.last()?.span);
         let sum = kinds.iter().fold(0, |sum: u64, count| sum.saturating_add(count.value));
         let count = Spanned::new(sum, span);
-        Some(Repeat { span: start.to(span), count, kinds })
+        Some(Repeat { span: Span::new(start.start, span.end), count, kinds })
     }
 
     /// An integer expression and its tree's depth.

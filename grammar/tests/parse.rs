@@ -140,6 +140,22 @@ fn contextual_words_are_good_names() {
 }
 
 #[test]
+fn a_stack_of_several_kinds_has_the_number_of_each_and_their_sum() {
+    let text = "layer f(a: f32 A) -> f32 A repeat 3+ 40 {\n  return a\n}\n";
+    let source = SourceFile::new("t", text);
+    let parsed = parse(&source);
+    assert_eq!(parsed.errors, []);
+    let repeat = parsed.file.layers().next().unwrap().repeat.clone().unwrap();
+    let kinds: Vec<u64> = repeat.kinds.iter().map(|count| count.value).collect();
+    assert_eq!((kinds.as_slice(), repeat.count.value), ([3, 40].as_slice(), 43));
+    assert_eq!(source.slice(repeat.span), "repeat 3+ 40");
+    assert_eq!(source.slice(repeat.count.span), "3+ 40");
+    assert_eq!(shard_grammar::format(&source).unwrap(), text.replace("3+ 40", "3 + 40"));
+    let phase = SourceFile::new("t", "dim B = 8\nphase p repeat 3 + 4 { B = 1 }\n");
+    assert_eq!(parse(&phase).errors.len(), 1, "a request takes so many steps, all alike");
+}
+
+#[test]
 fn every_node_has_its_place() {
     let text = "/// d\nstrict layer f(a: weight f32 A_xy) -> (y: f32 A,) repeat 3 {\n  let b: \
         A_{data} (partialsum-x) = a  // c\n  return b\n}  ";
@@ -154,7 +170,7 @@ fn every_node_has_its_place() {
     assert_eq!(source.slice(layer.params_span), "(a: weight f32 A_xy)");
     assert_eq!(source.slice(layer.params[0].ty.span), "weight f32 A_xy");
     assert_eq!(source.slice(layer.results.span()), "(y: f32 A,)");
-    assert_eq!(source.slice(layer.repeat.unwrap().span), "repeat 3");
+    assert_eq!(source.slice(layer.repeat.as_ref().unwrap().span), "repeat 3");
     assert!(layer.span.start == 6 && source.slice(layer.span).ends_with('}'));
     let Statement::Let(statement) = &layer.body[0] else { panic!() };
     assert_eq!(source.slice(statement.span), "let b: A_{data} (partialsum-x) = a");

@@ -194,3 +194,76 @@ fn a_repeated_layer_reads_a_cache_of_the_model_but_gives_none_back() {
         "`block` is repeated, and its result `k` is of a cache that is not its own"
     );
 }
+
+const KINDS: &str = "mesh x=2, y=2\ndim B = 8\ndim E = 8\ndim F = E\ndim L = 1\ndim S = 4
+layer block(x: bf16 BLE?l, m: bf16 B_xLE?l, w: weight bf16 EF?, keys: cache bf16 B_xSF)
+  -> (y: bf16 BLE?l, k: bf16 B_xSF) repeat KINDS {
+  let h = einsum(x * m, w -> BLF)
+  return (x + rename(h, F -> E), append(keys, h, L -> S))
+}
+";
+
+#[test]
+fn a_stack_of_several_kinds_is_a_model_that_calls_it_once() {
+    let p = program(&KINDS.replace("KINDS", "2 + 1 + 4"));
+    assert_eq!((p.name.as_str(), p.repeat), ("block", 1));
+    let folds: Vec<u64> = p.folds.iter().map(|fold| fold.repeat).collect();
+    assert_eq!(folds, [2, 4], "one application is no block");
+    use ParameterKind::{Activation, Cache, Weight};
+    let wanted = [
+        ("x", Activation, 1),
+        ("m", Activation, 1),
+        ("block.w", Weight, 2),
+        ("block.keys", Cache, 2),
+        ("block_2.w", Weight, 1),
+        ("block_2.keys", Cache, 1),
+        ("block_3.w", Weight, 4),
+        ("block_3.keys", Cache, 4),
+    ];
+    assert_eq!(parameters(&p), wanted);
+    let outputs: Vec<(&str, bool)> = p.outputs.iter().map(|o| (o.name.as_str(), o.state)).collect();
+    assert_eq!(
+        outputs,
+        [("y", false), ("block.k", true), ("block_2.k", true), ("block_3.k", true)]
+    );
+}
+
+#[test]
+fn each_kind_has_labels_of_its_own() {
+    let p = program(&KINDS.replace("KINDS", "2 + 4"));
+    let labels = |prefix: usize| {
+        let inside = p.values.iter().filter(move |v| v.fold.map(|f| f.index()) == Some(prefix));
+        inside
+            .filter_map(|v| v.def.pattern().and_then(|pattern| pattern.label))
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(!labels(0).is_empty() && labels(0).is_disjoint(&labels(1)));
+    let free = p.values.iter().take(2).filter_map(|v| v.def.pattern());
+    assert!(free.into_iter().all(|pattern| pattern.label.is_none()));
+}
+
+#[test]
+fn in_a_model_each_kind_of_a_call_is_a_block_that_takes_what_the_one_before_gives() {
+    let text = KINDS.replace("KINDS", "2 + 4");
+    let p = program(&format!(
+        "{text}model m(x: bf16 BLE, m: bf16 BLE) -> bf16 BLE {{ return block(block(x, m), m) }}"
+    ));
+    let folds: Vec<u64> = p.folds.iter().map(|fold| fold.repeat).collect();
+    assert_eq!(folds, [2, 4, 2, 4]);
+    for at in 1..4 {
+        let (before, after) = (p.exit(shard_ir::FoldId(at - 1)), p.entry(shard_ir::FoldId(at)));
+        let mut value = after.unwrap();
+        while Some(value) != before {
+            let Def::Pin { operand, .. } = &p.value(value).def else { panic!("{at}: no pin") };
+            value = *operand;
+        }
+    }
+}
+
+#[test]
+fn no_kind_is_empty_and_a_kind_hands_on_one_result() {
+    assert_eq!(codes(&KINDS.replace("KINDS", "2 + 0")), ["E0610"]);
+    let two =
+        "dim B = 8\nlayer f(a: f32 B) -> (b: f32 B, c: f32 B) repeat 2 + 3 { return (a, -a) }";
+    assert_eq!(codes(two), ["E0635"]);
+}

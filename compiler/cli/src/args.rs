@@ -101,6 +101,7 @@ impl ProgramArgs {
             || self.objective != Objective::Serial
             || self.strict
             || self.fuse
+            || self.two_kinds
     }
 }
 

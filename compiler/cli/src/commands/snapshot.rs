@@ -167,6 +167,9 @@ fn options_text(args: &ProgramArgs, compilation: &Compilation) -> String {
     if args.fuse {
         words.push("--fuse".to_string());
     }
+    if args.two_kinds {
+        words.push("--two-kinds".to_string());
+    }
     words.join(" ")
 }
 
