@@ -28,7 +28,7 @@ fn at_the_reader(moves: &Moves, paid: &[Sum]) -> Vec<Sum> {
 }
 
 /// Dreyfus and Wagner: the best tree for a set of readers from a node goes some way, and there
-/// serves one of them or divides the set in two.
+/// serves one of them or divides the set in two; not at a hub, which stands within a move.
 fn together(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     let sets = 1usize << paid.len();
     let mut best: Vec<Vec<Sum>> = vec![Vec::new(); sets];
@@ -38,7 +38,7 @@ fn together(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
             cost = at_the_reader(moves, &paid[set.trailing_zeros() as usize]);
         }
         for part in (1..set).filter(|part| part & set == *part && *part > set ^ part) {
-            for (node, cost) in cost.iter_mut().enumerate() {
+            for (node, cost) in cost.iter_mut().enumerate().take(moves.layouts.len()) {
                 *cost = (*cost).min(plus(best[part][node], best[set ^ part][node]));
             }
         }

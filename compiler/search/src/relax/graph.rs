@@ -3,6 +3,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -307,6 +308,11 @@ impl Graph {
     /// Layouts and hubs.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes
+    }
+
+    /// Where the hubs are among the nodes.
+    pub(crate) fn hubs(&self) -> Range<usize> {
+        self.layouts.len()..self.nodes
     }
 
     /// The least cost of reaching each node from those that have one.

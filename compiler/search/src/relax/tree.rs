@@ -3,7 +3,8 @@
 //!
 //! With `k` readers, `inside[set][n]` is the least price of serving the readers in `set` from node
 //! `n` (Dreyfus and Wagner), `outside[set][n]` the least price of all the rest when the readers in
-//! `set` are served from `n`.
+//! `set` are served from `n`. No set divides at a hub: a move over it is one move for each layout
+//! that it leads to.
 
 use super::graph::{FAR, Graph, Node, Queue};
 
@@ -67,6 +68,7 @@ impl Tree {
                     }
                     part = (part - 1) & set;
                 }
+                cost[graph.hubs()].fill(FAR);
             }
             spread_within(graph, &mut cost, &mut self.queue, false);
             self.inside[set] = cost;
@@ -109,6 +111,7 @@ impl Tree {
                     }
                     other = (other - 1) & rest;
                 }
+                cost[graph.hubs()].fill(FAR);
             }
             spread_within(graph, &mut cost, &mut self.queue, true);
             self.outside[set] = cost;
