@@ -4,8 +4,8 @@
 use crate::moves::Moves;
 use crate::sums::{NEVER, Sum, plus};
 
-/// With more readers than this each is served on its own: the number of sets of readers doubles
-/// with each.
+/// With more readers than this that pay differently each is served on its own: the number of sets
+/// of readers doubles with each.
 const MOST_TOGETHER: usize = 8;
 
 /// For each layout in which a value may be made: the least, over all trees of moves from there to
@@ -13,11 +13,27 @@ const MOST_TOGETHER: usize = 8;
 /// `paid[i][n]` is what reader `i` pays in layout `n`, and [`NEVER`] where it does not read the
 /// value. Times count `scale` times.
 pub(crate) fn served(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
-    match paid.len() {
+    let different = joined(paid);
+    match different.len() {
         0 => vec![0; moves.nodes()],
-        1..=MOST_TOGETHER => together(moves, paid, scale),
+        1..=MOST_TOGETHER => together(moves, &different, scale),
         _ => one_by_one(moves, paid, scale),
     }
+}
+
+/// Readers that pay the same in every layout are one that pays so many times as much: where a tree
+/// serves one of them best it serves all of them best.
+fn joined(paid: &[Vec<Sum>]) -> Vec<Vec<Sum>> {
+    let mut different: Vec<(&Vec<Sum>, Sum)> = Vec::new();
+    for reader in paid {
+        match different.iter_mut().find(|(known, _)| *known == reader) {
+            Some((_, count)) => *count += 1,
+            None => different.push((reader, 1)),
+        }
+    }
+    let times = |price: &Sum, count: Sum| if *price < NEVER { price * count } else { NEVER };
+    let all = |(paid, count): (&Vec<Sum>, Sum)| paid.iter().map(|p| times(p, count)).collect();
+    different.into_iter().map(all).collect()
 }
 
 /// What it costs to serve a reader where it is: that it pays.
@@ -63,7 +79,7 @@ fn one_by_one(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
 #[cfg(test)]
 mod tests {
     use shard_cost::Hardware;
-    use shard_ir::{AxisSet, Dtype, Mesh};
+    use shard_ir::{AxisSet, Dtype, Layout, Mesh};
 
     use super::*;
     use crate::moves::{Alike, Freedom};
@@ -96,6 +112,58 @@ mod tests {
         best
     }
 
+    /// What alike readers pay, and what others do.
+    #[test]
+    fn readers_that_pay_the_same_are_served_by_the_best_tree_however_many_they_are() {
+        let hardware = Hardware::built_in("tpu-v5e").expect("built in");
+        let mesh = Mesh::new([("x", 4)]).expect("a mesh");
+        let of = Alike {
+            sizes: vec![1 << 20, 4],
+            dtype: Dtype::F32,
+            freedom: Freedom::Any,
+            times: 1,
+            statistics: None,
+        };
+        let moves = Moves::new(&mesh, &of, AxisSet::EMPTY, &hardware);
+        for kinds in 1..=4 {
+            let price = |kind: usize, n: usize| Sum::from((kind * 7 + n * 5) as i64 % 9) << 22;
+            let paid: Vec<Vec<Sum>> = (0..MOST_TOGETHER + 5)
+                .map(|i| (0..moves.layouts.len()).map(|n| price(i % kinds, n)).collect())
+                .collect();
+            assert_eq!(served(&moves, &paid, 1), by_all_sets(&moves, &paid));
+        }
+    }
+
+    /// A hub stands within a permute: two layouts behind it are two permutes.
+    #[test]
+    fn no_move_to_a_hub_serves_two_readers() {
+        let hardware = Hardware::built_in("tpu-v4-flat").expect("built in");
+        let mesh = Mesh::new([("x", 2), ("y", 2), ("z", 2)]).expect("a mesh");
+        let of = Alike {
+            sizes: vec![1 << 20],
+            dtype: Dtype::F32,
+            freedom: Freedom::Any,
+            times: 1,
+            statistics: None,
+        };
+        let moves = Moves::new(&mesh, &of, AxisSet::EMPTY, &hardware);
+        assert!(moves.nodes() > moves.layouts.len(), "permutes go through hubs");
+        let split_by = |axes: &[usize]| {
+            let is_so = |layout: &Layout| {
+                layout.is_complete()
+                    && layout.split_axes().iter().map(|axis| axis.index()).eq(axes.iter().copied())
+            };
+            moves.layouts.iter().position(is_so).expect("a layout")
+        };
+        let (x, y, z) = (split_by(&[0]), split_by(&[1]), split_by(&[2]));
+        let reads_at = |node: usize| {
+            (0..moves.layouts.len()).map(|n| if n == node { 0 } else { NEVER }).collect::<Vec<_>>()
+        };
+        let one = served(&moves, &[reads_at(y)], 1)[x];
+        let both = served(&moves, &[reads_at(y), reads_at(z)], 1)[x];
+        assert!(one > 0 && both == 2 * one, "{one} and {both}");
+    }
+
     #[test]
     fn the_best_tree_is_the_best_of_all_sets_of_moves() {
         let hardware = Hardware::built_in("tpu-v5e").expect("built in");
@@ -123,7 +191,7 @@ mod tests {
                     .map(|_| (0..moves.layouts.len()).map(|_| price()).collect())
                     .collect();
                 let (found, best) = (served(&moves, &paid, 1), by_all_sets(&moves, &paid));
-                if readers <= MOST_TOGETHER {
+                if joined(&paid).len() <= MOST_TOGETHER {
                     assert_eq!(found, best)
                 } else {
                     assert!(found.iter().zip(&best).all(|(found, best)| found <= best))

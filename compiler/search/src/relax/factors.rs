@@ -13,6 +13,7 @@ use shard_cost::{Hardware, RegroupTimes};
 use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
 use super::graph::{Alike, FAR, Graph, Node};
+use super::groups::Groups;
 use crate::kernel::Kernels;
 use crate::labels::label_layout;
 use crate::rules::moves::{Freedom, Movable};
@@ -120,6 +121,9 @@ pub(crate) struct Factors {
     /// The values that the op or pin of each value reads.
     pub(crate) operands: Arc<Vec<Vec<ValueId>>>,
     pub(crate) uses: Arc<Vec<Vec<Use>>>,
+    /// For each value, the groups of its readers that pay the same, where it has too many to be
+    /// priced one by one.
+    pub(super) alike: Arc<Vec<Option<Groups>>>,
     /// For each result the layouts allowed.
     pub(crate) outputs: Vec<(ValueId, Vec<Node>)>,
     /// Whether the times are those of plans, and not only bounds on them: no kernel may read one
@@ -239,13 +243,17 @@ impl Factors {
         for uses in &mut uses {
             uses.reverse();
         }
+        let operands: Arc<Vec<Vec<ValueId>>> =
+            Arc::new(program.values.iter().map(|v| v.def.operands().to_vec()).collect());
+        let alike = Groups::of_all((&live, &built.graphs), &built.factors, (&operands, &uses));
         Ok(Factors {
             live,
             graphs: built.graphs,
             states: Arc::new(built.states),
             factors: built.factors,
-            operands: Arc::new(program.values.iter().map(|v| v.def.operands().to_vec()).collect()),
+            operands,
             uses: Arc::new(uses),
+            alike: Arc::new(alike),
             outputs,
             exact: built.exact,
             ticks: *ticks,
@@ -430,6 +438,9 @@ impl Factors {
             }
             self.factors[by.index()] = Arc::new(kept);
         }
+        let mut alike = self.alike.as_ref().clone();
+        alike[value.index()] = None;
+        self.alike = Arc::new(alike);
         (self.uses, self.operands) = (Arc::new(uses), Arc::new(operands));
         let layouts = 0..self.graphs[value.index()].layouts.len() as Node;
         for (of, allowed) in &mut self.outputs {

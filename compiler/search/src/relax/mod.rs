@@ -6,6 +6,7 @@ pub(crate) mod apart;
 mod branch;
 pub(crate) mod factors;
 pub(crate) mod graph;
+mod groups;
 mod guide;
 mod leap;
 mod parts;

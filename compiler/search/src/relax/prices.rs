@@ -10,12 +10,14 @@
 //! is known: an alternative that would lift it past the cost of a known plan is in no better plan.
 //! (Reduced-cost fixing.)
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use shard_ir::{ValueId, never};
 
 use super::factors::{Factors, Renamed, Use};
 use super::graph::{FAR, Node};
+use super::groups::Groups;
 pub(crate) use super::parts::{Part, Seat};
 use super::sides::Sides;
 use super::terms::Terms;
@@ -290,7 +292,9 @@ impl Prices {
             self.value_least.set(v, made.iter().copied().min().unwrap_or(FAR));
             return;
         }
-        if readers == 1 || first || !are_together(readers, made.len()) {
+        let groups = problem.alike[v].as_ref();
+        let together = groups.is_some() || are_together(readers, made.len());
+        if readers == 1 || first || !together {
             let reached = self.tree.reached(graph, made);
             for paid in &mut self.paid[v] {
                 for (price, cost) in paid.iter_mut().zip(&reached) {
@@ -303,19 +307,33 @@ impl Prices {
             return;
         }
         let mut paid = std::mem::take(&mut self.paid[v]);
-        let prices: Vec<&[i64]> = paid.iter().map(|p| p.as_slice()).collect();
+        if let Some(groups) = groups {
+            groups.share(&mut paid);
+        }
+        let prices = served_together(groups, &paid);
+        let count = prices.len();
         self.tree.insides(graph, made.len(), &prices);
-        self.tree.outsides(graph, readers, made);
-        for (i, paid) in paid.iter_mut().enumerate() {
-            for (price, outside) in paid.iter_mut().zip(&self.tree.outside[1 << i]) {
+        drop(prices);
+        self.tree.outsides(graph, count, made);
+        let mut raise = |paid: &mut [i64], group: usize, members: i64| {
+            for (price, outside) in paid.iter_mut().zip(&self.tree.outside[1 << group]) {
                 if *price <= -FAR {
                     continue;
                 }
                 *price = if *outside >= FAR || *price >= FAR {
                     FAR
                 } else {
-                    *price + (*outside - *price).div_euclid(readers as i64)
+                    *price + (*outside - *price * members).div_euclid(count as i64 * members)
                 };
+            }
+        };
+        match groups {
+            None => paid.iter_mut().enumerate().for_each(|(i, paid)| raise(paid, i, 1)),
+            Some(groups) => {
+                for (i, group) in groups.members().enumerate() {
+                    let members = group.len() as i64;
+                    group.iter().for_each(|member| raise(&mut paid[*member], i, members));
+                }
             }
         }
         self.paid[v] = paid;
@@ -427,11 +445,12 @@ impl Prices {
         if readers == 0 {
             return self.value_least.of(v);
         }
+        let groups = problem.alike[v].as_ref();
         let shares;
-        let served = if are_together(readers, made.len()) {
-            let prices: Vec<&[i64]> = self.paid[v].iter().map(|p| p.as_slice()).collect();
+        let served = if groups.is_some() || are_together(readers, made.len()) {
+            let prices = served_together(groups, &self.paid[v]);
             tree.insides(graph, made.len(), &prices);
-            &tree.inside[(1usize << readers) - 1]
+            &tree.inside[(1usize << prices.len()) - 1]
         } else {
             shares = tree.shares(graph, made.len(), &self.paid[v]);
             &shares
@@ -448,20 +467,29 @@ impl Prices {
             self.made[v] = made;
             return;
         }
+        let groups = problem.alike[v].as_ref();
+        if let Some(groups) = groups
+            && groups.share(&mut self.paid[v])
+        {
+            self.made[v] = made;
+            self.look_again_at_readers(problem, id);
+            made = std::mem::take(&mut self.made[v]);
+        }
         let shares;
-        let served = if are_together(readers, made.len()) {
-            let prices: Vec<&[i64]> = self.paid[v].iter().map(|p| p.as_slice()).collect();
+        let served = if groups.is_some() || are_together(readers, made.len()) {
+            let prices = served_together(groups, &self.paid[v]);
+            let count = prices.len();
             self.tree.insides(graph, made.len(), &prices);
             match readers {
                 1 => self.tree.outside_of_one(&self.reached[v]),
-                _ => self.tree.outsides(graph, readers, &made),
+                _ => self.tree.outsides(graph, count, &made),
             }
             let rest = add(self.bound(), -self.value_least.of(v));
-            let through = self.tree.through(readers, made.len());
+            let through = self.tree.through(count, made.len());
             for (known, node) in self.through_node[v].iter_mut().zip(through) {
                 *known = (*known).max(add(rest, node));
             }
-            &self.tree.inside[(1usize << readers) - 1]
+            &self.tree.inside[(1usize << count) - 1]
         } else {
             shares = self.tree.shares(graph, made.len(), &self.paid[v]);
             &shares
@@ -472,6 +500,15 @@ impl Prices {
         }
         self.value_least.set(v, least);
         self.made[v] = made;
+    }
+
+    /// What the ops come to that read a value whose prices changed.
+    fn look_again_at_readers(&mut self, problem: &Factors, id: ValueId) {
+        for by in &problem.uses[id.index()] {
+            let Use::Operand(op, _) = by else { continue };
+            let least = self.cost_of_making(problem, *op).into_iter().min().unwrap_or(FAR);
+            self.op_least.set(op.index(), least);
+        }
     }
 
     fn op_down(&mut self, problem: &Factors, id: ValueId) {
@@ -513,6 +550,14 @@ impl Prices {
                 };
             }
         }
+    }
+}
+
+/// What those pay that are served together: each reader, or each group of them.
+fn served_together<'p>(groups: Option<&Groups>, paid: &'p [Vec<i64>]) -> Vec<Cow<'p, [i64]>> {
+    match groups {
+        None => paid.iter().map(|paid| Cow::Borrowed(paid.as_slice())).collect(),
+        Some(groups) => groups.paid(paid),
     }
 }
 

@@ -26,11 +26,18 @@ pub(crate) fn are_together(readers: usize, nodes: usize) -> bool {
 }
 
 /// Scratch and results for one value.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) inside: Vec<Vec<i64>>,
     pub(crate) outside: Vec<Vec<i64>>,
     queue: Queue,
+}
+
+impl Clone for Tree {
+    /// What was worked out before is of no use to prices that go another way.
+    fn clone(&self) -> Tree {
+        Tree::default()
+    }
 }
 
 pub(crate) fn add(a: i64, b: i64) -> i64 {
@@ -45,14 +52,14 @@ fn earned(price: i64) -> i64 {
 
 impl Tree {
     /// Fills `inside` for all sets of readers; `prices[i][n]` is what reader `i` pays at `n`.
-    pub(crate) fn insides(&mut self, graph: &Graph, nodes: usize, prices: &[&[i64]]) {
+    pub(crate) fn insides(&mut self, graph: &Graph, nodes: usize, prices: &[impl AsRef<[i64]>]) {
         let sets = 1usize << prices.len();
         self.inside.resize_with(sets.max(self.inside.len()), Vec::new);
         for set in 1..sets {
             let mut cost = std::mem::take(&mut self.inside[set]);
             cost.clear();
             if set.count_ones() == 1 {
-                let paid = prices[set.trailing_zeros() as usize];
+                let paid = prices[set.trailing_zeros() as usize].as_ref();
                 cost.extend(paid[..nodes].iter().map(|p| earned(*p)));
             } else {
                 cost.resize(nodes, FAR);

@@ -318,3 +318,22 @@ layer block(x: bf16 BE?l, w: weight bf16 E_xF_y) -> bf16 BE?l {{
     let layers = verify_certificate(&best.text()).expect("a certificate");
     assert!(layers[0].lower_bound.0 >= layers[0].cost.0 / 100 * 99, "{layers:?}");
 }
+
+/// One value, and products with weights of two layouts, six of each.
+#[test]
+fn readers_that_pay_the_same_are_one_reader_to_the_checker() {
+    let mut source = String::from(
+        "mesh x=4, y=4, z=4\ndim B = 512\ndim E = 8192\ndim F = 8192\nlayer f(x: bf16 B_xE_y",
+    );
+    for i in 0..12 {
+        source += &format!(", w{i}: weight bf16 {}", ["E_xF_yz", "E_yF_xz"][i % 2]);
+    }
+    source += ") -> bf16 B_xF_y {\n";
+    for i in 0..12 {
+        source += &format!("  let h{i} = gelu(einsum(x, w{i} -> BF))\n");
+    }
+    let sum: Vec<String> = (0..12).map(|i| format!("h{i}")).collect();
+    source += &format!("  return {}\n}}", sum.join(" + "));
+    let layers = verify_certificate(&certificate(&source).text()).expect("a certificate");
+    assert_eq!(layers[0].proof, Some(Proof::Certificate), "{layers:?}");
+}

@@ -1,0 +1,130 @@
+//! Readers of a value that are alike, and so pay the same: where many read a value, the best tree of
+//! moves for groups of them is the best one for all, since what serves one member of a group best
+//! serves all of them best.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use shard_ir::ValueId;
+
+use super::factors::{Factor, Use};
+use super::graph::{FAR, Graph, Node};
+use super::tree::are_together;
+
+/// The readers of a value in groups, by their places among its uses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Groups(Vec<Vec<usize>>);
+
+/// What a value is made by, as far as groups tell values apart.
+#[derive(PartialEq, Eq, Hash)]
+enum Made {
+    Given(*const Graph, Vec<Node>),
+    From(*const Factor, Vec<usize>),
+}
+
+impl Groups {
+    /// For each value the groups of its readers; `None` where they are priced one by one, or are too
+    /// many even in groups. Readers are alike that are made by one rule from values that are alike.
+    pub(super) fn of_all(
+        (live, graphs): (&[ValueId], &[Arc<Graph>]),
+        factors: &[Arc<Factor>],
+        (operands, uses): (&[Vec<ValueId>], &[Vec<Use>]),
+    ) -> Vec<Option<Groups>> {
+        let mut all = vec![None; factors.len()];
+        let nodes = |id: &ValueId| graphs[id.index()].nodes();
+        let many: Vec<&ValueId> =
+            live.iter().filter(|id| !are_together(uses[id.index()].len(), nodes(id))).collect();
+        if many.is_empty() {
+            return all;
+        }
+        let mut known: FxHashMap<Made, usize> = FxHashMap::default();
+        let mut kinds = vec![usize::MAX; factors.len()];
+        for id in live {
+            let (v, factor) = (id.index(), &factors[id.index()]);
+            let made = match operands[v].as_slice() {
+                [] => Made::Given(Arc::as_ptr(&graphs[v]), factor.out.clone()),
+                read => Made::From(
+                    Arc::as_ptr(factor),
+                    read.iter().map(|operand| kinds[operand.index()]).collect(),
+                ),
+            };
+            let next = known.len();
+            kinds[v] = *known.entry(made).or_insert(next);
+        }
+        for id in many {
+            let mut places: FxHashMap<(usize, usize), usize> = FxHashMap::default();
+            let mut groups: Vec<Vec<usize>> = Vec::new();
+            for (place, by) in uses[id.index()].iter().enumerate() {
+                let kind = match by {
+                    Use::Operand(op, at) => (kinds[op.index()], *at),
+                    Use::Output(i) => (usize::MAX, *i),
+                };
+                let group = *places.entry(kind).or_insert_with(|| {
+                    groups.push(Vec::new());
+                    groups.len() - 1
+                });
+                groups[group].push(place);
+            }
+            let together = are_together(groups.len(), nodes(id));
+            all[id.index()] = together.then_some(Groups(groups));
+        }
+        all
+    }
+
+    /// The members of each.
+    pub(super) fn members(&self) -> impl Iterator<Item = &[usize]> {
+        self.0.iter().map(Vec::as_slice)
+    }
+
+    /// Has the members of each group pay the same: what they paid on average, or where only some
+    /// have a use for a node, what these did. Returns whether that changed anything. So that no sum
+    /// of theirs is out of range, none pays more than a share of the largest price.
+    pub(super) fn share(&self, paid: &mut [Vec<i64>]) -> bool {
+        let mut changed = false;
+        for group in self.members().filter(|group| group.len() > 1) {
+            let most = FAR / 2 / group.len() as i64;
+            for node in 0..paid[group[0]].len() {
+                let prices = group.iter().map(|member| paid[*member][node]);
+                let first = paid[group[0]][node];
+                if prices.clone().all(|price| price == first) {
+                    continue;
+                }
+                changed = true;
+                let (sum, count) = prices
+                    .clone()
+                    .filter(|price| price.abs() < FAR)
+                    .fold((0i128, 0), |(sum, count), price| (sum + i128::from(price), count + 1));
+                let same = match count {
+                    _ if prices.clone().any(|price| price >= FAR) => FAR,
+                    0 => -FAR,
+                    _ => sum.div_euclid(count).clamp(-i128::from(most), i128::from(most)) as i64,
+                };
+                group.iter().for_each(|member| paid[*member][node] = same);
+            }
+        }
+        changed
+    }
+
+    /// What each group pays, its members together. Where they do not pay the same, each pays what
+    /// the one does that pays most: wherever they are served, they pay no more.
+    pub(super) fn paid<'p>(&self, paid: &'p [Vec<i64>]) -> Vec<Cow<'p, [i64]>> {
+        let of_group = |group: &[usize]| match group {
+            [] => Cow::Borrowed(&[][..]),
+            [one] => Cow::Borrowed(paid[*one].as_slice()),
+            [first, others @ ..] => {
+                let mut most = paid[*first].clone();
+                for other in others {
+                    most.iter_mut().zip(&paid[*other]).for_each(|(m, price)| *m = (*m).max(*price));
+                }
+                let count = group.len() as i64;
+                let all = |price: i64| match price.abs() < FAR {
+                    true => price.saturating_mul(count).clamp(1 - FAR, FAR - 1),
+                    false => price,
+                };
+                Cow::Owned(most.into_iter().map(all).collect())
+            }
+        };
+        self.members().map(of_group).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! One value that many read, each in another layout.
+
+use std::fmt::Write;
+
+use shard_check::{CheckOptions, check_source};
+use shard_cost::Hardware;
+use shard_grammar::SourceFile;
+use shard_ir::Program;
+use shard_search::{LowerOptions, Lowered, Proof, Status, lower};
+
+/// On three axes of four.
+const LAYOUTS: [&str; 8] =
+    ["E_xF_yz", "E_yF_xz", "E_zF_xy", "EF_xyz", "E_xyzF", "E_xyF_z", "E_yzF_x", "E_xF_zy"];
+
+/// One value, and products with weights of these layouts: each through a gelu, and all added up.
+fn branches(head: &str, x: &str, result: &str, layouts: &[&str]) -> Program {
+    let mut text = format!("{head}layer branches(x: bf16 {x},\n");
+    for (i, layout) in layouts.iter().enumerate() {
+        let _ = writeln!(text, "  w{i}: weight bf16 {layout},");
+    }
+    let _ = writeln!(text, ") -> bf16 {result} {{");
+    for i in 0..layouts.len() {
+        let _ = writeln!(text, "  let h{i} = gelu(einsum(x, w{i} -> BF))");
+    }
+    let sum: Vec<String> = (0..layouts.len()).map(|i| format!("h{i}")).collect();
+    let _ = writeln!(text, "  return {}\n}}", sum.join(" + "));
+    let mut checked =
+        check_source(&SourceFile::new("test.shard", text.as_str()), &CheckOptions::default());
+    assert!(checked.diagnostics.iter().all(|d| !d.is_error()), "{:#?}", checked.diagnostics);
+    checked.programs.remove(0)
+}
+
+/// So many branches on 64 chips, with weights of the first `kinds` of the layouts in turn.
+fn mismatched(count: usize, kinds: usize) -> Program {
+    let head = "mesh x=4, y=4, z=4\ndim B = 512\ndim E = 8192\ndim F = 8192\n";
+    let layouts: Vec<&str> = (0..count).map(|i| LAYOUTS[i % kinds]).collect();
+    branches(head, "B_xE_y", "B_xF_y", &layouts)
+}
+
+fn lowered(program: &Program, whole_space: bool) -> Lowered {
+    let chip = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
+    let options = LowerOptions { any_size: true, whole_space, ..LowerOptions::default() };
+    lower(program, &chip, &options).expect("a plan")
+}
+
+#[test]
+fn prices_alone_prove_that_each_layout_of_a_value_takes_a_permute_of_its_own() {
+    for count in 2..=6 {
+        let found = lowered(&mismatched(count, 8), false);
+        assert_eq!(found.optimality.proof, Some(Proof::Certificate), "{count} {found:?}");
+    }
+}
+
+#[test]
+fn readers_of_eight_layouts_are_proven_however_many_they_are() {
+    for (count, most) in [(8, 10_000), (16, 15_000), (64, 20_000)] {
+        let found = lowered(&mismatched(count, 8), false);
+        assert_eq!(found.optimality.status, Status::Proven, "{count} {:?}", found.optimality);
+        assert!(found.stats.expansions < most, "{count} {:?}", found.stats);
+        // Prices come close, so that it is a small part of all plans that is looked at one by one.
+        let (cost, bound) =
+            (found.optimality.cost.0, found.optimality.price_bound.map_or(0, |bound| bound.0));
+        assert!(cost - bound < cost / 500, "{count}: {bound} of {cost}");
+    }
+}
+
+#[test]
+fn readers_that_are_alike_are_proven_by_prices_where_there_are_more_than_are_priced_one_by_one() {
+    for (count, kinds) in [(9, 1), (12, 2), (16, 2)] {
+        let found = lowered(&mismatched(count, kinds), false);
+        assert_eq!(found.optimality.proof, Some(Proof::Certificate), "{count} {kinds} {found:?}");
+    }
+}
+
+#[test]
+fn the_whole_space_has_no_better_plan_for_many_readers() {
+    let head = |rows: u64| format!("mesh x=2, y=2\ndim B = {rows}\ndim E = 1024\ndim F = 512\n");
+    let all = ["E_xF_y", "E_yF_x", "EF_xy", "E_xyF", "E_xF", "EF_y"];
+    let mut state = 11u64;
+    let mut next = |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut compared = 0;
+    for case in 0..CASES {
+        let kinds: Vec<&str> = (0..1 + next(3)).map(|_| all[next(all.len())]).collect();
+        let layouts: Vec<&str> = (0..9 + next(3)).map(|_| kinds[next(kinds.len())]).collect();
+        let rows = 8 << (2 * next(5));
+        let x = ["B_xE_y", "BE_xy", "B_xyE", "BE"][next(4)];
+        let result = ["B_xF_y", "BF", "BF_xy"][next(3)];
+        let program = branches(&head(rows), x, result, &layouts);
+        let (found, whole) = (lowered(&program, false), lowered(&program, true));
+        let (found, whole) = (found.optimality, whole.optimality);
+        let told = format!("case {case}: B={rows} {x} {result} {layouts:?}\n{found:?}\n{whole:?}");
+        // Whichever of the two ends early, neither bounds the other's plan away.
+        assert!(found.lower_bound <= whole.cost && whole.lower_bound <= found.cost, "{told}");
+        if found.status == Status::Proven && whole.status == Status::Proven {
+            assert_eq!(found.cost, whole.cost, "{told}");
+            compared += 1;
+        }
+    }
+    assert!(compared * 2 >= CASES, "{compared}");
+}
+
+const CASES: usize = 24;
