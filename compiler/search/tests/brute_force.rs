@@ -431,7 +431,7 @@ fn the_brute_force_finds_the_same_without_its_bound() {
 fn a_search_that_ends_early_says_what_is_true() {
     let (mut bounded, mut worse) = (0, 0);
     for (make, count) in
-        [(case as fn(u64, u64) -> Case, 400), (case_with_forms, 150), (attention_case, 30)]
+        [(case as fn(u64, u64) -> Case, 500), (case_with_forms, 150), (attention_case, 30)]
     {
         for number in 0..count {
             let Case { program, hardware, .. } = make(SEED + 2, number);

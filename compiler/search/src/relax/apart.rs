@@ -289,6 +289,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         part.states = Arc::new(states);
         part.operands = Arc::new(kept_operands);
         part.uses = Arc::new(uses);
+        // Readers here are others than those of the whole form.
+        part.alike = Arc::new(vec![None; part.factors.len()]);
         Some(Around { problem: part, given, not_had })
     }
 
