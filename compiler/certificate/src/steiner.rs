@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn no_move_to_a_hub_serves_two_readers() {
         let hardware = Hardware::built_in("tpu-v4-flat").expect("built in");
-        let mesh = Mesh::new([("x", 2), ("y", 2), ("z", 2)]).expect("a mesh");
+        let mesh = Mesh::new([("x", 4), ("y", 4), ("z", 4)]).expect("a mesh");
         let of = Alike {
             sizes: vec![1 << 20],
             dtype: Dtype::F32,
