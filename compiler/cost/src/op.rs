@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use shard_ir::attention::softmax_over;
+use shard_ir::op::Amount;
 use shard_ir::{Binary, Def, Dim, DimId, Dtype, Op, Picoseconds, Program, Value};
 
 use crate::hardware::Hardware;
@@ -524,71 +525,22 @@ fn arithmetic(member: &KernelOp<'_>) -> Dtype {
     })
 }
 
-/// How many bytes are read of an operand, or written of the result.
-enum Amount {
-    None,
-    Whole,
-    /// As many as the result has.
-    OfResult,
-    /// As many as the second operand has.
-    OfSecond,
-}
-
-impl Amount {
-    fn of(&self, tensor: &LocalTensor<'_>, member: &KernelOp<'_>) -> Bytes {
-        match self {
-            Amount::None => Bytes(0),
-            Amount::Whole => tensor.bytes(),
-            Amount::OfResult => member.result.bytes(),
-            Amount::OfSecond => member.operands.get(1).map_or(Bytes(0), LocalTensor::bytes),
-        }
-    }
-}
-
-/// What an op reads of its first operand and of each other one, and what it writes.
-fn traffic(op: &Op) -> [Amount; 3] {
-    use Amount::{None, OfResult, OfSecond, Whole};
-    match op {
-        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } => [None, None, None],
-        // What comes from the host is not read from the chip's own memory.
-        Op::Fetch => [None, None, Whole],
-        Op::SliceDim { .. } => [OfResult, None, Whole],
-        Op::Append { .. } => [None, Whole, OfSecond],
-        // Where an element stands says what it becomes, not what it was.
-        Op::Iota { .. } => [None, None, Whole],
-        // The rows that are taken, not the table; a device that holds a part of the table may have
-        // to read all of them.
-        Op::Take { .. } => [OfResult, Whole, Whole],
-        Op::Einsum
-        | Op::Map(_)
-        | Op::Binary(_)
-        | Op::Where
-        | Op::Reduce { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Concat { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Cumsum { .. }
-        | Op::SinkSoftmax { .. }
-        | Op::Conv { .. }
-        | Op::Shift { .. }
-        | Op::Argmax { .. }
-        | Op::TopK { .. }
-        | Op::ArgTopK { .. }
-        | Op::ScatterAdd { .. }
-        | Op::Pad { .. }
-        | Op::Scan { .. }
-        | Op::Locate { .. }
-        | Op::Route { .. }
-        | Op::Cast(_) => [Whole, Whole, Whole],
+/// How many bytes of a tensor of an op are read or written.
+fn bytes_of(amount: Amount, tensor: &LocalTensor<'_>, member: &KernelOp<'_>) -> Bytes {
+    match amount {
+        Amount::None => Bytes(0),
+        Amount::Whole => tensor.bytes(),
+        Amount::OfResult => member.result.bytes(),
+        Amount::OfSecond => member.operands.get(1).map_or(Bytes(0), LocalTensor::bytes),
     }
 }
 
 fn read_bytes(member: &KernelOp<'_>, at: usize) -> Bytes {
-    traffic(member.op)[at.min(1)].of(&member.operands[at], member)
+    let traffic = member.op.row().traffic;
+    let amount = if at == 0 { traffic.first } else { traffic.others };
+    bytes_of(amount, &member.operands[at], member)
 }
 
 fn written_bytes(member: &KernelOp<'_>) -> Bytes {
-    traffic(member.op)[2].of(&member.result, member)
+    bytes_of(member.op.row().traffic.written, &member.result, member)
 }

@@ -2,7 +2,7 @@
 //! [`shard_ops`].
 
 pub use shard_ops::{
-    Binary, Code, Field, Flag, Form, Lead, Map, Norm, Of, Partial, Reduce, Row, Slot, Takes, filled,
+    Amount, Binary, Code, Field, Flag, Form, Lead, Map, Norm, Of, Partial, Reduce, Row, Slot, Takes, filled,
 };
 
 use crate::tensor::{DimId, Dtype};

@@ -1,7 +1,7 @@
 //! The rows of the ops.
 
 use crate::row::Flag::{Commutes, Elementwise, Exact, KeepsValues, Later, SameDims, Truth, View};
-use crate::row::{Field, Lead, Of, Partial, Row, Sizes, Slot, Takes};
+use crate::row::{Amount, Field, Lead, Of, Partial, Row, Sizes, Slot, Takes, Traffic};
 use crate::table::table;
 
 /// A row of nothing, which the kinds below start from.
@@ -17,6 +17,7 @@ const NOTHING: Row = Row {
     sizes: Sizes::Free,
     sums: Partial::No,
     maxima: Partial::No,
+    traffic: Traffic::ALL,
     flags: &[],
 };
 
@@ -139,6 +140,7 @@ const fn view(word: &'static str) -> Row {
         phrase: "{from} -> {to}",
         sums: Partial::First,
         maxima: Partial::First,
+        traffic: Traffic { first: Amount::None, others: Amount::None, written: Amount::None },
         flags: &[View, KeepsValues, Exact],
         ..form(word)
     }
@@ -221,6 +223,7 @@ table! {
             ],
             sizes: Sizes::AtMost { small: "to", large: "from" },
             phrase: "{from} -> {to} from {offset}",
+            traffic: Traffic { first: Amount::OfResult, ..Traffic::ALL },
             sums: Partial::First, maxima: Partial::First, flags: &[KeepsValues, Exact], ..NOTHING
         },
         /// The cache with the new positions written at its end.
@@ -232,6 +235,7 @@ table! {
             ],
             sizes: Sizes::AtMost { small: "from", large: "to" },
             phrase: "{from} -> {to}",
+            traffic: Traffic { first: Amount::None, written: Amount::OfSecond, ..Traffic::ALL },
             sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..form("append")
         },
         // It is not exact: it brings in minus infinity, which a product with 0 turns into NaN.
@@ -263,11 +267,14 @@ table! {
             phrase: "over {dim} at {position}[ of {extent}]",
             sums: Partial::First, flags: &[SameDims], ..form("rope")
         },
+        // The rows that are taken are read, not the table; a device that holds a part of the table
+        // may have to read all of them.
         /// The rows of a table that the ids name.
         Take {
             operands: &["table", "ids"],
             slots: &[dim("dim", Lead::Over, Of::Operand(0), Field::Over)],
             phrase: "over {dim}",
+            traffic: Traffic { first: Amount::OfResult, ..Traffic::ALL },
             sums: Partial::First, flags: &[Exact], ..form("take")
         },
         /// The rows added up that an id gives one place, for each place of a dim; zeros where no id
@@ -361,10 +368,12 @@ table! {
         Where {
             operands: &["holds", "a", "b"], flags: &[Elementwise, Exact, Later], ..form("where")
         },
+        // Where an element stands says what it becomes, not what it was.
         /// The position along a dim, at every element of a value, whatever that is there.
         Iota {
             slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Operand(0), Field::Over) }],
             phrase: "over {dim}",
+            traffic: Traffic { first: Amount::None, ..Traffic::ALL },
             flags: &[SameDims, Exact, Later], ..form("iota")
         },
         // A place is given by counting over all tokens, a choice made among all experts: both are
@@ -384,10 +393,12 @@ table! {
             phrase: "{tokens} over {choices} of {experts} -> {places}",
             flags: &[Exact], ..form("route")
         },
-        // No source writes it: a weight in host memory is fetched by being used.
+        // No source writes it: a weight in host memory is fetched by being used. What comes from the
+        // host is not read from the chip's own memory.
         /// A value in host memory, brought to the chip.
         Fetch {
             op: "fetch", text: "fetch",
+            traffic: Traffic { first: Amount::None, ..Traffic::ALL },
             sums: Partial::First, maxima: Partial::First, flags: &[KeepsValues, Exact], ..NOTHING
         },
         // A sum may be partial from float to float alone; a maximum unless the result is a truth

@@ -26,6 +26,8 @@ pub struct Row {
     pub sums: Partial,
     /// Which operands may be partial maxima.
     pub maxima: Partial,
+    /// What a device reads and writes.
+    pub traffic: Traffic,
     /// What else holds of it.
     pub flags: &'static [Flag],
 }
@@ -57,6 +59,36 @@ impl Partial {
             Partial::Together => partial.len() == operands,
         }
     }
+}
+
+/// What a device reads of the operands and writes of the result.
+#[derive(Clone, Copy, Debug)]
+pub struct Traffic {
+    /// Of the first operand.
+    pub first: Amount,
+    /// Of each other operand.
+    pub others: Amount,
+    /// Of the result.
+    pub written: Amount,
+}
+
+impl Traffic {
+    /// All operands and the whole result.
+    pub const ALL: Traffic =
+        Traffic { first: Amount::Whole, others: Amount::Whole, written: Amount::Whole };
+}
+
+/// How many bytes are read of an operand, or written of the result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Amount {
+    /// None.
+    None,
+    /// All of it.
+    Whole,
+    /// As many as the result has.
+    OfResult,
+    /// As many as the second operand has.
+    OfSecond,
 }
 
 /// How the sizes of the dims in an op's slots hang together, beside those that are the same.
