@@ -9,8 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_ir::attention::unmoved;
-use shard_ir::catalogue::Sizes;
-use shard_ir::op::Argument;
+use shard_ir::op::{Argument, Fit};
 use shard_ir::verify::verify;
 use shard_ir::{DimId, InstrId, InstrKind, Op, Plan, never};
 
@@ -173,14 +172,7 @@ impl Problem {
             }
             if let InstrKind::Op(op) = &instr.kind {
                 op.dims().iter().for_each(|d| used[d.index()] = true);
-                let (cut, parts) = match op {
-                    Op::Rope { over, .. } => (vec![*over], 2),
-                    Op::TopK { over, to, parts } | Op::ArgTopK { over, to, parts } => {
-                        (vec![*over, *to], parts.unwrap_or(1))
-                    }
-                    _ => (Vec::new(), 1),
-                };
-                for dim in cut {
+                for (dim, parts) in op.parts() {
                     let unit = &mut units[leader[dim.index()]];
                     *unit = lcm(*unit, parts);
                 }
@@ -363,35 +355,33 @@ fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
     let mut out = BTreeSet::new();
     for instr in &plan.instructions {
         let InstrKind::Op(op) = &instr.kind else { continue };
-        let dim = |name: &str| {
-            op.slots().find(|(slot, _)| slot.name == name).map(|(_, a)| variable(&a.dims()[0]))
-        };
-        let variables: Vec<usize> = op.dims().iter().map(variable).collect();
-        match op.row().sizes {
-            Sizes::Free => {}
-            Sizes::Product => {
-                let (mut parts, mut whole) = (Vec::new(), None);
-                for (_, argument) in op.slots() {
-                    match argument {
-                        Argument::Dims(dims) => parts = dims.iter().map(variable).collect(),
-                        Argument::Dim(dim) => whole = Some(variable(&dim)),
-                        Argument::Number(_) | Argument::Dtype(_) => {}
-                    }
+        let of = |slot: &str| op.dim_in(slot).map(|dim| variable(&dim));
+        for fit in op.row().fits {
+            out.extend(match *fit {
+                Fit::Product { parts, whole } => {
+                    let parts = op.filling(parts);
+                    let parts = parts.iter().flat_map(Argument::dims).map(variable).collect();
+                    of(whole).map(|whole| Relation::Product { whole, parts })
                 }
-                out.extend(whole.map(|whole| Relation::Product { whole, parts }));
-            }
-            Sizes::Sum => {
-                if let [a, b, whole] = variables[..] {
-                    out.insert(Relation::Sum { whole, parts: [a, b] });
+                Fit::Sum { parts: [a, b], whole } => of(a)
+                    .zip(of(b))
+                    .zip(of(whole))
+                    .map(|((a, b), whole)| Relation::Sum { whole, parts: [a, b] }),
+                Fit::AtMost { small, large, what: _ }
+                | Fit::CutOf { small, large, offset: _ }
+                | Fit::PutInto { small, large, offset: _ } => {
+                    of(small).zip(of(large)).map(|(small, large)| Relation::AtMost { small, large })
                 }
-            }
-            Sizes::AtMost { small, large } => {
-                out.extend(
-                    dim(small)
-                        .zip(dim(large))
-                        .map(|(small, large)| Relation::AtMost { small, large }),
-                );
-            }
+                // Dims of one size are one variable, parts are in its unit, and fewer are chosen.
+                Fit::SameSize(..)
+                | Fit::Even(_)
+                | Fit::InParts { .. }
+                | Fit::Choices { .. }
+                | Fit::Different(..)
+                | Fit::New(_)
+                | Fit::NewOr(..)
+                | Fit::InSecond(_) => None,
+            });
         }
     }
     out

@@ -99,7 +99,7 @@ fn the_tables_of_the_specification_name_every_op() {
 }
 
 #[test]
-fn each_row_names_its_slots_in_its_phrase_and_ends_with_what_may_be_left_out() {
+fn each_row_names_its_own_slots_and_ends_with_what_may_be_left_out() {
     for code in Code::all() {
         let row = code.row();
         let slots: Vec<&str> = row.slots.iter().map(|slot| slot.name).collect();
@@ -120,6 +120,9 @@ fn each_row_names_its_slots_in_its_phrase_and_ends_with_what_may_be_left_out() {
                 row.text,
                 slot.name
             );
+        }
+        for slot in row.fits.iter().flat_map(|fit| fit.slots()) {
+            assert!(slots.contains(&slot), "{}: what fits names no slot {slot}", row.text);
         }
         assert!(row.source.is_none() || row.sign.is_none(), "{}: a word and a sign", row.text);
         assert_eq!(Code::of_text(row.text), Some(code), "{}: two rows of one word", row.text);

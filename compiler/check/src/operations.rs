@@ -12,6 +12,10 @@ use crate::int_expr;
 use crate::layer::LayerChecker;
 use crate::names::nearest;
 
+mod fits;
+
+use self::fits::Written;
+
 type Operand<'x> = (ValueId, &'x ast::Expr);
 
 impl LayerChecker<'_, '_> {
@@ -179,7 +183,9 @@ impl LayerChecker<'_, '_> {
         }
         let op = Op::of(code, op_arguments)?;
         let spans: Vec<Span> = arguments.iter().map(ast::Argument::span).collect();
-        self.sizes_fit(&op, word, &operands, &spans)?;
+        for fit in row.fits {
+            self.fits(fit, &Written { op: &op, word, operands: &operands, spans: &spans })?;
+        }
         self.op(op, word, &operands, span)
     }
 
@@ -200,176 +206,6 @@ impl LayerChecker<'_, '_> {
             }),
             ast::Argument::Dtype(dtype) => Argument::Dtype(dtype.value),
         })
-    }
-
-    /// Whether the sizes of an op's dims fit, and its dims are different where they have to be;
-    /// `spans` are those of its slots.
-    fn sizes_fit(
-        &mut self,
-        op: &Op,
-        word: &str,
-        operands: &[Operand<'_>],
-        spans: &[Span],
-    ) -> Option<()> {
-        match op {
-            Op::Rename { from, to } => {
-                if self.env.size(*from) != self.env.size(*to) {
-                    let message = format!(
-                        "`{word}` keeps the size, and {} while {}",
-                        self.sized(*from),
-                        self.sized(*to)
-                    );
-                    let help =
-                        format!("dim {} = {}", self.env.dim_name(*to), self.env.dim_name(*from));
-                    return self.sizes(
-                        message,
-                        spans[0].to(spans[1]),
-                        "of different sizes",
-                        Some(help),
-                    );
-                }
-            }
-            Op::Split { from: whole, to: parts } | Op::Merge { from: parts, to: whole } => {
-                self.product_is(word, parts, *whole, spans[0].to(spans[1]))?;
-            }
-            Op::Concat { left, right, to } => {
-                let sum = self.env.size(*left) + self.env.size(*right);
-                if sum != self.env.size(*to) {
-                    let parts =
-                        format!("{} + {}", self.env.dim_name(*left), self.env.dim_name(*right));
-                    let message = format!(
-                        "`{word}` gives {parts} = {sum} positions, and {}",
-                        self.sized(*to)
-                    );
-                    let help = format!("dim {} = {parts}", self.env.dim_name(*to));
-                    return self.sizes(
-                        message,
-                        spans[0].to(spans[2]),
-                        "sizes do not add up",
-                        Some(help),
-                    );
-                }
-            }
-            Op::SliceDim { from, to, offset } => {
-                let (all, kept) = (self.env.size(*from), self.env.size(*to));
-                let end = offset.saturating_add(kept);
-                if end > all {
-                    let (from_name, to_name) = (self.env.dim_name(*from), self.env.dim_name(*to));
-                    let message = format!(
-                        "`{word}` takes positions {offset} to {end} of `{from_name}`, and {}",
-                        self.sized(*from)
-                    );
-                    let help = match all.checked_sub(kept) {
-                        Some(last) => format!(
-                            "{word}(..., {from_name} -> {to_name}, {last})    (the last start)"
-                        ),
-                        None => format!("dim {to_name} = {all}    (or less)"),
-                    };
-                    return self.sizes(
-                        message,
-                        spans[0].to(spans[2]),
-                        "reaches past the end",
-                        Some(help),
-                    );
-                }
-            }
-            Op::Pad { from, to, offset } => {
-                let (had, all) = (self.env.size(*from), self.env.size(*to));
-                let end = offset.saturating_add(had);
-                if end > all {
-                    let (from_name, to_name) = (self.env.dim_name(*from), self.env.dim_name(*to));
-                    let message = format!(
-                        "`{word}` puts `{from_name}` at positions {offset} to {end}, and {}",
-                        self.sized(*to)
-                    );
-                    let help = match all.checked_sub(had) {
-                        Some(last) => format!(
-                            "{word}(..., {from_name} -> {to_name}, {last})    (no zeros behind it)"
-                        ),
-                        None => format!("dim {to_name} = {end}    (or more)"),
-                    };
-                    let span = spans[0].to(spans[2]);
-                    return self.sizes(message, span, "reaches past the end", Some(help));
-                }
-            }
-            Op::TopK { over, to, parts } | Op::ArgTopK { over, to, parts } => {
-                if over != to {
-                    self.is_new(word, *to, operands[0], spans[1])?;
-                }
-                self.fits_in(word, *to, *over, spans[0].to(spans[1]), "places")?;
-                let parts = parts.unwrap_or(1);
-                for dim in [*over, *to] {
-                    if !self.env.size(dim).is_multiple_of(parts) {
-                        let message = format!(
-                            "`{word}` chooses as many of each of {parts} parts, and {}",
-                            self.sized(dim)
-                        );
-                        let next = self.env.size(dim).next_multiple_of(parts);
-                        let help = format!("dim {} = {next}", self.env.dim_name(dim));
-                        let span = spans.get(2).copied().unwrap_or(spans[1]);
-                        return self.sizes(message, span, "parts of one size", Some(help));
-                    }
-                }
-            }
-            Op::ScatterAdd { over, to } => {
-                self.is_new(word, *to, operands[0], spans[1])?;
-                for dim in over {
-                    self.needs(word, *dim, spans[0], operands[1])?;
-                }
-            }
-            Op::Append { from, to } => {
-                self.fits_in(word, *from, *to, spans[0].to(spans[1]), "new positions")?
-            }
-            Op::Mask { query, key, window: _ } => {
-                self.different(word, *query, *key, spans[1])?;
-                self.fits_in(word, *query, *key, spans[0].to(spans[1]), "queries")?;
-            }
-            Op::Rope { over, at, extent } => {
-                self.different(word, *over, *at, spans[1])?;
-                if !self.env.size(*over).is_multiple_of(2) {
-                    let message =
-                        format!("`{word}` turns a dim in halves, and {} is odd", self.sized(*over));
-                    let help =
-                        format!("dim {} = {}", self.env.dim_name(*over), self.env.size(*over) + 1);
-                    return self.sizes(message, spans[0], "odd", Some(help));
-                }
-                if let Some(extent) = extent {
-                    self.fits_in(word, *at, *extent, spans[1].to(spans[2]), "places")?;
-                }
-            }
-            Op::Route { over, at, to, choices } => {
-                self.different(word, *over, *at, spans[1])?;
-                self.is_new(word, *to, operands[0], spans[2])?;
-                if *choices > self.env.size(*over) {
-                    let message = format!(
-                        "`{word}` lets a token ask for {choices} experts, and {}",
-                        self.sized(*over)
-                    );
-                    let (to, all) = (self.env.dim_name(*to), self.env.size(*over));
-                    let help = format!("{word}(... -> {to}, {all})    (all experts)");
-                    return self.sizes(message, spans[3], "more than there are", Some(help));
-                }
-            }
-            Op::Einsum
-            | Op::Map(_)
-            | Op::Binary(_)
-            | Op::Reduce { .. }
-            | Op::Softmax { .. }
-            | Op::Norm { .. }
-            | Op::Take { .. }
-            | Op::Cumsum { .. }
-            | Op::SinkSoftmax { .. }
-            | Op::Conv { .. }
-            | Op::Shift { .. }
-            | Op::Argmax { .. }
-            | Op::Scan { .. }
-            | Op::Locate { .. }
-            | Op::Where
-            | Op::Iota { .. }
-            | Op::Fetch
-            | Op::Cast(_) => {}
-        }
-        Some(())
     }
 
     fn sized(&self, dim: DimId) -> String {
@@ -402,58 +238,5 @@ impl LayerChecker<'_, '_> {
             near: near.map(str::to_string),
         });
         None
-    }
-
-    fn different(&mut self, op: &str, a: DimId, b: DimId, span: Span) -> Option<()> {
-        if a != b {
-            return Some(());
-        }
-        let dim = self.env.dim_name(a).to_string();
-        self.sink.report(ShapeProblem::SameDim { op: op.to_string(), dim, span });
-        None
-    }
-
-    /// The result has a dim beside those of the operand.
-    fn is_new(&mut self, op: &str, dim: DimId, operand: Operand<'_>, span: Span) -> Option<()> {
-        if !self.builder.value(operand.0).dims.contains(&dim) {
-            return Some(());
-        }
-        let dim = self.env.dim_name(dim).to_string();
-        self.sink.report(ShapeProblem::SameDim { op: op.to_string(), dim, span });
-        None
-    }
-
-    fn product_is(&mut self, op: &str, parts: &[DimId], whole: DimId, span: Span) -> Option<()> {
-        let product = parts.iter().try_fold(1u64, |n, d| n.checked_mul(self.env.size(*d)));
-        if product == Some(self.env.size(whole)) {
-            return Some(());
-        }
-        let names: Vec<&str> = parts.iter().map(|d| self.env.dim_name(*d)).collect();
-        let product = product.map_or("a number beyond all limits".to_string(), |n| n.to_string());
-        let message =
-            format!("`{op}`: {} = {product}, and {}", names.join(" * "), self.sized(whole));
-        let help = format!("dim {} = {}", self.env.dim_name(whole), names.join(" * "));
-        self.sizes(message, span, "sizes do not multiply", Some(help))
-    }
-
-    fn fits_in(
-        &mut self,
-        op: &str,
-        small: DimId,
-        large: DimId,
-        span: Span,
-        what: &str,
-    ) -> Option<()> {
-        if self.env.size(small) <= self.env.size(large) {
-            return Some(());
-        }
-        let message = format!(
-            "`{op}`: more {what} than positions, {} and {}",
-            self.sized(small),
-            self.sized(large)
-        );
-        let help =
-            format!("dim {} = {}    (or more)", self.env.dim_name(large), self.env.size(small));
-        self.sizes(message, span, "does not fit", Some(help))
     }
 }

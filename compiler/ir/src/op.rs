@@ -2,7 +2,8 @@
 //! [`shard_ops`].
 
 pub use shard_ops::{
-    Amount, Binary, Code, Field, Flag, Form, Lead, Map, Norm, Of, Partial, Reduce, Row, Slot, Takes, filled,
+    Amount, Binary, Code, Field, Fit, Flag, Form, Lead, Map, Norm, Of, Partial, Reduce, Row, Slot,
+    Takes, filled,
 };
 
 use crate::tensor::{DimId, Dtype};
@@ -387,6 +388,47 @@ impl Op {
             .iter()
             .zip(self.arguments())
             .filter_map(|(slot, argument)| Some((slot, argument?)))
+    }
+
+    /// What fills the slot of this name, if anything does.
+    pub fn filling(&self, name: &str) -> Option<Argument> {
+        self.slots().find(|(slot, _)| slot.name == name).map(|(_, argument)| argument)
+    }
+
+    /// The dim in the slot of this name, if there is one.
+    pub fn dim_in(&self, name: &str) -> Option<DimId> {
+        self.filling(name).and_then(|argument| argument.dims().first().copied())
+    }
+
+    /// The number in the slot of this name, if there is one.
+    pub fn number_in(&self, name: &str) -> Option<u64> {
+        match self.filling(name)? {
+            Argument::Number(number) => Some(number),
+            Argument::Dim(_) | Argument::Dims(_) | Argument::Dtype(_) => None,
+        }
+    }
+
+    /// The dims that must have so many equal parts.
+    pub fn parts(&self) -> Vec<(DimId, u64)> {
+        let parts = |fit: &Fit| match *fit {
+            Fit::Even(slot) => Some((vec![slot], 2)),
+            Fit::InParts { dims, parts } => Some((dims.to_vec(), self.number_in(parts)?)),
+            Fit::Different(..)
+            | Fit::New(_)
+            | Fit::NewOr(..)
+            | Fit::InSecond(_)
+            | Fit::SameSize(..)
+            | Fit::Product { .. }
+            | Fit::Sum { .. }
+            | Fit::AtMost { .. }
+            | Fit::CutOf { .. }
+            | Fit::PutInto { .. }
+            | Fit::Choices { .. } => None,
+        };
+        let fits = self.row().fits.iter().filter_map(parts);
+        fits.flat_map(|(slots, parts)| slots.into_iter().map(move |slot| (slot, parts)))
+            .filter_map(|(slot, parts)| Some((self.dim_in(slot)?, parts)))
+            .collect()
     }
 
     /// Every dim that the op itself names (not those of its operands).

@@ -1,7 +1,7 @@
 //! The rows of the ops.
 
 use crate::row::Flag::{Commutes, Elementwise, Exact, KeepsValues, Later, SameDims, Truth, View};
-use crate::row::{Amount, Field, Lead, Of, Partial, Row, Sizes, Slot, Takes, Traffic};
+use crate::row::{Amount, Field, Fit, Lead, Of, Partial, Row, Slot, Takes, Traffic};
 use crate::table::table;
 
 /// A row of nothing, which the kinds below start from.
@@ -14,7 +14,7 @@ const NOTHING: Row = Row {
     operands: &["a"],
     slots: &[],
     phrase: "",
-    sizes: Sizes::Free,
+    fits: &[],
     sums: Partial::No,
     maxima: Partial::No,
     traffic: Traffic::ALL,
@@ -162,7 +162,11 @@ const TOPK: &[Slot] = &[
     },
 ];
 const TOPK_PHRASE: &str = "over {dim} -> {to}[ in {parts} parts]";
-const TOPK_SIZES: Sizes = Sizes::AtMost { small: "to", large: "dim" };
+const TOPK_FITS: &[Fit] = &[
+    Fit::NewOr("to", "dim"),
+    Fit::AtMost { small: "to", large: "dim", what: "places" },
+    Fit::InParts { dims: ["dim", "to"], parts: "parts" },
+];
 
 table! {
     /// A normalisation over a dim, without learned scales.
@@ -189,14 +193,20 @@ table! {
             ..composite("sink_softmax")
         },
         /// The same data, a dim under another name of the same size.
-        Rename { slots: &[FROM, TO], ..view("rename") },
+        Rename {
+            slots: &[FROM, TO], fits: &[Fit::SameSize("from", "to")], ..view("rename")
+        },
         /// One dim as several, the first major.
         Split {
-            slots: &[FROM, Slot { takes: Takes::SeveralDims, ..TO }], sizes: Sizes::Product, ..view("split")
+            slots: &[FROM, Slot { takes: Takes::SeveralDims, ..TO }],
+            fits: &[Fit::Product { parts: "to", whole: "from" }],
+            ..view("split")
         },
         /// Several dims as one, the first major.
         Merge {
-            slots: &[Slot { takes: Takes::SeveralDims, ..FROM }, TO], sizes: Sizes::Product, ..view("merge")
+            slots: &[Slot { takes: Takes::SeveralDims, ..FROM }, TO],
+            fits: &[Fit::Product { parts: "from", whole: "to" }],
+            ..view("merge")
         },
         /// Two operands joined along one dim, whose size is the sum.
         Concat {
@@ -206,7 +216,7 @@ table! {
                 dim("right", Lead::Comma, Of::Whole(1), Field::From),
                 TO,
             ],
-            sizes: Sizes::Sum,
+            fits: &[Fit::Sum { parts: ["left", "right"], whole: "to" }],
             phrase: "{left}, {right} -> {to}",
             sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..form("concat")
         },
@@ -221,7 +231,7 @@ table! {
                     ..dim("offset", Lead::Comma, Of::None, Field::Offset)
                 },
             ],
-            sizes: Sizes::AtMost { small: "to", large: "from" },
+            fits: &[Fit::CutOf { large: "from", small: "to", offset: "offset" }],
             phrase: "{from} -> {to} from {offset}",
             traffic: Traffic { first: Amount::OfResult, ..Traffic::ALL },
             sums: Partial::First, maxima: Partial::First, flags: &[KeepsValues, Exact], ..NOTHING
@@ -233,7 +243,7 @@ table! {
                 dim("from", Lead::Comma, Of::Whole(1), Field::From),
                 dim("to", Lead::Arrow, Of::Operand(0), Field::To),
             ],
-            sizes: Sizes::AtMost { small: "from", large: "to" },
+            fits: &[Fit::AtMost { small: "from", large: "to", what: "new positions" }],
             phrase: "{from} -> {to}",
             traffic: Traffic { first: Amount::None, written: Amount::OfSecond, ..Traffic::ALL },
             sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..form("append")
@@ -251,7 +261,10 @@ table! {
                     ..dim("window", Lead::Comma, Of::None, Field::Window)
                 },
             ],
-            sizes: Sizes::AtMost { small: "queries", large: "keys" },
+            fits: &[
+                Fit::Different("queries", "keys"),
+                Fit::AtMost { small: "queries", large: "keys", what: "queries" },
+            ],
             phrase: "over {queries}, {keys}[, {window} each]",
             flags: &[SameDims], ..NOTHING
         },
@@ -263,7 +276,11 @@ table! {
                 dim("position", Lead::At, Of::Operand(0), Field::At),
                 Slot { takes: Takes::DimOrNothing, ..dim("extent", Lead::Comma, Of::None, Field::Extent) },
             ],
-            sizes: Sizes::AtMost { small: "position", large: "extent" },
+            fits: &[
+                Fit::Different("dim", "position"),
+                Fit::Even("dim"),
+                Fit::AtMost { small: "position", large: "extent", what: "places" },
+            ],
             phrase: "over {dim} at {position}[ of {extent}]",
             sums: Partial::First, flags: &[SameDims], ..form("rope")
         },
@@ -286,6 +303,7 @@ table! {
                 Slot { takes: Takes::Dims, ..dim("dims", Lead::Over, Of::Operand(0), Field::Over) },
                 Slot { of: Of::Result, ..TO },
             ],
+            fits: &[Fit::New("to"), Fit::InSecond("dims")],
             phrase: "over {dims} -> {to}",
             sums: Partial::First, flags: &[Exact, Later], ..NOTHING
         },
@@ -299,7 +317,7 @@ table! {
                     ..dim("offset", Lead::Comma, Of::None, Field::Offset)
                 },
             ],
-            sizes: Sizes::AtMost { small: "from", large: "to" },
+            fits: &[Fit::PutInto { small: "from", large: "to", offset: "offset" }],
             phrase: "{from} -> {to} at {offset}",
             sums: Partial::First, flags: &[Exact, Later], ..form("pad")
         },
@@ -348,11 +366,11 @@ table! {
         },
         /// The largest values along a dim, in falling order; or of each of several equal parts of
         /// the dim as many, part by part.
-        TopK { slots: TOPK, phrase: TOPK_PHRASE, sizes: TOPK_SIZES, flags: &[Exact, Later], ..form("topk") },
+        TopK { slots: TOPK, phrase: TOPK_PHRASE, fits: TOPK_FITS, flags: &[Exact, Later], ..form("topk") },
         /// The positions of the largest values along a dim, in the order of `topk`; of equal values
         /// the first comes first.
         ArgTopK {
-            slots: TOPK, phrase: TOPK_PHRASE, sizes: TOPK_SIZES, flags: &[Exact, Later], ..form("argtopk")
+            slots: TOPK, phrase: TOPK_PHRASE, fits: TOPK_FITS, flags: &[Exact, Later], ..form("argtopk")
         },
         // Minus the position, so that of several devices' answers the largest counts.
         /// Minus the first position at which the two are equal; the least int32 where they never
@@ -389,6 +407,11 @@ table! {
                     takes: Takes::Count("how many experts a token asks for"),
                     ..dim("choices", Lead::Comma, Of::None, Field::Choices)
                 },
+            ],
+            fits: &[
+                Fit::Different("experts", "tokens"),
+                Fit::New("places"),
+                Fit::Choices { count: "choices", of: "experts", places: "places" },
             ],
             phrase: "{tokens} over {choices} of {experts} -> {places}",
             flags: &[Exact], ..form("route")

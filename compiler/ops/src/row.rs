@@ -20,8 +20,8 @@ pub struct Row {
     pub slots: &'static [Slot],
     /// How reports put what fills the slots: `over {dim} at {position}[ of {extent}]`.
     pub phrase: &'static str,
-    /// How the sizes of the dims in its slots hang together.
-    pub sizes: Sizes,
+    /// What holds of the dims in its slots and of their sizes, in the order in which it is asked.
+    pub fits: &'static [Fit],
     /// Which operands may be partial sums.
     pub sums: Partial,
     /// Which operands may be partial maxima.
@@ -91,22 +91,98 @@ pub enum Amount {
     OfSecond,
 }
 
-/// How the sizes of the dims in an op's slots hang together, beside those that are the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sizes {
-    /// They do not.
-    Free,
-    /// One is the product of the several others.
-    Product,
-    /// The last is the sum of the two others.
-    Sum,
-    /// One is at most the other, where both are there.
-    AtMost {
-        /// The name of its slot.
-        small: &'static str,
-        /// The name of the other's.
-        large: &'static str,
+/// What holds of the dims and numbers in an op's slots, each by the name of its slot. Of a slot in
+/// which nothing stands nothing is asked.
+#[derive(Clone, Copy, Debug)]
+pub enum Fit {
+    /// They are two dims.
+    Different(&'static str, &'static str),
+    /// The first operand has not this dim.
+    New(&'static str),
+    /// The first operand has not this dim, or it is the other, which goes away.
+    NewOr(&'static str, &'static str),
+    /// The second operand has these dims as well.
+    InSecond(&'static str),
+    /// They have one size.
+    SameSize(&'static str, &'static str),
+    /// One is as large as the product of the several others.
+    Product {
+        /// The others.
+        parts: &'static str,
+        /// The one.
+        whole: &'static str,
     },
+    /// One is as large as two others together.
+    Sum {
+        /// The others.
+        parts: [&'static str; 2],
+        /// The one.
+        whole: &'static str,
+    },
+    /// One is at most as large as the other.
+    AtMost {
+        /// The one.
+        small: &'static str,
+        /// The other.
+        large: &'static str,
+        /// What stands along the one.
+        what: &'static str,
+    },
+    /// The other lies in the one from a position on.
+    CutOf {
+        /// The one.
+        large: &'static str,
+        /// The other.
+        small: &'static str,
+        /// The position.
+        offset: &'static str,
+    },
+    /// The one lies in the other from a position on.
+    PutInto {
+        /// The one.
+        small: &'static str,
+        /// The other.
+        large: &'static str,
+        /// The position.
+        offset: &'static str,
+    },
+    /// It has two halves.
+    Even(&'static str),
+    /// Both have so many equal parts.
+    InParts {
+        /// Both.
+        dims: [&'static str; 2],
+        /// How many.
+        parts: &'static str,
+    },
+    /// So many of the one are chosen for each place of the other.
+    Choices {
+        /// How many.
+        count: &'static str,
+        /// The one.
+        of: &'static str,
+        /// The other.
+        places: &'static str,
+    },
+}
+
+impl Fit {
+    /// The slots that it names.
+    pub fn slots(&self) -> Vec<&'static str> {
+        match *self {
+            Fit::New(slot) | Fit::InSecond(slot) | Fit::Even(slot) => vec![slot],
+            Fit::Different(a, b)
+            | Fit::NewOr(a, b)
+            | Fit::SameSize(a, b)
+            | Fit::Product { parts: a, whole: b }
+            | Fit::AtMost { small: a, large: b, what: _ } => vec![a, b],
+            Fit::Sum { parts: [a, b], whole: c }
+            | Fit::CutOf { large: a, small: b, offset: c }
+            | Fit::PutInto { small: a, large: b, offset: c }
+            | Fit::InParts { dims: [a, b], parts: c }
+            | Fit::Choices { count: a, of: b, places: c } => vec![a, b, c],
+        }
+    }
 }
 
 /// What holds of an op, or does not.

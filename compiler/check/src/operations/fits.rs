@@ -1,0 +1,247 @@
+//! Whether the dims of an op, and their sizes, fit as its row says that they do, and what is said
+//! where they do not.
+
+use shard_grammar::Span;
+use shard_ir::op::{Argument, Fit};
+use shard_ir::{DimId, Op, never};
+
+use super::Operand;
+use crate::diagnostics::ShapeProblem;
+use crate::layer::LayerChecker;
+
+/// An op as it is written.
+pub(super) struct Written<'x> {
+    pub(super) op: &'x Op,
+    pub(super) word: &'x str,
+    pub(super) operands: &'x [Operand<'x>],
+    /// Where its slots are filled.
+    pub(super) spans: &'x [Span],
+}
+
+impl Written<'_> {
+    /// From the first of these slots that is filled to the last.
+    fn span(&self, slots: &[&str]) -> Span {
+        let row = self.op.row().slots.iter().zip(self.spans);
+        let spans = row.filter(|(slot, _)| slots.contains(&slot.name)).map(|(_, span)| *span);
+        spans.reduce(Span::to).unwrap_or_else(|| never!("an op without its slots", Span::default()))
+    }
+
+    fn dims(&self, slot: &str) -> Vec<DimId> {
+        self.op.filling(slot).as_ref().map_or(Vec::new(), |of| Argument::dims(of).to_vec())
+    }
+}
+
+impl LayerChecker<'_, '_> {
+    /// Whether one of the things holds that the row of an op states.
+    pub(super) fn fits(&mut self, fit: &Fit, of: &Written<'_>) -> Option<()> {
+        let (op, word) = (of.op, of.word);
+        if fit.slots().iter().any(|slot| op.filling(slot).is_none()) {
+            return Some(());
+        }
+        let span = of.span(&fit.slots());
+        match *fit {
+            Fit::Different(a, b) => {
+                if op.dim_in(a)? != op.dim_in(b)? {
+                    return Some(());
+                }
+                self.same_dim(of, b)
+            }
+            Fit::New(slot) => self.is_new(of, slot),
+            Fit::NewOr(slot, other) => {
+                if op.dim_in(slot)? == op.dim_in(other)? {
+                    Some(())
+                } else {
+                    self.is_new(of, slot)
+                }
+            }
+            Fit::InSecond(slot) => {
+                let second = *of.operands.get(1)?;
+                of.dims(slot).iter().try_for_each(|dim| self.needs(word, *dim, span, second))
+            }
+            Fit::SameSize(from, to) => {
+                let (from, to) = (op.dim_in(from)?, op.dim_in(to)?);
+                if self.env.size(from) == self.env.size(to) {
+                    return Some(());
+                }
+                let message = format!(
+                    "`{word}` keeps the size, and {} while {}",
+                    self.sized(from),
+                    self.sized(to)
+                );
+                let help = format!("dim {} = {}", self.env.dim_name(to), self.env.dim_name(from));
+                self.sizes(message, span, "of different sizes", Some(help))
+            }
+            Fit::Product { parts, whole } => {
+                self.product_is(word, &of.dims(parts), op.dim_in(whole)?, span)
+            }
+            Fit::Sum { parts: [left, right], whole } => {
+                self.sum_is(word, [op.dim_in(left)?, op.dim_in(right)?], op.dim_in(whole)?, span)
+            }
+            Fit::AtMost { small, large, what } => {
+                self.is_at_most(word, op.dim_in(small)?, op.dim_in(large)?, span, what)
+            }
+            Fit::CutOf { large, small, offset } => {
+                let (large, small) = (op.dim_in(large)?, op.dim_in(small)?);
+                self.is_cut_of(word, [large, small], op.number_in(offset)?, span)
+            }
+            Fit::PutInto { small, large, offset } => {
+                let (small, large) = (op.dim_in(small)?, op.dim_in(large)?);
+                self.is_put_into(word, [small, large], op.number_in(offset)?, span)
+            }
+            Fit::Even(slot) => {
+                let dim = op.dim_in(slot)?;
+                let size = self.env.size(dim);
+                if size.is_multiple_of(2) {
+                    return Some(());
+                }
+                let message =
+                    format!("`{word}` turns a dim in halves, and {} is odd", self.sized(dim));
+                let help = format!("dim {} = {}", self.env.dim_name(dim), size + 1);
+                self.sizes(message, span, "odd", Some(help))
+            }
+            Fit::InParts { dims, parts } => {
+                let (count, span) = (op.number_in(parts)?, of.span(&[parts]));
+                dims.iter().try_for_each(|dim| self.is_in_parts(word, op.dim_in(dim)?, count, span))
+            }
+            Fit::Choices { count, of: all, places } => {
+                let (choices, over) = (op.number_in(count)?, op.dim_in(all)?);
+                let size = self.env.size(over);
+                if choices <= size {
+                    return Some(());
+                }
+                let message = format!(
+                    "`{word}` lets a token ask for {choices} experts, and {}",
+                    self.sized(over)
+                );
+                let to = self.env.dim_name(op.dim_in(places)?);
+                let help = format!("{word}(... -> {to}, {size})    (all experts)");
+                self.sizes(message, of.span(&[count]), "more than there are", Some(help))
+            }
+        }
+    }
+
+    /// Says that the dim of a slot stands elsewhere in the op.
+    fn same_dim(&mut self, of: &Written<'_>, slot: &str) -> Option<()> {
+        let dim = self.env.dim_name(of.op.dim_in(slot)?).to_string();
+        let span = of.span(&[slot]);
+        self.sink.report(ShapeProblem::SameDim { op: of.word.to_string(), dim, span });
+        None
+    }
+
+    /// The result has a dim beside those of the operand.
+    fn is_new(&mut self, of: &Written<'_>, slot: &str) -> Option<()> {
+        let (dim, operand) = (of.op.dim_in(slot)?, of.operands.first()?.0);
+        if self.builder.value(operand).dims.contains(&dim) {
+            return self.same_dim(of, slot);
+        }
+        Some(())
+    }
+
+    fn product_is(&mut self, op: &str, parts: &[DimId], whole: DimId, span: Span) -> Option<()> {
+        let product = parts.iter().try_fold(1u64, |n, d| n.checked_mul(self.env.size(*d)));
+        if product == Some(self.env.size(whole)) {
+            return Some(());
+        }
+        let names: Vec<&str> = parts.iter().map(|d| self.env.dim_name(*d)).collect();
+        let product = product.map_or("a number beyond all limits".to_string(), |n| n.to_string());
+        let message =
+            format!("`{op}`: {} = {product}, and {}", names.join(" * "), self.sized(whole));
+        let help = format!("dim {} = {}", self.env.dim_name(whole), names.join(" * "));
+        self.sizes(message, span, "sizes do not multiply", Some(help))
+    }
+
+    fn sum_is(&mut self, op: &str, parts: [DimId; 2], whole: DimId, span: Span) -> Option<()> {
+        let sum = parts.map(|dim| self.env.size(dim)).iter().sum::<u64>();
+        if sum == self.env.size(whole) {
+            return Some(());
+        }
+        let parts = parts.map(|dim| self.env.dim_name(dim)).join(" + ");
+        let message = format!("`{op}` gives {parts} = {sum} positions, and {}", self.sized(whole));
+        let help = format!("dim {} = {parts}", self.env.dim_name(whole));
+        self.sizes(message, span, "sizes do not add up", Some(help))
+    }
+
+    fn is_at_most(
+        &mut self,
+        op: &str,
+        small: DimId,
+        large: DimId,
+        span: Span,
+        what: &str,
+    ) -> Option<()> {
+        if self.env.size(small) <= self.env.size(large) {
+            return Some(());
+        }
+        let message = format!(
+            "`{op}`: more {what} than positions, {} and {}",
+            self.sized(small),
+            self.sized(large)
+        );
+        let help =
+            format!("dim {} = {}    (or more)", self.env.dim_name(large), self.env.size(small));
+        self.sizes(message, span, "does not fit", Some(help))
+    }
+
+    fn is_cut_of(
+        &mut self,
+        op: &str,
+        [from, to]: [DimId; 2],
+        offset: u64,
+        span: Span,
+    ) -> Option<()> {
+        let (all, kept) = (self.env.size(from), self.env.size(to));
+        let end = offset.saturating_add(kept);
+        if end <= all {
+            return Some(());
+        }
+        let (from_name, to_name) = (self.env.dim_name(from), self.env.dim_name(to));
+        let message = format!(
+            "`{op}` takes positions {offset} to {end} of `{from_name}`, and {}",
+            self.sized(from)
+        );
+        let help = match all.checked_sub(kept) {
+            Some(last) => {
+                format!("{op}(..., {from_name} -> {to_name}, {last})    (the last start)")
+            }
+            None => format!("dim {to_name} = {all}    (or less)"),
+        };
+        self.sizes(message, span, "reaches past the end", Some(help))
+    }
+
+    fn is_put_into(
+        &mut self,
+        op: &str,
+        [from, to]: [DimId; 2],
+        offset: u64,
+        span: Span,
+    ) -> Option<()> {
+        let (had, all) = (self.env.size(from), self.env.size(to));
+        let end = offset.saturating_add(had);
+        if end <= all {
+            return Some(());
+        }
+        let (from_name, to_name) = (self.env.dim_name(from), self.env.dim_name(to));
+        let message = format!(
+            "`{op}` puts `{from_name}` at positions {offset} to {end}, and {}",
+            self.sized(to)
+        );
+        let help = match all.checked_sub(had) {
+            Some(last) => {
+                format!("{op}(..., {from_name} -> {to_name}, {last})    (no zeros behind it)")
+            }
+            None => format!("dim {to_name} = {end}    (or more)"),
+        };
+        self.sizes(message, span, "reaches past the end", Some(help))
+    }
+
+    fn is_in_parts(&mut self, op: &str, dim: DimId, parts: u64, span: Span) -> Option<()> {
+        let size = self.env.size(dim);
+        if size.is_multiple_of(parts) {
+            return Some(());
+        }
+        let message =
+            format!("`{op}` chooses as many of each of {parts} parts, and {}", self.sized(dim));
+        let help = format!("dim {} = {}", self.env.dim_name(dim), size.next_multiple_of(parts));
+        self.sizes(message, span, "parts of one size", Some(help))
+    }
+}
