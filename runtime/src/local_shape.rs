@@ -13,17 +13,12 @@ pub(crate) fn reshape(
     operand: &View<'_>,
     target: &Target<'_>,
 ) -> Result<Tensor, RunError> {
-    let (from, to): (&[DimId], &[DimId]) = match op {
-        Op::Rename { from, to } => (std::slice::from_ref(from), std::slice::from_ref(to)),
-        Op::Split { from, to } => (std::slice::from_ref(from), to),
-        Op::Merge { from, to } => (from, std::slice::from_ref(to)),
-        _ => return Err(RunError::Internal("not a reshape")),
-    };
+    let [from, to] = op.renames().ok_or(RunError::Internal("not a reshape"))?;
     // The dims that change come last, in their order; then they are read as the new ones.
     let mut order: Vec<usize> =
         (0..operand.dims.len()).filter(|d| !from.contains(&operand.dims[*d])).collect();
     let mut dims: Vec<DimId> = order.iter().map(|d| operand.dims[*d]).collect();
-    for dim in from {
+    for dim in &from {
         order.push(operand.place(*dim)?);
     }
     dims.extend(to);

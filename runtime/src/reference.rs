@@ -13,7 +13,8 @@ mod along;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shard_ir::{Binary, DimId, InstrId, InstrKind, Map, Norm, Op, Plan, Reduce};
+use shard_ir::op::Flag;
+use shard_ir::{Binary, DimId, InstrId, InstrKind, Norm, Op, Plan, Reduce};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
 use crate::error::RunError;
@@ -162,55 +163,14 @@ fn largest_of(numbers: &[f64]) -> f64 {
 /// is not known; the magnitude of the result is then its scale.
 fn handed_on(op: &Op, scales: &[f64], operands: &[&Named]) -> f64 {
     match op {
-        Op::Map(Map::Neg | Map::Relu | Map::Abs)
-        | Op::Binary(Binary::Add | Binary::Sub | Binary::Maximum | Binary::Minimum)
-        | Op::Reduce { kind: Reduce::Max | Reduce::Mean, .. }
-        | Op::Shift { .. }
-        | Op::Rename { .. }
-        | Op::Split { .. }
-        | Op::Merge { .. }
-        | Op::Concat { .. }
-        | Op::SliceDim { .. }
-        | Op::Pad { .. }
-        | Op::TopK { .. }
-        | Op::Append { .. }
-        | Op::Fetch
-        | Op::Where
-        | Op::Cast(_) => largest_of(scales),
         Op::Binary(Binary::Mul) => {
             let of = |at: usize, other: usize| scales[at] * operands[other].max_abs();
             f64::max(of(0, 1), of(1, 0))
         }
-        Op::Einsum
-        | Op::Map(
-            Map::Gelu
-            | Map::Silu
-            | Map::Sigmoid
-            | Map::Tanh
-            | Map::Exp
-            | Map::Softplus
-            | Map::Log
-            | Map::Sqrt
-            | Map::Rsqrt
-            | Map::Square,
-        )
-        | Op::Binary(Binary::Div | Binary::Less | Binary::LessEqual | Binary::Equal)
-        | Op::Reduce { kind: Reduce::Sum, .. }
-        | Op::Softmax { .. }
-        | Op::SinkSoftmax { .. }
-        | Op::Norm { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Take { .. }
-        | Op::Cumsum { .. }
-        | Op::Conv { .. }
-        | Op::ScatterAdd { .. }
-        | Op::Scan { .. }
-        | Op::ArgTopK { .. }
-        | Op::Argmax { .. }
-        | Op::Locate { .. }
-        | Op::Iota { .. }
-        | Op::Route { .. } => 0.0,
+        op if op.row().is(Flag::KeepsValues) || op.row().is(Flag::KeepsErrors) => {
+            largest_of(scales)
+        }
+        _ => 0.0,
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::attention::unmoved;
 use shard_ir::op::{Argument, Fit};
 use shard_ir::verify::verify;
-use shard_ir::{DimId, InstrId, InstrKind, Op, Plan, never};
+use shard_ir::{DimId, InstrId, InstrKind, Op, Plan, gcd, never};
 
 use crate::limits::work_needed;
 
@@ -426,9 +426,5 @@ fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
 }
 
 fn lcm(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
-    (a / x.max(1)).saturating_mul(b)
+    (a / gcd(a, b).max(1)).saturating_mul(b)
 }

@@ -124,6 +124,8 @@ fn each_row_names_its_own_slots_and_ends_with_what_may_be_left_out() {
         for slot in row.fits.iter().flat_map(|fit| fit.slots()) {
             assert!(slots.contains(&slot), "{}: what fits names no slot {slot}", row.text);
         }
+        let are_renamed = ["from", "to"].iter().all(|slot| slots.contains(slot));
+        assert!(!row.is(Flag::View) || are_renamed, "{}: a view of what", row.text);
         assert!(row.source.is_none() || row.sign.is_none(), "{}: a word and a sign", row.text);
         assert_eq!(Code::of_text(row.text), Some(code), "{}: two rows of one word", row.text);
     }

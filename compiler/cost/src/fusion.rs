@@ -23,6 +23,7 @@
 
 use shard_ir::attention::{attentions, unmoved};
 use shard_ir::composite::in_pieces;
+use shard_ir::op::Flag;
 use shard_ir::{InstrId, InstrKind, Op, Plan, never};
 
 /// The most ops that run as one kernel.
@@ -66,7 +67,7 @@ pub fn fuses_with<V: Copy + PartialEq>(
 
 /// Whether other ops may join this one's kernel.
 pub fn may_lead_a_kernel(op: &Op) -> bool {
-    matches!(op, Op::Einsum | Op::Conv { .. }) || op.is_elementwise()
+    op.row().is(Flag::LeadsKernel) || op.is_elementwise()
 }
 
 /// For each instruction of a plan, the instructions whose kernel it joins directly: one, unless it

@@ -116,42 +116,10 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
 
 /// Whether the elements of a value lie in the same order once some of its dims have other names.
 fn lies_as_before(op: &Op, before: &[DimId], after: &[DimId]) -> bool {
-    let (from, to): (&[DimId], &[DimId]) = match op {
-        Op::Rename { from, to } => (std::slice::from_ref(from), std::slice::from_ref(to)),
-        Op::Split { from, to } => (std::slice::from_ref(from), to),
-        Op::Merge { from, to } => (from, std::slice::from_ref(to)),
-        Op::Einsum
-        | Op::Map(_)
-        | Op::Binary(_)
-        | Op::Where
-        | Op::Iota { .. }
-        | Op::Fetch
-        | Op::Cast(_)
-        | Op::Reduce { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Concat { .. }
-        | Op::SliceDim { .. }
-        | Op::Append { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Cumsum { .. }
-        | Op::SinkSoftmax { .. }
-        | Op::Conv { .. }
-        | Op::Shift { .. }
-        | Op::Argmax { .. }
-        | Op::TopK { .. }
-        | Op::ArgTopK { .. }
-        | Op::ScatterAdd { .. }
-        | Op::Pad { .. }
-        | Op::Scan { .. }
-        | Op::Locate { .. }
-        | Op::Route { .. }
-        | Op::Take { .. } => return false,
-    };
+    let Some([from, to]) = op.renames() else { return false };
     let at = before.windows(from.len().max(1)).position(|dims| dims == from);
     at.is_some_and(|at| {
-        let renamed = before[..at].iter().chain(to).chain(&before[at + from.len()..]);
+        let renamed = before[..at].iter().chain(&to).chain(&before[at + from.len()..]);
         renamed.eq(after)
     })
 }

@@ -9,6 +9,7 @@ pub(crate) mod numbers;
 mod positions;
 
 use shard_ir::attention::{carried_operand, carried_statistics, partial_softmax};
+use shard_ir::op::Flag;
 use shard_ir::{DimId, Dtype, InstrId, Norm, Op, Plan};
 
 use self::dims::renamed;
@@ -64,36 +65,7 @@ impl Ops<'_> {
                 let given = self.plan.instruction(id).dtype;
                 !matches!(given, Dtype::Int4 | Dtype::F4)
             }
-            Op::Rename { .. }
-            | Op::Split { .. }
-            | Op::Merge { .. }
-            | Op::Concat { .. }
-            | Op::SliceDim { .. }
-            | Op::Append { .. }
-            | Op::Fetch
-            | Op::Cast(_) => true,
-            Op::Map(_)
-            | Op::Binary(_)
-            | Op::Where
-            | Op::Iota { .. }
-            | Op::Reduce { .. }
-            | Op::Softmax { .. }
-            | Op::Norm { .. }
-            | Op::Mask { .. }
-            | Op::Rope { .. }
-            | Op::Cumsum { .. }
-            | Op::SinkSoftmax { .. }
-            | Op::Conv { .. }
-            | Op::Shift { .. }
-            | Op::Argmax { .. }
-            | Op::TopK { .. }
-            | Op::ArgTopK { .. }
-            | Op::ScatterAdd { .. }
-            | Op::Pad { .. }
-            | Op::Scan { .. }
-            | Op::Locate { .. }
-            | Op::Take { .. }
-            | Op::Route { .. } => false,
+            op => op.row().is(Flag::KeepsValues),
         };
         let of = |id: InstrId| self.plan.instruction(id).dtype;
         let refused = std::iter::once(id)

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crate::attention::is_linear;
 use crate::layout::{Layout, LayoutError, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
-use crate::op::{Binary, Op, Partial, Reduce};
+use crate::never;
+use crate::op::{Binary, Combined, Op, Partial};
 use crate::tensor::{Dim, DimId, Dtype};
 
 /// An operand as the layout rule sees it.
@@ -245,23 +246,11 @@ fn of_complete(
             Some(Reduction::Max) => maxima = maxima.with(axis),
         }
     }
-    for (dim, split) in splits.iter().filter(|(dim, _)| !result.contains(dim)) {
-        debug_assert!(
-            matches!(
-                op,
-                Op::Einsum
-                    | Op::Reduce { .. }
-                    | Op::Take { .. }
-                    | Op::Locate { .. }
-                    | Op::ScatterAdd { .. }
-            ),
-            "only these drop the dim {dim:?}"
-        );
-        match op {
-            Op::Reduce { kind: Reduce::Max, .. } | Op::Locate { .. } => {
-                maxima = maxima.union(split.axes.set())
-            }
-            _ => sums = sums.union(split.axes.set()),
+    for (_, split) in splits.iter().filter(|(dim, _)| !result.contains(dim)) {
+        match op.row().combines {
+            Combined::Sum => sums = sums.union(split.axes.set()),
+            Combined::Max => maxima = maxima.union(split.axes.set()),
+            Combined::No => never!("a split dim that an op drops and nothing combines", ()),
         }
     }
     let lists: Vec<AxisList> =

@@ -2,8 +2,8 @@
 //! [`shard_ops`].
 
 pub use shard_ops::{
-    Amount, Binary, Code, Field, Fit, Flag, Form, Lead, Map, Norm, Of, Partial, Reduce, Row, Slot,
-    Takes, filled,
+    Amount, Binary, Code, Combined, Field, Fit, Flag, Form, Lead, Map, Norm, Of, Partial, Reduce,
+    Row, Slot, Takes, filled,
 };
 
 use crate::tensor::{DimId, Dtype};
@@ -406,6 +406,17 @@ impl Op {
             Argument::Number(number) => Some(number),
             Argument::Dim(_) | Argument::Dims(_) | Argument::Dtype(_) => None,
         }
+    }
+
+    /// Of a view the dims that it calls by other names, and those names.
+    pub fn renames(&self) -> Option<[Vec<DimId>; 2]> {
+        let dims = |slot| self.filling(slot).map_or(Vec::new(), |of| of.dims().to_vec());
+        self.row().is(Flag::View).then(|| ["from", "to"].map(dims))
+    }
+
+    /// Whether it takes a dim apart or puts several together.
+    pub fn regroups(&self) -> bool {
+        self.row().fits.iter().any(|fit| matches!(fit, Fit::Product { .. }))
     }
 
     /// The dims that must have so many equal parts.

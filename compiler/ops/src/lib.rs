@@ -16,7 +16,9 @@ pub use dtype::Dtype;
 pub use moves::{Move, MoveRow, Sends};
 pub use ops::{Binary, Code, Form, Map, Norm, Reduce};
 pub use phrase::filled;
-pub use row::{Amount, Field, Fit, Flag, Lead, Of, Part, Partial, Row, Slot, Takes, Traffic};
+pub use row::{
+    Amount, Combined, Field, Fit, Flag, Lead, Of, Part, Partial, Row, Slot, Takes, Traffic,
+};
 
 /// The `op` of every instruction that is an op, each once.
 pub fn op_names() -> Vec<&'static str> {

@@ -1,7 +1,10 @@
 //! The rows of the ops.
 
-use crate::row::Flag::{Commutes, Elementwise, Exact, KeepsValues, Later, SameDims, Truth, View};
-use crate::row::{Amount, Field, Fit, Lead, Of, Partial, Row, Slot, Takes, Traffic};
+use crate::row::Flag::{
+    Commutes, Elementwise, Exact, KeepsErrors, KeepsValues, Later, LeadsKernel, SameDims, Truth,
+    View,
+};
+use crate::row::{Amount, Combined, Field, Fit, Lead, Of, Partial, Row, Slot, Takes, Traffic};
 use crate::table::table;
 
 /// A row of nothing, which the kinds below start from.
@@ -17,23 +20,25 @@ const NOTHING: Row = Row {
     fits: &[],
     sums: Partial::No,
     maxima: Partial::No,
+    combines: Combined::No,
     traffic: Traffic::ALL,
     flags: &[],
 };
 
 const MAP: Row = Row { op: "map", flags: &[Elementwise, SameDims], ..NOTHING };
 const EXACT_MAP: Row = Row { flags: &[Elementwise, SameDims, Exact], ..MAP };
+const SAFE_MAP: Row = Row { flags: &[Elementwise, SameDims, Exact, KeepsErrors], ..MAP };
 
 table! {
     /// An elementwise map. Linear is one with `f(a + b) = f(a) + f(b)`, increasing one with `f(a)
     /// <= f(b)` where `a <= b`. One that is exact takes whole numbers, any other floats alone.
     Map: Row {
         /// `-a`.
-        Neg { text: "neg", sign: Some("-"), sums: Partial::First, ..EXACT_MAP },
+        Neg { text: "neg", sign: Some("-"), sums: Partial::First, ..SAFE_MAP },
         /// Gaussian error linear unit, the tanh form.
         Gelu { text: "gelu", source: Some("gelu"), ..MAP },
         /// `max(a, 0)`.
-        Relu { text: "relu", source: Some("relu"), maxima: Partial::First, ..EXACT_MAP },
+        Relu { text: "relu", source: Some("relu"), maxima: Partial::First, ..SAFE_MAP },
         /// `a * sigmoid(a)`.
         Silu { text: "silu", source: Some("silu"), ..MAP },
         /// `1 / (1 + exp(-a))`.
@@ -58,23 +63,25 @@ table! {
         /// `a * a`.
         Square { text: "square", source: Some("square"), ..EXACT_MAP },
         /// Absolute value.
-        Abs { text: "abs", source: Some("abs"), ..EXACT_MAP },
+        Abs { text: "abs", source: Some("abs"), ..SAFE_MAP },
     }
 }
 
 const BINARY: Row =
     Row { op: "binary", operands: &["a", "b"], flags: &[Elementwise, Commutes, Exact], ..NOTHING };
+/// One that hands errors on as they are.
+const LEVEL: Row = Row { flags: &[Elementwise, Commutes, Exact, KeepsErrors], ..BINARY };
 const COMPARISON: Row = Row { flags: &[Elementwise, Exact, Truth, Later], ..BINARY };
 
 table! {
     /// An elementwise combination of two operands, broadcast by dim name.
     Binary: Row {
         /// `a + b`.
-        Add { text: "add", sign: Some("+"), sums: Partial::Together, maxima: Partial::One, ..BINARY },
+        Add { text: "add", sign: Some("+"), sums: Partial::Together, maxima: Partial::One, ..LEVEL },
         /// `a - b`.
         Sub {
             text: "sub", sign: Some("-"), sums: Partial::Together, maxima: Partial::First,
-            flags: &[Elementwise, Exact], ..BINARY
+            flags: &[Elementwise, Exact, KeepsErrors], ..BINARY
         },
         /// `a * b`.
         Mul { text: "mul", sign: Some("*"), sums: Partial::One, ..BINARY },
@@ -82,9 +89,9 @@ table! {
         /// `a / b`.
         Div { text: "div", sign: Some("/"), sums: Partial::First, flags: &[Elementwise], ..BINARY },
         /// The larger of the two.
-        Maximum { text: "maximum", source: Some("maximum"), maxima: Partial::Any, ..BINARY },
+        Maximum { text: "maximum", source: Some("maximum"), maxima: Partial::Any, ..LEVEL },
         /// The smaller of the two.
-        Minimum { text: "minimum", source: Some("minimum"), maxima: Partial::One, ..BINARY },
+        Minimum { text: "minimum", source: Some("minimum"), maxima: Partial::One, ..LEVEL },
         /// Whether `a < b`.
         Less { text: "less", source: Some("less"), ..COMPARISON },
         /// Whether `a <= b`.
@@ -107,6 +114,7 @@ const REDUCE: Row = Row {
         field: Some(Field::Over),
     }],
     phrase: "over {dims}",
+    combines: Combined::Sum,
     ..NOTHING
 };
 
@@ -116,9 +124,12 @@ table! {
         /// The sum.
         Sum { text: "sum", source: Some("sum"), sums: Partial::First, flags: &[Exact], ..REDUCE },
         /// The mean.
-        Mean { text: "mean", source: Some("mean"), sums: Partial::First, ..REDUCE },
+        Mean { text: "mean", source: Some("mean"), sums: Partial::First, flags: &[KeepsErrors], ..REDUCE },
         /// The maximum.
-        Max { text: "max", source: Some("max"), maxima: Partial::First, flags: &[Exact], ..REDUCE },
+        Max {
+            text: "max", source: Some("max"), maxima: Partial::First, combines: Combined::Max,
+            flags: &[Exact, KeepsErrors], ..REDUCE
+        },
     }
 }
 
@@ -182,7 +193,10 @@ table! {
     /// An op that is the only one of its kind.
     Form: Row {
         /// The product of the operands, summed over every dim that the result does not name.
-        Einsum { operands: &[], sums: Partial::One, flags: &[Exact], ..form("einsum") },
+        Einsum {
+            operands: &[], combines: Combined::Sum, sums: Partial::One, flags: &[Exact, LeadsKernel],
+            ..form("einsum")
+        },
         /// `exp(a) / sum(exp(a))` over a dim.
         Softmax { ..composite("softmax") },
         /// `exp(a) / (exp(sinks) + sum(exp(a)))` over a dim: a softmax of which a part goes nowhere.
@@ -291,6 +305,7 @@ table! {
             operands: &["table", "ids"],
             slots: &[dim("dim", Lead::Over, Of::Operand(0), Field::Over)],
             phrase: "over {dim}",
+            combines: Combined::Sum,
             traffic: Traffic { first: Amount::OfResult, ..Traffic::ALL },
             sums: Partial::First, flags: &[Exact], ..form("take")
         },
@@ -305,6 +320,7 @@ table! {
             ],
             fits: &[Fit::New("to"), Fit::InSecond("dims")],
             phrase: "over {dims} -> {to}",
+            combines: Combined::Sum,
             sums: Partial::First, flags: &[Exact, Later], ..NOTHING
         },
         /// Zeros around a dim, which then is longer.
@@ -319,7 +335,7 @@ table! {
             ],
             fits: &[Fit::PutInto { small: "from", large: "to", offset: "offset" }],
             phrase: "{from} -> {to} at {offset}",
-            sums: Partial::First, flags: &[Exact, Later], ..form("pad")
+            sums: Partial::First, flags: &[Exact, Later, KeepsErrors], ..form("pad")
         },
         /// At each position its own value and what the position before it has, times a factor: a
         /// linear recurrence.
@@ -345,7 +361,7 @@ table! {
                 },
             ],
             phrase: "over {dim} by {positions}",
-            sums: Partial::First, flags: &[SameDims, Exact, Later], ..form("shift")
+            sums: Partial::First, flags: &[SameDims, Exact, Later, KeepsErrors], ..form("shift")
         },
         /// At each position what stands there and at the positions before it, each times its tap: a
         /// causal convolution, channel by channel.
@@ -356,7 +372,7 @@ table! {
                 dim("taps", Lead::Comma, Of::Whole(1), Field::Over),
             ],
             phrase: "over {dim}, {taps}",
-            sums: Partial::One, flags: &[SameDims, Exact, Later], ..form("conv")
+            sums: Partial::One, flags: &[SameDims, Exact, Later, LeadsKernel], ..form("conv")
         },
         /// The first position of the largest.
         Argmax {
@@ -366,7 +382,10 @@ table! {
         },
         /// The largest values along a dim, in falling order; or of each of several equal parts of
         /// the dim as many, part by part.
-        TopK { slots: TOPK, phrase: TOPK_PHRASE, fits: TOPK_FITS, flags: &[Exact, Later], ..form("topk") },
+        TopK {
+            slots: TOPK, phrase: TOPK_PHRASE, fits: TOPK_FITS,
+            flags: &[Exact, Later, KeepsErrors], ..form("topk")
+        },
         /// The positions of the largest values along a dim, in the order of `topk`; of equal values
         /// the first comes first.
         ArgTopK {
@@ -379,12 +398,13 @@ table! {
             operands: &["a", "value"],
             slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Operand(0), Field::Over) }],
             phrase: "over {dim}",
+            combines: Combined::Max,
             flags: &[Exact, Later], ..form("locate")
         },
         /// Of two values the first where a truth value holds, the second elsewhere; broadcast by dim
         /// name.
         Where {
-            operands: &["holds", "a", "b"], flags: &[Elementwise, Exact, Later], ..form("where")
+            operands: &["holds", "a", "b"], flags: &[Elementwise, Exact, Later, KeepsErrors], ..form("where")
         },
         // Where an element stands says what it becomes, not what it was.
         /// The position along a dim, at every element of a value, whatever that is there.

@@ -26,6 +26,8 @@ pub struct Row {
     pub sums: Partial,
     /// Which operands may be partial maxima.
     pub maxima: Partial,
+    /// What combines the entries along a dim that the result has not.
+    pub combines: Combined,
     /// What a device reads and writes.
     pub traffic: Traffic,
     /// What else holds of it.
@@ -59,6 +61,18 @@ impl Partial {
             Partial::Together => partial.len() == operands,
         }
     }
+}
+
+/// What combines the entries along a dim that the result has not: where the dim is split, the
+/// result is partial in that way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Combined {
+    /// Nothing: such a dim is whole.
+    No,
+    /// A sum.
+    Sum,
+    /// A maximum.
+    Max,
 }
 
 /// What a device reads of the operands and writes of the result.
@@ -196,6 +210,10 @@ pub enum Flag {
     KeepsValues,
     /// It maps whole numbers to whole numbers without rounding.
     Exact,
+    /// An error of an operand is one of the result, and no larger.
+    KeepsErrors,
+    /// Elementwise ops behind it may join its kernel, though it is none of them.
+    LeadsKernel,
     /// Its operands may change places where they are of one type.
     Commutes,
     /// The result has the operand's dims, in their order.

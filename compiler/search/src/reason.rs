@@ -1,7 +1,7 @@
 //! Why a move is there: who asks for what, as values that reports word.
 
 use shard_ir::composite::composite_dim;
-use shard_ir::op::Partial;
+use shard_ir::op::{Combined, Partial};
 use shard_ir::reason::{
     CannotTake, Cause, Combining, Demand, LoopWhy, MoveWhy, Reason, Role, Statistic,
 };
@@ -491,11 +491,14 @@ fn reduces(program: &Program, chain: &[ValueId], kind: Reduction) -> (Option<Val
         }
         Def::Op { op: Op::Locate { .. }, .. } => Some((Some(*id), Combining::Search)),
         Def::Op { op: Op::Einsum, .. } => Some((Some(*id), Combining::Contraction)),
-        Def::Op { op: Op::Reduce { .. } | Op::ScatterAdd { .. }, .. } => {
-            Some((Some(*id), Combining::Sum))
-        }
+        Def::Op { op: Op::Reduce { .. }, .. } => Some((Some(*id), Combining::Sum)),
         Def::Op { op: Op::Take { .. }, .. } => Some((Some(*id), Combining::Lookup)),
-        _ => None,
+        Def::Op { op, .. } => match op.row().combines {
+            Combined::No => None,
+            Combined::Sum => Some((Some(*id), Combining::Sum)),
+            Combined::Max => Some((Some(*id), Combining::Maximum)),
+        },
+        Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
     });
     found.next_back().unwrap_or((None, Combining::Contraction))
 }

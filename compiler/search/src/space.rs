@@ -6,8 +6,9 @@ use egg::{
     SimpleScheduler, StopReason, Subst, Symbol, Var,
 };
 use rustc_hash::FxHashMap;
+use shard_ir::op::Combined;
 use shard_ir::{
-    AxisSet, Binary, Collective, Def, Fused, Layout, LayoutPattern, MeshShape, Op, Program, Reduce,
+    AxisSet, Binary, Collective, Def, Fused, Layout, LayoutPattern, MeshShape, Op, Program,
     Reduction, ValueId,
 };
 use std::hash::{Hash, Hasher};
@@ -459,8 +460,8 @@ pub(crate) fn maxima(program: &Program) -> AxisSet {
         || program.values.iter().any(|v| match &v.def {
             Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
             Def::Op { op, .. } => {
-                let is_max = matches!(op, Op::Reduce { kind: Reduce::Max, .. } | Op::Locate { .. });
-                is_max || matches!(op, Op::Argmax { .. } | Op::Binary(Binary::Maximum))
+                let becomes_max = matches!(op, Op::Argmax { .. } | Op::Binary(Binary::Maximum));
+                becomes_max || op.row().combines == Combined::Max
             }
             Def::Constant(_) => false,
         });

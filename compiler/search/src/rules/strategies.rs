@@ -105,7 +105,7 @@ impl<'a> OpSite<'a> {
         let outcome = |layouts: &[Layout]| probe.result_layout(layouts).map(|l| l.place(axis));
 
         let mut vanishing = Vec::new();
-        if !matches!(self.op, Op::Split { .. } | Op::Merge { .. }) {
+        if !self.op.regroups() {
             let mut seen: Vec<DimId> = Vec::new();
             for (i, (operand, _)) in self.operands.iter().enumerate() {
                 seen.extend(operand.iter().filter_map(|d| self.iteration_dim(i, *d)));
@@ -266,7 +266,7 @@ impl OpSite<'_> {
         result_layouts: &[Layout],
         visit: &mut Visit<'_>,
     ) -> ControlFlow<()> {
-        if matches!(self.op, Op::Split { .. } | Op::Merge { .. }) {
+        if self.op.regroups() {
             for target in result_layouts {
                 for operands in self.strategies(profile, *target) {
                     visit(*target, &operands)?;

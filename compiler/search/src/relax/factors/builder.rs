@@ -127,10 +127,8 @@ impl Builder<'_> {
         let left = self.strategies_left;
         let mut found = Strategies::new(self, kernels, hardware, id);
         let site = kernels.site(id);
-        let result_layouts = match site.op {
-            Op::Split { .. } | Op::Merge { .. } => Arc::clone(&found.own.layouts),
-            _ => Arc::default(),
-        };
+        let result_layouts =
+            if site.op.regroups() { Arc::clone(&found.own.layouts) } else { Arc::default() };
         let whole = site.for_each_strategy(profile, &result_layouts, &mut |result, layouts| {
             if found.factor.out.len() > left {
                 return ControlFlow::Break(());
