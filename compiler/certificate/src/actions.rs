@@ -51,6 +51,41 @@ pub(crate) enum To {
     Regrouped,
 }
 
+/// What an op does with a dim of an operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// Each device must have all of it.
+    Whole,
+    /// Nothing: the result has it, or nobody.
+    Kept,
+    /// The result has it by this name.
+    As(DimId),
+    /// The result has it not, and its entries are combined.
+    Combined(Reduction),
+    /// It becomes several dims of the result.
+    Regrouped,
+}
+
+/// What a reduction over a split dim leaves.
+pub(crate) fn combining(kind: Reduce) -> Reduction {
+    match kind {
+        Reduce::Sum | Reduce::Mean => Reduction::Sum,
+        Reduce::Max => Reduction::Max,
+    }
+}
+
+/// Whether the operands of an op may change places, where they are of one type.
+pub(crate) fn commutes(op: &Op) -> bool {
+    match op {
+        Op::Binary(binary) => match binary {
+            Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum | Binary::Equal => true,
+            Binary::Sub | Binary::Div | Binary::Less | Binary::LessEqual => false,
+        },
+        // Nothing is found to be the same that is not.
+        _ => false,
+    }
+}
+
 /// Operands that may be partial together, in this way, over an axis that splits nothing.
 pub(crate) type Together = (Reduction, Vec<usize>);
 
@@ -73,47 +108,60 @@ impl Site<'_> {
 
     /// Whether an operand's dim has to be whole.
     pub(crate) fn is_whole(&self, operand: usize, dim: DimId) -> bool {
+        self.role(operand, dim) == Role::Whole
+    }
+
+    /// The name under which the result has an operand's dim, if it has it.
+    pub(crate) fn renamed(&self, operand: usize, dim: DimId) -> DimId {
+        match self.role(operand, dim) {
+            Role::As(name) => name,
+            Role::Whole | Role::Kept | Role::Combined(_) | Role::Regrouped => dim,
+        }
+    }
+
+    /// What the op does with a dim of an operand.
+    fn role(&self, operand: usize, dim: DimId) -> Role {
+        use Role::{As, Combined, Kept, Regrouped, Whole};
+        let whole = |is: bool| if is { Whole } else { Kept };
+        let combined = |is: bool, kind: Reduction| if is { Combined(kind) } else { Kept };
         match self.op {
             Op::Softmax { over } | Op::Norm { over, .. } => {
-                dim == *over && self.pieces_over().is_none()
+                whole(dim == *over && self.pieces_over().is_none())
             }
             Op::Rope { over, .. }
             | Op::SinkSoftmax { over }
             | Op::Cumsum { over }
             | Op::Shift { over, .. }
-            | Op::Argmax { over } => dim == *over,
-            Op::Route { over, at, .. } => dim == *over || dim == *at,
-            Op::Conv { over, taps } => dim == if operand == 0 { *over } else { *taps },
-            Op::Concat { left, right, .. } => dim == if operand == 0 { *left } else { *right },
-            Op::SliceDim { from, .. } | Op::Pad { from, .. } => dim == *from,
-            Op::Scan { over } => dim == *over,
-            Op::Append { from, .. } => operand == 1 && dim == *from,
-            Op::Einsum
+            | Op::Scan { over }
+            | Op::Argmax { over } => whole(dim == *over),
+            Op::Route { over, at, .. } => whole(dim == *over || dim == *at),
+            Op::Conv { over, taps } => whole(dim == if operand == 0 { *over } else { *taps }),
+            Op::Concat { left, right, .. } => {
+                whole(dim == if operand == 0 { *left } else { *right })
+            }
+            Op::SliceDim { from, .. } | Op::Pad { from, .. } => whole(dim == *from),
+            Op::Append { from, .. } => whole(operand == 1 && dim == *from),
+            Op::Rename { from, to } if dim == *from => As(*to),
+            Op::TopK { over, to, .. } | Op::ArgTopK { over, to, .. } if dim == *over => As(*to),
+            Op::Split { from, .. } if dim == *from => Regrouped,
+            Op::Einsum => combined(!self.result.contains(&dim), Reduction::Sum),
+            Op::Reduce { kind, over } => combined(over.contains(&dim), combining(*kind)),
+            // Each device has some of the rows, and zeros for the others.
+            Op::Take { over } => combined(dim == *over, Reduction::Sum),
+            Op::ScatterAdd { over, .. } => combined(over.contains(&dim), Reduction::Sum),
+            Op::Locate { over } => combined(dim == *over, Reduction::Max),
+            Op::Rename { .. }
+            | Op::TopK { .. }
+            | Op::ArgTopK { .. }
+            | Op::Split { .. }
+            | Op::Merge { .. }
             | Op::Map(_)
             | Op::Binary(_)
             | Op::Where
             | Op::Iota { .. }
-            | Op::Reduce { .. }
-            | Op::Rename { .. }
-            | Op::Split { .. }
-            | Op::Merge { .. }
             | Op::Mask { .. }
-            | Op::Take { .. }
-            | Op::ScatterAdd { .. }
-            | Op::TopK { .. }
-            | Op::ArgTopK { .. }
-            | Op::Locate { .. }
             | Op::Fetch
-            | Op::Cast(_) => false,
-        }
-    }
-
-    /// The name under which the result has an operand's dim, if it has it.
-    pub(crate) fn renamed(&self, dim: DimId) -> DimId {
-        match self.op {
-            Op::Rename { from, to } if dim == *from => *to,
-            Op::TopK { over, to, .. } | Op::ArgTopK { over, to, .. } if dim == *over => *to,
-            _ => dim,
+            | Op::Cast(_) => Kept,
         }
     }
 
@@ -128,22 +176,6 @@ impl Site<'_> {
         }
     }
 
-    /// What combines the entries along a dim that the result has not; `None` where nothing does.
-    fn combined(&self, dim: DimId) -> Option<Reduction> {
-        match self.op {
-            Op::Einsum => Some(Reduction::Sum),
-            Op::Reduce { kind, over } if over.contains(&dim) => Some(match kind {
-                Reduce::Sum | Reduce::Mean => Reduction::Sum,
-                Reduce::Max => Reduction::Max,
-            }),
-            // Each device has some of the rows, and zeros for the others.
-            Op::Take { over } if dim == *over => Some(Reduction::Sum),
-            Op::ScatterAdd { over, .. } if over.contains(&dim) => Some(Reduction::Sum),
-            Op::Locate { over } if dim == *over => Some(Reduction::Max),
-            _ => None,
-        }
-    }
-
     /// The dims that axes may split, those of the operands in order; every operand that has a dim
     /// splits it alike.
     pub(crate) fn alongs(&self) -> Vec<Along> {
@@ -154,18 +186,17 @@ impl Site<'_> {
         let mut all: Vec<Along> = Vec::new();
         for (i, (dims, _)) in self.operands.iter().enumerate() {
             for (at, dim) in dims.iter().enumerate().filter(|(_, dim)| !self.is_whole(i, **dim)) {
-                let name = self.renamed(*dim);
+                let name = self.renamed(i, *dim);
                 if let Some(known) = names.iter().position(|n| *n == name) {
                     all[known].read.push((i, at));
                     continue;
                 }
-                let to = match (self.result.iter().position(|d| *d == name), self.op) {
-                    (_, Op::Split { from, .. }) if dim == from => To::Regrouped,
-                    (Some(at), _) => To::Dim(at),
-                    (None, _) => match self.combined(*dim) {
-                        Some(kind) => To::Combined(kind),
-                        None => continue,
-                    },
+                let place = self.result.iter().position(|d| *d == name);
+                let to = match (self.role(i, *dim), place) {
+                    (Role::Regrouped, _) => To::Regrouped,
+                    (_, Some(at)) => To::Dim(at),
+                    (Role::Combined(kind), None) => To::Combined(kind),
+                    (Role::Whole | Role::Kept | Role::As(_), None) => continue,
                 };
                 names.push(name);
                 all.push(Along { size: self.blocks_along(*dim), read: vec![(i, at)], to });

@@ -63,7 +63,7 @@ pub(crate) fn after(site: &Site<'_>, place: usize, by: &[DimId]) -> Option<Vec<D
     if !is_linear || by.iter().any(|dim| site.is_whole(place, *dim)) {
         return None;
     }
-    let left: Vec<DimId> = by.iter().map(|dim| site.renamed(*dim)).collect();
+    let left: Vec<DimId> = by.iter().map(|dim| site.renamed(place, *dim)).collect();
     left.iter().all(|dim| site.result.contains(dim)).then_some(left)
 }
 

@@ -6,10 +6,11 @@ use std::collections::{HashMap, HashSet};
 
 use shard_ir::composite::{Read, pieces};
 use shard_ir::{
-    Binary, Def, DimId, Dtype, Fold, FoldId, InstrId, InstrKind, LabelId, Layout, LayoutPattern,
-    Number, Op, Output, ParameterKind, Plan, PlanFold, PlanOutput, Program, Value, ValueId,
+    Def, DimId, Dtype, Fold, FoldId, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Number,
+    Op, Output, ParameterKind, Plan, PlanFold, PlanOutput, Program, Value, ValueId,
 };
 
+use crate::actions::commutes;
 use crate::forms::{as_written, form_of};
 use crate::labels::label_layout;
 
@@ -435,10 +436,7 @@ impl<'a> Match<'a> {
         let ty = |id: &ValueId| (&self.program.value(*id).dims, self.program.value(*id).dtype);
         match op {
             Op::Einsum => true,
-            Op::Binary(
-                Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum | Binary::Equal,
-            ) => operands.windows(2).all(|two| ty(&two[0]) == ty(&two[1])),
-            _ => false,
+            op => commutes(op) && operands.windows(2).all(|two| ty(&two[0]) == ty(&two[1])),
         }
     }
 

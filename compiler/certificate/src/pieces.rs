@@ -7,9 +7,10 @@ use shard_cost::{
 };
 use shard_ir::composite::{Piece, Read, composite_dim, pieces};
 use shard_ir::{
-    AxisSet, Collective, Def, DimId, Layout, MeshShape, Op, Program, Reduce, Reduction, ValueId,
+    AxisSet, Collective, Def, DimId, Layout, MeshShape, Op, Program, Reduction, ValueId,
 };
 
+use crate::actions::combining;
 use crate::kernel::{Kernel, is_constant, site, unpinned};
 
 /// The last kernel of a composite that reads its operand in a layout which splits the dim, with the
@@ -106,8 +107,7 @@ pub(crate) fn last_kernel(
 /// axes that split the dim.
 fn combined(piece: &Piece, over: DimId) -> Option<Reduction> {
     match &piece.op {
-        Op::Reduce { kind: Reduce::Max, .. } => Some(Reduction::Max),
-        Op::Reduce { .. } => Some(Reduction::Sum),
+        Op::Reduce { kind, .. } => Some(combining(*kind)),
         Op::Einsum if !piece.dims.contains(&over) => Some(Reduction::Sum),
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! The strategies of an op: for each mesh axis what it does ([`actions`](crate::actions)), and for
 //! each dim in which order its axes split it.
 
-use shard_ir::{AxisId, AxisList, DimId, Layout, Mesh, Op};
+use shard_ir::{AxisId, AxisList, DimId, Layout, Mesh, Op, never};
 
 use crate::actions::{Along, Site, To, Together};
 
@@ -113,7 +113,10 @@ impl Walk<'_> {
                             (from, &mut operands[0], self.site.operands[0].0)
                         }
                         Op::Split { to, .. } => (to, &mut result, self.site.result),
-                        _ => return,
+                        _ => never!(
+                            "an op that regroups no dims, of which some are regrouped",
+                            return
+                        ),
                     };
                     let Some(dealt) = self.dealt(*axes, parts) else { return };
                     for (part, axes) in parts.iter().zip(dealt).filter(|(_, axes)| !axes.is_empty())

@@ -6,12 +6,10 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
-use shard_ir::{
-    Binary, Def, DimId, Factor, FoldId, Op, Program, TensorType, ValueId, is_scaled_product,
-};
+use shard_ir::{Def, DimId, Factor, FoldId, Op, Program, TensorType, ValueId, is_scaled_product};
 
 use super::written::{chain, is_long};
-use crate::actions::Site;
+use crate::actions::{Site, commutes};
 
 /// A class of equal expressions, by number.
 pub(crate) type Class = usize;
@@ -214,10 +212,8 @@ impl<'a> Equal<'a> {
         node.operands.iter_mut().for_each(|operand| *operand = self.now(*operand));
         let commutes = match self.op(&node) {
             Some(Op::Einsum) => true,
-            Some(Op::Binary(
-                Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum | Binary::Equal,
-            )) => self.ty(node.operands[0]) == self.ty(node.operands[1]),
-            _ => false,
+            Some(op) => commutes(op) && self.ty(node.operands[0]) == self.ty(node.operands[1]),
+            None => false,
         };
         if commutes {
             node.operands.sort_unstable();
