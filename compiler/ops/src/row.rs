@@ -108,6 +108,7 @@ pub enum Amount {
 /// What holds of the dims and numbers in an op's slots, each by the name of its slot. Of a slot in
 /// which nothing stands nothing is asked.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // a field is a slot, named in the line above
 pub enum Fit {
     /// They are two dims.
     Different(&'static str, &'static str),
@@ -119,65 +120,22 @@ pub enum Fit {
     InSecond(&'static str),
     /// They have one size.
     SameSize(&'static str, &'static str),
-    /// One is as large as the product of the several others.
-    Product {
-        /// The others.
-        parts: &'static str,
-        /// The one.
-        whole: &'static str,
-    },
-    /// One is as large as two others together.
-    Sum {
-        /// The others.
-        parts: [&'static str; 2],
-        /// The one.
-        whole: &'static str,
-    },
-    /// One is at most as large as the other.
-    AtMost {
-        /// The one.
-        small: &'static str,
-        /// The other.
-        large: &'static str,
-        /// What stands along the one.
-        what: &'static str,
-    },
-    /// The other lies in the one from a position on.
-    CutOf {
-        /// The one.
-        large: &'static str,
-        /// The other.
-        small: &'static str,
-        /// The position.
-        offset: &'static str,
-    },
-    /// The one lies in the other from a position on.
-    PutInto {
-        /// The one.
-        small: &'static str,
-        /// The other.
-        large: &'static str,
-        /// The position.
-        offset: &'static str,
-    },
+    /// The whole is as large as the product of its parts, one slot of several dims.
+    Product { parts: &'static str, whole: &'static str },
+    /// The whole is as large as its two parts together.
+    Sum { parts: [&'static str; 2], whole: &'static str },
+    /// One is at most as large as the other; `what` stands along the small one.
+    AtMost { small: &'static str, large: &'static str, what: &'static str },
+    /// The small one is what lies in the large one from a position on.
+    CutOf { large: &'static str, small: &'static str, offset: &'static str },
+    /// The small one is put into the large one from a position on.
+    PutInto { small: &'static str, large: &'static str, offset: &'static str },
     /// It has two halves.
     Even(&'static str),
     /// Both have so many equal parts.
-    InParts {
-        /// Both.
-        dims: [&'static str; 2],
-        /// How many.
-        parts: &'static str,
-    },
-    /// So many of the one are chosen for each place of the other.
-    Choices {
-        /// How many.
-        count: &'static str,
-        /// The one.
-        of: &'static str,
-        /// The other.
-        places: &'static str,
-    },
+    InParts { dims: [&'static str; 2], parts: &'static str },
+    /// So many of a dim are chosen for each of the places.
+    Choices { count: &'static str, of: &'static str, places: &'static str },
 }
 
 impl Fit {

@@ -80,13 +80,10 @@ impl LayerChecker<'_, '_> {
             Fit::AtMost { small, large, what } => {
                 self.is_at_most(word, op.dim_in(small)?, op.dim_in(large)?, span, what)
             }
-            Fit::CutOf { large, small, offset } => {
-                let (large, small) = (op.dim_in(large)?, op.dim_in(small)?);
-                self.is_cut_of(word, [large, small], op.number_in(offset)?, span)
-            }
-            Fit::PutInto { small, large, offset } => {
-                let (small, large) = (op.dim_in(small)?, op.dim_in(large)?);
-                self.is_put_into(word, [small, large], op.number_in(offset)?, span)
+            Fit::CutOf { large, small, offset } | Fit::PutInto { small, large, offset } => {
+                let (dims, offset) =
+                    ([op.dim_in(small)?, op.dim_in(large)?], op.number_in(offset)?);
+                self.is_within(word, dims, (offset, matches!(fit, Fit::CutOf { .. })), span)
             }
             Fit::Even(slot) => {
                 let dim = op.dim_in(slot)?;
@@ -182,54 +179,36 @@ impl LayerChecker<'_, '_> {
         self.sizes(message, span, "does not fit", Some(help))
     }
 
-    fn is_cut_of(
+    /// Whether the positions of a dim lie in a larger one from an offset on: are cut out of it, or
+    /// put there.
+    fn is_within(
         &mut self,
         op: &str,
-        [from, to]: [DimId; 2],
-        offset: u64,
+        [small, large]: [DimId; 2],
+        (offset, cut): (u64, bool),
         span: Span,
     ) -> Option<()> {
-        let (all, kept) = (self.env.size(from), self.env.size(to));
-        let end = offset.saturating_add(kept);
+        let (some, all) = (self.env.size(small), self.env.size(large));
+        let end = offset.saturating_add(some);
         if end <= all {
             return Some(());
         }
-        let (from_name, to_name) = (self.env.dim_name(from), self.env.dim_name(to));
-        let message = format!(
-            "`{op}` takes positions {offset} to {end} of `{from_name}`, and {}",
-            self.sized(from)
-        );
-        let help = match all.checked_sub(kept) {
-            Some(last) => {
-                format!("{op}(..., {from_name} -> {to_name}, {last})    (the last start)")
-            }
-            None => format!("dim {to_name} = {all}    (or less)"),
+        let [less, more] = [small, large].map(|dim| self.env.dim_name(dim));
+        let (does, call, note) = if cut {
+            (
+                format!("takes positions {offset} to {end} of `{more}`"),
+                [more, less],
+                "the last start",
+            )
+        } else {
+            let does = format!("puts `{less}` at positions {offset} to {end}");
+            (does, [less, more], "no zeros behind it")
         };
-        self.sizes(message, span, "reaches past the end", Some(help))
-    }
-
-    fn is_put_into(
-        &mut self,
-        op: &str,
-        [from, to]: [DimId; 2],
-        offset: u64,
-        span: Span,
-    ) -> Option<()> {
-        let (had, all) = (self.env.size(from), self.env.size(to));
-        let end = offset.saturating_add(had);
-        if end <= all {
-            return Some(());
-        }
-        let (from_name, to_name) = (self.env.dim_name(from), self.env.dim_name(to));
-        let message = format!(
-            "`{op}` puts `{from_name}` at positions {offset} to {end}, and {}",
-            self.sized(to)
-        );
-        let help = match all.checked_sub(had) {
-            Some(last) => {
-                format!("{op}(..., {from_name} -> {to_name}, {last})    (no zeros behind it)")
-            }
-            None => format!("dim {to_name} = {end}    (or more)"),
+        let message = format!("`{op}` {does}, and {}", self.sized(large));
+        let help = match (all.checked_sub(some), cut) {
+            (Some(last), _) => format!("{op}(..., {}, {last})    ({note})", call.join(" -> ")),
+            (None, true) => format!("dim {less} = {all}    (or less)"),
+            (None, false) => format!("dim {more} = {end}    (or more)"),
         };
         self.sizes(message, span, "reaches past the end", Some(help))
     }
