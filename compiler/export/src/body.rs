@@ -358,19 +358,7 @@ impl<'p> Body<'p> {
     /// sums that are no `f4`.
     fn sums(&self, id: InstrId, collective: &Collective) -> Result<(), ExportError> {
         let instr = self.plan.instruction(id);
-        let adds = match collective {
-            Collective::AllReduce { kind, .. }
-            | Collective::ReduceScatter { kind, .. }
-            | Collective::ReduceScatterDims { kind, .. } => *kind == Reduction::Sum,
-            Collective::SoftmaxMerge { .. } => true,
-            Collective::AllGather { .. }
-            | Collective::AllGatherDims { .. }
-            | Collective::Slice { .. }
-            | Collective::AllToAll { .. }
-            | Collective::Permute { .. }
-            | Collective::Exchange { .. }
-            | Collective::ToPartial { .. } => false,
-        };
+        let adds = collective.row().combines && collective.terms().kind != Some(Reduction::Max);
         match self.words.cannot_compute(instr.dtype, self.floats) {
             Some(dtype) if adds && instr.dtype == Dtype::F4 => Err(ExportError::Dtype {
                 layer: self.plan.name.clone(),

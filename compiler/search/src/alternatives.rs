@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
 use shard_ir::{
-    AxisList, AxisSet, Collective, Def, DimId, InstrId, InstrKind, Layout, Picoseconds, Plan, Told,
+    AxisList, AxisSet, Def, DimId, InstrId, InstrKind, Layout, Mesh, Picoseconds, Plan, Told,
     ValueId,
 };
 
@@ -184,7 +184,7 @@ fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> 
         return Some((site.value, Avoided::Whole { composite, dim }));
     }
     let value = told(program, site.value);
-    match (site.reader, partial_axes(site)) {
+    match (site.reader, partial_axes(&program.mesh, site)) {
         (_, Some(_)) if made_by_op => {
             let axes = site.collective.axes(&program.mesh, site.from);
             Some((site.value, Avoided::Complete { value, axes }))
@@ -200,25 +200,10 @@ fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> 
     }
 }
 
-fn partial_axes(site: &MoveSite) -> Option<AxisSet> {
-    match site.collective {
-        Collective::ReduceScatter { axes, .. } => Some(axes.set()),
-        Collective::ReduceScatterDims { .. } => Some(
-            site.collective
-                .parts(site.from)
-                .iter()
-                .fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set())),
-        ),
-        Collective::AllReduce { axes, .. } => Some(axes),
-        Collective::SoftmaxMerge { axes, .. } => Some(axes.set()),
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::AllToAll { .. }
-        | Collective::Permute { .. }
-        | Collective::Exchange { .. }
-        | Collective::Slice { .. }
-        | Collective::ToPartial { .. } => None,
-    }
+/// The axes over which the moved value is partial, where the move combines.
+fn partial_axes(mesh: &Mesh, site: &MoveSite) -> Option<AxisSet> {
+    let axes = || site.collective.axes(mesh, site.from).set();
+    site.collective.row().combines.then(axes)
 }
 
 type Keep = Box<dyn Fn(Layout, &[Layout]) -> bool>;
@@ -234,7 +219,7 @@ fn strategies_without(lowered: &Lowered, whole: &Whole, site: &MoveSite) -> Keep
         return Box::new(move |out, _| at.is_some_and(|at| out.axes_of(at).is_empty()));
     }
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
-    match (site.reader, partial_axes(site)) {
+    match (site.reader, partial_axes(&program.mesh, site)) {
         (_, Some(axes)) if made_by_op => {
             Box::new(move |out, _| out.partial_axes().intersection(axes).is_empty())
         }

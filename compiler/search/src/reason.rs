@@ -262,21 +262,14 @@ struct Moved<'a> {
 /// alone.
 fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<CannotTake> {
     let dims = &program.value(moved.value).dims;
+    let combines = moved.collective.row().combines;
     match (moved.collective, op) {
-        (
-            Collective::ReduceScatter { .. }
-            | Collective::ReduceScatterDims { .. }
-            | Collective::AllReduce { .. }
-            | Collective::SoftmaxMerge { .. },
-            Op::Map(map),
-        ) if map.row().sums == Partial::No => Some(CannotTake::NotLinear),
-        (
-            Collective::ReduceScatter { .. }
-            | Collective::ReduceScatterDims { .. }
-            | Collective::AllReduce { .. }
-            | Collective::SoftmaxMerge { .. },
-            Op::Softmax { .. } | Op::SinkSoftmax { .. } | Op::Norm { .. },
-        ) => Some(CannotTake::NotLinear),
+        (_, Op::Map(map)) if combines && map.row().sums == Partial::No => {
+            Some(CannotTake::NotLinear)
+        }
+        (_, Op::Softmax { .. } | Op::SinkSoftmax { .. } | Op::Norm { .. }) if combines => {
+            Some(CannotTake::NotLinear)
+        }
         (
             Collective::AllGather { dim, .. } | Collective::AllToAll { from_dim: dim, .. },
             Op::Softmax { over }
