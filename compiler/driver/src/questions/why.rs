@@ -258,101 +258,108 @@ impl About<'_> {
 
     /// Lines of the source with which a move is gone; each is lowered, and the cheapest come first.
     fn removals(&self, id: InstrId, alternative: Option<&Alternative>) -> Vec<Removal> {
-        let without = alternative.and_then(|a| a.plan.as_ref());
         let (plan, program) = (self.plan, self.program);
         let InstrKind::Move(collective) = &plan.instruction(id).kind else { return Vec::new() };
         if !collective.has_traffic() || program.strict {
             return Vec::new();
         }
-        let mut tries: Vec<(Program, String, bool)> = Vec::new();
-        let given = origin(plan, id);
-        if let (InstrKind::Parameter(kind), Some(name)) =
-            (&plan.instruction(given).kind, &plan.instruction(given).name)
-            && let Some(value) = program.value_ids().find(|v| {
-                matches!(program.value(*v).def, Def::Parameter { .. })
-                    && program.value(*v).name.as_ref() == Some(name)
-            })
+        let border = self.parameter_as_moved(id).into_iter().chain(self.results_unmoved(id));
+        let mut tries: Vec<(Program, String, bool)> =
+            border.map(|(other, text)| (other, text, true)).collect();
+        if let Some((without, alternative)) = alternative.and_then(|a| Some((a.plan.as_ref()?, a)))
         {
-            let instr = plan.instruction(id);
-            let mut other = program.clone();
-            if let Def::Parameter { pattern, .. } = &mut other.values[value.index()].def {
-                *pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
-            }
-            let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
-            tries.push((
-                other,
-                format!("{name}: {kind}{} {}", instr.dtype, plan.layout_text(id)),
-                true,
-            ));
-        }
-        for (i, output) in plan.outputs.iter().enumerate().filter(|(_, o)| o.id == id) {
-            let Some(before) = plan.instruction(id).operands.first() else { continue };
-            let mut other = program.clone();
-            let instr = plan.instruction(*before);
-            other.outputs[i].pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
-            tries.push((
-                other,
-                format!(
-                    "-> {} {}    (the result `{}`)",
-                    instr.dtype,
-                    plan.layout_text(*before),
-                    output.name
-                ),
-                true,
-            ));
-        }
-        let around = [Some(given), reader(plan, id)].into_iter().flatten();
-        let names: BTreeSet<&str> =
-            around.filter_map(|i| plan.instruction(i).name.as_deref()).collect();
-        for (name, without) in names.into_iter().filter_map(|name| Some((name, without?))) {
-            let Some(value) = value_named(program, name) else { continue };
-            let v = program.value(value);
-            if matches!(v.def, Def::Parameter { .. }) {
-                continue;
-            }
-            let made = without
-                .instructions
-                .iter()
-                .find(|i| i.name.as_deref() == Some(name) && i.dims == v.dims);
-            let Some(made) = made else { continue };
-            let text = made.layout.text(&plan.mesh, &plan.dim_names(&v.dims));
-            let pattern = LayoutPattern::exactly(made.layout, v.dims.len());
-            tries.push((
-                annotated(program, value, &pattern),
-                format!("let {name}: {text} = ..."),
-                false,
-            ));
-        }
-        // The moves that the best plan without it has instead, one by one.
-        for there in alternative.into_iter().flat_map(|a| &a.instead) {
-            let Some(instr) = without.map(|plan| plan.instruction(*there)) else { continue };
-            let Some((name, value)) =
-                instr.name.as_deref().and_then(|n| Some((n, value_named(program, n)?)))
-            else {
-                continue;
-            };
-            if program.value(value).dims != instr.dims {
-                continue;
-            }
-            let text = instr.layout.text(&plan.mesh, &plan.dim_names(&instr.dims));
-            let pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
-            let other = with_demand(program, value, &[pattern], None);
-            tries.push((other, format!("let {name}1 = reshard({name}, {text})"), false));
+            let inside = self.annotations(id, without).into_iter();
+            let inside = inside.chain(self.reshards(without, &alternative.instead));
+            tries.extend(inside.map(|(other, text)| (other, text, false)));
         }
         let mut found: Vec<Removal> = tries
             .into_iter()
             .filter_map(|(other, text, moves_the_border)| {
                 let (time, lowered) = self.time(&other)?;
-                (!still_there(plan, id, &lowered)).then_some(Removal {
-                    text,
-                    time,
-                    moves_the_border,
-                })
+                let is_gone = !still_there(plan, id, &lowered);
+                is_gone.then_some(Removal { text, time, moves_the_border })
             })
             .collect();
         found.sort_by_key(|r| r.time);
         found.truncate(MOST_REMOVALS);
         found
+    }
+
+    /// The parameter that is moved, given as the move makes it.
+    fn parameter_as_moved(&self, id: InstrId) -> Option<(Program, String)> {
+        let (plan, program) = (self.plan, self.program);
+        let given = plan.instruction(origin(plan, id));
+        let (InstrKind::Parameter(kind), Some(name)) = (&given.kind, &given.name) else {
+            return None;
+        };
+        let value = program.value_ids().find(|v| {
+            matches!(program.value(*v).def, Def::Parameter { .. })
+                && program.value(*v).name.as_ref() == Some(name)
+        })?;
+        let instr = plan.instruction(id);
+        let mut other = program.clone();
+        if let Def::Parameter { pattern, .. } = &mut other.values[value.index()].def {
+            *pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
+        }
+        let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
+        let text = format!("{name}: {kind}{} {}", instr.dtype, plan.layout_text(id));
+        Some((other, text))
+    }
+
+    /// Each result that the move makes, given as it was before.
+    fn results_unmoved(&self, id: InstrId) -> Vec<(Program, String)> {
+        let plan = self.plan;
+        let Some(before) = plan.instruction(id).operands.first() else { return Vec::new() };
+        let instr = plan.instruction(*before);
+        let results = plan.outputs.iter().enumerate().filter(|(_, output)| output.id == id);
+        results
+            .map(|(i, output)| {
+                let mut other = self.program.clone();
+                other.outputs[i].pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
+                let (dtype, layout) = (instr.dtype, plan.layout_text(*before));
+                (other, format!("-> {dtype} {layout}    (the result `{}`)", output.name))
+            })
+            .collect()
+    }
+
+    /// The values around the move, annotated as the best plan without it has them.
+    fn annotations(&self, id: InstrId, without: &Plan) -> Vec<(Program, String)> {
+        let (plan, program) = (self.plan, self.program);
+        let around = [Some(origin(plan, id)), reader(plan, id)].into_iter().flatten();
+        let names: BTreeSet<&str> =
+            around.filter_map(|i| plan.instruction(i).name.as_deref()).collect();
+        let annotation = |name: &str| {
+            let value = value_named(program, name)?;
+            let v = program.value(value);
+            if matches!(v.def, Def::Parameter { .. }) {
+                return None;
+            }
+            let mut instructions = without.instructions.iter();
+            let made =
+                instructions.find(|i| i.name.as_deref() == Some(name) && i.dims == v.dims)?;
+            let text = made.layout.text(&plan.mesh, &plan.dim_names(&v.dims));
+            let pattern = LayoutPattern::exactly(made.layout, v.dims.len());
+            Some((annotated(program, value, &pattern), format!("let {name}: {text} = ...")))
+        };
+        names.into_iter().filter_map(annotation).collect()
+    }
+
+    /// The moves that the best plan without it has instead, one by one.
+    fn reshards(&self, without: &Plan, instead: &[InstrId]) -> Vec<(Program, String)> {
+        let (plan, program) = (self.plan, self.program);
+        let reshard = |there: &InstrId| {
+            let instr = without.instruction(*there);
+            let name = instr.name.as_deref()?;
+            let value = value_named(program, name)?;
+            if program.value(value).dims != instr.dims {
+                return None;
+            }
+            let text = instr.layout.text(&plan.mesh, &plan.dim_names(&instr.dims));
+            let pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
+            let other = with_demand(program, value, &[pattern], None);
+            Some((other, format!("let {name}1 = reshard({name}, {text})")))
+        };
+        instead.iter().filter_map(reshard).collect()
     }
 }
 
