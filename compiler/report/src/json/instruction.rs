@@ -354,16 +354,18 @@ fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
     json
 }
 
-fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJson {
-    let plan = layer.plan();
-    let instr = plan.instruction(id);
+/// The name of a dim of what a move makes.
+fn dim_of(plan: &Plan, id: InstrId, at: usize) -> Option<String> {
+    let name = plan.instruction(id).dims.get(at).map(|d| plan.dims[d.index()].name.clone());
+    name.or_else(|| never!("a move along a dim that its value lacks", None))
+}
+
+/// Along which dims a move goes, or between which layouts.
+fn along(plan: &Plan, id: InstrId, collective: &Collective) -> Along {
     let source = plan.moved(id);
-    let dim = |at: usize| {
-        let name = instr.dims.get(at).map(|d| plan.dims[d.index()].name.clone());
-        name.or_else(|| never!("a move along a dim that its value lacks", None))
-    };
+    let dim = |at: usize| dim_of(plan, id, at);
     let terms = collective.terms();
-    let along = match terms.dims {
+    match terms.dims {
         _ if collective.row().several => Along::Several {
             dim: None,
             along: collective
@@ -384,23 +386,32 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
             to_dim: dim(to).unwrap_or_default(),
         },
         [d, _] => Along::One { dim: d.and_then(dim) },
-    };
-    let reduction = terms.kind.map(Reduction::short);
-    let statistics = match collective {
-        Collective::SoftmaxMerge { statistics, .. } => {
-            Some(statistics.iter().filter_map(dim).collect())
-        }
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::ReduceScatter { .. }
-        | Collective::ReduceScatterDims { .. }
-        | Collective::AllReduce { .. }
-        | Collective::AllToAll { .. }
-        | Collective::Permute { .. }
-        | Collective::Exchange { .. }
-        | Collective::Slice { .. }
-        | Collective::ToPartial { .. } => None,
-    };
+    }
+}
+
+/// What asks for a move: where no other value does, the place that asks for this one.
+fn forced_by(layer: &Layer<'_>, id: InstrId) -> ForcedByJson {
+    let plan = layer.plan();
+    let by = forcing(plan, id).unwrap_or(id);
+    let span = plan.instruction(by).origin.span;
+    ForcedByJson {
+        id: by.0,
+        name: plan.instruction(by).name.clone(),
+        layout: plan.layout_text(by),
+        line: layer.source.zip(span).map(|(s, at)| s.line_column(at.start).line),
+    }
+}
+
+fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJson {
+    let plan = layer.plan();
+    let instr = plan.instruction(id);
+    let source = plan.moved(id);
+    let dim = |at: usize| dim_of(plan, id, at);
+    let reduction = collective.terms().kind.map(Reduction::short);
+    let mut statistics = None;
+    if let Collective::SoftmaxMerge { statistics: beside, .. } = collective {
+        statistics = Some(beside.iter().filter_map(dim).collect());
+    }
     let axes = collective.axes(&plan.mesh, plan.instruction(source).layout);
     let (bytes, wire_bytes) = match layer.price.of(id) {
         InstrPrice::Move(cost) => (cost.bytes.0, cost.wire_bytes.0),
@@ -408,7 +419,7 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
     };
     MoveJson {
         axes: axes.iter().map(|a| plan.mesh.name(a).to_string()).collect(),
-        along,
+        along: along(plan, id, collective),
         reduction,
         statistics,
         bytes,
@@ -429,18 +440,6 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
                 time_s: cost.time.seconds(),
             })
             .collect(),
-        forced_by: {
-            // Where no other value does, the place that asks for this one does.
-            let by = forcing(plan, id).unwrap_or(id);
-            ForcedByJson {
-                id: by.0,
-                name: plan.instruction(by).name.clone(),
-                layout: plan.layout_text(by),
-                line: layer
-                    .source
-                    .zip(plan.instruction(by).origin.span)
-                    .map(|(s, at)| s.line_column(at.start).line),
-            }
-        },
+        forced_by: forced_by(layer, id),
     }
 }
