@@ -1,8 +1,8 @@
 //! `cost --why N`: how the figures of one step come about, each formula with its numbers put in.
 
 use shard_cost::{
-    Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, Weighted, collective_time, compute_time,
-    host_time, kernel_traffic, kernels, memory_time,
+    Bytes, CollectiveCost, Flops, Hardware, InstrPrice, LoopPrice, NetworkTime, Term, Weighted,
+    Work, collective_time, compute_time, host_time, kernel_traffic, kernels, memory_time,
 };
 use shard_ir::catalogue::Sends;
 use shard_ir::{
@@ -122,6 +122,34 @@ fn of_collective(
     let (plan, hw) = (layer.plan(), layer.hardware);
     let instr = plan.instruction(moved);
     let sizes = plan.sizes(&instr.dims);
+    let mut figures = of_group(plan, collective, moved, from, cost);
+    let (formula, numbers, parts) = sent(plan, collective, moved, from);
+    figures.extend(parts);
+    figures.push(figure("wire_bytes", formula, numbers, bytes(cost.wire_bytes)));
+    let time = collective_time(hw, &plan.mesh, collective, from, &sizes, instr.dtype);
+    time.networks.iter().for_each(|network| figures.extend(of_network(network)));
+    let parts: Vec<String> = time.networks.iter().map(|n| scale::time(n.time())).collect();
+    let formula = match (time.times, parts.len()) {
+        (_, 0) => "nothing is moved",
+        (1, _) => "the longer of what is moved and the least, summed over the networks",
+        (_, _) => "a reduce-scatter and an all-gather of the same time",
+    };
+    let times = if time.times > 1 { format!("{} x ", time.times) } else { String::new() };
+    let numbers = format!("{times}{}", parts.join(" + "));
+    figures.push(figure("time", formula, numbers, scale::time(cost.time)));
+    figures
+}
+
+/// What a chip holds of the value that is moved, and how many chips move it among themselves.
+fn of_group(
+    plan: &Plan,
+    collective: &Collective,
+    moved: InstrId,
+    from: Layout,
+    cost: &CollectiveCost,
+) -> Vec<Figure> {
+    let instr = plan.instruction(moved);
+    let sizes = plan.sizes(&instr.dims);
     let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
     let gives = matches!(
         collective,
@@ -141,7 +169,7 @@ fn of_collective(
     let what = if gives { "what a chip holds afterwards" } else { "what a chip holds before" };
     let axes = collective.axes(&plan.mesh, from);
     let group = plan.mesh.group_size(axes.iter());
-    let mut figures = vec![
+    vec![
         figure(
             "D",
             format!("{what}: {}", plan.dim_names(&instr.dims).join(" ")),
@@ -154,8 +182,19 @@ fn of_collective(
             product(axes.iter().map(|a| plan.mesh.size(a).to_string())),
             group.to_string(),
         ),
-    ];
-    let sent = match collective.row().sends {
+    ]
+}
+
+/// What a chip sends: in letters, in numbers, and what of the letters is not said yet.
+fn sent(
+    plan: &Plan,
+    collective: &Collective,
+    moved: InstrId,
+    from: Layout,
+) -> (&'static str, String, Vec<Figure>) {
+    let instr = plan.instruction(moved);
+    let group = plan.mesh.group_size(collective.axes(&plan.mesh, from).iter());
+    let (formula, numbers) = match collective.row().sends {
         Sends::Around | Sends::Across => ("D (K-1)/K", format!("D {}/{group}", group - 1)),
         Sends::AroundTwice => ("2 D (K-1)/K", format!("2 D {}/{group}", group - 1)),
         Sends::Blocks => ("D", String::new()),
@@ -167,54 +206,34 @@ fn of_collective(
         }
         Sends::Nothing => ("nothing is sent", String::new()),
         Sends::Weighted => {
+            let sizes = plan.sizes(&instr.dims);
             let parts = Weighted::of(&plan.mesh, collective, from, &sizes, instr.dtype);
-            parts.map_or(("D (K-1)/K", String::new()), |parts| {
-                figures.extend(of_weighted(&parts));
-                let formula = match (parts.scatters, parts.scatters_statistics) {
-                    (false, _) => "2 (R + 2 S) (K-1)/K",
-                    (true, true) => "(R + 3 S) (K-1)/K",
-                    (true, false) => "(R + 4 S) (K-1)/K",
-                };
-                (formula, String::new())
-            })
+            let Some(parts) = parts else { return ("D (K-1)/K", String::new(), Vec::new()) };
+            let formula = match (parts.scatters, parts.scatters_statistics) {
+                (false, _) => "2 (R + 2 S) (K-1)/K",
+                (true, true) => "(R + 3 S) (K-1)/K",
+                (true, false) => "(R + 4 S) (K-1)/K",
+            };
+            return (formula, String::new(), of_weighted(&parts).to_vec());
         }
     };
-    figures.push(figure("wire_bytes", sent.0, sent.1, bytes(cost.wire_bytes)));
-    let time = collective_time(hw, &plan.mesh, collective, from, &sizes, instr.dtype);
-    for network in &time.networks {
-        for term in &network.terms {
-            let formula = format!("{} on the {}", term.how.formula(false), network.kind);
-            let rate = scale::rate(Bytes(term.rate));
-            figures.push(figure(
-                "moved",
-                formula,
-                format!("{}, W = {rate}", term.how.formula(true)),
-                scale::time(term.time),
-            ));
-        }
-        if network.latency() > Picoseconds(0) {
-            let numbers = format!("{} x {}", network.steps, scale::time(network.step_time));
-            figures.push(figure(
-                "at least",
-                "steps x time of a step",
-                numbers,
-                scale::time(network.latency()),
-            ));
-        }
+    (formula, numbers, Vec::new())
+}
+
+/// The terms of the time that a move takes on a network, and the least that it takes there.
+fn of_network(network: &NetworkTime) -> Vec<Figure> {
+    let term = |term: &Term| {
+        let formula = format!("{} on the {}", term.how.formula(false), network.kind);
+        let rate = scale::rate(Bytes(term.rate));
+        let numbers = format!("{}, W = {rate}", term.how.formula(true));
+        figure("moved", formula, numbers, scale::time(term.time))
+    };
+    let mut figures: Vec<Figure> = network.terms.iter().map(term).collect();
+    if network.latency() > Picoseconds(0) {
+        let numbers = format!("{} x {}", network.steps, scale::time(network.step_time));
+        let least = scale::time(network.latency());
+        figures.push(figure("at least", "steps x time of a step", numbers, least));
     }
-    let parts: Vec<String> = time.networks.iter().map(|n| scale::time(n.time())).collect();
-    let formula = match (time.times, parts.len()) {
-        (_, 0) => "nothing is moved".to_string(),
-        (1, _) => "the longer of what is moved and the least, summed over the networks".to_string(),
-        (_, _) => "a reduce-scatter and an all-gather of the same time".to_string(),
-    };
-    let times = if time.times > 1 { format!("{} x ", time.times) } else { String::new() };
-    figures.push(figure(
-        "time",
-        formula,
-        format!("{times}{}", parts.join(" + ")),
-        scale::time(cost.time),
-    ));
     figures
 }
 
@@ -325,23 +344,16 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
             format!("{} ops", kernel.len()),
         ));
     }
-    if work.attention {
-        figures.push(figure(
-            "flops",
-            "products of the pairs that masks let see each other",
-            "",
-            format!("{} ({})", work.flops.0, scale::flops(work.flops)),
-        ));
-    } else if let Some(einsum) =
-        kernel.iter().find(|m| plan.instruction(**m).kind.op() == Some(&Op::Einsum))
-    {
-        let (formula, numbers) = einsum_flops(plan, *einsum);
-        figures.push(figure(
-            "flops",
-            formula,
-            numbers,
-            format!("{} ({})", work.flops.0, scale::flops(work.flops)),
-        ));
+    let einsum = kernel.iter().find(|m| plan.instruction(**m).kind.op() == Some(&Op::Einsum));
+    let counted = if work.attention {
+        let pairs = "products of the pairs that masks let see each other";
+        Some((pairs.to_string(), String::new()))
+    } else {
+        einsum.map(|einsum| einsum_flops(plan, *einsum))
+    };
+    if let Some((formula, numbers)) = counted {
+        let flops = format!("{} ({})", work.flops.0, scale::flops(work.flops));
+        figures.push(figure("flops", formula, numbers, flops));
     }
     let read = |(value, bytes): &(InstrId, Bytes)| {
         format!("{} {}", value_name(plan, *value), scale::bytes(*bytes))
@@ -357,6 +369,15 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
         traffic,
         bytes(work.hbm_bytes()),
     ));
+    figures.extend(of_roofline(hw, &work));
+    let time = kernel.first().map_or(Picoseconds(0), |first| layer.price.of(*first).time());
+    figures.push(figure("time", "the longest of these", "", scale::time(time)));
+    figures
+}
+
+/// How long the arithmetic, the memory and the host take over some work, and its intensity.
+fn of_roofline(hw: &Hardware, work: &Work) -> Vec<Figure> {
+    let mut figures = Vec::new();
     if work.flops > Flops(0) {
         let reached = if work.attention {
             hw.attention_rate(work.arithmetic)
@@ -372,42 +393,24 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
             None => ("flops / rate".to_string(), work.flops),
         };
         let numbers = format!("{} / {rate}", scale::flops(flops));
-        figures.push(figure("compute", formula, numbers, scale::time(compute_time(hw, &work))));
+        figures.push(figure("compute", formula, numbers, scale::time(compute_time(hw, work))));
     }
     let rate = scale::rate(Bytes(hw.hbm_rate));
     let numbers = format!("{} / {rate}", scale::bytes(work.hbm_bytes()));
-    figures.push(figure(
-        "memory",
-        "hbm_bytes / rate",
-        numbers,
-        scale::time(memory_time(hw, &work)),
-    ));
+    figures.push(figure("memory", "hbm_bytes / rate", numbers, scale::time(memory_time(hw, work))));
     if work.fetched > Bytes(0) {
-        let numbers = format!(
-            "{} / {}",
-            scale::bytes(work.fetched),
-            scale::rate(Bytes(hw.host_rate.unwrap_or(1)))
-        );
-        figures.push(figure(
-            "host",
-            "bytes fetched / rate of its link",
-            numbers,
-            scale::time(host_time(hw, &work)),
-        ));
+        let rate = scale::rate(Bytes(hw.host_rate.unwrap_or(1)));
+        let numbers = format!("{} / {rate}", scale::bytes(work.fetched));
+        let time = scale::time(host_time(hw, work));
+        figures.push(figure("host", "bytes fetched / rate of its link", numbers, time));
     }
     if let Some(intensity) =
         crate::cost::intensity(work.flops, work.hbm_bytes()).filter(|_| work.flops > Flops(0))
     {
         let numbers = format!("{} / {}", scale::flops(work.flops), scale::bytes(work.hbm_bytes()));
-        figures.push(figure(
-            "intensity",
-            "flops / hbm_bytes",
-            numbers,
-            format!("{} flop/B", scale::number(intensity)),
-        ));
+        let per_byte = format!("{} flop/B", scale::number(intensity));
+        figures.push(figure("intensity", "flops / hbm_bytes", numbers, per_byte));
     }
-    let time = kernel.first().map_or(Picoseconds(0), |first| layer.price.of(*first).time());
-    figures.push(figure("time", "the longest of these", "", scale::time(time)));
     figures
 }
 

@@ -183,6 +183,27 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
         );
         return page.text;
     }
+    verdict(&mut page, a);
+    page.line("");
+    differences(&mut page, a);
+    totals(&mut page, a);
+    page.line("");
+    for crossing in &a.crossings {
+        page.wrapped_more(2, 2, &crossing_text(crossing));
+    }
+    if !a.stated.is_empty() {
+        page.line("  to have it, write");
+        a.stated.iter().for_each(|line| page.line(&format!("    {line}")));
+    }
+    if a.ways > 1 || a.cut {
+        let cut = if a.cut { ", and there are more" } else { "" };
+        page.wrapped(2, &format!("The best of {} ways of having it{cut}.", a.ways));
+    }
+    page.text
+}
+
+/// What the best plan with it takes beside the chosen one, and whether it could be had.
+fn verdict(page: &mut Page, a: &WhyNot<'_>) {
     let (chosen, other) = (time(&a.chosen), time(&a.other));
     page.row(&format!("  chosen: {}", strategies(&a.chosen).join(", ")), &scale::time(chosen));
     page.row(&format!("  best with it: {}", strategies(&a.other).join(", ")), &scale::time(other));
@@ -208,11 +229,14 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
     if let Some(faster) = Faster::of(a) {
         page.wrapped(2, &faster.words(a));
     }
-    page.line("");
+}
+
+/// What the other plan adds, saves and changes.
+fn differences(page: &mut Page, a: &WhyNot<'_>) {
     let (x, y) = (side(&a.chosen), side(&a.other));
     let compared = Comparison::of(x, y);
-    list(&mut page, "it adds", '+', y, &compared.came);
-    list(&mut page, "it saves", '-', x, &compared.went);
+    list(page, "it adds", '+', y, &compared.came);
+    list(page, "it saves", '-', x, &compared.went);
     let mut changed = false;
     for (before, after) in compared.relaid.iter().chain(&compared.retimed) {
         if !changed {
@@ -229,6 +253,10 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
         };
         page.row(&format!("    {}: {layouts}", told(x.plan, *before)), &times);
     }
+}
+
+/// The sums of both plans.
+fn totals(page: &mut Page, a: &WhyNot<'_>) {
     page.line("  in all");
     let (t, u) = (&a.chosen.price.totals, &a.other.price.totals);
     let peak = |layer: &Layer<'_>| scale::bytes(layer.peak());
@@ -243,19 +271,6 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
             &if same { before } else { format!("{before} -> {after}") },
         );
     }
-    page.line("");
-    for crossing in &a.crossings {
-        page.wrapped_more(2, 2, &crossing_text(crossing));
-    }
-    if !a.stated.is_empty() {
-        page.line("  to have it, write");
-        a.stated.iter().for_each(|line| page.line(&format!("    {line}")));
-    }
-    if a.ways > 1 || a.cut {
-        let cut = if a.cut { ", and there are more" } else { "" };
-        page.wrapped(2, &format!("The best of {} ways of having it{cut}.", a.ways));
-    }
-    page.text
 }
 
 /// Kernels, one after another.
