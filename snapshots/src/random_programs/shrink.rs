@@ -72,7 +72,7 @@ fn reductions(source: &str) -> Vec<Edits> {
         let params: Vec<Span> = layer.params.iter().map(|param| param.span).collect();
         of.entries(&params);
         of.found.extend(layer.strict.map(|span| vec![(span, String::new())]));
-        of.found.extend(layer.repeat.map(|repeat| vec![(repeat.span, String::new())]));
+        of.found.extend(layer.repeat.as_ref().map(|repeat| vec![(repeat.span, String::new())]));
         for dim in file.dims() {
             of.dim_of_all(layer, &dim.name.value);
         }

@@ -315,7 +315,7 @@ impl Prices {
         self.tree.insides(graph, made.len(), &prices);
         drop(prices);
         self.tree.outsides(graph, count, made);
-        let mut raise = |paid: &mut [i64], group: usize, members: i64| {
+        let raise = |paid: &mut [i64], group: usize, members: i64| {
             for (price, outside) in paid.iter_mut().zip(&self.tree.outside[1 << group]) {
                 if *price <= -FAR {
                     continue;
