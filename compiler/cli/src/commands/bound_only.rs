@@ -28,8 +28,8 @@ pub(crate) fn run(
     };
     let asked = args.asked(console)?;
     if asked.two_kinds {
-        let message = "--bound-only searches for no split in two kinds of layers; it bounds one that \
-            is written";
+        let message = "--bound-only searches for no split in two kinds of layers; it bounds one \
+            that is written";
         return Err(console.usage(message, Some("repeat 24 + 56".to_string())));
     }
     let sound = check_source(&file, &asked, Purpose::Report, console)?;

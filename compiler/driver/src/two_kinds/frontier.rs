@@ -4,8 +4,8 @@
 //! Let `F(m)` be the least time of a stack of one kind that needs at most `m` bytes on a device. In
 //! a stack of `n` layers of one kind and `N - n` of another, let `a` and `b` be what stacks of `N`
 //! layers need that are of the first kind alone, and of the second. It needs at least
-//! `(n a + (N - n) b) / N`, since of activations it holds the more of both kinds, and takes at least
-//! `(n F(a) + (N - n) F(b)) / N`, since what its kinds hand to one another takes time besides. So
+//! `(n a + (N - n) b) / N`, since it holds the activations of the kind that has more, and takes at
+//! least `(n F(a) + (N - n) F(b)) / N`, since what is moved between the kinds comes on top. So
 //! bounds on `F` at a few limits bound every split at once.
 
 use std::collections::BTreeMap;
@@ -179,7 +179,8 @@ impl Frontier {
     }
 
     /// The limit of which it would tell most what plans take under it: halfway from where a bound
-    /// on mixtures of two kinds takes a plan to be to where there is one. `None` where little is open.
+    /// on mixtures of two kinds takes a plan to be to where there is one. `None` where little is
+    /// open.
     pub(super) fn next_limit(&self) -> Option<u64> {
         let corners = self.corners();
         let from: Vec<u64> = self.known.values().map(|known| known.from).collect();

@@ -35,8 +35,8 @@ pub(crate) fn split_stacks(
         .filter(|layer| programs.iter().any(|p| p.name == layer.name.value && p.repeat > 1))
         .collect();
     if stacks.is_empty() {
-        let called =
-            tree.layers().find(|layer| layer.repeat.as_ref().is_some_and(|r| r.count.value > 1));
+        let is_stack = |r: &ast::Repeat| r.count.value > 1 && r.kinds.len() == 1;
+        let called = tree.layers().find(|layer| layer.repeat.as_ref().is_some_and(is_stack));
         let help = called.map(|layer| format!("--layer {} --two-kinds", layer.name.value));
         return Err(host.usage("there is no stack (`repeat N`) to split in two kinds", help));
     }
@@ -110,7 +110,8 @@ fn told(name: &str, span: Span, layers: u64, found: &Found) -> Diagnostic {
         Some(first) => {
             let kinds = kinds(first, layers);
             let message = format!(
-                "`{name}`: two kinds of layers, `repeat {kinds}`, take {}, {} less than one kind ({one})",
+                "`{name}`: two kinds of layers, `repeat {kinds}`, take {}, {} less than one kind \
+                 ({one})",
                 text(found.cost),
                 less(found.cost, found.one_kind),
             );

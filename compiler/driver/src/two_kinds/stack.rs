@@ -114,7 +114,7 @@ impl Stack<'_> {
         (1..self.layers).map(|first| (first, bound_of(first))).collect()
     }
 
-    /// Bounds stacks of one program under more limits: that is done sooner than searching for plans.
+    /// Bounds stacks of one program under more limits: sooner done than searching for plans.
     fn bound(&self, frontier: &mut Frontier) {
         let [program] = self.programs else { return };
         for _ in 0..BOUNDS {
