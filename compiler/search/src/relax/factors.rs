@@ -318,7 +318,19 @@ impl Factors {
                 }
                 Def::Pin { .. } if !self.states[v].of.is_empty() => return None,
                 Def::Pin { pattern, .. } => {
-                    Factor::passed(&allowed(&self.graphs, program, *id, pattern, maxima))
+                    let nodes = allowed(&self.graphs, program, *id, pattern, maxima);
+                    // What it reads may have no other layouts than the pattern before asked for.
+                    let is_read = |node: &Node| {
+                        let layout = self.layout(*id, *node);
+                        self.operands[v].iter().all(|read| {
+                            (*node as usize) < self.nodes(*read)
+                                && self.layout(*read, *node) == layout
+                        })
+                    };
+                    if !nodes.iter().all(is_read) {
+                        return None;
+                    }
+                    Factor::passed(&nodes)
                 }
                 Def::Constant(_) | Def::Op { .. } => continue,
             };
