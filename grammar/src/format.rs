@@ -341,7 +341,6 @@ fn results(results: &Results) -> String {
     }
 }
 
-/// `a: T, b: U`
 /// What follows the results of a layer, or the name of a phase.
 fn repeated(repeat: Option<&Repeat>) -> String {
     let Some(repeat) = repeat else { return String::new() };
@@ -349,6 +348,7 @@ fn repeated(repeat: Option<&Repeat>) -> String {
     format!(" repeat {}", kinds.join(" + "))
 }
 
+/// `a: T, b: U`
 fn flat_list(named: &[(&str, String)]) -> String {
     named.iter().map(|(name, ty)| format!("{name}: {ty}")).collect::<Vec<_>>().join(", ")
 }
