@@ -9,7 +9,8 @@ use shard_ir::{
 
 use crate::builder::{Binding, Builder, PinRequest, permute_pattern};
 use crate::calls::Layers;
-use crate::diagnostics::{DtypeProblem, LayerProblem, ModelProblem, ShapeProblem};
+use crate::diagnostics::limits::MAX_KINDS;
+use crate::diagnostics::{DtypeProblem, LayerProblem, LimitProblem, ModelProblem, ShapeProblem};
 use crate::environment::Environment;
 use crate::expr::Term;
 use crate::model::ModelCalls;
@@ -122,6 +123,9 @@ impl<'a> LayerChecker<'a, '_> {
             && let Some(zero) = repeat.kinds.iter().find(|count| count.value == 0)
         {
             self.sink.report(LayerProblem::RepeatZero { span: zero.span });
+        }
+        if let Some(one_more) = self.layer.repeat.as_ref().and_then(|r| r.kinds.get(MAX_KINDS)) {
+            self.sink.report(LimitProblem::Kinds { limit: MAX_KINDS, span: one_more.span });
         }
         self.parameters();
         let results = self.result_types();

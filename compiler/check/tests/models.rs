@@ -266,4 +266,6 @@ fn no_kind_is_empty_and_a_kind_hands_on_one_result() {
     let two =
         "dim B = 8\nlayer f(a: f32 B) -> (b: f32 B, c: f32 B) repeat 2 + 3 { return (a, -a) }";
     assert_eq!(codes(two), ["E0635"]);
+    let many = KINDS.replace("KINDS", &vec!["2"; 70_000].join(" + "));
+    assert_eq!(codes(&many), ["E0804"]);
 }

@@ -11,6 +11,9 @@ pub const MAX_LAYERS: usize = 128;
 /// How many phases a file may have.
 pub const MAX_PHASES: usize = 16;
 
+/// How many kinds of layers a stack may have.
+pub const MAX_KINDS: usize = 16;
+
 /// How deep calls may be nested.
 pub const MAX_CALL_DEPTH: usize = 16;
 
@@ -101,6 +104,13 @@ pub enum LimitProblem {
         /// The first that is too many.
         span: Span,
     },
+    /// Too many kinds of layers in a stack.
+    Kinds {
+        /// The limit.
+        limit: usize,
+        /// The first that is too many.
+        span: Span,
+    },
     /// Calls nested too deep.
     CallDepth {
         /// The limit.
@@ -172,6 +182,12 @@ impl From<LimitProblem> for Diagnostic {
                     .at(span, "one too many")
                     .help("two files")
             }
+            Kinds { limit, span } => Diagnostic::error(
+                "E0804",
+                format!("the stack has more than {limit} kinds of layers"),
+            )
+            .at(span, "one too many")
+            .help("fewer kinds, of more layers each"),
             CallDepth { limit, span } => {
                 Diagnostic::error("E0804", format!("calls are nested more than {limit} deep"))
                     .at(span, "one too deep")
