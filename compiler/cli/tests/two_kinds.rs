@@ -52,6 +52,30 @@ fn the_split_that_is_found_and_said_to_be_proven_is_the_best_of_all() {
 }
 
 #[test]
+fn the_specification_shows_what_is_said() {
+    let shown = include_str!("../../../spec/search.md");
+    let ran = asked(STACK, &["--two-kinds", "--memory-limit", "40MB"]);
+    assert!(ran.err.starts_with("note: `mlp`") && shown.contains(ran.err.trim()), "{}", ran.err);
+    let stack = STACK.replace("hardware tpu-v5e\n", "").replace("repeat 5", "repeat 3 + 2");
+    assert!(include_str!("../../../spec/language.md").contains(&stack));
+}
+
+#[test]
+fn nothing_is_said_to_be_proven_of_splits_that_one_kind_does_not_bound() {
+    // A mask, which a block gathers once and a stack once for each layer; and two maps, which are
+    // one kernel where no block stands between.
+    let dims = "hardware tpu-v5e\nmesh x=4\ndim B = 1024\ndim E = 1024\ndim F = 1024\n";
+    let masked = "layer f(a: bf16 B_xE, m: bf16 BE_x, w: weight bf16 EF?) -> bf16 B_xE repeat 60 {
+        return a * m + rename(einsum(a, w -> BF), F -> E) }";
+    let ran = asked(&format!("{dims}{masked}"), &["--two-kinds"]);
+    assert!(ran.err.contains("less than one kind"), "{}", ran.err);
+    assert!(ran.err.contains("is not known") && !ran.err.contains("proven"), "{}", ran.err);
+    let maps = "layer f(a: bf16 B_xE) -> bf16 B_xE repeat 2 { return gelu(a) }";
+    let ran = asked(&format!("{dims}{maps}").replace("x=4", "x=2"), &["--two-kinds"]);
+    assert!(ran.err.contains("take 2.59 us, 50.00 % less than one kind (5.18 us)"), "{}", ran.err);
+}
+
+#[test]
 fn what_is_found_is_as_if_the_source_said_so() {
     let written = STACK.replace("repeat 5", "repeat 3 + 2");
     let args = ["lower", "-", "--memory-limit", "40MB"];
@@ -84,6 +108,8 @@ fn a_stack_of_more_layers_than_can_be_listed_is_searched_all_the_same() {
         &["--two-kinds", "--memory-limit", "40GB"],
     );
     assert_eq!(ran.status, 0, "{}", ran.err);
+    // What one split takes bounds no other.
+    assert!(ran.err.contains("no split takes less than"), "{}", ran.err);
 }
 
 #[test]

@@ -99,8 +99,9 @@ fn told(name: &str, span: Span, layers: u64, found: &Found) -> Diagnostic {
         format!("{:.2} %", 100.0 * (whole.saturating_sub(part)) as f64 / whole.max(1) as f64)
     };
     let one = text(found.one_kind);
+    let is_proven = found.bound.is_some_and(|bound| bound >= found.cost);
     let (message, helps) = match found.first {
-        None if found.bound >= found.one_kind => {
+        None if is_proven => {
             (format!("`{name}`: no two kinds of layers take less than one, {one}"), Vec::new())
         }
         None => (
@@ -122,13 +123,14 @@ fn told(name: &str, span: Span, layers: u64, found: &Found) -> Diagnostic {
             (message, vec![help])
         }
     };
-    let bound = match (found.bound >= found.cost, found.first) {
-        (true, Some(_)) => "no split takes less, as is proven".to_string(),
-        (true, None) => "as is proven of every split".to_string(),
-        (false, _) => format!(
+    let bound = match (found.bound, found.first) {
+        (None, _) => "how much less the best split takes is not known".to_string(),
+        (Some(_), Some(_)) if is_proven => "no split takes less, as is proven".to_string(),
+        (Some(_), None) if is_proven => "as is proven of every split".to_string(),
+        (Some(bound), _) => format!(
             "no split takes less than {}, so that the best may take {} less",
-            text(found.bound),
-            less(found.bound, found.cost),
+            text(bound),
+            less(bound, found.cost),
         ),
     };
     Diagnostic { severity: Severity::Note, notes: vec![bound], ..problem(&message, helps) }

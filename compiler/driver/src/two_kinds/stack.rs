@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_check::CheckOptions;
 use shard_cost::{Hardware, Memory};
 use shard_grammar::{SourceFile, Span};
-use shard_ir::{Picoseconds, Program};
+use shard_ir::{Def, ParameterKind, Picoseconds, Program, Value};
 use shard_search::{LowerError, LowerOptions, Optimality, least_kept};
 
 use super::frontier::{Frontier, Need, Point};
@@ -44,8 +44,8 @@ pub(super) struct Found {
     /// takes.
     pub(super) cost: u64,
     pub(super) one_kind: u64,
-    /// No split takes less.
-    pub(super) bound: u64,
+    /// No split takes less; `None` where that is not known.
+    pub(super) bound: Option<u64>,
 }
 
 impl Stack<'_> {
@@ -56,10 +56,11 @@ impl Stack<'_> {
         let fastest = self.of_one_kind(None).ok()?;
         let one = self.of_one_kind(Some(memory)).ok()?;
         let one_kind = one.cost;
-        if fastest.bound >= one_kind {
-            return Some(Found { first: None, cost: one_kind, one_kind, bound: one_kind });
+        let floor = if self.is_bounded() { fastest.bound } else { 0 };
+        if floor >= one_kind {
+            return Some(Found { first: None, cost: one_kind, one_kind, bound: Some(one_kind) });
         }
-        let (floor, bound_of_one) = (fastest.bound, one.bound);
+        let bound_of_one = one.bound;
         let least = self.programs.iter().map(|p| least_kept(p)).max().unwrap_or(0);
         let mut frontier = Frontier::new(self.layers, (memory, one), fastest, least);
         for _ in 0..self.limit(LIMITS) {
@@ -95,19 +96,35 @@ impl Stack<'_> {
                 best = (Some(first), point.cost);
             }
             tried.insert(first);
-            bounds.entry(first).and_modify(|known| *known = point.bound.max(*known));
+            if let Some(known) = bounds.get_mut(&first) {
+                *known = point.bound.max(*known);
+            }
         }
-        let bound = least(&bounds).min(bound_of_one).min(best.1);
+        let bound = Some(least(&bounds).min(bound_of_one).min(best.1)).filter(|least| *least > 0);
         Some(Found { first: best.0, cost: best.1, one_kind, bound })
     }
 
-    /// What no plan of each split takes less than: none where there are too many to list.
+    /// Whether stacks of one kind bound those of two. A kind is a folded block, whose layers take
+    /// what those of a stack take, but for two things: what a block takes beside what is handed on
+    /// is moved once for all its layers; and two layers of a kind each are no blocks, so that what
+    /// the one ends with and the other begins with may be one kernel.
+    fn is_bounded(&self) -> bool {
+        let activation = |value: &&Value| {
+            matches!(value.def, Def::Parameter { kind: ParameterKind::Activation, .. })
+        };
+        self.layers > 2
+            && self.programs.iter().all(|p| p.values.iter().filter(activation).count() == 1)
+    }
+
+    /// What no plan of each split takes less than; empty where there are too many to list.
     fn bounds(&self, frontier: &Frontier, floor: u64) -> BTreeMap<u64, u64> {
         if self.layers > MOST_LAYERS {
             return BTreeMap::new();
         }
         let bound_of = |first: u64| match self.programs {
-            [_] => frontier.bound_of_split(first).unwrap_or(u64::MAX).max(floor),
+            [_] if self.is_bounded() => {
+                frontier.bound_of_split(first).unwrap_or(u64::MAX).max(floor)
+            }
             // What phases need in turn is no one figure, so that limits on it bound no mixture.
             _ => floor,
         };
@@ -117,6 +134,9 @@ impl Stack<'_> {
     /// Bounds stacks of one program under more limits: sooner done than searching for plans.
     fn bound(&self, frontier: &mut Frontier) {
         let [program] = self.programs else { return };
+        if !self.is_bounded() {
+            return;
+        }
         for _ in 0..BOUNDS {
             let Some(bytes) = frontier.next_limit() else { break };
             let mut hardware = self.hardware.clone();
