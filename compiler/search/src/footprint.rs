@@ -9,6 +9,9 @@
 //! outside is held longer than that, throughout the block, and what stands between its steps is
 //! moved out of it: never less is held so.
 
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
 use shard_ir::catalogue::Move;
 use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
 
@@ -17,12 +20,20 @@ use crate::table::{LayoutId, MoveArc, Producer, Source, Tables};
 
 /// A layout of a value that is not settled, and the first and the last step that reads it, of those
 /// settled.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Use {
     value: ValueId,
     layout: LayoutId,
-    first: usize,
-    last: usize,
+    first: u32,
+    last: u32,
+}
+
+// In two words: a search hashes the uses of each state that it looks at.
+impl Hash for Use {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.value.0) << 32 | u64::from(self.layout));
+        state.write_u64(u64::from(self.first) << 32 | u64::from(self.last));
+    }
 }
 
 /// What is decided of the memory of a plan in the making, in bytes.
@@ -32,10 +43,11 @@ pub(crate) struct Footprint {
     kept: u64,
     /// Activations given to the layer that are settled: they are there from its first step.
     standing: u64,
+    /// Sorted by value and layout.
     uses: Vec<Use>,
     /// Steps at which more may turn out to be held, and what is held there so far; the last step
     /// first.
-    open: Vec<(usize, u64)>,
+    open: Vec<(u32, u64)>,
     /// The most that is held at a step that is not open any more.
     closed: u64,
 }
@@ -62,8 +74,18 @@ impl Footprint {
         self.open.iter().map(|(_, held)| *held).fold(self.closed, u64::max)
     }
 
-    fn uses_of(&self, value: ValueId) -> Vec<Use> {
-        self.uses.iter().filter(|u| u.value == value).copied().collect()
+    /// Becomes another one, in the memory that it has.
+    pub(crate) fn copy_from(&mut self, other: &Footprint) {
+        self.uses.clone_from(&other.uses);
+        self.open.clone_from(&other.open);
+        (self.kept, self.standing, self.closed) = (other.kept, other.standing, other.closed);
+    }
+
+    /// Where the uses of a value stand.
+    fn uses_of(&self, value: ValueId) -> Range<usize> {
+        let first = self.uses.partition_point(|u| u.value < value);
+        let count = self.uses[first..].iter().take_while(|u| u.value == value).count();
+        first..first + count
     }
 
     /// Notes that a layout of a value is read at a step, the first so far, and up to another.
@@ -72,20 +94,26 @@ impl Footprint {
         of: &Holdings<'_>,
         value: ValueId,
         layout: LayoutId,
-        (first, last): (usize, usize),
+        (first, last): (u32, u32),
     ) {
-        let before = self.uses_of(value);
-        match self.uses.iter_mut().find(|u| u.value == value && u.layout == layout) {
-            Some(known) => {
-                (known.first, known.last) = (first.min(known.first), last.max(known.last))
-            }
-            None => self.uses.push(Use { value, layout, first, last }),
-        }
-        self.uses.sort_unstable_by_key(|u| (u.value, u.layout));
-        let after = self.uses_of(value);
+        let known = self.uses_of(value);
         for (step, held) in &mut self.open {
-            let more = of.surely_held(&after, *step);
-            *held = held.saturating_add(more).saturating_sub(of.surely_held(&before, *step));
+            *held = held.saturating_sub(of.surely_held(&self.uses[known.clone()], *step));
+        }
+        let of_value = &mut self.uses[known.clone()];
+        let mut end = known.end;
+        match of_value.binary_search_by_key(&layout, |u| u.layout) {
+            Ok(at) => {
+                let same = &mut of_value[at];
+                (same.first, same.last) = (first.min(same.first), last.max(same.last));
+            }
+            Err(at) => {
+                self.uses.insert(known.start + at, Use { value, layout, first, last });
+                end += 1;
+            }
+        }
+        for (step, held) in &mut self.open {
+            *held = held.saturating_add(of.surely_held(&self.uses[known.start..end], *step));
         }
     }
 
@@ -143,34 +171,26 @@ impl<'a> Holdings<'a> {
         holdings
     }
 
-    /// After a result is wanted in a layout.
-    pub(crate) fn with_output(
-        &self,
-        held: &Footprint,
-        value: ValueId,
-        layout: LayoutId,
-    ) -> Footprint {
-        let mut held = held.clone();
-        let end = self.program.values.len();
+    /// A result is wanted in a layout.
+    pub(crate) fn add_output(&self, held: &mut Footprint, value: ValueId, layout: LayoutId) {
+        let end = self.program.values.len() as u32;
         held.read(self, value, layout, (end, end));
-        held
     }
 
-    /// After a value is settled; `None` where that leaves no room.
-    pub(crate) fn with_settled(
+    /// A value is settled; `None` where that leaves no room.
+    pub(crate) fn settle(
         &self,
-        held: &Footprint,
+        held: &mut Footprint,
         value: ValueId,
         (made_in, producer, moves): (LayoutId, &Producer, &[(LayoutId, LayoutId)]),
-    ) -> Option<Footprint> {
-        let mut held = held.clone();
+    ) -> Option<()> {
         if producer.source == Source::Given {
             held.kept = held
                 .kept
                 .saturating_add(self.memory.beyond_least(value, self.layout(value, made_in)));
         }
-        self.settle(&mut held, value, (made_in, producer, moves));
-        self.memory.holds(self.needed(&held)).then_some(held)
+        self.note(held, value, (made_in, producer, moves));
+        self.memory.holds(self.needed(held)).then_some(())
     }
 
     /// What any plan needs that is decided so far as this one.
@@ -179,26 +199,27 @@ impl<'a> Holdings<'a> {
         kept.saturating_add(held.most().max(self.memory.activations()))
     }
 
-    fn settle(
+    /// Notes what is held of a value that is settled, and what it is made from.
+    fn note(
         &self,
         held: &mut Footprint,
         value: ValueId,
         (made_in, producer, moves): (LayoutId, &Producer, &[(LayoutId, LayoutId)]),
     ) {
-        let step = value.index();
-        let uses = held.uses_of(value);
-        let lives = self.lives(value, made_in, moves, &uses);
-        let held_at = |at: usize| -> u64 {
+        let step = value.0;
+        let own = held.uses_of(value);
+        let uses = &held.uses[own.clone()];
+        let lives = self.lives(value, made_in, moves, uses);
+        let held_at = |at: u32| -> u64 {
             let there = lives.iter().filter(|live| live.from <= at && at <= live.to);
             there.map(|live| live.bytes).fold(0, u64::saturating_add)
         };
         for (at, bytes) in &mut held.open {
-            *bytes =
-                bytes.saturating_add(held_at(*at)).saturating_sub(self.surely_held(&uses, *at));
+            *bytes = bytes.saturating_add(held_at(*at)).saturating_sub(self.surely_held(uses, *at));
         }
-        held.uses.retain(|u| u.value != value);
+        held.uses.drain(own);
         if producer.source == Source::Given {
-            if self.kinds[step] == Kind::Given {
+            if self.kinds[value.index()] == Kind::Given {
                 held.standing = held.standing.saturating_add(lives[0].bytes);
             }
         } else {
@@ -209,7 +230,7 @@ impl<'a> Holdings<'a> {
             held.open.push((step, now));
             for (n, (operand, layout)) in producer.reads.iter().enumerate() {
                 // A view is held as long as what it shows.
-                let shows = self.kinds[step] == Kind::View && n == 0;
+                let shows = self.kinds[value.index()] == Kind::View && n == 0;
                 let last = if shows { lives[0].to.max(step) } else { step };
                 held.read(self, *operand, *layout, (step, last));
             }
@@ -254,7 +275,7 @@ impl<'a> Holdings<'a> {
 
     /// What is held for sure at a step of a value that is not settled, all of whose readers from
     /// that step on are known.
-    fn surely_held(&self, uses: &[Use], step: usize) -> u64 {
+    fn surely_held(&self, uses: &[Use], step: u32) -> u64 {
         let there = |u: &&Use| u.first <= step && step <= u.last;
         if uses.iter().any(|u| there(&u)) {
             let copies =
@@ -273,7 +294,7 @@ impl<'a> Holdings<'a> {
         moves: &[(LayoutId, LayoutId)],
         uses: &[Use],
     ) -> Vec<Live> {
-        let (table, kind, step) = (self.tables.of(value), self.kinds[value.index()], value.index());
+        let (table, kind, step) = (self.tables.of(value), self.kinds[value.index()], value.0);
         let bytes = |layout| self.memory.bytes(value, self.layout(value, layout));
         let of_made = match kind {
             Kind::Made | Kind::Given => bytes(made_in),
@@ -294,7 +315,7 @@ impl<'a> Holdings<'a> {
             };
             // Behind the op that makes a value; a parameter is moved where it is read.
             let early = early && kind != Kind::Given && table.arc(*from, *to).is_some_and(cuts);
-            let first = if early { step + 1 } else { usize::MAX };
+            let first = if early { step + 1 } else { u32::MAX };
             let bytes = if kind == Kind::Nowhere { 0 } else { bytes(*to) };
             if lives.iter().all(|live| live.layout != *to) {
                 lives.push(Live { layout: *to, early, from: first, to: step, bytes });
@@ -308,11 +329,11 @@ impl<'a> Holdings<'a> {
             let next = made_of_it
                 .filter_map(|(_, to)| lives[at + 1..].iter().find(|live| live.layout == *to));
             let (mut first, mut last) =
-                (read.map_or(usize::MAX, |u| u.first), read.map_or(step, |u| u.last));
+                (read.map_or(u32::MAX, |u| u.first), read.map_or(step, |u| u.last));
             for live in next {
                 first = first.min(live.from);
                 // At the step of the move itself it may be gone when the op runs.
-                last = last.max(live.from.saturating_sub(1).min(self.program.values.len()));
+                last = last.max(live.from.saturating_sub(1).min(self.program.values.len() as u32));
             }
             lives[at].from = if at == 0 || early { from } else { first };
             lives[at].to = last;
@@ -326,8 +347,8 @@ struct Live {
     layout: LayoutId,
     /// It is there as soon as the value is made.
     early: bool,
-    from: usize,
-    to: usize,
+    from: u32,
+    to: u32,
     bytes: u64,
 }
 

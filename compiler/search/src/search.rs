@@ -11,11 +11,14 @@
 
 mod choices;
 mod guided;
+mod interned;
 mod joined;
 mod solution;
 mod states;
+mod ways;
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,7 +28,7 @@ use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId};
 use crate::bound::{LeastCosts, is_finite};
 use crate::cost::Cost;
 use crate::emit::emit;
-use crate::footprint::{Footprint, Holdings};
+use crate::footprint::Holdings;
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::{DeviceMemory, needed};
@@ -37,8 +40,12 @@ use crate::table::{LayoutId, Tables};
 use crate::{Limits, LowerError, TIME_LIMIT};
 use guided::Guided;
 pub use states::MEMORY_LIMIT;
-use states::{Choice, DIVE_AFTER, DIVE_AGAIN, Decision, MAX_TOO_LARGE, Open, Run, Visit, Want};
+use states::{
+    Choice, DIVE_AFTER, DIVE_AGAIN, Decision, Draft, MAX_TOO_LARGE, Open, Reached, Run, ToCome,
+    Visit, Want,
+};
 pub(crate) use states::{EXPANSIONS, MANY_WAYS};
+use ways::Ways;
 
 /// What is settled of one value in a plan.
 #[derive(Clone, Debug)]
@@ -101,10 +108,11 @@ pub(crate) struct Search<'a> {
     /// those operands. Noted where memory is a constraint.
     joins: FxHashMap<ValueId, Vec<ValueId>>,
     slots: Vec<Slot>,
-    label_choices: Vec<Rc<Vec<Choice>>>,
+    label_ways: Vec<Rc<Ways>>,
     label_layouts: Vec<Vec<Layout>>,
     output_layouts: Vec<Vec<LayoutId>>,
-    choices: FxHashMap<Vec<Want>, Rc<Vec<Choice>>>,
+    /// What may be done about the wants of one value.
+    ways: FxHashMap<Box<[Want]>, Rc<Ways>>,
     steiner: FxHashMap<(ValueId, Vec<LayoutId>), Rc<Steiner>>,
     approximate: bool,
     /// No plan takes less, in picoseconds, as prices have shown.
@@ -143,10 +151,10 @@ impl<'a> Search<'a> {
             holdings: memory.map(|memory| Holdings::new(program, tables, memory)),
             joins: FxHashMap::default(),
             slots: Vec::new(),
-            label_choices: Vec::new(),
+            label_ways: Vec::new(),
             label_layouts: Vec::new(),
             output_layouts: Vec::new(),
-            choices: FxHashMap::default(),
+            ways: FxHashMap::default(),
             steiner: FxHashMap::default(),
             approximate: false,
             least,
@@ -166,7 +174,7 @@ impl<'a> Search<'a> {
             search.slots.push(Slot::Label(LabelId(label)));
             let free =
                 Choice { bound: Cost::ZERO, cost: Cost::ZERO, made_in: 0, producer: 0, priced: 0 };
-            search.label_choices.push(Rc::new(vec![free; layouts.len()]));
+            search.label_ways.push(Rc::new(Ways::of_slot(vec![free; layouts.len()])));
             search.label_layouts.push(layouts);
         }
         for (i, output) in program.outputs.iter().enumerate() {
@@ -185,7 +193,9 @@ impl<'a> Search<'a> {
         self.missed = None;
         let mut run = Run { next_dive: DIVE_AFTER, ways, ..Run::default() };
         let rest = self.guided.as_ref().map_or(0, Guided::of_all);
-        self.open(Visit::root(rest), &mut run.visits, &mut run.open);
+        let root = Draft::root(rest);
+        let state = root.state(&mut run.lists);
+        self.open(root.visit(state, &run.lists), &mut run.visits, &mut run.open);
         while let Some(Reverse((bound, _, visit, choice))) = run.open.pop() {
             limits.stop.check_asked()?;
             if run.has_all_ties(bound, limits) {
@@ -253,7 +263,7 @@ impl<'a> Search<'a> {
         }
         run.next_dive *= DIVE_AGAIN;
         let least = time.max(self.least);
-        let Some(goal) = self.dive(visit, choice, &mut run.visits) else { return Ok(false) };
+        let Some(goal) = self.dive(run, visit, choice) else { return Ok(false) };
         if run.visits[goal].cost.time > least || !self.fits(&run.visits, goal)? {
             return Ok(false);
         }
@@ -279,7 +289,7 @@ impl<'a> Search<'a> {
         run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { EXPANSIONS });
         let least = *run.lower_bound.get_or_insert(time);
         self.missed = self.missed.or(self.memory.map(|_| least));
-        if let Some(goal) = self.dive(visit, choice, &mut run.visits) {
+        if let Some(goal) = self.dive(run, visit, choice) {
             run.goals.extend(self.fits(&run.visits, goal)?.then_some(goal));
         }
         Ok(true)
@@ -287,17 +297,29 @@ impl<'a> Search<'a> {
 
     /// Puts the state after a choice on the heap, and the next choice of the state itself.
     fn expand(&mut self, run: &mut Run, visit: usize, choice: usize) {
-        if choice + 1 < run.visits[visit].choices.len() {
+        if choice + 1 < run.visits[visit].ways.choices.len() {
             let next = self.bound(&run.visits[visit], choice + 1);
             run.open.push(Reverse((next, u32::MAX - run.visits[visit].depth, visit, choice + 1)));
         }
-        let Some(child) = self.child(&run.visits, visit, choice) else { return };
-        let state =
-            (child.slots, child.labels.clone(), child.wants.clone(), child.held.uses().to_vec());
-        let known = run.reached.entry(state).or_default();
-        if known.takes(child.cost, &child.held, run.ways) {
-            self.open(child, &mut run.visits, &mut run.open);
+        let Run { visits, draft, lists, ways, .. } = run;
+        if self.draft(draft, visits, (visit, choice)).is_none() {
+            return;
         }
+        let (state, as_drafted) = (draft.state(lists), (draft.cost, &draft.held));
+        let child = match run.reached.entry(state) {
+            Entry::Vacant(first) => {
+                let child = draft.visit(state, lists);
+                first.insert(Reached::by((child.cost, Rc::clone(&child.held))));
+                child
+            }
+            Entry::Occupied(known) if known.get().does_without(as_drafted, *ways) => return,
+            Entry::Occupied(known) => {
+                let child = draft.visit(state, lists);
+                known.into_mut().add((child.cost, Rc::clone(&child.held)), *ways);
+                child
+            }
+        };
+        self.open(child, &mut run.visits, &mut run.open);
     }
 
     /// What the search came to.
@@ -334,7 +356,7 @@ impl<'a> Search<'a> {
     }
 
     /// Whether a whole plan fits in memory, where it must.
-    fn fits(&mut self, visits: &[Visit], goal: usize) -> Result<bool, LowerError> {
+    fn fits(&self, visits: &[Visit], goal: usize) -> Result<bool, LowerError> {
         let Some(memory) = self.memory else { return Ok(true) };
         let solution = self.solution(visits, goal)?;
         let needed = needed(&emit(&self.kernels, self.tables, &solution)?.plan);
@@ -352,151 +374,130 @@ impl<'a> Search<'a> {
 
     /// Puts a state on the heap, with its choices worked out.
     fn open(&mut self, mut visit: Visit, visits: &mut Vec<Visit>, open: &mut Open) {
-        visit.choices = self.choices(&visit);
+        visit.ways = self.ways(&visit);
         let whole = self.is_goal(&visit);
-        if whole || !visit.choices.is_empty() {
+        if whole || !visit.ways.choices.is_empty() {
             let bound = if whole { visit.cost } else { self.bound(&visit, 0) };
             open.push(Reverse((bound, u32::MAX - visit.depth, visits.len(), 0)));
         }
         visits.push(visit);
     }
 
-    /// The state after a choice; `None` where labels or memory forbid it.
-    fn child(&self, visits: &[Visit], parent: usize, choice: usize) -> Option<Visit> {
+    /// Drafts the state after a choice; `None` where labels or memory forbid it.
+    fn draft(
+        &self,
+        draft: &mut Draft,
+        visits: &[Visit],
+        (parent, choice): (usize, usize),
+    ) -> Option<()> {
         let visit = &visits[parent];
-        let picked = visit.choices[choice];
-        let mut child = Visit {
-            parent,
-            decision: Decision::Root,
-            slots: visit.slots,
-            labels: visit.labels.clone(),
-            wants: visit.wants.clone(),
-            to_come: visit.to_come.clone(),
-            rest: visit.rest.saturating_add(picked.priced),
-            cost: visit.cost + picked.cost,
-            held: Footprint::default(),
-            depth: visit.depth + 1,
-            choices: Rc::new(Vec::new()),
-        };
+        let picked = visit.ways.choices[choice];
+        draft.follow(parent, visit);
+        draft.rest = draft.rest.saturating_add(picked.priced);
+        draft.cost = draft.cost + picked.cost;
         match self.slots.get(visit.slots) {
             Some(Slot::Label(label)) => {
-                let layout = self.label_layouts[label.0 as usize][choice];
-                child.labels.push(layout);
-                child.decision = Decision::Label;
-                child.slots += 1;
-                child.held = visit.held.clone();
+                draft.labels.push(self.label_layouts[label.0 as usize][choice]);
+                draft.decision = Some(Decision::Label);
+                draft.slots += 1;
+                Some(())
             }
-            Some(Slot::Output(i)) => {
-                let output = &self.program.outputs[*i];
-                let table = self.tables.of(output.value);
-                if let Some(label) = output.pattern.label {
-                    let dims = &self.program.value(output.value).dims;
-                    let layout = label_layout(dims, table.layouts[picked.made_in as usize]);
-                    if child.labels[label.0 as usize] != layout {
-                        return None;
-                    }
-                }
-                child.decision = Decision::Output(picked.made_in);
-                child.slots += 1;
-                if let Some(holdings) = &self.holdings {
-                    child.held = holdings.with_output(&visit.held, output.value, picked.made_in);
-                }
-                let paid = self.guided.as_ref().and_then(|guided| {
-                    let layout = table.layouts[picked.made_in as usize];
-                    guided.for_output(*i, output.value, layout)
-                });
-                let wanted = (output.value, picked.made_in);
-                self.want(&mut child, wanted, paid, self.strict, false);
-            }
-            None => {
-                let value = visit.wants.last()?.value;
-                let producer =
-                    &self.tables.of(value).producers[picked.made_in as usize][picked.producer];
-                if producer
-                    .labels
-                    .iter()
-                    .any(|(label, layout)| child.labels[label.0 as usize] != *layout)
-                {
-                    return None;
-                }
-                let mut unmoved = false;
-                if let Some(holdings) = &self.holdings {
-                    let moves = self.moves(value, &visit.wants, picked.made_in);
-                    unmoved = moves.is_empty();
-                    if unmoved
-                        && self.is_joined(&visit.wants, value, picked.made_in, producer.source)
-                    {
-                        return None;
-                    }
-                    child.held = holdings.with_settled(
-                        &visit.held,
-                        value,
-                        (picked.made_in, producer, &moves),
-                    )?;
-                }
-                child.decision = Decision::Value(value, picked);
-                child.wants.retain(|w| w.value != value);
-                if let Some(guided) = &self.guided {
-                    let known = child.to_come.iter().find(|(v, ..)| *v == value);
-                    let known = known.map_or(0, |(.., paid)| *paid);
-                    let taken = guided.ticks(picked.cost.time);
-                    child.rest = child.rest.saturating_sub(known).saturating_sub(taken);
-                }
-                child.to_come.retain(|(v, ..)| *v != value);
-                let direct = self.strict && !may_move_to(self.program, value);
-                let joined = self.joined_by(value, producer.source, &visit.wants, unmoved);
-                let paid = self.guided.as_ref().map(|guided| guided.for_reads(value, producer));
-                for (n, (operand, layout)) in producer.reads.iter().enumerate() {
-                    let joins = joined.contains(operand);
-                    let paid = paid.as_ref().and_then(|paid| paid[n]);
-                    self.want(&mut child, (*operand, *layout), paid, direct, joins);
-                }
+            Some(Slot::Output(i)) => self.draft_output(draft, *i, picked.made_in),
+            None => self.draft_value(draft, visit, choice),
+        }
+    }
+
+    /// Decides the layout of a result.
+    fn draft_output(&self, draft: &mut Draft, i: usize, layout: LayoutId) -> Option<()> {
+        let output = &self.program.outputs[i];
+        let in_layout = self.tables.of(output.value).layouts[layout as usize];
+        if let Some(label) = output.pattern.label {
+            let dims = &self.program.value(output.value).dims;
+            if draft.labels[label.0 as usize] != label_layout(dims, in_layout) {
+                return None;
             }
         }
-        Some(child)
+        draft.decision = Some(Decision::Output(layout));
+        draft.slots += 1;
+        if let Some(holdings) = &self.holdings {
+            holdings.add_output(&mut draft.held, output.value, layout);
+        }
+        let paid =
+            self.guided.as_ref().and_then(|guided| guided.for_output(i, output.value, in_layout));
+        self.want(draft, (output.value, layout), paid, self.strict, false);
+        Some(())
+    }
+
+    /// Settles the value that is next.
+    fn draft_value(&self, draft: &mut Draft, visit: &Visit, choice: usize) -> Option<()> {
+        let (value, wanted) = (visit.next_value()?, visit.wanted_next());
+        let Choice { made_in, producer, cost, .. } = visit.ways.choices[choice];
+        let producer = &self.tables.of(value).producers[made_in as usize][producer];
+        if producer.labels.iter().any(|(label, layout)| draft.labels[label.0 as usize] != *layout) {
+            return None;
+        }
+        let mut unmoved = false;
+        if let Some(holdings) = &self.holdings {
+            let moves = visit.ways.moves(made_in);
+            unmoved = moves.is_empty();
+            if unmoved && self.is_joined(wanted, value, made_in, producer.source) {
+                return None;
+            }
+            holdings.settle(&mut draft.held, value, (made_in, producer, &moves))?;
+        }
+        draft.decision = Some(Decision::Value(value, choice));
+        draft.wants.truncate(visit.wants.len() - wanted.len());
+        if let Some(guided) = &self.guided {
+            let known = draft.to_come.iter().find(|of| of.value == value);
+            let known = known.map_or(0, |of| of.paid);
+            let taken = guided.ticks(cost.time);
+            draft.rest = draft.rest.saturating_sub(known).saturating_sub(taken);
+        }
+        draft.to_come.retain(|of| of.value != value);
+        let direct = self.strict && !may_move_to(self.program, value);
+        let joined = self.joined_by(value, producer.source, wanted, unmoved);
+        let mut paid = self.guided.as_ref().map(|guided| guided.for_reads(value, producer));
+        for (operand, layout) in &producer.reads {
+            let joins = joined.contains(operand);
+            let paid = paid.as_mut().and_then(Iterator::next).flatten();
+            self.want(draft, (*operand, *layout), paid, direct, joins);
+        }
+        Some(())
     }
 
     fn want(
         &self,
-        visit: &mut Visit,
+        draft: &mut Draft,
         (value, layout): (ValueId, LayoutId),
         paid: Option<i64>,
         direct: bool,
         joins: bool,
     ) {
         let want = Want { place: self.places[value.index()], value, layout, direct, joins };
-        if let Err(place) = visit.wants.binary_search(&want) {
-            visit.wants.insert(place, want);
+        if let Err(place) = draft.wants.binary_search(&want) {
+            draft.wants.insert(place, want);
         }
         let (least, paid) = (self.least_costs.of(value, layout), paid.unwrap_or(0));
-        match visit.to_come.iter_mut().find(|(v, ..)| *v == value) {
-            Some((_, sum, all)) => (*sum, *all) = (*sum + least, all.saturating_add(paid)),
-            None => visit.to_come.push((value, least, paid)),
+        match draft.to_come.iter_mut().find(|of| of.value == value) {
+            Some(of) => {
+                (of.least, of.paid) = (of.least + least, of.paid.saturating_add(paid));
+            }
+            None => draft.to_come.push(ToCome { value, least, paid }),
         }
     }
 
     /// From a state, the choice of best bound again and again: a plan, perhaps not the best.
-    fn dive(
-        &mut self,
-        mut visit: usize,
-        mut choice: usize,
-        visits: &mut Vec<Visit>,
-    ) -> Option<usize> {
+    fn dive(&mut self, run: &mut Run, mut visit: usize, mut choice: usize) -> Option<usize> {
+        let Run { visits, draft, lists, .. } = run;
         loop {
             if self.is_goal(&visits[visit]) {
                 return Some(visit);
             }
-            let child = loop {
-                if choice >= visits[visit].choices.len() {
-                    return None;
-                }
-                match self.child(visits, visit, choice) {
-                    Some(child) => break child,
-                    None => choice += 1,
-                }
-            };
-            let mut child = child;
-            child.choices = self.choices(&child);
+            let choices = visits[visit].ways.choices.len();
+            (choice..choices)
+                .find(|choice| self.draft(draft, visits, (visit, *choice)).is_some())?;
+            let mut child = draft.visit(draft.state(lists), lists);
+            child.ways = self.ways(&child);
             visits.push(child);
             visit = visits.len() - 1;
             choice = 0;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use shard_ir::ValueId;
 
 use super::states::{Choice, Visit, Want};
+use super::ways::Ways;
 use super::{Search, Slot};
 use crate::bound::is_finite;
 use crate::cost::Cost;
@@ -17,20 +18,22 @@ impl Search<'_> {
     pub(super) fn bound(&self, visit: &Visit, choice: usize) -> Cost {
         let settled = match self.slots.get(visit.slots) {
             Some(_) => None,
-            None => visit.wants.last().map(|w| w.value),
+            None => visit.next_value(),
         };
-        let rest: Cost =
-            visit.to_come.iter().filter(|(v, ..)| Some(*v) != settled).map(|(_, c, _)| *c).sum();
-        let bound = visit.cost + rest + visit.choices[choice].bound;
+        let is_settled = |value: ValueId| Some(value) == settled;
+        let others = visit.to_come.iter().filter(|of| !is_settled(of.value));
+        let rest: Cost = others.map(|of| of.least).sum();
+        let choice = &visit.ways.choices[choice];
+        let bound = visit.cost + rest + choice.bound;
         match &self.guided {
             None => bound,
             Some(guided) => {
-                let known = visit.to_come.iter().find(|(v, ..)| Some(*v) == settled);
+                let known = visit.to_come.iter().find(|of| is_settled(of.value));
                 let priced = guided
                     .ticks(visit.cost.time)
                     .saturating_add(visit.rest)
-                    .saturating_sub(known.map_or(0, |(.., paid)| *paid))
-                    .saturating_add(visit.choices[choice].priced);
+                    .saturating_sub(known.map_or(0, |of| of.paid))
+                    .saturating_add(choice.priced);
                 // Where prices are far apart, as with labels, shares of what is read may say more.
                 Cost { time: bound.time.max(guided.picoseconds(priced)), ..bound }
             }
@@ -38,9 +41,9 @@ impl Search<'_> {
     }
 
     /// The choices of a state, best bound first.
-    pub(super) fn choices(&mut self, visit: &Visit) -> Rc<Vec<Choice>> {
+    pub(super) fn ways(&mut self, visit: &Visit) -> Rc<Ways> {
         match self.slots.get(visit.slots) {
-            Some(Slot::Label(label)) => Rc::clone(&self.label_choices[label.0 as usize]),
+            Some(Slot::Label(label)) => Rc::clone(&self.label_ways[label.0 as usize]),
             Some(Slot::Output(output)) => {
                 let value = self.program.outputs[*output].value;
                 let mut choices: Vec<Choice> = self.output_layouts[*output]
@@ -62,18 +65,17 @@ impl Search<'_> {
                     .collect();
                 choices.sort_by_key(|c| (c.priced, c.bound, c.made_in));
                 self.bound_those_behind(&mut choices);
-                Rc::new(choices)
+                Rc::new(Ways::of_slot(choices))
             }
-            None => match visit.wants.last() {
-                None => Rc::new(Vec::new()),
-                Some(last) => {
-                    let wants: Vec<Want> =
-                        visit.wants.iter().filter(|w| w.value == last.value).copied().collect();
-                    if let Some(known) = self.choices.get(&wants) {
+            None => match visit.next_value() {
+                None => Rc::default(),
+                Some(value) => {
+                    let wants = visit.wanted_next();
+                    if let Some(known) = self.ways.get(wants) {
                         return Rc::clone(known);
                     }
-                    let found = Rc::new(self.ways(last.value, &wants));
-                    self.choices.insert(wants, Rc::clone(&found));
+                    let found = Rc::new(self.ways_of(value, wants));
+                    self.ways.insert(wants.into(), Rc::clone(&found));
                     found
                 }
             },
@@ -82,17 +84,17 @@ impl Search<'_> {
 
     /// Every way of making a value once and bringing it to all the layouts wanted, best bound
     /// first.
-    fn ways(&mut self, value: ValueId, wants: &[Want]) -> Vec<Choice> {
+    fn ways_of(&mut self, value: ValueId, wants: &[Want]) -> Ways {
         let mut wanted: Vec<LayoutId> = wants.iter().map(|w| w.layout).collect();
         wanted.dedup();
         let mut direct = wants.iter().filter(|w| w.direct).map(|w| w.layout);
         let only = direct.next();
         if direct.any(|layout| Some(layout) != only) {
-            return Vec::new();
+            return Ways::default();
         }
-        let parts: Vec<Rc<Steiner>> =
+        let trees: Vec<Rc<Steiner>> =
             wanted.chunks(MAX_WANTED).map(|part| self.steiner(value, part)).collect();
-        self.approximate |= parts.len() > 1;
+        self.approximate |= trees.len() > 1;
         let table = self.tables.of(value);
         let mut found = Vec::new();
         for made_in in 0..table.layouts.len() as LayoutId {
@@ -102,7 +104,7 @@ impl Search<'_> {
                 continue;
             }
             let Some(moves) =
-                parts.iter().try_fold(Cost::ZERO, |sum, p| Some(sum + p.cost_from(made_in)?))
+                trees.iter().try_fold(Cost::ZERO, |sum, t| Some(sum + t.cost_from(made_in)?))
             else {
                 continue;
             };
@@ -127,7 +129,7 @@ impl Search<'_> {
         }
         found.sort_by_key(|c| (c.priced, c.bound, c.cost, c.made_in, c.producer));
         self.bound_those_behind(&mut found);
-        found
+        Ways::of_value(found, trees)
     }
 
     /// A choice waits on the heap for all those behind it, which prices say take as long or longer,
@@ -143,29 +145,6 @@ impl Search<'_> {
             least = least.min(Cost { time: 0, ..choice.bound });
             choice.bound = Cost { time, ..least };
         }
-    }
-
-    /// The moves that bring a value from where it is made to all layouts in which it is wanted.
-    pub(super) fn moves(
-        &self,
-        value: ValueId,
-        wants: &[Want],
-        made_in: LayoutId,
-    ) -> Vec<(LayoutId, LayoutId)> {
-        let mut wanted: Vec<LayoutId> =
-            wants.iter().filter(|w| w.value == value).map(|w| w.layout).collect();
-        wanted.dedup();
-        let mut moves: Vec<(LayoutId, LayoutId)> = Vec::new();
-        for part in wanted.chunks(MAX_WANTED) {
-            // It was worked out when the choices were.
-            let Some(steiner) = self.steiner.get(&(value, part.to_vec())) else { continue };
-            for step in steiner.moves_from(made_in) {
-                if !moves.contains(&step) {
-                    moves.push(step);
-                }
-            }
-        }
-        moves
     }
 
     fn steiner(&mut self, value: ValueId, wanted: &[LayoutId]) -> Rc<Steiner> {

@@ -73,8 +73,8 @@ impl<'a> Guided<'a> {
         layout: Layout,
         producer: &Producer,
     ) -> Option<i64> {
-        let reads = self.for_reads(value, producer);
-        let paid = reads.into_iter().try_fold(0i64, |sum, paid| Some(sum.saturating_add(paid?)))?;
+        let mut reads = self.for_reads(value, producer);
+        let paid = reads.try_fold(0i64, |sum, paid| Some(sum.saturating_add(paid?)))?;
         let side = self.guide.of_value(value, layout)?;
         let inside = match producer.source {
             Source::Given | Source::Pin => 0,
@@ -85,20 +85,25 @@ impl<'a> Guided<'a> {
     }
 
     /// What a producer pays for each thing that it reads; `None` for what no plan has it read so.
-    pub(super) fn for_reads(&self, value: ValueId, producer: &Producer) -> Vec<Option<i64>> {
+    pub(super) fn for_reads<'p>(
+        &'p self,
+        value: ValueId,
+        producer: &'p Producer,
+    ) -> impl Iterator<Item = Option<i64>> + 'p {
+        let of_pin = match producer.source {
+            Source::Pin => self.guide.use_of(producer.reads[0].0, Use::Operand(value, 0)),
+            Source::Given | Source::Kernel(..) => None,
+        };
         let uses: &[usize] = match producer.source {
-            Source::Given => &[],
-            Source::Pin => {
-                let by = self.guide.use_of(producer.reads[0].0, Use::Operand(value, 0));
-                return vec![by.and_then(|by| self.paid_by(producer, 0, by))];
-            }
+            Source::Given | Source::Pin => &[],
             Source::Kernel(number, _) => {
                 self.members(value, number).map_or(&[], |members| members.uses.as_slice())
             }
         };
-        (0..producer.reads.len())
-            .map(|n| uses.get(n).and_then(|by| self.paid_by(producer, n, *by)))
-            .collect()
+        (0..producer.reads.len()).map(move |n| {
+            let by = of_pin.or_else(|| uses.get(n).copied());
+            by.and_then(|by| self.paid_by(producer, n, by))
+        })
     }
 
     fn paid_by(&self, producer: &Producer, read: usize, by: usize) -> Option<i64> {

@@ -2,18 +2,14 @@
 
 use shard_ir::Def;
 
-use super::states::{Decision, Visit};
+use super::states::{Choice, Decision, Visit};
 use super::{Search, Settled, Solution};
 use crate::LowerError;
 use crate::table::{LayoutId, Source};
 
 impl Search<'_> {
     /// Reads a plan off the decisions that led to it.
-    pub(super) fn solution(
-        &mut self,
-        visits: &[Visit],
-        goal: usize,
-    ) -> Result<Solution, LowerError> {
+    pub(super) fn solution(&self, visits: &[Visit], goal: usize) -> Result<Solution, LowerError> {
         let mut values: Vec<Option<Settled>> = vec![None; self.program.values.len()];
         let mut outputs = Vec::new();
         let mut at = goal;
@@ -24,17 +20,16 @@ impl Search<'_> {
                 Decision::Label => {}
                 Decision::Output(layout) => outputs.push(layout),
                 Decision::Value(value, choice) => {
-                    let parent = &visits[visit.parent];
-                    let moves = self.moves(value, &parent.wants, choice.made_in);
-                    let producer = choice.producer;
-                    values[value.index()] =
-                        Some(Settled { made_in: choice.made_in, producer, moves });
+                    let ways = &visits[visit.parent].ways;
+                    let Choice { made_in, producer, .. } = ways.choices[choice];
+                    let moves = ways.moves(made_in).to_vec();
+                    values[value.index()] = Some(Settled { made_in, producer, moves });
                 }
             }
             at = visit.parent;
         }
         outputs.reverse();
-        let (labels, cost) = (visits[goal].labels.clone(), visits[goal].cost);
+        let (labels, cost) = (visits[goal].labels.to_vec(), visits[goal].cost);
         let mut solution = Solution { values, outputs, labels, cost };
         self.store_unused_parameters(&mut solution)?;
         Ok(solution)

@@ -3,11 +3,14 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use shard_ir::{Layout, ValueId};
 
+use super::interned::Interned;
+use super::ways::Ways;
 use crate::Limits;
 use crate::cost::Cost;
 use crate::footprint::{Footprint, Use};
@@ -35,7 +38,7 @@ pub(super) const MAX_TOO_LARGE: usize = 32;
 pub(crate) const MANY_WAYS: usize = MAX_TOO_LARGE + 1;
 
 /// A value wanted in a layout.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Want {
     /// The place of the value in the order in which values are settled, from the last.
     pub(super) place: u32,
@@ -46,6 +49,25 @@ pub(super) struct Want {
     /// What reads it joins the kernel that makes it if nothing moves it: where memory is a
     /// constraint, such a way is left to those that have the two as one kernel.
     pub(super) joins: bool,
+}
+
+// In two words: a search hashes some ten wants for each state that it looks at.
+impl Hash for Want {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let flags = u64::from(self.direct) | u64::from(self.joins) << 1;
+        state.write_u64(u64::from(self.place) << 32 | u64::from(self.value.0));
+        state.write_u64(u64::from(self.layout) << 2 | flags);
+    }
+}
+
+/// What is still to be paid for a wanted value by the uses of it that are settled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToCome {
+    pub(super) value: ValueId,
+    /// What they cost at least.
+    pub(super) least: Cost,
+    /// What they pay for it where prices guide the search, in ticks.
+    pub(super) paid: i64,
 }
 
 /// One way of settling a value.
@@ -68,7 +90,8 @@ pub(super) enum Decision {
     Root,
     Label,
     Output(LayoutId),
-    Value(ValueId, Choice),
+    /// A value is settled by the choice of this number of the state before.
+    Value(ValueId, usize),
 }
 
 /// A state that was reached.
@@ -77,42 +100,113 @@ pub(super) struct Visit {
     pub(super) decision: Decision,
     /// How many slots are decided.
     pub(super) slots: usize,
-    pub(super) labels: Vec<Layout>,
+    pub(super) labels: Rc<[Layout]>,
     /// Sorted.
-    pub(super) wants: Vec<Want>,
-    /// For each wanted value, what the uses settled so far cost at least, and what they pay for it
-    /// where prices guide the search, in ticks.
-    pub(super) to_come: Vec<(ValueId, Cost, i64)>,
+    pub(super) wants: Rc<[Want]>,
+    /// For each wanted value.
+    pub(super) to_come: Box<[ToCome]>,
     /// What prices say that any plan of it is still to pay, in ticks.
     pub(super) rest: i64,
     pub(super) cost: Cost,
     /// What it holds; nothing is noted where memory is no constraint.
-    pub(super) held: Footprint,
+    pub(super) held: Rc<Footprint>,
     pub(super) depth: u32,
-    pub(super) choices: Rc<Vec<Choice>>,
+    pub(super) ways: Rc<Ways>,
 }
 
-/// What tells a state from others: slots decided, labels, what is wanted, and where memory is a
-/// constraint by which steps.
-pub(super) type State = (usize, Vec<Layout>, Vec<Want>, Vec<Use>);
-
 impl Visit {
+    /// The value that is settled next, where no slot is to be decided.
+    pub(super) fn next_value(&self) -> Option<ValueId> {
+        self.wants.last().map(|want| want.value)
+    }
+
+    /// What is wanted of the value that is settled next: its wants stand last.
+    pub(super) fn wanted_next(&self) -> &[Want] {
+        let Some(last) = self.wants.last() else { return &[] };
+        let first = self.wants.iter().rposition(|want| want.value != last.value);
+        &self.wants[first.map_or(0, |at| at + 1)..]
+    }
+}
+
+/// A state in the making, kept between uses: most states are left out again, and cost no memory.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) decision: Option<Decision>,
+    pub(super) slots: usize,
+    pub(super) labels: Vec<Layout>,
+    pub(super) wants: Vec<Want>,
+    pub(super) to_come: Vec<ToCome>,
+    pub(super) rest: i64,
+    pub(super) cost: Cost,
+    pub(super) held: Footprint,
+    parent: usize,
+    depth: u32,
+}
+
+impl Draft {
     /// Nothing is decided, and prices say that so much is to be paid.
-    pub(super) fn root(rest: i64) -> Visit {
-        Visit {
-            parent: 0,
-            decision: Decision::Root,
-            slots: 0,
-            labels: Vec::new(),
-            wants: Vec::new(),
-            to_come: Vec::new(),
-            rest,
-            cost: Cost::ZERO,
-            held: Footprint::default(),
-            depth: 0,
-            choices: Rc::new(Vec::new()),
+    pub(super) fn root(rest: i64) -> Draft {
+        Draft { rest, ..Draft::default() }
+    }
+
+    /// The state after another one, as that is.
+    pub(super) fn follow(&mut self, parent: usize, visit: &Visit) {
+        self.labels.clear();
+        self.labels.extend_from_slice(&visit.labels);
+        self.wants.clear();
+        self.wants.extend_from_slice(&visit.wants);
+        self.to_come.clear();
+        self.to_come.extend_from_slice(&visit.to_come);
+        self.held.copy_from(&visit.held);
+        (self.decision, self.slots) = (None, visit.slots);
+        (self.rest, self.cost) = (visit.rest, visit.cost);
+        (self.parent, self.depth) = (parent, visit.depth + 1);
+    }
+
+    /// What tells it from other states.
+    pub(super) fn state(&self, lists: &mut Lists) -> State {
+        State {
+            slots: self.slots as u32,
+            labels: lists.labels.number(&self.labels),
+            wants: lists.wants.number(&self.wants),
+            uses: lists.uses.number(self.held.uses()),
         }
     }
+
+    /// The state as one that is reached.
+    pub(super) fn visit(&self, state: State, lists: &Lists) -> Visit {
+        Visit {
+            parent: self.parent,
+            decision: self.decision.unwrap_or(Decision::Root),
+            slots: self.slots,
+            labels: Rc::clone(lists.labels.of(state.labels)),
+            wants: Rc::clone(lists.wants.of(state.wants)),
+            to_come: self.to_come.as_slice().into(),
+            rest: self.rest,
+            cost: self.cost,
+            held: Rc::new(self.held.clone()),
+            depth: self.depth,
+            ways: Rc::default(),
+        }
+    }
+}
+
+/// What tells a state from others: slots decided, and by their numbers among [`Lists`] labels, what
+/// is wanted, and where memory is a constraint by which steps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    slots: u32,
+    labels: u32,
+    wants: u32,
+    uses: u32,
+}
+
+/// The lists that states are made of, each once.
+#[derive(Default)]
+pub(super) struct Lists {
+    labels: Interned<Layout>,
+    wants: Interned<Want>,
+    uses: Interned<Use>,
 }
 
 /// States that wait for one of their choices, by bound: least first; among equals the state nearest
@@ -125,7 +219,9 @@ pub(super) struct Run {
     pub(super) visits: Vec<Visit>,
     /// Of the ways to reach a state this many are followed: 1 or [`MANY_WAYS`].
     pub(super) ways: usize,
+    pub(super) lists: Lists,
     pub(super) reached: FxHashMap<State, Reached>,
+    pub(super) draft: Draft,
     pub(super) open: Open,
     /// Whole plans that tie.
     pub(super) goals: Vec<usize>,
@@ -157,23 +253,36 @@ impl Run {
     }
 }
 
-/// The ways in which a state was reached that are followed.
-#[derive(Default)]
-pub(super) struct Reached(Vec<(Cost, Footprint)>);
+/// A way in which a state was reached: what it cost, and what it holds.
+type Way = (Cost, Rc<Footprint>);
+
+/// The ways in which a state was reached that are followed; mostly there is one.
+pub(super) struct Reached {
+    first: Way,
+    others: Vec<Way>,
+}
 
 impl Reached {
-    /// Whether one more way is followed, and not left out for as many as `ways` that cost and hold
-    /// no more; it is noted then.
-    pub(super) fn takes(&mut self, cost: Cost, held: &Footprint, ways: usize) -> bool {
-        let as_good =
-            self.0.iter().filter(|(known, holds)| *known <= cost && holds.is_within(held));
-        if as_good.take(ways).count() >= ways {
-            return false;
+    pub(super) fn by(way: Way) -> Reached {
+        Reached { first: way, others: Vec::new() }
+    }
+
+    /// Whether one more way is left out for as many as `ways` that cost and hold no more.
+    pub(super) fn does_without(&self, (cost, held): (Cost, &Footprint), ways: usize) -> bool {
+        let known = std::iter::once(&self.first).chain(&self.others);
+        let as_good = known.filter(|(known, holds)| *known <= cost && holds.is_within(held));
+        as_good.take(ways).count() >= ways
+    }
+
+    /// Notes one more way, and where one is enough leaves out those that it is as good as.
+    pub(super) fn add(&mut self, (cost, held): Way, ways: usize) {
+        let is_as_good =
+            |(known, holds): &Way| ways == 1 && cost <= *known && held.is_within(holds);
+        self.others.retain(|other| !is_as_good(other));
+        if is_as_good(&self.first) {
+            self.first = (cost, held);
+        } else {
+            self.others.push((cost, held));
         }
-        if ways == 1 {
-            self.0.retain(|(known, holds)| !(cost <= *known && held.is_within(holds)));
-        }
-        self.0.push((cost, held.clone()));
-        true
     }
 }
