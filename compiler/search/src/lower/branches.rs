@@ -294,17 +294,16 @@ impl<'a> Lowering<'a> {
         let most =
             parts.map_or(u64::MAX, |n| bound.saturating_add((bound / PARTS).saturating_mul(n)));
         let program = &explored.kernels.program;
-        // Of several phases each is looked at by itself, whether there is room for its activations.
         let memory = self
             .memory(program)
-            .filter(|_| self.scopes.is_none())
+            .filter(|_| self.searches_memory())
             .map(|memory| branch.memory(program, &memory));
         let kernels = &explored.kernels;
         let rank = |lowering: &Self| lowering.best.plan.as_ref().map(|(rank, _)| rank.clone());
         let before = rank(self);
         let priced = branch.priced();
         // Without memory the first region has the best plan, as a rule, and no guide is worth it.
-        let effort = if self.capacity.is_some() { Effort::Full } else { Effort::First };
+        let effort = if self.searches_memory() { Effort::Full } else { Effort::First };
         let guide = LazyGuide::of(branch, effort);
         let (guide, sought) = (Some(&guide), (&priced, bound, most));
         match self.widen(kernels, &labels, sought, (memory.as_ref(), guide)) {
@@ -329,7 +328,7 @@ impl<'a> Lowering<'a> {
         Ok(better)
     }
 
-    /// Searches a branch whose first search ended early; memory is no constraint. Prices make a
+    /// Searches a branch whose first search ended early; memory is no constraint on it. Prices make a
     /// plan ([`Branch::rounded`]), and the branch is priced again without what is dearer than the
     /// best plan known, as long as that makes a better one. Then it is searched with a guide. Where
     /// a limit ends that search, the best plan known stays.
@@ -371,6 +370,12 @@ impl<'a> Lowering<'a> {
             }
             found => found,
         }
+    }
+
+    /// Whether searches of a branch look at the memory that plans take. Of several phases side by
+    /// side what a branch stores fits together, and each is looked at by itself later.
+    pub(super) fn searches_memory(&self) -> bool {
+        self.capacity.is_some() && self.scopes.is_none()
     }
 
     /// What plans have to fit in, where they have to.

@@ -144,7 +144,7 @@ impl Lowering<'_> {
                 // Every plan that takes no longer was in the region: this one is the best.
                 Some((time, _)) if time <= most || (is_dive && time <= near) => return Ok(()),
                 // In a wider region a search ends no later.
-                Some((_, Some(EXPANSIONS))) if lazy.is_some() && self.capacity.is_none() => {
+                Some((_, Some(EXPANSIONS))) if lazy.is_some() && !self.searches_memory() => {
                     return Ok(());
                 }
                 _ if most >= end => {
@@ -237,7 +237,10 @@ impl Lowering<'_> {
         let known = |least: u64| aim.within.map_or(least, |most| least.min(most.saturating_add(1)));
         best.passed_over = search.missed.map(known);
         // Where memory is a constraint the case stays open; other plans may still be found.
-        if self.capacity.is_some() && matches!(found, Err(LowerError::Limit { .. })) {
+        if !aim.is_short
+            && self.capacity.is_some()
+            && matches!(found, Err(LowerError::Limit { .. }))
+        {
             best.passed_over = best.passed_over.or(Some(aim.least));
         }
         best.gave_up = best.passed_over.is_some() && matches!(found, Err(LowerError::Limit { .. }));

@@ -1,10 +1,12 @@
 //! Stored layouts for all phases where what is fastest has no room.
 
+use std::collections::BTreeMap;
+
 use shard_cost::{Hardware, Memory};
-use shard_ir::{Def, Layout, Picoseconds, Program, ValueId};
+use shard_ir::{Def, Layout, Picoseconds, Plan, Program, ValueId};
 
 use super::{best_of, side_by_side, stored, sum, with_stored};
-use crate::lower::{fitting, lower_phases};
+use crate::lower::{fitting, lower_below, lower_phases};
 use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::{LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, lower};
 
@@ -30,22 +32,26 @@ pub(super) fn within_memory(
     fastest: &[Lowered],
     own: &[Lowered],
 ) -> Result<(Vec<Layout>, Optimality), LowerError> {
+    // A request takes no less than each phase by itself.
+    let alone = sum(phases.programs, own);
+    if let Some(layouts) = phases.as_each_alone(own)? {
+        return Ok((layouts, alone));
+    }
     let joint = side_by_side(phases.programs, phases.free);
     let capacity = phases.hardware.hbm_bytes;
     // Activations take something, but how little is not known of all plans: so for the bound they
     // take nothing.
-    let bound = match phases.lowered_within(&joint, |_| capacity) {
-        Ok(lowered) => Some(lowered.optimality),
+    let most = match phases.lowered_within(&joint, |_| capacity) {
+        Ok(lowered) => Some(lowered),
         // No layouts leave room in every phase.
         Err(LowerError::Unreachable { .. }) => return Err(phases.none_fits(fastest, true)),
         Err(error) => passed_over(error).map(|()| None)?,
     };
-    // Nor does a request take less than each phase by itself.
-    let alone = sum(phases.programs, own);
+    let bound = most.as_ref().map(|lowered| lowered.optimality.clone());
     let least = bound.as_ref().map_or(alone.lower_bound, |b| b.lower_bound.max(alone.lower_bound));
     let is_near = |cost: Picoseconds| cost.0 <= least.0.saturating_add(least.0 / NEAR);
-    let found = match bound {
-        Some(_) => phases.leaving_room(&joint, own, is_near)?,
+    let found = match most {
+        Some(most) => phases.leaving_room((&joint, most), own, is_near)?,
         None => None,
     };
     // What one phase would have is searched in the others, which takes long where it does not fit.
@@ -78,6 +84,42 @@ pub(super) fn within_memory(
 }
 
 impl Phases<'_> {
+    /// The layouts that one phase would have by itself, if under them each phase takes no longer
+    /// than by itself, in a plan that fits. To look at that takes a fraction of a search of all
+    /// phases.
+    fn as_each_alone(&self, own: &[Lowered]) -> Result<Option<Vec<Layout>>, LowerError> {
+        let capacity = self.hardware.hbm_bytes;
+        let any_size = LowerOptions { any_size: true, ..self.options.clone() };
+        let is_as_alone =
+            |layouts: &[Layout], program: &Program, own: &Lowered| {
+                if stored(&own.plan, self.free) == layouts {
+                    return Ok(true);
+                }
+                let under = with_stored(program, self.free, layouts);
+                if DeviceMemory::new(&under, capacity).least() > capacity {
+                    return Ok(false);
+                }
+                let below = own.optimality.cost.0.saturating_add(1);
+                match lower_below(&under, self.hardware, &any_size, below, &own.remembered) {
+                    Ok(Some(found)) => Ok(found.optimality.cost <= own.optimality.cost
+                        && needed(&found.plan) <= capacity),
+                    Ok(None) => Ok(false),
+                    Err(error) => passed_over(error).map(|()| false),
+                }
+            };
+        for phase in own {
+            let layouts = stored(&phase.plan, self.free);
+            let mut all = true;
+            for (program, own) in self.programs.iter().zip(own) {
+                all = all && is_as_alone(&layouts, program, own)?;
+            }
+            if all {
+                return Ok(Some(layouts));
+            }
+        }
+        Ok(None)
+    }
+
     /// The best plan of all phases side by side whose weights and caches take at most so many bytes
     /// in each.
     fn lowered_within(
@@ -91,10 +133,10 @@ impl Phases<'_> {
 
     /// The layouts that are best if so much is left for the activations of each phase as its plan
     /// under the layouts found before would take, and at first as it takes alone; with what a
-    /// request takes.
+    /// request takes. `most` is the best plan side by side if nothing is left for activations.
     fn leaving_room(
         &self,
-        joint: &Program,
+        (joint, most): (&Program, Lowered),
         own: &[Lowered],
         is_near: impl Fn(Picoseconds) -> bool,
     ) -> Result<Option<(Vec<Layout>, Picoseconds)>, LowerError> {
@@ -102,8 +144,14 @@ impl Phases<'_> {
         let activations = |phase: &Lowered| Memory::of(&phase.plan).activations.0;
         let mut left: Vec<u64> = own.iter().map(activations).collect();
         let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
+        let mut known = Some(most);
         for _ in 0..TRIES {
-            let found = self.lowered_within(joint, |phase| capacity.saturating_sub(left[phase]));
+            let kept = |phase: usize| capacity.saturating_sub(left[phase]);
+            // The best of more plans is the best of these if it is one of them.
+            let found = match known.take().filter(|plan| self.keeps(joint, &plan.plan, kept)) {
+                Some(found) => Ok(found),
+                None => self.lowered_within(joint, kept),
+            };
             let found = match found {
                 Ok(found) => found,
                 Err(error) => return passed_over(error).map(|()| best),
@@ -136,6 +184,24 @@ impl Phases<'_> {
             }
         }
         Ok(best)
+    }
+
+    /// Whether the weights and caches of a plan side by side take at most so many bytes in each
+    /// phase.
+    fn keeps(&self, joint: &Program, plan: &Plan, most: impl Fn(usize) -> u64) -> bool {
+        let scopes = scopes(self.programs, self.free, most);
+        let memory = DeviceMemory::new(joint, self.hardware.hbm_bytes).within(Some(&scopes));
+        // A plan has its parameters first, in the order of the program.
+        let parameters = joint
+            .value_ids()
+            .filter(|id| matches!(joint.value(*id).def, Def::Parameter { .. }))
+            .zip(plan.instructions.iter().map(|i| i.layout))
+            .collect::<BTreeMap<ValueId, Layout>>();
+        let kept = |id: &ValueId| parameters.get(id).map_or(0, |layout| memory.kept(*id, *layout));
+        let fits = |(of, most): &(Vec<ValueId>, u64)| {
+            of.iter().map(kept).fold(0, u64::saturating_add) <= *most
+        };
+        memory.memories().iter().all(fits)
     }
 
     /// The best plan of each phase with these layouts stored; `None` where one has none.
