@@ -155,6 +155,25 @@ impl Space {
         region: Option<Region>,
         limits: &Limits,
     ) -> Result<Space, LowerError> {
+        Space::by_rules(&RuleKind::ALL, kernels, region, limits)
+    }
+
+    /// The same without moves, which are most of it: the ways of making each value in each layout
+    /// of a region.
+    pub(crate) fn without_moves(
+        kernels: Arc<Kernels>,
+        region: Region,
+        limits: &Limits,
+    ) -> Result<Space, LowerError> {
+        Space::by_rules(&[RuleKind::Strategies], kernels, Some(region), limits)
+    }
+
+    fn by_rules(
+        rules: &[RuleKind],
+        kernels: Arc<Kernels>,
+        region: Option<Region>,
+        limits: &Limits,
+    ) -> Result<Space, LowerError> {
         let program = Arc::clone(&kernels.program);
         let context = Arc::new(Context::new(Arc::clone(&kernels), region));
         let mut graph = PlanGraph::default();
@@ -181,12 +200,13 @@ impl Space {
                 }
             }
         }
-        let rules = RuleKind::ALL.map(|kind| {
-            let rule = || OnNewGoals { kind, context: Arc::clone(&context) };
+        let rule = |kind: &RuleKind| {
+            let rule = || OnNewGoals { kind: *kind, context: Arc::clone(&context) };
             Rewrite::new(kind.name(), rule(), rule())
-        });
+        };
         let rules: Vec<Rewrite<ENode, Layouts>> = rules
-            .into_iter()
+            .iter()
+            .map(rule)
             .collect::<Result<_, String>>()
             .map_err(|e| LowerError::Internal(format!("egg refuses a rule: {e}")))?;
         // No clock may decide what is found, and a scheduler that bans rules would leave the space

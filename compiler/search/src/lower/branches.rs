@@ -247,8 +247,8 @@ impl<'a> Lowering<'a> {
     fn least_activations(&self, explored: &Explored, capacity: u64) -> Result<u64, LowerError> {
         let kernels = &explored.kernels;
         let priced = explored.whole.priced();
-        let region = Some(priced.region(priced.dearest()));
-        let tables = Space::saturate(Arc::clone(kernels), region, self.limits)
+        let region = priced.region(priced.dearest());
+        let tables = Space::without_moves(Arc::clone(kernels), region, self.limits)
             .and_then(|space| Tables::new(&space, self.hardware));
         match tables {
             Ok(tables) => {

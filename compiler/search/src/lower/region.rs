@@ -45,6 +45,10 @@ const SHORT: usize = 64;
 /// The same of a dive.
 const A_DIVE: usize = 8;
 
+/// A dive ends with a plan that is above its bound by no more than this part of it: that none of its
+/// branch is better is not worth a region of all that is as cheap.
+const NEAR_OF_A_DIVE: u64 = 4096;
+
 /// What is looked for in a region.
 pub(super) struct Aim<'g> {
     /// No plan takes less, in picoseconds.
@@ -112,7 +116,7 @@ impl Lowering<'_> {
         let mut most = bound;
         let mut slack = (bound >> 18).max(1);
         let is_dive = farthest < u64::MAX;
-        let near = bound.saturating_add(slack);
+        let near = bound.saturating_add(slack.max(bound / NEAR_OF_A_DIVE));
         // Beyond this nothing is wanted.
         let wanted = self
             .below
