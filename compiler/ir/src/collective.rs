@@ -224,10 +224,7 @@ impl Collective {
                 Ok(from.with_dim(dim, kept))
             }
             Collective::Slice { dim, axes } => {
-                check_axes(&axes)?;
-                if let Some(axis) = axes.iter().find(|a| from.place(*a) != Place::Replicated) {
-                    return Err(E::NotReplicated { axis });
-                }
+                check_replicated(from, &axes)?;
                 append(shape, from, dim, &axes)
             }
             Collective::ReduceScatter { kind, dim, axes } => {
@@ -264,38 +261,10 @@ impl Collective {
                 Some(Collective::Exchange { .. }) if shape.admits(to) => Ok(to),
                 _ => Err(E::NotAnExchange),
             },
-            Collective::AllGatherDims { to } => {
-                let gone = regroup::appended(to, from)
-                    .filter(|parts| parts.len() > 1)
-                    .ok_or(E::NotSeveralDims)?;
-                let whole =
-                    gone.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim)));
-                if whole == to { Ok(to) } else { Err(E::NotSeveralDims) }
-            }
-            Collective::ReduceScatterDims { kind, to } => {
-                let come = regroup::appended(from, to)
-                    .filter(|parts| parts.len() > 1)
-                    .ok_or(E::NotSeveralDims)?;
-                check_partial(
-                    from,
-                    kind,
-                    come.iter().fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set())),
-                )?;
-                if let Some((dim, _)) = come
-                    .iter()
-                    .find(|(dim, axes)| *dim >= shape.rank() || !shape.can_append(from, *dim, axes))
-                {
-                    return Err(E::NotDivisible { dim: *dim });
-                }
-                let split =
-                    come.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim)));
-                if split == to { Ok(to) } else { Err(E::NotSeveralDims) }
-            }
+            Collective::AllGatherDims { to } => gather_dims(from, to),
+            Collective::ReduceScatterDims { kind, to } => scatter_dims(shape, from, to, kind),
             Collective::ToPartial { kind, dim: None, axes } => {
-                check_axes(&axes)?;
-                if let Some(axis) = axes.iter().find(|a| from.place(*a) != Place::Replicated) {
-                    return Err(E::NotReplicated { axis });
-                }
+                check_replicated(from, &axes)?;
                 Ok(axes.iter().fold(from, |l, a| l.with_partial(a, kind)))
             }
             Collective::ToPartial { kind, dim: Some(dim), axes } => {
@@ -535,6 +504,49 @@ impl Collective {
     /// The name in IR text and JSON: `all-gather`.
     pub fn name(&self) -> &'static str {
         self.row().name
+    }
+}
+
+/// The layout after a gather of several dims at once.
+fn gather_dims(from: Layout, to: Layout) -> Result<Layout, CollectiveError> {
+    let gone = several(regroup::appended(to, from))?;
+    arrives(gone.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim))), to)
+}
+
+/// The layout after a reduction that splits several dims at once.
+fn scatter_dims(
+    shape: MeshShape<'_>,
+    from: Layout,
+    to: Layout,
+    kind: Reduction,
+) -> Result<Layout, CollectiveError> {
+    let come = several(regroup::appended(from, to))?;
+    let axes = come.iter().fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set()));
+    check_partial(from, kind, axes)?;
+    let cannot = |(dim, axes): &&(usize, AxisList)| {
+        *dim >= shape.rank() || !shape.can_append(from, *dim, axes)
+    };
+    if let Some((dim, _)) = come.iter().find(cannot) {
+        return Err(CollectiveError::NotDivisible { dim: *dim });
+    }
+    arrives(come.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim))), to)
+}
+
+/// The axes that a move takes from several dims, or gives to several.
+fn several<T>(parts: Option<Vec<T>>) -> Result<Vec<T>, CollectiveError> {
+    parts.filter(|parts| parts.len() > 1).ok_or(CollectiveError::NotSeveralDims)
+}
+
+/// A move of several dims arrives at the layout that it names, and at no other.
+fn arrives(at: Layout, to: Layout) -> Result<Layout, CollectiveError> {
+    if at == to { Ok(to) } else { Err(CollectiveError::NotSeveralDims) }
+}
+
+fn check_replicated(from: Layout, axes: &AxisList) -> Result<(), CollectiveError> {
+    check_axes(axes)?;
+    match axes.iter().find(|a| from.place(*a) != Place::Replicated) {
+        Some(axis) => Err(CollectiveError::NotReplicated { axis }),
+        None => Ok(()),
     }
 }
 
