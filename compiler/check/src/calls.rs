@@ -176,18 +176,7 @@ impl LayerChecker<'_, '_> {
             return None;
         }
         let Some(index) = self.layers.index(&name.value) else {
-            if !self.env.lenient && self.sink.has_room() {
-                let known: Vec<String> =
-                    self.layers.all.iter().map(|l| l.name.value.clone()).collect();
-                let near = nearest(
-                    &name.value,
-                    known.iter().map(String::as_str).chain(Code::sources()).chain(["reshard"]),
-                );
-                let near = near.map(str::to_string);
-                let here = self.written_here(&name.value, args, &values);
-                let (name, span) = (name.value.clone(), name.span);
-                self.sink.report(LayerProblem::UnknownLayer { name, span, near, here, known });
-            }
+            self.unknown_layer(name, args, &values);
             return None;
         };
         let callee = self.layers.all[index];
@@ -202,20 +191,7 @@ impl LayerChecker<'_, '_> {
         if self.layer.model.is_some() {
             return self.call_in_model(name, index, args, &values, span, fresh_from);
         }
-        if args.len() != callee.params.len() {
-            self.sink.report(LayerProblem::ArgumentCount {
-                callee: name.value.clone(),
-                parameters: callee
-                    .params
-                    .iter()
-                    .map(|p| format!("{}: {}", p.name.value, shard_grammar::print_type(&p.ty)))
-                    .collect(),
-                found: args.len(),
-                span,
-                declared: callee.params_span,
-            });
-            return None;
-        }
+        self.has_all_arguments(name, callee, args, span)?;
         let program = self.layers.programs[index].as_ref()?;
         if let Some(repeat) = callee.repeat.as_ref().filter(|r| r.count.value > 1) {
             self.sink.report(LayerProblem::RepeatedCallee {
@@ -243,6 +219,42 @@ impl LayerChecker<'_, '_> {
         let results = self.inline(program, &values, &given, &labels, fresh_from);
         self.builder.inlining = None;
         Some(results_term(results?, name))
+    }
+
+    /// Says that no layer has this name, and what may have been meant.
+    fn unknown_layer(&mut self, name: &ast::Name, args: &[ast::Expr], values: &[Option<ValueId>]) {
+        if self.env.lenient || !self.sink.has_room() {
+            return;
+        }
+        let known: Vec<String> = self.layers.all.iter().map(|l| l.name.value.clone()).collect();
+        let words = known.iter().map(String::as_str).chain(Code::sources()).chain(["reshard"]);
+        let near = nearest(&name.value, words).map(str::to_string);
+        let here = self.written_here(&name.value, args, values);
+        let (name, span) = (name.value.clone(), name.span);
+        self.sink.report(LayerProblem::UnknownLayer { name, span, near, here, known });
+    }
+
+    /// Whether there is an argument for each parameter.
+    fn has_all_arguments(
+        &mut self,
+        name: &ast::Name,
+        callee: &ast::Layer,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Option<()> {
+        if args.len() == callee.params.len() {
+            return Some(());
+        }
+        let written =
+            |p: &ast::Param| format!("{}: {}", p.name.value, shard_grammar::print_type(&p.ty));
+        self.sink.report(LayerProblem::ArgumentCount {
+            callee: name.value.clone(),
+            parameters: callee.params.iter().map(written).collect(),
+            found: args.len(),
+            span,
+            declared: callee.params_span,
+        });
+        None
     }
 
     /// Holds an argument to its parameter.
