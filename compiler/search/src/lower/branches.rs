@@ -360,7 +360,9 @@ impl<'a> Lowering<'a> {
             }
         }
         let Some(bound) = branch.bound() else { return Ok(()) };
-        let is_near = self.known().is_some_and(|known| known.saturating_sub(bound) <= bound / NEAR);
+        // Of several phases that alone would leave a request unproven by a picosecond.
+        let is_near = self.capacity.is_none()
+            && self.known().is_some_and(|known| known.saturating_sub(bound) <= bound / NEAR);
         match search(self, &branch, if is_near { Effort::Near } else { Effort::Full }) {
             Err(LowerError::Limit { limit, .. }) if self.known().is_some() => {
                 let best = &mut self.best;
