@@ -239,7 +239,7 @@ fn a_whole_model_that_stores_its_weights_for_two_phases_fits_and_is_proven() {
 }
 
 /// Weights that all phases store alike where the fastest plans have no room: in the first model the
-/// layouts of one phase cost the other nothing; in the second no phase's own layouts are the best.
+/// layouts of one phase cost the other nothing; in the second all phases are searched side by side.
 #[test]
 #[ignore = "slow: the phases of two models share their weights"]
 fn stored_layouts_within_memory_are_proven_best_for_a_request() {

@@ -398,7 +398,7 @@ impl<'a> Search<'a> {
         match self.slots.get(visit.slots) {
             Some(Slot::Label(label)) => {
                 draft.labels.push(self.label_layouts[label.0 as usize][choice]);
-                draft.decision = Some(Decision::Label);
+                draft.decision = Decision::Label;
                 draft.slots += 1;
                 Some(())
             }
@@ -417,7 +417,7 @@ impl<'a> Search<'a> {
                 return None;
             }
         }
-        draft.decision = Some(Decision::Output(layout));
+        draft.decision = Decision::Output(layout);
         draft.slots += 1;
         if let Some(holdings) = &self.holdings {
             holdings.add_output(&mut draft.held, output.value, layout);
@@ -445,7 +445,7 @@ impl<'a> Search<'a> {
             }
             holdings.settle(&mut draft.held, value, (made_in, producer, &moves))?;
         }
-        draft.decision = Some(Decision::Value(value, choice));
+        draft.decision = Decision::Value(value, choice);
         draft.wants.truncate(visit.wants.len() - wanted.len());
         if let Some(guided) = &self.guided {
             let known = draft.to_come.iter().find(|of| of.value == value);

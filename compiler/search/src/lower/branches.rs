@@ -360,7 +360,8 @@ impl<'a> Lowering<'a> {
             }
         }
         let Some(bound) = branch.bound() else { return Ok(()) };
-        // Of several phases that alone would leave a request unproven by a picosecond.
+        // Several phases within memory are searched in full: a short search would leave the best
+        // request unproven for the last picosecond.
         let is_near = self.capacity.is_none()
             && self.known().is_some_and(|known| known.saturating_sub(bound) <= bound / NEAR);
         match search(self, &branch, if is_near { Effort::Near } else { Effort::Full }) {

@@ -84,40 +84,47 @@ pub(super) fn within_memory(
 }
 
 impl Phases<'_> {
-    /// The layouts that one phase would have by itself, if under them each phase takes no longer
-    /// than by itself, in a plan that fits. To look at that takes a fraction of a search of all
+    /// The layouts that one phase would have by itself, if under them each phase takes what it
+    /// takes by itself, in a plan that fits. To look at that takes a fraction of a search of all
     /// phases.
     fn as_each_alone(&self, own: &[Lowered]) -> Result<Option<Vec<Layout>>, LowerError> {
-        let capacity = self.hardware.hbm_bytes;
-        let any_size = LowerOptions { any_size: true, ..self.options.clone() };
-        let is_as_alone =
-            |layouts: &[Layout], program: &Program, own: &Lowered| {
-                if stored(&own.plan, self.free) == layouts {
-                    return Ok(true);
-                }
-                let under = with_stored(program, self.free, layouts);
-                if DeviceMemory::new(&under, capacity).least() > capacity {
-                    return Ok(false);
-                }
-                let below = own.optimality.cost.0.saturating_add(1);
-                match lower_below(&under, self.hardware, &any_size, below, &own.remembered) {
-                    Ok(Some(found)) => Ok(found.optimality.cost <= own.optimality.cost
-                        && needed(&found.plan) <= capacity),
-                    Ok(None) => Ok(false),
-                    Err(error) => passed_over(error).map(|()| false),
-                }
-            };
         for phase in own {
             let layouts = stored(&phase.plan, self.free);
             let mut all = true;
             for (program, own) in self.programs.iter().zip(own) {
-                all = all && is_as_alone(&layouts, program, own)?;
+                all = all && self.is_as_alone(program, own, &layouts)?;
             }
             if all {
                 return Ok(Some(layouts));
             }
         }
         Ok(None)
+    }
+
+    /// Whether the fastest plan of a phase with these layouts stored fits and takes what the phase
+    /// takes by itself. One that takes less says no: then what the phase takes is not known yet.
+    fn is_as_alone(
+        &self,
+        program: &Program,
+        own: &Lowered,
+        layouts: &[Layout],
+    ) -> Result<bool, LowerError> {
+        if stored(&own.plan, self.free) == layouts {
+            return Ok(true);
+        }
+        let (capacity, cost) = (self.hardware.hbm_bytes, own.optimality.cost);
+        let under = with_stored(program, self.free, layouts);
+        if DeviceMemory::new(&under, capacity).least() > capacity {
+            return Ok(false);
+        }
+        let any_size = LowerOptions { any_size: true, ..self.options.clone() };
+        let below = cost.0.saturating_add(1);
+        match lower_below(&under, self.hardware, &any_size, below, &own.remembered) {
+            Ok(found) => Ok(found.is_some_and(|found| {
+                found.optimality.cost == cost && needed(&found.plan) <= capacity
+            })),
+            Err(error) => passed_over(error).map(|()| false),
+        }
     }
 
     /// The best plan of all phases side by side whose weights and caches take at most so many bytes

@@ -85,8 +85,9 @@ pub(super) struct Choice {
 }
 
 /// Why a state is there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(super) enum Decision {
+    #[default]
     Root,
     Label,
     Output(LayoutId),
@@ -131,7 +132,7 @@ impl Visit {
 /// A state in the making, kept between uses: most states are left out again, and cost no memory.
 #[derive(Default)]
 pub(super) struct Draft {
-    pub(super) decision: Option<Decision>,
+    pub(super) decision: Decision,
     pub(super) slots: usize,
     pub(super) labels: Vec<Layout>,
     pub(super) wants: Vec<Want>,
@@ -158,7 +159,7 @@ impl Draft {
         self.to_come.clear();
         self.to_come.extend_from_slice(&visit.to_come);
         self.held.copy_from(&visit.held);
-        (self.decision, self.slots) = (None, visit.slots);
+        (self.decision, self.slots) = (Decision::Root, visit.slots);
         (self.rest, self.cost) = (visit.rest, visit.cost);
         (self.parent, self.depth) = (parent, visit.depth + 1);
     }
@@ -177,7 +178,7 @@ impl Draft {
     pub(super) fn visit(&self, state: State, lists: &Lists) -> Visit {
         Visit {
             parent: self.parent,
-            decision: self.decision.unwrap_or(Decision::Root),
+            decision: self.decision,
             slots: self.slots,
             labels: Rc::clone(lists.labels.of(state.labels)),
             wants: Rc::clone(lists.wants.of(state.wants)),
