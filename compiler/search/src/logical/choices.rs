@@ -13,7 +13,7 @@ use shard_ir::{DimId, Op, Program};
 
 use super::Form;
 use super::extract::{Choice, Fragment, Reader, Surroundings, is_merged, options, roots};
-use super::graph::{ENode, Head, Logical};
+use super::graph::{Head, Logical, Node};
 use super::written::live_values;
 
 /// The choices of a program.
@@ -82,8 +82,7 @@ impl<'a> Choices<'a> {
                 choice.values().map(|node| logical.flops_of(node)).sum::<u128>()
             };
             alternatives.sort_by_cached_key(flops);
-            let as_written =
-                |choice: &Choice<'_>| choice.values().all(|node| logical.rule_of(node).is_none());
+            let as_written = |choice: &Choice<'_>| choice.values().all(|node| node.rule.is_none());
             let written = alternatives.iter().position(as_written);
             let outside = |class: &Id| !classes.contains(class);
             let read_by = classes.iter().filter_map(|class| readers.get(class)).flatten();
@@ -146,7 +145,7 @@ impl<'a> Choices<'a> {
 /// The ways of having each class.
 struct Ways<'a> {
     logical: &'a Logical<'a>,
-    options: BTreeMap<Id, Vec<&'a ENode>>,
+    options: BTreeMap<Id, Vec<&'a Node>>,
     roots: Vec<Id>,
     /// The classes that a form may have.
     reachable: Vec<Id>,
@@ -157,7 +156,7 @@ struct Ways<'a> {
 impl<'a> Ways<'a> {
     fn new(
         logical: &'a Logical<'a>,
-        options: BTreeMap<Id, Vec<&'a ENode>>,
+        options: BTreeMap<Id, Vec<&'a Node>>,
         roots: Vec<Id>,
     ) -> Ways<'a> {
         let mut reachable = BTreeSet::new();
@@ -180,7 +179,7 @@ impl<'a> Ways<'a> {
         ways
     }
 
-    fn options(&self, class: Id) -> &[&'a ENode] {
+    fn options(&self, class: Id) -> &[&'a Node] {
         self.options.get(&class).map_or(&[], Vec::as_slice)
     }
 
@@ -205,7 +204,7 @@ impl<'a> Ways<'a> {
             .reachable
             .iter()
             .map(|class| {
-                let operands = |node: &&ENode| {
+                let operands = |node: &&Node| {
                     node.operands.iter().filter_map(|o| index.get(o).copied()).collect()
                 };
                 self.options(*class).iter().map(operands).collect()
@@ -429,7 +428,7 @@ impl<'a> Ways<'a> {
     /// What may act on an attention over a part of the keys: whether it may hangs on whether that
     /// is one kernel.
     fn link_parts(&self, links: &mut BTreeMap<Id, Vec<Id>>) {
-        let is_read = |node: &ENode| {
+        let is_read = |node: &Node| {
             let op = self.logical.op(node);
             op.is_some_and(|op| softmax_over(op).is_some() || matches!(op, Op::Cast(_)))
         };
@@ -470,7 +469,7 @@ impl<'a> Ways<'a> {
     /// A class, the pins behind it, and what they pin.
     fn way_to_maker(&self, class: Id) -> Vec<Id> {
         let mut way = vec![class];
-        while let Some([ENode { head: Head::Pin(_), operands }]) =
+        while let Some([Node { head: Head::Pin(_), operands, .. }]) =
             way.last().map(|class| self.options(*class))
         {
             way.extend(operands);

@@ -6,13 +6,13 @@ use egg::Id;
 use shard_ir::reason::{Formula, Rewriting};
 use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, Value, ValueId};
 
-use super::graph::{ENode, Head, Logical};
+use super::graph::{Head, Logical, Node};
 use super::written::live_values;
 use super::{Form, Rewritten};
 use crate::rules;
 
 /// The e-node taken of each class.
-pub(super) type Choice<'a> = BTreeMap<Id, &'a ENode>;
+pub(super) type Choice<'a> = BTreeMap<Id, &'a Node>;
 
 /// What was read off.
 pub(super) struct Read {
@@ -51,12 +51,8 @@ pub(super) fn is_merged(logical: &Logical<'_>, live: &[bool]) -> bool {
     let is_constant = |id: &ValueId| matches!(logical.program.value(*id).def, Def::Constant(_));
     let counts = |id: &ValueId| live[id.index()] && !is_constant(id);
     let written: Vec<Id> =
-        logical.program.value_ids().filter(counts).filter_map(|id| class_of(logical, id)).collect();
+        logical.program.value_ids().filter(counts).filter_map(|id| logical.class_of(id)).collect();
     written.len() > written.iter().collect::<BTreeSet<_>>().len()
-}
-
-fn class_of(logical: &Logical<'_>, id: ValueId) -> Option<Id> {
-    logical.class_of[id.index()].map(|class| logical.graph.find(class))
 }
 
 /// The classes that a plan must have: results, whatever is pinned, and parameters, used or not.
@@ -70,26 +66,23 @@ pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
         .iter()
         .map(|o| o.value)
         .chain(stays)
-        .filter_map(|id| class_of(logical, id))
+        .filter_map(|id| logical.class_of(id))
         .collect()
 }
 
 /// The e-nodes that each class can be read from: no einsum of more than two operands that is there
 /// as chains, and nothing that is made of itself.
-pub(super) fn options<'a>(
-    logical: &'a Logical<'_>,
-    classes: &[Id],
-) -> BTreeMap<Id, Vec<&'a ENode>> {
-    let is_long = |n: &ENode, class: Id| {
+pub(super) fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<Id, Vec<&'a Node>> {
+    let is_long = |n: &Node, class: Id| {
         logical.op(n) == Some(&Op::Einsum)
             && n.operands.len() > 2
             && !logical.is_scaled_product(&n.operands, class)
     };
-    let mut all: BTreeMap<Id, Vec<&ENode>> = classes
+    let mut all: BTreeMap<Id, Vec<&Node>> = classes
         .iter()
         .map(|class| {
-            let of_itself = |n: &ENode| n.operands.contains(class);
-            let nodes = logical.nodes(*class).into_iter();
+            let of_itself = |n: &Node| n.operands.contains(class);
+            let nodes = logical.nodes(*class).iter();
             (*class, nodes.filter(|n| !is_long(n, *class) && !of_itself(n)).collect())
         })
         .collect();
@@ -104,7 +97,7 @@ pub(super) fn options<'a>(
 
 /// Every choice of e-nodes for the classes that some open ones need.
 fn choose<'a>(
-    options: &BTreeMap<Id, Vec<&'a ENode>>,
+    options: &BTreeMap<Id, Vec<&'a Node>>,
     mut open: Vec<Id>,
     mut chosen: Choice<'a>,
     limit: usize,
@@ -149,14 +142,16 @@ impl<'a> Reader<'a> {
     pub(super) fn new(logical: &'a Logical<'a>, live: Vec<bool>) -> Reader<'a> {
         let mut values: BTreeMap<Id, Vec<ValueId>> = BTreeMap::new();
         for id in logical.program.value_ids().filter(|id| live[id.index()]) {
-            values.entry(class_of(logical, id).unwrap_or_default()).or_default().push(id);
+            if let Some(class) = logical.class_of(id) {
+                values.entry(class).or_default().push(id);
+            }
         }
         Reader { logical, live, values }
     }
 
     /// The form of a choice; none for the one written, and where classes would need each other.
     fn form(&self, choice: &Choice<'_>, merged: bool) -> Option<Form> {
-        let as_written = choice.values().all(|node| self.logical.rule_of(node).is_none());
+        let as_written = choice.values().all(|node| node.rule.is_none());
         if as_written && !merged {
             return None;
         }
@@ -190,7 +185,7 @@ impl<'a> Reader<'a> {
         let mut outputs = Vec::new();
         for (i, output) in source.outputs.iter().enumerate() {
             let class =
-                class_of(self.logical, output.value).filter(|class| wanted.of.contains(class));
+                self.logical.class_of(output.value).filter(|class| wanted.of.contains(class));
             if let Some(value) = class.and_then(|class| writer.now.get(&class)) {
                 writer.program.outputs.push(shard_ir::Output { value: *value, ..output.clone() });
                 outputs.push(i);
@@ -235,18 +230,19 @@ impl<'a> Reader<'a> {
         for id in
             source.value_ids().filter(is_given).chain(source.value_ids().filter(|id| !is_given(id)))
         {
-            let class = class_of(self.logical, id)
+            let class = self
+                .logical
+                .class_of(id)
                 .filter(|class| self.live[id.index()] && choice.contains_key(class));
             if let Some(class) = class {
                 writer.write(class, id)?;
             }
         }
         for output in &source.outputs {
-            let value = *writer.now.get(&class_of(self.logical, output.value)?)?;
+            let value = *writer.now.get(&self.logical.class_of(output.value)?)?;
             writer.program.outputs.push(shard_ir::Output { value, ..output.clone() });
         }
-        let is_order =
-            |node: &ENode| self.logical.rule_of(node).is_none_or(|rule| rule == rules::LONG_EINSUM);
+        let is_order = |node: &Node| node.rule.is_none_or(|rule| rule == rules::LONG_EINSUM);
         let form = Form {
             program: writer.program,
             rewritten: merged || !choice.values().all(|node| is_order(node)),
@@ -365,7 +361,7 @@ impl Writer<'_, '_> {
             times,
             fold,
         });
-        let rule = match logical.rule_of(node) {
+        let rule = match node.rule {
             Some(rule) => Some(rule),
             None if is_op && here.len() > 1 => Some(if here.iter().any(|id| is_mask(*id)) {
                 rules::UNMASKED
@@ -383,11 +379,11 @@ impl Writer<'_, '_> {
     }
 
     /// The operands of an e-node; where their order does not matter, as the source writes them.
-    fn in_order(&self, node: &ENode, here: &[ValueId]) -> Vec<Id> {
+    fn in_order(&self, node: &Node, here: &[ValueId]) -> Vec<Id> {
         let logical = self.reader.logical;
         let as_written = |id: &ValueId| match &logical.program.value(*id).def {
             Def::Op { op, operands } if logical.op(node) == Some(op) => {
-                operands.iter().map(|o| class_of(logical, *o)).collect::<Option<Vec<Id>>>()
+                operands.iter().map(|o| logical.class_of(*o)).collect::<Option<Vec<Id>>>()
             }
             Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
         };
@@ -428,7 +424,7 @@ impl Writer<'_, '_> {
         &self,
         rule: rules::Rule,
         class: Id,
-        node: &ENode,
+        node: &Node,
         here: &[ValueId],
     ) -> Option<Rewriting> {
         let logical = self.reader.logical;
@@ -460,7 +456,7 @@ impl Writer<'_, '_> {
     }
 
     /// How a value of the source is computed that an e-node puts together of parts of a dim.
-    fn in_parts(&self, node: &ENode, here: &[ValueId]) -> Option<Rewriting> {
+    fn in_parts(&self, node: &Node, here: &[ValueId]) -> Option<Rewriting> {
         let program = self.reader.logical.program;
         let Def::Op { op, .. } = &program.value(*here.first()?).def else { return None };
         let parts_of = |all: DimId| {
@@ -476,7 +472,7 @@ impl Writer<'_, '_> {
     }
 
     /// An e-node as a formula over values that have names.
-    fn formula(&self, class: Id, node: &ENode) -> Formula {
+    fn formula(&self, class: Id, node: &Node) -> Formula {
         let logical = self.reader.logical;
         let operand = |id: &Id| {
             let here = self.reader.values.get(id).into_iter().flatten();
@@ -505,8 +501,8 @@ impl Writer<'_, '_> {
                 continue;
             }
             let node = if as_written {
-                logical.nodes(class).into_iter().find(|n| {
-                    logical.rule_of(n).is_none()
+                logical.nodes(class).iter().find(|n| {
+                    n.rule.is_none()
                         && !(logical.op(n) == Some(&Op::Einsum)
                             && n.operands.len() > 2
                             && !logical.is_scaled_product(&n.operands, class))

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use egg::{Analysis, DidMerge, EGraph, Id, Language};
+use egg::{Analysis, DidMerge, EClass, EGraph, Id, Language};
 use rustc_hash::FxHashMap;
 use shard_ir::op::Flag;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
@@ -51,11 +51,29 @@ pub(super) enum Head {
     Op(u32),
 }
 
-/// An e-node. The operands of an op that commutes are sorted, so that equal ops are one e-node.
+/// An e-node as the library keeps it. The operands of an op that commutes are sorted, so that equal
+/// ops are one e-node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct ENode {
+struct ENode {
+    head: Head,
+    operands: Vec<Id>,
+}
+
+/// An e-node as the rules and the forms read it. Each operand is the first id of its class: which
+/// of its ids the library knows a class by hangs on how classes were merged.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Node {
     pub(super) head: Head,
     pub(super) operands: Vec<Id>,
+    /// The rule that made it; none for what the program says itself.
+    pub(super) rule: Option<Rule>,
+}
+
+impl Node {
+    /// What the program says itself comes first.
+    fn order(&self) -> (bool, Head, &[Id]) {
+        (self.rule.is_some(), self.head, &self.operands)
+    }
 }
 
 impl Language for ENode {
@@ -78,31 +96,41 @@ impl Language for ENode {
     }
 }
 
-/// The analysis: the type of each class.
+/// The analysis: the type of each class, and its first id.
 #[derive(Default)]
-pub(super) struct Types {
+struct Types {
     /// The types of the program's values.
     values: Vec<TensorType>,
     /// The ops met so far.
     made: Vec<Made>,
     numbers: FxHashMap<Made, u32>,
     /// Two classes of different types were merged: a wrong rule.
-    pub(super) clash: bool,
+    clash: bool,
+}
+
+/// What is known of a class.
+#[derive(Debug)]
+struct Class {
+    ty: TensorType,
+    /// The first of its ids, by which all but the library know it.
+    first: Id,
 }
 
 impl Analysis<ENode> for Types {
-    type Data = TensorType;
+    type Data = Class;
 
-    fn make(graph: &mut EGraph<ENode, Self>, node: &ENode, _: Id) -> TensorType {
-        match node.head {
+    fn make(graph: &mut EGraph<ENode, Self>, node: &ENode, id: Id) -> Class {
+        let ty = match node.head {
             Head::Given(value) | Head::Pin(value) => graph.analysis.values[value.index()].clone(),
             Head::Constant(_, dtype) => TensorType { dims: Vec::new(), dtype },
             Head::Op(number) => graph.analysis.made[number as usize].ty.clone(),
-        }
+        };
+        Class { ty, first: id }
     }
 
-    fn merge(&mut self, a: &mut TensorType, b: TensorType) -> DidMerge {
-        self.clash |= *a != b;
+    fn merge(&mut self, a: &mut Class, b: Class) -> DidMerge {
+        self.clash |= a.ty != b.ty;
+        a.first = a.first.min(b.first);
         DidMerge(false, false)
     }
 }
@@ -126,24 +154,33 @@ pub(super) enum Expr {
     Op(Made, Vec<Expr>),
 }
 
-/// The logical e-graph of a program.
+/// The logical e-graph of a program. Classes are known by their first ids, and e-nodes are read in
+/// an order of our own: no form hangs on how the library merges or keeps them.
 pub(super) struct Logical<'a> {
     pub(super) program: &'a Program,
-    pub(super) graph: EGraph<ENode, Types>,
+    graph: EGraph<ENode, Types>,
     /// The class of each live value of the program.
-    pub(super) class_of: Vec<Option<Id>>,
-    /// The e-nodes that the program itself has.
-    written: BTreeSet<ENode>,
-    /// The rule that made each other e-node.
-    made_by: BTreeMap<ENode, Rule>,
+    class_of: Vec<Option<Id>>,
+    /// The id that each e-node was given first, and the rule that made it; none for what the program
+    /// says itself.
+    origins: FxHashMap<ENode, (Id, Option<Rule>)>,
+    /// The e-nodes of each class, sorted, as they were when classes were last merged.
+    nodes: BTreeMap<Id, Vec<Node>>,
     /// The sums that classes are, as far as was asked.
     pub(super) readings: RefCell<BTreeMap<Id, Rc<Vec<Vec<Term>>>>>,
+    /// Classes are merged the other way round: so a test sees that nothing hangs on it.
+    other_way: bool,
 }
 
 impl<'a> Logical<'a> {
     /// The program as it is written; einsums of more than two operands also as chains, left to
     /// right.
     pub(super) fn new(program: &'a Program) -> Logical<'a> {
+        Logical::merged(program, false)
+    }
+
+    /// The same, with its classes merged the other way round or not.
+    pub(super) fn merged(program: &'a Program, other_way: bool) -> Logical<'a> {
         let values = program
             .values
             .iter()
@@ -153,9 +190,10 @@ impl<'a> Logical<'a> {
             program,
             graph: EGraph::new(Types { values, ..Types::default() }),
             class_of: vec![None; program.values.len()],
-            written: BTreeSet::new(),
-            made_by: BTreeMap::new(),
+            origins: FxHashMap::default(),
+            nodes: BTreeMap::new(),
             readings: RefCell::default(),
+            other_way,
         };
         let live = live_values(program);
         let taken: BTreeSet<ValueId> = taken(program);
@@ -185,7 +223,7 @@ impl<'a> Logical<'a> {
                             let made = Made { op: Op::Einsum, ty, place };
                             last = logical.add_op(made, vec![last, operands[step + 1]], None);
                         }
-                        logical.graph.union(class, last);
+                        logical.union(class, last);
                     }
                     class
                 }
@@ -199,7 +237,14 @@ impl<'a> Logical<'a> {
     /// Adds what a rule has found to a class.
     pub(super) fn add(&mut self, class: Id, found: &Expr, rule: Rule) {
         let id = self.add_expr(found, self.place_of(class), rule);
-        self.graph.union(class, id);
+        self.union(class, id);
+    }
+
+    /// Merges two classes. The library knows the new one by an id of the first, where as many
+    /// e-nodes read it as the second.
+    fn union(&mut self, first: Id, second: Id) {
+        let (first, second) = if self.other_way { (second, first) } else { (first, second) };
+        self.graph.union(first, second);
     }
 
     /// An expression in a place; what it is made of is in the same folded block, and nothing in
@@ -217,7 +262,7 @@ impl<'a> Logical<'a> {
 
     /// Where a class is computed: all its e-nodes are in one place.
     pub(super) fn place_of(&self, class: Id) -> Place {
-        match self.graph[class].nodes.first().map(|node| node.head) {
+        match self.nodes(class).first().map(|node| node.head) {
             Some(Head::Op(number)) => self.made(number).place,
             Some(Head::Given(value) | Head::Pin(value)) => {
                 Place { fold: self.program.value(value).fold, ..Place::default() }
@@ -237,38 +282,31 @@ impl<'a> Logical<'a> {
 
     fn add_node(&mut self, head: Head, operands: Vec<Id>, rule: Option<Rule>) -> Id {
         let node = self.canonical(ENode { head, operands });
-        match rule {
-            None => {
-                self.written.insert(node.clone());
-            }
-            Some(rule) if self.graph.lookup(node.clone()).is_none() => {
-                self.made_by.insert(node.clone(), rule);
-            }
-            Some(_) => {}
+        let is_new = rule.is_none() || self.graph.lookup(node.clone()).is_none();
+        let id = self.graph.add(node.clone());
+        if is_new {
+            self.origins.entry(node).or_insert((id, rule));
         }
-        self.graph.add(node)
+        id
     }
 
-    /// With the classes of its operands as they are called now, and sorted where their order does
-    /// not matter.
+    /// With the classes of its operands as the library calls them now, and sorted where their order
+    /// does not matter.
     fn canonical(&self, mut node: ENode) -> ENode {
         for operand in &mut node.operands {
             *operand = self.graph.find(*operand);
         }
-        if self.commutes(&node) {
-            node.operands.sort_unstable();
+        if self.commutes(node.head, &node.operands) {
+            node.operands.sort_unstable_by_key(|operand| self.first(*operand));
         }
         node
     }
 
-    fn commutes(&self, node: &ENode) -> bool {
-        match self.op(node) {
+    fn commutes(&self, head: Head, operands: &[Id]) -> bool {
+        match self.op_of(head) {
             None => false,
             Some(Op::Einsum) => true,
-            Some(op) => {
-                op.row().is(Flag::Commutes)
-                    && self.ty(node.operands[0]) == self.ty(node.operands[1])
-            }
+            Some(op) => op.row().is(Flag::Commutes) && self.ty(operands[0]) == self.ty(operands[1]),
         }
     }
 
@@ -278,53 +316,91 @@ impl<'a> Logical<'a> {
         loop {
             timeless(|| self.graph.rebuild());
             let mut unsorted = Vec::new();
-            for class in self.classes() {
-                for node in &self.graph[class].nodes {
+            for class in self.graph.classes() {
+                for node in &class.nodes {
                     let canonical = self.canonical(node.clone());
-                    if canonical != *node && self.graph.lookup(canonical.clone()) != Some(class) {
-                        unsorted.push((class, canonical));
+                    if canonical != *node && self.graph.lookup(canonical.clone()) != Some(class.id)
+                    {
+                        unsorted.push((class.id, canonical));
                     }
                 }
             }
-            self.written =
-                std::mem::take(&mut self.written).into_iter().map(|n| self.canonical(n)).collect();
-            let old = std::mem::take(&mut self.made_by);
-            for (node, rule) in old {
+            for (node, origin) in std::mem::take(&mut self.origins) {
                 let node = self.canonical(node);
-                self.made_by.entry(node).or_insert(rule);
+                let known = self.origins.entry(node).or_insert(origin);
+                if origin.0 < known.0 {
+                    *known = origin;
+                }
             }
             if unsorted.is_empty() {
+                self.read();
                 return;
             }
             for (class, node) in unsorted {
                 let id = self.graph.add(node);
-                self.graph.union(class, id);
+                self.union(class, id);
             }
         }
     }
 
-    /// All classes, in the order in which they came.
-    pub(super) fn classes(&self) -> Vec<Id> {
-        let mut all: Vec<Id> = self.graph.classes().map(|c| c.id).collect();
-        all.sort_unstable();
-        all
+    /// Reads all e-nodes off the library.
+    fn read(&mut self) {
+        let node = |node: &ENode| {
+            let canonical = self.canonical(node.clone());
+            let rule = self.origins.get(&canonical).map_or(Some(rules::MERGED), |(_, rule)| *rule);
+            let operands = canonical.operands.iter().map(|operand| self.first(*operand)).collect();
+            Node { head: canonical.head, operands, rule }
+        };
+        let of_class = |class: &EClass<ENode, Class>| {
+            let mut nodes: Vec<Node> = class.nodes.iter().map(node).collect();
+            nodes.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
+            // What was left behind with its operands in another order.
+            nodes.dedup();
+            (class.data.first, nodes)
+        };
+        self.nodes = self.graph.classes().map(of_class).collect();
     }
 
-    /// The e-nodes of a class, those that are written first; not the doubles that are left behind
-    /// where classes merged.
-    pub(super) fn nodes(&self, class: Id) -> Vec<&ENode> {
-        let sorted = |n: &&ENode| n.operands.is_sorted() || !self.commutes(n);
-        let mut nodes: Vec<&ENode> = self.graph[class].nodes.iter().filter(sorted).collect();
-        if nodes.len() > 1 {
-            nodes.sort_by_key(|n| (!self.written.contains(*n), n.head, &n.operands));
-        }
-        nodes
+    /// The first id of a class.
+    fn first(&self, id: Id) -> Id {
+        self.graph[id].data.first
+    }
+
+    /// The class of a live value of the program.
+    pub(super) fn class_of(&self, value: ValueId) -> Option<Id> {
+        self.class_of[value.index()].map(|id| self.first(id))
+    }
+
+    /// All classes, in the order in which they came.
+    pub(super) fn classes(&self) -> Vec<Id> {
+        self.nodes.keys().copied().collect()
+    }
+
+    /// The e-nodes of a class, those that are written first.
+    pub(super) fn nodes(&self, class: Id) -> &[Node] {
+        self.nodes.get(&self.first(class)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The ids by which the library knows all classes, by their first ids.
+    #[cfg(test)]
+    pub(super) fn ids(&self) -> BTreeMap<Id, Id> {
+        self.graph.classes().map(|class| (class.data.first, class.id)).collect()
+    }
+
+    /// How many e-nodes there are, and how many classes.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.graph.total_number_of_nodes(), self.graph.number_of_classes())
+    }
+
+    /// Two classes of different types were merged: a wrong rule.
+    pub(super) fn has_clash(&self) -> bool {
+        self.graph.analysis.clash
     }
 
     /// The einsums of a class, and their operands.
     pub(super) fn einsums(&self, class: Id) -> impl Iterator<Item = &[Id]> {
         self.nodes(class)
-            .into_iter()
+            .iter()
             .filter(|n| self.op(n) == Some(&Op::Einsum))
             .map(|n| n.operands.as_slice())
     }
@@ -341,7 +417,7 @@ impl<'a> Logical<'a> {
 
     /// Whether a class is a weight, pinned, fetched or neither.
     fn is_weight(&self, class: Id) -> bool {
-        self.graph[class].nodes.iter().any(|node| match node.head {
+        self.nodes(class).iter().any(|node| match node.head {
             Head::Given(id) => match self.program.value(id).def {
                 Def::Parameter { kind, .. } => kind.is_weight(),
                 Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => false,
@@ -364,24 +440,19 @@ impl<'a> Logical<'a> {
     }
 
     /// The op of an e-node, if it is one.
-    pub(super) fn op(&self, node: &ENode) -> Option<&Op> {
-        match node.head {
+    pub(super) fn op(&self, node: &Node) -> Option<&Op> {
+        self.op_of(node.head)
+    }
+
+    fn op_of(&self, head: Head) -> Option<&Op> {
+        match head {
             Head::Op(number) => Some(&self.made(number).op),
             Head::Given(_) | Head::Constant(..) | Head::Pin(_) => None,
         }
     }
 
     pub(super) fn ty(&self, class: Id) -> &TensorType {
-        &self.graph[class].data
-    }
-
-    /// The rule that made an e-node; none for what the program says itself.
-    pub(super) fn rule_of(&self, node: &ENode) -> Option<Rule> {
-        if self.written.contains(node) {
-            None
-        } else {
-            Some(self.made_by.get(node).copied().unwrap_or(rules::MERGED))
-        }
+        &self.graph[class].data.ty
     }
 
     /// Whether a tensor with these dims may be made at all.
@@ -419,7 +490,7 @@ impl<'a> Logical<'a> {
     }
 
     /// The flops of an e-node.
-    pub(super) fn flops_of(&self, node: &ENode) -> u128 {
+    pub(super) fn flops_of(&self, node: &Node) -> u128 {
         match node.head {
             Head::Op(number) if self.made(number).op == Op::Einsum => {
                 let operands: Vec<&[DimId]> =

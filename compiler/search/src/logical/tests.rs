@@ -8,7 +8,8 @@ use shard_ir::reason::{Formula, Rewriting};
 use shard_ir::{Def, Op, Plan, Program};
 use shard_runtime::{Arithmetic, Random, RunOptions, Tensor, run_plan};
 
-use super::{Form, forms};
+use super::graph::Logical;
+use super::{Form, LAWS, Saturated, forms, saturate};
 use crate::Limits;
 use crate::rules;
 
@@ -375,4 +376,30 @@ fn what_is_accumulated_in_f32_is_so_in_every_form() {
             );
         }
     }
+}
+
+#[test]
+fn forms_do_not_hang_on_how_the_library_merges_classes() {
+    let mut others = 0;
+    for text in PROGRAMS {
+        let program = program(&source(text, [4, 2, 4, 2, 4]));
+        // Some limits end the rules within a round.
+        for limit in [2, 5, 9, 4096] {
+            let [one, other] = [false, true].map(|other_way| {
+                let mut logical = Logical::merged(&program, other_way);
+                let all = saturate(&mut logical, LAWS, limit);
+                Saturated { logical, cut: (!all).then_some("logical e-nodes"), strict: false }
+            });
+            assert_eq!(one.cut, other.cut, "{text}");
+            assert_eq!(one.logical.classes(), other.logical.classes(), "{text}");
+            for class in one.logical.classes() {
+                assert_eq!(one.logical.nodes(class), other.logical.nodes(class), "{text}");
+            }
+            let [one_forms, other_forms] =
+                [&one, &other].map(|one| format!("{:?}", one.forms(&Limits::default())));
+            assert_eq!(one_forms, other_forms, "{text}");
+            others += usize::from(one.logical.ids() != other.logical.ids());
+        }
+    }
+    assert!(others > PROGRAMS.len(), "{others} e-graphs were merged in another way");
 }
