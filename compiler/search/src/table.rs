@@ -38,7 +38,7 @@ pub(crate) struct Producer {
 }
 
 /// What makes a value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Source {
     /// It is given.
     Given,
@@ -63,6 +63,17 @@ pub(crate) struct ValueTable {
 }
 
 impl ValueTable {
+    /// Sorts moves and ways of making by what they are.
+    fn sort(&mut self) {
+        for arcs in &mut self.arcs_into {
+            arcs.sort_unstable_by_key(|arc| (arc.from, arc.collective));
+        }
+        self.arcs_from.iter_mut().for_each(|arcs| arcs.sort_unstable());
+        for producers in &mut self.producers {
+            producers.sort_unstable_by(|a, b| (a.source, &a.reads).cmp(&(b.source, &b.reads)));
+        }
+    }
+
     pub(crate) fn id_of(&self, layout: Layout) -> Option<LayoutId> {
         self.layouts.binary_search(&layout).ok().map(|i| i as LayoutId)
     }
@@ -83,6 +94,12 @@ pub(crate) struct Tables {
 
 impl Tables {
     pub(crate) fn new(space: &Space, hardware: &Hardware) -> Result<Tables, LowerError> {
+        Tables::read(space, hardware, false)
+    }
+
+    /// The same, read off the e-graph backwards or not: so a test sees that nothing hangs on its
+    /// order.
+    fn read(space: &Space, hardware: &Hardware, backwards: bool) -> Result<Tables, LowerError> {
         let program = space.kernels.program.as_ref();
         let mut values: Vec<ValueTable> =
             (0..program.values.len()).map(|_| ValueTable::default()).collect();
@@ -103,14 +120,20 @@ impl Tables {
             exchanges: ExchangeTimes::new(hardware, &program.mesh),
         };
         let mut reading = Reading { space, hardware, values, moves };
-        for (at, class) in &space.graph.analysis.goals {
-            let to = reading.locate(*at)?;
+        let place = |of: usize, count: usize| if backwards { count - 1 - of } else { of };
+        let goals = &space.graph.analysis.goals;
+        for of in 0..goals.len() {
+            let (at, class) = goals[place(of, goals.len())];
+            let to = reading.locate(at)?;
             let rank = order[at.value.index()][to as usize];
-            for node in &space.graph[*class].nodes {
-                reading.add(*at, to, node, rank)?;
+            let nodes = &space.graph[class].nodes;
+            for of in 0..nodes.len() {
+                reading.add(at, to, &nodes[place(of, nodes.len())], rank)?;
             }
         }
-        Ok(Tables { values: reading.values })
+        let mut values = reading.values;
+        values.iter_mut().for_each(ValueTable::sort);
+        Ok(Tables { values })
     }
 
     pub(crate) fn of(&self, value: ValueId) -> &ValueTable {
@@ -271,5 +294,38 @@ fn label_demand(program: &Program, at: At) -> Vec<(LabelId, Layout)> {
             .into_iter()
             .collect(),
         Def::Constant(_) | Def::Op { .. } => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_check::{CheckOptions, check_source};
+    use shard_grammar::SourceFile;
+
+    use super::*;
+    use crate::Limits;
+    use crate::kernel::Kernels;
+    use crate::logical::Saturated;
+
+    #[test]
+    fn tables_do_not_hang_on_the_order_in_which_the_library_keeps_classes_and_e_nodes() {
+        let hardware = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
+        let limits = Limits::default();
+        for name in ["feed_forward", "palm", "llama"] {
+            let path = format!("{}/benches/programs/{name}.shard", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).expect("the program");
+            let checked = check_source(&SourceFile::new(name, &text), &CheckOptions::default());
+            let program = checked.programs.into_iter().next().expect("a layer without an error");
+            let form = Saturated::new(&program, false, &limits).written();
+            let kernels = Kernels::of_form(form, false, false, &hardware);
+            let space = Space::saturate(kernels.into(), None, &limits).expect("a space");
+            let [one, other] = [false, true]
+                .map(|backwards| Tables::read(&space, &hardware, backwards).expect("tables"));
+            let moves: usize = one.values.iter().flat_map(|v| &v.arcs_into).map(Vec::len).sum();
+            assert!(moves > 1000, "{name}: {moves} moves");
+            for (value, (one, other)) in one.values.iter().zip(&other.values).enumerate() {
+                assert_eq!(format!("{one:?}"), format!("{other:?}"), "{name}: value {value}");
+            }
+        }
     }
 }
