@@ -42,6 +42,9 @@ const WIDER_WITHIN_MEMORY: u64 = 64;
 /// A short search may expand one state where a full one may expand so many.
 const SHORT: usize = 64;
 
+/// The same of a search for what is hardly better than the best plan known.
+const NOT_LONG: usize = 16;
+
 /// The same of a dive.
 const A_DIVE: usize = 8;
 
@@ -72,7 +75,7 @@ pub(super) enum Effort {
     First,
     /// For a short while: if it ends early, it is made again.
     Short,
-    /// For a short while: what it ends with is hardly above the bound.
+    /// Not for long: what it ends with is hardly above the bound.
     Near,
     /// As far as limits go.
     Full,
@@ -122,7 +125,7 @@ impl Lowering<'_> {
             .below
             .map(|below| below - 1)
             .into_iter()
-            .chain(self.most_wanted().filter(|_| memory.is_some()));
+            .chain(self.most_wanted());
         let end = wanted.fold(priced.dearest().min(farthest), u64::min);
         let mut guide = lazy.filter(|lazy| lazy.effort != Effort::First).map(LazyGuide::get);
         loop {
@@ -131,10 +134,11 @@ impl Lowering<'_> {
             let wider = most.saturating_add(slack);
             // What takes longer is looked for in a wider region, where it may take less. Without a
             // guide a search does not know before its end how long what is in a region takes.
-            let upto = (guide.is_some() && most < end).then_some(wider);
+            let upto = guide.is_some().then_some(wider.min(end));
             let effort = lazy.map_or(Effort::Full, |lazy| lazy.effort);
             let part = match effort {
-                Effort::First | Effort::Short | Effort::Near => SHORT,
+                Effort::First | Effort::Short => SHORT,
+                Effort::Near => NOT_LONG,
                 // A dive is for comparison, and not worth many states.
                 Effort::Full if is_dive => A_DIVE,
                 Effort::Full => 1,
