@@ -12,7 +12,7 @@ use shard_ir::{
     never,
 };
 use shard_report::notation::phrase;
-use shard_search::{LowerError, LowerOptions, OrderSaving};
+use shard_search::{LowerError, LowerOptions, OrderSaving, OrderSavings, Unasked};
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
 
@@ -114,20 +114,22 @@ pub fn axis_orders(
     let savings = match (&layer.lowered, options.objective) {
         (Some(lowered), _) => shard_search::order_savings(program, lowered, hardware, options),
         (None, Objective::Overlap) => orders_done_sooner(program, layer, hardware, options),
-        (None, Objective::Serial | Objective::Comm | Objective::Memory) => Ok(Vec::new()),
+        (None, Objective::Serial | Objective::Comm | Objective::Memory) => {
+            Ok(OrderSavings::default())
+        }
     };
-    let savings = savings.unwrap_or_default();
+    let OrderSavings { found: savings, unasked } = savings.unwrap_or_default();
     let words = layout_words(tree, &program.name);
+    let word_of = |value: ValueId, output: Option<usize>| {
+        let place = output.map_or(program.value(value).span, |output| program.outputs[output].span);
+        words.iter().find(|w| place.start <= w.span.start && w.span.end <= place.end)
+    };
     let mut found = Vec::new();
     for saving in savings {
-        let (place, dims) = match saving.output.map(|i| &program.outputs[i]) {
-            Some(output) => (output.span, &output.dims),
-            None => (program.value(saving.value).span, &program.value(saving.value).dims),
-        };
-        let Some(word) =
-            words.iter().find(|w| place.start <= w.span.start && w.span.end <= place.end)
-        else {
-            continue;
+        let Some(word) = word_of(saving.value, saving.output) else { continue };
+        let dims = match saving.output {
+            Some(output) => &program.outputs[output].dims,
+            None => &program.value(saving.value).dims,
         };
         // What phases have in common was left to the compiler, and chosen for all of them.
         let left_open = word.free.is_some()
@@ -153,6 +155,17 @@ pub fn axis_orders(
         };
         found.push(problem.into());
     }
+    if let Some(Unasked { value, output, count, at_most }) = unasked
+        && let Some(word) = word_of(value, output)
+    {
+        let problem = LoweringProblem::AxisOrdersUnasked {
+            span: word.span,
+            count,
+            any_order: any_order_text(word),
+            at_most: at_most.seconds(),
+        };
+        found.push(problem.into());
+    }
     found
 }
 
@@ -163,18 +176,18 @@ fn orders_done_sooner(
     layer: &Compiled,
     hardware: &Hardware,
     options: &LowerOptions,
-) -> Result<Vec<OrderSaving>, LowerError> {
+) -> Result<OrderSavings, LowerError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let lowered = shard_search::lower(program, hardware, &serial)?;
     let savings = shard_search::order_savings(program, &lowered, hardware, &serial)?;
     let all = layer.timeline.of_all_layers(&layer.schedule.plan);
-    let sooner = savings.into_iter().filter_map(|saving| {
+    let sooner = savings.found.into_iter().filter_map(|saving| {
         let plan = compile_plan(saving.plan.clone(), hardware, None, Objective::Overlap).ok()?;
         let other = plan.timeline.of_all_layers(&plan.schedule.plan);
         let saved = Picoseconds(all.0.checked_sub(other.0)? / program.repeat.max(1));
         (saved > Picoseconds(0)).then_some(OrderSaving { saved, ..saving })
     });
-    Ok(sooner.collect())
+    Ok(OrderSavings { found: sooner.collect(), unasked: savings.unasked })
 }
 
 /// A layout word with the order of its axes left to the compiler.

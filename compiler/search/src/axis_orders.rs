@@ -7,7 +7,30 @@ use shard_ir::{
 };
 
 use crate::lower::lower_below;
-use crate::{LowerError, LowerOptions, Lowered, Status};
+use crate::{Limits, LowerError, LowerOptions, Lowered, Status};
+
+/// What other orders of axes would save.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct OrderSavings {
+    /// The layouts that alone would save something, of those asked about.
+    pub found: Vec<OrderSaving>,
+    /// The layouts that were not asked about, if any.
+    pub unasked: Option<Unasked>,
+}
+
+/// Layouts that were not asked about one by one: that would take much longer than the search for
+/// the plan did.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Unasked {
+    /// The first of them: a parameter, a pin, or the value that is returned.
+    pub value: ValueId,
+    /// Which result it is, where it is one.
+    pub output: Option<usize>,
+    /// How many they are.
+    pub count: usize,
+    /// What all layouts, asked about or not, would save together at most in a step.
+    pub at_most: Picoseconds,
+}
 
 /// A layout whose axes in another order would save time.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,17 +51,25 @@ pub struct OrderSaving {
 /// nothing is asked.
 const MAX_AXES_ASKED: usize = 4;
 
+/// A question about one layout takes as long as the search for the plan did, as a rule. So many
+/// e-nodes and states are made for all of them, counted as if each took what the plan took; one
+/// question is always asked.
+const WORK: usize = 100_000;
+
+/// And one may expand this part of the states that a search may.
+const PART_OF_STATES: usize = 8;
+
 /// For each layout of the source that names several axes on one dim, and whose value the plan
-/// moves, what leaving the order to the compiler would save; those alone that would save something.
+/// moves, what leaving the order to the compiler would save.
 pub fn order_savings(
     program: &Program,
     lowered: &Lowered,
     hardware: &Hardware,
     options: &LowerOptions,
-) -> Result<Vec<OrderSaving>, LowerError> {
+) -> Result<OrderSavings, LowerError> {
     // Of a plan that is not known to be the best, another order is not known to save anything.
     if program.mesh.axes().len() > MAX_AXES_ASKED || lowered.optimality.status != Status::Proven {
-        return Ok(Vec::new());
+        return Ok(OrderSavings::default());
     }
     let sites = sites(program, lowered);
     // All orders left open at once save at least what each alone does, and mostly that is nothing.
@@ -46,30 +77,40 @@ pub fn order_savings(
     let mut all = program.clone();
     sites.iter().for_each(|site| site.leave_open(&mut all));
     let hardware = &*options.priced_by(hardware);
+    let expansions = options.limits.expansions / PART_OF_STATES;
+    let limits = Limits { expansions, ..options.limits.clone() };
+    let options = LowerOptions { limits, ..options.clone() };
     let cost = lowered.optimality.cost.0;
-    let better = |freed: &Program, like| lower_below(freed, hardware, options, cost, like);
+    let better = |freed: &Program, like| lower_below(freed, hardware, &options, cost, like);
     if sites.is_empty() {
-        return Ok(Vec::new());
+        return Ok(OrderSavings::default());
     }
-    let Some(all) = better(&all, &lowered.remembered)? else { return Ok(Vec::new()) };
+    let Some(all) = better(&all, &lowered.remembered)? else { return Ok(OrderSavings::default()) };
+    let asked = (WORK / (lowered.stats.nodes + lowered.stats.expansions).max(1)).max(1);
+    let unasked = sites.get(asked).map(|site| Unasked {
+        value: site.value(program),
+        output: site.output(),
+        count: sites.len() - asked,
+        at_most: Picoseconds(cost.saturating_sub(all.optimality.lower_bound.0)),
+    });
     let mut found = Vec::new();
-    for site in sites {
+    for site in sites.into_iter().take(asked) {
         let mut freed = program.clone();
         site.leave_open(&mut freed);
         let Some(other) = better(&freed, &all.remembered)? else { continue };
         let saved = Picoseconds(cost.saturating_sub(other.optimality.cost.0));
-        let (value, output, better) = match site {
-            Site::Value(id) => (id, None, layout_of(&other, &freed, id)),
+        let better = match site {
+            Site::Value(id) => layout_of(&other, &freed, id),
             Site::Output(i) => {
-                let layout = other.plan.outputs.get(i).map(|o| other.plan.instruction(o.id).layout);
-                (program.outputs[i].value, Some(i), layout)
+                other.plan.outputs.get(i).map(|o| other.plan.instruction(o.id).layout)
             }
         };
         if let Some(better) = better {
+            let (value, output) = (site.value(program), site.output());
             found.push(OrderSaving { value, output, better, saved, plan: other.plan });
         }
     }
-    Ok(found)
+    Ok(OrderSavings { found, unasked })
 }
 
 /// A place in the source where the order of axes is written.
@@ -82,6 +123,20 @@ enum Site {
 }
 
 impl Site {
+    fn value(self, program: &Program) -> ValueId {
+        match self {
+            Site::Value(id) => id,
+            Site::Output(i) => program.outputs[i].value,
+        }
+    }
+
+    fn output(self) -> Option<usize> {
+        match self {
+            Site::Value(_) => None,
+            Site::Output(i) => Some(i),
+        }
+    }
+
     fn leave_open(self, program: &mut Program) {
         let pattern = match self {
             Site::Output(i) => &mut program.outputs[i].pattern,

@@ -55,7 +55,7 @@ mod told;
 mod walkthrough;
 
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
-pub use axis_orders::{OrderSaving, order_savings};
+pub use axis_orders::{OrderSaving, OrderSavings, Unasked, order_savings};
 pub use bound_only::{LowerBound, lower_bound};
 pub use forced::{Allowed, Forced};
 pub use overlapped::{OverlapBound, Overlapped, overlap_bound};

@@ -6,7 +6,7 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
-use shard_search::{LowerOptions, Lowered, Proof, Status, lower};
+use shard_search::{LowerOptions, Lowered, Proof, Status, lower, order_savings};
 
 /// On three axes of four.
 const LAYOUTS: [&str; 8] =
@@ -37,10 +37,17 @@ fn mismatched(count: usize, kinds: usize) -> Program {
     branches(head, "B_xE_y", "B_xF_y", &layouts)
 }
 
+fn chip() -> Hardware {
+    Hardware::built_in("tpu-v4-flat").expect("a built-in chip")
+}
+
+fn options() -> LowerOptions {
+    LowerOptions { any_size: true, ..LowerOptions::default() }
+}
+
 fn lowered(program: &Program, whole_space: bool) -> Lowered {
-    let chip = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
-    let options = LowerOptions { any_size: true, whole_space, ..LowerOptions::default() };
-    lower(program, &chip, &options).expect("a plan")
+    let options = LowerOptions { whole_space, ..options() };
+    lower(program, &chip(), &options).expect("a plan")
 }
 
 #[test]
@@ -69,6 +76,22 @@ fn readers_that_are_alike_are_proven_by_prices_where_there_are_more_than_are_pri
     for (count, kinds) in [(9, 1), (12, 2), (16, 2)] {
         let found = lowered(&mismatched(count, kinds), false);
         assert_eq!(found.optimality.proof, Some(Proof::Certificate), "{count} {kinds} {found:?}");
+    }
+}
+
+#[test]
+fn orders_of_axes_are_asked_about_as_far_as_the_work_on_the_plan_goes_and_the_rest_is_told() {
+    // Of a small program all are asked about, of a large one the first.
+    for (count, asked) in [(8, 9), (64, 1)] {
+        let program = mismatched(count, 8);
+        let found = lowered(&program, false);
+        let savings = order_savings(&program, &found, &chip(), &options()).expect("savings");
+        assert!((1..=asked).contains(&savings.found.len()), "{count} {:?}", savings.found.len());
+        assert_eq!(savings.unasked.is_some(), count == 64);
+        if let Some(unasked) = savings.unasked {
+            assert_eq!(unasked.count, 8);
+            assert!(savings.found.iter().all(|found| found.saved <= unasked.at_most));
+        }
     }
 }
 

@@ -87,6 +87,17 @@ pub enum LoweringProblem {
         /// What it would save.
         seconds: f64,
     },
+    /// Layouts whose axes in another order may save time, of which nothing was asked.
+    AxisOrdersUnasked {
+        /// The layout word of the first, without partials.
+        span: Span,
+        /// How many they are.
+        count: usize,
+        /// The first layout with its order left to the compiler.
+        any_order: String,
+        /// What all orders left open would save together at most, in seconds.
+        at_most: f64,
+    },
     /// The time was up before any plan was found.
     OutOfTime {
         /// The layer, where it is one that was searched.
@@ -191,6 +202,28 @@ impl From<LoweringProblem> for Diagnostic {
                 )
                 .at(span, "this order")
                 .mend(better.clone(), span, better)
+                .mend(
+                    format!("{any_order}    (whichever order is best)"),
+                    span,
+                    any_order,
+                )
+            }
+            AxisOrdersUnasked { span, count, any_order, at_most } => {
+                let (places, they) =
+                    if count == 1 { ("place", "it was") } else { ("places", "they were") };
+                Diagnostic::warning(
+                    "W0802",
+                    format!(
+                        "the orders of axes at {count} more {places} may cost something: {they} \
+                            not asked about"
+                    ),
+                )
+                .at(span, "from here on")
+                .note(format!(
+                    "all orders left open would save {} at most, where steps come one after \
+                        another; to ask about each takes as long as the search for the plan",
+                    seconds(at_most)
+                ))
                 .mend(
                     format!("{any_order}    (whichever order is best)"),
                     span,

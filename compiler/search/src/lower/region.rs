@@ -121,11 +121,7 @@ impl Lowering<'_> {
         let is_dive = farthest < u64::MAX;
         let near = bound.saturating_add(slack.max(bound / NEAR_OF_A_DIVE));
         // Beyond this nothing is wanted.
-        let wanted = self
-            .below
-            .map(|below| below - 1)
-            .into_iter()
-            .chain(self.most_wanted());
+        let wanted = self.below.map(|below| below - 1).into_iter().chain(self.most_wanted());
         let end = wanted.fold(priced.dearest().min(farthest), u64::min);
         let mut guide = lazy.filter(|lazy| lazy.effort != Effort::First).map(LazyGuide::get);
         loop {
