@@ -102,7 +102,35 @@ impl Site<'_> {
             Op::Softmax { over } | Op::Norm { kind: Norm::Rms | Norm::Layer, over } => {
                 Some(*over).filter(|_| self.in_pieces && matches!(dtype, Dtype::F32 | Dtype::Bf16))
             }
-            _ => None,
+            Op::SinkSoftmax { .. }
+            | Op::Rope { .. }
+            | Op::Cumsum { .. }
+            | Op::Shift { .. }
+            | Op::Scan { .. }
+            | Op::Argmax { .. }
+            | Op::Route { .. }
+            | Op::Conv { .. }
+            | Op::Concat { .. }
+            | Op::SliceDim { .. }
+            | Op::Pad { .. }
+            | Op::Append { .. }
+            | Op::Rename { .. }
+            | Op::TopK { .. }
+            | Op::ArgTopK { .. }
+            | Op::Split { .. }
+            | Op::Merge { .. }
+            | Op::Einsum
+            | Op::Reduce { .. }
+            | Op::Take { .. }
+            | Op::ScatterAdd { .. }
+            | Op::Locate { .. }
+            | Op::Map(_)
+            | Op::Binary(_)
+            | Op::Where
+            | Op::Iota { .. }
+            | Op::Mask { .. }
+            | Op::Fetch
+            | Op::Cast(_) => None,
         }
     }
 
@@ -172,7 +200,37 @@ impl Site<'_> {
             Op::TopK { over, parts, .. } | Op::ArgTopK { over, parts, .. } if dim == *over => {
                 parts.unwrap_or(1)
             }
-            _ => self.size(dim),
+            Op::TopK { .. }
+            | Op::ArgTopK { .. }
+            | Op::Softmax { .. }
+            | Op::SinkSoftmax { .. }
+            | Op::Norm { .. }
+            | Op::Rope { .. }
+            | Op::Cumsum { .. }
+            | Op::Shift { .. }
+            | Op::Scan { .. }
+            | Op::Argmax { .. }
+            | Op::Route { .. }
+            | Op::Conv { .. }
+            | Op::Concat { .. }
+            | Op::SliceDim { .. }
+            | Op::Pad { .. }
+            | Op::Append { .. }
+            | Op::Rename { .. }
+            | Op::Split { .. }
+            | Op::Merge { .. }
+            | Op::Einsum
+            | Op::Reduce { .. }
+            | Op::Take { .. }
+            | Op::ScatterAdd { .. }
+            | Op::Locate { .. }
+            | Op::Map(_)
+            | Op::Binary(_)
+            | Op::Where
+            | Op::Iota { .. }
+            | Op::Mask { .. }
+            | Op::Fetch
+            | Op::Cast(_) => self.size(dim),
         }
     }
 

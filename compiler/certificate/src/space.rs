@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
 use shard_ir::{
-    AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Program, Reduce,
-    ValueId, never,
+    AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, Output, ParameterKind, Program,
+    Reduce, ValueId, never,
 };
 
 use crate::attention::{self, Attention};
@@ -43,6 +43,8 @@ pub struct Space<'a> {
     pub(crate) live: Vec<ValueId>,
     /// Of each value whether it is one of these.
     pub(crate) is_within: Vec<bool>,
+    /// The axes over which values may be partial maxima.
+    maxima: AxisSet,
     pub(crate) moves: Vec<Rc<Moves>>,
     pub(crate) ways: Vec<Ways>,
     /// Of each value its readers: operands in program order, then results.
@@ -127,6 +129,40 @@ pub struct Extent<'r> {
     pub of: Region,
 }
 
+impl Extent<'_> {
+    fn has(&self, id: &ValueId) -> bool {
+        self.regions[id.index()] == self.of
+    }
+
+    /// Whether some of these values are of the part, and some are not.
+    fn cuts<'v>(&self, mut values: impl Iterator<Item = &'v ValueId>) -> bool {
+        values.next().is_some_and(|first| values.any(|id| self.has(id) != self.has(first)))
+    }
+
+    /// Refuses a part that has some values of a kernel and not all.
+    fn has_whole_kernels(
+        &self,
+        joins: &[Option<Joins>],
+        attentions: &[Option<Attention>],
+    ) -> Result<(), CertificateError> {
+        for (id, joins) in (0..).map(ValueId).zip(joins) {
+            let Some(joins) = joins else { continue };
+            if self.cuts([&id, &joins.maker].into_iter().chain(&joins.pins)) {
+                return Err(CertificateError::new(
+                    "a kernel reaches from one cluster into another",
+                ));
+            }
+        }
+        let mut found = attentions.iter().flatten().map(Attention::widest);
+        if found.any(|found| self.cuts(found.members.iter().chain(&found.pins))) {
+            return Err(CertificateError::new(
+                "an attention reaches from one cluster into another",
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// What spaces of programs on one mesh and one chip have in common: the moves of values that are
 /// alike.
 #[derive(Clone, Debug, Default)]
@@ -164,52 +200,50 @@ impl<'a> Space<'a> {
         phases: &[Vec<usize>],
         (extent, common): (Option<Extent<'_>>, &Common),
     ) -> Result<Space<'a>, CertificateError> {
+        let mut space = Space::without_ways(program, hardware, phases, (extent, common))?;
+        // What all places of labels and of memories may have is asked of the part that every form
+        // has.
+        let has_sides = extent.is_none_or(|extent| extent.of == Region::Rest);
+        space.find_ways(loops && !program.strict, has_sides)?;
+        usable::keep_usable(&mut space);
+        Ok(space)
+    }
+
+    /// The values of a part, with who reads them, how they may move and what may be one kernel.
+    fn without_ways(
+        program: &'a Program,
+        hardware: &'a Hardware,
+        phases: &[Vec<usize>],
+        (extent, common): (Option<Extent<'_>>, &Common),
+    ) -> Result<Space<'a>, CertificateError> {
         let count = program.values.len();
         let present = program.live_values();
         let readers = readers(program, &present);
         let reads = reads(program, &present, &readers);
         let numbers: Vec<usize> = readers.iter().map(Vec::len).collect();
         let joins = kernel::joins(program, &present, &numbers);
-        let is_within =
-            |id: &ValueId| extent.is_none_or(|extent| extent.regions[id.index()] == extent.of);
-        let live: Vec<ValueId> = present.iter().copied().filter(is_within).collect();
+        let attentions = attention::attentions(program, hardware, &present, &numbers);
+        if let Some(extent) = extent {
+            extent.has_whole_kernels(&joins, &attentions)?;
+        }
         let mut joined_by = vec![None; count];
         for id in &present {
             if let Some(joins) = &joins[id.index()] {
                 joined_by[joins.maker.index()] = Some(*id);
-                if joins
-                    .pins
-                    .iter()
-                    .chain([&joins.maker])
-                    .any(|with| is_within(with) != is_within(id))
-                {
-                    return Err(CertificateError::new(
-                        "a kernel reaches from one cluster into another",
-                    ));
-                }
             }
         }
-        let attentions = attention::attentions(program, hardware, &present, &numbers);
-        let is_cut = |found: &Attention| {
-            found
-                .members
-                .iter()
-                .chain(&found.pins)
-                .any(|id| is_within(id) != found.members.last().is_none_or(is_within))
-        };
-        if attentions.iter().flatten().map(Attention::widest).any(is_cut) {
-            return Err(CertificateError::new(
-                "an attention reaches from one cluster into another",
-            ));
-        }
+        let is_within = |id: &ValueId| extent.is_none_or(|extent| extent.has(id));
+        let live: Vec<ValueId> = present.iter().copied().filter(is_within).collect();
         let maxima = maxima(program);
         let parts = Rc::new(carried::parts(program, &present, &attentions));
+        let in_memory = |present: &Vec<usize>| kept(program, present, hardware.hbm_bytes);
         let mut space = Space {
             program,
             hardware,
             is_within: program.value_ids().map(|id| live.binary_search(&id).is_ok()).collect(),
             present,
             live,
+            maxima,
             moves: moves_of(program, hardware, maxima, (common, &parts))?,
             ways: (0..count).map(|_| Ways::default()).collect(),
             readers,
@@ -222,43 +256,39 @@ impl<'a> Space<'a> {
             results: Vec::new(),
             kernels: Vec::new(),
             times: Vec::new(),
-            memories: phases
-                .iter()
-                .map(|present| kept(program, present, hardware.hbm_bytes))
-                .collect(),
+            memories: phases.iter().map(in_memory).collect(),
             within: Within::default(),
         };
-        let allowed = |output: &shard_ir::Output| {
-            if space.is_within[output.value.index()] {
-                space.allowed(output.value, &output.pattern, maxima)
-            } else {
-                Vec::new()
-            }
+        let allowed = |output: &Output| {
+            let is_within = space.is_within[output.value.index()];
+            is_within.then(|| space.allowed(output.value, &output.pattern)).unwrap_or_default()
         };
         space.results = program.outputs.iter().map(allowed).collect();
+        Ok(space)
+    }
+
+    /// Finds the ways of having each value, and how long each kernel takes. Declared layouts of
+    /// values that are not looked at are found with `has_sides`.
+    fn find_ways(&mut self, loops: bool, has_sides: bool) -> Result<(), CertificateError> {
+        let program = self.program;
         let mut known: FxHashMap<Key, u32> = FxHashMap::default();
         let mut all = 0;
-        // What all places of labels and of memories may have is asked of the part that every form
-        // has.
-        let has_sides = extent.is_none_or(|extent| extent.of == Region::Rest);
-        for id in space.present.clone() {
-            let is_within = space.is_within[id.index()];
+        for id in self.present.clone() {
+            let is_within = self.is_within[id.index()];
             let ways = match &program.value(id).def {
                 Def::Parameter { pattern, .. } if is_within || has_sides => {
-                    Ways::simple(space.allowed(id, pattern, maxima), 0)
+                    Ways::simple(self.allowed(id, pattern), 0)
                 }
                 Def::Pin { pattern, .. } if is_within || has_sides => {
-                    Ways::simple(space.allowed(id, pattern, maxima), 1)
+                    Ways::simple(self.allowed(id, pattern), 1)
                 }
                 Def::Parameter { .. } | Def::Pin { .. } => continue,
                 Def::Constant(_) | Def::Op { .. } if !is_within => continue,
-                Def::Constant(_) => Ways::simple(
-                    space.moves[id.index()].node(Layout::REPLICATED).into_iter().collect(),
-                    0,
-                ),
-                Def::Op { op, .. } => {
-                    space.ways_of_op(id, op, loops && !program.strict, &mut known)
+                Def::Constant(_) => {
+                    let whole = self.moves[id.index()].node(Layout::REPLICATED);
+                    Ways::simple(whole.into_iter().collect(), 0)
                 }
+                Def::Op { op, .. } => self.ways_of_op(id, op, loops, &mut known),
             };
             all += ways.len();
             if all > MOST_WAYS {
@@ -266,12 +296,11 @@ impl<'a> Space<'a> {
                     "the program has too many strategies to be checked",
                 ));
             }
-            space.ways[id.index()] = ways;
+            self.ways[id.index()] = ways;
         }
-        attention::find_ways(&mut space, loops && !program.strict, &mut known);
-        space.times = space.kernels.iter().map(|kernel| kernel.time(hardware)).collect();
-        usable::keep_usable(&mut space);
-        Ok(space)
+        attention::find_ways(self, loops, &mut known);
+        self.times = self.kernels.iter().map(|kernel| kernel.time(self.hardware)).collect();
+        Ok(())
     }
 
     /// Whether a reader is outside of the part that is looked at, or the value that it reads is.
@@ -283,10 +312,10 @@ impl<'a> Space<'a> {
     }
 
     /// The layouts of a value that a pattern on it allows.
-    fn allowed(&self, value: ValueId, pattern: &LayoutPattern, maxima: AxisSet) -> Vec<Node> {
+    fn allowed(&self, value: ValueId, pattern: &LayoutPattern) -> Vec<Node> {
         let sizes = self.program.sizes(&self.program.value(value).dims);
         let shape = MeshShape { mesh: &self.program.mesh, sizes: &sizes };
-        let layouts = pattern.candidates(shape, self.program.mesh.all_axes(), maxima);
+        let layouts = pattern.candidates(shape, self.program.mesh.all_axes(), self.maxima);
         layouts.into_iter().filter_map(|layout| self.moves[value.index()].node(layout)).collect()
     }
 
@@ -471,19 +500,61 @@ pub(crate) fn maxima(program: &Program) -> AxisSet {
     let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
     let makes_one = |def: &Def| match def {
         Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
-        Def::Op {
-            op:
-                Op::Reduce { kind: Reduce::Max, .. }
-                | Op::Binary(Binary::Maximum)
-                | Op::Argmax { .. }
-                | Op::Locate { .. },
-            ..
-        } => true,
-        Def::Op { .. } | Def::Constant(_) => false,
+        Def::Op { op, .. } => is_maximum(op),
+        Def::Constant(_) => false,
     };
     let any = program.outputs.iter().any(|o| named(&o.pattern))
         || program.values.iter().any(|v| makes_one(&v.def));
     if any { program.mesh.all_axes() } else { AxisSet::EMPTY }
+}
+
+/// Whether an op takes a maximum, or a logical rule makes it take one.
+fn is_maximum(op: &Op) -> bool {
+    match op {
+        Op::Reduce { kind, .. } => match kind {
+            Reduce::Max => true,
+            Reduce::Sum | Reduce::Mean => false,
+        },
+        Op::Binary(binary) => match binary {
+            Binary::Maximum => true,
+            Binary::Add
+            | Binary::Sub
+            | Binary::Mul
+            | Binary::Div
+            | Binary::Minimum
+            | Binary::Less
+            | Binary::LessEqual
+            | Binary::Equal => false,
+        },
+        Op::Argmax { .. } | Op::Locate { .. } => true,
+        Op::Softmax { .. }
+        | Op::SinkSoftmax { .. }
+        | Op::Norm { .. }
+        | Op::Rope { .. }
+        | Op::Cumsum { .. }
+        | Op::Shift { .. }
+        | Op::Scan { .. }
+        | Op::Route { .. }
+        | Op::Conv { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Pad { .. }
+        | Op::Append { .. }
+        | Op::Rename { .. }
+        | Op::TopK { .. }
+        | Op::ArgTopK { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::Einsum
+        | Op::Take { .. }
+        | Op::ScatterAdd { .. }
+        | Op::Map(_)
+        | Op::Where
+        | Op::Iota { .. }
+        | Op::Mask { .. }
+        | Op::Fetch
+        | Op::Cast(_) => false,
+    }
 }
 
 /// Which moves a value has.
