@@ -7,12 +7,12 @@ use shard_ir::{Def, Layout, LayoutPattern, ValueId};
 use crate::attention::{Attention, Way};
 use crate::carried::bytes;
 use crate::format::{CertificateError, PriceSet};
-use crate::kernel::{Kernel, Key};
+use crate::kernel::{Joins, Kernel, Key};
 use crate::labels::label_layout;
 use crate::moves::Node;
 use crate::prices::{self, Paid};
 use crate::sides::Sides;
-use crate::space::{Reader, Space, place_of};
+use crate::space::{Reader, Space, Ways, place_of};
 use crate::steiner::served;
 use crate::sums::{NEVER, Sum, in_all, least, plus};
 
@@ -68,6 +68,102 @@ impl View<'_> {
             (None, Some(follows)) => follows,
             (None, None) => &[],
         }
+    }
+
+    /// The terms of some values, summed.
+    fn terms<'i>(&self, values: impl Iterator<Item = &'i ValueId>) -> Sum {
+        values.fold(0, |sum, value| plus(sum, self.part(value.index()).term))
+    }
+}
+
+/// What it costs at least to have a value in each layout, as its ways are gone through: its time,
+/// and what is paid for what it is made from.
+struct Making<'s> {
+    space: &'s Space<'s>,
+    view: &'s View<'s>,
+    id: ValueId,
+    ways: &'s Ways,
+    /// What is paid for each operand, in each of its layouts.
+    paid: Vec<&'s [Sum]>,
+    made: Vec<Sum>,
+    /// The kernels that make it, for the op that may join them, if there is one.
+    led: Option<FxHashMap<(Node, Key), (Kernel, Sum)>>,
+}
+
+impl<'s> Making<'s> {
+    /// A way of having it costs so much, and the time of its kernel.
+    fn offer(&mut self, out: Node, cost: Sum, time: u64) {
+        let times = self.space.program.value(self.id).times;
+        let least = &mut self.made[out as usize];
+        *least = (*least).min(plus(cost, in_all(time, times, self.view.bound.scale)));
+    }
+
+    /// An op may join this kernel, whose ops pay so much for what they read.
+    fn lead(&mut self, out: Node, kernel: Kernel, cost: Sum) {
+        if let Some(led) = &mut self.led {
+            let known = led.entry((out, kernel.key())).or_insert((kernel, cost));
+            known.1 = known.1.min(cost);
+        }
+    }
+
+    /// The sum and what is paid for some operands, as a way reads them.
+    fn plus_paid(&self, sum: Sum, way: usize, operands: impl Iterator<Item = usize>) -> Sum {
+        let reads = self.ways.reads_of(way);
+        operands.fold(sum, |sum, i| plus(sum, self.paid[i][reads[i] as usize]))
+    }
+
+    /// A way in a kernel that it begins. What it reads is then a value of its own, with all that
+    /// its readers do not pay: `apart`.
+    fn begin(&mut self, way: usize, apart: Sum) {
+        let out = self.ways.out[way];
+        let side = self.view.bound.sides.of_value(self.id, out);
+        let cost = self.plus_paid(plus(apart, side), way, 0..self.ways.arity);
+        let Some(number) = self.ways.kernel.get(way) else { return self.offer(out, cost, 0) };
+        self.offer(out, cost, self.space.times[*number as usize]);
+        if self.ways.leads[way] {
+            self.lead(out, self.space.kernels[*number as usize], cost);
+        }
+    }
+
+    /// A way joined to each kernel that makes the operand.
+    fn go_on(&mut self, way: usize, joins: &Joins) {
+        let Some(adds) = self.ways.adds[way] else { return };
+        let (v, out) = (self.id.index(), self.ways.out[way]);
+        let between = self.ways.reads_of(way)[joins.fed[0]];
+        if !self.space.all_pass(&joins.pins, between, self.view.labels) {
+            return;
+        }
+        let side = |sum, pin: &ValueId| plus(sum, self.view.bound.sides.of_value(*pin, between));
+        let others = (0..self.ways.arity).filter(|i| !joins.fed.contains(i));
+        let others = self.plus_paid(joins.pins.iter().fold(0, side), way, others);
+        let layout = self.space.moves[v].layouts[out as usize];
+        let makes = bytes(self.space.program, self.id, layout, self.space.parts[v]);
+        for (kernel, cost) in &self.view.part(joins.maker.index()).led[between as usize] {
+            let (kernel, cost) = (kernel.joined(adds, makes), plus(*cost, others));
+            if cost < NEVER {
+                self.offer(out, cost, kernel.time(self.space.hardware));
+                self.lead(out, kernel, cost);
+            }
+        }
+    }
+
+    /// The ways of having the attention that ends with it as one kernel.
+    fn be_one_kernel(&mut self, whole: &Attention) {
+        for (way, cost) in self.space.as_one_kernel(self.id, whole, self.view) {
+            let kernel = way.kernel as usize;
+            self.offer(way.out, cost, self.space.times[kernel]);
+            self.lead(way.out, self.space.kernels[kernel], cost);
+        }
+    }
+
+    /// What it costs, and for each layout the kernels that an op may join.
+    fn done(self) -> (Vec<Sum>, Vec<Vec<(Kernel, Sum)>>) {
+        let Some(led) = self.led else { return (self.made, Vec::new()) };
+        let mut by_layout = vec![Vec::new(); self.space.moves[self.id.index()].layouts.len()];
+        for ((node, _), kernel) in led.into_iter().filter(|(_, (_, cost))| *cost < NEVER) {
+            by_layout[node as usize].push(kernel);
+        }
+        (self.made, by_layout)
     }
 }
 
@@ -218,93 +314,41 @@ impl Space<'_> {
     /// What it costs at least to make a value in each layout: its time, and what is paid for what
     /// it is made from; and the kernels that others may join.
     fn made(&self, id: ValueId, view: &View<'_>) -> (Vec<Sum>, Vec<Vec<(Kernel, Sum)>>) {
-        let (v, ways) = (id.index(), &self.ways[id.index()]);
-        let in_all = |time: u64| in_all(time, self.program.value(id).times, view.bound.scale);
-        let mut made = vec![NEVER; self.moves[v].nodes()];
-        let is_joined = self.joined_by[v].is_some();
-        let mut led: FxHashMap<(Node, Key), (Kernel, Sum)> = FxHashMap::default();
-        let mut lead = |out: Node, kernel: Kernel, cost: Sum| {
-            let known = led.entry((out, kernel.key())).or_insert((kernel, cost));
-            known.1 = known.1.min(cost);
+        let v = id.index();
+        let paid = |(operand, reader): &(usize, usize)| view.paid(*operand, *reader);
+        let mut making = Making {
+            space: self,
+            view,
+            id,
+            ways: &self.ways[v],
+            paid: self.reads[v].iter().map(paid).collect(),
+            made: vec![NEVER; self.moves[v].nodes()],
+            led: self.joined_by[v].map(|_| FxHashMap::default()),
         };
-        let paid: Vec<&[Sum]> =
-            self.reads[v].iter().map(|(operand, reader)| view.paid(*operand, *reader)).collect();
-        let joins = self.joins[v].as_ref();
-        // Where it joins no kernel, what it reads is a value of its own, with all that its readers
-        // do not pay.
-        let terms = |values: &mut dyn Iterator<Item = &ValueId>| {
-            values.fold(0, |sum, value| plus(sum, view.part(value.index()).term))
-        };
-        let attention = self.attentions[v].as_ref();
+        let (joins, attention) = (self.joins[v].as_ref(), self.attentions[v].as_ref());
         let apart = match (joins, attention) {
-            (Some(joins), _) => terms(&mut joins.pins.iter().chain([&joins.maker])),
-            (None, Some(found)) => terms(&mut self.apart_in(found.widest()).iter()),
+            (Some(joins), _) => view.terms(joins.pins.iter().chain([&joins.maker])),
+            (None, Some(found)) => view.terms(self.apart_in(found.widest()).iter()),
             (None, None) => 0,
         };
-        for way in 0..ways.len() {
-            let (out, reads) = (ways.out[way], ways.reads_of(way));
+        for way in 0..making.ways.len() {
+            let out = making.ways.out[way];
             if let Some(pattern) = pattern_of(self, id)
                 && !(self.allows(view.labels, pattern, id, out) && self.may_be_stored(id, out))
             {
                 continue;
             }
-            let due = |i: usize| paid[i][reads[i] as usize];
-            let least_made = &mut made[out as usize];
-            if ways.begins[way] {
-                let side = view.bound.sides.of_value(id, out);
-                let cost = (0..reads.len()).fold(plus(apart, side), |sum, i| plus(sum, due(i)));
-                let number = ways.kernel.get(way).map(|number| *number as usize);
-                let time = number.map_or(0, |number| in_all(self.times[number]));
-                *least_made = (*least_made).min(plus(cost, time));
-                if let Some(number) = number.filter(|_| is_joined && ways.leads[way]) {
-                    lead(out, self.kernels[number], cost);
-                }
+            if making.ways.begins[way] {
+                making.begin(way, apart);
             }
-            let (true, Some(joins), Some(adds)) =
-                (ways.goes_on[way], joins, ways.adds.get(way).copied().flatten())
-            else {
-                continue;
-            };
-            let between = reads[joins.fed[0]];
-            if !self.all_pass(&joins.pins, between, view.labels) {
-                continue;
-            }
-            let pins = joins
-                .pins
-                .iter()
-                .fold(0, |sum, pin| plus(sum, view.bound.sides.of_value(*pin, between)));
-            let others = (0..reads.len())
-                .filter(|i| !joins.fed.contains(i))
-                .fold(pins, |sum, i| plus(sum, due(i)));
-            let layout = self.moves[v].layouts[out as usize];
-            let makes = bytes(self.program, id, layout, self.parts[v]);
-            for (kernel, cost) in &view.part(joins.maker.index()).led[between as usize] {
-                let (kernel, cost) = (kernel.joined(adds, makes), plus(*cost, others));
-                if cost >= NEVER {
-                    continue;
-                }
-                *least_made = (*least_made).min(plus(cost, in_all(kernel.time(self.hardware))));
-                if is_joined {
-                    lead(out, kernel, cost);
-                }
+            if let Some(joins) = joins.filter(|_| making.ways.goes_on[way]) {
+                making.go_on(way, joins);
             }
         }
-        for (way, cost) in
-            attention.into_iter().flat_map(|whole| self.as_one_kernel(id, whole, view))
-        {
-            let kernel = way.kernel as usize;
-            let least_made = &mut made[way.out as usize];
-            *least_made = (*least_made).min(plus(cost, in_all(self.times[kernel])));
-            if is_joined {
-                lead(way.out, self.kernels[kernel], cost);
-            }
+        if let Some(whole) = attention {
+            making.be_one_kernel(whole);
         }
-        let mut by_layout =
-            vec![Vec::new(); if is_joined { self.moves[v].layouts.len() } else { 0 }];
-        for ((node, _), kernel) in led.into_iter().filter(|(_, (_, cost))| *cost < NEVER) {
-            by_layout[node as usize].push(kernel);
-        }
-        (made, by_layout)
+        making.done()
     }
 
     /// The ways of having an attention as one kernel, with what is paid for each but its own time.
@@ -317,8 +361,7 @@ impl Space<'_> {
         let within = self.apart_in(whole.widest());
         let of_variant = |found: &'w Attention| {
             // What it might have in it and has not is a value of its own.
-            let others = within.iter().filter(|value| !found.has(**value));
-            let apart = others.fold(0, |sum, value| plus(sum, view.part(value.index()).term));
+            let apart = view.terms(within.iter().filter(|value| !found.has(**value)));
             let passes = |way: &Way| {
                 let mut pinned = found.pins.iter().zip(&way.pinned);
                 pinned.all(|(pin, at)| self.all_pass(std::slice::from_ref(pin), *at, view.labels))
