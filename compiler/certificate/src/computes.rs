@@ -139,6 +139,13 @@ const MAX_LABEL_CASES: usize = 4096;
 /// What instructions and values must share to be the same op.
 type Site<'a> = (&'a Op, &'a [DimId], Dtype);
 
+/// The values of a program by what they are defined as.
+struct Defined<'a> {
+    parameters: HashMap<InstrId, ValueId>,
+    ops: HashMap<Site<'a>, Vec<ValueId>>,
+    constants: HashMap<(u64, Dtype), Vec<ValueId>>,
+}
+
 struct Match<'a> {
     plan: &'a Plan,
     program: &'a Program,
@@ -244,70 +251,88 @@ impl<'a> Match<'a> {
 
     /// The whole check, the layouts of the labels given.
     fn check(&mut self) -> Result<(), String> {
-        let parameters: HashMap<InstrId, ValueId> = self.parameters()?.into_iter().collect();
-        let mut ops: HashMap<Site<'a>, Vec<ValueId>> = HashMap::new();
-        let mut constants: HashMap<(u64, Dtype), Vec<ValueId>> = HashMap::new();
+        let defined = self.defined()?;
+        self.known.borrow_mut().clear();
+        self.does = Vec::with_capacity(self.plan.instructions.len());
+        for id in self.plan.ids() {
+            let plan = self.plan;
+            let what = || format!("%{} ({})", id.0, plan.instruction(id).kind.name());
+            let does = self.what_does(id, &defined)?;
+            if does.as_ref().is_some_and(Vec::is_empty) {
+                return Err(format!("{} is nothing that the layer computes", what()));
+            }
+            self.does.push(does.unwrap_or_default());
+            if !self.is_called_right(id) {
+                return Err(format!("{} is called what it is not", what()));
+            }
+        }
+        self.hands_on_its_folds()?;
+        self.has_its_results()
+    }
+
+    /// The values of the program by what they are defined as.
+    fn defined(&self) -> Result<Defined<'a>, String> {
+        let mut defined = Defined {
+            parameters: self.parameters()?.into_iter().collect(),
+            ops: HashMap::new(),
+            constants: HashMap::new(),
+        };
         for id in self.program.value_ids() {
             let value = self.program.value(id);
             match &value.def {
                 Def::Op { op, .. } => {
-                    ops.entry((op, &value.dims, value.dtype)).or_default().push(id)
+                    defined.ops.entry((op, &value.dims, value.dtype)).or_default().push(id)
                 }
                 Def::Constant(number) => {
-                    constants.entry((number.to_bits(), value.dtype)).or_default().push(id)
+                    let key = (number.to_bits(), value.dtype);
+                    defined.constants.entry(key).or_default().push(id)
                 }
                 Def::Parameter { .. } | Def::Pin { .. } => {}
             }
         }
-        self.known.borrow_mut().clear();
-        self.does = Vec::with_capacity(self.plan.instructions.len());
-        for id in self.plan.ids() {
-            let instr = self.plan.instruction(id);
-            let does = match &instr.kind {
-                InstrKind::Parameter(kind) => {
-                    let value = *parameters.get(&id).ok_or("a parameter too many")?;
-                    self.is_parameter(id, *kind, value)?;
-                    vec![value]
-                }
-                InstrKind::Constant(number) => {
-                    let alike = constants.get(&(self.plan.number(*number).to_bits(), instr.dtype));
-                    alike
-                        .into_iter()
-                        .flatten()
-                        .copied()
-                        .filter(|value| self.is_piece_alike(id, *value))
-                        .collect()
-                }
-                // A loop reads its operands as they are given to it, and makes the einsum's value.
-                kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
-                    let op = kind.op().ok_or("an op that does nothing")?;
-                    let alike = ops
-                        .get(&(op, instr.dims.as_slice(), instr.dtype))
-                        .map_or(&[][..], |v| v.as_slice());
-                    let mut does: Vec<ValueId> = alike
-                        .iter()
-                        .copied()
-                        .filter(|value| self.is_piece_alike(id, *value) && self.does_as(id, *value))
-                        .collect();
-                    let whole: Vec<ValueId> =
-                        does.iter().filter_map(|v| self.composites.get(v)).copied().collect();
-                    does.extend(whole);
-                    does
-                }
-                InstrKind::Move(_) => Vec::new(),
-            };
-            if does.is_empty() && !matches!(instr.kind, InstrKind::Move(_)) {
-                return Err(format!(
-                    "%{} ({}) is nothing that the layer computes",
-                    id.0,
-                    instr.kind.name()
-                ));
+        Ok(defined)
+    }
+
+    /// The values whose definition an instruction does; `None` for a move.
+    fn what_does(
+        &self,
+        id: InstrId,
+        defined: &Defined<'a>,
+    ) -> Result<Option<Vec<ValueId>>, String> {
+        let instr = self.plan.instruction(id);
+        let does = match &instr.kind {
+            InstrKind::Parameter(kind) => {
+                let value = *defined.parameters.get(&id).ok_or("a parameter too many")?;
+                self.is_parameter(id, *kind, value)?;
+                vec![value]
             }
-            self.does.push(does);
-            if !self.is_called_right(id) {
-                return Err(format!("%{} ({}) is called what it is not", id.0, instr.kind.name()));
+            InstrKind::Constant(number) => {
+                let key = (self.plan.number(*number).to_bits(), instr.dtype);
+                let alike = defined.constants.get(&key).into_iter().flatten().copied();
+                alike.filter(|value| self.is_piece_alike(id, *value)).collect()
             }
-        }
+            // A loop reads its operands as they are given to it, and makes the einsum's value.
+            kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
+                let op = kind.op().ok_or("an op that does nothing")?;
+                let alike = defined.ops.get(&(op, instr.dims.as_slice(), instr.dtype));
+                let mut does: Vec<ValueId> = alike
+                    .into_iter()
+                    .flatten()
+                    .copied()
+                    .filter(|value| self.is_piece_alike(id, *value) && self.does_as(id, *value))
+                    .collect();
+                let whole: Vec<ValueId> =
+                    does.iter().filter_map(|v| self.composites.get(v)).copied().collect();
+                does.extend(whole);
+                does
+            }
+            InstrKind::Move(_) => return Ok(None),
+        };
+        Ok(Some(does))
+    }
+
+    /// Checks that every folded block hands on what the next application takes, as it takes it.
+    fn hands_on_its_folds(&self) -> Result<(), String> {
         for (at, fold) in self.plan.folds.iter().enumerate() {
             let exit =
                 self.program.exit(FoldId(at as u16)).ok_or("a folded block without an end")?;
@@ -319,8 +344,12 @@ impl<'a> Match<'a> {
                 return Err(format!("%{} is not what `{}` hands on", fold.to.0, fold.layer));
             }
         }
-        for (i, instr) in self.outputs()?.into_iter().enumerate() {
-            let output = &self.program.outputs[i];
+        Ok(())
+    }
+
+    /// Checks that every result is the value that the layer gives, as it is declared.
+    fn has_its_results(&self) -> Result<(), String> {
+        for (instr, output) in self.outputs()?.into_iter().zip(&self.program.outputs) {
             if !self.admits(&output.pattern, output.value, self.plan.instruction(instr).layout) {
                 return Err(format!("the result `{}` has not its declared layout", output.name));
             }

@@ -260,8 +260,11 @@ impl<'a> Space<'a> {
             within: Within::default(),
         };
         let allowed = |output: &Output| {
-            let is_within = space.is_within[output.value.index()];
-            is_within.then(|| space.allowed(output.value, &output.pattern)).unwrap_or_default()
+            if space.is_within[output.value.index()] {
+                space.allowed(output.value, &output.pattern)
+            } else {
+                Vec::new()
+            }
         };
         space.results = program.outputs.iter().map(allowed).collect();
         Ok(space)
