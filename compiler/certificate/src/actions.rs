@@ -67,7 +67,7 @@ enum Role {
 }
 
 /// What a reduction over a split dim leaves.
-pub(crate) fn combining(kind: Reduce) -> Reduction {
+fn combining(kind: Reduce) -> Reduction {
     match kind {
         Reduce::Sum | Reduce::Mean => Reduction::Sum,
         Reduce::Max => Reduction::Max,
@@ -137,6 +137,15 @@ impl Site<'_> {
     /// Whether an operand's dim has to be whole.
     pub(crate) fn is_whole(&self, operand: usize, dim: DimId) -> bool {
         self.role(operand, dim) == Role::Whole
+    }
+
+    /// What combines the entries of a dim that operands have, if the op does so.
+    pub(crate) fn combines(&self, dim: DimId) -> Option<Reduction> {
+        let has = |i: &usize| self.operands[*i].0.contains(&dim);
+        (0..self.operands.len()).filter(has).find_map(|i| match self.role(i, dim) {
+            Role::Combined(kind) => Some(kind),
+            Role::Whole | Role::Kept | Role::As(_) | Role::Regrouped => None,
+        })
     }
 
     /// The name under which the result has an operand's dim, if it has it.
