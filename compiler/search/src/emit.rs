@@ -1,15 +1,15 @@
 //! From a solution of the search to a [`Plan`]: instructions in program order, each with the rule
 //! that made it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use shard_ir::attention::softmax_over;
 use shard_ir::catalogue::Move;
 use shard_ir::composite::{Piece, Read};
 use shard_ir::reason::{Reason, Rewriting};
 use shard_ir::{
-    Collective, Def, FoldId, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op, Operand,
-    Origin, Plan, PlanFold, PlanOutput, Program, Rules, ValueId,
+    Collective, Def, Dtype, FoldId, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op,
+    Operand, Origin, Plan, PlanFold, PlanOutput, Program, Rules, ValueId,
 };
 
 use crate::LowerError;
@@ -216,6 +216,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
+    /// The instructions of a kernel; gives the last.
     fn kernel(
         &mut self,
         id: ValueId,
@@ -223,7 +224,7 @@ impl Emitter<'_> {
         fused: Option<Fused>,
         (read, wanted): (&[LayoutId], Layout),
     ) -> Result<InstrId, LowerError> {
-        let internal = || LowerError::Internal(format!("the kernel of {id:?} does not type"));
+        let internal = || does_not_type(id);
         let layouts: Vec<Layout> = kernel
             .operands
             .iter()
@@ -232,85 +233,105 @@ impl Emitter<'_> {
             .collect();
         let links =
             self.kernels.links(kernel, fused.as_ref(), &layouts, wanted).ok_or_else(internal)?;
-        let mut reads = kernel.operands.iter().copied().zip(read.iter().copied());
-        // The ops run as one: what a later one reads is there before the first starts.
-        let mut ready = Vec::with_capacity(kernel.operands.len());
-        for (link, op_value) in kernel.chain.iter().enumerate() {
-            let operands = self.program.value(*op_value).def.operands();
-            for _ in operands.iter().filter(|o| !self.kernels.is_fed(kernel, link, **o)) {
-                let (value, layout) = reads.next().ok_or_else(internal)?;
-                ready.push(self.need(value, layout, Reader::Value(*op_value))?);
-            }
-        }
-        let mut ready = ready.into_iter();
+        let mut ready = self.what_a_kernel_reads(id, kernel, read)?.into_iter();
         let mut made: BTreeMap<ValueId, InstrId> = BTreeMap::new();
         let mut last: Option<InstrId> = None;
-        for (link, op_value) in kernel.chain.iter().enumerate() {
-            let Def::Op { op, operands } = &self.program.value(*op_value).def else {
-                return Err(internal());
-            };
-            let mut ids = Vec::with_capacity(operands.len());
-            for operand in operands {
+        for (at, (op_value, link)) in kernel.chain.iter().zip(&links).enumerate() {
+            let mut ids = Vec::new();
+            for operand in self.program.value(*op_value).def.operands() {
                 ids.push(match made.get(&self.kernels.origin_of(*operand)) {
                     Some(instr) => *instr,
                     None => ready.next().ok_or_else(internal)?,
                 });
             }
-            let site = self.kernels.site(*op_value);
-            let Link { fused: looped, given, inside, made: layout } = &links[link];
-            let layout = *layout;
-            if self.kernels.is_in_pieces(kernel, link, inside) {
-                let pieces = site.pieces_on(inside[0]).ok_or_else(internal)?;
-                let instr =
-                    self.pieces(*op_value, op, ids[0], inside[0], &pieces).ok_or_else(internal)?;
-                made.insert(*op_value, instr);
-                last = Some(instr);
-                continue;
-            }
-            let seen: Vec<Operand<'_>> = site
-                .operands
-                .iter()
-                .zip(inside)
-                .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
-                .collect();
-            let value = self.program.value(*op_value);
-            let result = Operand { dims: &value.dims, dtype: value.dtype, layout };
-            let mut rules = rules_of_strategy(op, &seen, result, &self.program.mesh);
-            let joins = matches!(op, Op::Concat { .. });
-            if link < kernel.attention {
-                rules.push(if joins { rules::JOINED } else { rules::ATTENTION });
-            } else if link > 0 {
-                rules.push(rules::FUSED);
-            }
-            if fused.is_some() && link < kernel.attention {
-                rules.push(rules::RING);
+            let in_ring = fused.is_some() && at < kernel.attention;
+            let instr = if self.kernels.is_in_pieces(kernel, at, &link.inside) {
+                self.pieces(*op_value, ids[0], link.inside[0]).ok_or_else(internal)?
             } else {
-                rules.extend(looped.as_ref().map(rule_of_loop));
-            }
-            let rewritten = self.kernels.made.get(op_value);
-            rules.splice(0..0, rewritten.map(|r| r.rule));
-            let rewriting = rewritten.and_then(|r| r.reason.clone());
-            let instr = match looped {
-                None => {
-                    let why = rewriting.map(Reason::Rewritten);
-                    self.push(*op_value, InstrKind::Op(op.clone()), ids, layout, &rules, why)
-                }
-                Some(fused) => self.collective_einsum(
-                    *op_value,
-                    *fused,
-                    ids,
-                    (given, layout),
-                    &rules,
-                    rewriting,
-                )?,
+                self.link((kernel, at), link, ids, in_ring)?
             };
-            if link < kernel.attention && (joins || softmax_over(op).is_some()) {
-                self.plan.instructions[instr.index()].origin.attention = true;
-            }
             made.insert(*op_value, instr);
             last = Some(instr);
         }
         last.ok_or_else(internal)
+    }
+
+    /// What the ops of a kernel read from outside it, in their order. They run as one: what a later
+    /// one reads is there before the first starts.
+    fn what_a_kernel_reads(
+        &mut self,
+        id: ValueId,
+        kernel: &Kernel,
+        read: &[LayoutId],
+    ) -> Result<Vec<InstrId>, LowerError> {
+        let mut reads = kernel.operands.iter().copied().zip(read.iter().copied());
+        let mut ready = Vec::with_capacity(kernel.operands.len());
+        for (link, op_value) in kernel.chain.iter().enumerate() {
+            let operands = self.program.value(*op_value).def.operands();
+            for _ in operands.iter().filter(|o| !self.kernels.is_fed(kernel, link, **o)) {
+                let (value, layout) = reads.next().ok_or_else(|| does_not_type(id))?;
+                ready.push(self.need(value, layout, Reader::Value(*op_value))?);
+            }
+        }
+        Ok(ready)
+    }
+
+    /// The instruction of one op of a kernel, the one at this place, on these operands.
+    fn link(
+        &mut self,
+        (kernel, at): (&Kernel, usize),
+        link: &Link,
+        operands: Vec<InstrId>,
+        in_ring: bool,
+    ) -> Result<InstrId, LowerError> {
+        let id = kernel.chain[at];
+        let Def::Op { op, .. } = &self.program.value(id).def else {
+            return Err(does_not_type(id));
+        };
+        let in_attention = at < kernel.attention;
+        let joins = matches!(op, Op::Concat { .. });
+        let mut rules = self.rules_of(id, op, link);
+        if in_attention {
+            rules.push(if joins { rules::JOINED } else { rules::ATTENTION });
+        } else if at > 0 {
+            rules.push(rules::FUSED);
+        }
+        if in_ring {
+            rules.push(rules::RING);
+        } else {
+            rules.extend(link.fused.as_ref().map(rule_of_loop));
+        }
+        let rewritten = self.kernels.made.get(&id);
+        rules.splice(0..0, rewritten.map(|r| r.rule));
+        let rewriting = rewritten.and_then(|r| r.reason.clone());
+        let instr = match link.fused {
+            None => {
+                let why = rewriting.map(Reason::Rewritten);
+                self.push(id, InstrKind::Op(op.clone()), operands, link.made, &rules, why)
+            }
+            Some(fused) => {
+                let layouts = (link.given.as_slice(), link.made);
+                self.collective_einsum(id, fused, operands, layouts, &rules, rewriting)?
+            }
+        };
+        if in_attention && (joins || softmax_over(op).is_some()) {
+            self.plan.instructions[instr.index()].origin.attention = true;
+        }
+        Ok(instr)
+    }
+
+    /// The rules by which an op makes what it makes of its operands in these layouts.
+    fn rules_of(&self, id: ValueId, op: &Op, link: &Link) -> Vec<Rule> {
+        let site = self.kernels.site(id);
+        let seen: Vec<Operand<'_>> = site
+            .operands
+            .iter()
+            .zip(&link.inside)
+            .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
+            .collect();
+        let value = self.program.value(id);
+        let result = Operand { dims: &value.dims, dtype: value.dtype, layout: link.made };
+        rules_of_strategy(op, &seen, result, &self.program.mesh)
     }
 
     /// An einsum with a collective in its loop, on operands given in these layouts, whose product
@@ -355,96 +376,108 @@ impl Emitter<'_> {
         Ok(id)
     }
 
-    /// A composite in pieces: every piece, behind a partial one its all-reduce. Gives the last.
-    fn pieces(
-        &mut self,
-        id: ValueId,
-        op: &Op,
-        operand: InstrId,
-        layout: Layout,
-        pieces: &[(Piece, Laid)],
-    ) -> Option<InstrId> {
-        let program = self.program;
-        let rule = rule_of_pieces(op)?;
-        let (from_dims, dtype) =
-            self.kernels.site(id).operands.first().map(|(dims, dtype)| (dims.to_vec(), *dtype))?;
-        let piece_of = name_of(program, id).unwrap_or(op.word()).to_string();
-        let kernel = kernel_of_each(self.kernels, id, pieces);
-        let rewritten = self.kernels.made.get(&id);
+    /// A composite in pieces, on its operand in this layout: every piece, behind a partial one its
+    /// all-reduce. Gives the last.
+    fn pieces(&mut self, id: ValueId, operand: InstrId, layout: Layout) -> Option<InstrId> {
+        let (program, kernels) = (self.program, self.kernels);
+        let site = kernels.site(id);
+        let pieces = site.pieces_on(layout)?;
+        let rule = rule_of_pieces(site.op)?;
+        let (from_dims, dtype) = *site.operands.first()?;
+        let piece_of = name_of(program, id).unwrap_or(site.op.word()).to_string();
+        let kernel = kernel_of_each(kernels, id, &pieces);
+        let rewritten = kernels.made.get(&id);
         let mut read: Vec<InstrId> = Vec::with_capacity(pieces.len());
-        let (mut numbers, mut made) = (Vec::new(), None);
+        let (mut numbers, mut made) = (VecDeque::new(), None);
         for (i, (piece, laid)) in pieces.iter().enumerate() {
             let start = self.plan.instructions.len();
-            if !kernel[..i].contains(&kernel[i]) {
+            let begins_a_kernel = !kernel[..i].contains(&kernel[i]);
+            if begins_a_kernel {
                 // What a kernel reads is there before it starts.
                 let members = (i..pieces.len()).filter(|j| kernel[*j] == kernel[i]);
                 for number in members.flat_map(|j| &pieces[j].0.reads).filter_map(Read::number) {
-                    let kind = InstrKind::Constant(number);
-                    numbers.push(self.push(
-                        id,
-                        kind,
-                        Vec::new(),
-                        Layout::REPLICATED,
-                        &[rules::CONSTANT],
-                        None,
-                    ));
+                    let (kind, layout) = (InstrKind::Constant(number), Layout::REPLICATED);
+                    let rules = &[rules::CONSTANT];
+                    numbers.push_back(self.push(id, kind, Vec::new(), layout, rules, None));
                 }
             }
             let mut operands = Vec::with_capacity(piece.reads.len());
             let mut seen: Vec<Operand<'_>> = Vec::with_capacity(piece.reads.len());
             for source in &piece.reads {
                 let (instr, dims, layout) = match source {
-                    Read::Operand => (operand, from_dims.as_slice(), layout),
+                    Read::Operand => (operand, from_dims, layout),
                     Read::Piece(at) => {
                         (read[*at], pieces[*at].0.dims.as_slice(), pieces[*at].1.read())
                     }
-                    Read::Number(_) => (numbers.remove(0), &[][..], Layout::REPLICATED),
+                    Read::Number(_) => (numbers.pop_front()?, &[][..], Layout::REPLICATED),
                 };
                 operands.push(instr);
                 seen.push(Operand { dims, dtype, layout });
             }
             let result = Operand { dims: &piece.dims, dtype, layout: laid.made };
-            let mut rules = rules_of_strategy(&piece.op, &seen, result, &program.mesh);
-            rules.insert(0, rule);
-            rules.splice(0..0, rewritten.map(|r| r.rule));
-            if kernel[..i].contains(&kernel[i]) {
-                rules.push(rules::FUSED);
-            }
+            let strategy = rules_of_strategy(&piece.op, &seen, result, &program.mesh);
+            let fused = (!begins_a_kernel).then_some(rules::FUSED);
+            let rules: Vec<Rule> = rewritten
+                .map(|r| r.rule)
+                .into_iter()
+                .chain([rule])
+                .chain(strategy)
+                .chain(fused)
+                .collect();
             let is_last = i + 1 == pieces.len();
             let why =
                 rewritten.filter(|_| is_last).and_then(|r| r.reason.clone()).map(Reason::Rewritten);
-            let instr =
-                self.push(id, InstrKind::Op(piece.op.clone()), operands, laid.made, &rules, why);
-            let mut last = instr;
-            if let Some((collective, whole)) = laid.completed {
-                let why = reason_in_pieces(program, id, layout, &piece.op);
-                let kind = InstrKind::Move(collective);
-                last = self.push(id, kind, vec![instr], whole, &[rule_of_move(&collective)], why);
-                let reader = Reader::Value(id);
-                let (from, made_in) = (laid.made, laid.made);
-                self.moves.push(MoveSite {
-                    id: last,
-                    value: id,
-                    collective,
-                    from,
-                    made_in,
-                    reader,
-                    in_pieces: true,
-                });
-            }
-            for added in &mut self.plan.instructions[start..] {
-                let is_number = matches!(added.kind, InstrKind::Constant(_));
-                added.dims = if is_number { Vec::new() } else { piece.dims.clone() };
-                added.dtype = dtype;
-                added.origin.piece_of = Some(piece_of.clone());
-                if !is_last || is_number {
-                    added.name = None;
-                }
-            }
-            read.push(last);
+            let kind = InstrKind::Op(piece.op.clone());
+            let instr = self.push(id, kind, operands, laid.made, &rules, why);
+            let why = || reason_in_pieces(program, id, layout, &piece.op);
+            read.push(self.completed(id, instr, laid, why));
+            self.belong_to_a_piece(start, piece, (dtype, &piece_of), is_last);
             made = Some(instr);
         }
         made
+    }
+
+    /// A piece of a composite, behind its all-reduce where it is partial.
+    fn completed(
+        &mut self,
+        id: ValueId,
+        piece: InstrId,
+        laid: &Laid,
+        why: impl FnOnce() -> Option<Reason>,
+    ) -> InstrId {
+        let Some((collective, whole)) = laid.completed else { return piece };
+        let kind = InstrKind::Move(collective);
+        let all = self.push(id, kind, vec![piece], whole, &[rule_of_move(&collective)], why());
+        self.moves.push(MoveSite {
+            id: all,
+            value: id,
+            collective,
+            from: laid.made,
+            made_in: laid.made,
+            reader: Reader::Value(id),
+            in_pieces: true,
+        });
+        all
+    }
+
+    /// Writes of all instructions from one on that they are a piece of a composite, with its
+    /// numbers and its all-reduce. The last piece alone has the name of the composite.
+    fn belong_to_a_piece(
+        &mut self,
+        start: usize,
+        piece: &Piece,
+        (dtype, piece_of): (Dtype, &str),
+        is_last: bool,
+    ) {
+        for added in &mut self.plan.instructions[start..] {
+            let is_number = matches!(added.kind, InstrKind::Constant(_));
+            added.dims = if is_number { Vec::new() } else { piece.dims.clone() };
+            added.dtype = dtype;
+            added.origin.piece_of = Some(piece_of.to_string());
+            if !is_last || is_number {
+                added.name = None;
+            }
+        }
     }
 
     /// The moves that complete or cut a value, right behind the op that makes it.
@@ -588,6 +621,10 @@ impl Emitter<'_> {
         });
         id
     }
+}
+
+fn does_not_type(kernel: ValueId) -> LowerError {
+    LowerError::Internal(format!("the kernel of {kernel:?} does not type"))
 }
 
 /// The name of a value in the source; one that a `let` pins has the pin's.
