@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use shard_certificate::{
     Bound, Branches, Certificate, CertificateError, Choices, Claim, Ground, Inputs,
-    LayerCertificate, MOST_COST, MOST_LABEL_LAYOUTS, PriceSet, SCHEMA, Space, Unshown, assignments,
-    derive, forms, least_time, phases_of, side_by_side,
+    LayerCertificate, MOST_COST, MOST_LABEL_LAYOUTS, PriceSet, SCHEMA, Space, Together, Unshown,
+    assignments, derive, forms, least_time, phases_of, side_by_side,
 };
 use shard_cost::Hardware;
 use shard_ir::{Def, Layout, Plan, Program};
@@ -61,67 +61,39 @@ fn certify_layer(
     if phases.len() != found.plans.len() {
         return Err(CertificateError::new("a certificate is of all phases together"));
     }
-    let mut cost = 0u64;
-    for (plan, program) in found.plans.iter().zip(phases) {
-        let steps = program.phase.as_ref().map_or(1, |phase| phase.repeat);
-        cost = cost.saturating_add(
-            shard_cost::price(plan, hardware).totals.serial_time.0.saturating_mul(steps),
-        );
-    }
-    if cost >= MOST_COST {
-        return Err(CertificateError::new("the plan takes too long for a certificate"));
-    }
+    let cost = cost_of(&found.plans, phases, hardware)?;
     let joint = side_by_side(phases)
         .ok_or_else(|| CertificateError::new("the source has no such layer"))?;
-    let fuse = fuse && !joint.program.strict;
-    let mut bound = cost;
-    let mut choices =
-        Choices::of(&joint.program).ok().filter(|choices| choices.count() > limits.forms);
-    let ground = Ground { joint: &joint, hardware, loops: fuse };
+    let ground = Ground { joint: &joint, hardware, loops: fuse && !joint.program.strict };
     let plan = found.plans.first().filter(|_| phases.len() == 1).copied();
-    let of_all =
-        choices.as_ref().map(|choices| bound_together(choices, plan, ground, (cost, limits)));
     // Where choices turn out not to be made apart from each other, forms are listed, as far as they
     // are.
-    let together = of_all.and_then(Result::ok).map(|(together, shown)| {
-        bound = bound.min(shown);
-        together
+    let together = Choices::of(&joint.program).ok().and_then(|choices| {
+        let of_all = || bound_together(&choices, plan, ground, (cost, limits)).ok();
+        let (together, shown) = (choices.count() > limits.forms).then(of_all)??;
+        let written = choices.written_is_apart().then(|| choices.written());
+        Some((together, shown, written.into_iter().collect()))
     });
-    if together.is_none() {
-        choices = None;
-    }
-    let forms = match &choices {
-        Some(choices) => {
-            choices.written_is_apart().then(|| choices.written()).into_iter().collect()
-        }
+    let (together, shown, forms): (Option<Together>, u64, Vec<Program>) = match together {
+        Some((together, shown, forms)) => (Some(together), shown, forms),
         None => {
             let forms = forms(&joint.program);
-            bound = if forms.cut.is_some() { 0 } else { bound };
-            forms.all
+            (None, if forms.cut.is_some() { 0 } else { cost }, forms.all)
         }
     };
-    let (mut priced, mut divided, mut unshown) = (Vec::new(), Vec::new(), None);
+    let mut listed = Listed {
+        ground,
+        limits,
+        is_proven: found.status == Status::Proven,
+        bound: cost.min(shown),
+        priced: Vec::new(),
+        divided: Vec::new(),
+        unshown: None,
+    };
     for (i, form) in forms.iter().enumerate() {
-        if i >= limits.forms || within_limits(form, limits).is_err() {
-            bound = bound.min(least_time(form, hardware));
-            continue;
-        }
-        let before = bound;
-        let sets = certify_form(form, &joint.present, (hardware, fuse), &mut bound, limits)?;
-        priced.resize(i, Vec::new());
-        priced.push(sets);
-        if bound == before || bound == 0 || found.status != Status::Proven {
-            continue;
-        }
-        match divide(i, form, ground, before, limits)? {
-            Ok(branches) => {
-                bound = before;
-                priced[i] = Vec::new();
-                divided.push(branches);
-            }
-            Err(why) => unshown = unshown.or(Some(why)),
-        }
+        listed.certify(i, form)?;
     }
+    let Listed { bound, priced, divided, unshown, .. } = listed;
     let plans = found
         .plans
         .iter()
@@ -141,6 +113,66 @@ fn certify_layer(
         branches: divided,
         unshown,
     })
+}
+
+/// What the plans of all phases take together.
+fn cost_of(
+    plans: &[&Plan],
+    phases: &[&Program],
+    hardware: &Hardware,
+) -> Result<u64, CertificateError> {
+    let mut cost = 0u64;
+    for (plan, program) in plans.iter().zip(phases) {
+        let steps = program.phase.as_ref().map_or(1, |phase| phase.repeat);
+        let time = shard_cost::price(plan, hardware).totals.serial_time.0;
+        cost = cost.saturating_add(time.saturating_mul(steps));
+    }
+    if cost >= MOST_COST {
+        return Err(CertificateError::new("the plan takes too long for a certificate"));
+    }
+    Ok(cost)
+}
+
+/// What is shown of forms, one after another.
+struct Listed<'g> {
+    ground: Ground<'g>,
+    limits: &'g Limits,
+    /// Whether the search has shown that no plan takes less.
+    is_proven: bool,
+    /// What no plan of the forms so far takes less than.
+    bound: u64,
+    /// The prices of each form, as far as the last that has some.
+    priced: Vec<Vec<PriceSet>>,
+    divided: Vec<Branches>,
+    unshown: Option<Unshown>,
+}
+
+impl Listed<'_> {
+    /// Bounds a form by prices, and by branches where these show less than was known and the search
+    /// has shown more.
+    fn certify(&mut self, number: usize, form: &Program) -> Result<(), CertificateError> {
+        let Ground { joint, hardware, loops } = self.ground;
+        if number >= self.limits.forms || within_limits(form, self.limits).is_err() {
+            self.bound = self.bound.min(least_time(form, hardware));
+            return Ok(());
+        }
+        let (before, fuse) = (self.bound, (hardware, loops));
+        let sets = certify_form(form, &joint.present, fuse, &mut self.bound, self.limits)?;
+        self.priced.resize(number, Vec::new());
+        self.priced.push(sets);
+        if self.bound == before || self.bound == 0 || !self.is_proven {
+            return Ok(());
+        }
+        match divide(number, form, self.ground, before, self.limits)? {
+            Ok(branches) => {
+                self.bound = before;
+                self.priced[number] = Vec::new();
+                self.divided.push(branches);
+            }
+            Err(why) => self.unshown = self.unshown.take().or(Some(why)),
+        }
+        Ok(())
+    }
 }
 
 /// The branches of a form whose prices show so much; or why there are none.
