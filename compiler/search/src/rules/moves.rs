@@ -141,81 +141,107 @@ pub fn generating_moves(
     adds_up: bool,
     found: &mut Vec<(Collective, Layout)>,
 ) {
-    let rank = shape.rank();
-    let kinds = [
-        (Reduction::Sum, from.partial(Reduction::Sum)),
-        (Reduction::Max, from.partial(Reduction::Max)),
-    ];
-    let completes_max = kinds[0].1.is_empty();
-    let replicated = from.replicated_axes(shape.mesh);
-    for dim in 0..rank {
-        let axes = from.axes_of(dim);
-        for keep in 0..axes.len() {
-            let (kept, tail) = (axes.prefix(keep), axes.suffix_from(keep));
-            let without = from.with_dim(dim, kept);
-            if tail.len() == 1 || !adds_up {
-                found.push((Collective::AllGather { dim, axes: tail }, without));
-            }
-            if let (1, Some(axis)) = (tail.len(), tail.get(0)) {
-                for (kind, allowed) in [(Reduction::Sum, sums), (Reduction::Max, maxima)] {
-                    if allowed.contains(axis) {
-                        let to = without.with_partial(axis, kind);
-                        found
-                            .push((Collective::ToPartial { kind, dim: Some(dim), axes: tail }, to));
-                    }
-                }
-            }
-        }
-        let with = |axis: AxisId| {
-            let one = AxisList::EMPTY.then(axis);
-            shape.can_append(from, dim, &one).then(|| (one, from.with_dim(dim, axes.concat(one))))
-        };
-        for (axes, to) in replicated.iter().filter_map(with) {
-            found.push((Collective::Slice { dim, axes }, to));
-        }
-        for (kind, partial) in kinds {
-            if kind == Reduction::Sum || completes_max {
-                for (axes, to) in partial.iter().filter_map(with) {
-                    found.push((Collective::ReduceScatter { kind, dim, axes }, to));
-                }
-                if !adds_up {
-                    let several =
-                        AxisList::arrangements(partial).into_iter().filter(|list| list.len() > 1);
-                    for list in several.filter(|list| shape.can_append(from, dim, list)) {
-                        let to = from.with_dim(dim, axes.concat(list));
-                        found.push((Collective::ReduceScatter { kind, dim, axes: list }, to));
-                    }
-                }
-            }
-        }
+    let terms = [Reduction::Sum, Reduction::Max].map(|kind| (kind, from.partial(kind)));
+    // The candidates of a maximum are not known while terms of a sum are open.
+    let completes_max = terms[0].1.is_empty();
+    let mut generating = Generating {
+        shape,
+        from,
+        terms: if completes_max { &terms } else { &terms[..1] },
+        allowed: [(Reduction::Sum, sums), (Reduction::Max, maxima)],
+        replicated: from.replicated_axes(shape.mesh),
+        adds_up,
+        found,
+    };
+    for dim in 0..shape.rank() {
+        generating.undo_splits_of(dim);
+        generating.split(dim);
     }
     if !adds_up {
-        let gathered = Collective::gathers_along_several(shape, from);
-        found.extend(gathered.into_iter().map(|to| (Collective::AllGatherDims { to }, to)));
-        for (kind, _) in
-            kinds.into_iter().filter(|(kind, _)| *kind == Reduction::Sum || completes_max)
-        {
-            let scattered = Collective::scatters_along_several(shape, from, kind);
-            found.extend(
-                scattered.into_iter().map(|to| (Collective::ReduceScatterDims { kind, to }, to)),
-            );
-        }
+        generating.along_several_dims();
     }
-    for (kind, partial) in kinds {
-        if kind == Reduction::Sum || completes_max {
-            for axes in partial.nonempty_subsets() {
-                let to = axes.iter().fold(from, Layout::with_replicated);
-                found.push((Collective::AllReduce { kind, axes }, to));
+    generating.along_no_dim();
+}
+
+/// The generating moves from a layout, as they are found.
+struct Generating<'m> {
+    shape: MeshShape<'m>,
+    from: Layout,
+    /// What is combined next, with the axes that it is partial over.
+    terms: &'m [(Reduction, AxisSet)],
+    /// The axes over which the value may be partial.
+    allowed: [(Reduction, AxisSet); 2],
+    replicated: AxisSet,
+    /// Whether chains over one axis at a time cost what the merged move costs.
+    adds_up: bool,
+    found: &'m mut Vec<(Collective, Layout)>,
+}
+
+impl Generating<'_> {
+    /// All-gathers, and to-partials of what axes split.
+    fn undo_splits_of(&mut self, dim: usize) {
+        let axes = self.from.axes_of(dim);
+        for keep in 0..axes.len() {
+            let (kept, tail) = (axes.prefix(keep), axes.suffix_from(keep));
+            let without = self.from.with_dim(dim, kept);
+            if tail.len() == 1 || !self.adds_up {
+                self.found.push((Collective::AllGather { dim, axes: tail }, without));
+            }
+            let (1, Some(axis)) = (tail.len(), tail.get(0)) else { continue };
+            for (kind, _) in self.allowed.iter().filter(|(_, allowed)| allowed.contains(axis)) {
+                let partial = Collective::ToPartial { kind: *kind, dim: Some(dim), axes: tail };
+                self.found.push((partial, without.with_partial(axis, *kind)));
             }
         }
     }
-    for (kind, allowed) in [(Reduction::Sum, sums), (Reduction::Max, maxima)] {
-        for axis in replicated.intersection(allowed).iter() {
-            let axes = AxisList::EMPTY.then(axis);
-            found.push((
-                Collective::ToPartial { kind, dim: None, axes },
-                from.with_partial(axis, kind),
-            ));
+
+    /// Slices and reduce-scatters.
+    fn split(&mut self, dim: usize) {
+        let (shape, from) = (self.shape, self.from);
+        let with = |axes: AxisList| {
+            let to = || (axes, from.with_dim(dim, from.axes_of(dim).concat(axes)));
+            shape.can_append(from, dim, &axes).then(to)
+        };
+        let with_one = |axis: AxisId| with(AxisList::EMPTY.then(axis));
+        for (axes, to) in self.replicated.iter().filter_map(with_one) {
+            self.found.push((Collective::Slice { dim, axes }, to));
+        }
+        for (kind, partial) in self.terms {
+            let scatter = |(axes, to)| (Collective::ReduceScatter { kind: *kind, dim, axes }, to);
+            self.found.extend(partial.iter().filter_map(with_one).map(scatter));
+            if !self.adds_up {
+                let lists = AxisList::arrangements(*partial).into_iter();
+                let several = lists.filter(|list| list.len() > 1);
+                self.found.extend(several.filter_map(with).map(scatter));
+            }
+        }
+    }
+
+    /// All-gathers and reduce-scatters along several dims at once.
+    fn along_several_dims(&mut self) {
+        let gathered = Collective::gathers_along_several(self.shape, self.from).into_iter();
+        self.found.extend(gathered.map(|to| (Collective::AllGatherDims { to }, to)));
+        for (kind, _) in self.terms {
+            let scattered = Collective::scatters_along_several(self.shape, self.from, *kind);
+            let scatter = |to| (Collective::ReduceScatterDims { kind: *kind, to }, to);
+            self.found.extend(scattered.into_iter().map(scatter));
+        }
+    }
+
+    /// All-reduces, and to-partials of what every device has.
+    fn along_no_dim(&mut self) {
+        for (kind, partial) in self.terms {
+            for axes in partial.nonempty_subsets() {
+                let to = axes.iter().fold(self.from, Layout::with_replicated);
+                self.found.push((Collective::AllReduce { kind: *kind, axes }, to));
+            }
+        }
+        for (kind, allowed) in self.allowed {
+            for axis in self.replicated.intersection(allowed).iter() {
+                let axes = AxisList::EMPTY.then(axis);
+                let partial = Collective::ToPartial { kind, dim: None, axes };
+                self.found.push((partial, self.from.with_partial(axis, kind)));
+            }
         }
     }
 }
