@@ -16,7 +16,7 @@ use crate::reason::Reader;
 use crate::relax::{Wanted, Whole, all_plans};
 use crate::space::maxima;
 use crate::told::told;
-use crate::{LowerError, LowerOptions, Lowered};
+use crate::{Limits, LowerError, LowerOptions, Lowered};
 
 /// The best plan that does without a collective.
 #[derive(Clone, Debug)]
@@ -119,38 +119,18 @@ pub fn alternatives(
     } else {
         Arc::new(whole.under(&kernels.program, &remembered.labels))
     };
-    let case = (kernels, remembered.labels.as_slice());
-    let cost = lowered.optimality.cost.0;
     let quick = if whole.strategies() <= QUICK { Detail::Plans } else { Detail::Bounds };
     let detail = detail.unwrap_or(quick);
+    let asking = Asking { lowered, hardware, limits, whole: &whole, detail };
     // A question that several collectives ask, a chain of moves for one reader, is asked once.
     let mut answers: Vec<(Avoided, Answer)> = Vec::new();
     let mut found = Vec::new();
     for site in asked {
         let Some((value, avoided)) = way_around(lowered, site) else { continue };
-        let known = answers.iter().position(|(question, _)| *question == avoided);
-        let at = match known {
+        let at = match answers.iter().position(|(question, _)| *question == avoided) {
             Some(at) => at,
             None => {
-                // Neither as a step of its own nor in a loop.
-                let without = strategies_without(lowered, &whole, site);
-                let is_plain = |out: Layout, read: &[Layout]| {
-                    !kernels.may_loop(value)
-                        || !out.softmax_axes().is_empty()
-                        || kernels.site(value).result_layout(read) == Some(out)
-                };
-                let question =
-                    whole.question(value, &|out, read| without(out, read) && is_plain(out, read));
-                let answer = match detail {
-                    Detail::Plans => {
-                        Lowering::of_question(hardware, limits, case, &question, cost)?
-                            .map(|other| (other.optimality.cost, Some(other.plan)))
-                    }
-                    Detail::Bounds => {
-                        question.least().map(|least| (Picoseconds(least.max(cost)), None))
-                    }
-                };
-                answers.push((avoided.clone(), answer));
+                answers.push((avoided.clone(), asking.answer(site, value)?));
                 answers.len() - 1
             }
         };
@@ -159,18 +139,53 @@ pub fn alternatives(
         if let Some((time, plan)) = &answers[at].1
             && plan.as_ref().is_none_or(fits)
         {
-            let instead =
-                plan.as_ref().map_or_else(Vec::new, |plan| moves_only_in(plan, &lowered.plan));
+            let moves = |plan: &Plan| moves_only_in(plan, &lowered.plan);
             found.push(Alternative {
                 id: site.id,
                 avoided,
                 time: *time,
-                instead,
+                instead: plan.as_ref().map(moves).unwrap_or_default(),
                 plan: plan.clone(),
             });
         }
     }
     Ok(found)
+}
+
+/// What is asked, and of what.
+struct Asking<'a> {
+    lowered: &'a Lowered,
+    hardware: &'a Hardware,
+    limits: &'a Limits,
+    /// The prices of the whole space, under the labels of the plan.
+    whole: &'a Whole,
+    detail: Detail,
+}
+
+impl Asking<'_> {
+    /// What it takes to do without a move, by other strategies of a value.
+    fn answer(&self, site: &MoveSite, value: ValueId) -> Result<Answer, LowerError> {
+        let remembered = &self.lowered.remembered;
+        let kernels = &remembered.kernels;
+        let without = strategies_without(self.lowered, self.whole, site);
+        // Neither as a step of its own nor in a loop.
+        let is_plain = |out: Layout, read: &[Layout]| {
+            !kernels.may_loop(value)
+                || !out.softmax_axes().is_empty()
+                || kernels.site(value).result_layout(read) == Some(out)
+        };
+        let left = |out: Layout, read: &[Layout]| without(out, read) && is_plain(out, read);
+        let question = self.whole.question(value, &left);
+        let cost = self.lowered.optimality.cost.0;
+        Ok(match self.detail {
+            Detail::Plans => {
+                let case = (kernels, remembered.labels.as_slice());
+                Lowering::of_question(self.hardware, self.limits, case, &question, cost)?
+                    .map(|other| (other.optimality.cost, Some(other.plan)))
+            }
+            Detail::Bounds => question.least().map(|least| (Picoseconds(least.max(cost)), None)),
+        })
+    }
 }
 
 /// The value whose strategies have to change for a move to go, and what that means.
