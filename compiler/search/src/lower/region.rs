@@ -68,6 +68,14 @@ pub(super) struct Aim<'g> {
     pub(super) guide: Option<&'g Guide>,
 }
 
+impl Aim<'_> {
+    /// What any plan takes, where those of the region take so much: of what a region has not, it is
+    /// known only that it takes longer than what it has for sure.
+    fn surely(&self, least: u64) -> u64 {
+        self.within.map_or(least, |most| least.min(most.saturating_add(1)))
+    }
+}
+
 /// How a branch is searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effort {
@@ -204,7 +212,7 @@ impl Lowering<'_> {
             (aim.least, aim.upto, aim.guide),
         );
         let limits = Limits { expansions: aim.expansions, ..self.limits.clone() };
-        let mut found = search.run(&limits, 1);
+        let found = search.run(&limits, 1);
         best.stats.expansions += search.expansions;
         if search.beyond {
             // Nothing was left out: a wider region is searched.
@@ -218,6 +226,31 @@ impl Lowering<'_> {
             self.take(kernels, (&tables, found), labels)?;
             return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
+        let found = self.with_many_ways(&mut search, found, &limits);
+        let missed = search.missed;
+        self.note_passed_over(&aim, missed, &found);
+        let found = match found {
+            Ok(found) => found,
+            Err(unreachable @ LowerError::Unreachable { .. }) => {
+                self.best.failure = Some((unreachable, Arc::clone(kernels)));
+                return Ok(None);
+            }
+            Err(_) if self.best.gave_up => return Ok(None),
+            Err(other) => return Err(other),
+        };
+        self.note_bounds(&aim, &found, labels.is_none());
+        let time = self.take(kernels, (&tables, &found), labels)?;
+        Ok(Some((time, found.stopped_by)))
+    }
+
+    /// What was found; searched for again, with more ways to each state, where ways to plans that
+    /// fit may have been left out for one that does not.
+    fn with_many_ways(
+        &mut self,
+        search: &mut Search<'_>,
+        found: Result<Found, LowerError>,
+        limits: &Limits,
+    ) -> Result<Found, LowerError> {
         let passed_over = match &found {
             Ok(found) => found.stopped_by == Some(MEMORY_LIMIT),
             Err(LowerError::Unreachable { .. } | LowerError::Limit { limit: MEMORY_LIMIT, .. }) => {
@@ -225,50 +258,50 @@ impl Lowering<'_> {
             }
             Err(_) => false,
         };
-        if passed_over {
-            // For a plan that does not fit, ways to others may have been left out.
-            let known = search.missed;
-            match search.run(&limits, MANY_WAYS) {
-                Err(LowerError::Limit { limit, .. }) if limit != MEMORY_LIMIT => {
-                    search.missed = known
-                }
-                all => found = all,
-            }
-            best.stats.expansions += search.expansions;
+        if !passed_over {
+            return found;
         }
-        // Of what a region has not, it is known only that it takes longer than what it has for
-        // sure.
-        let known = |least: u64| aim.within.map_or(least, |most| least.min(most.saturating_add(1)));
-        best.passed_over = search.missed.map(known);
+        let known = search.missed;
+        let again = search.run(limits, MANY_WAYS);
+        self.best.stats.expansions += search.expansions;
+        match again {
+            Err(LowerError::Limit { limit, .. }) if limit != MEMORY_LIMIT => {
+                search.missed = known;
+                found
+            }
+            again => again,
+        }
+    }
+
+    /// Notes what a search may have missed, and whether it gave up.
+    fn note_passed_over(
+        &mut self,
+        aim: &Aim<'_>,
+        missed: Option<u64>,
+        found: &Result<Found, LowerError>,
+    ) {
+        let is_limited = matches!(found, Err(LowerError::Limit { .. }));
         // Where memory is a constraint the case stays open; other plans may still be found.
-        if !aim.is_short
-            && self.capacity.is_some()
-            && matches!(found, Err(LowerError::Limit { .. }))
-        {
-            best.passed_over = best.passed_over.or(Some(aim.least));
-        }
-        best.gave_up = best.passed_over.is_some() && matches!(found, Err(LowerError::Limit { .. }));
-        let found = match found {
-            Ok(found) => found,
-            Err(unreachable @ LowerError::Unreachable { .. }) => {
-                best.failure = Some((unreachable, Arc::clone(kernels)));
-                return Ok(None);
-            }
-            Err(_) if best.gave_up => return Ok(None),
-            Err(other) => return Err(other),
-        };
-        if labels.is_none() {
-            best.root_bound =
-                Some(best.root_bound.map_or(found.root_bound.0, |b| b.min(found.root_bound.0)));
+        let stays_open = !aim.is_short && self.capacity.is_some() && is_limited;
+        self.best.passed_over =
+            missed.map(|least| aim.surely(least)).or(stays_open.then_some(aim.least));
+        self.best.gave_up = self.best.passed_over.is_some() && is_limited;
+    }
+
+    /// Notes what a search has shown that any plan takes: of the whole program with all layouts of
+    /// its labels, and where it ended early.
+    fn note_bounds(&mut self, aim: &Aim<'_>, found: &Found, all_labels: bool) {
+        let best = &mut self.best;
+        let lowest = |known: Option<u64>, least: u64| known.map_or(least, |known| known.min(least));
+        if all_labels {
+            best.root_bound = Some(lowest(best.root_bound, found.root_bound.0));
         }
         if found.stopped_by.is_some() {
             best.stopped_by = best.stopped_by.or(found.stopped_by);
-            let least = known(found.lower_bound.0);
-            best.open_bound = Some(best.open_bound.map_or(least, |open| open.min(least)));
+            let least = aim.surely(found.lower_bound.0);
+            best.open_bound = Some(lowest(best.open_bound, least));
         }
         best.ties_cut |= found.ties_cut;
-        let time = self.take(kernels, (&tables, &found), labels)?;
-        Ok(Some((time, found.stopped_by)))
     }
 
     /// Takes a plan that was found, if none before is better. Returns its time.
