@@ -3,8 +3,12 @@
 
 use shard_ir::{InstrId, InstrKind, ParameterKind, Plan, PlanOutput};
 
+use crate::body::{Body, Form, seen_by};
+use crate::data::Data;
+use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::names::{Taken, identifier};
+use crate::python::{Py, call_line, dictionary, string};
 use crate::words::Words;
 
 /// A layer to export, in one phase.
@@ -25,6 +29,127 @@ pub(crate) struct Parameter {
     /// In Python.
     pub(crate) argument: String,
     pub(crate) kind: ParameterKind,
+}
+
+/// A layer of a module that is being written, with what modules of every system say of it.
+pub(crate) struct Layer<'l> {
+    words: &'static dyn Words,
+    floats: Floats,
+    pub(crate) plan: &'l Plan,
+    /// What the source says, on whole tensors.
+    source: Plan,
+    pub(crate) title: String,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) outputs: Vec<String>,
+}
+
+impl<'l> Layer<'l> {
+    /// A layer in its phase; `kind` stands behind its name.
+    pub(crate) fn new(
+        words: &'static dyn Words,
+        floats: Floats,
+        layer: &Exported<'l>,
+        kind: &str,
+    ) -> Layer<'l> {
+        let plan = layer.plan;
+        Layer {
+            words,
+            floats,
+            plan,
+            source: seen_by(layer.source.unwrap_or(plan), Form::Alone),
+            title: title_of(plan, kind),
+            parameters: parameters(words, plan),
+            outputs: output_names(plan),
+        }
+    }
+
+    /// The names of its function, of the unsharded one and of constants, before which stands that
+    /// of the function unless the layer is `alone`.
+    pub(crate) fn names<const N: usize>(
+        &self,
+        taken: &mut Taken,
+        alone: bool,
+        constants: [&str; N],
+    ) -> (String, String, [String; N]) {
+        let function = taken.fresh(&identifier(self.words, &self.title));
+        let unsharded = taken.fresh(&format!("{function}_unsharded"));
+        let prefix = if alone { String::new() } else { format!("{}_", function.to_uppercase()) };
+        let constants = constants.map(|word| taken.fresh(&format!("{prefix}{word}")));
+        (function, unsharded, constants)
+    }
+
+    /// A constant that says something of each parameter.
+    pub(crate) fn of_parameters(&self, name: &str, of: impl Fn(&Parameter) -> Py) -> String {
+        let entries: Vec<_> = self.parameters.iter().map(|p| (p.name.clone(), of(p))).collect();
+        dictionary(0, &format!("{name} = "), &entries, "")
+    }
+
+    /// A constant that says something of each result.
+    pub(crate) fn of_results(&self, name: &str, of: impl Fn(&PlanOutput) -> Py) -> String {
+        let results = self.outputs.iter().zip(&self.plan.outputs);
+        let entries: Vec<_> = results.map(|(name, output)| (name.clone(), of(output))).collect();
+        dictionary(0, &format!("{name} = "), &entries, "")
+    }
+
+    /// How large each parameter is as a whole, and its dtype.
+    pub(crate) fn shapes(&self, name: &str) -> String {
+        self.of_parameters(name, |p| {
+            let instr = self.plan.instruction(p.id);
+            let sizes = stack_of(self.plan, p.id).into_iter().chain(self.plan.sizes(&instr.dims));
+            let dtype = Py::atom(self.words.dtype(instr.dtype, self.floats));
+            Py::Tuple(vec![Py::numbers(sizes), dtype])
+        })
+    }
+
+    /// The function of the plan in a form; `said` is what it says of where it computes.
+    pub(crate) fn sharded(
+        &self,
+        name: &str,
+        form: Form,
+        said: &str,
+    ) -> Result<String, ExportError> {
+        let named = self.parameters.iter().map(|p| (p.id, p.argument.clone()));
+        self.function((name, said), self.plan, form, named.collect())
+    }
+
+    /// The function of what the source says.
+    pub(crate) fn unsharded(&self, name: &str) -> Result<String, ExportError> {
+        let named = as_source_has(&self.source, self.plan, &self.parameters)?;
+        let said = "as the source has it, on whole tensors";
+        self.function((name, said), &self.source, Form::Alone, named)
+    }
+
+    fn function(
+        &self,
+        (name, said): (&str, &str),
+        plan: &Plan,
+        form: Form,
+        named: Vec<(InstrId, String)>,
+    ) -> Result<String, ExportError> {
+        let arguments: Vec<String> = self.parameters.iter().map(|p| p.argument.clone()).collect();
+        let head = call_line(0, &format!("def {name}"), &arguments, ":");
+        let seen = seen_by(plan, form);
+        let body = Body::new(self.words, plan, &seen, form, self.floats).write(&named)?;
+        Ok(format!("{head}    \"\"\"`{}` {said}.\"\"\"\n{body}", plain(&self.title)))
+    }
+
+    /// What a check has to know to make data of its parameters.
+    pub(crate) fn of_data(&self) -> Vec<(String, Py)> {
+        let data = Data::of(self.plan);
+        let below = |p: &Parameter| Some((string(&p.name), Py::atom(data.below[p.id.index()]?)));
+        let host = host_names(&self.parameters).map(Py::string);
+        vec![
+            ("below".to_string(), Py::Dict(self.parameters.iter().filter_map(below).collect())),
+            ("positive".to_string(), Py::atom(if data.positive { "True" } else { "False" })),
+            ("host".to_string(), Py::List(host.collect())),
+        ]
+    }
+
+    /// By how much a check lets results differ.
+    pub(crate) fn tolerance(&self) -> (String, Py) {
+        let tolerance = self.floats.tolerance(self.plan.instructions.iter().map(|i| i.dtype));
+        ("tolerance".to_string(), Py::atom(format!("{tolerance:?}")))
+    }
 }
 
 /// A name as a docstring or a comment may have it.

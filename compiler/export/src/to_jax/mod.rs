@@ -4,18 +4,16 @@
 mod moves;
 mod words;
 
-use shard_ir::{InstrId, Mesh, Plan, PlanOutput};
+use shard_ir::{DimId, InstrId, Mesh, Plan, PlanOutput};
 
-use crate::body::{Body, Form, seen_by};
-use crate::data::Data;
+use crate::body::Form;
 use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::layer::{
-    Exported, Parameter, as_source_has, heading, host_names, output_names, parameters, plain,
-    replaced, stack_of, stack_of_output, stacked_value, title_of,
+    Exported, Layer, heading, host_names, plain, replaced, stack_of, stack_of_output, stacked_value,
 };
-use crate::names::{Taken, identifier};
-use crate::python::{Py, assignment, call_line, dictionary, string};
+use crate::names::Taken;
+use crate::python::{Py, assignment, dictionary, string};
 use crate::specs::{boundary_entries, terms};
 use crate::stack::{one_mesh, with_stacks};
 use crate::words::Words;
@@ -66,151 +64,59 @@ struct Module {
 impl Module {
     /// A layer; `kind` stands behind its name.
     fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
+        let layer = Layer::new(&Jax, self.options.floats, layer, kind);
         let plan = layer.plan;
-        let title = title_of(plan, kind);
-        let function = self.taken.fresh(&identifier(&Jax, &title));
-        let unsharded = self.taken.fresh(&format!("{function}_unsharded"));
-        let prefix = if self.single && kind.is_empty() {
-            String::new()
-        } else {
-            format!("{}_", function.to_uppercase())
+        let alone = self.single && kind.is_empty();
+        let constants = ["PARAMS", "RESULTS", "SHAPES"];
+        let (function, unsharded, constants) = layer.names(&mut self.taken, alone, constants);
+        let [params, results, shapes] = &constants;
+        let (form, said) = match self.options.style {
+            Style::ShardMap => (Form::Devices, "on each device's own blocks"),
+            Style::Constraints => {
+                (Form::Constraints, "on whole tensors, held to the plan's layouts")
+            }
         };
-        let [params, results, shapes] = ["PARAMS", "RESULTS", "SHAPES"]
-            .map(|word| self.taken.fresh(&format!("{prefix}{word}")));
-        let parameters = parameters(&Jax, plan);
-        let outputs = output_names(plan);
         let partial = self.options.style == Style::ShardMap;
-
-        let mut out = format!("\n\n# {}\n", heading(plan, &title));
-        let spec =
-            |id: InstrId| Py::call("P", spec_entries(plan, id, &plan.instruction(id).dims, true));
-        let entries: Vec<_> = parameters.iter().map(|p| (p.name.clone(), spec(p.id))).collect();
-        out.push_str(&dictionary(0, &format!("{params} = "), &entries, ""));
-        let spec = |output: &PlanOutput| {
-            Py::call("P", spec_entries(plan, output.id, &output.dims, partial))
+        let spec = |id: InstrId, dims: &[DimId], partial: bool| {
+            Py::call("P", spec_entries(plan, id, dims, partial))
         };
-        let entries: Vec<_> =
-            outputs.iter().zip(&plan.outputs).map(|(name, o)| (name.clone(), spec(o))).collect();
-        out.push_str(&dictionary(0, &format!("{results} = "), &entries, ""));
-        let shape = |p: &Parameter| {
-            let instr = plan.instruction(p.id);
-            let sizes = stack_of(plan, p.id).into_iter().chain(plan.sizes(&instr.dims));
-            Py::Tuple(vec![
-                Py::numbers(sizes),
-                Py::atom(Jax.dtype(instr.dtype, self.options.floats)),
-            ])
-        };
-        let entries: Vec<_> = parameters.iter().map(|p| (p.name.clone(), shape(p))).collect();
-        out.push_str(&dictionary(0, &format!("{shapes} = "), &entries, ""));
-
-        let form = match self.options.style {
-            Style::ShardMap => Form::Devices,
-            Style::Constraints => Form::Constraints,
-        };
-        let arguments: Vec<String> = parameters.iter().map(|p| p.argument.clone()).collect();
-        let named: Vec<(InstrId, String)> =
-            parameters.iter().map(|p| (p.id, p.argument.clone())).collect();
-        out.push_str("\n\n");
-        out.push_str(&self.decorators(plan, &parameters, &params, &results, outputs.as_slice()));
-        out.push_str(&call_line(0, &format!("def {function}"), &arguments, ":"));
-        out.push_str(&match form {
-            Form::Devices => {
-                format!("    \"\"\"`{}` on each device's own blocks.\"\"\"\n", plain(&title))
-            }
-            Form::Constraints | Form::Alone => {
-                format!(
-                    "    \"\"\"`{}` on whole tensors, held to the plan's layouts.\"\"\"\n",
-                    plain(&title)
-                )
-            }
-        });
-        let seen = seen_by(plan, form);
-        out.push_str(&Body::new(&Jax, plan, &seen, form, self.options.floats).write(&named)?);
-
-        let source = seen_by(layer.source.unwrap_or(plan), Form::Alone);
-        let named = as_source_has(&source, plan, &parameters)?;
-        out.push_str("\n\n");
-        out.push_str(&call_line(0, &format!("def {unsharded}"), &arguments, ":"));
-        out.push_str(&format!(
-            "    \"\"\"`{}` as the source has it, on whole tensors.\"\"\"\n",
-            plain(&title)
-        ));
-        out.push_str(
-            &Body::new(&Jax, &source, &source, Form::Alone, self.options.floats).write(&named)?,
-        );
-
+        let out = [
+            format!("\n\n# {}\n", heading(plan, &layer.title)),
+            layer.of_parameters(params, |p| spec(p.id, &plan.instruction(p.id).dims, true)),
+            layer.of_results(results, |output| spec(output.id, &output.dims, partial)),
+            layer.shapes(shapes),
+            "\n\n".to_string(),
+            self.decorators(&layer, params, results),
+            layer.sharded(&function, form, said)?,
+            "\n\n".to_string(),
+            layer.unsharded(&unsharded)?,
+        ];
         let names = [
             ("sharded", &function),
             ("unsharded", &unsharded),
-            ("params", &params),
-            ("results", &results),
+            ("params", params),
+            ("results", results),
+            ("shapes", shapes),
         ];
-        let mut entry: Vec<(String, Py)> =
-            names.iter().map(|(key, name)| (key.to_string(), Py::atom(name))).collect();
-        entry.push(("shapes".to_string(), Py::atom(&shapes)));
-        entry.extend(self.data(plan, &parameters, &outputs, partial));
-        self.entries.push((title, entry));
-        Ok(out)
-    }
-
-    /// What the check has to know of the data.
-    fn data(
-        &self,
-        plan: &Plan,
-        parameters: &[Parameter],
-        outputs: &[String],
-        partial: bool,
-    ) -> Vec<(String, Py)> {
-        let data = Data::of(plan);
-        let strings = |names: Vec<&str>| Py::List(names.into_iter().map(Py::string).collect());
-        let below = parameters
-            .iter()
-            .filter_map(|p| Some((string(&p.name), Py::atom(data.below[p.id.index()]?))));
-        let count = |count: Option<u64>| count.map_or(Py::atom("None"), Py::atom);
-        let split = |id: InstrId| {
-            let [candidates, terms] = terms(&plan.mesh, plan.instruction(id).layout);
-            (candidates.is_some() || terms.is_some())
-                .then(|| Py::Tuple(vec![count(candidates), count(terms)]))
-        };
-        // Results are told from parameters of the same name.
-        let results: Vec<(String, &PlanOutput)> =
-            outputs.iter().map(|name| format!("-> {name}")).zip(&plan.outputs).collect();
-        let mut of_terms: Vec<(String, Py)> =
-            parameters.iter().filter_map(|p| Some((string(&p.name), split(p.id)?))).collect();
-        let partial_results = results.iter().filter(|_| partial);
-        of_terms.extend(partial_results.filter_map(|(name, o)| Some((string(name), split(o.id)?))));
-        let stacked =
-            parameters.iter().filter(|p| stack_of(plan, p.id).is_some()).map(|p| p.name.as_str());
-        let stacked_results =
-            results.iter().filter(|(_, o)| stack_of_output(plan, o)).map(|(name, _)| name.as_str());
-        let tolerance = self.options.floats.tolerance(plan.instructions.iter().map(|i| i.dtype));
-        vec![
-            ("below".to_string(), Py::Dict(below.collect())),
-            ("positive".to_string(), Py::atom(if data.positive { "True" } else { "False" })),
-            ("host".to_string(), strings(host_names(parameters).collect())),
-            ("stacked".to_string(), strings(stacked.chain(stacked_results).collect())),
-            ("terms".to_string(), Py::Dict(of_terms)),
-            ("tolerance".to_string(), Py::atom(format!("{tolerance:?}"))),
-        ]
+        let mut entry = names.map(|(key, name)| (key.to_string(), Py::atom(name))).to_vec();
+        entry.extend(layer.of_data());
+        entry.extend(in_front(&layer, partial));
+        entry.push(layer.tolerance());
+        self.entries.push((layer.title, entry));
+        Ok(out.concat())
     }
 
     /// What stands in front of a function: caches that it replaces are donated.
-    fn decorators(
-        &self,
-        plan: &Plan,
-        parameters: &[Parameter],
-        params: &str,
-        results: &str,
-        outputs: &[String],
-    ) -> String {
-        let replaced = replaced(plan);
-        let donated = parameters
+    fn decorators(&self, layer: &Layer<'_>, params: &str, results: &str) -> String {
+        let replaced = replaced(layer.plan);
+        let donated = layer
+            .parameters
             .iter()
             .enumerate()
             .filter(|(_, p)| replaced.iter().any(|(id, _)| *id == p.id))
             .map(|(at, _)| at);
         let donated: Vec<usize> = donated.collect();
-        let given = match outputs {
+        let given = match layer.outputs.as_slice() {
             [one] => format!("{results}[{}]", string(one)),
             _ => format!("tuple({results}.values())"),
         };
@@ -233,9 +139,9 @@ impl Module {
                 } else {
                     format!("    donate_argnums={},\n", Py::numbers(&donated).flat())
                 };
-                let host: Vec<Py> = host_names(parameters).map(Py::string).collect();
+                let host: Vec<Py> = host_names(&layer.parameters).map(Py::string).collect();
                 if host.is_empty() {
-                    let given = match outputs {
+                    let given = match layer.outputs.as_slice() {
                         [_] => format!("NamedSharding(MESH, {given})"),
                         _ => format!("placed({results})"),
                     };
@@ -298,6 +204,30 @@ impl Module {
     }
 }
 
+/// The dims that stand in front of parameters and results: those of stacks, and those of terms.
+fn in_front(layer: &Layer<'_>, partial: bool) -> [(String, Py); 2] {
+    let (plan, parameters) = (layer.plan, &layer.parameters);
+    let count = |count: Option<u64>| count.map_or(Py::atom("None"), Py::atom);
+    let split = |id: InstrId| {
+        let [candidates, terms] = terms(&plan.mesh, plan.instruction(id).layout);
+        let is_split = candidates.is_some() || terms.is_some();
+        is_split.then(|| Py::Tuple(vec![count(candidates), count(terms)]))
+    };
+    // Results are told from parameters of the same name.
+    let results: Vec<(String, &PlanOutput)> =
+        layer.outputs.iter().map(|name| format!("-> {name}")).zip(&plan.outputs).collect();
+    let mut of_terms: Vec<(String, Py)> =
+        parameters.iter().filter_map(|p| Some((string(&p.name), split(p.id)?))).collect();
+    let partial_results = results.iter().filter(|_| partial);
+    of_terms.extend(partial_results.filter_map(|(name, o)| Some((string(name), split(o.id)?))));
+    let stacked =
+        parameters.iter().filter(|p| stack_of(plan, p.id).is_some()).map(|p| p.name.as_str());
+    let stacked_results =
+        results.iter().filter(|(_, o)| stack_of_output(plan, o)).map(|(name, _)| name.as_str());
+    let stacked = stacked.chain(stacked_results).map(Py::string).collect();
+    [("stacked".to_string(), Py::List(stacked)), ("terms".to_string(), Py::Dict(of_terms))]
+}
+
 /// The imports that a text needs, in the order of the linter.
 fn imports(code: &str) -> String {
     let mut out = String::new();
@@ -343,7 +273,7 @@ fn docstring(origin: &str, style: Style) -> String {
     )
 }
 
-fn spec_entries(plan: &Plan, id: InstrId, dims: &[shard_ir::DimId], partial: bool) -> Vec<Py> {
+fn spec_entries(plan: &Plan, id: InstrId, dims: &[DimId], partial: bool) -> Vec<Py> {
     let instr = plan.instruction(id);
     let order: Vec<usize> =
         dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();

@@ -10,18 +10,14 @@ mod words;
 
 use std::collections::BTreeSet;
 
-use shard_ir::{AxisId, InstrId, Mesh, Plan, PlanOutput, Reduction};
+use shard_ir::{AxisId, AxisSet, Layout, Mesh, Plan, PlanOutput, Reduction};
 
-use crate::body::{Body, Form, seen_by};
-use crate::data::Data;
+use crate::body::Form;
 use crate::dtypes::Floats;
 use crate::error::ExportError;
-use crate::layer::{
-    Exported, Parameter, as_source_has, heading, host_names, output_names, parameters, plain,
-    stack_of, stack_of_output,
-};
-use crate::names::{Taken, identifier};
-use crate::python::{Py, assignment, call_line, dictionary, string};
+use crate::layer::{Exported, Layer, Parameter, heading, plain, stack_of, stack_of_output};
+use crate::names::Taken;
+use crate::python::{Py, assignment, dictionary, string};
 use crate::specs::axes_tuple;
 use crate::stack::{one_mesh, with_stacks};
 use crate::words::Words;
@@ -56,175 +52,56 @@ struct Module {
     entries: Vec<(String, Vec<(String, Py)>)>,
 }
 
-/// The names of a layer's function and constants.
-struct Names {
-    function: String,
-    unsharded: String,
-    params: String,
-    placements: String,
-    results: String,
-    shapes: String,
-    tp_plan: String,
-}
-
 impl Module {
     /// A layer; `kind` stands behind its name.
     fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
+        let layer = Layer::new(&Torch, self.floats, layer, kind);
         let plan = layer.plan;
-        let title = match &plan.phase {
-            Some(phase) => format!("{}.{phase}{kind}", plan.name),
-            None => format!("{}{kind}", plan.name),
-        };
         for axes in groups::groups(plan)? {
             if !self.groups.contains(&axes) {
                 self.groups.push(axes);
             }
         }
-        let names = self.names(&title, kind);
-        let parameters = parameters(&Torch, plan);
-        let outputs = output_names(plan);
-        let mut out = format!("\n\n# {}\n", heading(plan, &title));
-        out.push_str(&self.constants(plan, &names, &parameters, &outputs));
-
-        let arguments: Vec<String> = parameters.iter().map(|p| p.argument.clone()).collect();
-        let held: Vec<(InstrId, String)> =
-            parameters.iter().map(|p| (p.id, p.argument.clone())).collect();
-        let seen = seen_by(plan, Form::Devices);
-        out.push_str("\n\n");
-        out.push_str(&call_line(0, &format!("def {}", names.function), &arguments, ":"));
-        out.push_str(&format!(
-            "    \"\"\"`{}` on each process's own blocks.\"\"\"\n",
-            plain(&title)
-        ));
-        out.push_str(&Body::new(&Torch, plan, &seen, Form::Devices, self.floats).write(&held)?);
-
-        let source = seen_by(layer.source.unwrap_or(plan), Form::Alone);
-        let held = as_source_has(&source, plan, &parameters)?;
-        out.push_str("\n\n");
-        out.push_str(&call_line(0, &format!("def {}", names.unsharded), &arguments, ":"));
-        out.push_str(&format!(
-            "    \"\"\"`{}` as the source has it, on whole tensors.\"\"\"\n",
-            plain(&title)
-        ));
-        out.push_str(&Body::new(&Torch, &source, &source, Form::Alone, self.floats).write(&held)?);
-
-        let entry = self.entry(plan, &names, &parameters, &outputs);
-        self.entries.push((title, entry));
-        Ok(out)
-    }
-
-    fn names(&mut self, title: &str, kind: &str) -> Names {
-        let function = self.taken.fresh(&identifier(&Torch, title));
-        let unsharded = self.taken.fresh(&format!("{function}_unsharded"));
-        let prefix = if self.single && kind.is_empty() {
-            String::new()
-        } else {
-            format!("{}_", function.to_uppercase())
-        };
-        let mut constant = |word: &str| self.taken.fresh(&format!("{prefix}{word}"));
-        Names {
-            params: constant("PARAMS"),
-            placements: constant("PLACEMENTS"),
-            results: constant("RESULTS"),
-            shapes: constant("SHAPES"),
-            tp_plan: constant("TP_PLAN"),
-            function,
-            unsharded,
-        }
-    }
-
-    /// How parameters and results lie: by axes, as placements of DTensor, and as a plan of tensor
-    /// parallelism, each where there is one.
-    fn constants(
-        &self,
-        plan: &Plan,
-        names: &Names,
-        parameters: &[Parameter],
-        outputs: &[String],
-    ) -> String {
-        let mesh = &plan.mesh;
-        let mut out = String::new();
-        let spec = |p: &Parameter| {
-            let (instr, stacked) = (plan.instruction(p.id), stack_of(plan, p.id).is_some());
-            placements::entries(mesh, instr.layout, instr.dims.len(), stacked)
-        };
-        let entries: Vec<_> = parameters.iter().map(|p| (p.name.clone(), spec(p))).collect();
-        out.push_str(&dictionary(0, &format!("{} = ", names.params), &entries, ""));
-        let spec = |o: &PlanOutput| {
-            placements::entries(mesh, plan.output_layout(o), o.dims.len(), stack_of_output(plan, o))
-        };
-        let entries: Vec<_> =
-            outputs.iter().zip(&plan.outputs).map(|(name, o)| (name.clone(), spec(o))).collect();
-        out.push_str(&dictionary(0, &format!("{} = ", names.results), &entries, ""));
-        let shape = |p: &Parameter| {
-            let instr = plan.instruction(p.id);
-            let sizes = stack_of(plan, p.id).into_iter().chain(plan.sizes(&instr.dims));
-            Py::Tuple(vec![Py::numbers(sizes), Py::atom(Torch.dtype(instr.dtype, self.floats))])
-        };
-        let entries: Vec<_> = parameters.iter().map(|p| (p.name.clone(), shape(p))).collect();
-        out.push_str(&dictionary(0, &format!("{} = ", names.shapes), &entries, ""));
-        out.push_str(&placements_text(plan, &names.placements, parameters));
-        match tp_plan::tp_plan(plan) {
-            Ok(styles) => {
-                let entries: Vec<_> =
-                    styles.into_iter().map(|(name, style)| (name, Py::string(style))).collect();
-                out.push_str(&dictionary(0, &format!("{} = ", names.tp_plan), &entries, ""));
-            }
-            Err(why) => out.push_str(&assignment(
-                0,
-                &names.tp_plan,
-                &Py::atom("None"),
-                &format!("no plan of tensor parallelism: {why}"),
-            )),
-        }
-        out
-    }
-
-    /// What the check has to know of a layer.
-    fn entry(
-        &self,
-        plan: &Plan,
-        names: &Names,
-        parameters: &[Parameter],
-        outputs: &[String],
-    ) -> Vec<(String, Py)> {
-        let data = Data::of(plan);
-        let below = parameters
-            .iter()
-            .filter_map(|p| Some((string(&p.name), Py::atom(data.below[p.id.index()]?))));
-        let partial = |layout: shard_ir::Layout| {
-            let [maxima, sums] = [Reduction::Max, Reduction::Sum].map(|kind| layout.partial(kind));
-            (!maxima.is_empty() || !sums.is_empty()).then(|| {
-                Py::Tuple([maxima, sums].map(|a| axes_tuple(&plan.mesh, a.iter())).to_vec())
-            })
-        };
-        // Results are told from parameters of the same name.
-        let of_parameters = parameters
-            .iter()
-            .filter_map(|p| Some((string(&p.name), partial(plan.instruction(p.id).layout)?)));
-        let of_results = outputs.iter().zip(&plan.outputs).filter_map(|(name, o)| {
-            Some((string(&format!("-> {name}")), partial(plan.output_layout(o))?))
-        });
-        let host = Py::List(host_names(parameters).map(Py::string).collect());
-        let tolerance = self.floats.tolerance(plan.instructions.iter().map(|i| i.dtype));
-        let mut entry: Vec<(String, Py)> = [
-            ("sharded", &names.function),
-            ("unsharded", &names.unsharded),
-            ("params", &names.params),
-            ("placements", &names.placements),
-            ("results", &names.results),
-            ("shapes", &names.shapes),
-        ]
-        .map(|(key, name)| (key.to_string(), Py::atom(name)))
-        .to_vec();
-        entry.extend([
-            ("below".to_string(), Py::Dict(below.collect())),
-            ("positive".to_string(), Py::atom(if data.positive { "True" } else { "False" })),
-            ("host".to_string(), host),
-            ("partial".to_string(), Py::Dict(of_parameters.chain(of_results).collect())),
-            ("tolerance".to_string(), Py::atom(format!("{tolerance:?}"))),
-        ]);
-        entry
+        let alone = self.single && kind.is_empty();
+        let constants = ["PARAMS", "PLACEMENTS", "RESULTS", "SHAPES", "TP_PLAN"];
+        let (function, unsharded, constants) = layer.names(&mut self.taken, alone, constants);
+        let [params, placements, results, shapes, tp_plan] = &constants;
+        let (of_parameter, of_result) = (
+            |p: &Parameter| {
+                let (instr, stacked) = (plan.instruction(p.id), stack_of(plan, p.id).is_some());
+                placements::entries(&plan.mesh, instr.layout, instr.dims.len(), stacked)
+            },
+            |output: &PlanOutput| {
+                let (layout, stacked) = (plan.output_layout(output), stack_of_output(plan, output));
+                placements::entries(&plan.mesh, layout, output.dims.len(), stacked)
+            },
+        );
+        let out = [
+            format!("\n\n# {}\n", heading(plan, &layer.title)),
+            layer.of_parameters(params, of_parameter),
+            layer.of_results(results, of_result),
+            layer.shapes(shapes),
+            placements_text(plan, placements, &layer.parameters),
+            tp_plan_text(plan, tp_plan),
+            "\n\n".to_string(),
+            layer.sharded(&function, Form::Devices, "on each process's own blocks")?,
+            "\n\n".to_string(),
+            layer.unsharded(&unsharded)?,
+        ];
+        let names = [
+            ("sharded", &function),
+            ("unsharded", &unsharded),
+            ("params", params),
+            ("placements", placements),
+            ("results", results),
+            ("shapes", shapes),
+        ];
+        let mut entry = names.map(|(key, name)| (key.to_string(), Py::atom(name))).to_vec();
+        entry.extend(layer.of_data());
+        entry.push(("partial".to_string(), partial_over(&layer)));
+        entry.push(layer.tolerance());
+        self.entries.push((layer.title, entry));
+        Ok(out.concat())
     }
 
     fn assembled(&self, mesh: &Mesh, origin: &str, functions: &str) -> String {
@@ -255,6 +132,40 @@ impl Module {
         let [of_layers, of_check] = [of_layers, of_check].map(|texts| written(&texts));
         let code = format!("{constants}{of_layers}{functions}{of_check}{tail}");
         format!("\"\"\"{}\"\"\"\n\n{}{code}", docstring(origin), imports(&code))
+    }
+}
+
+/// The axes over which parameters and results are partial, as maxima and as sums.
+fn partial_over(layer: &Layer<'_>) -> Py {
+    let plan = layer.plan;
+    let partial = |layout: Layout| {
+        let [maxima, sums] = [Reduction::Max, Reduction::Sum].map(|kind| layout.partial(kind));
+        let axes = |set: AxisSet| axes_tuple(&plan.mesh, set.iter());
+        let is_partial = !maxima.is_empty() || !sums.is_empty();
+        is_partial.then(|| Py::Tuple(vec![axes(maxima), axes(sums)]))
+    };
+    // Results are told from parameters of the same name.
+    let of_parameters = layer
+        .parameters
+        .iter()
+        .filter_map(|p| Some((string(&p.name), partial(plan.instruction(p.id).layout)?)));
+    let of_results = layer.outputs.iter().zip(&plan.outputs).filter_map(|(name, o)| {
+        Some((string(&format!("-> {name}")), partial(plan.output_layout(o))?))
+    });
+    Py::Dict(of_parameters.chain(of_results).collect())
+}
+
+/// The plan of tensor parallelism, or why there is none.
+fn tp_plan_text(plan: &Plan, name: &str) -> String {
+    match tp_plan::tp_plan(plan) {
+        Ok(styles) => {
+            let entries = styles.into_iter().map(|(name, style)| (name, Py::string(style)));
+            dictionary(0, &format!("{name} = "), &entries.collect::<Vec<_>>(), "")
+        }
+        Err(why) => {
+            let why = format!("no plan of tensor parallelism: {why}");
+            assignment(0, name, &Py::atom("None"), &why)
+        }
     }
 }
 
