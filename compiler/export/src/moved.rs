@@ -1,10 +1,11 @@
 //! A move that is to be written, and what every system needs to know of it.
 
-use shard_ir::{AxisId, AxisList, Collective, DimSet, Layout, MeshShape};
+use shard_ir::{AxisId, AxisList, Collective, DimSet, Layout, MeshShape, Reduction};
 
 use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::exchange::steps_of;
+use crate::ops::numbers::neutral;
 use crate::python::Py;
 use crate::specs::axes_tuple;
 use crate::words::Words;
@@ -54,6 +55,22 @@ impl Moved<'_> {
             None => call,
         };
         if self.to.softmax_axes().is_empty() { call } else { call.with("left", Py::atom("True")) }
+    }
+
+    /// What each device has, as terms of which all but one change nothing: of a dim, its own block.
+    pub(crate) fn as_terms(
+        &self,
+        words: &dyn Words,
+        value: Py,
+        kind: Reduction,
+        (dim, axes): (Option<usize>, AxisList),
+    ) -> Py {
+        let rest = neutral(words, kind, self.dtype, self.floats);
+        let axes = axes_tuple(self.shape.mesh, axes.iter());
+        match dim {
+            None => Py::call("to_partial", [value, axes, rest]),
+            Some(dim) => Py::call("split_to_partial", [value, axes, Py::atom(dim), rest]),
+        }
     }
 
     /// An exchange, as the moves that systems have.

@@ -5,7 +5,6 @@ use shard_ir::{AxisList, Collective, Reduction};
 use super::words::Jax;
 use crate::error::ExportError;
 use crate::moved::{Moved, Written};
-use crate::ops::numbers::neutral;
 use crate::python::Py;
 use crate::specs::axes_tuple;
 
@@ -16,78 +15,82 @@ pub(crate) fn write(
     value: &Py,
     between: &Py,
 ) -> Result<Written, ExportError> {
-    let one = |step: Py| Ok(Written { steps: vec![step], instead: None });
-    let instead =
-        |step: Py, said: &str| Ok(Written { steps: vec![step], instead: Some(said.to_string()) });
     let value = value.clone();
     let mesh = moved.shape.mesh;
     let tuple = |axes: &AxisList| axes_tuple(mesh, axes.iter());
-    match *collective {
-        Collective::AllGather { dim, axes } => {
-            one(Py::call("lax.all_gather", [value, tuple(&axes)])
-                .with("axis", Py::atom(dim))
-                .with("tiled", Py::atom("True")))
-        }
+    let step = match *collective {
+        Collective::AllGather { dim, axes } => Py::call("lax.all_gather", [value, tuple(&axes)])
+            .with("axis", Py::atom(dim))
+            .with("tiled", Py::atom("True")),
         Collective::Slice { dim, axes } => {
             let size = moved.shape.local_sizes(moved.to)[dim];
             let at = Py::binary(Py::call("lax.axis_index", [tuple(&axes)]), "*", Py::atom(size));
-            one(Py::call("lax.dynamic_slice_in_dim", [value, at, Py::atom(size)])
-                .with("axis", Py::atom(dim)))
+            Py::call("lax.dynamic_slice_in_dim", [value, at, Py::atom(size)])
+                .with("axis", Py::atom(dim))
         }
         Collective::ReduceScatter { kind: Reduction::Sum, dim, axes } => {
-            one(Py::call("lax.psum_scatter", [value, tuple(&axes)])
+            Py::call("lax.psum_scatter", [value, tuple(&axes)])
                 .with("scatter_dimension", Py::atom(dim))
-                .with("tiled", Py::atom("True")))
+                .with("tiled", Py::atom("True"))
         }
-        Collective::ReduceScatter { kind: Reduction::Max, dim, axes } => instead(
-            Py::call("max_scatter", [value, tuple(&axes)]).with("axis", Py::atom(dim)),
-            "as all-to-all and a maximum",
-        ),
+        Collective::ReduceScatter { kind: Reduction::Max, dim, axes } => {
+            Py::call("max_scatter", [value, tuple(&axes)]).with("axis", Py::atom(dim))
+        }
         Collective::AllReduce { kind, axes } => {
             let function = match kind {
                 Reduction::Sum => "lax.psum",
                 Reduction::Max => "lax.pmax",
             };
-            one(Py::call(function, [value, axes_tuple(mesh, axes.iter())]))
+            Py::call(function, [value, axes_tuple(mesh, axes.iter())])
         }
         Collective::AllToAll { from_dim, to_dim, axes } => {
-            one(Py::call("lax.all_to_all", [value, tuple(&axes)])
+            Py::call("lax.all_to_all", [value, tuple(&axes)])
                 .with("split_axis", Py::atom(to_dim))
                 .with("concat_axis", Py::atom(from_dim))
-                .with("tiled", Py::atom("True")))
+                .with("tiled", Py::atom("True"))
         }
         Collective::Permute { to } => {
             let (axes, pairs) = moved.permute(to)?;
-            one(Py::call("lax.ppermute", [value, axes]).with("perm", pairs))
+            Py::call("lax.ppermute", [value, axes]).with("perm", pairs)
         }
-        Collective::Exchange { to } => moved.exchange(&Jax, to, &value, between),
+        Collective::Exchange { to } => return moved.exchange(&Jax, to, &value, between),
         Collective::AllGatherDims { .. } => {
             let (axes, parts) = moved.parts(collective);
-            one(Py::call("gather_dims", [value, axes, parts]))
+            Py::call("gather_dims", [value, axes, parts])
         }
-        Collective::ReduceScatterDims { kind: Reduction::Sum, .. } => {
+        Collective::ReduceScatterDims { kind, .. } => {
+            let function = match kind {
+                Reduction::Sum => "scatter_dims",
+                Reduction::Max => "max_scatter_dims",
+            };
             let (axes, parts) = moved.parts(collective);
-            one(Py::call("scatter_dims", [value, axes, parts]))
+            Py::call(function, [value, axes, parts])
         }
-        Collective::ReduceScatterDims { kind: Reduction::Max, .. } => {
-            let (axes, parts) = moved.parts(collective);
-            instead(
-                Py::call("max_scatter_dims", [value, axes, parts]),
-                "as all-to-all and a maximum",
-            )
+        Collective::SoftmaxMerge { dim, axes, statistics } => {
+            moved.softmax_merge(value, (dim, axes), statistics)
         }
-        Collective::SoftmaxMerge { dim, axes, statistics } => instead(
-            moved.softmax_merge(value, (dim, axes), statistics),
-            "as a maximum of the statistics, and sums",
-        ),
-        Collective::ToPartial { kind, dim, axes } => {
-            let rest = neutral(&Jax, kind, moved.dtype, moved.floats);
-            one(match dim {
-                None => Py::call("to_partial", [value, tuple(&axes), rest]),
-                Some(dim) => {
-                    Py::call("split_to_partial", [value, tuple(&axes), Py::atom(dim), rest])
-                }
-            })
+        Collective::ToPartial { kind, dim, axes } => moved.as_terms(&Jax, value, kind, (dim, axes)),
+    };
+    Ok(Written { steps: vec![step], instead: done_by(collective).map(str::to_string) })
+}
+
+/// What JAX does a move by, where it has none like it.
+fn done_by(collective: &Collective) -> Option<&'static str> {
+    match collective {
+        Collective::ReduceScatter { kind, .. } | Collective::ReduceScatterDims { kind, .. } => {
+            match kind {
+                Reduction::Sum => None,
+                Reduction::Max => Some("as all-to-all and a maximum"),
+            }
         }
+        Collective::SoftmaxMerge { .. } => Some("as a maximum of the statistics, and sums"),
+        Collective::AllGather { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::Slice { .. }
+        | Collective::AllReduce { .. }
+        | Collective::AllToAll { .. }
+        | Collective::Permute { .. }
+        | Collective::Exchange { .. }
+        | Collective::ToPartial { .. } => None,
     }
 }

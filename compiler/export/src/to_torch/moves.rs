@@ -5,7 +5,6 @@ use shard_ir::{AxisList, Collective, Reduction};
 use super::words::Torch;
 use crate::error::ExportError;
 use crate::moved::{Moved, Written};
-use crate::ops::numbers::neutral;
 use crate::python::Py;
 use crate::specs::axes_tuple;
 use crate::words::Words;
@@ -62,13 +61,7 @@ pub(crate) fn write(
             moved.softmax_merge(value, (dim, axes), statistics)
         }
         Collective::ToPartial { kind, dim, axes } => {
-            let rest = neutral(&Torch, kind, moved.dtype, moved.floats);
-            match dim {
-                None => Py::call("to_partial", [value, tuple(&axes), rest]),
-                Some(dim) => {
-                    Py::call("split_to_partial", [value, tuple(&axes), Py::atom(dim), rest])
-                }
-            }
+            moved.as_terms(&Torch, value, kind, (dim, axes))
         }
     };
     Ok(Written { steps: vec![step], instead: None })
