@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use shard_ir::{
-    Collective, Dtype, FoldId, InstrId, InstrKind, Layout, MeshShape, Op, Plan, PlanOutput,
-    Reduction,
+    Collective, Dtype, FoldId, InstrId, InstrKind, Layout, MeshShape, Op, Plan, PlanFold,
+    PlanOutput, Reduction,
 };
 
 use crate::comments::comment;
@@ -379,83 +379,13 @@ impl<'p> Body<'p> {
     /// A folded block: a function of one application, and the scan that applies it to the stacked
     /// weights.
     fn fold(&mut self, fold: FoldId, (first, last): (InstrId, InstrId)) -> Result<(), ExportError> {
-        let plan = self.plan;
-        let block = &plan.folds[fold.index()];
-        let inside = |id: InstrId| plan.runs_in(id) == Some(fold);
-        let read: Vec<InstrId> = (first.0..=last.0)
-            .map(InstrId)
-            .filter(|id| inside(*id) && self.needed[id.index()])
-            .flat_map(|id| plan.instruction(id).operands.clone())
-            .collect();
-        let is_weight = |id: &InstrId| {
-            matches!(plan.instruction(*id).kind, InstrKind::Parameter(_))
-                && plan.instruction(*id).fold == Some(fold)
-        };
-        let weights: Vec<InstrId> =
-            plan.ids().filter(|id| is_weight(id) && read.contains(id)).collect();
-        let stacks = weights.iter().map(|id| self.value(*id)).collect::<Result<Vec<_>, _>>()?;
-        let carried = self.value(block.from)?;
-        let kept: Vec<InstrId> = plan
-            .outputs
-            .iter()
-            .filter(|output| output.state && inside(output.id))
-            .map(|output| output.id)
-            .collect();
-        let (outer_text, outer_holds, outer_taken) =
-            (std::mem::take(&mut self.text), self.holds.clone(), self.taken.clone());
-
-        // What is read from outside keeps its name inside.
-        self.holds.clear();
-        for id in
-            read.iter().filter(|id| !inside(**id) && **id != block.from && !weights.contains(id))
-        {
-            if let Some(Py::Atom(name)) = &self.known[id.index()] {
-                self.taken.take(name);
-            }
-        }
-        let function = self.taken.fresh(&identifier(self.words, &block.layer));
-        self.indent += 4;
-        let carry = self.name_for(block.from, first.index());
-        self.hold(block.from, &carry);
-        let mut names = Vec::new();
-        for weight in &weights {
-            let name = self.name_for(*weight, 0);
-            self.hold(*weight, &name);
-            names.push(name);
-        }
-        let stack = self.taken.free("stack", |name| self.holds.contains_key(name));
-        self.text.push_str(&unpacked(self.indent, &names, &stack));
-        weights.iter().for_each(|weight| self.open_parameter(*weight));
-        for id in (first.0..=last.0).map(InstrId).filter(|id| inside(*id)) {
-            self.instruction(id)?;
-        }
-        let states = kept
-            .iter()
-            .map(|id| Ok(self.shown(*id, self.value(*id)?)))
-            .collect::<Result<Vec<_>, ExportError>>()?;
-        let states = if states.is_empty() { Py::atom("None") } else { Py::Tuple(states) };
-        let handed_on = self.value(block.to)?;
-        self.text.push_str(&returned(self.indent, &[handed_on, states]));
-        self.indent -= 4;
-
-        let inner = std::mem::replace(&mut self.text, outer_text);
-        (self.holds, self.taken) = (outer_holds, outer_taken);
-        self.taken.take(&function);
-        let stack = if weights.is_empty() { "_".to_string() } else { stack };
-        let pad = " ".repeat(self.indent);
-        self.text.push('\n');
-        self.text.push_str(&call_line(
-            self.indent,
-            &format!("def {function}"),
-            &[carry, stack],
-            ":",
-        ));
-        self.text.push_str(&format!(
-            "{pad}    \"\"\"One of {} applications.\"\"\"\n{inner}\n",
-            block.repeat
-        ));
-        let name = self.name_for(block.to, last.index());
-        let states = if kept.is_empty() { "_".to_string() } else { self.taken.fresh("kept") };
+        let block = Block::new(self.plan, &self.needed, fold, (first, last));
+        let weights = block.weights.iter();
+        let stacks = weights.map(|id| self.value(*id)).collect::<Result<Vec<_>, _>>()?;
+        let carried = self.value(block.of.from)?;
+        let function = self.one_application(&block)?;
+        let name = self.name_for(block.of.to, last.index());
+        let kept = (!block.states.is_empty()).then(|| self.taken.fresh("kept"));
         let free = ["stack", "state"]
             .map(|name| self.taken.free(name, |name| self.holds.contains_key(name)));
         self.text.push_str(&self.words.repeated(Repeated {
@@ -463,16 +393,66 @@ impl<'p> Body<'p> {
             function: &function,
             carried,
             stacks,
-            times: block.repeat,
+            times: block.of.repeat,
             name: &name,
-            states: (!kept.is_empty()).then_some(states.as_str()),
+            states: kept.as_deref(),
             free: [&free[0], &free[1]],
         }));
-        for (at, id) in kept.iter().enumerate() {
-            self.known[id.index()] = Some(Py::atom(format!("{states}[{at}]")));
+        for (at, id) in block.states.iter().enumerate() {
+            self.known[id.index()] = kept.as_ref().map(|kept| Py::atom(format!("{kept}[{at}]")));
         }
-        self.hold(block.to, &name);
+        self.hold(block.of.to, &name);
         Ok(())
+    }
+
+    /// Writes the function of one application of a block; gives its name.
+    fn one_application(&mut self, block: &Block<'_>) -> Result<String, ExportError> {
+        let outer_text = std::mem::take(&mut self.text);
+        let outer_names = (std::mem::take(&mut self.holds), self.taken.clone());
+        // What is read from outside keeps its name inside.
+        for id in &block.outside {
+            if let Some(Py::Atom(name)) = &self.known[id.index()] {
+                self.taken.take(name);
+            }
+        }
+        let function = self.taken.fresh(&identifier(self.words, &block.of.layer));
+        self.indent += 4;
+        let takes = self.body_of_one(block)?;
+        self.indent -= 4;
+        let inner = std::mem::replace(&mut self.text, outer_text);
+        (self.holds, self.taken) = outer_names;
+        self.taken.take(&function);
+        let pad = " ".repeat(self.indent);
+        let head = call_line(self.indent, &format!("def {function}"), &takes, ":");
+        let times = block.of.repeat;
+        self.text.push_str(&format!(
+            "\n{head}{pad}    \"\"\"One of {times} applications.\"\"\"\n{inner}\n"
+        ));
+        Ok(function)
+    }
+
+    /// Writes what one application of a block does; gives the names of what it takes.
+    fn body_of_one(&mut self, block: &Block<'_>) -> Result<[String; 2], ExportError> {
+        let carry = self.name_for(block.of.from, block.first.index());
+        self.hold(block.of.from, &carry);
+        let mut names = Vec::new();
+        for weight in &block.weights {
+            let name = self.name_for(*weight, 0);
+            self.hold(*weight, &name);
+            names.push(name);
+        }
+        let stack = self.taken.free("stack", |name| self.holds.contains_key(name));
+        self.text.push_str(&unpacked(self.indent, &names, &stack));
+        block.weights.iter().for_each(|weight| self.open_parameter(*weight));
+        for id in &block.inside {
+            self.instruction(*id)?;
+        }
+        let state = |id: &InstrId| Ok(self.shown(*id, self.value(*id)?));
+        let states = block.states.iter().map(state).collect::<Result<Vec<_>, ExportError>>()?;
+        let states = if states.is_empty() { Py::atom("None") } else { Py::Tuple(states) };
+        let handed_on = self.value(block.of.to)?;
+        self.text.push_str(&returned(self.indent, &[handed_on, states]));
+        Ok([carry, if block.weights.is_empty() { "_".to_string() } else { stack }])
     }
 
     /// A state of one application, with its term behind dims of size 1 where it is partial.
@@ -506,6 +486,52 @@ impl<'p> Body<'p> {
             });
         }
         Ok(self.shown(output.id, self.ops.transposed(&instr.dims, &output.dims, value)?))
+    }
+}
+
+/// A folded block.
+struct Block<'p> {
+    of: &'p PlanFold,
+    first: InstrId,
+    /// Its instructions.
+    inside: Vec<InstrId>,
+    /// Its parameters that it reads.
+    weights: Vec<InstrId>,
+    /// What else it reads from outside, but for what the application before hands on.
+    outside: Vec<InstrId>,
+    /// Its states that are results.
+    states: Vec<InstrId>,
+}
+
+impl<'p> Block<'p> {
+    fn new(
+        plan: &'p Plan,
+        needed: &[bool],
+        fold: FoldId,
+        (first, last): (InstrId, InstrId),
+    ) -> Block<'p> {
+        let of = &plan.folds[fold.index()];
+        let is_inside = |id: &InstrId| plan.runs_in(*id) == Some(fold);
+        let inside: Vec<InstrId> = (first.0..=last.0).map(InstrId).filter(is_inside).collect();
+        let read: Vec<InstrId> = inside
+            .iter()
+            .filter(|id| needed[id.index()])
+            .flat_map(|id| plan.instruction(*id).operands.clone())
+            .collect();
+        let is_weight = |id: &InstrId| {
+            let instr = plan.instruction(*id);
+            matches!(instr.kind, InstrKind::Parameter(_)) && instr.fold == Some(fold)
+        };
+        let is_outside = |id: &InstrId| !is_inside(id) && *id != of.from && !is_weight(id);
+        let states = plan.outputs.iter().filter(|output| output.state).map(|output| output.id);
+        Block {
+            of,
+            first,
+            inside,
+            weights: plan.ids().filter(|id| is_weight(id) && read.contains(id)).collect(),
+            outside: read.iter().copied().filter(is_outside).collect(),
+            states: states.filter(is_inside).collect(),
+        }
     }
 }
 
