@@ -100,57 +100,116 @@ impl Ops<'_> {
     fn of_whole(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
         self.computes(op, id, operands)?;
         let first = operands.first().ok_or(ExportError::Internal("an op without operands"))?;
+        if let Some(pair) = self.weights_of_part(op, id, first)? {
+            return Ok(pair);
+        }
+        let made = self.made(op, id, operands)?;
+        match self.dims_made(op, first) {
+            Some(dims) => self.in_order(&dims, id, made),
+            None => Ok(made),
+        }
+    }
+
+    /// The weights of the attention over a part of the keys, and what is cast from them: with their
+    /// statistics.
+    fn weights_of_part(
+        &self,
+        op: &Op,
+        id: InstrId,
+        operand: &Named,
+    ) -> Result<Option<Py>, ExportError> {
+        if let Op::Softmax { over } = op
+            && are_weights_of_part(self.plan, id)
+        {
+            let at = self.place(operand.id, *over)?;
+            return Ok(Some(self.words.softmax_of_part(operand.py.clone(), at)));
+        }
+        if let Op::Cast(to) = op
+            && are_weights_of_part(self.plan, operand.id)
+        {
+            let [py, statistics] = both(&operand.py);
+            let weights = self.cast(&Named { id: operand.id, py }, *to);
+            let weights = self.in_order(self.dims(operand.id), id, weights)?;
+            return Ok(Some(Py::Tuple(vec![weights, statistics])));
+        }
+        Ok(None)
+    }
+
+    /// The dims of what an op makes of its first operand, in the order in which it makes them;
+    /// `None` where that is already the order of the result.
+    fn dims_made(&self, op: &Op, first: &Named) -> Option<Vec<DimId>> {
+        let dims = self.dims(first.id);
+        let without = |over: &[DimId]| dims.iter().copied().filter(|d| !over.contains(d)).collect();
+        match op {
+            Op::Reduce { over, .. } => Some(without(over)),
+            Op::Argmax { over } | Op::Locate { over } => Some(without(&[*over])),
+            Op::Rename { from, to }
+            | Op::SliceDim { from, to, .. }
+            | Op::Pad { from, to, .. }
+            | Op::TopK { over: from, to, .. }
+            | Op::ArgTopK { over: from, to, .. } => Some(renamed(dims, *from, *to)),
+            Op::Map(_)
+            | Op::Cast(_)
+            | Op::Softmax { .. }
+            | Op::SinkSoftmax { .. }
+            | Op::Norm { .. }
+            | Op::Append { .. }
+            | Op::Mask { .. }
+            | Op::Rope { .. }
+            | Op::Cumsum { .. }
+            | Op::Shift { .. }
+            | Op::Conv { .. }
+            | Op::Scan { .. }
+            | Op::Iota { .. }
+            | Op::Fetch => Some(dims.to_vec()),
+            Op::Einsum
+            | Op::Binary(_)
+            | Op::Where
+            | Op::Split { .. }
+            | Op::Merge { .. }
+            | Op::Concat { .. }
+            | Op::ScatterAdd { .. }
+            | Op::Take { .. }
+            | Op::Route { .. } => None,
+        }
+    }
+
+    /// What an op makes, in the order of dims in which it makes it.
+    fn made(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
+        let first = operands.first().ok_or(ExportError::Internal("an op without operands"))?;
         let second =
             || operands.get(1).ok_or(ExportError::Internal("an op without its second operand"));
-        let value = first.py.clone();
+        let value = || first.py.clone();
         let along = |name: &str, over: &DimId| self.along(name, first, *over, None);
-        // The dims of what is made, where they are not those of the result.
-        let mut dims = self.dims(first.id).to_vec();
-        let made = match op {
+        Ok(match op {
             Op::Einsum => {
                 let ends = carried_operand(self.plan, id).is_none();
-                return match partial_softmax(self.plan, id).filter(|_| ends) {
-                    Some((softmax, _)) => self.attention_of_part(id, operands, softmax),
-                    None => self.einsum(id, operands),
-                };
+                match partial_softmax(self.plan, id).filter(|_| ends) {
+                    Some((softmax, _)) => self.attention_of_part(id, operands, softmax)?,
+                    None => self.einsum(id, operands)?,
+                }
             }
-            Op::Map(map) => self.words.map(*map, value),
-            Op::Binary(binary) => return self.binary(*binary, id, first, second()?),
-            Op::Where => return self.either(id, operands),
-            Op::Reduce { kind, over } => {
-                dims.retain(|d| !over.contains(d));
-                self.reduce(*kind, over, id, first)?
-            }
-            Op::Cast(_) if are_weights_of_part(self.plan, first.id) => {
-                let [py, statistics] = both(&value);
-                let weights =
-                    self.cast(&Named { id: first.id, py }, self.plan.instruction(id).dtype);
-                return Ok(Py::Tuple(vec![self.in_order(&dims, id, weights)?, statistics]));
-            }
+            Op::Map(map) => self.words.map(*map, value()),
+            Op::Binary(binary) => self.binary(*binary, id, first, second()?)?,
+            Op::Where => self.either(id, operands)?,
+            Op::Reduce { kind, over } => self.reduce(*kind, over, id, first)?,
             Op::Cast(to) => self.converted(first, *to),
-            Op::Softmax { over } if are_weights_of_part(self.plan, id) => {
-                return Ok(self.words.softmax_of_part(value, self.place(first.id, *over)?));
-            }
-            Op::Softmax { over } => self.words.softmax(value, self.place(first.id, *over)?),
+            Op::Softmax { over } => self.words.softmax(value(), self.place(first.id, *over)?),
             Op::SinkSoftmax { over } => {
-                let sinks = self.beside(&dims, second()?)?;
+                let sinks = self.beside(self.dims(first.id), second()?)?;
                 self.along("sink_softmax", first, *over, Some(sinks))?
             }
             Op::Norm { kind: Norm::Rms, over } => along("rmsnorm", over)?,
             Op::Norm { kind: Norm::Layer, over } => along("layernorm", over)?,
-            Op::Rename { from, to } => {
-                dims = renamed(&dims, *from, *to);
-                value
-            }
-            Op::Split { from, to } => return self.reshaped(&[*from], to, id, first),
-            Op::Merge { from, to } => return self.reshaped(from, &[*to], id, first),
+            Op::Rename { .. } => value(),
+            Op::Split { from, to } => self.reshaped(&[*from], to, id, first)?,
+            Op::Merge { from, to } => self.reshaped(from, &[*to], id, first)?,
             Op::Concat { left, right, to } => {
-                return self.concat(*left, *right, *to, id, first, second()?);
+                self.concat(*left, *right, *to, id, first, second()?)?
             }
             Op::SliceDim { from, to, offset } => {
-                dims = renamed(&dims, *from, *to);
                 let range = [*offset, offset + self.size(*to)];
-                self.words.cut(value, self.place(first.id, *from)?, range)
+                self.words.cut(value(), self.place(first.id, *from)?, range)
             }
             Op::Append { from, to } => self.append(*from, *to, first, second()?)?,
             Op::Mask { query, key, window } => self.mask([*query, *key], *window, first)?,
@@ -161,50 +220,46 @@ impl Ops<'_> {
                 self.along("shift", first, *over, Some(by))?
             }
             Op::Conv { over, taps } => self.conv(*over, *taps, id, first, second()?)?,
-            Op::Argmax { over } => {
-                dims.retain(|d| d != over);
-                along("argmax", over)?
-            }
-            Op::TopK { over, to, parts } => {
-                dims = renamed(&dims, *over, *to);
-                self.largest("topk", [*over, *to], *parts, first)?
-            }
+            Op::Argmax { over } => along("argmax", over)?,
+            Op::TopK { over, to, parts } => self.largest("topk", [*over, *to], *parts, first)?,
             Op::ArgTopK { over, to, parts } => {
-                dims = renamed(&dims, *over, *to);
                 let found = self.largest("argtopk", [*over, *to], *parts, first)?;
                 self.told_origin(found, first, *over)?
             }
-            Op::ScatterAdd { over, to } => {
-                return self.scatter_add(over, *to, id, first, second()?);
-            }
+            Op::ScatterAdd { over, to } => self.scatter_add(over, *to, id, first, second()?)?,
             Op::Pad { from, to, offset } => {
-                dims = renamed(&dims, *from, *to);
                 let behind = self.size(*to) - self.size(*from) - offset;
                 let axis = Py::atom(self.place(first.id, *from)?);
-                Py::call("pad", [value, Py::atom(offset), Py::atom(behind)]).with("axis", axis)
+                Py::call("pad", [value(), Py::atom(offset), Py::atom(behind)]).with("axis", axis)
             }
-            Op::Scan { over } => {
-                let dtype = self.plan.instruction(id).dtype;
-                let py = self.cast(second()?, dtype);
-                let factor = self.beside(&dims, &Named { id: second()?.id, py })?;
-                let operand = Named { id: first.id, py: self.cast(first, dtype) };
-                self.along("scan", &operand, *over, Some(factor))?
-            }
+            Op::Scan { over } => self.scanned(*over, id, first, second()?)?,
             Op::Locate { over } => {
-                dims.retain(|d| d != over);
                 let sought = self.beside(self.dims(first.id), second()?)?;
                 let located = self.along("locate", first, *over, Some(sought))?;
                 self.told_origin(located, first, *over)?
             }
             Op::Iota { over } => self.told_origin(along("iota", over)?, first, *over)?,
-            Op::Take { over } => return self.take(*over, id, first, second()?),
+            Op::Take { over } => self.take(*over, id, first, second()?)?,
             Op::Route { over, at, to, choices } => {
-                return self.route([*over, *at, *to], *choices, id, first);
+                self.route([*over, *at, *to], *choices, id, first)?
             }
-            Op::Fetch if self.alone => value,
-            Op::Fetch => self.words.fetched(value),
-        };
-        self.in_order(&dims, id, made)
+            Op::Fetch if self.alone => value(),
+            Op::Fetch => self.words.fetched(value()),
+        })
+    }
+
+    /// A scan along a dim, in the dtype of what it makes.
+    fn scanned(
+        &self,
+        over: DimId,
+        id: InstrId,
+        terms: &Named,
+        factor: &Named,
+    ) -> Result<Py, ExportError> {
+        let dtype = self.plan.instruction(id).dtype;
+        let cast = |of: &Named| Named { id: of.id, py: self.cast(of, dtype) };
+        let factor = self.beside(self.dims(terms.id), &cast(factor))?;
+        self.along("scan", &cast(terms), over, Some(factor))
     }
 }
 
