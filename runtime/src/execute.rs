@@ -173,77 +173,21 @@ pub(crate) fn execute_in(
     let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
     let grid = Grid::new(&plan.mesh);
     let mut machine = Machine::of(plan, &grid, arithmetic, &options.spare);
-    if let Some(engine) = &options.engine {
-        let data = (&parameters, options.seed);
-        for (id, blocks) in engine::execute(engine.as_ref(), plan, data, &grid, arithmetic)? {
-            machine.memory[id.index()] = Some(Blocks::wide(blocks));
-        }
-        machine.replicas_within = arithmetic.tolerance(plan);
-        let outputs = machine.outputs()?;
-        return Ok(Trace {
-            arithmetic,
-            devices: plan.mesh.devices(),
-            parameters,
-            outputs,
-            collectives: Vec::new(),
-            peak_bytes: 0,
-        });
-    }
-    let made_of = (options.seed, &*options.spare);
-    let in_loops: BTreeMap<InstrId, u64> =
-        plan.loops_held().into_iter().map(|held| (held.last, held.bytes)).collect();
-    let mut done = vec![false; plan.instructions.len()];
-    let (mut held, mut peak_bytes) = (0u64, 0u64);
-    for (at, step) in schedule.steps.iter().enumerate() {
-        let problem = |problem| RunError::Schedule { id: step.id, problem };
-        if done.get(step.id.index()) != Some(&false) {
-            return Err(problem("it is run twice, or does not exist"));
-        }
-        done[step.id.index()] = true;
-        if passes_in(&machine.rings, step.id) {
-            // There is a part of it at a time, while the ring is under way.
-            continue;
-        }
-        let blocks = match &plan.instruction(step.id).kind {
-            InstrKind::Parameter(_) => {
-                let whole = parameters.get(&step.id);
-                let whole = whole.ok_or(RunError::Internal("a parameter has no data"))?;
-                inputs::deal(plan, step.id, whole, &grid, arithmetic, made_of)?
+    let (outputs, peak_bytes) = match &options.engine {
+        Some(engine) => {
+            let data = (&parameters, options.seed);
+            for (id, blocks) in engine::execute(engine.as_ref(), plan, data, &grid, arithmetic)? {
+                machine.memory[id.index()] = Some(Blocks::wide(blocks));
             }
-            InstrKind::Constant(_)
-            | InstrKind::Op(_)
-            | InstrKind::Move(_)
-            | InstrKind::CollectiveEinsum(_) => machine.step(step.id)?,
-        };
-        machine.memory[step.id.index()] = Some(blocks);
-        if let Some(progress) = &options.progress {
-            progress.add(cost_of(plan, step.id));
+            machine.replicas_within = arithmetic.tolerance(plan);
+            (machine.outputs()?, 0)
         }
-        held += plan.local_bytes(step.id);
-        let beside = in_loops.get(&step.id).copied().unwrap_or(0);
-        peak_bytes = peak_bytes.max(held + beside);
-        let freed = schedule.frees.get(at).into_iter().flatten();
-        for freed in freed.filter(|id| !passes_in(&machine.rings, **id)) {
-            let blocks = machine.memory.get_mut(freed.index()).and_then(Option::take);
-            machine.spare.take(blocks.ok_or(problem("it frees a value that is not in memory"))?);
-            held -= plan.local_bytes(*freed);
-        }
-    }
-    if let Some(id) = plan.ids().find(|id| !done[id.index()]) {
-        return Err(RunError::Schedule { id, problem: "it is never run" });
-    }
-    let outputs = machine.outputs()?;
-    machine.memory.drain(..).flatten().for_each(|blocks| options.spare.take(blocks));
+        None => machine.run(schedule, options, &parameters)?,
+    };
     let mut collectives = machine.collectives;
     collectives.sort_by_key(|c| c.id);
-    Ok(Trace {
-        arithmetic,
-        devices: plan.mesh.devices(),
-        parameters,
-        outputs,
-        collectives,
-        peak_bytes,
-    })
+    let devices = plan.mesh.devices();
+    Ok(Trace { arithmetic, devices, parameters, outputs, collectives, peak_bytes })
 }
 
 /// The devices, each with its own blocks.
@@ -287,6 +231,63 @@ impl<'p> Machine<'p> {
             rings,
             replicas_within,
         }
+    }
+
+    /// Does the steps of a schedule, one after the other. Gives the results, and the bytes of a
+    /// device at the peak.
+    fn run(
+        &mut self,
+        schedule: &Schedule,
+        options: &RunOptions,
+        parameters: &BTreeMap<InstrId, Arc<Tensor>>,
+    ) -> Result<(Vec<NamedTensor>, u64), RunError> {
+        let plan = self.plan;
+        let in_loops: BTreeMap<InstrId, u64> =
+            plan.loops_held().into_iter().map(|held| (held.last, held.bytes)).collect();
+        let mut done = vec![false; plan.instructions.len()];
+        let (mut held, mut peak_bytes) = (0u64, 0u64);
+        for (at, step) in schedule.steps.iter().enumerate() {
+            let problem = |problem| RunError::Schedule { id: step.id, problem };
+            if done.get(step.id.index()) != Some(&false) {
+                return Err(problem("it is run twice, or does not exist"));
+            }
+            done[step.id.index()] = true;
+            if passes_in(&self.rings, step.id) {
+                // There is a part of it at a time, while the ring is under way.
+                continue;
+            }
+            let blocks = match &plan.instruction(step.id).kind {
+                InstrKind::Parameter(_) => {
+                    let whole = parameters.get(&step.id);
+                    let whole = whole.ok_or(RunError::Internal("a parameter has no data"))?;
+                    let made_of = (options.seed, &*options.spare);
+                    inputs::deal(plan, step.id, whole, self.grid, self.arithmetic, made_of)?
+                }
+                InstrKind::Constant(_)
+                | InstrKind::Op(_)
+                | InstrKind::Move(_)
+                | InstrKind::CollectiveEinsum(_) => self.step(step.id)?,
+            };
+            self.memory[step.id.index()] = Some(blocks);
+            if let Some(progress) = &options.progress {
+                progress.add(cost_of(plan, step.id));
+            }
+            held += plan.local_bytes(step.id);
+            let beside = in_loops.get(&step.id).copied().unwrap_or(0);
+            peak_bytes = peak_bytes.max(held + beside);
+            let freed = schedule.frees.get(at).into_iter().flatten();
+            for freed in freed.filter(|id| !passes_in(&self.rings, **id)) {
+                let blocks = self.memory.get_mut(freed.index()).and_then(Option::take);
+                self.spare.take(blocks.ok_or(problem("it frees a value that is not in memory"))?);
+                held -= plan.local_bytes(*freed);
+            }
+        }
+        if let Some(id) = plan.ids().find(|id| !done[id.index()]) {
+            return Err(RunError::Schedule { id, problem: "it is never run" });
+        }
+        let outputs = self.outputs()?;
+        self.memory.drain(..).flatten().for_each(|blocks| options.spare.take(blocks));
+        Ok((outputs, peak_bytes))
     }
 
     /// The whole tensors of all results.
