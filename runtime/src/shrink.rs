@@ -396,33 +396,68 @@ fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
         dim.size = *size;
     }
     for instr in &mut out.instructions {
-        if let InstrKind::Op(Op::SliceDim { from, to, offset }) = &mut instr.kind {
-            let last = sizes[from.index()].checked_sub(sizes[to.index()])?;
-            let had = plan.dims[from.index()].size.checked_sub(plan.dims[to.index()].size)?;
-            *offset = if *offset == had { last } else { (*offset).min(last) };
-        }
-        if let InstrKind::Op(Op::Pad { from, to, offset }) = &mut instr.kind {
-            let room = sizes[to.index()].checked_sub(sizes[from.index()])?;
-            let had = plan.dims[to.index()].size.checked_sub(plan.dims[from.index()].size)?;
-            *offset = if *offset == had { room } else { (*offset).min(room) };
-        }
-        // A window hides as large a part as it did.
-        if let InstrKind::Op(Op::Mask { key, window: Some(window), .. }) = &mut instr.kind {
-            let (had, has) = (plan.dims[key.index()].size, sizes[key.index()]);
-            let part = u128::from(*window) * u128::from(has) / u128::from(had.max(1));
-            *window = (part as u64).clamp(1, *window);
-        }
-        // A shift that leaves something still does.
-        if let InstrKind::Op(Op::Shift { over, by }) = &mut instr.kind
-            && *by < plan.dims[over.index()].size
-        {
-            *by = (*by).min(sizes[over.index()].saturating_sub(1)).max(1);
-        }
-        if let InstrKind::Op(Op::Route { over, choices, .. }) = &mut instr.kind {
-            *choices = (*choices).min(sizes[over.index()]);
+        match &mut instr.kind {
+            InstrKind::Op(op) => resize(op, plan, sizes)?,
+            InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_) => {}
         }
     }
     Some(out)
+}
+
+/// Fits the numbers of an op to other sizes than those of the plan.
+fn resize(op: &mut Op, plan: &Plan, sizes: &[u64]) -> Option<()> {
+    let had = |dim: DimId| plan.dims[dim.index()].size;
+    let has = |dim: DimId| sizes[dim.index()];
+    match op {
+        Op::SliceDim { from: large, to: small, offset }
+        | Op::Pad { from: small, to: large, offset } => {
+            let last = has(*large).checked_sub(has(*small))?;
+            let was_last = had(*large).checked_sub(had(*small))?;
+            *offset = if *offset == was_last { last } else { (*offset).min(last) };
+        }
+        // A window hides as large a part as it did.
+        Op::Mask { key, window: Some(window), .. } => {
+            let part = u128::from(*window) * u128::from(has(*key)) / u128::from(had(*key).max(1));
+            *window = (part as u64).clamp(1, *window);
+        }
+        // A shift that leaves something still does.
+        Op::Shift { over, by } if *by < had(*over) => {
+            *by = (*by).min(has(*over).saturating_sub(1)).max(1);
+        }
+        Op::Route { over, choices, .. } => *choices = (*choices).min(has(*over)),
+        Op::Mask { window: None, .. }
+        | Op::Shift { .. }
+        | Op::Einsum
+        | Op::Map(_)
+        | Op::Binary(_)
+        | Op::Where
+        | Op::Reduce { .. }
+        | Op::Cast(_)
+        | Op::Softmax { .. }
+        | Op::SinkSoftmax { .. }
+        | Op::Norm { .. }
+        | Op::Rename { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::Concat { .. }
+        | Op::Append { .. }
+        | Op::Rope { .. }
+        | Op::Cumsum { .. }
+        | Op::Conv { .. }
+        | Op::Scan { .. }
+        | Op::Argmax { .. }
+        | Op::TopK { .. }
+        | Op::ArgTopK { .. }
+        | Op::Locate { .. }
+        | Op::ScatterAdd { .. }
+        | Op::Take { .. }
+        | Op::Iota { .. }
+        | Op::Fetch => {}
+    }
+    Some(())
 }
 
 fn lcm(a: u64, b: u64) -> u64 {
