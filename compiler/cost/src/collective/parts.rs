@@ -21,6 +21,9 @@ struct Segment {
     after: Vec<(AxisId, u64)>,
 }
 
+/// A wire, the axis that runs over it, and its stride in the coordinate along the axis.
+type Wire = (WireOf, AxisId, u64);
+
 /// The load on each network.
 pub(super) fn followed(
     topology: &Topology<'_>,
@@ -32,9 +35,22 @@ pub(super) fn followed(
         .filter(|d| from.axes_of(*d) != to.axes_of(*d))
         .map(|d| segments(mesh, from, to, d))
         .collect();
-    // The wires of the axes of these dims, network by network; each with its axis and its stride in
-    // the coordinate.
-    let mut wires: Vec<(WireOf, AxisId, u64)> = Vec::new();
+    let wires = wires_under(topology, mesh, &dims);
+    let networks = 0..topology.fabrics.len();
+    let count = dims.iter().try_fold(1u64, |n, d| n.checked_mul(d.len() as u64));
+    if count.is_none_or(|n| n > MAX_PARTS) {
+        return networks.map(|n| at_most(&wires, n)).collect();
+    }
+    let mut seen = Seen { wires: &wires, ..Seen::default() };
+    let (mut before, mut after) = (vec![0; mesh.axes().len()], vec![0; mesh.axes().len()]);
+    seen.each(&dims, 1, &mut before, &mut after);
+    networks.map(|n| seen.load(n)).collect()
+}
+
+/// The wires of the axes that split these dims, network by network; each with its axis and its
+/// stride in the coordinate.
+fn wires_under(topology: &Topology<'_>, mesh: &Mesh, dims: &[Vec<Segment>]) -> Vec<Wire> {
+    let mut wires: Vec<Wire> = Vec::new();
     for axis in mesh
         .axis_ids()
         .filter(|a| dims.iter().flatten().any(|s| s.before.iter().any(|(b, _)| b == a)))
@@ -46,62 +62,7 @@ pub(super) fn followed(
         }
     }
     wires.sort_by_key(|(wire, _, _)| wire.network);
-    let count = dims.iter().try_fold(1u64, |n, d| n.checked_mul(d.len() as u64));
-    if count.is_none_or(|n| n > MAX_PARTS) {
-        return (0..topology.fabrics.len()).map(|n| at_most(&wires, n)).collect();
-    }
-    let mut seen = Seen { wires: &wires, ..Seen::default() };
-    let (mut before, mut after) = (vec![0; mesh.axes().len()], vec![0; mesh.axes().len()]);
-    let mut total = 0;
-    seen.each(&dims, 1, &mut before, &mut after, &mut total);
-    let devices: u64 = wires.iter().map(|(wire, _, _)| wire.size).product();
-    let part = |n: u64| Part::new(u128::from(n) * u128::from(devices), u128::from(total));
-    (0..topology.fabrics.len())
-        .map(|n| {
-            let most = |of: &BTreeMap<(usize, Vec<u64>), u64>| {
-                of.iter().filter(|((at, _), _)| *at == n).map(|(_, n)| *n).max().unwrap_or(0)
-            };
-            // Links carry halves.
-            let link = seen
-                .links
-                .iter()
-                .filter(|((at, _, _), _)| wires[*at].0.network == n)
-                .map(|(_, n)| *n)
-                .max();
-            let partners = seen
-                .partners
-                .iter()
-                .filter(|((at, _), _)| *at == n)
-                .map(|(_, to)| to.len() as u64)
-                .max();
-            let hops = seen.hops.get(&n).copied().unwrap_or(0);
-            match link {
-                Some(halves) => Load {
-                    most: Part::new(
-                        u128::from(halves) * u128::from(devices),
-                        2 * u128::from(total),
-                    ),
-                    steps: hops,
-                    ..Load::NONE
-                },
-                None => {
-                    let is_flat = wires
-                        .iter()
-                        .any(|(wire, _, _)| wire.network == n && wire.kind == WireKind::Flat);
-                    let steps = if is_flat {
-                        1
-                    } else {
-                        partners.unwrap_or(0) /* nothing goes over it */
-                    };
-                    let (out, inside) = (part(most(&seen.out)), part(most(&seen.inside)));
-                    if out == Part::NONE && inside == Part::NONE {
-                        return Load::NONE;
-                    }
-                    Load { most: out, inside, steps }
-                }
-            }
-        })
-        .collect()
+    wires
 }
 
 /// Where the borders of a dim before and after cut it.
@@ -130,7 +91,7 @@ fn segments(mesh: &Mesh, from: Layout, to: Layout, dim: usize) -> Vec<Segment> {
 }
 
 /// What no exchange over these wires of a network exceeds.
-fn at_most(wires: &[(WireOf, AxisId, u64)], network: usize) -> Load {
+fn at_most(wires: &[Wire], network: usize) -> Load {
     let own: Vec<&WireOf> =
         wires.iter().map(|(wire, _, _)| wire).filter(|wire| wire.network == network).collect();
     let all = Part { num: 1, den: 1 };
@@ -159,7 +120,9 @@ fn at_most(wires: &[(WireOf, AxisId, u64)], network: usize) -> Load {
 /// What has been seen of the parts so far.
 #[derive(Default)]
 struct Seen<'a> {
-    wires: &'a [(WireOf, AxisId, u64)],
+    wires: &'a [Wire],
+    /// How much all parts are.
+    total: u64,
     /// By wire, place and direction: halves of what crosses the link.
     links: BTreeMap<(usize, Vec<u64>, bool), u64>,
     /// By network and device: what it sends out of its node, or at all where there are none.
@@ -174,27 +137,20 @@ struct Seen<'a> {
 
 impl Seen<'_> {
     /// Follows all parts whose places in the dims left are any.
-    fn each(
-        &mut self,
-        dims: &[Vec<Segment>],
-        size: u64,
-        before: &mut [u64],
-        after: &mut [u64],
-        total: &mut u64,
-    ) {
+    fn each(&mut self, dims: &[Vec<Segment>], size: u64, before: &mut [u64], after: &mut [u64]) {
         let [dim, rest @ ..] = dims else {
-            *total += size;
+            self.total += size;
             return self.follow(size, before, after);
         };
         for segment in dim {
             segment.before.iter().for_each(|(a, place)| before[a.index()] = *place);
             segment.after.iter().for_each(|(a, place)| after[a.index()] = *place);
-            self.each(rest, size * segment.length, before, after, total);
+            self.each(rest, size * segment.length, before, after);
         }
     }
 
     fn follow(&mut self, size: u64, before: &[u64], after: &[u64]) {
-        let along = |coordinates: &[u64], (wire, axis, stride): &(WireOf, AxisId, u64)| {
+        let along = |coordinates: &[u64], (wire, axis, stride): &Wire| {
             coordinates[axis.index()] / stride % wire.size
         };
         let mut at: Vec<u64> = self.wires.iter().map(|w| along(before, w)).collect();
@@ -230,6 +186,35 @@ impl Seen<'_> {
             }
             next = end;
         }
+    }
+
+    /// The load on a network.
+    fn load(&self, network: usize) -> Load {
+        let own = |wire: &&Wire| wire.0.network == network;
+        let devices: u64 = self.wires.iter().map(|(wire, _, _)| wire.size).product();
+        let part = |n: u64, of: u64| {
+            Part::new(u128::from(n) * u128::from(devices), u128::from(of) * u128::from(self.total))
+        };
+        // Links carry halves.
+        let on_network =
+            |((at, _, _), _): &(&(usize, Vec<u64>, bool), &u64)| own(&&self.wires[*at]);
+        if let Some((_, halves)) = self.links.iter().filter(on_network).max_by_key(|(_, n)| **n) {
+            let steps = self.hops.get(&network).copied().unwrap_or(0);
+            return Load { most: part(*halves, 2), steps, ..Load::NONE };
+        }
+        let most = |of: &BTreeMap<(usize, Vec<u64>), u64>| {
+            let sent = of.iter().filter(|((at, _), _)| *at == network).map(|(_, n)| *n);
+            part(sent.max().unwrap_or(0), 1)
+        };
+        let (out, inside) = (most(&self.out), most(&self.inside));
+        if out == Part::NONE && inside == Part::NONE {
+            return Load::NONE;
+        }
+        let partners = self.partners.iter().filter(|((at, _), _)| *at == network);
+        let is_flat = self.wires.iter().filter(own).any(|(wire, _, _)| wire.kind == WireKind::Flat);
+        let steps =
+            if is_flat { 1 } else { partners.map(|(_, to)| to.len() as u64).max().unwrap_or(0) };
+        Load { most: out, inside, steps }
     }
 
     /// Takes a part along one wire of a torus, the shorter way; half-way round a ring, half of it
