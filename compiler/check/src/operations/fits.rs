@@ -58,19 +58,7 @@ impl LayerChecker<'_, '_> {
                 let second = *of.operands.get(1)?;
                 of.dims(slot).iter().try_for_each(|dim| self.needs(word, *dim, span, second))
             }
-            Fit::SameSize(from, to) => {
-                let (from, to) = (op.dim_in(from)?, op.dim_in(to)?);
-                if self.env.size(from) == self.env.size(to) {
-                    return Some(());
-                }
-                let message = format!(
-                    "`{word}` keeps the size, and {} while {}",
-                    self.sized(from),
-                    self.sized(to)
-                );
-                let help = format!("dim {} = {}", self.env.dim_name(to), self.env.dim_name(from));
-                self.sizes(message, span, "of different sizes", Some(help))
-            }
+            Fit::SameSize(from, to) => self.same_size(word, op.dim_in(from)?, op.dim_in(to)?, span),
             Fit::Product { parts, whole } => {
                 self.product_is(word, &of.dims(parts), op.dim_in(whole)?, span)
             }
@@ -85,34 +73,14 @@ impl LayerChecker<'_, '_> {
                     ([op.dim_in(small)?, op.dim_in(large)?], op.number_in(offset)?);
                 self.is_within(word, dims, (offset, matches!(fit, Fit::CutOf { .. })), span)
             }
-            Fit::Even(slot) => {
-                let dim = op.dim_in(slot)?;
-                let size = self.env.size(dim);
-                if size.is_multiple_of(2) {
-                    return Some(());
-                }
-                let message =
-                    format!("`{word}` turns a dim in halves, and {} is odd", self.sized(dim));
-                let help = format!("dim {} = {}", self.env.dim_name(dim), size + 1);
-                self.sizes(message, span, "odd", Some(help))
-            }
+            Fit::Even(slot) => self.is_even(word, op.dim_in(slot)?, span),
             Fit::InParts { dims, parts } => {
                 let (count, span) = (op.number_in(parts)?, of.span(&[parts]));
                 dims.iter().try_for_each(|dim| self.is_in_parts(word, op.dim_in(dim)?, count, span))
             }
             Fit::Choices { count, of: all, places } => {
-                let (choices, over) = (op.number_in(count)?, op.dim_in(all)?);
-                let size = self.env.size(over);
-                if choices <= size {
-                    return Some(());
-                }
-                let message = format!(
-                    "`{word}` lets a token ask for {choices} experts, and {}",
-                    self.sized(over)
-                );
-                let to = self.env.dim_name(op.dim_in(places)?);
-                let help = format!("{word}(... -> {to}, {size})    (all experts)");
-                self.sizes(message, of.span(&[count]), "more than there are", Some(help))
+                let (choices, dims) = (op.number_in(count)?, [op.dim_in(all)?, op.dim_in(places)?]);
+                self.has_as_many(word, choices, dims, of.span(&[count]))
             }
         }
     }
@@ -132,6 +100,44 @@ impl LayerChecker<'_, '_> {
             return self.same_dim(of, slot);
         }
         Some(())
+    }
+
+    fn same_size(&mut self, op: &str, from: DimId, to: DimId, span: Span) -> Option<()> {
+        if self.env.size(from) == self.env.size(to) {
+            return Some(());
+        }
+        let (has, wants) = (self.sized(from), self.sized(to));
+        let message = format!("`{op}` keeps the size, and {has} while {wants}");
+        let help = format!("dim {} = {}", self.env.dim_name(to), self.env.dim_name(from));
+        self.sizes(message, span, "of different sizes", Some(help))
+    }
+
+    fn is_even(&mut self, op: &str, dim: DimId, span: Span) -> Option<()> {
+        let size = self.env.size(dim);
+        if size.is_multiple_of(2) {
+            return Some(());
+        }
+        let message = format!("`{op}` turns a dim in halves, and {} is odd", self.sized(dim));
+        let help = format!("dim {} = {}", self.env.dim_name(dim), size + 1);
+        self.sizes(message, span, "odd", Some(help))
+    }
+
+    /// Whether a token can choose as many of the experts.
+    fn has_as_many(
+        &mut self,
+        op: &str,
+        choices: u64,
+        [experts, places]: [DimId; 2],
+        span: Span,
+    ) -> Option<()> {
+        let size = self.env.size(experts);
+        if choices <= size {
+            return Some(());
+        }
+        let experts = self.sized(experts);
+        let message = format!("`{op}` lets a token ask for {choices} experts, and {experts}");
+        let help = format!("{op}(... -> {}, {size})    (all experts)", self.env.dim_name(places));
+        self.sizes(message, span, "more than there are", Some(help))
     }
 
     fn product_is(&mut self, op: &str, parts: &[DimId], whole: DimId, span: Span) -> Option<()> {
