@@ -143,6 +143,16 @@ impl<'a> Layers<'a> {
     }
 }
 
+/// A call as it stands.
+#[derive(Clone, Copy)]
+pub(crate) struct CallSite<'c> {
+    pub(crate) name: &'c ast::Name,
+    pub(crate) args: &'c [ast::Expr],
+    pub(crate) span: Span,
+    /// The values from this one on are made for its arguments.
+    pub(crate) fresh_from: usize,
+}
+
 #[derive(Clone, Copy)]
 enum Visit {
     New,
@@ -189,7 +199,7 @@ impl LayerChecker<'_, '_> {
             return None;
         }
         if self.layer.model.is_some() {
-            return self.call_in_model(name, index, args, &values, span, fresh_from);
+            return self.call_in_model(CallSite { name, args, span, fresh_from }, index, &values);
         }
         self.has_all_arguments(name, callee, args, span)?;
         let program = self.layers.programs[index].as_ref()?;

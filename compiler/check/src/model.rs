@@ -7,7 +7,7 @@ use shard_grammar::{Span, ast};
 use shard_ir::{Def, Fold, FoldId, LabelId, Op, Output, ParameterKind, Program, Value, ValueId};
 
 use crate::builder::{PinRequest, permute_pattern};
-use crate::calls::{relabelled, results_term};
+use crate::calls::{CallSite, relabelled, results_term};
 use crate::diagnostics::ModelProblem;
 use crate::expr::Term;
 use crate::kinds::kinds;
@@ -155,12 +155,9 @@ impl LayerChecker<'_, '_> {
     /// A call in a model. `values` are those of the arguments as they stand.
     pub(crate) fn call_in_model(
         &mut self,
-        name: &ast::Name,
+        CallSite { name, args, span, fresh_from }: CallSite<'_>,
         index: usize,
-        args: &[ast::Expr],
         values: &[Option<ValueId>],
-        span: Span,
-        fresh_from: usize,
     ) -> Option<Term> {
         let (layers, callee) = (self.layers, self.layers.all[index]);
         let program = layers.programs[index].as_ref()?;
