@@ -43,26 +43,14 @@ pub fn least_overlap(
 ) -> Result<Compiled, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let fastest = lower(program, hardware, &serial)?;
-    let others = match alternatives(&fastest, hardware, &serial, Some(Detail::Plans)) {
-        // What is found by then is what there is to choose from.
-        Err(LowerError::OutOfTime) => Vec::new(),
-        others => others.map_err(CompileError::Lower)?,
-    };
-    let mut plans = vec![fastest.plan.clone()];
-    let mut soonest = Soonest::of(fastest.plan, program, hardware)?;
-    let bound_of = |soonest: &Soonest<'_>| match shard_search::overlap_bound(
-        program,
-        hardware,
-        &serial,
-        soonest.asked(program),
-    ) {
-        Err(LowerError::OutOfTime) => Ok(None),
-        found => found.map_err(CompileError::Lower),
-    };
-    let bound = bound_of(&soonest)?;
+    let others = plans_without(&fastest, hardware, &serial)?;
+    let known = vec![fastest.plan.clone()];
+    let mut soonest = Soonest::of(fastest.plan, (program, hardware), &serial)?;
     let is_of_stack = soonest.is_of_stack();
-    let is_known = bound.is_some();
-    let Overlapped { mut bound, plans: near } = bound.unwrap_or_default();
+    let bounded = soonest.bounded()?;
+    let is_known = bounded.is_some();
+    let Overlapped { bound, plans: near } = bounded.unwrap_or_default();
+    soonest.bound = bound;
     for plan in near {
         soonest.consider(plan)?;
     }
@@ -72,54 +60,26 @@ pub fn least_overlap(
         let unfused = LowerOptions { fuse: false, ..options.clone() };
         soonest.consider(least_overlap(program, hardware, &unfused)?.schedule.plan)?;
     }
-    let weighing = Weighing::of(program, hardware);
-    // The sums of computing and of communicating, of the plans found at the weights next to where
-    // the two balance.
-    let (mut low, mut high) = ((0, None), (PARTS, None));
-    for _ in 0..MOST_WEIGHTS {
-        let least = soonest.least(&bound);
-        if soonest.time() <= least + Picoseconds(least.0 / NEAR) {
-            break;
-        }
-        let Some(k) = weighing.next(&low, &high) else { break };
-        let weighted = weighing.weighted(hardware, k);
-        let lowered = match lower(program, &weighted, &serial) {
-            Err(CompileError::Lower(LowerError::OutOfTime | LowerError::NoPlanFits { .. })) => {
-                break;
-            }
-            lowered => lowered?,
-        };
-        if !is_known {
-            let found = weighing.time(lowered.optimality.lower_bound);
-            (bound.layer, bound.period) = (bound.layer.max(found), bound.period.max(found));
-        }
-        // Of a plan that is known the others are known too.
-        let others = if plans.contains(&lowered.plan) {
-            Ok(Vec::new())
-        } else {
-            alternatives(&lowered, &weighted, &serial, Some(Detail::Plans))
-        };
-        plans.push(lowered.plan.clone());
-        let totals = soonest.consider(lowered.plan)?;
-        match others {
-            Err(LowerError::OutOfTime) => {}
-            others => soonest.consider_all(others.map_err(CompileError::Lower)?)?,
-        }
-        let computing = totals.serial_time.0.saturating_sub(totals.comm_time.0);
-        let sums = (
-            u128::from(computing) * u128::from(weighing.streams),
-            u128::from(totals.comm_time.0) * u128::from(weighing.sides),
-        );
-        // Where communication is what takes long, it is to count for more.
-        if sums.1 > sums.0 { low = (k, Some(sums)) } else { high = (k, Some(sums)) }
-    }
+    soonest.consider_weighted(known, is_known)?;
     if is_known && soonest.is_of_stack() != is_of_stack {
-        let found = bound_of(&soonest)?.unwrap_or_default().bound;
-        bound.layer = bound.layer.max(found.layer);
-        bound.period = bound.period.max(found.period);
+        let OverlapBound { layer, period } = soonest.bounded()?.unwrap_or_default().bound;
+        soonest.raise_bound(layer, period);
     }
-    let times = (soonest.time(), soonest.least(&bound));
+    let times = (soonest.time(), soonest.least());
     Ok(within(soonest.best, options, |_| times))
+}
+
+/// For each collective of a plan the best that does without; if time is up, none: what is found by
+/// then is what there is to choose from.
+fn plans_without(
+    lowered: &Lowered,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Vec<Alternative>, CompileError> {
+    match alternatives(lowered, hardware, options, Some(Detail::Plans)) {
+        Err(LowerError::OutOfTime) => Ok(Vec::new()),
+        others => others.map_err(CompileError::Lower),
+    }
 }
 
 /// What [`least_overlap`] chooses for a program, beside a plan that was chosen otherwise.
@@ -147,23 +107,87 @@ pub fn overlap_choice(
 
 /// The plan that is done soonest of those considered.
 struct Soonest<'h> {
+    program: &'h Program,
     hardware: &'h Hardware,
-    /// Transfers that can go on at the same time.
-    streams: u64,
-    /// Weights are fetched beside kernels.
-    fetches: bool,
+    /// How other plans are searched for.
+    serial: &'h LowerOptions,
+    weighing: Weighing,
     best: Compiled,
+    /// What no schedule of any plan takes less than, as far as that is known.
+    bound: OverlapBound,
 }
 
 impl<'h> Soonest<'h> {
     fn of(
         plan: Plan,
-        program: &Program,
-        hardware: &'h Hardware,
+        (program, hardware): (&'h Program, &'h Hardware),
+        serial: &'h LowerOptions,
     ) -> Result<Soonest<'h>, CompileError> {
-        let Weighing { sides, streams } = Weighing::of(program, hardware);
+        let weighing = Weighing::of(program, hardware);
         let best = compile_plan(plan, hardware, None, Objective::Overlap)?;
-        Ok(Soonest { hardware, streams: u64::from(streams), fetches: sides > 1, best })
+        let bound = OverlapBound::default();
+        Ok(Soonest { program, hardware, serial, weighing, best, bound })
+    }
+
+    /// The bound on all plans, and those that may come near it; `None` if time is up.
+    fn bounded(&self) -> Result<Option<Overlapped>, CompileError> {
+        let Soonest { program, hardware, serial, .. } = *self;
+        match shard_search::overlap_bound(program, hardware, serial, self.asked()) {
+            Err(LowerError::OutOfTime) => Ok(None),
+            found => found.map_err(CompileError::Lower),
+        }
+    }
+
+    fn raise_bound(&mut self, layer: Picoseconds, period: Picoseconds) {
+        let bound = &mut self.bound;
+        (bound.layer, bound.period) = (bound.layer.max(layer), bound.period.max(period));
+    }
+
+    /// Considers the plans that are best at some weights, on the way to where computing and
+    /// communicating balance, and those that do without their collectives. `known` are plans of
+    /// which the others are known too; what a weight shows raises the bound unless that `is_known`.
+    fn consider_weighted(
+        &mut self,
+        mut known: Vec<Plan>,
+        is_known: bool,
+    ) -> Result<(), CompileError> {
+        let Weighing { sides, streams } = self.weighing;
+        // The sums of computing and of communicating, of the plans found at the weights next to
+        // where the two balance.
+        let (mut low, mut high) = ((0, None), (PARTS, None));
+        for _ in 0..MOST_WEIGHTS {
+            let least = self.least();
+            if self.time() <= least + Picoseconds(least.0 / NEAR) {
+                break;
+            }
+            let Some(k) = self.weighing.next(&low, &high) else { break };
+            let weighted = self.weighing.weighted(self.hardware, k);
+            let lowered = match lower(self.program, &weighted, self.serial) {
+                Err(CompileError::Lower(LowerError::OutOfTime | LowerError::NoPlanFits { .. })) => {
+                    break;
+                }
+                lowered => lowered?,
+            };
+            if !is_known {
+                let found = self.weighing.time(lowered.optimality.lower_bound);
+                self.raise_bound(found, found);
+            }
+            let others = if known.contains(&lowered.plan) {
+                Vec::new()
+            } else {
+                plans_without(&lowered, &weighted, self.serial)?
+            };
+            known.push(lowered.plan.clone());
+            let totals = self.consider(lowered.plan)?;
+            self.consider_all(others)?;
+            let sums = (
+                u128::from(computing(&totals)) * u128::from(streams),
+                u128::from(totals.comm_time.0) * u128::from(sides),
+            );
+            // Where communication is what takes long, it is to count for more.
+            if sums.1 > sums.0 { low = (k, Some(sums)) } else { high = (k, Some(sums)) }
+        }
+        Ok(())
     }
 
     /// When its layer is done, or its stack where one layer goes on beside the next.
@@ -179,10 +203,10 @@ impl<'h> Soonest<'h> {
 
     /// What is known of what a bound is asked for, of a layer or of a stack; nothing is asked of
     /// the other.
-    fn asked(&self, program: &Program) -> OverlapBound {
+    fn asked(&self) -> OverlapBound {
         let nothing = Picoseconds(0);
         if self.is_of_stack() {
-            let period = Picoseconds(self.time().0 / program.repeat.max(1));
+            let period = Picoseconds(self.time().0 / self.program.repeat.max(1));
             OverlapBound { layer: nothing, period }
         } else {
             OverlapBound { layer: self.best.timeline.makespan, period: nothing }
@@ -190,10 +214,10 @@ impl<'h> Soonest<'h> {
     }
 
     /// What no schedule of as much of any plan takes less than.
-    fn least(&self, bound: &OverlapBound) -> Picoseconds {
+    fn least(&self) -> Picoseconds {
         match self.best.timeline.stack {
-            Some(_) => bound.period.times(self.best.schedule.plan.repeat),
-            None => bound.layer,
+            Some(_) => self.bound.period.times(self.best.schedule.plan.repeat),
+            None => self.bound.layer,
         }
     }
 
@@ -208,10 +232,11 @@ impl<'h> Soonest<'h> {
     /// cores or the links busy for longer than that is not scheduled.
     fn consider(&mut self, plan: Plan) -> Result<Totals, CompileError> {
         let totals = shard_cost::price(&plan, self.hardware).totals;
-        let computing = totals.serial_time.0.saturating_sub(totals.comm_time.0);
-        let busy = (totals.comm_time.0 / self.streams).max(computing);
+        let Weighing { sides, streams } = self.weighing;
+        let busy = (totals.comm_time.0 / u64::from(streams)).max(computing(&totals));
         let best = self.best.timeline.of_all_layers(&self.best.schedule.plan);
-        if !self.fetches && best <= Picoseconds(busy).times(plan.repeat) {
+        // Weights that are fetched go on beside kernels.
+        if sides == 1 && best <= Picoseconds(busy).times(plan.repeat) {
             return Ok(totals);
         }
         let found = compile_plan(plan, self.hardware, None, Objective::Overlap)?;
@@ -224,6 +249,11 @@ impl<'h> Soonest<'h> {
         }
         Ok(totals)
     }
+}
+
+/// What a plan takes but for its moves.
+fn computing(totals: &Totals) -> u64 {
+    totals.serial_time.0.saturating_sub(totals.comm_time.0)
 }
 
 /// What no plan falls below, without a search for one. Of `overlap`, the largest of some of the
@@ -259,6 +289,7 @@ pub fn lower_bound(
 }
 
 /// How computing and communicating are weighed against each other.
+#[derive(Clone, Copy)]
 struct Weighing {
     /// Ops that can go on at the same time.
     sides: u32,
