@@ -1,6 +1,7 @@
 //! From a source file, or IR text, to compiled layers, with everything reported that is found on
 //! the way.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use shard_check::diagnostics::{ALL, HardwareProblem, InputProblem, Source};
@@ -398,88 +399,39 @@ impl Sound {
         purpose: Purpose,
         host: &mut dyn Host,
     ) -> Outcome<(Compilation, Outcome)> {
-        let Sound { file, tree, checked, programs, hardware, any_size } = self;
-        let mut options = LowerOptions {
+        let options = LowerOptions {
             strict: asked.check.strict,
             fuse: asked.fuse,
             objective: asked.objective,
-            any_size: *any_size,
+            any_size: self.any_size,
             ..LowerOptions::default()
         };
-        let mut compiled = Vec::new();
-        let mut found: Vec<Diagnostic> = Vec::new();
-        let mut lowered = Vec::new();
-        let mut sharing = Vec::new();
-        let programs: Vec<&Program> = programs.iter().collect();
+        let mut lowering = Lowering { sound: self, asked, purpose, options, found: Vec::new() };
         let wanted = |program: &Program| asked.wants(program);
-        let phases = programs.iter().filter(|program| program.phase.is_some()).count();
-        let mut left = programs.iter().filter(|program| wanted(program)).count();
-        let pass =
-            host.begin("search", "the weights of all phases".to_string(), (phases, phases + left));
-        options.limits.stop = pass.stop();
-        let at_any_size = purpose == Purpose::Run;
-        let (programs, shared) =
-            share_weights(&programs, hardware, &options, at_any_size, &mut |program, error| {
-                let header = layer_header(tree, &program.name);
-                found.extend(match error {
-                    CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
-                        let phase = programs.iter().find(|p| {
-                            p.name == plan.name
-                                && p.phase.as_ref().map(|phase| &phase.name) == plan.phase.as_ref()
-                        });
-                        let program = phase.copied().unwrap_or(program);
-                        let wanted =
-                            Asked { file, check: &asked.check, lower: &options, hardware, program };
-                        vec![no_plan_fits(&wanted, header, &plan, least, proven)]
-                    }
-                    error => lower_error(Some((file, program)), header, error),
-                });
-            });
-        drop(pass);
+        let mut left = self.programs.iter().filter(|program| wanted(program)).count();
+        let (programs, shared) = lowering.share_weights(left, host);
         let compiled_programs =
             programs.iter().map(AsRef::as_ref).filter(|program| wanted(program));
-        let expected = Expected::of(checked, compiled_programs, |program| {
+        let expected = Expected::of(&self.checked, compiled_programs, |program| {
             asked.layer.is_none() && wanted(program)
         });
+        let (mut compiled, mut lowered, mut sharing) = (Vec::new(), Vec::new(), Vec::new());
         for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program))
         {
-            let header = layer_header(tree, &program.name);
             let pass = host.begin("search", format!("`{}`", layer_name(program)), (1, left));
             left = left.saturating_sub(1);
-            options.limits.stop = pass.stop();
-            let mut result = pipeline::compile(program, hardware, &options);
-            if purpose == Purpose::Run
-                && matches!(result, Err(CompileError::Lower(LowerError::NoPlanFits { .. })))
-            {
-                options.any_size = true;
-                result = pipeline::compile(program, hardware, &options);
-            }
-            match result {
-                Ok(layer) => {
-                    found.extend(search_limit(&layer, program, header, hardware, &options));
-                    // It is said once, of the first phase.
-                    if let Some((shared, 0)) = &shared {
-                        found.extend(search_limit_of_phases(shared, &program.name, header));
-                    }
-                    found.extend(too_large(&layer, hardware));
-                    found.extend(replication_costs(file, program, &layer, options.objective));
-                    found.extend(missing_arithmetic(&layer, hardware));
-                    compiled.push((hardware.clone(), layer));
-                    sharing.push(shared);
-                    lowered.push(program.as_ref().clone());
-                }
-                Err(CompileError::Lower(LowerError::NoPlanFits { plan, least, proven })) => {
-                    let wanted =
-                        Asked { file, check: &asked.check, lower: &options, hardware, program };
-                    found.push(no_plan_fits(&wanted, header, &plan, least, proven));
-                }
-                Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
+            lowering.options.limits.stop = pass.stop();
+            if let Some(layer) = lowering.layer(program, shared.as_ref()) {
+                compiled.push((self.hardware.clone(), layer));
+                sharing.push(shared);
+                lowered.push(program.as_ref().clone());
             }
         }
+        let Lowering { options, found, .. } = lowering;
         let wrong = found.iter().any(Diagnostic::is_error);
-        host.report(Some(file), found);
+        host.report(Some(&self.file), found);
         let compilation = Compilation {
-            source: Some(file.clone()),
+            source: Some(self.file.clone()),
             objective: asked.objective,
             compiled,
             sharing,
@@ -492,6 +444,94 @@ impl Sound {
             notation: Notation::default(),
         };
         Ok((compilation, if wrong { Err(Status::Wrong) } else { Ok(()) }))
+    }
+}
+
+/// The layers of a file while they are compiled.
+struct Lowering<'s> {
+    sound: &'s Sound,
+    asked: &'s CompileOptions,
+    purpose: Purpose,
+    options: LowerOptions,
+    /// What shows in doing so.
+    found: Vec<Diagnostic>,
+}
+
+impl<'s> Lowering<'s> {
+    /// Finds the weights that phases share: the programs with them, and who shares what. So many
+    /// layers are `left` to compile.
+    fn share_weights(
+        &mut self,
+        left: usize,
+        host: &mut dyn Host,
+    ) -> (Vec<Cow<'s, Program>>, Vec<Option<SharedBy>>) {
+        let programs: Vec<&Program> = self.sound.programs.iter().collect();
+        let phases = programs.iter().filter(|program| program.phase.is_some()).count();
+        let pass =
+            host.begin("search", "the weights of all phases".to_string(), (phases, phases + left));
+        self.options.limits.stop = pass.stop();
+        let at_any_size = self.purpose == Purpose::Run;
+        let mut found = Vec::new();
+        let mut report = |program: &Program, error: CompileError| {
+            let mut of_plan = program;
+            if let CompileError::Lower(LowerError::NoPlanFits { plan, .. }) = &error {
+                let is_of_plan = |p: &&&Program| {
+                    p.name == plan.name
+                        && p.phase.as_ref().map(|phase| &phase.name) == plan.phase.as_ref()
+                };
+                of_plan = programs.iter().find(is_of_plan).copied().unwrap_or(program);
+            }
+            found.extend(self.failed(of_plan, error));
+        };
+        let Sound { hardware, .. } = self.sound;
+        let shared = share_weights(&programs, hardware, &self.options, at_any_size, &mut report);
+        self.found.extend(found);
+        shared
+    }
+
+    /// Compiles a layer, if there is a plan of it; one that is to be run, at any size.
+    fn layer(&mut self, program: &Program, shared: Option<&SharedBy>) -> Option<Compiled> {
+        let Sound { file, tree, hardware, .. } = self.sound;
+        let header = layer_header(tree, &program.name);
+        let mut result = pipeline::compile(program, hardware, &self.options);
+        if self.purpose == Purpose::Run
+            && matches!(result, Err(CompileError::Lower(LowerError::NoPlanFits { .. })))
+        {
+            self.options.any_size = true;
+            result = pipeline::compile(program, hardware, &self.options);
+        }
+        match result {
+            Ok(layer) => {
+                let (options, found) = (&self.options, &mut self.found);
+                found.extend(search_limit(&layer, program, header, hardware, options));
+                // It is said once, of the first phase.
+                if let Some((shared, 0)) = shared {
+                    found.extend(search_limit_of_phases(shared, &program.name, header));
+                }
+                found.extend(too_large(&layer, hardware));
+                found.extend(replication_costs(file, program, &layer, options.objective));
+                found.extend(missing_arithmetic(&layer, hardware));
+                Some(layer)
+            }
+            Err(error) => {
+                self.found.extend(self.failed(program, error));
+                None
+            }
+        }
+    }
+
+    /// What is said of a layer that has no plan.
+    fn failed(&self, program: &Program, error: CompileError) -> Vec<Diagnostic> {
+        let Sound { file, tree, hardware, .. } = self.sound;
+        let header = layer_header(tree, &program.name);
+        match error {
+            CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
+                let (check, lower) = (&self.asked.check, &self.options);
+                let asked = Asked { file, check, lower, hardware, program };
+                vec![no_plan_fits(&asked, header, &plan, least, proven)]
+            }
+            error => lower_error(Some((file, program)), header, error),
+        }
     }
 }
 
