@@ -6,7 +6,7 @@
 //! partial in the same way; or nothing is split or partial over it, and every device of the axis
 //! does the same.
 
-use shard_ir::{Binary, Dim, DimId, Dtype, Map, Mesh, Norm, Op, Reduce, Reduction};
+use shard_ir::{Binary, Dim, DimId, Dtype, Map, Mesh, Op, Reduce, Reduction};
 
 /// An op with the types around it: all that its strategies depend on.
 #[derive(Clone, Debug)]
@@ -60,6 +60,11 @@ enum Role {
     Kept,
     /// The result has it by this name.
     As(DimId),
+    /// The result has the largest of as many parts of it by this name.
+    LargestAs(DimId, u64),
+    /// A composite is over it: each device must have all of it, unless the composite is computed in
+    /// pieces.
+    InPieces,
     /// The result has it not, and its entries are combined.
     Combined(Reduction),
     /// It becomes several dims of the result.
@@ -97,41 +102,9 @@ impl Site<'_> {
     /// The dim of a composite that may be computed in pieces, where it is split: of `f32` and
     /// `bf16` alone, since in other dtypes a sum of squares could leave the range.
     pub(crate) fn pieces_over(&self) -> Option<DimId> {
-        let (_, dtype) = self.operands.first()?;
-        match self.op {
-            Op::Softmax { over } | Op::Norm { kind: Norm::Rms | Norm::Layer, over } => {
-                Some(*over).filter(|_| self.in_pieces && matches!(dtype, Dtype::F32 | Dtype::Bf16))
-            }
-            Op::SinkSoftmax { .. }
-            | Op::Rope { .. }
-            | Op::Cumsum { .. }
-            | Op::Shift { .. }
-            | Op::Scan { .. }
-            | Op::Argmax { .. }
-            | Op::Route { .. }
-            | Op::Conv { .. }
-            | Op::Concat { .. }
-            | Op::SliceDim { .. }
-            | Op::Pad { .. }
-            | Op::Append { .. }
-            | Op::Rename { .. }
-            | Op::TopK { .. }
-            | Op::ArgTopK { .. }
-            | Op::Split { .. }
-            | Op::Merge { .. }
-            | Op::Einsum
-            | Op::Reduce { .. }
-            | Op::Take { .. }
-            | Op::ScatterAdd { .. }
-            | Op::Locate { .. }
-            | Op::Map(_)
-            | Op::Binary(_)
-            | Op::Where
-            | Op::Iota { .. }
-            | Op::Mask { .. }
-            | Op::Fetch
-            | Op::Cast(_) => None,
-        }
+        let (dims, dtype) = self.operands.first()?;
+        let may_be = self.in_pieces && matches!(dtype, Dtype::F32 | Dtype::Bf16);
+        dims.iter().copied().find(|dim| may_be && self.listed(0, *dim) == Role::InPieces)
     }
 
     /// Whether an operand's dim has to be whole.
@@ -144,27 +117,39 @@ impl Site<'_> {
         let has = |i: &usize| self.operands[*i].0.contains(&dim);
         (0..self.operands.len()).filter(has).find_map(|i| match self.role(i, dim) {
             Role::Combined(kind) => Some(kind),
-            Role::Whole | Role::Kept | Role::As(_) | Role::Regrouped => None,
+            Role::Whole
+            | Role::InPieces
+            | Role::Kept
+            | Role::As(_)
+            | Role::LargestAs(..)
+            | Role::Regrouped => None,
         })
     }
 
     /// The name under which the result has an operand's dim, if it has it.
     pub(crate) fn renamed(&self, operand: usize, dim: DimId) -> DimId {
         match self.role(operand, dim) {
-            Role::As(name) => name,
-            Role::Whole | Role::Kept | Role::Combined(_) | Role::Regrouped => dim,
+            Role::As(name) | Role::LargestAs(name, _) => name,
+            Role::Whole | Role::InPieces | Role::Kept | Role::Combined(_) | Role::Regrouped => dim,
         }
     }
 
     /// What the op does with a dim of an operand.
     fn role(&self, operand: usize, dim: DimId) -> Role {
-        use Role::{As, Combined, Kept, Regrouped, Whole};
+        match self.listed(operand, dim) {
+            Role::InPieces if self.pieces_over().is_some() => Role::Kept,
+            Role::InPieces => Role::Whole,
+            role => role,
+        }
+    }
+
+    /// The same, pieces or not.
+    fn listed(&self, operand: usize, dim: DimId) -> Role {
+        use Role::{As, Combined, InPieces, Kept, LargestAs, Regrouped, Whole};
         let whole = |is: bool| if is { Whole } else { Kept };
         let combined = |is: bool, kind: Reduction| if is { Combined(kind) } else { Kept };
         match self.op {
-            Op::Softmax { over } | Op::Norm { over, .. } => {
-                whole(dim == *over && self.pieces_over().is_none())
-            }
+            Op::Softmax { over } | Op::Norm { over, .. } if dim == *over => InPieces,
             Op::Rope { over, .. }
             | Op::SinkSoftmax { over }
             | Op::Cumsum { over }
@@ -179,7 +164,9 @@ impl Site<'_> {
             Op::SliceDim { from, .. } | Op::Pad { from, .. } => whole(dim == *from),
             Op::Append { from, .. } => whole(operand == 1 && dim == *from),
             Op::Rename { from, to } if dim == *from => As(*to),
-            Op::TopK { over, to, .. } | Op::ArgTopK { over, to, .. } if dim == *over => As(*to),
+            Op::TopK { over, to, parts } | Op::ArgTopK { over, to, parts } if dim == *over => {
+                LargestAs(*to, parts.unwrap_or(1))
+            }
             Op::Split { from, .. } if dim == *from => Regrouped,
             Op::Einsum => combined(!self.result.contains(&dim), Reduction::Sum),
             Op::Reduce { kind, over } => combined(over.contains(&dim), combining(*kind)),
@@ -187,7 +174,9 @@ impl Site<'_> {
             Op::Take { over } => combined(dim == *over, Reduction::Sum),
             Op::ScatterAdd { over, .. } => combined(over.contains(&dim), Reduction::Sum),
             Op::Locate { over } => combined(dim == *over, Reduction::Max),
-            Op::Rename { .. }
+            Op::Softmax { .. }
+            | Op::Norm { .. }
+            | Op::Rename { .. }
             | Op::TopK { .. }
             | Op::ArgTopK { .. }
             | Op::Split { .. }
@@ -199,47 +188,6 @@ impl Site<'_> {
             | Op::Mask { .. }
             | Op::Fetch
             | Op::Cast(_) => Kept,
-        }
-    }
-
-    /// How many blocks axes may cut a dim into: its elements, or the parts of which the largest are
-    /// chosen.
-    fn blocks_along(&self, dim: DimId) -> u64 {
-        match self.op {
-            Op::TopK { over, parts, .. } | Op::ArgTopK { over, parts, .. } if dim == *over => {
-                parts.unwrap_or(1)
-            }
-            Op::TopK { .. }
-            | Op::ArgTopK { .. }
-            | Op::Softmax { .. }
-            | Op::SinkSoftmax { .. }
-            | Op::Norm { .. }
-            | Op::Rope { .. }
-            | Op::Cumsum { .. }
-            | Op::Shift { .. }
-            | Op::Scan { .. }
-            | Op::Argmax { .. }
-            | Op::Route { .. }
-            | Op::Conv { .. }
-            | Op::Concat { .. }
-            | Op::SliceDim { .. }
-            | Op::Pad { .. }
-            | Op::Append { .. }
-            | Op::Rename { .. }
-            | Op::Split { .. }
-            | Op::Merge { .. }
-            | Op::Einsum
-            | Op::Reduce { .. }
-            | Op::Take { .. }
-            | Op::ScatterAdd { .. }
-            | Op::Locate { .. }
-            | Op::Map(_)
-            | Op::Binary(_)
-            | Op::Where
-            | Op::Iota { .. }
-            | Op::Mask { .. }
-            | Op::Fetch
-            | Op::Cast(_) => self.size(dim),
         }
     }
 
@@ -259,14 +207,32 @@ impl Site<'_> {
                     continue;
                 }
                 let place = self.result.iter().position(|d| *d == name);
-                let to = match (self.role(i, *dim), place) {
+                let role = self.role(i, *dim);
+                let to = match (role, place) {
                     (Role::Regrouped, _) => To::Regrouped,
                     (_, Some(at)) => To::Dim(at),
                     (Role::Combined(kind), None) => To::Combined(kind),
-                    (Role::Whole | Role::Kept | Role::As(_), None) => continue,
+                    (
+                        Role::Whole
+                        | Role::InPieces
+                        | Role::Kept
+                        | Role::As(_)
+                        | Role::LargestAs(..),
+                        None,
+                    ) => continue,
+                };
+                // Axes may cut it into its elements, or into the parts of which the largest are.
+                let size = match role {
+                    Role::LargestAs(_, parts) => parts,
+                    Role::Whole
+                    | Role::InPieces
+                    | Role::Kept
+                    | Role::As(_)
+                    | Role::Combined(_)
+                    | Role::Regrouped => self.size(*dim),
                 };
                 names.push(name);
-                all.push(Along { size: self.blocks_along(*dim), read: vec![(i, at)], to });
+                all.push(Along { size, read: vec![(i, at)], to });
             }
         }
         all.extend(self.along_places());

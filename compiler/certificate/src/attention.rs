@@ -296,23 +296,30 @@ fn lies(
 ) -> Option<BTreeMap<ValueId, Layout>> {
     let mut lies = BTreeMap::from([(product, made)]);
     for id in found.members.iter().rev().filter(|id| **id != product) {
-        let layout = match &program.value(*id).def {
+        let layout = if joins(program, *id).is_some() {
             // What is joined has dims that a product sums over: it lies as that reads it.
-            Def::Op { op: Op::Concat { .. }, .. } => {
-                let mut read = lies.iter().filter(|(by, _)| reads(program, **by, *id));
-                let as_read =
-                    |(by, own): (&ValueId, &Layout)| restricted(program, *id, *by, *own, by_key);
-                let first = read.next().map(as_read)?;
-                if read.map(as_read).any(|other| other != first) {
-                    return None;
-                }
-                first
+            let mut read = lies.iter().filter(|(by, _)| reads(program, **by, *id));
+            let as_read =
+                |(by, own): (&ValueId, &Layout)| restricted(program, *id, *by, *own, by_key);
+            let first = read.next().map(as_read)?;
+            if read.map(as_read).any(|other| other != first) {
+                return None;
             }
-            _ => restricted(program, *id, product, made, by_key),
+            first
+        } else {
+            restricted(program, *id, product, made, by_key)
         };
         lies.insert(*id, layout);
     }
     Some(lies)
+}
+
+/// The dims that a concat joins, and that of what it makes.
+fn joins(program: &Program, id: ValueId) -> Option<([DimId; 2], DimId)> {
+    let Def::Op { op: Op::Concat { left, right, to }, .. } = &program.value(id).def else {
+        return None;
+    };
+    Some(([*left, *right], *to))
 }
 
 /// Whether an op reads what another makes, pinned or not.
@@ -360,12 +367,8 @@ fn restricted(
     (key, keys): (DimId, AxisList),
 ) -> Layout {
     let made_dims = &program.value(reader).dims;
-    let of_parts = match &program.value(reader).def {
-        Def::Op { op: Op::Concat { left, right, to }, .. } => {
-            made_dims.iter().position(|dim| dim == to).map(|at| ([*left, *right], at))
-        }
-        _ => None,
-    };
+    let of_parts = joins(program, reader)
+        .and_then(|(parts, to)| made_dims.iter().position(|dim| *dim == to).map(|at| (parts, at)));
     let mut layout = Layout::REPLICATED;
     for (at, dim) in program.value(operand).dims.iter().enumerate() {
         if let Some((_, to)) = of_parts.filter(|(parts, _)| parts.contains(dim)) {
