@@ -165,36 +165,7 @@ impl Factors {
         for operand in live.iter().flat_map(|id| program.value(*id).def.operands()) {
             has_graph[operand.index()] = true;
         }
-        let Shared { ticks, graphs: shared, factors: known } = shared;
-        let mut times = RegroupTimes::new(hardware, &program.mesh);
-        let mut make = |of: &Alike| {
-            let graph = Graph::new(&mut times, of, maxima);
-            Arc::new(if *ticks == 1 { graph } else { graph.longer(*ticks) })
-        };
-        let empty = Arc::clone(shared.entry(Alike::nothing()).or_insert_with_key(&mut make));
-        // In a strict layer only what a `reshard` names may move.
-        let may_move = |id: ValueId| {
-            let asks = |by: ValueId| {
-                program.value(by).def.operands().contains(&id) && may_move_to(program, by)
-            };
-            !strict || program.value_ids().any(asks)
-        };
-        let graphs: Vec<Arc<Graph>> = program
-            .value_ids()
-            .map(|id| {
-                if !has_graph[id.index()] {
-                    return Arc::clone(&empty);
-                }
-                let value = program.value(id);
-                let mut movable =
-                    Movable { statistics: kernels.statistics(id), ..Movable::of(program, id) };
-                if !may_move(id) {
-                    movable.freedom = Freedom::Fixed;
-                }
-                let alike = Alike { movable, dtype: value.dtype, times: value.times };
-                Arc::clone(shared.entry(alike).or_insert_with_key(&mut make))
-            })
-            .collect();
+        let graphs = shared.graphs_of(kernels, (hardware, maxima), strict, &has_graph);
         let count = program.values.len();
         // Where a hub stands for permutes of several times, they are bounded and not known.
         let exact = !strict && graphs.iter().all(|graph| graph.exact);
@@ -202,7 +173,7 @@ impl Factors {
             graphs,
             states: vec![KernelStates::default(); count],
             factors: (0..count).map(|_| Arc::default()).collect(),
-            known,
+            known: &mut shared.factors,
             exact,
             strategies_left: limits.strategies,
         };
@@ -219,26 +190,7 @@ impl Factors {
             for (place, operand) in operands.iter().enumerate() {
                 uses[operand.index()].push(Use::Operand(id, place));
             }
-            let factor = match &program.value(id).def {
-                Def::Parameter { pattern, .. } => {
-                    Factor::given(&allowed(&built.graphs, program, id, pattern, maxima))
-                }
-                Def::Constant(_) => Factor::given(built.node(id, Layout::REPLICATED).as_slice()),
-                Def::Pin { operand, pattern, .. } => {
-                    let allowed = allowed(&built.graphs, program, id, pattern, maxima);
-                    built.pin(id, *operand, &allowed)
-                }
-                Def::Op { op, .. } => {
-                    limits.stop.check()?;
-                    built.factors[id.index()] =
-                        built.op_shared(kernels, hardware, id, op).ok_or(LowerError::Limit {
-                            limit: "strategies",
-                            count: limits.strategies,
-                        })?;
-                    continue;
-                }
-            };
-            built.factors[id.index()] = Arc::new(Factor { arity: operands.len(), ..factor });
+            built.factors[id.index()] = built.factor((kernels, hardware), id, maxima, limits)?;
         }
         for uses in &mut uses {
             uses.reverse();
@@ -256,7 +208,7 @@ impl Factors {
             alike: Arc::new(alike),
             outputs,
             exact: built.exact,
-            ticks: *ticks,
+            ticks: shared.ticks,
         })
     }
 
@@ -596,6 +548,46 @@ impl Shared {
     /// Nothing as yet.
     pub(crate) fn new(ticks: i64) -> Shared {
         Shared { ticks, graphs: FxHashMap::default(), factors: FxHashMap::default() }
+    }
+
+    /// The graph of each value that has one, and one of nothing for the others.
+    fn graphs_of(
+        &mut self,
+        kernels: &Kernels,
+        (hardware, maxima): (&Hardware, AxisSet),
+        strict: bool,
+        has_graph: &[bool],
+    ) -> Vec<Arc<Graph>> {
+        let program = kernels.program.as_ref();
+        let mut times = RegroupTimes::new(hardware, &program.mesh);
+        let ticks = self.ticks;
+        let mut make = |of: &Alike| {
+            let graph = Graph::new(&mut times, of, maxima);
+            Arc::new(if ticks == 1 { graph } else { graph.longer(ticks) })
+        };
+        let mut shared =
+            |of: Alike| Arc::clone(self.graphs.entry(of).or_insert_with_key(&mut make));
+        let empty = shared(Alike::nothing());
+        // In a strict layer only what a `reshard` names may move.
+        let may_move = |id: ValueId| {
+            let asks = |by: ValueId| {
+                program.value(by).def.operands().contains(&id) && may_move_to(program, by)
+            };
+            !strict || program.value_ids().any(asks)
+        };
+        let graph = |id: ValueId| {
+            if !has_graph[id.index()] {
+                return Arc::clone(&empty);
+            }
+            let value = program.value(id);
+            let mut movable =
+                Movable { statistics: kernels.statistics(id), ..Movable::of(program, id) };
+            if !may_move(id) {
+                movable.freedom = Freedom::Fixed;
+            }
+            shared(Alike { movable, dtype: value.dtype, times: value.times })
+        };
+        program.value_ids().map(graph).collect()
     }
 
     /// The graphs alone, for what ops take on another chip.

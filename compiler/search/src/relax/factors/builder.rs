@@ -6,12 +6,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
-use shard_ir::{Def, DimId, Dtype, Layout, Op, ValueId};
+use shard_ir::{AxisSet, Def, DimId, Dtype, Layout, Op, ValueId, never};
 
 use super::super::graph::{Graph, Node};
 use super::strategies::Strategies;
-use super::{Factor, KernelStates};
+use super::{Factor, KernelStates, allowed};
 use crate::kernel::Kernels;
+use crate::{Limits, LowerError};
 
 /// What two ops must have in common to have the same strategies at the same times: the op, dims and
 /// dtypes of operands and result, which operands are the same value or a number, and the kernel
@@ -41,7 +42,7 @@ pub(super) struct Builder<'s> {
 }
 
 impl Builder<'_> {
-    pub(super) fn node(&self, value: ValueId, layout: Layout) -> Option<Node> {
+    fn node(&self, value: ValueId, layout: Layout) -> Option<Node> {
         self.graphs[value.index()].node(layout)
     }
 
@@ -54,7 +55,7 @@ impl Builder<'_> {
         })
     }
 
-    pub(super) fn pin(&mut self, id: ValueId, operand: ValueId, allowed: &[Node]) -> Factor {
+    fn pin(&mut self, id: ValueId, operand: ValueId, allowed: &[Node]) -> Factor {
         let mut factor = Factor::passed(allowed);
         let base = self.graphs[id.index()].nodes() as Node;
         for i in 0..self.states[id.index()].of.len() {
@@ -67,10 +68,39 @@ impl Builder<'_> {
         factor
     }
 
+    /// The factor of a value.
+    pub(super) fn factor(
+        &mut self,
+        (kernels, hardware): (&Kernels, &Hardware),
+        id: ValueId,
+        maxima: AxisSet,
+        limits: &Limits,
+    ) -> Result<Arc<Factor>, LowerError> {
+        let program = kernels.program.as_ref();
+        let def = &program.value(id).def;
+        let factor = match def {
+            Def::Parameter { pattern, .. } => {
+                Factor::given(&allowed(&self.graphs, program, id, pattern, maxima))
+            }
+            Def::Constant(_) => Factor::given(self.node(id, Layout::REPLICATED).as_slice()),
+            Def::Pin { operand, pattern, .. } => {
+                let allowed = allowed(&self.graphs, program, id, pattern, maxima);
+                self.pin(id, *operand, &allowed)
+            }
+            Def::Op { op, .. } => {
+                limits.stop.check()?;
+                let (limit, count) = ("strategies", limits.strategies);
+                let factor = self.op_shared(kernels, hardware, id, op);
+                return factor.ok_or(LowerError::Limit { limit, count });
+            }
+        };
+        Ok(Arc::new(Factor { arity: def.operands().len(), ..factor }))
+    }
+
     /// The factor of an op, which the same op elsewhere may share. One that joins a kernel also
     /// makes kernel states of what it reads, so it is its own; and whether one may act on a part of
     /// an attention is not told by the op.
-    pub(super) fn op_shared(
+    fn op_shared(
         &mut self,
         kernels: &Kernels,
         hardware: &Hardware,
@@ -95,7 +125,8 @@ impl Builder<'_> {
                 .iter()
                 .zip(&origins)
                 .map(|(operand, origin)| {
-                    let same = origins.iter().position(|o| o == origin).unwrap_or(0);
+                    let same = origins.iter().position(|o| o == origin);
+                    let same = same.unwrap_or_else(|| never!("an origin that is not there", 0));
                     let constant = matches!(program.value(*origin).def, Def::Constant(_));
                     (
                         program.value(*operand).dims.clone(),
