@@ -264,7 +264,11 @@ fn moves_only_in(plan: &Plan, other: &Plan) -> Vec<InstrId> {
             InstrKind::Move(c) if c.has_traffic() => {
                 Some((instr.name.clone(), instr.dims.clone(), from, instr.layout))
             }
-            _ => None,
+            InstrKind::Move(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_) => None,
         }
     };
     let known: Vec<_> = other.ids().filter_map(|id| key(other, id)).collect();

@@ -634,7 +634,7 @@ pub(crate) fn name_of(program: &Program, value: ValueId) -> Option<&str> {
             Def::Pin { operand, written: false, .. } if *operand == value => {
                 program.value(id).name.as_deref()
             }
-            _ => None,
+            Def::Pin { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => None,
         })
     })
 }

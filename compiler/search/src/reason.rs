@@ -7,7 +7,7 @@ use shard_ir::reason::{
 };
 use shard_ir::{
     AxisList, AxisSet, Collective, Def, DimId, Fused, Layout, Op, Place, Program, Reduce,
-    Reduction, ValueId,
+    Reduction, ValueId, never,
 };
 
 use crate::emit::name_of;
@@ -207,7 +207,8 @@ pub(crate) fn reason_in_pieces(
         Op::Reduce { kind: Reduce::Max, .. } => Statistic::Largest,
         Op::Reduce { kind: Reduce::Mean, .. } => Statistic::PartOfMean,
         Op::Einsum => Statistic::SumOfSquares,
-        _ => Statistic::Sum,
+        Op::Reduce { kind: Reduce::Sum, .. } => Statistic::Sum,
+        _ => never!("a piece that combines nothing is completed", Statistic::Sum),
     };
     // What has no name is told by what it is of.
     let of = name_of(program, composite).is_none().then(|| told(program, from));
@@ -261,27 +262,59 @@ struct Moved<'a> {
 /// Why an op could not do with the value as it was before the move, where that lies in the op
 /// alone.
 fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<CannotTake> {
-    let dims = &program.value(moved.value).dims;
     let combines = moved.collective.row().combines;
-    match (moved.collective, op) {
-        (_, Op::Map(map)) if combines && map.row().sums == Partial::No => {
+    let gathered = match moved.collective {
+        Collective::AllGather { dim, .. } | Collective::AllToAll { from_dim: dim, .. } => {
+            program.value(moved.value).dims.get(*dim)
+        }
+        Collective::Slice { .. }
+        | Collective::ReduceScatter { .. }
+        | Collective::AllReduce { .. }
+        | Collective::Permute { .. }
+        | Collective::Exchange { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::ReduceScatterDims { .. }
+        | Collective::SoftmaxMerge { .. }
+        | Collective::ToPartial { .. } => None,
+    };
+    let whole = |over: &DimId| (gathered == Some(over)).then_some(CannotTake::Whole(*over));
+    match op {
+        Op::Map(map) => {
+            (combines && map.row().sums == Partial::No).then_some(CannotTake::NotLinear)
+        }
+        Op::Softmax { .. } | Op::SinkSoftmax { .. } | Op::Norm { .. } if combines => {
             Some(CannotTake::NotLinear)
         }
-        (_, Op::Softmax { .. } | Op::SinkSoftmax { .. } | Op::Norm { .. }) if combines => {
-            Some(CannotTake::NotLinear)
-        }
-        (
-            Collective::AllGather { dim, .. } | Collective::AllToAll { from_dim: dim, .. },
-            Op::Softmax { over }
-            | Op::SinkSoftmax { over }
-            | Op::Norm { over, .. }
-            | Op::Rope { over, .. }
-            | Op::Cumsum { over }
-            | Op::Shift { over, .. }
-            | Op::Conv { over, .. }
-            | Op::Argmax { over },
-        ) if dims.get(*dim) == Some(over) => Some(CannotTake::Whole(*over)),
-        _ => None,
+        Op::Softmax { over }
+        | Op::SinkSoftmax { over }
+        | Op::Norm { over, .. }
+        | Op::Rope { over, .. }
+        | Op::Cumsum { over }
+        | Op::Shift { over, .. }
+        | Op::Conv { over, .. }
+        | Op::Argmax { over } => whole(over),
+        Op::Einsum
+        | Op::Binary(_)
+        | Op::Where
+        | Op::Reduce { .. }
+        | Op::Cast(_)
+        | Op::Rename { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Pad { .. }
+        | Op::Append { .. }
+        | Op::Mask { .. }
+        | Op::Scan { .. }
+        | Op::TopK { .. }
+        | Op::ArgTopK { .. }
+        | Op::Locate { .. }
+        | Op::ScatterAdd { .. }
+        | Op::Take { .. }
+        | Op::Iota { .. }
+        | Op::Route { .. }
+        | Op::Fetch => None,
     }
 }
 
@@ -461,7 +494,17 @@ fn cut_into_terms(
             {
                 Some(program.value(value).dims[dim])
             }
-            _ => None,
+            Collective::ToPartial { .. }
+            | Collective::AllGather { .. }
+            | Collective::Slice { .. }
+            | Collective::ReduceScatter { .. }
+            | Collective::AllReduce { .. }
+            | Collective::AllToAll { .. }
+            | Collective::Permute { .. }
+            | Collective::Exchange { .. }
+            | Collective::AllGatherDims { .. }
+            | Collective::ReduceScatterDims { .. }
+            | Collective::SoftmaxMerge { .. } => None,
         });
     Cause::Terms { value: told(program, value), axes: cut, dims: dims.collect() }
 }

@@ -343,7 +343,9 @@ impl Context {
                 {
                     context.candidates(id, pattern)
                 }
-                _ => Vec::new(),
+                Def::Parameter { .. } | Def::Pin { .. } | Def::Constant(_) | Def::Op { .. } => {
+                    Vec::new()
+                }
             })
             .collect();
         context

@@ -184,7 +184,7 @@ impl<'s> Reading<'s> {
                     Def::Parameter { .. } => {
                         (parameter_cost(program, at.value, at.layout), label_demand(program, at))
                     }
-                    _ => (Cost::ZERO, Vec::new()),
+                    Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => (Cost::ZERO, Vec::new()),
                 };
                 Producer {
                     source: Source::Given,
