@@ -30,6 +30,7 @@ use crate::collective_einsum::Fused;
 use crate::layout::{DimSet, Layout, MeshShape};
 use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::mesh::{AxisList, Mesh};
+use crate::never;
 use crate::op::{Op, Partial};
 use crate::plan::{InstrId, InstrKind, Instruction, Plan};
 use crate::tensor::{Dim, DimId, Dtype};
@@ -188,7 +189,8 @@ pub fn joined_layout(
     // An axis splits one dim of it.
     if let Some(axis) = keys.iter().find(|axis| made.split_axes().contains(*axis)) {
         let split = |of: &Operand<'_>| of.layout.split_axes().contains(axis);
-        let operand = whole.iter().position(split).unwrap_or(0);
+        let operand = whole.iter().position(split);
+        let operand = operand.unwrap_or_else(|| never!("an axis that splits no part", 0));
         return Err(RuleError::NeedsWholeDim { operand, dim: [left, right][operand.min(1)] });
     }
     let at = result.iter().position(|dim| *dim == to);
@@ -502,12 +504,14 @@ pub struct Ring {
 impl Ring {
     /// The first of its ops, which stands for all of it where one has to.
     pub fn first(&self) -> InstrId {
-        self.members.first().copied().unwrap_or_default()
+        let first = self.members.first().copied();
+        first.unwrap_or_else(|| never!("a ring without ops", InstrId::default()))
     }
 
     /// The op that makes the value of the attention.
     pub fn last(&self) -> InstrId {
-        self.members.last().copied().unwrap_or_default()
+        let last = self.members.last().copied();
+        last.unwrap_or_else(|| never!("a ring without ops", InstrId::default()))
     }
 
     /// As which of what travels an operand does.

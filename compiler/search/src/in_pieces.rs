@@ -8,7 +8,7 @@ use shard_cost::{
 };
 use shard_ir::attention::local_statistics;
 use shard_ir::composite::{Piece, Read};
-use shard_ir::{Def, Dim, DimId, Dtype, Layout, MeshShape, Op, ValueId};
+use shard_ir::{Def, Dim, DimId, Dtype, Layout, MeshShape, Op, ValueId, never};
 
 use crate::cost::Cost;
 use crate::kernel::Kernels;
@@ -188,7 +188,8 @@ impl<'a> InPieces<'a> {
 
     /// What each kernel costs but the last.
     fn kernels_before_the_last(&self, hardware: &Hardware) -> Vec<Cost> {
-        let last = self.kernel.last().copied().unwrap_or(0);
+        let last = self.kernel.last().copied();
+        let last = last.unwrap_or_else(|| never!("a composite has no pieces", 0));
         let of_kernel = |kernel| {
             let members = self.ops.iter().zip(&self.kernel).filter(|(_, k)| **k == kernel);
             let chain: Vec<HeldOp<'_>> = members.map(|(op, _)| op.clone()).collect();
@@ -216,7 +217,8 @@ impl<'a> InPieces<'a> {
             let takes = kernels.get(self.kernel[at]).filter(|_| begins).map_or(0, |c| c.time);
             done.push(began.saturating_add(takes).saturating_add(*sent));
         }
-        let chain = done.last().copied().unwrap_or(0);
+        let chain = done.last().copied();
+        let chain = chain.unwrap_or_else(|| never!("a composite has no pieces", 0));
         let all = computing.saturating_add(self.moves.time);
         all.saturating_sub(chain.max(computing))
     }

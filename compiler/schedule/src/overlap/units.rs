@@ -1,7 +1,7 @@
 //! [`Unit`]: what runs as one, and which streams it keeps busy meanwhile.
 
 use shard_cost::{LoopPrice, PlanPrice, Streams, kernels, moved_over};
-use shard_ir::{InstrId, InstrKind, Op, Picoseconds, Plan};
+use shard_ir::{InstrId, InstrKind, Op, Picoseconds, Plan, never};
 
 /// What runs as one: a kernel, a transfer, a fetch, or the loop of a collective einsum with all of
 /// its chunks.
@@ -47,7 +47,7 @@ pub enum Part {
 impl Unit {
     /// Its first instruction.
     pub fn first(&self) -> InstrId {
-        self.members.first().copied().unwrap_or_default()
+        first_of(&self.members)
     }
 }
 
@@ -62,6 +62,11 @@ pub(super) fn units(plan: &Plan, price: &PlanPrice, streams: &Streams) -> Vec<Un
     units.extend(plan.ids().filter(is_move).map(|id| transfer(plan, price, streams, id)));
     units.sort_by_key(|unit| unit.members.last().copied());
     units
+}
+
+fn first_of(members: &[InstrId]) -> InstrId {
+    let first = members.first().copied();
+    first.unwrap_or_else(|| never!("a unit without instructions", InstrId::default()))
 }
 
 fn whole(stream: usize, time: Picoseconds, part: Part) -> Vec<Busy> {
@@ -108,7 +113,7 @@ pub(super) fn kernel_unit(
     members: Vec<InstrId>,
     (time, looped): (Picoseconds, Option<&LoopPrice>),
 ) -> Unit {
-    let first = members.first().copied().unwrap_or_default();
+    let first = first_of(&members);
     let busy = match (looped, &plan.instruction(first).kind) {
         (Some(looped), InstrKind::CollectiveEinsum(fused)) => {
             chunks(looped, fused.gathered().is_some(), &over(plan, streams, first))

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use shard_cost::{LocalTensor, Work, op_work};
-use shard_ir::{Def, Dtype, Layout, Op, Program, ValueId};
+use shard_ir::{Def, Dtype, Layout, Op, Program, ValueId, never};
 
 use crate::kernel::Kernels;
 
@@ -101,7 +101,8 @@ impl<'a> Works<'a> {
         let bytes = |value: ValueId, layout: Layout| {
             let mut sizes = Vec::new();
             self.local(value, layout, &mut sizes);
-            let statistics = sizes.pop().unwrap_or_default();
+            let statistics = sizes.pop();
+            let statistics = statistics.unwrap_or_else(|| never!("a value without statistics", 0));
             let elements = sizes.iter().product();
             let beside = Dtype::F32.bytes(statistics);
             (self.program.value(value).dtype.bytes(elements) + beside) as i64
