@@ -104,18 +104,18 @@ impl Site<'_> {
     pub(crate) fn pieces_over(&self) -> Option<DimId> {
         let (dims, dtype) = self.operands.first()?;
         let may_be = self.in_pieces && matches!(dtype, Dtype::F32 | Dtype::Bf16);
-        dims.iter().copied().find(|dim| may_be && self.listed(0, *dim) == Role::InPieces)
+        dims.iter().copied().find(|dim| may_be && self.role(0, *dim) == Role::InPieces)
     }
 
     /// Whether an operand's dim has to be whole.
     pub(crate) fn is_whole(&self, operand: usize, dim: DimId) -> bool {
-        self.role(operand, dim) == Role::Whole
+        self.does(operand, dim) == Role::Whole
     }
 
     /// What combines the entries of a dim that operands have, if the op does so.
     pub(crate) fn combines(&self, dim: DimId) -> Option<Reduction> {
         let has = |i: &usize| self.operands[*i].0.contains(&dim);
-        (0..self.operands.len()).filter(has).find_map(|i| match self.role(i, dim) {
+        (0..self.operands.len()).filter(has).find_map(|i| match self.does(i, dim) {
             Role::Combined(kind) => Some(kind),
             Role::Whole
             | Role::InPieces
@@ -128,23 +128,23 @@ impl Site<'_> {
 
     /// The name under which the result has an operand's dim, if it has it.
     pub(crate) fn renamed(&self, operand: usize, dim: DimId) -> DimId {
-        match self.role(operand, dim) {
+        match self.does(operand, dim) {
             Role::As(name) | Role::LargestAs(name, _) => name,
             Role::Whole | Role::InPieces | Role::Kept | Role::Combined(_) | Role::Regrouped => dim,
         }
     }
 
-    /// What the op does with a dim of an operand.
-    fn role(&self, operand: usize, dim: DimId) -> Role {
-        match self.listed(operand, dim) {
+    /// What the op does with a dim of an operand, in pieces or not.
+    fn does(&self, operand: usize, dim: DimId) -> Role {
+        match self.role(operand, dim) {
             Role::InPieces if self.pieces_over().is_some() => Role::Kept,
             Role::InPieces => Role::Whole,
             role => role,
         }
     }
 
-    /// The same, pieces or not.
-    fn listed(&self, operand: usize, dim: DimId) -> Role {
+    /// What the op does with a dim of an operand.
+    fn role(&self, operand: usize, dim: DimId) -> Role {
         use Role::{As, Combined, InPieces, Kept, LargestAs, Regrouped, Whole};
         let whole = |is: bool| if is { Whole } else { Kept };
         let combined = |is: bool, kind: Reduction| if is { Combined(kind) } else { Kept };
@@ -207,7 +207,7 @@ impl Site<'_> {
                     continue;
                 }
                 let place = self.result.iter().position(|d| *d == name);
-                let role = self.role(i, *dim);
+                let role = self.does(i, *dim);
                 let to = match (role, place) {
                     (Role::Regrouped, _) => To::Regrouped,
                     (_, Some(at)) => To::Dim(at),
