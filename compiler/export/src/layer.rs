@@ -152,6 +152,33 @@ impl<'l> Layer<'l> {
     }
 }
 
+/// Helpers, one below the other.
+pub(crate) fn helpers_text(texts: &[&str]) -> String {
+    texts.iter().map(|text| format!("\n\n{text}\n")).collect()
+}
+
+/// The functions of a module, its check, and the helpers that both call and that are not `known`;
+/// `entries` are what the check has to know of each layer.
+pub(crate) fn with_check(
+    words: &dyn Words,
+    functions: &str,
+    known: &[&'static str],
+    entries: &[(String, Vec<(String, Py)>)],
+) -> String {
+    let of_layers = words.helpers().called_by(functions, known);
+    let known = [known, &of_layers].concat();
+    let of_check = words.helpers().called_by("main()", &known);
+    let layers: String = entries
+        .iter()
+        .map(|(name, entry)| dictionary(4, &format!("{}: ", string(name)), entry, ","))
+        .collect();
+    let (of_layers, of_check) = (helpers_text(&of_layers), helpers_text(&of_check));
+    format!(
+        "{of_layers}{functions}{of_check}\n\nLAYERS = {{\n{layers}}}\n\n\n\
+         if __name__ == \"__main__\":\n    sys.exit(main())\n"
+    )
+}
+
 /// A name as a docstring or a comment may have it.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == '"' || c == '\\' { '?' } else { c }).collect()

@@ -10,10 +10,11 @@ use crate::body::Form;
 use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::layer::{
-    Exported, Layer, heading, host_names, plain, replaced, stack_of, stack_of_output, stacked_value,
+    Exported, Layer, heading, helpers_text, host_names, plain, replaced, stack_of, stack_of_output,
+    stacked_value, with_check,
 };
 use crate::names::Taken;
-use crate::python::{Py, assignment, dictionary, string};
+use crate::python::{Py, assignment, string};
 use crate::specs::{boundary_entries, terms};
 use crate::stack::{one_mesh, with_stacks};
 use crate::words::Words;
@@ -163,11 +164,6 @@ impl Module {
     }
 
     fn assembled(&self, mesh: &Mesh, origin: &str, functions: &str) -> String {
-        let mut tail = String::from("\n\nLAYERS = {\n");
-        for (name, entry) in &self.entries {
-            tail.push_str(&dictionary(4, &format!("{}: ", string(name)), entry, ","));
-        }
-        tail.push_str("}\n\n\nif __name__ == \"__main__\":\n    sys.exit(main())\n");
         let mut axes: Vec<(&str, u64)> =
             mesh.declared().iter().map(|(name, size)| (name.as_str(), *size)).collect();
         if axes.is_empty() {
@@ -182,14 +178,7 @@ impl Module {
             &Py::call("jax.make_mesh", [sizes, names]).with("axis_types", kinds),
             "",
         );
-        let written =
-            |texts: &[&str]| texts.iter().map(|text| format!("\n\n{text}\n")).collect::<String>();
         let before = Jax.helpers().called_by("devices_for_a_check(1)", &[]);
-        let of_layers = Jax.helpers().called_by(functions, &before);
-        let known: Vec<&str> = before.iter().chain(&of_layers).copied().collect();
-        let of_check = Jax.helpers().called_by("main()", &known);
-        let [before, of_layers, of_check] =
-            [before, of_layers, of_check].map(|texts| written(&texts));
         let devices: u64 = axes.iter().map(|(_, size)| size).product();
         let wide = if self.options.floats == Floats::F64 {
             "jax.config.update(\"jax_enable_x64\", True)\n"
@@ -197,8 +186,9 @@ impl Module {
             ""
         };
         let code = format!(
-            "{before}\n\n{wide}devices_for_a_check({devices})\n\
-             {mesh_line}{of_layers}{functions}{of_check}{tail}"
+            "{}\n\n{wide}devices_for_a_check({devices})\n{mesh_line}{}",
+            helpers_text(&before),
+            with_check(&Jax, functions, &before, &self.entries)
         );
         format!("\"\"\"{}\"\"\"\n\n{}{code}", docstring(origin, self.options.style), imports(&code))
     }

@@ -15,12 +15,13 @@ use shard_ir::{AxisId, AxisSet, Layout, Mesh, Plan, PlanOutput, Reduction};
 use crate::body::Form;
 use crate::dtypes::Floats;
 use crate::error::ExportError;
-use crate::layer::{Exported, Layer, Parameter, heading, plain, stack_of, stack_of_output};
+use crate::layer::{
+    Exported, Layer, Parameter, heading, plain, stack_of, stack_of_output, with_check,
+};
 use crate::names::Taken;
 use crate::python::{Py, assignment, dictionary, string};
 use crate::specs::axes_tuple;
 use crate::stack::{one_mesh, with_stacks};
-use crate::words::Words;
 use words::Torch;
 
 /// A module of layers on one mesh; `origin` says in a few words what they come from.
@@ -105,11 +106,6 @@ impl Module {
     }
 
     fn assembled(&self, mesh: &Mesh, origin: &str, functions: &str) -> String {
-        let mut tail = String::from("\n\nLAYERS = {\n");
-        for (name, entry) in &self.entries {
-            tail.push_str(&dictionary(4, &format!("{}: ", string(name)), entry, ","));
-        }
-        tail.push_str("}\n\n\nif __name__ == \"__main__\":\n    sys.exit(main())\n");
         let mut axes: Vec<(String, Py)> =
             mesh.declared().iter().map(|(name, size)| (string(name), Py::atom(size))).collect();
         if axes.is_empty() {
@@ -125,12 +121,7 @@ impl Module {
             format!("DEVICE = {device}\n"),
         ]
         .concat();
-        let written =
-            |texts: &[&str]| texts.iter().map(|text| format!("\n\n{text}\n")).collect::<String>();
-        let of_layers = Torch.helpers().called_by(functions, &[]);
-        let of_check = Torch.helpers().called_by("main()", &of_layers);
-        let [of_layers, of_check] = [of_layers, of_check].map(|texts| written(&texts));
-        let code = format!("{constants}{of_layers}{functions}{of_check}{tail}");
+        let code = constants + &with_check(&Torch, functions, &[], &self.entries);
         format!("\"\"\"{}\"\"\"\n\n{}{code}", docstring(origin), imports(&code))
     }
 }
