@@ -2,6 +2,7 @@
 //! that sends something.
 
 use shard_cost::Bytes;
+use shard_report::github::{data, property};
 use shard_report::scale;
 
 use crate::compare::AdviceKind;
@@ -57,14 +58,4 @@ pub fn github(report: &Report) -> String {
         out.push_str(&format!("::notice{place}::{}\n", data(&text)));
     }
     out
-}
-
-/// A command ends with its line, so line ends are escaped, and `%`, which escapes.
-fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
-}
-
-/// Properties end at a comma or colon.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
 }

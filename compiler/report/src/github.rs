@@ -64,12 +64,12 @@ fn words(file: Option<&shard_grammar::SourceFile>, diagnostic: &Diagnostic) -> S
     lines.join("\n")
 }
 
-/// A command ends with its line, so line ends are escaped, and `%`, which escapes.
-fn data(text: &str) -> String {
+/// What a command says: it ends with its line, so line ends are escaped, and `%`, which escapes.
+pub fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Properties end at a comma or colon.
-fn property(text: &str) -> String {
+/// A property of a command, which ends at a comma or colon.
+pub fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -204,13 +204,6 @@ struct PartJson {
 pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
     let plan = layer.plan();
     let instr = plan.instruction(id);
-    let op = match &instr.kind {
-        InstrKind::Parameter(_) => "parameter",
-        InstrKind::Constant(_) => "constant",
-        InstrKind::Op(op) => op.row().op,
-        InstrKind::Move(collective) => collective.name(),
-        InstrKind::CollectiveEinsum(_) => "collective-einsum",
-    };
     let detail = match &instr.kind {
         InstrKind::Parameter(ParameterKind::Activation) => {
             Detail::Parameter { kind: "activation", memory: None }
@@ -240,7 +233,7 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
     let span = layer.timeline.span(id);
     InstructionJson {
         id: id.0,
-        op,
+        op: instr.kind.name(),
         name: instr.name.clone(),
         operands: instr.operands.iter().map(|o| o.0).collect(),
         layout: plan.layout_text(id),
