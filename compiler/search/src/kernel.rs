@@ -61,7 +61,7 @@ pub(crate) struct Kernels {
     /// Whether einsums may do a collective in their loops.
     pub(crate) loops: bool,
     /// Whether composites over a split dim are computed in pieces.
-    in_pieces: bool,
+    pub(crate) in_pieces: bool,
 }
 
 /// A way of having a value: which of its kernels, the collective in the loop of the einsum that

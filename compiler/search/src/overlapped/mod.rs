@@ -21,7 +21,7 @@ use crate::labels::check_labels;
 use crate::logical::{Form, Saturated};
 use crate::lower::within_limits;
 use crate::memory::DeviceMemory;
-use crate::relax::factors::{Extent, Factors, Shared};
+use crate::relax::factors::{Base, Extent, Factors};
 use crate::relax::prices::Prices;
 use crate::relax::{Part, Weighted, all_fits, least_weighted};
 use crate::space::maxima;
@@ -58,7 +58,6 @@ pub fn overlap_bound(
         return Ok(None);
     }
     let mut least: Option<OverlapBound> = None;
-    let mut shared = Shared::new(1);
     let mut near: Option<Near> = None;
     for form in forms.all {
         options.limits.stop.check()?;
@@ -67,7 +66,7 @@ pub fn overlap_bound(
             layer: known.layer.min(least.layer),
             period: known.period.min(least.period),
         });
-        let Some(of_form) = of_form(&form, hardware, options, (known, &mut shared))? else {
+        let Some(of_form) = of_form(&form, hardware, options, known)? else {
             continue;
         };
         let (of_form, ways) = of_form;
@@ -101,16 +100,21 @@ fn of_form(
     form: &Form,
     hardware: &Hardware,
     options: &LowerOptions,
-    (known, shared): (OverlapBound, &mut Shared),
+    known: OverlapBound,
 ) -> Result<Option<(OverlapBound, Option<Ways>)>, LowerError> {
     let strict = options.strict || form.program.strict;
     let kernels = Kernels::of_form(form.clone(), strict, options.fuse && !strict, hardware);
     let (program, limits) = (kernels.program.as_ref(), &options.limits);
     within_limits(program, limits)?;
     check_labels(program)?;
-    let extent = Extent { of: kernels.live.clone(), shared: &mut *shared };
-    let problem = Factors::of_part(&kernels, hardware, maxima(program), (strict, limits), extent)?;
-    let costs = Costs::of(&kernels, hardware, options, (&problem, shared))?;
+    let base = Base::of(&kernels, hardware, maxima(program), strict);
+    let (problem, costs) = limits.made.with(base, |shared| {
+        let extent = Extent { of: kernels.live.clone(), shared: &mut *shared };
+        let (most, limits) = (maxima(program), (strict, limits));
+        let problem = Factors::of_part(&kernels, hardware, most, limits, extent)?;
+        let costs = Costs::of(&kernels, hardware, options, (&problem, shared))?;
+        Ok::<_, LowerError>((problem, costs))
+    })?;
     let memory = DeviceMemory::new(program, hardware.hbm_bytes);
     let memory = (!options.any_size && !all_fits(&kernels, &memory)).then_some(memory);
     let (memory, problem, costs) = match memory {

@@ -2,24 +2,25 @@
 //! its graph of layouts.
 
 mod builder;
+mod shared;
 mod strategies;
 mod works;
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-use shard_cost::{Hardware, RegroupTimes};
+use rustc_hash::{FxHashMap, FxHashSet};
+use shard_cost::Hardware;
 use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
-use super::graph::{Alike, FAR, Graph, Node};
+use super::graph::{FAR, Graph, Node};
 use super::groups::Groups;
 use crate::kernel::Kernels;
 use crate::labels::label_layout;
-use crate::rules::moves::{Freedom, Movable};
-use crate::strict::may_move_to;
 use crate::{Limits, LowerError};
-use builder::{Builder, Site};
+use builder::Builder;
+pub use shared::Made;
+pub(crate) use shared::{Base, Shared};
 
 /// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel
 /// states*: the value in a layout inside a fused kernel, with so many bytes of memory traffic still
@@ -145,8 +146,11 @@ impl Factors {
         strict: bool,
         limits: &Limits,
     ) -> Result<Factors, LowerError> {
-        let whole = Extent { of: kernels.live.clone(), shared: &mut Shared::new(1) };
-        Factors::of_part(kernels, hardware, maxima, (strict, limits), whole)
+        let base = Base::of(kernels, hardware, maxima, strict);
+        limits.made.with(base, |shared| {
+            let whole = Extent { of: kernels.live.clone(), shared };
+            Factors::of_part(kernels, hardware, maxima, (strict, limits), whole)
+        })
     }
 
     /// The factors of some live values alone. What they read has a graph, and no factor. No kernel
@@ -174,6 +178,7 @@ impl Factors {
             states: vec![KernelStates::default(); count],
             factors: (0..count).map(|_| Arc::default()).collect(),
             known: &mut shared.factors,
+            counted: FxHashSet::default(),
             exact,
             strategies_left: limits.strategies,
         };
@@ -534,65 +539,4 @@ pub(crate) struct Extent<'a> {
     pub(crate) of: Vec<bool>,
     /// What other factors of the same source, mesh and chip have in common with them.
     pub(crate) shared: &'a mut Shared,
-}
-
-/// Graphs and factors that forms of one program have in common.
-pub(crate) struct Shared {
-    /// How many ticks of the graphs' times are a picosecond. Those of factors are in picoseconds.
-    ticks: i64,
-    graphs: FxHashMap<Alike, Arc<Graph>>,
-    factors: FxHashMap<Site, Arc<Factor>>,
-}
-
-impl Shared {
-    /// Nothing as yet.
-    pub(crate) fn new(ticks: i64) -> Shared {
-        Shared { ticks, graphs: FxHashMap::default(), factors: FxHashMap::default() }
-    }
-
-    /// The graph of each value that has one, and one of nothing for the others.
-    fn graphs_of(
-        &mut self,
-        kernels: &Kernels,
-        (hardware, maxima): (&Hardware, AxisSet),
-        strict: bool,
-        has_graph: &[bool],
-    ) -> Vec<Arc<Graph>> {
-        let program = kernels.program.as_ref();
-        let mut times = RegroupTimes::new(hardware, &program.mesh);
-        let ticks = self.ticks;
-        let mut make = |of: &Alike| {
-            let graph = Graph::new(&mut times, of, maxima);
-            Arc::new(if ticks == 1 { graph } else { graph.longer(ticks) })
-        };
-        let mut shared =
-            |of: Alike| Arc::clone(self.graphs.entry(of).or_insert_with_key(&mut make));
-        let empty = shared(Alike::nothing());
-        // In a strict layer only what a `reshard` names may move.
-        let may_move = |id: ValueId| {
-            let asks = |by: ValueId| {
-                program.value(by).def.operands().contains(&id) && may_move_to(program, by)
-            };
-            !strict || program.value_ids().any(asks)
-        };
-        let graph = |id: ValueId| {
-            if !has_graph[id.index()] {
-                return Arc::clone(&empty);
-            }
-            let value = program.value(id);
-            let mut movable =
-                Movable { statistics: kernels.statistics(id), ..Movable::of(program, id) };
-            if !may_move(id) {
-                movable.freedom = Freedom::Fixed;
-            }
-            shared(Alike { movable, dtype: value.dtype, times: value.times })
-        };
-        program.value_ids().map(graph).collect()
-    }
-
-    /// The graphs alone, for what ops take on another chip.
-    pub(crate) fn graphs_alone(&self) -> Shared {
-        let graphs = self.graphs.clone();
-        Shared { ticks: self.ticks, graphs, factors: FxHashMap::default() }
-    }
 }

@@ -224,6 +224,11 @@ impl Graph {
         (graph, renamed)
     }
 
+    /// How many moves it has.
+    pub(crate) fn arcs(&self) -> usize {
+        self.from.arcs.len()
+    }
+
     /// The times of its moves.
     pub(crate) fn times(&self) -> impl Iterator<Item = i64> {
         self.from.arcs.iter().map(|(_, time)| *time)

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
 use shard_ir::{AxisSet, Def, DimId, Dtype, Layout, Op, ValueId, never};
@@ -36,6 +36,8 @@ pub(super) struct Builder<'s> {
     pub(super) states: Vec<KernelStates>,
     pub(super) factors: Vec<Arc<Factor>>,
     pub(super) known: &'s mut FxHashMap<Site, Arc<Factor>>,
+    /// Of which of these the strategies are counted: once, whoever made them.
+    pub(super) counted: FxHashSet<*const Factor>,
     pub(super) exact: bool,
     /// How many strategies there may still be.
     pub(super) strategies_left: usize,
@@ -144,9 +146,14 @@ impl Builder<'_> {
             times: value.times,
         };
         if let Some(known) = self.known.get(&site) {
+            let strategies = known.out.len();
+            if self.counted.insert(Arc::as_ptr(known)) {
+                self.strategies_left = self.strategies_left.checked_sub(strategies)?;
+            }
             return Some(Arc::clone(known));
         }
         let factor = Arc::new(Factor { arity, ..self.op(kernels, hardware, id)? });
+        self.counted.insert(Arc::as_ptr(&factor));
         self.known.insert(site, Arc::clone(&factor));
         Some(factor)
     }

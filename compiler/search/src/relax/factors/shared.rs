@@ -1,0 +1,161 @@
+//! What programs of the same dims, mesh and chip have in common, which is made once.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+use shard_cost::{Hardware, RegroupTimes};
+use shard_ir::{AxisSet, Dim, Mesh, ValueId};
+
+use super::super::graph::{Alike, Graph};
+use super::Factor;
+use super::builder::Site;
+use crate::kernel::Kernels;
+use crate::rules::moves::{Freedom, Movable};
+use crate::strict::may_move_to;
+
+/// What graphs and factors have been made, for the searches to come: of the forms of a program, of
+/// its phases, within memory and beside it. It saves time, and changes nothing that is found.
+///
+/// Clones are of one and the same store. It keeps little, and nothing of a large program: there
+/// each search makes its own, so that no memory is held for what may never be asked again.
+#[derive(Clone, Default)]
+pub struct Made(Arc<Mutex<Vec<(Base, Shared)>>>);
+
+/// Of so many bases something is kept: the phases of a program, each with its own sizes, and all of
+/// them side by side.
+const BASES: usize = 6;
+
+/// Arcs, and layouts of strategies, that are kept of one base: some 16 bytes each.
+const MOST_KEPT: usize = 1 << 19;
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Made")
+    }
+}
+
+impl Made {
+    /// Does what needs graphs and factors of a base, given those that there are. A search that runs
+    /// at the same time finds none, and makes them itself.
+    pub(crate) fn with<T>(&self, base: Base, act: impl FnOnce(&mut Shared) -> T) -> T {
+        let mut shared = self.take(&base).unwrap_or_else(|| Shared::new(1));
+        let came_of_it = act(&mut shared);
+        if shared.size() <= MOST_KEPT {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|(of, _)| *of != base);
+            if all.len() == BASES {
+                all.remove(0);
+            }
+            all.push((base, shared));
+        }
+        came_of_it
+    }
+
+    fn take(&self, base: &Base) -> Option<Shared> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = all.iter().position(|(of, _)| of == base)?;
+        Some(all.remove(at).1)
+    }
+}
+
+/// All that graphs and factors depend on beside what they are of: [`Alike`] and [`Site`] name dims
+/// and axes by number.
+#[derive(PartialEq)]
+pub(crate) struct Base {
+    hardware: Hardware,
+    mesh: Mesh,
+    dims: Vec<Dim>,
+    maxima: AxisSet,
+    strict: bool,
+    loops: bool,
+    in_pieces: bool,
+}
+
+impl Base {
+    pub(crate) fn of(
+        kernels: &Kernels,
+        hardware: &Hardware,
+        maxima: AxisSet,
+        strict: bool,
+    ) -> Base {
+        let program = kernels.program.as_ref();
+        Base {
+            hardware: hardware.clone(),
+            mesh: program.mesh.clone(),
+            dims: program.dims.clone(),
+            maxima,
+            strict,
+            loops: kernels.loops,
+            in_pieces: kernels.in_pieces,
+        }
+    }
+}
+
+/// Graphs and factors that programs of one [`Base`] have in common.
+pub(crate) struct Shared {
+    /// How many ticks of the graphs' times are a picosecond. Those of factors are in picoseconds.
+    pub(super) ticks: i64,
+    graphs: FxHashMap<Alike, Arc<Graph>>,
+    pub(super) factors: FxHashMap<Site, Arc<Factor>>,
+}
+
+impl Shared {
+    /// Nothing as yet.
+    pub(crate) fn new(ticks: i64) -> Shared {
+        Shared { ticks, graphs: FxHashMap::default(), factors: FxHashMap::default() }
+    }
+
+    /// The graph of each value that has one, and one of nothing for the others.
+    pub(super) fn graphs_of(
+        &mut self,
+        kernels: &Kernels,
+        (hardware, maxima): (&Hardware, AxisSet),
+        strict: bool,
+        has_graph: &[bool],
+    ) -> Vec<Arc<Graph>> {
+        let program = kernels.program.as_ref();
+        let mut times = RegroupTimes::new(hardware, &program.mesh);
+        let ticks = self.ticks;
+        let mut make = |of: &Alike| {
+            let graph = Graph::new(&mut times, of, maxima);
+            Arc::new(if ticks == 1 { graph } else { graph.longer(ticks) })
+        };
+        let mut shared =
+            |of: Alike| Arc::clone(self.graphs.entry(of).or_insert_with_key(&mut make));
+        let empty = shared(Alike::nothing());
+        // In a strict layer only what a `reshard` names may move.
+        let may_move = |id: ValueId| {
+            let asks = |by: ValueId| {
+                program.value(by).def.operands().contains(&id) && may_move_to(program, by)
+            };
+            !strict || program.value_ids().any(asks)
+        };
+        let graph = |id: ValueId| {
+            if !has_graph[id.index()] {
+                return Arc::clone(&empty);
+            }
+            let value = program.value(id);
+            let mut movable =
+                Movable { statistics: kernels.statistics(id), ..Movable::of(program, id) };
+            if !may_move(id) {
+                movable.freedom = Freedom::Fixed;
+            }
+            shared(Alike { movable, dtype: value.dtype, times: value.times })
+        };
+        program.value_ids().map(graph).collect()
+    }
+
+    /// Arcs of graphs, and layouts that strategies name.
+    fn size(&self) -> usize {
+        let arcs = self.graphs.values().map(|graph| graph.arcs());
+        let layouts = self.factors.values().map(|f| f.out.len() + f.reads.len());
+        arcs.chain(layouts).sum()
+    }
+
+    /// The graphs alone, for what ops take on another chip.
+    pub(crate) fn graphs_alone(&self) -> Shared {
+        let graphs = self.graphs.clone();
+        Shared { ticks: self.ticks, graphs, factors: FxHashMap::default() }
+    }
+}

@@ -1,0 +1,94 @@
+//! What searches have in common is made once, and nothing that is found depends on who made it.
+
+#![allow(missing_docs)]
+
+use shard_check::{CheckOptions, check_source};
+use shard_cost::Hardware;
+use shard_grammar::SourceFile;
+use shard_ir::Program;
+use shard_search::{Limits, LowerError, LowerOptions, Lowered, Made, lower};
+
+/// Dims of the same names and other sizes, a product that has several forms, an attention whose
+/// parts are no kernels of their own, and a maximum, which moves otherwise than a sum.
+const SOURCES: [&str; 4] = [
+    "mesh x=4, y=2\ndim C = 16\ndim Q = 4\ndim U = 64\ndim V = 32\nlayer f(c: bf16 CQ?, \
+     w: weight bf16 QU?, q: bf16 CU?) -> bf16 CQ? {\n  \
+     let k = einsum(c, w -> CU)\n  let s = einsum(q, k -> C)\n  return einsum(c, gelu(s) -> CQ)\n}\n",
+    "mesh x=4, y=2\ndim B = 64\ndim E = 128\ndim F = 256\nlayer f(a: bf16 BE_x, \
+     w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 BE? {\n  \
+     return einsum(gelu(einsum(a, w -> BF)), v -> BE)\n}\n",
+    "mesh x=4, y=2\ndim B = 512\ndim E = 64\ndim F = 32\nlayer f(a: bf16 BE_x, \
+     w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 BE? {\n  \
+     return einsum(gelu(einsum(a, w -> BF)), v -> BE)\n}\n",
+    "mesh x=4, y=2\ndim B = 64\ndim E = 128\ndim F = 256\nlayer f(a: bf16 BE_x, \
+     w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 B? {\n  \
+     return max(einsum(gelu(einsum(a, w -> BF)), v -> BE) over E)\n}\n",
+];
+
+fn program(source: &str) -> Program {
+    let checked = check_source(&SourceFile::new("f", source), &CheckOptions::default());
+    assert!(checked.diagnostics.iter().all(|d| !d.is_error()), "{:#?}", checked.diagnostics);
+    checked.programs.into_iter().next().expect("a program")
+}
+
+fn told(found: Result<Lowered, LowerError>) -> String {
+    found.map_or_else(
+        |error| format!("{error:?}"),
+        |found| format!("{:?} {:?} {:?}", found.plan, found.optimality, found.stats),
+    )
+}
+
+/// Every way of asking for a plan of the sources: chips, memory, loops, and free moves.
+fn asked(each: &mut dyn FnMut(&Program, &Hardware, LowerOptions)) {
+    for chip in ["tpu-v4-flat", "tpu-v5e", "h100"] {
+        let chip = Hardware::built_in(chip).expect("a built-in chip");
+        for (source, memory) in
+            SOURCES.iter().flat_map(|source| [(source, None), (source, Some(40_000))])
+        {
+            let chip = memory.map_or_else(|| chip.clone(), |bytes| chip.with_memory_limit(bytes));
+            for (fuse, strict) in [(false, false), (true, false), (false, true)] {
+                each(
+                    &program(source),
+                    &chip,
+                    LowerOptions { fuse, strict, ..LowerOptions::default() },
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_search_finds_the_same_whatever_others_have_made() {
+    let made = Made::default();
+    let mut plans = 0;
+    asked(&mut |program, chip, options| {
+        let alone = told(lower(program, chip, &options));
+        let limits = Limits { made: made.clone(), ..Limits::default() };
+        for _ in 0..2 {
+            let beside = told(lower(
+                program,
+                chip,
+                &LowerOptions { limits: limits.clone(), ..options.clone() },
+            ));
+            assert_eq!(alone, beside);
+        }
+        plans += usize::from(alone.starts_with("Plan"));
+    });
+    assert!(plans > 30, "{plans} plans");
+}
+
+#[test]
+fn strategies_that_others_have_made_count_toward_the_limit_too() {
+    let (program, chip) = (program(SOURCES[1]), Hardware::built_in("tpu-v5e").expect("a chip"));
+    let options = |strategies: usize, made: &Made| LowerOptions {
+        limits: Limits { strategies, made: made.clone(), ..Limits::default() },
+        ..LowerOptions::default()
+    };
+    let all = Made::default();
+    lower(&program, &chip, &options(usize::MAX, &all)).expect("a plan");
+    for strategies in (0..1200).step_by(50) {
+        let alone = told(lower(&program, &chip, &options(strategies, &Made::default())));
+        let beside = told(lower(&program, &chip, &options(strategies, &all)));
+        assert_eq!(alone, beside, "of {strategies}");
+    }
+}
