@@ -205,7 +205,21 @@ impl Part {
 
     /// The classes that the least is made of, the first of those that tie.
     pub(crate) fn best(&self, cost: &[Vec<i64>]) -> Vec<u32> {
-        // Place by place: what is taken so far is held, so that the choice of all is one that fits.
+        let at_once = match &self.kind {
+            Kind::Memory { bytes, most } => {
+                Knapsack::new(bytes, *most, cost).best(bytes, cost).filter(|best| {
+                    let kept = bytes.iter().zip(best).map(|(bytes, class)| bytes[*class as usize]);
+                    kept.fold(0, u64::saturating_add) <= *most
+                })
+            }
+            Kind::Label { .. } => None,
+        };
+        at_once.unwrap_or_else(|| self.best_one_by_one(cost))
+    }
+
+    /// The same place by place, what is taken so far held: so the choice of all is one that fits,
+    /// though bytes be rounded.
+    fn best_one_by_one(&self, cost: &[Vec<i64>]) -> Vec<u32> {
         let mut held: Vec<Vec<i64>> = cost.to_vec();
         (0..cost.len())
             .map(|place| {
@@ -364,6 +378,41 @@ impl Knapsack {
         taken[capacity]
     }
 
+    /// For each place and number of steps the least of that place and those behind it in at most so
+    /// many.
+    fn from_each_on(
+        &self,
+        capacity: usize,
+        bytes: &[Vec<u64>],
+        cost: &[Vec<i64>],
+    ) -> Vec<Vec<i64>> {
+        let mut after = vec![vec![0; capacity + 1]; cost.len() + 1];
+        for place in (0..cost.len()).rev() {
+            after[place] = self.take(place, (&bytes[place], &cost[place]), &after[place + 1]);
+        }
+        after
+    }
+
+    /// The classes of the cheapest choice, the first of those that tie; none where nothing fits.
+    /// Bytes that were rounded may not fit.
+    fn best(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Option<Vec<u32>> {
+        let mut left = self.capacity(cost).ok()?;
+        let after = self.from_each_on(left, bytes, cost);
+        let mut best = Vec::with_capacity(cost.len());
+        for place in 0..cost.len() {
+            let steps = |class: &usize| self.steps(left, place, bytes[place][*class]);
+            let (class, steps) = (0..cost[place].len())
+                .filter(|class| cost[place][*class] < FAR)
+                .filter_map(|class| Some((class, steps(&class)?)))
+                .min_by_key(|(class, steps)| {
+                    add(cost[place][*class], after[place + 1][left - steps])
+                })?;
+            left -= steps;
+            best.push(class as u32);
+        }
+        Some(best)
+    }
+
     fn least(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Least {
         let capacity = match self.capacity(cost) {
             Ok(capacity) => capacity,
@@ -374,16 +423,12 @@ impl Knapsack {
         let count = cost.len();
         let take =
             |place: usize, from: &[i64]| self.take(place, (&bytes[place], &cost[place]), from);
-        // `before[n][b]`: the first n places in at most b steps; `after[n][b]`: those from the n-th
-        // on.
+        // `before[n][b]`: the first n places in at most b steps.
         let mut before = vec![vec![0; capacity + 1]];
         for place in 0..count {
             before.push(take(place, &before[place]));
         }
-        let mut after = vec![vec![0; capacity + 1]; count + 1];
-        for place in (0..count).rev() {
-            after[place] = take(place, &after[place + 1]);
-        }
+        let after = self.from_each_on(capacity, bytes, cost);
         let with = (0..count)
             .map(|place| {
                 let one = |(bytes, price): (&u64, &i64)| {
@@ -423,6 +468,34 @@ mod tests {
         assert_eq!(least.least, 5);
         assert_eq!(least.with, vec![vec![9, 5, 6], vec![6, 5]]);
         assert_eq!(part.best(&cost), [1, 1]);
+    }
+
+    #[test]
+    fn the_best_of_all_places_at_once_is_the_best_of_one_after_another() {
+        let mut random = shard_runtime::Random::new(7);
+        for round in 0..400 {
+            let mut upto = |most: u64| random.below(most);
+            let places = 1 + upto(6) as usize;
+            let bytes: Vec<Vec<u64>> = (0..places)
+                .map(|_| {
+                    let mut bytes: Vec<u64> = (0..=upto(4)).map(|_| 1 + upto(60)).collect();
+                    bytes.sort_unstable();
+                    bytes.dedup();
+                    bytes
+                })
+                .collect();
+            let mut price = |_: &u64| if upto(8) == 0 { FAR } else { upto(30) as i64 - 15 };
+            let cost: Vec<Vec<i64>> =
+                bytes.iter().map(|bytes| bytes.iter().map(&mut price).collect()).collect();
+            let part = memory(bytes.clone(), 20 + upto(150));
+            let best = part.best(&cost);
+            assert_eq!(best, part.best_one_by_one(&cost), "round {round}");
+            let least = part.least(&cost).least;
+            if least < FAR {
+                let of = best.iter().zip(&cost).map(|(class, cost)| cost[*class as usize]);
+                assert_eq!(of.sum::<i64>(), least, "round {round}");
+            }
+        }
     }
 
     #[test]
