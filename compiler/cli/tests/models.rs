@@ -179,6 +179,24 @@ fn the_rest_of_the_models_are_lowered_with_their_parameters_and_run() {
     std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
 }
 
+/// Where memory binds and nothing is annotated, the stored weights of a model are searched among
+/// more ways than can be looked at: the search ends by what it has priced, with a plan that is
+/// nearly the best.
+#[test]
+#[ignore = "slow: searches within memory of whole models"]
+fn whole_models_on_chips_of_little_memory_have_a_plan_near_the_best() {
+    for (name, chip) in [("gemma3_27b", "tpu-v5e"), ("glm45", "tpu-v5e"), ("bloom_176b", "tpu-v6e")]
+    {
+        let config = format!("configs/{name}.json");
+        let program = shardc(&["new", "--from-config", &config, "--hardware", chip]).out;
+        let ran = fed(&["explain", "--format", "json", "--no-alternatives", "-"], &program);
+        assert_eq!(ran.status, 0, "{name}: {}", ran.err);
+        let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+        let gap = report["layers"][0]["sharing"]["request"]["gap"].as_f64().expect("a gap");
+        assert!(gap < 0.005, "{name} on {chip}: {gap} above its bound");
+    }
+}
+
 /// The block of DeepSeek-V3 that reads prompts of 512 tokens, its weights free, on 32 chips. The
 /// fastest plan takes 182 GB of each, weights and caches of any plan 25 GB.
 fn prompts_of_deepseek_v3() -> String {

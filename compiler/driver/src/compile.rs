@@ -15,7 +15,7 @@ use shard_report::overlap_choice::OverlapChoice;
 use shard_report::padding::Padding;
 use shard_report::printable::{escape_plan, escaped_name};
 use shard_report::{Layer, Sharing};
-use shard_search::{Alternative, Detail, LowerError, LowerOptions};
+use shard_search::{Alternative, Detail, Limits, LowerError, LowerOptions};
 
 use crate::expected::Expected;
 use crate::hardware_choice;
@@ -209,9 +209,14 @@ pub enum Purpose {
     /// To be executed: the same plan, and where none fits the fastest, since what is executed is
     /// small.
     Run,
+    /// To be compared with a plan that is shown: by a search that is an eighth as long at most.
+    Trial,
     /// To be judged: where no chip is named, on the first built-in one.
     Check,
 }
+
+/// What the search of a [`Purpose::Trial`] may take of what another may.
+const PART_OF_A_TRIAL: usize = 8;
 
 /// Compiles what was read from a file.
 pub fn compile_input(
@@ -404,6 +409,10 @@ impl Sound {
             fuse: asked.fuse,
             objective: asked.objective,
             any_size: self.any_size,
+            limits: match purpose {
+                Purpose::Trial => Limits::default().part(PART_OF_A_TRIAL),
+                Purpose::Report | Purpose::Run | Purpose::Check => Limits::default(),
+            },
             ..LowerOptions::default()
         };
         let mut lowering = Lowering { sound: self, asked, purpose, options, found: Vec::new() };

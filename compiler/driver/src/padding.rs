@@ -98,8 +98,8 @@ fn padding(candidate: &Candidate, own: &Layer<'_>, other: &Layer<'_>) -> Option<
 /// The layers of a file that is compiled with other sizes, where nothing is wrong then.
 fn compiled(file: &SourceFile, asked: &CompileOptions, host: &mut dyn Host) -> Option<Compilation> {
     let mut host = Quiet(host);
-    let sound = check_source(file, asked, Purpose::Report, &mut host).ok()?;
-    let (compilation, outcome) = sound.lower(asked, Purpose::Report, &mut host).ok()?;
+    let sound = check_source(file, asked, Purpose::Trial, &mut host).ok()?;
+    let (compilation, outcome) = sound.lower(asked, Purpose::Trial, &mut host).ok()?;
     outcome.ok().map(|()| compilation)
 }
 

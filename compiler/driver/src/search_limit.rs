@@ -7,7 +7,7 @@ use shard_grammar::Span;
 use shard_ir::{Def, InstrId, LayoutPattern, MeshShape, Plan, Program, ValueId};
 use shard_report::scale;
 use shard_search::{
-    Limits, LowerOptions, MEMORY_LIMIT, Optimality, SharedWeights, Status, TIME_LIMIT, lower,
+    LowerOptions, MEMORY_LIMIT, Optimality, SharedWeights, Status, TIME_LIMIT, lower,
 };
 
 use crate::pipeline::Compiled;
@@ -26,7 +26,7 @@ pub(crate) fn search_limit(
         return None;
     }
     let limit = limit(optimality);
-    let trials = LowerOptions { limits: less(&options.limits), ..options.clone() };
+    let trials = LowerOptions { limits: options.limits.part(PART), ..options.clone() };
     let (proven_with, fits_with) = match (&layer.lowered, limit.as_str()) {
         // There is no time for a trial where the time is up, and a trial is one search.
         (_, TIME_LIMIT) | (None, _) => (Vec::new(), None),
@@ -135,15 +135,6 @@ const MOST: usize = 8;
 
 /// A trial may take this part of what the search may.
 const PART: usize = 8;
-
-fn less(limits: &Limits) -> Limits {
-    Limits {
-        nodes: limits.nodes / PART,
-        expansions: limits.expansions / PART,
-        branches: limits.branches / PART,
-        ..limits.clone()
-    }
-}
 
 /// The parameters whose types leave their layouts open, the one of most bytes first; a plan has its
 /// parameters in the order of the program.

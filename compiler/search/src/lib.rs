@@ -157,6 +157,18 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// The limits of a search of this part of the work: `part(8)` is an eighth.
+    pub fn part(&self, of: usize) -> Limits {
+        Limits {
+            nodes: self.nodes / of,
+            expansions: self.expansions / of,
+            branches: self.branches / of,
+            ..self.clone()
+        }
+    }
+}
+
 /// A lowered program, with what is known of how good it is.
 #[derive(Clone, Debug)]
 pub struct Lowered {

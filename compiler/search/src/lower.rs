@@ -274,6 +274,8 @@ struct Best {
     /// Branches that got prices of their own, and the strategies in them.
     branches: usize,
     priced: usize,
+    /// The same on the way to what seemed best of a branch.
+    priced_in_dives: usize,
     stats: Stats,
 }
 

@@ -97,8 +97,8 @@ impl<'a> Lowering<'a> {
                 }
                 Turn::Branch => {
                     if branches.len() > self.limits.branches
-                        || self.best.priced > MAX_PRICED
-                        || self.has_searched_long()
+                        || self.has_priced_long(bound)
+                        || self.has_searched_long(bound)
                     {
                         self.best.stopped_by = self.best.stopped_by.or(Some(BRANCHES));
                         self.best.open_bound =
@@ -129,11 +129,32 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether searches within memory have taken together what one without may take six times, or a
-    /// quarter of its e-nodes.
-    fn has_searched_long(&self) -> bool {
+    /// quarter of its e-nodes. Where the best plan is near a third of these e-nodes is enough; and
+    /// of phases side by side a sixth of both, since what is best of them may leave no room for
+    /// their activations.
+    fn has_searched_long(&self, bound: u64) -> bool {
         let Stats { expansions, nodes, .. } = self.best.stats;
-        self.capacity.is_some()
-            && (expansions > 6 * self.limits.expansions || nodes > self.limits.nodes / 4)
+        let (most_expansions, most_nodes) = (6 * self.limits.expansions, self.limits.nodes / 4);
+        let (most_expansions, most_nodes) = match (self.is_near(bound), self.scopes) {
+            (false, _) => (most_expansions, most_nodes),
+            (true, None) => (most_expansions, most_nodes / 3),
+            (true, Some(_)) => (most_expansions / 6, most_nodes / 6),
+        };
+        self.capacity.is_some() && (expansions > most_expansions || nodes > most_nodes)
+    }
+
+    /// Whether so much was priced that what is left is not worth as much again.
+    fn has_priced_long(&self, bound: u64) -> bool {
+        let all = self.limits.branches.saturating_mul(STRATEGIES_OF_A_BRANCH);
+        let most = if self.is_near(bound) { all / 4 } else { all };
+        // What a dive prices differs at one place from what it priced before, and takes fewer sweeps.
+        self.best.priced.saturating_add(self.best.priced_in_dives / 2) > most
+    }
+
+    /// Whether the best plan so far is hardly above `bound`, which no plan takes less than that is
+    /// still to be looked at.
+    fn is_near(&self, bound: u64) -> bool {
+        self.known().is_some_and(|known| known.saturating_sub(bound) <= bound / NEAR_ENOUGH)
     }
 
     /// What the best plan so far takes, in picoseconds.
@@ -267,6 +288,7 @@ impl<'a> Lowering<'a> {
         let most = self.most_wanted();
         while let Some(likely) = branch.toward_the_best() {
             branch = likely;
+            self.best.priced_in_dives += branch.strategies();
             self.settle(&mut branch, &explored.kernels, most);
             let Some(least) = branch.bound() else { return Ok(false) };
             if most.is_some_and(|most| most < least) {
@@ -420,9 +442,13 @@ const MAX_TIED_NODES: usize = 20_000;
 
 const MAX_TIED_STRATEGIES: usize = 100_000;
 
-/// So many strategies are priced in all branches together: a branch of a large program counts for
-/// many of a small one.
-const MAX_PRICED: usize = 10_000_000;
+/// Priced in all branches and dives together, so many strategies count as one branch of those that
+/// there may be: a branch of a large program counts for many of a small one. Where the best plan is
+/// [`NEAR_ENOUGH`] a quarter of them is enough.
+const STRATEGIES_OF_A_BRANCH: usize = 500;
+
+/// A plan that is above its bound by no more than this part of it.
+const NEAR_ENOUGH: u64 = 256;
 
 /// A dive takes as long as many branches: so many are made at first, and then one each so many
 /// branches.

@@ -68,13 +68,7 @@ impl Fitting<'_> {
         // No plan needs less than `least`; none was found in less than `low`.
         let mut least = DeviceMemory::new(self.program, 0).least();
         let (mut low, mut best) = (least, None);
-        let of = self.options.limits.clone();
-        let limits = Limits {
-            expansions: of.expansions / PART_OF_LIMITS,
-            branches: of.branches / PART_OF_LIMITS,
-            nodes: of.nodes / PART_OF_LIMITS,
-            ..of
-        };
+        let limits = self.options.limits.part(PART_OF_LIMITS);
         for _ in 0..searches {
             let most = peak(&best);
             let left = most.saturating_sub(low);

@@ -104,11 +104,8 @@ impl Near {
         options: &LowerOptions,
     ) -> Result<Vec<Plan>, LowerError> {
         let limits = Limits {
-            expansions: options.limits.expansions / PART_OF_LIMITS,
             tie_expansions: options.limits.tie_expansions / PART_OF_LIMITS,
-            branches: options.limits.branches / PART_OF_LIMITS,
-            nodes: options.limits.nodes / PART_OF_LIMITS,
-            ..options.limits.clone()
+            ..options.limits.part(PART_OF_LIMITS)
         };
         let options = LowerOptions { limits, ..options.clone() };
         let mut plans: Vec<Plan> = Vec::new();

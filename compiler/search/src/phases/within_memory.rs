@@ -21,6 +21,9 @@ pub(super) struct Phases<'a> {
 /// So many times layouts are looked for that leave the phases room for their activations.
 const TRIES: usize = 3;
 
+/// Each of these tries may have this part of the e-nodes, states and branches of a whole search.
+const PART_OF_A_TRY: usize = 4;
+
 /// A request that is above its bound by no more than this part of it is not compared with others.
 const NEAR: u64 = 256;
 
@@ -41,7 +44,7 @@ pub(super) fn within_memory(
     let capacity = phases.hardware.hbm_bytes;
     // Activations take something, but how little is not known of all plans: so for the bound they
     // take nothing.
-    let most = match phases.lowered_within(&joint, |_| capacity) {
+    let most = match phases.lowered_within(&joint, |_| capacity, phases.options) {
         Ok(lowered) => Some(lowered),
         // No layouts leave room in every phase.
         Err(LowerError::Unreachable { .. }) => return Err(phases.none_fits(fastest, true)),
@@ -133,9 +136,10 @@ impl Phases<'_> {
         &self,
         joint: &Program,
         most: impl Fn(usize) -> u64,
+        options: &LowerOptions,
     ) -> Result<Lowered, LowerError> {
         let scopes = scopes(self.programs, self.free, most);
-        lower_phases(joint, self.hardware, self.options, &scopes)
+        lower_phases(joint, self.hardware, options, &scopes)
     }
 
     /// The layouts that are best if so much is left for the activations of each phase as its plan
@@ -152,12 +156,15 @@ impl Phases<'_> {
         let mut left: Vec<u64> = own.iter().map(activations).collect();
         let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
         let mut known = Some(most);
+        // The bound stands: what is looked for here are layouts, and good ones are found early.
+        let limits = self.options.limits.part(PART_OF_A_TRY);
+        let shorter = LowerOptions { limits, ..self.options.clone() };
         for _ in 0..TRIES {
             let kept = |phase: usize| capacity.saturating_sub(left[phase]);
             // The best of more plans is the best of these if it is one of them.
             let found = match known.take().filter(|plan| self.keeps(joint, &plan.plan, kept)) {
                 Some(found) => Ok(found),
-                None => self.lowered_within(joint, kept),
+                None => self.lowered_within(joint, kept, &shorter),
             };
             let found = match found {
                 Ok(found) => found,
