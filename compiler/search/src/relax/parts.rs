@@ -380,12 +380,7 @@ impl Knapsack {
 
     /// For each place and number of steps the least of that place and those behind it in at most so
     /// many.
-    fn from_each_on(
-        &self,
-        capacity: usize,
-        bytes: &[Vec<u64>],
-        cost: &[Vec<i64>],
-    ) -> Vec<Vec<i64>> {
+    fn onward(&self, capacity: usize, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Vec<Vec<i64>> {
         let mut after = vec![vec![0; capacity + 1]; cost.len() + 1];
         for place in (0..cost.len()).rev() {
             after[place] = self.take(place, (&bytes[place], &cost[place]), &after[place + 1]);
@@ -397,7 +392,7 @@ impl Knapsack {
     /// Bytes that were rounded may not fit.
     fn best(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Option<Vec<u32>> {
         let mut left = self.capacity(cost).ok()?;
-        let after = self.from_each_on(left, bytes, cost);
+        let after = self.onward(left, bytes, cost);
         let mut best = Vec::with_capacity(cost.len());
         for place in 0..cost.len() {
             let steps = |class: &usize| self.steps(left, place, bytes[place][*class]);
@@ -428,7 +423,7 @@ impl Knapsack {
         for place in 0..count {
             before.push(take(place, &before[place]));
         }
-        let after = self.from_each_on(capacity, bytes, cost);
+        let after = self.onward(capacity, bytes, cost);
         let with = (0..count)
             .map(|place| {
                 let one = |(bytes, price): (&u64, &i64)| {
