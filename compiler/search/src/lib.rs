@@ -60,7 +60,7 @@ pub use bound_only::{LowerBound, lower_bound};
 pub use forced::{Allowed, Forced};
 pub use overlapped::{OverlapBound, Overlapped, overlap_bound};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
-pub use relax::factors::Made;
+pub use relax::factors::SearchCache;
 pub use search::MEMORY_LIMIT;
 pub use shard_certificate::Proof;
 pub use stop::{Stop, TIME_LIMIT};
@@ -130,8 +130,8 @@ pub struct Limits {
     pub overlap_plans: usize,
     /// Ends the search from outside: the only limit that is no count.
     pub stop: Stop,
-    /// No limit: what searches with these limits have made that others can use.
-    pub made: Made,
+    /// No limit: what searches with clones of these limits make once for all of them.
+    pub cache: SearchCache,
 }
 
 impl Default for Limits {
@@ -152,7 +152,7 @@ impl Default for Limits {
             overlap_branches: 16,
             overlap_plans: 5,
             stop: Stop::default(),
-            made: Made::default(),
+            cache: SearchCache::default(),
         }
     }
 }

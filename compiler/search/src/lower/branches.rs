@@ -129,9 +129,9 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether searches within memory have taken together what one without may take six times, or a
-    /// quarter of its e-nodes. Where the best plan is near a third of these e-nodes is enough; and
-    /// of phases side by side a sixth of both, since what is best of them may leave no room for
-    /// their activations.
+    /// quarter of its e-nodes. Where the best plan is near its bound, a third of these e-nodes ends
+    /// the search; of phases side by side a sixth of both does, since the best layouts for all phases
+    /// may leave no room for their activations.
     fn has_searched_long(&self, bound: u64) -> bool {
         let Stats { expansions, nodes, .. } = self.best.stats;
         let (most_expansions, most_nodes) = (6 * self.limits.expansions, self.limits.nodes / 4);
@@ -147,7 +147,7 @@ impl<'a> Lowering<'a> {
     fn has_priced_long(&self, bound: u64) -> bool {
         let all = self.limits.branches.saturating_mul(STRATEGIES_OF_A_BRANCH);
         let most = if self.is_near(bound) { all / 4 } else { all };
-        // What a dive prices differs at one place from what it priced before, and takes fewer sweeps.
+        // A dive prices nearly the same problem again and again, so its strategies count half.
         self.best.priced.saturating_add(self.best.priced_in_dives / 2) > most
     }
 
@@ -442,12 +442,12 @@ const MAX_TIED_NODES: usize = 20_000;
 
 const MAX_TIED_STRATEGIES: usize = 100_000;
 
-/// Priced in all branches and dives together, so many strategies count as one branch of those that
-/// there may be: a branch of a large program counts for many of a small one. Where the best plan is
-/// [`NEAR_ENOUGH`] a quarter of them is enough.
+/// So many priced strategies, of branches and dives together, count as one of the branches that
+/// there may be: a branch of a large program counts for many of a small one. A quarter of them ends
+/// the search where the best plan is [near](NEAR_ENOUGH).
 const STRATEGIES_OF_A_BRANCH: usize = 500;
 
-/// A plan that is above its bound by no more than this part of it.
+/// A plan is near its bound where it is above it by no more than this part of it.
 const NEAR_ENOUGH: u64 = 256;
 
 /// A dive takes as long as many branches: so many are made at first, and then one each so many

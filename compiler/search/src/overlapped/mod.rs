@@ -108,7 +108,7 @@ fn of_form(
     within_limits(program, limits)?;
     check_labels(program)?;
     let base = Base::of(&kernels, hardware, maxima(program), strict);
-    let (problem, costs) = limits.made.with(base, |shared| {
+    let (problem, costs) = limits.cache.with(base, |shared| {
         let extent = Extent { of: kernels.live.clone(), shared: &mut *shared };
         let (most, limits) = (maxima(program), (strict, limits));
         let problem = Factors::of_part(&kernels, hardware, most, limits, extent)?;

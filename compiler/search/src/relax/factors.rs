@@ -19,7 +19,7 @@ use crate::kernel::Kernels;
 use crate::labels::label_layout;
 use crate::{Limits, LowerError};
 use builder::Builder;
-pub use shared::Made;
+pub use shared::SearchCache;
 pub(crate) use shared::{Base, Shared};
 
 /// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel
@@ -147,7 +147,7 @@ impl Factors {
         limits: &Limits,
     ) -> Result<Factors, LowerError> {
         let base = Base::of(kernels, hardware, maxima, strict);
-        limits.made.with(base, |shared| {
+        limits.cache.with(base, |shared| {
             let whole = Extent { of: kernels.live.clone(), shared };
             Factors::of_part(kernels, hardware, maxima, (strict, limits), whole)
         })

@@ -20,7 +20,7 @@ use crate::strict::may_move_to;
 /// Clones are of one and the same store. It keeps little, and nothing of a large program: there
 /// each search makes its own, so that no memory is held for what may never be asked again.
 #[derive(Clone, Default)]
-pub struct Made(Arc<Mutex<Vec<(Base, Shared)>>>);
+pub struct SearchCache(Arc<Mutex<Vec<(Base, Shared)>>>);
 
 /// Of so many bases something is kept: the phases of a program, each with its own sizes, and all of
 /// them side by side.
@@ -29,13 +29,13 @@ const BASES: usize = 6;
 /// Arcs, and layouts of strategies, that are kept of one base: some 16 bytes each.
 const MOST_KEPT: usize = 1 << 19;
 
-impl fmt::Debug for Made {
+impl fmt::Debug for SearchCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Made")
+        f.write_str("SearchCache")
     }
 }
 
-impl Made {
+impl SearchCache {
     /// Does what needs graphs and factors of a base, given those that there are. A search that runs
     /// at the same time finds none, and makes them itself.
     pub(crate) fn with<T>(&self, base: Base, act: impl FnOnce(&mut Shared) -> T) -> T {

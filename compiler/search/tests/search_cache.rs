@@ -6,11 +6,11 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
-use shard_search::{Limits, LowerError, LowerOptions, Lowered, Made, lower};
+use shard_search::{Limits, LowerError, LowerOptions, Lowered, SearchCache, lower};
 
-/// Dims of the same names and other sizes, a product that has several forms, an attention whose
-/// parts are no kernels of their own, and a maximum, which moves otherwise than a sum.
-const SOURCES: [&str; 4] = [
+/// A product that has several forms, dims of the same names and other sizes, a maximum, which moves
+/// otherwise than a sum, and an attention, which is one kernel on a chip that has one.
+const SOURCES: [&str; 5] = [
     "mesh x=4, y=2\ndim C = 16\ndim Q = 4\ndim U = 64\ndim V = 32\nlayer f(c: bf16 CQ?, \
      w: weight bf16 QU?, q: bf16 CU?) -> bf16 CQ? {\n  \
      let k = einsum(c, w -> CU)\n  let s = einsum(q, k -> C)\n  return einsum(c, gelu(s) -> CQ)\n}\n",
@@ -23,6 +23,9 @@ const SOURCES: [&str; 4] = [
     "mesh x=4, y=2\ndim B = 64\ndim E = 128\ndim F = 256\nlayer f(a: bf16 BE_x, \
      w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 B? {\n  \
      return max(einsum(gelu(einsum(a, w -> BF)), v -> BE) over E)\n}\n",
+    "mesh x=4, y=2\ndim B = 8\ndim L = 16\ndim S = 64\ndim H = 8\ndim D = 16\nlayer f(\
+     q: bf16 BLHD?, k: bf16 BSHD?, v: bf16 BSHD?) -> bf16 BLHD? {\n  \
+     let s = softmax(einsum(q, k -> BHLS) over S)\n  return einsum(s, v -> BLHD)\n}\n",
 ];
 
 fn program(source: &str) -> Program {
@@ -59,11 +62,11 @@ fn asked(each: &mut dyn FnMut(&Program, &Hardware, LowerOptions)) {
 
 #[test]
 fn a_search_finds_the_same_whatever_others_have_made() {
-    let made = Made::default();
+    let cache = SearchCache::default();
     let mut plans = 0;
     asked(&mut |program, chip, options| {
         let alone = told(lower(program, chip, &options));
-        let limits = Limits { made: made.clone(), ..Limits::default() };
+        let limits = Limits { cache: cache.clone(), ..Limits::default() };
         for _ in 0..2 {
             let beside = told(lower(
                 program,
@@ -80,14 +83,14 @@ fn a_search_finds_the_same_whatever_others_have_made() {
 #[test]
 fn strategies_that_others_have_made_count_toward_the_limit_too() {
     let (program, chip) = (program(SOURCES[1]), Hardware::built_in("tpu-v5e").expect("a chip"));
-    let options = |strategies: usize, made: &Made| LowerOptions {
-        limits: Limits { strategies, made: made.clone(), ..Limits::default() },
+    let options = |strategies: usize, cache: &SearchCache| LowerOptions {
+        limits: Limits { strategies, cache: cache.clone(), ..Limits::default() },
         ..LowerOptions::default()
     };
-    let all = Made::default();
+    let all = SearchCache::default();
     lower(&program, &chip, &options(usize::MAX, &all)).expect("a plan");
     for strategies in (0..1200).step_by(50) {
-        let alone = told(lower(&program, &chip, &options(strategies, &Made::default())));
+        let alone = told(lower(&program, &chip, &options(strategies, &SearchCache::default())));
         let beside = told(lower(&program, &chip, &options(strategies, &all)));
         assert_eq!(alone, beside, "of {strategies}");
     }
