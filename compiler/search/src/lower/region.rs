@@ -42,6 +42,10 @@ const WIDER_WITHIN_MEMORY: u64 = 64;
 /// A short search may expand one state where a full one may expand so many.
 const SHORT: usize = 64;
 
+/// And so many for each value of the program: a large one takes a few states a value where nothing
+/// is in doubt.
+const STATES_A_VALUE: usize = 8;
+
 /// The same of a search for what is hardly better than the best plan known.
 const NOT_LONG: usize = 16;
 
@@ -148,7 +152,12 @@ impl Lowering<'_> {
                 Effort::Full => 1,
             };
             let is_short = matches!(effort, Effort::First | Effort::Short);
-            let expansions = self.limits.expansions / part;
+            let for_all = match effort {
+                Effort::First => STATES_A_VALUE * kernels.program.values.len(),
+                Effort::Short | Effort::Near | Effort::Full => 0,
+            };
+            let expansions = (self.limits.expansions / part).max(for_all);
+            let expansions = expansions.min(self.limits.expansions);
             let aim = Aim { least: bound, within: Some(most), upto, expansions, is_short, guide };
             let found = self.search(kernels, region, Some(labels), memory, aim)?;
             guide = lazy.map(LazyGuide::get);
