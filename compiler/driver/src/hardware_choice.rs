@@ -46,10 +46,10 @@ pub fn from_source(
                 Ok(hardware) => Ok(Some(hardware)),
                 Err(LoadError::Unreadable { why, .. }) => {
                     let (name, span) = (path.value.clone(), Some(path.span));
-                    host.report(
-                        Some(file),
-                        vec![HardwareProblem::File { path: name, span, message: why }.into()],
-                    );
+                    let built_in = Hardware::built_in(&name).is_some().then(|| name.clone());
+                    let problem =
+                        HardwareProblem::File { path: name, span, message: why, built_in };
+                    host.report(Some(file), vec![problem.into()]);
                     Err(Status::Usage)
                 }
                 Err(error @ LoadError::Wrong(..)) => {
@@ -148,7 +148,10 @@ impl LoadError {
             LoadError::Unreadable { path, why } => {
                 host.report(
                     None,
-                    vec![HardwareProblem::File { path, span: None, message: why }.into()],
+                    vec![
+                        HardwareProblem::File { path, span: None, message: why, built_in: None }
+                            .into(),
+                    ],
                 );
             }
             LoadError::Wrong(file, errors) => {
@@ -179,14 +182,21 @@ fn unseen(file: &SourceFile, errors: &[HardwareError]) -> Option<Diagnostic> {
         }
         None => return None,
     };
-    Some(HardwareProblem::File { path: file.name.clone(), span: None, message }.into())
+    Some(
+        HardwareProblem::File { path: file.name.clone(), span: None, message, built_in: None }
+            .into(),
+    )
 }
 
 /// One thing that is wrong with a hardware file.
 fn wrong(file: &SourceFile, error: HardwareError) -> Diagnostic {
     let path = file.name.clone();
-    let mut found =
-        Diagnostic::from(HardwareProblem::File { path, span: None, message: error.message });
+    let mut found = Diagnostic::from(HardwareProblem::File {
+        path,
+        span: None,
+        message: error.message,
+        built_in: None,
+    });
     let text = if error.key.is_empty() { "here".to_string() } else { format!("`{}`", error.key) };
     let span = Span::new(error.span.start, error.span.end);
     found.labels.push(Label { span, text, primary: true });

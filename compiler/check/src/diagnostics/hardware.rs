@@ -25,6 +25,8 @@ pub enum HardwareProblem {
         span: Option<Span>,
         /// What is wrong with it, one clause.
         message: String,
+        /// The built-in chip of that name, which is no file.
+        built_in: Option<String>,
     },
     /// A second `hardware` line.
     SecondLine {
@@ -190,12 +192,18 @@ impl From<HardwareProblem> for Diagnostic {
                     "a file of your own is named by its path in quotes: hardware \"chip.toml\"",
                 )
             }
-            File { path, span, message } => Diagnostic::error(
-                "E0702",
-                format!("the hardware file `{path}` cannot be used: {message}"),
-            )
-            .at_if(span, "named here")
-            .help("`shardc hardware tpu-v4` prints a whole file to start from"),
+            File { path, span, message, built_in } => {
+                let out = Diagnostic::error(
+                    "E0702",
+                    format!("the hardware file `{path}` cannot be used: {message}"),
+                )
+                .at_if(span, "named here");
+                let out = match (built_in, span) {
+                    (Some(chip), Some(span)) => out.mend(format!("hardware {chip}"), span, chip),
+                    (Some(_) | None, _) => out,
+                };
+                out.help("`shardc hardware tpu-v4` prints a whole file to start from")
+            }
             SecondLine { span, first } => {
                 Diagnostic::error("E0703", "the file has a second `hardware` line")
                     .at(span, "the second")
