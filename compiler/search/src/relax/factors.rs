@@ -299,14 +299,16 @@ impl Factors {
         Some(other)
     }
 
-    /// Whether another program, which may differ from this one in layout patterns, has the same on
-    /// pins and results.
-    pub(crate) fn differs_in_parameters_alone(&self, other: &Factors) -> bool {
-        let same = |id: &ValueId| {
+    /// Whether another problem, which differs from this one in layout patterns
+    /// ([`Factors::with_patterns`]), allows nothing of pins and results that this one does not.
+    pub(crate) fn narrows(&self, other: &Factors) -> bool {
+        let fewer = |few: &[Node], of: &[Node]| few.iter().all(|node| of.contains(node));
+        let pins = self.live.iter().all(|id| {
             let (a, b) = (&self.factors[id.index()], &other.factors[id.index()]);
-            a.arity == 0 || Arc::ptr_eq(a, b) || a.out == b.out
-        };
-        self.outputs == other.outputs && self.live.iter().all(same)
+            a.arity == 0 || Arc::ptr_eq(a, b) || fewer(&b.out, &a.out)
+        });
+        let mut results = other.outputs.iter().zip(&self.outputs);
+        pins && results.all(|((_, few), (_, of))| fewer(few, of))
     }
 
     /// How many nodes a value has, kernel states included.

@@ -57,8 +57,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) like: Option<&'a Whole>,
 }
 
-/// Sweeps in which prices of nearly the same program may show that it has no plan of interest.
-const QUESTION_SWEEPS: usize = 6;
+/// Sweeps in which prices of nearly the same program may show that it has no plan of interest; they
+/// end sooner where they would not.
+const QUESTION_SWEEPS: usize = 32;
 
 /// All plans of a program, and the same as it was before anything dear was dropped.
 pub(crate) fn all_plans(
@@ -95,14 +96,12 @@ pub(crate) fn all_plans(
     let shrink = parts.is_empty() && !apart;
     let mut plan = below.map_or(FAR, |below| problem.in_time(below - 1));
     // Prices that are nearly right mostly show at once that there is nothing. Where there is
-    // something they leave much that is dear looking cheap, so that prices begin anew, on what is
-    // left.
+    // something, those of a program that allows more are good enough to search with; others leave
+    // much that is dear looking cheap, so that prices begin anew, on what is left.
     let mut settled = None;
     if let Some(whole) = like.filter(|_| parts.is_empty()) {
-        settled = whole
-            .bound_beside(&problem)
-            .filter(|bound| *bound > plan)
-            .map(|bound| (bound, Prices::new(&problem)));
+        let beside = whole.bound_beside(&problem);
+        settled = beside.filter(|bound| *bound > plan).map(|bound| (bound, Prices::new(&problem)));
         if settled.is_none() {
             let mut prices = whole.prices.resumed(&problem);
             let few = Limits { sweeps: QUESTION_SWEEPS, ..limits.clone() };
@@ -110,10 +109,10 @@ pub(crate) fn all_plans(
                 &mut problem,
                 &mut prices,
                 &few,
-                Sweeps { fresh: false, shrink: false, near: false, rough: None },
+                Sweeps { fresh: false, shrink: false, near: true, rough: None },
                 &mut plan,
             );
-            settled = (bound > plan).then_some((bound, prices));
+            settled = (bound > plan || beside.is_some()).then_some((bound, prices));
         }
     }
     let (bound, prices, before) = match settled {

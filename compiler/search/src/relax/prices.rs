@@ -110,22 +110,46 @@ impl Prices {
         prices
     }
 
-    /// What the bound would be, after a sweep down, with fewer layouts allowed for the parameters.
-    pub(crate) fn bound_of_parameters(
-        &self,
-        problem: &Factors,
-        allows: &dyn Fn(ValueId, Node) -> bool,
-    ) -> i64 {
+    /// What the bound would be, after a sweep down, of a problem that differs from the one priced
+    /// in what its parameters may be in, and allows less of its pins and results
+    /// ([`Factors::narrows`]). Nothing is paid to parts that reach across the program.
+    pub(crate) fn bound_of_patterns(&self, priced: &Factors, problem: &Factors) -> i64 {
         let mut bound = self.bound();
+        let replace = |bound: i64, old: i64, new: i64| add(add(bound, -old), new);
         for id in &problem.live {
-            let (v, factor) = (id.index(), &problem.factors[id.index()]);
-            if factor.arity > 0 {
+            let v = id.index();
+            let factor = &problem.factors[v];
+            if factor.arity > 0 && Arc::ptr_eq(factor, &priced.factors[v]) {
                 continue;
             }
-            let gains =
-                factor.out.iter().filter(|n| allows(*id, **n)).map(|n| self.made[v][at(*n)]);
-            let least = gains.filter(|g| *g > -FAR).map(|g| -g).min().unwrap_or(FAR);
-            bound = add(add(bound, -self.op_least.of(v)), least);
+            let least = self.cost_of_making(problem, *id).into_iter().min().unwrap_or(FAR);
+            bound = replace(bound, self.op_least.of(v), least);
+        }
+        // What a result is not wanted in, nobody pays for.
+        let mut narrowed: Option<(Prices, Vec<ValueId>)> = None;
+        for (i, ((value, allowed), (_, before))) in
+            problem.outputs.iter().zip(&priced.outputs).enumerate()
+        {
+            // Of readers in groups each pays what the others do.
+            if allowed == before || problem.alike[value.index()].is_some() {
+                continue;
+            }
+            let (prices, values) = narrowed.get_or_insert_with(|| (self.clone(), Vec::new()));
+            let reader = use_index(problem, *value, Use::Output(i));
+            let paid = &mut prices.paid[value.index()][reader];
+            for node in before.iter().filter(|node| !allowed.contains(node)) {
+                paid[at(*node)] = -FAR;
+            }
+            if !values.contains(value) {
+                values.push(*value);
+            }
+        }
+        if let Some((prices, values)) = narrowed {
+            let mut tree = Tree::default();
+            for id in values {
+                let least = prices.least_of_value(problem, id, &mut tree);
+                bound = replace(bound, self.value_least.of(id.index()), least);
+            }
         }
         bound
     }

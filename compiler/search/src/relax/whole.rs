@@ -25,11 +25,11 @@ pub(crate) struct Question<'a> {
 }
 
 impl Whole {
-    /// What the prices say, after a sweep down, of the plans of a program that allows other layouts
-    /// of its parameters; `None` where more differs.
+    /// What the prices say, after a sweep down, of the plans of a program that differs in its
+    /// layout patterns ([`Factors::with_patterns`]); `None` where its pins or results allow more.
     pub(super) fn bound_beside(&self, problem: &Factors) -> Option<i64> {
-        let alone = self.problem.differs_in_parameters_alone(problem);
-        alone.then(|| self.prices.bound_of_parameters(problem, &|_, _| true))
+        let narrows = self.prices.sides.is_empty() && self.problem.narrows(problem);
+        narrows.then(|| self.prices.bound_of_patterns(&self.problem, problem))
     }
 
     /// The same with labels fixed.

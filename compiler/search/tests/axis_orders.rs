@@ -1,0 +1,64 @@
+//! What other orders of axes would save, against searches that know nothing of one another.
+
+#![allow(missing_docs)]
+
+use std::sync::Arc;
+
+use shard_check::{CheckOptions, check_source};
+use shard_cost::Hardware;
+use shard_grammar::SourceFile;
+use shard_ir::{Program, ValueId};
+use shard_search::{Forced, LowerOptions, lower, order_savings};
+
+/// Orders on weights, on an activation, on a pin and on results, which hang together by what reads
+/// them: an attention block with its caches, and a feed-forward block.
+const SOURCES: [&str; 3] = [
+    "dim B = 64\ndim L = 256\ndim S = 512\ndim E = 1024\ndim H = 16\ndim Q = 64\n\
+     layer f(x: bf16 BLE_AXES, k0: cache bf16 B_AXESSQ, w_q: weight bf16 E_xH_yzQ,\n\
+     w_k: weight bf16 E_AXESQ, w_v: weight bf16 E_AXESQ) -> (y: bf16 BLH_AXESQ, k: bf16 B_AXESSQ) {\n\
+     let h = rmsnorm(x over E)\n let q = einsum(h, w_q -> BLHQ)\n\
+     let k = append(k0, einsum(h, w_k -> BLQ), L -> S)\n let v = einsum(h, w_v -> BLQ)\n\
+     let p = softmax(einsum(q, k -> BHLS) over S)\n\
+     let o: BLH_AXESQ = einsum(q, v -> BLHQ)\n\
+     return (o * einsum(p, k -> BLHQ), k)\n}\n",
+    "dim B = 512\ndim E = 4096\ndim F = 16384\n\
+     layer f(x: bf16 BE_AXES, w: weight bf16 E_xF_yz, v: weight bf16 F_zyE_x) -> bf16 BE_AXES {\n\
+     let h: BF_AXES = einsum(x, w -> BF)\n return einsum(gelu(h), v -> BE)\n}\n",
+    "dim B = 512\ndim E = 4096\ndim F = 16384\n\
+     layer f(x: bf16 B_AXESE, w: weight bf16 E_AXESF, v: weight bf16 E_yzxF) -> (a: bf16 B_AXESF, \
+     b: bf16 BF_AXES) {\n return (einsum(x, w -> BF), einsum(x, v -> BF))\n}\n",
+];
+
+fn program(source: &str, axes: &str) -> Program {
+    let text = format!("mesh x=4, y=2, z=2\n{}", source.replace("AXES", axes));
+    let checked = check_source(&SourceFile::new("f", text.as_str()), &CheckOptions::default());
+    assert!(checked.diagnostics.iter().all(|d| !d.is_error()), "{:#?}", checked.diagnostics);
+    checked.programs.into_iter().next().expect("a program")
+}
+
+#[test]
+fn what_prices_of_all_orders_say_of_one_is_what_a_search_of_its_own_finds() {
+    let (mut asked, mut found) = (0, 0);
+    for chip in ["tpu-v4-flat", "tpu-v5e", "h100"] {
+        let chip = Hardware::built_in(chip).expect("a built-in chip");
+        for (source, axes) in SOURCES.iter().flat_map(|s| ["xyz", "zyx", "yxz"].map(|a| (s, a))) {
+            let program = program(source, axes);
+            let options = LowerOptions { any_size: true, ..LowerOptions::default() };
+            let lowered = lower(&program, &chip, &options).expect("a plan");
+            let by_prices = order_savings(&program, &lowered, &chip, &options).expect("savings");
+            // Where ways of making values are forced, here to any, nothing is known of a program
+            // from another.
+            let any = Forced(Arc::new(|_: ValueId, _, _: &[_]| true));
+            let alone = LowerOptions { forced: Some(any), ..options };
+            let alone = order_savings(&program, &lowered, &chip, &alone).expect("savings");
+            let told = |savings: &shard_search::OrderSavings| {
+                let each = savings.found.iter().map(|s| (s.value, s.output, s.saved));
+                each.collect::<Vec<_>>()
+            };
+            assert_eq!(told(&by_prices), told(&alone), "{} {axes} {source}", chip.name);
+            asked += 1;
+            found += by_prices.found.len();
+        }
+    }
+    assert!(asked == 27 && found >= 10, "{found} of {asked}");
+}
