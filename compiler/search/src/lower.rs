@@ -2,6 +2,7 @@
 //! promising ones searched.
 
 mod branches;
+mod by_prices;
 mod fitting;
 mod forms;
 mod region;
@@ -268,6 +269,8 @@ struct Best {
     cut: Option<(&'static str, u64)>,
     /// Whether prices rule forms out that were not looked at one by one.
     apart: bool,
+    /// Whether ways of doing ops were left out since what these hold has no room.
+    left_out_for_room: bool,
     /// Whether the form that is searched now is another than the one written.
     rewritten: bool,
     ties_cut: bool,

@@ -83,6 +83,7 @@ impl<'a> Lowering<'a> {
                 Turn::Form => {
                     let Some(kernels) = take(form) else { continue };
                     let (branch, whole) = self.all_plans_of(&kernels, false)?;
+                    self.best.left_out_for_room |= branch.left_out_for_room;
                     explored.insert(
                         form,
                         Explored {
@@ -124,6 +125,16 @@ impl<'a> Lowering<'a> {
         // Where nothing was searched beside, all that is left is ruled out by prices.
         if let (None, Some(cost)) = (self.best.root_bound, self.known()) {
             self.best.root_bound = Some(cost.min(self.best.open_bound.unwrap_or(cost)));
+        }
+        // What ops hold no price says: a bound by prices is what they show without that.
+        if let (true, Some(cost)) = (self.best.left_out_for_room, self.known())
+            && self.best.root_bound == Some(cost)
+        {
+            let mut shown = cost;
+            for explored in explored.values() {
+                shown = shown.min(self.shown_by_prices(&explored.kernels, cost)?);
+            }
+            self.best.root_bound = Some(shown);
         }
         Ok(())
     }
@@ -205,6 +216,7 @@ impl<'a> Lowering<'a> {
             self.best.branches += 1;
             self.best.priced += branch.strategies();
             self.settle(&mut branch, &explored.kernels, most);
+            self.best.left_out_for_room |= branch.left_out_for_room;
             return Ok(vec![Pending { branch, form, settled: true }]);
         }
         // One plan of it tells what in all of it is too dear.

@@ -311,6 +311,11 @@ impl Factors {
         pins && results.all(|((_, few), (_, of))| fewer(few, of))
     }
 
+    /// How many strategies there are.
+    pub(crate) fn strategies(&self) -> usize {
+        self.factors.iter().map(|factor| factor.out.len()).sum()
+    }
+
     /// How many nodes a value has, kernel states included.
     pub(crate) fn nodes(&self, value: ValueId) -> usize {
         self.graphs[value.index()].nodes() + self.states[value.index()].of.len()

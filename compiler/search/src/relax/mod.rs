@@ -81,12 +81,14 @@ pub(crate) fn all_plans(
             problem = problem.allowing(id, &|out, read| keep(id, out, read));
         }
     }
+    let mut left_out_for_room = false;
     let memory = memory.map(|memory| {
         // What ops of this form hold other forms may do without.
         if apart {
             return memory;
         }
         let (memory, fits) = memory.fitting(kernels, &problem);
+        left_out_for_room = fits.strategies() < problem.strategies();
         problem = fits;
         memory
     });
@@ -132,7 +134,7 @@ pub(crate) fn all_plans(
     limits.stop.check()?;
     let whole = Arc::new(Whole { problem, prices });
     let before = before.map_or_else(|| Arc::clone(&whole), Arc::new);
-    Ok((Branch { whole, bound }, before))
+    Ok((Branch { whole, bound, left_out_for_room }, before))
 }
 
 /// Whether all weights and caches fit however they are stored.

@@ -56,7 +56,8 @@ impl Branch {
             (problem, prices, bound) = (next, then, now.max(bound));
             most = decided.len() * 2;
         }
-        Some(Branch { whole: Arc::new(Whole { problem, prices }), bound })
+        let whole = Arc::new(Whole { problem, prices });
+        Some(Branch { whole, bound, left_out_for_room: self.left_out_for_room })
     }
 }
 

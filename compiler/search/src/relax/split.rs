@@ -45,7 +45,8 @@ impl Branch {
     ) -> Branch {
         let prices =
             Prices::new(&problem).with_parts(&problem, Arc::new(Part::all(kernels, memory)));
-        Branch { whole: Arc::new(Whole { problem, prices }), bound: 0 }
+        let whole = Arc::new(Whole { problem, prices });
+        Branch { whole, bound: 0, left_out_for_room: false }
     }
 
     /// The prices, and what they are of.

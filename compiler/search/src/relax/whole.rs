@@ -48,7 +48,7 @@ impl Whole {
 
     /// How many strategies there are.
     pub(crate) fn strategies(&self) -> usize {
-        self.problem.factors.iter().map(|factor| factor.out.len()).sum()
+        self.problem.strategies()
     }
 
     /// A question about a value: it may be made by the strategies for which `keep` says yes, given

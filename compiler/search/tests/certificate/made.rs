@@ -1,11 +1,11 @@
 //! Certificates as they are made.
 
-use shard_search::Proof;
 use shard_search::certificate::{Certificate, Inputs, PriceSet, verify_certificate};
+use shard_search::{Proof, Status};
 
 use crate::programs::{
-    CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, palm_block, random_program,
-    verified,
+    CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, lowered, palm_block,
+    random_program, verified,
 };
 
 #[test]
@@ -301,6 +301,45 @@ fn what_fits_in_memory_is_bounded_among_what_fits() {
         assert!(less.lower_bound > all.lower_bound, "{less:?} {all:?}");
         assert!(less.lower_bound.0 >= less.cost.0 / 10 * 9, "{less:?}");
     }
+}
+
+/// What an op holds leaves no room for ways that would be faster, which no price says.
+const NO_ROOM: &str = "mesh x=8, y=4
+dim B = 16
+dim E = 4096
+dim F = 8
+dim G = 4096
+layer f(x: bf16 BE?, w0: weight bf16 EF?, w1: weight bf16 FG?, w2: weight bf16 GF?) -> bf16 BF? {
+  let h = rmsnorm(relu(einsum(x, w0 -> BF)) over F)
+  return gelu(einsum(einsum(h, w1 -> BG), w2 -> BF))
+}";
+
+#[test]
+fn a_search_within_memory_calls_no_plan_proven_by_prices_that_the_check_does_not() {
+    let v5p = include_str!("../../../cost/hardware/tpu-v5p.toml");
+    let (mut by_prices, mut by_search) = (0, 0);
+    let no_room = [25_833, 26_000, 30_000, 40_000, 60_000, 90_000].map(|m| (v5p, NO_ROOM, m));
+    let tight = (1..10).map(|tenths| (SMALL, TIGHT, tenths * 500_000));
+    for (chip, source, memory) in no_room.into_iter().chain(tight) {
+        let inputs = Inputs { memory_limit: Some(memory), ..inputs_on(chip, source) };
+        let found = lowered(&inputs);
+        let Some(found) = found.filter(|found| found.optimality.status == Status::Proven) else {
+            continue;
+        };
+        let checked = verify_certificate(&certificate_of(inputs).text()).expect("a certificate");
+        let (o, shown) = (found.optimality, &checked[0]);
+        match o.proof {
+            Some(Proof::Certificate) => {
+                by_prices += 1;
+                assert_eq!(shown.proof, Some(Proof::Certificate), "{memory} {source}");
+            }
+            _ => {
+                by_search += 1;
+                assert!(o.price_bound < Some(o.cost), "{memory} {o:?}");
+            }
+        }
+    }
+    assert!(by_prices >= 3 && by_search >= 2, "{by_prices} {by_search}");
 }
 
 #[test]

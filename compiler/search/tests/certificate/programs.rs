@@ -81,6 +81,15 @@ pub(crate) fn certificate_of(inputs: Inputs) -> Certificate {
         .unwrap_or_else(|error| panic!("{error}\n{source}"))
 }
 
+/// The plan of the first layer of inputs, where one fits.
+pub(crate) fn lowered(inputs: &Inputs) -> Option<Lowered> {
+    let file = SourceFile::new(inputs.file.as_str(), inputs.source.as_str());
+    let checked = check_source(&file, &CheckOptions::default());
+    let chip = Hardware::parse(&inputs.hardware).expect("a hardware file");
+    let chip = inputs.memory_limit.map_or(chip.clone(), |bytes| chip.with_memory_limit(bytes));
+    lower(&checked.programs[0], &chip, &LowerOptions::default()).ok()
+}
+
 /// What a certificate shows of its first layer.
 pub(crate) fn shown(certificate: &Certificate) -> Verified {
     verify_certificate(&certificate.text()).unwrap_or_else(|error| panic!("{error}")).remove(0)
