@@ -272,17 +272,47 @@ fn rejected(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     }
 }
 
-/// `; forced by w_in: E_xF_yz in line 18`: the declaration that a move follows from.
+/// `; forced by w_in: E_xF_yz in line 18`: the declaration that a move follows from. Where that
+/// leaves the layout open, `; goes with w_in: E_xF_yz, chosen, line 18 leaves it open`.
 fn forced_by(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
     let line =
         |id: InstrId| Some(layer.source?.line_column(plan.instruction(id).origin.span?.start).line);
     match forcing(plan, id) {
         Some(given) => {
-            let line = line(given).map_or_else(String::new, |line| format!(" in line {line}"));
-            format!("; forced by `{}`: {}{line}", value_name(plan, given), layer.layout_text(given))
+            let of = format!("`{}`: {}", value_name(plan, given), layer.layout_text(given));
+            match line(given) {
+                Some(line) if is_open(layer, given) => {
+                    format!("; goes with {of}, chosen, line {line} leaves it open")
+                }
+                Some(line) => format!("; forced by {of} in line {line}"),
+                None => format!("; forced by {of}"),
+            }
         }
         None => line(id).map_or_else(String::new, |line| format!("; forced in line {line}")),
+    }
+}
+
+/// Whether the source leaves the layout of a value to the compiler, wholly or in part: the type of a
+/// parameter has a `?`, or a statement gives its value no type.
+fn is_open(layer: &Layer<'_>, id: InstrId) -> bool {
+    let instr = layer.plan().instruction(id);
+    let Some((source, span)) = layer.source.zip(instr.origin.span) else { return false };
+    let (before, text) = (&source.text[..span.start], &source.text[span.start..span.end]);
+    match instr.kind {
+        InstrKind::Parameter(_) => text.contains('?'),
+        InstrKind::Constant(_)
+        | InstrKind::Op(_)
+        | InstrKind::Move(_)
+        | InstrKind::CollectiveEinsum(_) => {
+            let named = before.rsplit("let ").next().unwrap_or("");
+            let typed = named.split_once(':').is_some_and(|(name, ty)| {
+                name.chars().all(|c| c.is_alphanumeric() || c == '_')
+                    && ty.trim_end().ends_with('=')
+                    && !ty.contains('?')
+            });
+            !typed
+        }
     }
 }
 
