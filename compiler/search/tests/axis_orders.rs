@@ -2,12 +2,10 @@
 
 #![allow(missing_docs)]
 
-use std::sync::Arc;
-
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
-use shard_ir::{Program, ValueId};
+use shard_ir::Program;
 use shard_search::{Forced, LowerOptions, lower, order_savings};
 
 /// Orders on weights, on an activation, on a pin and on results, which hang together by what reads
@@ -48,7 +46,7 @@ fn what_prices_of_all_orders_say_of_one_is_what_a_search_of_its_own_finds() {
             let by_prices = order_savings(&program, &lowered, &chip, &options).expect("savings");
             // Where ways of making values are forced, here to any, nothing is known of a program
             // from another.
-            let any = Forced(Arc::new(|_: ValueId, _, _: &[_]| true));
+            let any = Forced::ops(|_, _, _| true);
             let alone = LowerOptions { forced: Some(any), ..options };
             let alone = order_savings(&program, &lowered, &chip, &alone).expect("savings");
             let told = |savings: &shard_search::OrderSavings| {

@@ -1,7 +1,5 @@
 //! Programs whose every plan has what was asked for: each a way of having it, by demands on values.
 
-use std::sync::Arc;
-
 use shard_ir::{
     AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, LayoutPattern, MeshShape, Plan, Program,
     ValueId,
@@ -22,6 +20,8 @@ pub(crate) const MOST_WAYS: usize = 96;
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     pub(crate) program: Program,
+    /// The value that it is about, where it is about one.
+    pub(crate) value: Option<ValueId>,
     pub(crate) forced: Option<Forced>,
 }
 
@@ -33,7 +33,7 @@ impl Way {
 }
 
 fn demanded(program: Program) -> Way {
-    Way { program, forced: None }
+    Way { program, value: None, forced: None }
 }
 
 /// The ways of having what was asked for, at most [`MOST_WAYS`], and whether there are more. The
@@ -54,13 +54,21 @@ pub(crate) fn ways(
                 Some(value) => vec![behind_pins(program, *value)],
                 None => program.value_ids().filter(|v| is_made(program, *v)).collect(),
             };
-            values.into_iter().flat_map(|v| collective_ways(program, op, v, used)).collect()
+            in_turn(values.into_iter().map(|v| collective_ways(program, op, v, used)).collect())
         }
         Request::Strategy(wanted) => strategy::ways(program, chosen, *wanted),
     };
     let more = all.len() > MOST_WAYS;
     all.truncate(MOST_WAYS);
     (all, more)
+}
+
+/// The first of each, then the second of each: where they are too many, some of each are tried.
+fn in_turn(all: Vec<Vec<Way>>) -> Vec<Way> {
+    let mut ways: Vec<(usize, Way)> =
+        all.into_iter().flat_map(|of_value| of_value.into_iter().enumerate()).collect();
+    ways.sort_by_key(|(turn, _)| *turn);
+    ways.into_iter().map(|(_, way)| way).collect()
 }
 
 /// Whether a plan has what was asked for.
@@ -152,7 +160,8 @@ fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> V
                 None => vec![before, after],
             };
             let program = with_demand(program, value, &patterns, None);
-            found.push(Way { forced: forced.map(|read_as| read_as(&program)), program });
+            let forced = forced.map(|read_as| read_as(&program));
+            found.push(Way { forced, value: Some(value), program });
         }
     }
     found
@@ -170,11 +179,11 @@ fn read_as(value: ValueId, pattern: LayoutPattern) -> impl FnOnce(&Program) -> F
             program.value_ids().map(|id| (id, places(id))).collect();
         let readers: Vec<_> =
             readers.into_iter().filter(|(_, places)| !places.is_empty()).collect();
-        Forced(Arc::new(move |id, _, read| {
+        Forced::ops(move |id, _, read| {
             let own = readers.iter().filter(|(reader, _)| *reader == id);
             own.flat_map(|(_, places)| places)
                 .all(|at| read.get(*at).is_none_or(|layout| pattern.admits(*layout)))
-        }))
+        })
     }
 }
 

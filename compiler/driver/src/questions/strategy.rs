@@ -2,8 +2,6 @@
 //! how the scores of an attention may lie. What `shard_report::strategy` recognises in a plan,
 //! asked of a program.
 
-use std::sync::Arc;
-
 use shard_ir::{AxisSet, Def, DimId, Layout, Op, Plan, Program, ValueId};
 use shard_report::strategy::{Attention, Strategy, attentions};
 use shard_search::Forced;
@@ -14,6 +12,9 @@ use super::force::Way;
 #[derive(Clone, Debug)]
 struct WeightUse {
     einsum: ValueId,
+    weight: ValueId,
+    /// Whether the type of the weight leaves its layout open.
+    is_open: bool,
     /// Which operand.
     place: usize,
     /// The axes that split it where it is stored, as far as its type says.
@@ -42,6 +43,8 @@ fn weight_uses(program: &Program) -> Option<Vec<WeightUse>> {
             }
             found.push(WeightUse {
                 einsum: id,
+                weight,
+                is_open: pattern.open,
                 place,
                 stored: pattern.dims.iter().fold(AxisSet::EMPTY, |s, d| s.union(d.axes.set())),
                 dims: operands
@@ -191,7 +194,7 @@ fn attention_ways(
         let mut asked = scores.iter().filter(|(scores, _)| *scores == value);
         asked.all(|(_, places)| places.iter().any(|dim| !result.axes_of(*dim).is_empty()))
     };
-    vec![Way { program: program.clone(), forced: Some(Forced(Arc::new(forced))) }]
+    vec![Way { program: program.clone(), value: None, forced: Some(Forced::ops(forced)) }]
 }
 
 fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
@@ -199,16 +202,32 @@ fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
         return Vec::new();
     };
     let axes: Vec<AxisSet> = program.mesh.all_axes().nonempty_subsets().collect();
-    let way = |allowed: AllowedUse| {
+    let forced = |allowed: AllowedUse| {
         let uses = uses.clone();
-        let forced = move |value: ValueId, _: Layout, read: &[Layout]| {
+        Forced::ops(move |value, _, read| {
             uses.iter().filter(|u| u.einsum == value).all(|u| allowed(u, read))
-        };
-        Way { program: program.clone(), forced: Some(Forced(Arc::new(forced))) }
+        })
     };
+    let as_way = |forced| Way { program: program.clone(), value: None, forced: Some(forced) };
+    let way = |allowed: AllowedUse| as_way(forced(allowed));
     let gathered = |least: usize, most: usize| -> Vec<Way> {
         let sets = axes.iter().copied().filter(|s| (least..=most).contains(&s.len()));
-        sets.map(|set| way(Box::new(move |u, read| u.is_gathered(set, read)))).collect()
+        let gathered = |set: AxisSet| forced(Box::new(move |u, read| u.is_gathered(set, read)));
+        // What is left open may be stored whole, and then nothing is gathered: it is asked for split
+        // as well.
+        let split = |set: AxisSet| {
+            let uses = uses.clone();
+            gathered(set).stored(move |value, layout: Layout| {
+                let mut open = uses.iter().filter(|u| u.weight == value && u.is_open);
+                open.all(|_| set.is_subset(layout.split_axes()))
+            })
+        };
+        let has_open = uses.iter().any(|u| u.is_open);
+        sets.flat_map(|set| {
+            let split = has_open.then(|| split(set));
+            std::iter::once(gathered(set)).chain(split).map(as_way).collect::<Vec<_>>()
+        })
+        .collect()
     };
     match wanted {
         Strategy::XWeightGathered => gathered(1, 1),

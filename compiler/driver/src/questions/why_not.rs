@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use shard_check::diagnostics::QuestionProblem;
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
-use shard_ir::{Picoseconds, Plan, Program};
+use shard_ir::{Picoseconds, Plan, Program, ValueId};
 use shard_report::strategy::{Strategy, strategy};
 use shard_report::why_not::{Crossing, WhyNot};
 
@@ -13,7 +13,7 @@ use crate::compile::{Compilation, CompileOptions};
 use crate::explicit::overrides;
 use crate::pipeline::{self, Compiled};
 use crate::questions::crossing::{Question, batch_dim};
-use crate::questions::force;
+use crate::questions::force::{self, Way};
 use crate::questions::request::{self, Request};
 use crate::questions::written::Wanted;
 
@@ -141,13 +141,15 @@ fn best(
     let (mut is_beaten, mut tried, mut others) = (false, 0, BTreeSet::new());
     // A collective whose result nothing can read is had all the same, by a plan that undoes it.
     let unused = matches!(request, Request::Collective { .. }).then_some(false);
+    // Values of which there is a plan that uses what was asked for.
+    let mut are_used: BTreeSet<ValueId> = BTreeSet::new();
     for used in [true].into_iter().chain(unused) {
         let (ways, cut) = force::ways(request, program, chosen, used);
-        tried = ways.len();
-        if best.is_some() {
-            break;
-        }
-        for (way, forced) in ways.iter().enumerate() {
+        let is_open = |way: &Way| way.value.is_none_or(|value| !are_used.contains(&value));
+        let left: Vec<(usize, &Way)> =
+            ways.iter().enumerate().filter(|(_, way)| is_open(way)).collect();
+        tried = tried.max(ways.len());
+        for (way, forced) in left {
             let options = forced.options(&compilation.options);
             let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else {
                 continue;
@@ -160,6 +162,7 @@ fn best(
                 is_beaten = true;
                 others.extend(strategy(&compiled.schedule.plan).into_iter().map(Strategy::name));
             }
+            are_used.extend(forced.value.filter(|_| has && used));
             if is_better && has {
                 best =
                     Some(Best { compiled, way, used, ways: ways.len(), cut, stated: Vec::new() });
@@ -231,7 +234,7 @@ fn words(request: &Request, program: &Program) -> String {
     }
 }
 
-/// `an all-gather`, `a reduce-scatter`.
+/// `an all-gather`, `an exchange`, `a reduce-scatter`.
 fn with_article(op: &str) -> String {
-    format!("{} {op}", if op.starts_with('a') { "an" } else { "a" })
+    format!("{} {op}", if op.starts_with(['a', 'e']) { "an" } else { "a" })
 }

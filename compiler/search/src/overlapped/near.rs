@@ -90,9 +90,9 @@ impl Ways {
 
     fn within(&self, most: u64) -> Forced {
         let through = Arc::clone(&self.through);
-        Forced(Arc::new(move |value: ValueId, out: Layout, read: &[Layout]| {
+        Forced::ops(move |value, out, read| {
             through.get(&(value, out, read.to_vec())).is_some_and(|time| *time <= most)
-        }))
+        })
     }
 }
 

@@ -75,10 +75,15 @@ pub(crate) fn all_plans(
         Some((whole, problem)) => (Some(whole), problem),
         None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?.in_ticks()),
     };
-    if let Some(Forced(keep)) = forced {
-        for id in program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Op { .. }))
-        {
-            problem = problem.allowing(id, &|out, read| keep(id, out, read));
+    if let Some(Forced { ops, stored }) = forced {
+        for id in program.value_ids() {
+            problem = match (&program.value(id).def, stored) {
+                (Def::Op { .. }, _) => problem.allowing(id, &|out, read| ops(id, out, read)),
+                (Def::Parameter { .. }, Some(stored)) => {
+                    problem.allowing(id, &|out, _| stored(id, out))
+                }
+                (Def::Parameter { .. } | Def::Pin { .. } | Def::Constant(_), _) => problem,
+            };
         }
     }
     let mut left_out_for_room = false;
