@@ -123,9 +123,12 @@ fn ways_out(asked: &Asked<'_>) -> Vec<String> {
 /// Searches that are tried for each kind of way out.
 const TRIES: usize = 4;
 
+/// A search for a way out may take this part of what one for a plan may.
+const PART_OF_A_SEARCH: usize = 8;
+
 /// Whether a plan is found that fits, without a long search for a small one.
 fn fits(asked: &Asked<'_>, program: &Program) -> bool {
-    let limits = Limits { descents: 0, ..asked.lower.limits.clone() };
+    let limits = Limits { descents: 0, ..asked.lower.limits.part(PART_OF_A_SEARCH) };
     lower(program, asked.hardware, &LowerOptions { limits, ..asked.lower.clone() }).is_ok()
 }
 

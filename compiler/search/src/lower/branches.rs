@@ -139,19 +139,31 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Whether searches within memory have taken together what one without may take six times, or a
+    /// Whether searches within memory have taken together what they may ([`SEARCHES_WITHIN_MEMORY`]), or a
     /// quarter of its e-nodes. Where the best plan is near its bound, a third of these e-nodes ends
     /// the search; of phases side by side a sixth of both does, since the best layouts for all phases
     /// may leave no room for their activations.
     fn has_searched_long(&self, bound: u64) -> bool {
         let Stats { expansions, nodes, .. } = self.best.stats;
-        let (most_expansions, most_nodes) = (6 * self.limits.expansions, self.limits.nodes / 4);
+        let most_expansions = SEARCHES_WITHIN_MEMORY * self.limits.expansions;
+        let most_nodes = self.limits.nodes / 4;
         let (most_expansions, most_nodes) = match (self.is_near(bound), self.scopes) {
             (false, _) => (most_expansions, most_nodes),
             (true, None) => (most_expansions, most_nodes / 3),
             (true, Some(_)) => (most_expansions / 6, most_nodes / 6),
         };
         self.capacity.is_some() && (expansions > most_expansions || nodes > most_nodes)
+    }
+
+    /// How many states the next search may expand of those that searches within memory may
+    /// together; a few in any case.
+    pub(super) fn expansions_left(&self) -> usize {
+        if !self.searches_memory() {
+            return usize::MAX;
+        }
+        let most = SEARCHES_WITHIN_MEMORY * self.limits.expansions;
+        let left = most.saturating_sub(self.best.stats.expansions);
+        left.max(self.limits.expansions / A_FEW_OF_EXPANSIONS)
     }
 
     /// Whether so much was priced that what is left is not worth as much again.
@@ -439,6 +451,12 @@ const PARTS: u64 = 64;
 
 /// A plan that is above its bound by no more than this part of it is not worth a long search.
 const NEAR: u64 = 1_000_000;
+
+/// Searches within memory may expand together what so many may without.
+const SEARCHES_WITHIN_MEMORY: usize = 6;
+
+/// And each of them this part of what one may.
+const A_FEW_OF_EXPANSIONS: usize = 64;
 
 /// So many times what the activations of the fastest plan take is left free, one after another,
 /// where plans that fill the memory leave no room for their own.

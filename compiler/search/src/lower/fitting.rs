@@ -11,8 +11,12 @@ use crate::search::MEMORY_LIMIT;
 use crate::{Limits, LowerError, LowerOptions, Lowered, Smallest, Status};
 
 /// Where no plan was found in the memory of a device, it is searched as if of what is free beside
-/// the smallest weights and caches there were these parts.
-const SPARE_SHARES: [u64; 3] = [2, 4, 8];
+/// the smallest weights and caches there were so many sixteenths: what fits in less fits, and plans
+/// are found in some memory that are passed over in a little more.
+const SPARE_SIXTEENTHS: [u64; 6] = [15, 13, 11, 8, 4, 2];
+
+/// Each of these searches may take this part of the limits of the first.
+const PART_OF_A_SHARE: usize = 4;
 
 /// Searches for less and less memory. By halves first, until one part in `FINE` is left to save;
 /// then it is asked whether there is a plan in one byte less.
@@ -115,20 +119,22 @@ impl Fitting<'_> {
             return Err(none(true));
         }
         let activations = Memory::of(&fastest.plan).activations.0;
-        let within = |bytes| {
+        let within = |bytes, limits| {
             let lowering = Lowering::asked(program, hardware, self.options);
             let like = Some(&fastest.remembered);
             let strict = lowering.strict;
-            Lowering { capacity: Some(bytes), like, activations, limits, ..lowering }
-                .run(program, strict)
+            let capacity = Some(bytes);
+            Lowering { capacity, like, activations, limits, ..lowering }.run(program, strict)
         };
-        match within(capacity) {
+        match within(capacity, limits) {
             // Nothing was passed over: what was left out of the space has no room in any plan.
             Err(LowerError::Unreachable { .. }) => Err(none(true)),
             Err(LowerError::Limit { limit, .. }) => {
                 // With less memory there are fewer plans to pass over, and what fits in less fits.
-                for share in SPARE_SHARES {
-                    match within(least + (capacity - least) / share) {
+                let fewer = limits.part(PART_OF_A_SHARE);
+                for sixteenths in SPARE_SIXTEENTHS {
+                    let bytes = least + (capacity - least) / 16 * sixteenths;
+                    match within(bytes, &fewer) {
                         Ok(found) => return Ok((found, Some(limit))),
                         Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}
                         Err(other) => return Err(other),

@@ -208,6 +208,7 @@ impl Lowering<'_> {
         if let Some(memory) = memory {
             memory.prune(kernels, &mut tables);
         }
+        let expansions = aim.expansions.min(self.expansions_left());
         let best = &mut self.best;
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
@@ -220,7 +221,7 @@ impl Lowering<'_> {
             memory,
             (aim.least, aim.upto, aim.guide),
         );
-        let limits = Limits { expansions: aim.expansions, ..self.limits.clone() };
+        let limits = Limits { expansions, ..self.limits.clone() };
         let found = search.run(&limits, 1);
         best.stats.expansions += search.expansions;
         if search.beyond {
