@@ -602,3 +602,25 @@ fn what_is_said_of_a_negative_number_is_what_the_option_takes() {
         assert!(!ran.err.contains("unexpected argument"), "{option}: {}", ran.err);
     }
 }
+
+#[test]
+fn a_built_in_chip_in_quotes_is_told_as_what_it_is() {
+    let source = "hardware \"tpu-v5e\"\nmesh x=2\ndim B = 4\n\
+                  layer f(a: f32 B_x) -> f32 B { return a }\n";
+    let ran = fed(&["explain", "-"], source);
+    assert!(ran.err.contains("E0702") && ran.err.contains("help: hardware tpu-v5e"), "{ran:?}");
+}
+
+/// What is left open may be stored whole, and then nothing is gathered.
+#[test]
+fn open_weights_that_are_gathered_are_found_when_they_are_asked_for() {
+    let source = "hardware tpu-v5e\nmesh x=2, y=4\ndim B = 16384\ndim E = 2048\ndim F = 8192\n\
+                  layer mlp(a: bf16 BE?l, w1: weight bf16 EF?, w2: weight bf16 FE?) -> bf16 BE?l {\n  \
+                  return a + einsum(gelu(einsum(a, w1 -> BF)), w2 -> BE)\n}\n";
+    for strategy in ["fsdp", "xy-weight-gathered"] {
+        let ran = fed(&["explain", "-", "--why-not", strategy], source);
+        assert_eq!(ran.status, 0, "{strategy}: {ran:?}");
+        let best = ran.out.lines().find(|line| line.contains("best with it")).expect("a best one");
+        assert!(best.contains(strategy), "{best}");
+    }
+}
