@@ -139,10 +139,10 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Whether searches within memory have taken together what they may ([`SEARCHES_WITHIN_MEMORY`]), or a
-    /// quarter of its e-nodes. Where the best plan is near its bound, a third of these e-nodes ends
-    /// the search; of phases side by side a sixth of both does, since the best layouts for all phases
-    /// may leave no room for their activations.
+    /// Whether searches within memory have taken together the states that they may
+    /// ([`SEARCHES_WITHIN_MEMORY`]), or a quarter of the e-nodes of one without. Where the best plan
+    /// is near its bound, a third of these e-nodes ends the search; of phases side by side a sixth
+    /// of both does, since the best layouts for all phases may leave no room for their activations.
     fn has_searched_long(&self, bound: u64) -> bool {
         let Stats { expansions, nodes, .. } = self.best.stats;
         let most_expansions = SEARCHES_WITHIN_MEMORY * self.limits.expansions;
@@ -455,7 +455,7 @@ const NEAR: u64 = 1_000_000;
 /// Searches within memory may expand together what so many may without.
 const SEARCHES_WITHIN_MEMORY: usize = 6;
 
-/// And each of them this part of what one may.
+/// In any case each of them may expand this part of what one may.
 const A_FEW_OF_EXPANSIONS: usize = 64;
 
 /// So many times what the activations of the fastest plan take is left free, one after another,

@@ -42,15 +42,15 @@ const WIDER_WITHIN_MEMORY: u64 = 64;
 /// A short search may expand one state where a full one may expand so many.
 const SHORT: usize = 64;
 
-/// And so many for each value of the program: a large one takes a few states a value where nothing
-/// is in doubt.
-const STATES_A_VALUE: usize = 8;
-
 /// The same of a search for what is hardly better than the best plan known.
 const NOT_LONG: usize = 16;
 
 /// The same of a dive.
 const A_DIVE: usize = 8;
+
+/// A first search may expand so many states for each value of the program, where that is more: a
+/// large program takes a few states a value where nothing is in doubt.
+const STATES_A_VALUE: usize = 8;
 
 /// A dive ends with a plan that is above its bound by no more than this part of it: that none of its
 /// branch is better is not worth a region of all that is as cheap.
