@@ -36,6 +36,7 @@ mod lower;
 mod many_forms;
 mod memory;
 mod moves_alone;
+mod occupancy;
 mod overlapped;
 mod phases;
 mod reason;

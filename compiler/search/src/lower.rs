@@ -6,6 +6,7 @@ mod by_prices;
 mod fitting;
 mod forms;
 mod region;
+mod steered;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

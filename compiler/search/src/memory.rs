@@ -125,6 +125,12 @@ impl<'a> DeviceMemory<'a> {
         DeviceMemory { least: self.least.clone(), share, ..*self }
     }
 
+    /// What a weight or cache takes at least, on one layer's account.
+    pub(crate) fn smallest(&self, value: ValueId) -> u64 {
+        let times = self.program.repeat.saturating_mul(self.program.copies(value)).max(1);
+        self.least[value.index()] / times
+    }
+
     /// What activations take at least, whatever the plan.
     pub(crate) fn activations(&self) -> u64 {
         self.activations
@@ -376,7 +382,7 @@ impl Held<'_> {
 }
 
 /// Whether a value may pass from op to op within a kernel, and then is in no memory.
-fn is_passed_on(kernels: &Kernels, value: ValueId) -> bool {
+pub(crate) fn is_passed_on(kernels: &Kernels, value: ValueId) -> bool {
     kernels
         .of
         .iter()

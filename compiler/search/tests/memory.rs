@@ -414,3 +414,41 @@ fn a_plan_is_found_wherever_the_smallest_one_that_is_known_fits() {
         assert!(needed(&found) <= capacity, "{} in {capacity}", needed(&found));
     }
 }
+
+/// A step of training whose weights and activations are open: what it holds is activations, mostly,
+/// and copies of weights.
+const TRAINING: &str = "mesh d=4, m=4
+dim B = 4096
+dim E = 4096
+dim F = 14336
+layer step(x: bf16 BE?r, w1: weight bf16 EF?a, w2: weight bf16 FE?b, dy: bf16 BE?r) -> (
+  dx: bf16 BE?r, d1: bf16 EF?a, d2: bf16 FE?b,
+) {
+  let h = einsum(x, w1 -> BF)
+  let a = relu(h)
+  let d2 = einsum(a, dy -> FE)
+  let da = einsum(dy, w2 -> BF)
+  let dh = where(less(0.0, h), da, 0.0)
+  let d1 = einsum(x, dh -> EF)
+  let dx = einsum(dh, w1 -> BE)
+  return (dx + dy, d1, d2)
+}
+";
+
+#[test]
+fn a_plan_within_some_memory_is_found_in_as_much_as_it_takes() {
+    let program = program(TRAINING);
+    let within = |bytes| {
+        let hardware =
+            Hardware::built_in("tpu-v6e").expect("it is built in").with_memory_limit(bytes);
+        lower(&program, &hardware, &LowerOptions::default()).expect("a plan that fits")
+    };
+    let found = within(95_000_000);
+    assert!(needed(&found) < 88_000_000, "{}", needed(&found));
+    for bytes in [92_000_000, 90_000_000, needed(&found)] {
+        let again = within(bytes);
+        assert!(needed(&again) <= bytes);
+        assert_eq!(again.optimality.cost, found.optimality.cost, "in {bytes}");
+        assert_eq!(again.optimality.status, Status::Proven, "in {bytes}");
+    }
+}

@@ -19,8 +19,8 @@ use crate::table::Tables;
 use crate::{LowerError, Stats};
 
 /// A form that has prices.
-struct Explored {
-    kernels: Arc<Kernels>,
+pub(super) struct Explored {
+    pub(super) kernels: Arc<Kernels>,
     /// All that its plans are made of.
     whole: Arc<Whole>,
     /// The ways of filling the memory that were tried.
@@ -285,6 +285,9 @@ impl<'a> Lowering<'a> {
             let free = self.activations.max(least).saturating_mul(times);
             self.dive(branch.keeping_at_most(capacity.saturating_sub(free)), explored)?;
         }
+        if self.known().is_none() {
+            self.steer(&branch, explored, capacity)?;
+        }
         Ok(branch)
     }
 
@@ -319,8 +322,18 @@ impl<'a> Lowering<'a> {
                 return Ok(true);
             }
         }
+        self.search_near(&branch, explored)
+    }
+
+    /// Searches the plans of a branch that take hardly longer than its bound. Returns whether one
+    /// is better than those before.
+    pub(super) fn search_near(
+        &mut self,
+        branch: &Branch,
+        explored: &Explored,
+    ) -> Result<bool, LowerError> {
         let parts = self.capacity.map(|_| A_DIVE_GOES_UP_BY);
-        self.search_branch(&branch, (branch.labels(), parts), explored)
+        self.search_branch(branch, (branch.labels(), parts), explored)
     }
 
     /// What plans may take at most to be wanted, in picoseconds.

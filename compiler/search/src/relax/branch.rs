@@ -44,6 +44,11 @@ impl Branch {
         self.whole.problem.picoseconds(self.bound)
     }
 
+    /// The same in ticks.
+    pub(crate) fn bound_in_ticks(&self) -> Option<i64> {
+        (self.bound < FAR).then_some(self.bound)
+    }
+
     /// How many strategies there are in it.
     pub(crate) fn strategies(&self) -> usize {
         self.whole.strategies()

@@ -4,6 +4,7 @@
 
 pub(crate) mod apart;
 mod branch;
+mod dearer;
 pub(crate) mod factors;
 pub(crate) mod graph;
 mod groups;
@@ -37,6 +38,7 @@ use prices::Prices;
 use settle::{Sweeps, settle};
 
 pub(crate) use branch::{Branch, Fork};
+pub(crate) use dearer::Way;
 pub(crate) use guide::Guide;
 pub(crate) use priced::{Priced, Region};
 pub(crate) use whole::{Question, Whole};

@@ -1,0 +1,114 @@
+//! A plan that leaves room for its own activations, found by prices of what is held at each step.
+//!
+//! Prices of weights and caches know nothing of activations, so where these fill the memory what
+//! seems best leaves no room, and so does all that is nearly as good. Here each step has a rate, at
+//! which ways of making values pay for the bytes that they hold then ([`Occupancy`]). What prices
+//! lead to under the rates is a plan; where it holds too much a rate rises, where there is room it
+//! falls.
+
+use std::collections::BTreeSet;
+
+use super::Lowering;
+use super::branches::Explored;
+use crate::memory::DeviceMemory;
+use crate::occupancy::{Occupancy, Rates};
+use crate::relax::{Branch, Way};
+use crate::{Limits, LowerError};
+
+/// So often rates are changed at most; less often where a branch has many strategies.
+const ROUNDS: usize = 96;
+const FEWEST_ROUNDS: usize = 4;
+const STRATEGIES_OF_ALL_ROUNDS: usize = 1 << 15;
+
+/// Once a plan is found, rates are changed as long as so many rounds bring a better one.
+const PATIENCE: usize = 24;
+
+/// Sweeps in which prices follow the rates.
+const SWEEPS: usize = 12;
+
+/// A step that holds twice what there is room for has its byte pay this part of the time of a plan
+/// for each byte of that room, after one round.
+const FIRST_PACE: f64 = 0.25;
+
+/// The pace where what is found goes from too large to small enough and back, and where it stays
+/// too large.
+const SLOWER: f64 = 0.6;
+const FASTER: f64 = 1.3;
+const FASTEST: f64 = 2.0;
+
+/// What the estimate has too large by this part of the room may fit, and is looked at.
+const NEARLY: u64 = 4;
+
+/// What it has small enough and does not fit makes the room smaller by this part.
+const TOO_LITTLE: u64 = 16;
+
+impl Lowering<'_> {
+    /// Looks for a plan of a branch that fits in so many bytes.
+    pub(super) fn steer(
+        &mut self,
+        branch: &Branch,
+        explored: &Explored,
+        capacity: u64,
+    ) -> Result<(), LowerError> {
+        let Some(time) = branch.bound_in_ticks() else { return Ok(()) };
+        let program = &explored.kernels.program;
+        let memory = branch.memory(program, &DeviceMemory::new(program, capacity));
+        let occupancy = Occupancy::new(&explored.kernels, memory);
+        let mut room = occupancy.room();
+        let (mut rates, mut pace) = (vec![0f64; program.values.len()], FIRST_PACE);
+        let mut like = branch.clone();
+        let mut tried: BTreeSet<Vec<(_, Way)>> = BTreeSet::new();
+        let (mut had_room, mut since_better) = (None, None);
+        let rounds = STRATEGIES_OF_ALL_ROUNDS / branch.strategies().max(1);
+        for _ in 0..rounds.clamp(FEWEST_ROUNDS, ROUNDS) {
+            self.limits.stop.check()?;
+            if room == 0 || since_better.is_some_and(|rounds| rounds > PATIENCE) {
+                break;
+            }
+            let paid = Rates::new(&rates);
+            let charge = |value, way: &Way| occupancy.charge(&paid, value, way);
+            like = branch.dearer(&charge, &like, &self.few_sweeps());
+            let Some(ways) = self.decided(&like) else { break };
+            let used = occupancy.used(&ways);
+            let peak = used.iter().copied().max().unwrap_or(0);
+            let has_room = peak <= room;
+            since_better = since_better.map(|rounds| rounds + 1);
+            if peak <= room.saturating_add(room / NEARLY) && tried.insert(ways.clone()) {
+                let so = branch.made_so(&ways, self.limits);
+                if self.search_near(&so, explored)? {
+                    since_better = Some(0);
+                    (room, pace) = (occupancy.room(), FIRST_PACE);
+                    rates.iter_mut().for_each(|rate| *rate /= 2.0);
+                } else if has_room && since_better.is_none() {
+                    room -= room / TOO_LITTLE;
+                }
+            }
+            for (rate, used) in rates.iter_mut().zip(used).filter(|(_, used)| *used > 0) {
+                let over = (used as f64 - room as f64) / room as f64;
+                *rate = (*rate + pace * over * time as f64 / room as f64).max(0.0);
+            }
+            let faster = match (had_room.replace(has_room), has_room) {
+                (Some(before), now) if before != now => SLOWER,
+                (Some(_), false) => FASTER,
+                (Some(_), true) | (None, _) => 1.0,
+            };
+            pace = (pace * faster).min(FASTEST);
+        }
+        Ok(())
+    }
+
+    /// The ways in which the plan makes values to which prices lead.
+    fn decided(&self, branch: &Branch) -> Option<Vec<(shard_ir::ValueId, Way)>> {
+        let mut branch = branch.clone();
+        while let Some(likely) = branch.toward_the_best() {
+            branch = likely;
+            branch.settle(&self.few_sweeps(), None);
+            branch.bound()?;
+        }
+        branch.rounded(self.limits).map(|branch| branch.ways())
+    }
+
+    fn few_sweeps(&self) -> Limits {
+        Limits { sweeps: SWEEPS, ..self.limits.clone() }
+    }
+}

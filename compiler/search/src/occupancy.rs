@@ -1,0 +1,264 @@
+//! How much a plan holds at each step, estimated from the ways in which it makes values.
+//!
+//! A search is steered by it and nothing is shown by it: whether a plan fits, its own steps tell.
+//! A value is held from the step that makes it to the last one that reads it, completed as soon as
+//! it is made; where it is read in another layout, it is held in that one too, from the first step
+//! that reads it so to the last. What passes from op to op within a kernel is held nowhere.
+
+use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
+
+use crate::kernel::Kernels;
+use crate::memory::{DeviceMemory, is_passed_on};
+use crate::relax::Way;
+
+/// The prices of a byte at each step, in ticks of 1 / 2^[`SCALE`].
+pub(crate) struct Rates {
+    /// For each step the sum of the rates of those before it; one more at the end.
+    before: Vec<u64>,
+}
+
+const SCALE: u32 = 32;
+
+impl Rates {
+    /// Of rates in ticks a byte.
+    pub(crate) fn new(ticks: &[f64]) -> Rates {
+        let mut before = vec![0u64];
+        for ticks in ticks {
+            let sum = before.last().copied().unwrap_or(0);
+            before.push(sum.saturating_add((ticks * f64::from(2u32).powi(SCALE as i32)) as u64));
+        }
+        Rates { before }
+    }
+
+    /// Of the steps from the first to before the second.
+    fn between(&self, from: usize, to: usize) -> u64 {
+        let last = self.before.len() - 1;
+        self.before[to.min(last)].saturating_sub(self.before[from.min(last)])
+    }
+
+    fn at(&self, step: usize) -> u64 {
+        self.between(step, step + 1)
+    }
+
+    fn of_all(&self) -> u64 {
+        self.between(0, self.before.len())
+    }
+}
+
+/// What values of a program are held, and when. A step has the number of the value that it makes.
+pub(crate) struct Occupancy<'a> {
+    program: &'a Program,
+    memory: DeviceMemory<'a>,
+    /// Whether a value is made by a step of its own.
+    is_step: Vec<bool>,
+    /// For each value that has memory of its own, the first step at which it is held and the last.
+    spans: Vec<Option<(usize, usize)>>,
+    /// For each value, the steps that read it or a view of it, ascending.
+    readers: Vec<Vec<usize>>,
+    /// The same of those that read the value itself.
+    direct: Vec<Vec<usize>>,
+    /// What each value takes where it is split over all devices, or stored as small as it may be.
+    least: Vec<u64>,
+}
+
+impl<'a> Occupancy<'a> {
+    pub(crate) fn new(kernels: &'a Kernels, memory: DeviceMemory<'a>) -> Occupancy<'a> {
+        let program = kernels.program.as_ref();
+        let count = program.values.len();
+        let is_step = program.value_ids().map(|id| {
+            let is_op = matches!(program.value(id).def, Def::Op { .. });
+            is_op && kernels.live[id.index()] && !memory.is_view(id) && !is_passed_on(kernels, id)
+        });
+        let is_step: Vec<bool> = is_step.collect();
+        let mut of = Occupancy {
+            program,
+            is_step,
+            spans: vec![None; count],
+            readers: vec![Vec::new(); count],
+            direct: vec![Vec::new(); count],
+            least: program.value_ids().map(|id| least(program, &memory, id)).collect(),
+            memory,
+        };
+        let mut last = vec![0; count];
+        for output in &program.outputs {
+            last[output.value.index()] = count;
+        }
+        for id in program.value_ids().rev().filter(|id| kernels.live[id.index()]) {
+            let step = of.step_of(id).unwrap_or(count);
+            for (n, operand) in program.value(id).def.operands().iter().enumerate() {
+                let o = operand.index();
+                if n == 0 && of.is_name(id) {
+                    let of_name = of.readers[id.index()].clone();
+                    of.readers[o].extend(of_name);
+                    last[o] = last[o].max(last[id.index()]);
+                } else {
+                    of.readers[o].push(step);
+                    of.direct[o].push(step);
+                    last[o] = last[o].max(step);
+                }
+            }
+        }
+        for steps in of.readers.iter_mut().chain(&mut of.direct) {
+            steps.sort_unstable();
+            steps.dedup();
+        }
+        for id in program.value_ids() {
+            let from = match program.value(id).def {
+                Def::Op { .. } if of.is_step[id.index()] => id.index(),
+                Def::Parameter { kind: ParameterKind::Activation, .. } => 0,
+                Def::Op { .. } | Def::Parameter { .. } | Def::Pin { .. } | Def::Constant(_) => {
+                    continue;
+                }
+            };
+            of.spans[id.index()] = Some((from, last[id.index()]));
+        }
+        of
+    }
+
+    /// The bytes of a device beside the smallest weights and caches.
+    pub(crate) fn room(&self) -> u64 {
+        self.memory.spare()
+    }
+
+    /// What a way of making a value holds, at the rates of the steps at which it is held, in ticks.
+    ///
+    /// Of a way it is not known in which layouts others have what it has to do with. A value that
+    /// is read in several steps is held between them in the layout in which they read it, as far as
+    /// that takes more than the least; each of two neighbours counts one half.
+    pub(crate) fn charge(&self, rates: &Rates, value: ValueId, way: &Way) -> i64 {
+        let mut charge = self.charge_of_made(rates, value, way.0);
+        if let Some(step) = self.step_of(value) {
+            for (operand, layout) in self.reads(value, way) {
+                let bytes = self.memory.bytes(operand, layout);
+                let beyond = u128::from(bytes.saturating_sub(self.least[operand.index()]));
+                let now = match self.memory.is_kept(operand) {
+                    true => beyond,
+                    false if self.is_held(operand) => u128::from(bytes),
+                    false => continue,
+                };
+                charge += now * u128::from(rates.at(step));
+                let steps = &self.direct[operand.index()];
+                let before = steps.iter().rfind(|other| **other < step);
+                let after = steps.iter().find(|other| **other > step);
+                let since = before.map_or(0, |other| rates.between(other + 1, step));
+                let until = after.map_or(0, |other| rates.between(step + 1, *other));
+                charge += beyond * u128::from(since.saturating_add(until)) / 2;
+            }
+        }
+        i64::try_from(charge >> SCALE).unwrap_or(i64::MAX)
+    }
+
+    /// What holding a value in the layout in which it is made costs, or storing it so.
+    fn charge_of_made(&self, rates: &Rates, value: ValueId, layout: Layout) -> u128 {
+        if self.memory.is_kept(value) {
+            let bytes = self.memory.beyond_least(value, layout);
+            return u128::from(rates.of_all()) * u128::from(bytes);
+        }
+        let Some((from, to)) = self.spans[value.index()] else { return 0 };
+        let is_made = self.is_step[value.index()];
+        let first = if is_made { from + 1 } else { from };
+        let readers = self.readers[value.index()].iter().filter(|step| first <= **step);
+        // At the steps of its readers these count it.
+        let read = readers.fold(0u64, |sum, step| sum.saturating_add(rates.at(*step)));
+        let parked = rates.between(first, to + 1).saturating_sub(read);
+        let charge = u128::from(parked) * u128::from(self.parked(value, layout));
+        match is_made {
+            true => {
+                charge + u128::from(rates.at(from)) * u128::from(self.memory.bytes(value, layout))
+            }
+            false => charge,
+        }
+    }
+
+    /// What is held at each step where values are made in these ways, beside the smallest weights
+    /// and caches; 0 for what is no step.
+    pub(crate) fn used(&self, ways: &[(ValueId, Way)]) -> Vec<u64> {
+        let mut used = vec![0u64; self.is_step.len()];
+        let mut made_in: Vec<Option<Layout>> = vec![None; self.is_step.len()];
+        let mut stored = 0u64;
+        for (value, way) in ways {
+            if self.memory.is_kept(*value) || self.spans[value.index()].is_some() {
+                made_in[value.index()] = Some(way.0);
+            }
+            stored = stored.saturating_add(self.memory.beyond_least(*value, way.0));
+        }
+        let mut hold = |from: usize, to: usize, bytes: u64| {
+            for held in used.iter_mut().take(to.saturating_add(1)).skip(from) {
+                *held = held.saturating_add(bytes);
+            }
+        };
+        let mut copies: Vec<(ValueId, Layout, usize)> = Vec::new();
+        for (value, way) in ways {
+            if let Some((from, to)) = self.spans[value.index()] {
+                let is_made = self.is_step[value.index()];
+                if is_made {
+                    hold(from, from, self.memory.bytes(*value, way.0));
+                }
+                hold(if is_made { from + 1 } else { from }, to, self.parked(*value, way.0));
+            }
+            let Some(step) = self.step_of(*value) else { continue };
+            let reads = self.reads(*value, way).filter(|(operand, layout)| {
+                let is_held = self.is_held(*operand) || self.memory.is_kept(*operand);
+                is_held && made_in[operand.index()] != Some(*layout)
+            });
+            copies.extend(reads.map(|(operand, layout)| (operand, layout, step)));
+        }
+        copies.sort_unstable();
+        for same in copies.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let [(value, layout, first), ..] = same else { continue };
+            let last = same.last().map_or(*first, |(_, _, last)| *last);
+            hold(*first, last, self.memory.bytes(*value, *layout));
+        }
+        let at_step = |(held, is_step): (u64, &bool)| match is_step {
+            true => held.saturating_add(stored),
+            false => 0,
+        };
+        used.into_iter().zip(&self.is_step).map(at_step).collect()
+    }
+
+    /// The step that makes a value, or the kernel that it is in.
+    fn step_of(&self, value: ValueId) -> Option<usize> {
+        (value.index()..self.is_step.len()).find(|step| self.is_step[*step])
+    }
+
+    /// Whether a value is its first operand under another name.
+    fn is_name(&self, value: ValueId) -> bool {
+        self.memory.is_view(value) || matches!(self.program.value(value).def, Def::Pin { .. })
+    }
+
+    /// Whether what reads a value reads memory of an activation.
+    fn is_held(&self, value: ValueId) -> bool {
+        self.spans[value.index()].is_some() || self.is_name(value)
+    }
+
+    /// What a step reads in a way, each value once.
+    fn reads<'w>(
+        &'w self,
+        value: ValueId,
+        way: &'w Way,
+    ) -> impl Iterator<Item = (ValueId, Layout)> + 'w {
+        let operands = match self.is_name(value) {
+            true => &[],
+            false => self.program.value(value).def.operands(),
+        };
+        let once = |(n, _): &(usize, (&ValueId, &Layout))| !operands[..*n].contains(&operands[*n]);
+        operands.iter().zip(&way.1).enumerate().filter(once).map(|(_, (o, layout))| (*o, *layout))
+    }
+
+    /// What a value takes until it is read: partial results are summed, and each device has its
+    /// part.
+    fn parked(&self, value: ValueId, layout: Layout) -> u64 {
+        let mesh = &self.program.mesh;
+        let parts: u64 = layout.partial_axes().iter().map(|axis| mesh.size(axis)).product();
+        self.memory.bytes(value, layout) / parts.max(1)
+    }
+}
+
+fn least(program: &Program, memory: &DeviceMemory<'_>, id: ValueId) -> u64 {
+    if memory.is_kept(id) {
+        return memory.smallest(id);
+    }
+    let value = program.value(id);
+    let elements = program.sizes(&value.dims).into_iter().fold(1, u64::saturating_mul);
+    value.dtype.bytes(elements / program.mesh.devices().max(1))
+}

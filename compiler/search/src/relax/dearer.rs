@@ -1,0 +1,74 @@
+//! Plans whose ways of making values cost something beside their time, and what of a branch is
+//! decided.
+
+use std::sync::Arc;
+
+use shard_ir::{Layout, ValueId};
+
+use super::branch::Branch;
+use super::factors::Factor;
+use super::graph::FAR;
+use super::settle::{Sweeps, settle};
+use super::whole::Whole;
+use crate::Limits;
+
+/// A way of making a value: the layout of the value, and those in which its operands are read.
+pub(crate) type Way = (Layout, Vec<Layout>);
+
+impl Branch {
+    /// The same plans where each way of making a value takes so many ticks more, priced from the
+    /// prices of `like`, a branch of the same plans.
+    pub(crate) fn dearer(
+        &self,
+        more: &dyn Fn(ValueId, &Way) -> i64,
+        like: &Branch,
+        limits: &Limits,
+    ) -> Branch {
+        let Whole { problem: before, prices } = self.whole.as_ref();
+        let mut problem = before.clone();
+        for id in &before.live {
+            let Factor { out, reads, cost, arity } = before.factors[id.index()].as_ref();
+            let dearer = |(s, time): (usize, &i64)| match self.way(*id, s) {
+                Some(way) if *time < FAR => time.saturating_add(more(*id, &way)).min(FAR - 1),
+                _ => *time,
+            };
+            let cost = cost.iter().enumerate().map(dearer).collect();
+            let dearer = Factor { out: out.clone(), reads: reads.clone(), cost, arity: *arity };
+            problem.factors[id.index()] = Arc::new(dearer);
+        }
+        let parts = Arc::clone(&prices.sides.parts);
+        let mut prices = like.whole.prices.resumed(&problem).with_parts(&problem, parts);
+        let sweeps = Sweeps { fresh: false, shrink: false, near: false, rough: Some(0) };
+        let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut { FAR });
+        let whole = Arc::new(Whole { problem, prices });
+        Branch { whole, bound, left_out_for_room: self.left_out_for_room }
+    }
+
+    /// Of each live value the first way that there is: the one, where all is decided.
+    pub(crate) fn ways(&self) -> Vec<(ValueId, Way)> {
+        let live = self.whole.problem.live.iter();
+        live.filter_map(|id| Some((*id, self.way(*id, 0)?))).collect()
+    }
+
+    /// Its plans that make values in these ways.
+    pub(crate) fn made_so(&self, ways: &[(ValueId, Way)], limits: &Limits) -> Branch {
+        let mut problem = self.whole.problem.clone();
+        for (id, (made, read)) in ways {
+            problem = problem.allowing(*id, &|out, reads| out == *made && reads == read);
+        }
+        let prices = self.whole.prices.narrowed(&problem);
+        let whole = Arc::new(Whole { problem, prices });
+        let mut branch = Branch { whole, ..self.clone() };
+        branch.settle(limits, None);
+        branch
+    }
+
+    fn way(&self, value: ValueId, strategy: usize) -> Option<Way> {
+        let problem = &self.whole.problem;
+        let factor = &problem.factors[value.index()];
+        let made = problem.layout(value, *factor.out.get(strategy)?);
+        let read = factor.reads_of(strategy).iter().zip(&problem.operands[value.index()]);
+        let read: Option<Vec<Layout>> = read.map(|(n, o)| problem.layout(*o, *n)).collect();
+        made.zip(read)
+    }
+}
