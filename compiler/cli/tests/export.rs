@@ -111,6 +111,25 @@ fn names_of_stablehlo_are_its_own_and_strings_are_escaped() {
 }
 
 #[test]
+fn names_inside_regions_of_stablehlo_are_not_those_of_the_source() {
+    for (name, of) in [
+        ("a", "topk(a over V -> K)"),
+        ("larger", "topk(larger over V -> K)"),
+        ("at_b", "topk(at_b over V -> K)"),
+        ("first", "topk(first over V -> K)"),
+    ] {
+        let source = format!(
+            "mesh x=2\ndim B = 4\ndim V = 8\ndim K = 2\n\
+             layer f({name}: f32 B_xV) -> f32 B_xK {{ return {of} }}\n"
+        );
+        let ran = fed(&["export", "stablehlo", "-", "--hardware", "tpu-v4-flat"], &source);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        assert_eq!(ran.out.matches(&format!("%{name}: tensor")).count(), 1, "{}", ran.out);
+        assert!(ran.out.contains(&format!("%{name}_2")), "{}", ran.out);
+    }
+}
+
+#[test]
 fn names_that_python_or_the_linter_claims_are_mangled() {
     let plan = "shir 1\n\nlayer lambda\nhardware tpu-v4-flat\nmesh x=4\ndims B=8\n\n\
         %0 = parameter l : f32 B_x\n%1 = parameter \"größe\" : f32 B_x\n%2 = parameter jnp : f32 \

@@ -21,6 +21,7 @@ const MODELS: &[(&str, f64)] = &[
     ("falcon_7b", 6.922e9),
     ("gemma2_9b", 9.242e9),
     ("gemma3_27b", 27.016e9),
+    ("gemma3_4b", 3.880e9),
     ("gemma_7b", 8.538e9),
     ("glm45", 355.0e9),
     ("gpt2_xl", 1.558e9),
@@ -111,6 +112,25 @@ fn runs(name: &str) {
     let ran = fed(&["run", "--tolerance", tolerance, "-"], &new(name));
     assert_eq!(ran.status, 0, "{name}: {}{}", ran.err, ran.out);
     assert_eq!(ran.out.matches(": equal").count(), 2, "{name}: {}", ran.out);
+}
+
+#[test]
+fn what_a_configuration_leaves_to_the_library_is_said() {
+    let program = new("gemma3_4b");
+    let assumed = "//! Not in the configuration, and as transformers has them: vocab_size = 262208, \
+                   num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256, ";
+    assert!(program.contains(assumed), "{program}");
+    assert!(!new("gemma3_27b").contains("Not in the configuration"));
+}
+
+#[test]
+fn kimi_k2_is_made_of_the_blocks_of_deepseek_v3() {
+    let config = include_str!("files/configs/deepseek_v3.json").replace("deepseek_v3", "kimi_k2");
+    let ran = fed(&["new", "--from-config", "-", "--hardware", "tpu-v5p"], &config);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let layers = |text: &str| text.split_once("layer ").map(|(_, layers)| layers.to_string());
+    let deepseek = new("deepseek_v3").replace("deepseek_v3", "kimi_k2");
+    assert_eq!(layers(&ran.out), layers(&deepseek));
 }
 
 /// The checkpoints of gpt-oss have 60.8 and 12.8 GiB (model card, table 1): experts in 4 bits, and

@@ -610,10 +610,14 @@ fn require_layer(layer: &str, names: &[String], file: &Path, host: &mut dyn Host
     if names.iter().any(|n| n == layer) {
         return Ok(());
     }
-    let help = match names {
-        [] => None,
-        names => Some(format!("its layers are {}", names.join(", "))),
-    };
+    // Each phase has all of them.
+    let mut known: Vec<&str> = Vec::new();
+    for name in names.iter().map(String::as_str) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    let help = (!known.is_empty()).then(|| format!("its layers are {}", known.join(", ")));
     Err(host.usage(&format!("`{}` has no layer `{layer}`", file.display()), help))
 }
 

@@ -101,6 +101,8 @@ def to_whole(a, dtype):
         a = jnp.nan_to_num(wide, nan=0, posinf=most, neginf=least)
         inside = jnp.clip(a, least, most).astype(dtype)
         return jnp.where(a >= most, most, inside).astype(dtype)
+    if a.dtype == jnp.bool_:
+        return a.astype(dtype)
     if jnp.iinfo(a.dtype).bits <= jnp.iinfo(dtype).bits:
         return a.astype(dtype)
     return jnp.clip(a, least, most).astype(dtype)

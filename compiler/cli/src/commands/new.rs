@@ -75,16 +75,29 @@ fn choose(
     chips: Option<u32>,
     console: &mut Console,
 ) -> Outcome<Axes> {
-    mesh::choose(model, hardware, chips.map(u64::from)).ok_or_else(|| {
-        let of = chips.map_or(String::new(), |chips| format!(" of {chips} chips"));
-        let help =
-            "--mesh x=2,y=4    (the first axis is for the batch, the last for heads and d_ff)"
-                .to_string();
-        console.usage(
-            &format!("no mesh{of} of `{}` divides the heads and holds the model", hardware.name),
-            Some(help),
-        )
-    })
+    let chips = chips.map(u64::from);
+    if let Some(axes) = mesh::choose(model, hardware, chips) {
+        return Ok(axes);
+    }
+    let name = &hardware.name;
+    let use_of_axes = "the first axis is for the batch, the last for heads and d_ff";
+    let (message, help) = match chips {
+        None => (
+            format!("no mesh of `{name}` divides the heads and holds the model"),
+            format!("--mesh x=2,y=4    ({use_of_axes})"),
+        ),
+        Some(chips) => match mesh::of_any_slice(model, chips) {
+            Some(axes) => (
+                format!("no mesh of {chips} chips that divides the heads is a slice of `{name}`"),
+                format!("--mesh {}    (`check` says what is wrong with the slice)", axes.text()),
+            ),
+            None => (
+                format!("no mesh of {chips} chips divides the heads of the model"),
+                format!("--mesh x=2,y=4    ({use_of_axes})"),
+            ),
+        },
+    };
+    Err(console.usage(&message, Some(help)))
 }
 
 /// Writes a file that is not there yet, unless told to replace it.

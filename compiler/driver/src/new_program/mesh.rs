@@ -64,7 +64,26 @@ fn needed(model: &Model) -> u64 {
     model.dtype.bytes(model.parameters().saturating_add(model.cached(SEQUENCES)))
 }
 
+/// The mesh of two axes for so many chips whose last axis divides heads and d_ff, whatever slice of
+/// a chip's network it is: the one nearest to a square.
+pub fn of_any_slice(model: &Model, chips: u64) -> Option<Axes> {
+    let [by_all, by_queries] = divisors(model, chips);
+    let widest = |ways: &[u64]| {
+        let mesh = |y: &u64| (chips / y).max(*y);
+        ways.iter().copied().filter(|y| *y > 1).min_by_key(mesh)
+    };
+    let y = widest(&by_all).or_else(|| widest(&by_queries))?;
+    Some(Axes::of(&[chips / y, y])).filter(|axes| Mesh::new(axes.all.clone()).is_ok())
+}
+
 fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
+    let [by_all, by_queries] = divisors(model, chips);
+    of_ways(&by_all, hardware, chips).or_else(|| of_ways(&by_queries, hardware, chips))
+}
+
+/// The parts of so many chips that divide d_ff and the heads of keys, smallest first, and those that
+/// divide the heads of queries instead.
+fn divisors(model: &Model, chips: u64) -> [Vec<u64>; 2] {
     let ways = |fits: &dyn Fn(u64) -> bool| -> Vec<u64> {
         (1..=chips).filter(|y| chips.is_multiple_of(*y) && fits(*y)).collect()
     };
@@ -81,8 +100,8 @@ fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
     });
     // A slice may have more chips than there are heads of keys: the batch then bears all axes.
     let by_queries =
-        || ways(&|y| divides(&inner, y) && heads.is_none_or(|a| a.heads.is_multiple_of(y)));
-    of_ways(&by_all, hardware, chips).or_else(|| of_ways(&by_queries(), hardware, chips))
+        ways(&|y| divides(&inner, y) && heads.is_none_or(|a| a.heads.is_multiple_of(y)));
+    [by_all, by_queries]
 }
 
 /// The mesh of a chip whose last axis has one of some sizes, smallest first.
@@ -94,6 +113,12 @@ fn of_ways(ways: &[u64], hardware: &Hardware, chips: u64) -> Option<Axes> {
 }
 
 impl Axes {
+    /// As `--mesh` takes them.
+    pub fn text(&self) -> String {
+        let axes = self.all.iter().map(|(name, size)| format!("{name}={size}"));
+        axes.collect::<Vec<_>>().join(",")
+    }
+
     /// Axes of these sizes, named `x`, `y`, `z`.
     fn of(sizes: &[u64]) -> Axes {
         Axes {

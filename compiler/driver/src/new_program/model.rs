@@ -14,6 +14,9 @@ pub struct Model {
     pub name: &'static str,
     /// What the program leaves out of the real model, for the header.
     pub left_out: Vec<String>,
+    /// What the configuration does not say and the library that runs the model takes for granted,
+    /// for the header: keys with their values.
+    pub assumed: Vec<String>,
     /// What numbers are stored and computed in.
     pub dtype: Dtype,
     /// What the large matrices of feed-forward layers are stored in.

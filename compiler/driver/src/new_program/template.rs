@@ -61,6 +61,7 @@ impl Template {
             title: "A model of the dims of Llama 3 8B".to_string(),
             name: "llama",
             left_out: vec![SCALES.to_string()],
+            assumed: Vec::new(),
             dtype: Dtype::Bf16,
             stored: Dtype::Bf16,
             block: None,

@@ -38,19 +38,23 @@ fn sorted(b: &mut Builder, values: &Value, beside: &Value, dim: usize) -> [Value
              {of_value}) -> {truth}\n"
         )
     };
-    let mut body = compare("%larger", "GT", "%a", "%b");
-    let mut first = "%larger";
+    let [one, other, at_a, at_b, larger] =
+        ["a", "b", "at_a", "at_b", "larger"].map(|name| b.fresh(name));
+    let mut body = compare(&larger, "GT", &one, &other);
+    let mut first = larger.clone();
     if values.element.is_float() {
-        body += &compare("%is_none", "NE", "%a", "%a");
-        body += &compare("%is_some", "EQ", "%b", "%b");
-        body += &format!("  %before = stablehlo.and %is_none, %is_some : {truth}\n");
-        body += &format!("  %first = stablehlo.or %larger, %before : {truth}\n");
-        first = "%first";
+        let [is_none, is_some, before, or_before] =
+            ["is_none", "is_some", "before", "first"].map(|name| b.fresh(name));
+        body += &compare(&is_none, "NE", &one, &one);
+        body += &compare(&is_some, "EQ", &other, &other);
+        body += &format!("  {before} = stablehlo.and {is_none}, {is_some} : {truth}\n");
+        body += &format!("  {or_before} = stablehlo.or {larger}, {before} : {truth}\n");
+        first = or_before;
     }
     let types = format!("({}, {})", values.ty(), beside.ty());
     b.line(&format!(
         "{name}:2 = \"stablehlo.sort\"({}, {}) <{{dimension = {dim} : i64, is_stable = true}}> ({{\n\
-         ^bb0(%a: {of_value}, %b: {of_value}, %at_a: {of_place}, %at_b: {of_place}):\n\
+         ^bb0({one}: {of_value}, {other}: {of_value}, {at_a}: {of_place}, {at_b}: {of_place}):\n\
          {body}  stablehlo.return {first} : {truth}\n\
          }}) : {types} -> {types}",
         values.name, beside.name

@@ -88,16 +88,12 @@ pub(crate) fn scatter_add(
     let own = b.reshape(&wide, &[&[count], rest].concat());
     let shape = [&[batches * places], rest].concat();
     let zeros = b.splat(0.0, &shape, element);
-    let one = tensor(&[], element);
+    let added = b.combiner(Reduction::Sum, element);
     let text = format!(
         "\"stablehlo.scatter\"({}, {}, {}) <{{indices_are_sorted = false, \
          scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [{}], \
          inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, \
-         unique_indices = false}}> ({{\n\
-         ^bb0(%a: {one}, %b: {one}):\n  \
-         %sum = stablehlo.add %a, %b : {one}\n  \
-         stablehlo.return %sum : {one}\n\
-         }}) : ({}, {}, {}) -> {}",
+         unique_indices = false}}> {added} : ({}, {}, {}) -> {}",
         zeros.name,
         at.name,
         own.name,

@@ -25,7 +25,7 @@ pub(super) fn deepseek(config: &Config<'_>, kind: &'static str) -> Result<Model,
     let limited = config.at("topk_method").and_then(Value::as_str) == Some("group_limited_greedy");
     config.at("scoring_func");
     let gates = match kind {
-        "deepseek_v3" => selected(config)?,
+        "deepseek_v3" | "kimi_k2" => selected(config)?,
         _ => Gates {
             groups: groups(config, 1)?.filter(|_| limited),
             factor: factor(config)?,

@@ -42,6 +42,7 @@ const TYPES: &[(&str, Reads)] = &[
     ("llama4_text", experts::llama4),
     ("deepseek_v2", deepseek::deepseek),
     ("deepseek_v3", deepseek::deepseek),
+    ("kimi_k2", deepseek::deepseek),
     ("gemma", gemma::gemma),
     ("gemma2", gemma::gemma),
     ("gemma3_text", gemma::gemma),
@@ -81,6 +82,10 @@ pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
     let kind = config.text(&["model_type"])?;
     let Some((kind, reads)) = TYPES.iter().find(|(known, _)| *known == kind) else {
         return Err(unknown(&config, kind));
+    };
+    let config = match *kind {
+        "gemma3_text" => config.with_defaults(gemma::DEFAULTS),
+        _ => config,
     };
     let mut model = reads(&config, kind)?;
     if let Some((Some(stored), _)) = config.quantisation() {

@@ -39,12 +39,21 @@ const NO_MATTER: &str = "architectures transformers_version auto_map task_specif
 /// The base that `rope` turns with.
 const ROPE_BASE: f64 = 10_000.0;
 
+/// What a key is where a configuration does not say it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Default {
+    Number(u64),
+    Word(&'static str),
+}
+
 /// The keys of a configuration, and its text for the places of errors.
 pub(super) struct Config<'a> {
     /// The file.
     pub file: &'a SourceFile,
     keys: Map<String, Value>,
     read: RefCell<BTreeSet<String>>,
+    /// Keys that are not there and have a value all the same, with it.
+    assumed: Vec<String>,
 }
 
 impl<'a> Config<'a> {
@@ -55,7 +64,26 @@ impl<'a> Config<'a> {
         if let Some(Value::Object(inner)) = keys.remove("text_config") {
             keys.extend(inner);
         }
-        Config { file, keys, read: RefCell::default() }
+        Config { file, keys, read: RefCell::default(), assumed: Vec::new() }
+    }
+
+    /// The same, where keys that are not there have the values that the library gives them which
+    /// runs the model: files on Hugging Face leave out what is so.
+    pub(super) fn with_defaults(mut self, defaults: &[(&str, Default)]) -> Config<'a> {
+        for (key, default) in defaults.iter().filter(|(key, _)| !self.has(key)).collect::<Vec<_>>()
+        {
+            let value = match default {
+                Default::Number(number) => Value::from(*number),
+                Default::Word(word) => Value::from(*word),
+            };
+            self.assumed.push(format!("{key} = {value}"));
+            self.keys.insert(key.to_string(), value);
+        }
+        self
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.keys.get(key).is_some_and(|value| !value.is_null())
     }
 
     /// The value of a key that is there and not null, which from now on counts as read.
@@ -276,6 +304,7 @@ impl<'a> Config<'a> {
             title: format!("The layers of {}", self.title(kind)),
             name: kind,
             left_out: vec![SCALES.to_string()],
+            assumed: self.assumed.clone(),
             dtype,
             stored: dtype,
             block: None,

@@ -135,6 +135,13 @@ fn header(model: &Model, axes: &Axes) -> String {
                 makes a token a step."
         );
     }
+    if !model.assumed.is_empty() {
+        let _ = writeln!(
+            out,
+            "//! Not in the configuration, and as transformers has them: {}.",
+            model.assumed.join(", ")
+        );
+    }
     if !model.left_out.is_empty() {
         let _ = writeln!(out, "//! Left out: {}.", model.left_out.join(", "));
     }
