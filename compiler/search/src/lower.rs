@@ -237,6 +237,10 @@ pub(crate) struct Lowering<'a> {
     scopes: Option<&'a Scopes>,
     /// Only plans that take less time are wanted, in picoseconds.
     below: Option<u64>,
+    /// Whether plans that leave room for activations are looked for step by step.
+    may_steer: bool,
+    /// Whether dives are among many of which each is short.
+    steers: bool,
     /// What is known of a program that is nearly this one.
     like: Option<&'a Remembered>,
     best: Best,
@@ -298,6 +302,8 @@ impl<'a> Lowering<'a> {
             activations: 0,
             scopes: None,
             below: None,
+            may_steer: false,
+            steers: false,
             like: None,
             best: Best::default(),
         }

@@ -229,11 +229,15 @@ fn of_all(
 
 fn is_free_weight(program: &Program, id: ValueId) -> bool {
     let value = program.value(id);
-    let Def::Parameter { kind, pattern } = &value.def else { return false };
-    kind.is_weight()
-        && pattern
-            .exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) })
-            .is_none()
+    matches!(value.def, Def::Parameter { kind, .. } if kind.is_weight()) && is_open(program, id)
+}
+
+/// Whether a parameter may be given in several layouts.
+pub(crate) fn is_open(program: &Program, id: ValueId) -> bool {
+    let value = program.value(id);
+    let Def::Parameter { pattern, .. } = &value.def else { return false };
+    let sizes = program.sizes(&value.dims);
+    pattern.exact(MeshShape { mesh: &program.mesh, sizes: &sizes }).is_none()
 }
 
 /// How many of its steps a request takes.
@@ -242,12 +246,16 @@ fn steps(program: &Program) -> u64 {
 }
 
 /// The layouts of some parameters in a plan, which has its parameters in program order.
-fn stored(plan: &shard_ir::Plan, parameters: &[ValueId]) -> Vec<Layout> {
+pub(crate) fn stored(plan: &shard_ir::Plan, parameters: &[ValueId]) -> Vec<Layout> {
     parameters.iter().map(|id| plan.instructions[id.index()].layout).collect()
 }
 
 /// A program with some parameters in these layouts.
-fn with_stored(program: &Program, parameters: &[ValueId], layouts: &[Layout]) -> Program {
+pub(crate) fn with_stored(
+    program: &Program,
+    parameters: &[ValueId],
+    layouts: &[Layout],
+) -> Program {
     let mut program = program.clone();
     for (id, layout) in parameters.iter().zip(layouts) {
         let rank = program.value(*id).dims.len();

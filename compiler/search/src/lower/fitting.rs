@@ -1,19 +1,26 @@
 //! The fastest plan that fits in the memory of a device, where the fastest of all plans does not;
 //! and the smallest plan.
 
+use std::cmp::Reverse;
+
 use shard_cost::{Hardware, Memory};
-use shard_ir::{Picoseconds, Program};
+use shard_ir::{InstrId, Picoseconds, Program, ValueId};
 
 use super::Lowering;
 use crate::bound_only::lower_bound;
 use crate::memory::{DeviceMemory, needed};
+use crate::phases::{is_open, stored, with_stored};
 use crate::search::MEMORY_LIMIT;
-use crate::{Limits, LowerError, LowerOptions, Lowered, Smallest, Status};
+use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Smallest, Status};
 
 /// Where no plan was found in the memory of a device, it is searched as if of what is free beside
 /// the smallest weights and caches there were so many sixteenths: what fits in less fits, and plans
 /// are found in some memory that are passed over in a little more.
 const SPARE_SIXTEENTHS: [u64; 6] = [15, 13, 11, 8, 4, 2];
+
+/// In so many of them, the first, plans that leave room for their activations are looked for step by
+/// step; less helps where memory is left.
+const STEERED: usize = 2;
 
 /// Each of these searches may take this part of the limits of the first.
 const PART_OF_A_SHARE: usize = 4;
@@ -26,6 +33,13 @@ const FINE: u64 = 128;
 /// Each of these searches may take this part of the limits of one for the fastest plan: one that
 /// finds nothing is the slowest.
 const PART_OF_LIMITS: usize = 20;
+
+/// A plan that is above its bound by more than this part of it is tried to better, with so many of
+/// its parameters stored as it does, those of most bytes; each trial may take this part of the
+/// limits.
+const FAR_FROM_BOUND: u64 = 1000;
+const STORED_AS_FOUND: [usize; 2] = [1, 4];
+const PART_OF_A_TRIAL: usize = 8;
 
 /// A plan that was found in so much may take no more than this; one found in more hardly ever does.
 fn far_above(enough: u64) -> u64 {
@@ -44,6 +58,49 @@ pub(crate) struct Fitting<'a> {
 impl Fitting<'_> {
     /// The best plan that was found in the memory of the chip, in which the fastest has no room.
     pub(super) fn best(&self) -> Result<Lowered, LowerError> {
+        self.found().map(|found| self.bettered(found))
+    }
+
+    /// A plan that a limit ended with, or a faster one that fits in less or stores some parameters
+    /// as it does: of these there are fewer, and their search may come to an end.
+    fn bettered(&self, found: Lowered) -> Lowered {
+        let Optimality { status, cost, lower_bound, .. } = &found.optimality;
+        let far = cost.0.saturating_sub(lower_bound.0) > lower_bound.0 / FAR_FROM_BOUND;
+        if *status == Status::Proven || !far || self.options.limits.stop.is_time_up() {
+            return found;
+        }
+        let mut open: Vec<ValueId> =
+            self.program.value_ids().filter(|id| is_open(self.program, *id)).collect();
+        open.sort_by_key(|id| Reverse(found.plan.local_bytes(InstrId(id.0))));
+        let limits = self.options.limits.part(PART_OF_A_TRIAL);
+        let mut best = found;
+        let take = |best: &mut Lowered, faster: Lowered| {
+            if faster.optimality.cost < best.optimality.cost {
+                let known = Optimality { cost: faster.optimality.cost, ..best.optimality.clone() };
+                *best = Lowered { optimality: known, ..faster };
+            }
+        };
+        // What fits in less fits, and is found where less is passed over.
+        let (least, capacity) = (crate::least_kept(self.program), self.hardware.hbm_bytes);
+        for sixteenths in SPARE_SIXTEENTHS.into_iter().take(STEERED) {
+            let mut smaller = self.hardware.clone();
+            smaller.hbm_bytes = least + capacity.saturating_sub(least) / 16 * sixteenths;
+            if let Ok((faster, _)) = self.searched(&smaller, &limits) {
+                take(&mut best, faster);
+            }
+        }
+        for count in STORED_AS_FOUND.into_iter().filter(|count| *count <= open.len()) {
+            let kept = &open[..count];
+            let program = with_stored(self.program, kept, &stored(&best.plan, kept));
+            let trial = Fitting { program: &program, ..*self };
+            if let Ok((faster, _)) = trial.searched(self.hardware, &limits) {
+                take(&mut best, faster);
+            }
+        }
+        best
+    }
+
+    fn found(&self) -> Result<Lowered, LowerError> {
         let missed = match self.searched(self.hardware, &self.options.limits) {
             Ok((found, None)) => return Ok(found),
             Ok((found, Some(limit))) => return self.of_many(found, limit),
@@ -119,22 +176,23 @@ impl Fitting<'_> {
             return Err(none(true));
         }
         let activations = Memory::of(&fastest.plan).activations.0;
-        let within = |bytes, limits| {
+        let within = |bytes, limits, may_steer| {
             let lowering = Lowering::asked(program, hardware, self.options);
             let like = Some(&fastest.remembered);
             let strict = lowering.strict;
             let capacity = Some(bytes);
-            Lowering { capacity, like, activations, limits, ..lowering }.run(program, strict)
+            Lowering { capacity, like, activations, limits, may_steer, ..lowering }
+                .run(program, strict)
         };
-        match within(capacity, limits) {
+        match within(capacity, limits, true) {
             // Nothing was passed over: what was left out of the space has no room in any plan.
             Err(LowerError::Unreachable { .. }) => Err(none(true)),
             Err(LowerError::Limit { limit, .. }) => {
                 // With less memory there are fewer plans to pass over, and what fits in less fits.
                 let fewer = limits.part(PART_OF_A_SHARE);
-                for sixteenths in SPARE_SIXTEENTHS {
+                for (n, sixteenths) in SPARE_SIXTEENTHS.into_iter().enumerate() {
                     let bytes = least + (capacity - least) / 16 * sixteenths;
-                    match within(bytes, &fewer) {
+                    match within(bytes, &fewer, n < STEERED) {
                         Ok(found) => return Ok((found, Some(limit))),
                         Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}
                         Err(other) => return Err(other),

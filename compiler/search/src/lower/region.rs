@@ -48,6 +48,9 @@ const NOT_LONG: usize = 16;
 /// The same of a dive.
 const A_DIVE: usize = 8;
 
+/// The same of a dive where little is open, one of many.
+const A_STEERED_DIVE: usize = 512;
+
 /// A first search may expand so many states for each value of the program, where that is more: a
 /// large program takes a few states a value where nothing is in doubt.
 const STATES_A_VALUE: usize = 8;
@@ -148,6 +151,7 @@ impl Lowering<'_> {
                 Effort::First | Effort::Short => SHORT,
                 Effort::Near => NOT_LONG,
                 // A dive is for comparison, and not worth many states.
+                Effort::Full if is_dive && self.steers => A_STEERED_DIVE,
                 Effort::Full if is_dive => A_DIVE,
                 Effort::Full => 1,
             };

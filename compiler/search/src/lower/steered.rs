@@ -15,13 +15,17 @@ use crate::occupancy::{Occupancy, Rates};
 use crate::relax::{Branch, Way};
 use crate::{Limits, LowerError};
 
-/// So often rates are changed at most; less often where a branch has many strategies.
+/// So often rates are changed at most; less often where values may have many layouts, since a round
+/// takes about as long as the square of their number.
 const ROUNDS: usize = 96;
-const FEWEST_ROUNDS: usize = 4;
-const STRATEGIES_OF_ALL_ROUNDS: usize = 1 << 15;
+const FEWEST_ROUNDS: usize = 2;
+const SQUARES_OF_ALL_ROUNDS: usize = 1 << 23;
 
 /// Once a plan is found, rates are changed as long as so many rounds bring a better one.
 const PATIENCE: usize = 24;
+
+/// So many ways of making values are searched where no plan is found.
+const TRIED_IN_VAIN: usize = 12;
 
 /// Sweeps in which prices follow the rates.
 const SWEEPS: usize = 12;
@@ -50,6 +54,21 @@ impl Lowering<'_> {
         explored: &Explored,
         capacity: u64,
     ) -> Result<(), LowerError> {
+        if !self.may_steer {
+            return Ok(());
+        }
+        self.steers = true;
+        let found = self.steered(branch, explored, capacity);
+        self.steers = false;
+        found
+    }
+
+    fn steered(
+        &mut self,
+        branch: &Branch,
+        explored: &Explored,
+        capacity: u64,
+    ) -> Result<(), LowerError> {
         let Some(time) = branch.bound_in_ticks() else { return Ok(()) };
         let program = &explored.kernels.program;
         let memory = branch.memory(program, &DeviceMemory::new(program, capacity));
@@ -59,10 +78,11 @@ impl Lowering<'_> {
         let mut like = branch.clone();
         let mut tried: BTreeSet<Vec<(_, Way)>> = BTreeSet::new();
         let (mut had_room, mut since_better) = (None, None);
-        let rounds = STRATEGIES_OF_ALL_ROUNDS / branch.strategies().max(1);
+        let rounds = SQUARES_OF_ALL_ROUNDS / branch.nodes().max(1).pow(2);
         for _ in 0..rounds.clamp(FEWEST_ROUNDS, ROUNDS) {
             self.limits.stop.check()?;
-            if room == 0 || since_better.is_some_and(|rounds| rounds > PATIENCE) {
+            let in_vain = since_better.is_none() && tried.len() >= TRIED_IN_VAIN;
+            if room == 0 || in_vain || since_better.is_some_and(|rounds| rounds > PATIENCE) {
                 break;
             }
             let paid = Rates::new(&rates);

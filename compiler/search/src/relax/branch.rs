@@ -49,6 +49,12 @@ impl Branch {
         (self.bound < FAR).then_some(self.bound)
     }
 
+    /// How many layouts its values may have, hubs and states of kernels counted.
+    pub(crate) fn nodes(&self) -> usize {
+        let problem = &self.whole.problem;
+        problem.live.iter().map(|id| problem.nodes(*id)).sum()
+    }
+
     /// How many strategies there are in it.
     pub(crate) fn strategies(&self) -> usize {
         self.whole.strategies()
