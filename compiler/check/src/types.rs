@@ -469,6 +469,10 @@ fn not_divisible(
         size: info.size,
         useful: info.useful,
         value,
+        phase: env
+            .phase
+            .filter(|_| !std::ptr::eq(line.line, line.stated))
+            .map(|phase| phase.name.value.clone()),
         axes: axes
             .iter()
             .map(|a| format!("{}={}", env.mesh.name(a), env.mesh.size(a)))

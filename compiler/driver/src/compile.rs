@@ -456,6 +456,10 @@ impl Sound {
     }
 }
 
+/// The search for weights that phases share has so many times the share that a layer has of the
+/// time that is left.
+const OF_WEIGHTS: usize = 8;
+
 /// The layers of a file while they are compiled.
 struct Lowering<'s> {
     sound: &'s Sound,
@@ -476,8 +480,11 @@ impl<'s> Lowering<'s> {
     ) -> (Vec<Cow<'s, Program>>, Vec<Option<SharedBy>>) {
         let programs: Vec<&Program> = self.sound.programs.iter().collect();
         let phases = programs.iter().filter(|program| program.phase.is_some()).count();
+        // What each phase takes by itself and what suits all is searched here; with the weights
+        // stated not much is left to search.
+        let share = OF_WEIGHTS * phases;
         let pass =
-            host.begin("search", "the weights of all phases".to_string(), (phases, phases + left));
+            host.begin("search", "the weights of all phases".to_string(), (share, share + left));
         self.options.limits.stop = pass.stop();
         let at_any_size = self.purpose == Purpose::Run;
         let mut found = Vec::new();

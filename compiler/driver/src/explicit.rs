@@ -1,6 +1,8 @@
 //! `shardc fmt --explicit`: the chosen plans as a strict file, which is lowered and compared before
 //! anything is written.
 
+use std::collections::BTreeSet;
+
 use shard_check::diagnostics::QuestionProblem;
 use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::Hardware;
@@ -37,9 +39,13 @@ pub fn strict_file(
         return Err(host.usage(&message, Some(format!("--phase {phase}"))));
     }
     if let Some(model) = plans.iter().find(|plan| !plan.folds.is_empty()) {
-        let layers: Vec<String> =
-            model.folds.iter().map(|fold| format!("--layer {}", fold.layer)).collect();
-        let reason = format!("a model is written layer by layer: {}", layers.join(", "));
+        // Stacks of several kinds are several blocks of one layer.
+        let layers: BTreeSet<&str> = model.folds.iter().map(|fold| fold.layer.as_str()).collect();
+        let layers: Vec<String> = layers.iter().map(|layer| format!("--layer {layer}")).collect();
+        let reason = format!(
+            "a model is written layer by layer: {}, and those beside the blocks",
+            layers.join(", ")
+        );
         let problem =
             QuestionProblem::NotExplicit { layer: model.name.clone(), span: None, reason };
         host.report(Some(&source), vec![problem.into()]);

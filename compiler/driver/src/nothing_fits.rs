@@ -61,6 +61,7 @@ fn problem(
     ];
     HardwareProblem::NoPlanFits(NoPlanFits {
         layer: plan.name.clone(),
+        phase: plan.phase.clone(),
         span: header.unwrap_or_default(),
         chip: hardware.name.clone(),
         capacity: hardware.hbm_bytes,

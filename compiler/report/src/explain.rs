@@ -543,17 +543,22 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         return "plan given as IR: not searched for".to_string();
     };
     let status = status_word(o.status);
+    // Phases that share weights have them as suits all, and what is shown of one is shown of that.
+    let no_plan = match layer.sharing {
+        Some(_) => "no plan with the weights stored so",
+        None => "no plan",
+    };
     if let Some(least) = layer.least_bytes {
         let needs = scale::bytes(layer.peak());
         return match o.status {
             Status::Proven => format!(
-                "{status}: no plan needs less than {needs} on each device over the whole stack, \
+                "{status}: {no_plan} needs less than {needs} on each device over the whole stack, \
                     and none that needs no more \
                  takes less than {}",
                 scale::time(o.cost)
             ),
             Status::Bounded => format!(
-                "{status}: {needs} on each device over the whole stack; no plan needs less than {}",
+                "{status}: {needs} on each device over the whole stack; {no_plan} needs less than {}",
                 scale::bytes(least)
             ),
         };
@@ -564,10 +569,13 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
     };
     match o.proof {
         Some(Proof::Certificate) => {
-            format!("{status} by certificate: no plan {takes} than {}", scale::time(o.lower_bound))
+            format!(
+                "{status} by certificate: {no_plan} {takes} than {}",
+                scale::time(o.lower_bound)
+            )
         }
         Some(Proof::Search) => format!(
-            "{status} by search: no plan {takes} than {} (prices alone rule out less than {})",
+            "{status} by search: {no_plan} {takes} than {} (prices alone rule out less than {})",
             scale::time(o.cost),
             scale::time(o.price_bound.unwrap_or_else(|| never!(
                 "proven by a search without a bound by prices",

@@ -143,6 +143,8 @@ fn sizes(sizes: &[u64], between: &str) -> String {
 pub struct NoPlanFits {
     /// The layer.
     pub layer: String,
+    /// The phase that has no plan, where the layer comes in several.
+    pub phase: Option<String>,
     /// Its header.
     pub span: Span,
     /// The chip.
@@ -289,6 +291,7 @@ impl From<NoPlanFits> for Diagnostic {
     fn from(problem: NoPlanFits) -> Diagnostic {
         let NoPlanFits {
             layer,
+            phase,
             span,
             chip,
             capacity,
@@ -314,10 +317,12 @@ impl From<NoPlanFits> for Diagnostic {
             parts.iter().map(|(what, n)| format!("{what} {}", bytes(*n))).collect();
         let items: Vec<String> =
             largest.iter().map(|(what, n, _)| format!("`{what}` {}", bytes(*n))).collect();
+        let whole = phase
+            .map_or_else(|| format!("`{layer}`"), |phase| format!("`{layer}` in phase `{phase}`"));
         let message = if proven {
-            format!("no plan of `{layer}` fits in the memory of a {chip}")
+            format!("no plan of {whole} fits in the memory of a {chip}")
         } else {
-            format!("no plan of `{layer}` that fits in the memory of a {chip} was found")
+            format!("no plan of {whole} that fits in the memory of a {chip} was found")
         };
         let out = Diagnostic::error("E0704", message)
             .at(span, label)

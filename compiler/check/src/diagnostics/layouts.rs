@@ -112,6 +112,8 @@ pub struct NotDivisible {
     pub useful: u64,
     /// The right side of its line, less the pad.
     pub value: String,
+    /// The phase that states the size, where it is not the line of the dim.
+    pub phase: Option<String>,
     /// The axes with their sizes: `x=4 y=8`.
     pub axes: String,
     /// The product of their sizes.
@@ -235,6 +237,7 @@ impl From<NotDivisible> for Diagnostic {
             size,
             useful,
             value,
+            phase,
             axes,
             devices,
             span,
@@ -274,7 +277,11 @@ impl From<NotDivisible> for Diagnostic {
         let costs = format!("({waste:.0} % more work; with {dim} whole a device has {saves})");
         match edit {
             Some((span, text)) => {
-                out.mend(format!("dim {dim} = {value} pad {pad}    {costs}"), span, text)
+                let line = match phase {
+                    Some(phase) => format!("{dim} = {value} pad {pad}    in phase {phase} {costs}"),
+                    None => format!("dim {dim} = {value} pad {pad}    {costs}"),
+                };
+                out.mend(line, span, text)
             }
             None => out.help(format!("-D '{dim}={value} pad {pad}'    {costs}")),
         }

@@ -1,8 +1,8 @@
 //! Programs whose every plan has what was asked for: each a way of having it, by demands on values.
 
 use shard_ir::{
-    AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, LayoutPattern, MeshShape, Plan, Program,
-    ValueId,
+    AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, Layout, LayoutPattern, MeshShape, Plan,
+    Program, ValueId,
 };
 use shard_report::strategy::strategy as strategy_of;
 use shard_search::Forced;
@@ -14,6 +14,10 @@ use super::strategy;
 
 /// So many ways are searched for one request.
 pub(crate) const MOST_WAYS: usize = 96;
+
+/// So many layouts of a value are stated one by one, those of fewest axes.
+const MOST_LAYOUTS: usize = 16;
+const MOST_LOOKED_AT: usize = 4096;
 
 /// A way of having what was asked for: a program with more demands, or one whose ops may be done in
 /// some ways only.
@@ -134,7 +138,7 @@ fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> V
     };
     let whole =
         |axis| LayoutPattern { whole: AxisSet::EMPTY.with(axis), ..LayoutPattern::any(rank, true) };
-    let mut found = Vec::new();
+    let (mut found, mut begins) = (Vec::new(), Vec::new());
     for axis in program.mesh.axis_ids() {
         let divides = |d: &usize| sizes[*d].is_multiple_of(program.mesh.size(axis));
         let dims: Vec<usize> = (0..rank).filter(divides).collect();
@@ -154,6 +158,9 @@ fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> V
             let forced = used.then(|| {
                 read_as(ValueId(value.0 + if stored.is_some() { 1 } else { 2 }), after.clone())
             });
+            if used && stored.is_none() && !begins.contains(&before) {
+                begins.push(before.clone());
+            }
             let patterns = match stored {
                 Some(layout) if !before.admits(layout) => continue,
                 Some(_) => vec![after],
@@ -164,7 +171,34 @@ fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> V
             found.push(Way { forced, value: Some(value), program });
         }
     }
+    found.extend(begun(program, value, begins));
     found
+}
+
+/// The ways that an annotation of a value opens: it is as it may be before the move, and whatever
+/// reads it does so as it likes.
+fn begun(program: &Program, value: ValueId, begins: Vec<LayoutPattern>) -> Vec<Way> {
+    let v = program.value(value);
+    let sizes = program.sizes(&v.dims);
+    let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+    let may_be = |layout: &Layout| match &v.def {
+        Def::Parameter { pattern, .. } => pattern.admits(*layout),
+        Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => true,
+    };
+    // Of many axes there are too many to look at, and the patterns alone are tried.
+    let all = shape.layouts_within(AxisSet::EMPTY, AxisSet::EMPTY, MOST_LOOKED_AT);
+    let mut layouts: Vec<Layout> = all.unwrap_or_default();
+    layouts.retain(|layout| may_be(layout) && begins.iter().any(|begin| begin.admits(*layout)));
+    layouts.sort_by_key(|layout| layout.split_axes().len());
+    layouts.truncate(MOST_LAYOUTS);
+    let rank = v.dims.len();
+    let exact = layouts.into_iter().map(|layout| LayoutPattern::exactly(layout, rank));
+    let stated = begins.into_iter().chain(exact).map(|pattern| Way {
+        program: annotated(program, value, &pattern),
+        value: Some(value),
+        forced: None,
+    });
+    stated.collect()
 }
 
 /// The restriction that whatever op reads a value directly reads it in a layout that a pattern

@@ -24,6 +24,8 @@ struct Best {
     used: bool,
     ways: usize,
     cut: bool,
+    /// The chosen plan has it for some of the readers.
+    for_all: bool,
     /// What could be written to have it.
     stated: Vec<String>,
 }
@@ -50,13 +52,23 @@ pub fn why_not<'c>(
                 continue;
             }
         };
-        if force::has(&request, program, &compiled.schedule.plan) {
-            found.push(Answer { layer: i, request, best: None, crossings: Vec::new() });
+        let chosen = &compiled.schedule.plan;
+        let is_had = force::has(&request, program, chosen);
+        let is_layout = matches!(request, Request::Layout { .. });
+        let is_chosen =
+            || Answer { layer: i, request: request.clone(), best: None, crossings: Vec::new() };
+        if is_had && !is_layout {
+            found.push(is_chosen());
             continue;
         }
-        let chosen = &compiled.schedule.plan;
         match best(&request, asked, program, (hardware, chosen), compilation) {
+            // A value that some read so is not for that so for all.
+            Ok(best) if is_had && serial(&best.compiled) <= serial(compiled) => {
+                found.push(is_chosen());
+            }
+            Err(_) if is_had => found.push(is_chosen()),
             Ok(mut best) => {
+                best.for_all = is_had;
                 let lower = &compilation.options;
                 let wish = Wanted {
                     request: &request,
@@ -117,7 +129,12 @@ impl Answers<'_> {
         let best = &answer.best;
         let other = best.as_ref().map_or(chosen, |b| &b.compiled);
         WhyNot {
-            asked: words(&answer.request, program),
+            asked: match best {
+                Some(best) if best.for_all => {
+                    format!("{} for all that read it", words(&answer.request, program))
+                }
+                _ => words(&answer.request, program),
+            },
             chosen: compilation.layer_of(hardware, chosen),
             other: compilation.layer_of(hardware, other),
             is_chosen: best.is_none(),
@@ -155,7 +172,7 @@ fn best(
                 continue;
             };
             // One that fits before one that does not.
-            let rank = |c: &Compiled| (!has_room(c, hardware), c.price.totals.serial_time);
+            let rank = |c: &Compiled| (!has_room(c, hardware), serial(c));
             let is_better = best.as_ref().is_none_or(|b| rank(&compiled) < rank(&b.compiled));
             let has = force::has(request, program, &compiled.schedule.plan);
             if !has {
@@ -164,8 +181,15 @@ fn best(
             }
             are_used.extend(forced.value.filter(|_| has && used));
             if is_better && has {
-                best =
-                    Some(Best { compiled, way, used, ways: ways.len(), cut, stated: Vec::new() });
+                best = Some(Best {
+                    compiled,
+                    way,
+                    used,
+                    ways: ways.len(),
+                    cut,
+                    for_all: false,
+                    stated: Vec::new(),
+                });
             }
         }
     }
@@ -204,8 +228,7 @@ fn crossings(
     chosen: &Compiled,
     best: &Best,
 ) -> Vec<Crossing> {
-    let time = |c: &Compiled| c.price.totals.serial_time.0;
-    let behind = Picoseconds(time(&best.compiled).saturating_sub(time(chosen)));
+    let behind = Picoseconds(serial(&best.compiled).0.saturating_sub(serial(chosen).0));
     if behind == Picoseconds(0) || !has_room(&best.compiled, question.hardware) {
         // It wins here, or cannot be had.
         return Vec::new();
@@ -216,6 +239,10 @@ fn crossings(
     // Without a network nothing is sent, however fast.
     let of_network = (program.mesh.devices() > 1).then(|| question.network_crossing(behind));
     of_dim.into_iter().chain(of_network).collect()
+}
+
+fn serial(compiled: &Compiled) -> Picoseconds {
+    compiled.price.totals.serial_time
 }
 
 fn has_room(compiled: &Compiled, hardware: &Hardware) -> bool {
