@@ -173,8 +173,14 @@ impl<'a> DeviceMemory<'a> {
             return (self, fits);
         }
         let (free, mut activations) = (self.free(), self.activations);
-        let stored: Vec<Vec<Layout>> =
-            self.program.value_ids().map(|id| problem.given(self.program, id)).collect();
+        // What there is no room to store so is read so from a copy.
+        let spare = self.spare();
+        let stored = |id: ValueId| {
+            let mut given = problem.given(self.program, id);
+            given.retain(|layout| self.beyond_least(id, *layout) <= spare);
+            given
+        };
+        let stored: Vec<Vec<Layout>> = self.program.value_ids().map(stored).collect();
         for value in &problem.live {
             let Some(held) = self.held_by_op(kernels, *value, &stored) else { continue };
             let least = Cell::new(u64::MAX);
@@ -233,15 +239,19 @@ impl<'a> DeviceMemory<'a> {
     }
 
     fn held_by_producers<'h>(&'h self, kernels: &'h Kernels, tables: &Tables) -> Held<'h> {
-        let is_given = |all: &Vec<Producer>| all.iter().any(|p| p.source == Source::Given);
+        let spare = self.spare();
+        let stored = |id: ValueId| {
+            let table = tables.of(id);
+            let may_be = |(made, layout): (&Vec<Producer>, &Layout)| {
+                made.iter().any(|p| p.source == Source::Given)
+                    && self.beyond_least(id, *layout) <= spare
+            };
+            table.producers.iter().zip(&table.layouts).map(may_be).collect()
+        };
         Held {
             memory: self,
             kernels,
-            stored: tables
-                .values
-                .iter()
-                .map(|t| t.producers.iter().map(is_given).collect())
-                .collect(),
+            stored: self.program.value_ids().map(stored).collect(),
             layouts: tables.values.iter().map(|t| t.layouts.clone()).collect(),
         }
     }

@@ -452,3 +452,26 @@ fn a_plan_within_some_memory_is_found_in_as_much_as_it_takes() {
         assert_eq!(again.optimality.status, Status::Proven, "in {bytes}");
     }
 }
+
+#[test]
+fn a_weight_that_is_read_whole_is_a_copy_where_there_is_no_room_to_store_it_whole() {
+    let source = "mesh x=4
+dim B = 8
+dim V = 1024
+dim E = 256
+dim F = 1024
+layer f(h: bf16 BE, table: weight bf16 VE?, w: weight bf16 EF?) -> (a: bf16 BV, b: bf16 BF) {
+  let whole: VE = table
+  return (einsum(h, whole -> BV), einsum(h, w -> BF))
+}
+";
+    let program = program(source);
+    let within = |kib: u64| lower(&program, &chip(kib << 10), &LowerOptions::default());
+    // The table takes 512 KiB whole and 128 split, the other weight 128.
+    let found = within(700).expect("it is stored whole beside the other");
+    assert!(needed(&found) > 640 << 10, "{}", needed(&found));
+    match within(620) {
+        Err(LowerError::NoPlanFits { proven, .. }) => assert!(proven),
+        other => panic!("{other:?}"),
+    }
+}
