@@ -270,18 +270,17 @@ impl<'a> DeviceMemory<'a> {
     ) -> Option<impl Fn(Layout, &[Layout]) -> u64 + 'r> {
         let Def::Op { operands, .. } = &self.program.value(value).def else { return None };
         let ends_a_kernel = !self.is_view(value) && !is_passed_on(kernels, value);
-        let is_held = move |operand: ValueId, layout: Layout| match &self
-            .program
-            .value(self.origin(operand).0)
-            .def
-        {
-            Def::Op { .. } => !is_passed_on(kernels, self.unpinned(operand)),
-            Def::Parameter { kind: ParameterKind::Activation, .. } => true,
-            Def::Parameter { kind: ParameterKind::HostWeight, .. }
-            | Def::Constant(_)
-            | Def::Pin { .. } => false,
-            Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
-                self.is_kept(operand) && !stored[operand.index()].contains(&layout)
+        let is_held = move |operand: ValueId, layout: Layout| {
+            let (origin, viewed) = self.origin(operand);
+            match &self.program.value(origin).def {
+                Def::Op { .. } => !is_passed_on(kernels, self.unpinned(operand)),
+                Def::Parameter { kind: ParameterKind::Activation, .. } => true,
+                Def::Parameter { kind: ParameterKind::HostWeight, .. }
+                | Def::Constant(_)
+                | Def::Pin { .. } => false,
+                Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
+                    !viewed && !stored[origin.index()].contains(&layout)
+                }
             }
         };
         Some(move |out: Layout, read: &[Layout]| {
@@ -363,14 +362,19 @@ impl Held<'_> {
     /// nothing where it may be one of them.
     fn value(&self, value: ValueId, layout: u32) -> (ValueId, u64) {
         let (origin, viewed) = self.memory.origin(value);
-        let is_kept = match self.memory.program.value(origin).def {
-            Def::Parameter { kind, .. } => kind != ParameterKind::Activation,
-            Def::Constant(_) => true,
+        let layout = self.layouts[value.index()][layout as usize];
+        let as_given = self.layouts[origin.index()].iter().position(|given| *given == layout);
+        let is_stored = as_given.is_some_and(|at| self.stored[origin.index()][at]);
+        let free_of_charge = match self.memory.program.value(origin).def {
+            Def::Parameter { kind: ParameterKind::Activation, .. } => false,
+            Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
+                viewed || is_stored
+            }
+            Def::Parameter { kind: ParameterKind::HostWeight, .. } | Def::Constant(_) => {
+                viewed || origin != value || is_stored
+            }
             Def::Op { .. } | Def::Pin { .. } => false,
         };
-        let free_of_charge =
-            is_kept && (viewed || origin != value || self.stored[value.index()][layout as usize]);
-        let layout = self.layouts[value.index()][layout as usize];
         (origin, if free_of_charge { 0 } else { self.memory.bytes(value, layout) })
     }
 
