@@ -624,3 +624,56 @@ fn open_weights_that_are_gathered_are_found_when_they_are_asked_for() {
         assert!(best.contains(strategy), "{best}");
     }
 }
+
+#[test]
+fn one_annotation_beats_no_answer_of_a_collective() {
+    let open = "hardware tpu-v5e\nmesh x=4, y=4\ndim B = 96\ndim E = 1536\ndim F = 6144\n\
+                layer mlp(x: bf16 BE?, w1: weight bf16 EF?, w2: weight bf16 FE?, w3: weight bf16 \
+                EF?) -> bf16 BE? {\n  let n = layernorm(x over E)\n  \
+                let g = silu(einsum(n, w1 -> BF)) * einsum(n, w3 -> BF)\n  \
+                return x + einsum(g, w2 -> BE)\n}\n";
+    let asked = fed(&["explain", "-", "--why-not", "all-gather:x"], open);
+    assert_eq!(asked.status, 0, "{asked:?}");
+    let pinned = fed(&["explain", "-"], &open.replace("x: bf16 BE?", "x: bf16 BE_y"));
+    assert!(pinned.out.contains("all-gather y along E: x"), "{}", pinned.out);
+    assert_eq!(time_with_it(&asked.out), time_proven(&pinned.out));
+}
+
+#[test]
+fn a_layout_that_one_reader_has_is_asked_for_of_all() {
+    let open = "hardware h100\nmesh x=4, y=4\ndim B = 64\ndim E = 1024\ndim F = 1024\n\
+                layer sh(x: bf16 BE?, w: weight bf16 EF?, v: weight bf16 EF?) -> (p: bf16 BE?, q: \
+                bf16 BF?) {\n  let a = einsum(x, w -> BF)\n  let b = einsum(tanh(a), w -> BE)\n  \
+                let c = einsum(b, v + w -> BF)\n  return (b + x, c - a)\n}\n";
+    let asked = fed(&["explain", "-", "--why-not", "a: BF_xy"], open);
+    assert!(asked.out.contains("why not `a` as BF_xy for all that read it?"), "{asked:?}");
+    assert!(asked.out.contains("let a: BF_xy = einsum(x, w -> BF)"), "{asked:?}");
+    let pinned = fed(&["explain", "-"], &open.replace("let a =", "let a: BF_xy ="));
+    assert_eq!(time_with_it(&asked.out), time_proven(&pinned.out));
+}
+
+/// What the best plan takes that has what was asked for.
+fn time_with_it(answer: &str) -> String {
+    let best = answer.lines().find(|line| line.contains("best with it")).expect("a best one");
+    let words: Vec<&str> = best.split_whitespace().collect();
+    words[words.len() - 2..].join(" ")
+}
+
+/// What no plan takes less than, as the last line but one or the last says.
+fn time_proven(explained: &str) -> String {
+    let (_, time) = explained.rsplit_once("no plan takes less than ").expect("a proof");
+    time.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_is_wrong_in_phases_names_the_phase_and_each_layer_once() {
+    let source = "hardware tpu-v5e\nmesh x=4\ndim B = 8\ndim E = 4096\nphase prefill { B = 64 }\n\
+                  phase decode { B = 8 }\n\
+                  layer f(a: bf16 BE?, w: weight bf16 EE2?) -> bf16 BE2? \
+                  { return einsum(a, w -> BE2) }\ndim E2 = E\n";
+    let absent = fed(&["explain", "-", "--layer", "nope"], source);
+    assert!(absent.err.contains("help: its layers are f\n"), "{}", absent.err);
+    let small = fed(&["explain", "-", "--memory-limit", "1MB"], source);
+    let named = |phase| small.err.contains(&format!("no plan of `f` in phase `{phase}`"));
+    assert!(named("prefill") || named("decode"), "{}", small.err);
+}

@@ -117,10 +117,14 @@ fn names_inside_regions_of_stablehlo_are_not_those_of_the_source() {
         ("larger", "topk(larger over V -> K)"),
         ("at_b", "topk(at_b over V -> K)"),
         ("first", "topk(first over V -> K)"),
+        ("b", "scatter_add(b, ids over B -> K)"),
+        ("both", "scatter_add(both, ids over B -> K)"),
     ] {
+        let (ids, result) =
+            if of.starts_with("topk") { ("", "B_xK") } else { (", ids: int32 B_x", "KV") };
         let source = format!(
             "mesh x=2\ndim B = 4\ndim V = 8\ndim K = 2\n\
-             layer f({name}: f32 B_xV) -> f32 B_xK {{ return {of} }}\n"
+             layer f({name}: f32 B_xV{ids}) -> f32 {result} {{ return {of} }}\n"
         );
         let ran = fed(&["export", "stablehlo", "-", "--hardware", "tpu-v4-flat"], &source);
         assert_eq!(ran.status, 0, "{ran:?}");

@@ -356,3 +356,26 @@ fn a_file_is_replaced_only_when_told_to() {
     assert_eq!(shardc(&["new", "-o", path, "--force"]).status, 0);
     assert_eq!(std::fs::read_to_string(&file).expect("read"), new(&[]));
 }
+
+#[test]
+fn a_mesh_that_divides_the_heads_and_is_no_slice_is_said_to_be_so() {
+    let llama = ["new", "--from-config", "configs/llama3_70b.json", "--hardware", "h100"];
+    let ran = shardc(&[&llama[..], &["--chips", "12"]].concat());
+    assert_eq!(ran.status, 2);
+    assert!(
+        ran.err.contains("no mesh of 12 chips that divides the heads is a slice of `h100`")
+            && ran.err.contains("help: --mesh x=3,y=4 "),
+        "{}",
+        ran.err
+    );
+    let taken = shardc(&[&llama[..], &["--mesh", "x=3,y=4"]].concat());
+    assert_eq!(taken.status, 0, "{}", taken.err);
+}
+
+#[test]
+fn the_page_of_e0890_names_every_type_of_model() {
+    let page = include_str!("../../../spec/diagnostics/E0890.md");
+    for kind in shard_driver::new_program::config::types() {
+        assert!(page.contains(&format!("`{kind}`")), "{kind}");
+    }
+}

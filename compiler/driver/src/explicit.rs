@@ -43,7 +43,7 @@ pub fn strict_file(
         let layers: BTreeSet<&str> = model.folds.iter().map(|fold| fold.layer.as_str()).collect();
         let layers: Vec<String> = layers.iter().map(|layer| format!("--layer {layer}")).collect();
         let reason = format!(
-            "a model is written layer by layer: {}, and those beside the blocks",
+            "a model is written layer by layer: {}, and the layers before and behind it",
             layers.join(", ")
         );
         let problem =

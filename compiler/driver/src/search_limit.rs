@@ -4,10 +4,11 @@ use shard_check::Diagnostic;
 use shard_check::diagnostics::LoweringProblem;
 use shard_cost::{Bytes, Hardware, Memory};
 use shard_grammar::Span;
-use shard_ir::{Def, InstrId, LayoutPattern, MeshShape, Plan, Program, ValueId};
+use shard_ir::{InstrId, Plan, Program};
 use shard_report::scale;
 use shard_search::{
     LowerOptions, MEMORY_LIMIT, Optimality, SharedWeights, Status, TIME_LIMIT, lower,
+    open_parameters, stored_as_in,
 };
 
 use crate::pipeline::Compiled;
@@ -111,7 +112,7 @@ fn proven_with(
     let tried = TRIED.iter().copied().filter(|count| *count < open.len());
     let tried: Vec<usize> = tried.chain((open.len() <= MOST).then_some(open.len())).collect();
     let helps = |count: &usize| {
-        let pinned = pinned(program, plan, &open[..*count]);
+        let pinned = stored_as_in(program, plan, &open[..*count]);
         let found = lower(&pinned, hardware, options);
         found.is_ok_and(|found| found.optimality.status == Status::Proven)
     };
@@ -135,34 +136,6 @@ const MOST: usize = 8;
 
 /// A trial may take this part of what the search may.
 const PART: usize = 8;
-
-/// The parameters whose types leave their layouts open, the one of most bytes first; a plan has its
-/// parameters in the order of the program.
-fn open_parameters(program: &Program, plan: &Plan) -> Vec<ValueId> {
-    let is_open = |id: &ValueId| {
-        let value = program.value(*id);
-        let Def::Parameter { pattern, .. } = &value.def else { return false };
-        let sizes = program.sizes(&value.dims);
-        pattern.exact(MeshShape { mesh: &program.mesh, sizes: &sizes }).is_none()
-    };
-    let mut open: Vec<ValueId> = program.value_ids().filter(is_open).collect();
-    open.sort_by_key(|id| std::cmp::Reverse(plan.local_bytes(InstrId(id.0))));
-    open
-}
-
-/// The program with some parameters in the layouts that they have in a plan of it.
-fn pinned(program: &Program, plan: &Plan, parameters: &[ValueId]) -> Program {
-    let mut pinned = program.clone();
-    for id in parameters {
-        let (layout, rank) =
-            (plan.instruction(InstrId(id.0)).layout, program.value(*id).dims.len());
-        if let Def::Parameter { pattern, .. } = &mut pinned.values[id.index()].def {
-            let label = pattern.label;
-            *pattern = LayoutPattern { label, ..LayoutPattern::exactly(layout, rank) };
-        }
-    }
-    pinned
-}
 
 #[cfg(test)]
 mod tests {

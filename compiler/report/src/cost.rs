@@ -5,8 +5,8 @@ use shard_cost::{Bytes, Capacity, Flops, InstrPrice, Kept, Largest, Objective, S
 use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 
 use crate::Layer;
-use crate::explain::bounded;
 use crate::notation::{loop_bound, phrase, value_name};
+use crate::optimality::bounded;
 use crate::page::Page;
 use crate::paint::{Paint, Style};
 use crate::scale;

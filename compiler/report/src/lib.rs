@@ -21,6 +21,7 @@ pub mod json;
 pub mod layout_notation;
 pub mod memory;
 pub mod notation;
+mod optimality;
 pub mod origins;
 pub mod overlap_choice;
 pub mod padding;

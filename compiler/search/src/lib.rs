@@ -47,6 +47,7 @@ mod search;
 mod space;
 mod steiner;
 mod stop;
+mod stored;
 mod strict;
 mod table;
 mod timeless;
@@ -65,6 +66,7 @@ pub use relax::factors::SearchCache;
 pub use search::MEMORY_LIMIT;
 pub use shard_certificate::Proof;
 pub use stop::{Stop, TIME_LIMIT};
+pub use stored::{open_parameters, stored_as_in};
 
 use std::borrow::Cow;
 

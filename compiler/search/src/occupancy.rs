@@ -25,7 +25,7 @@ impl Rates {
         let mut before = vec![0u64];
         for ticks in ticks {
             let sum = before.last().copied().unwrap_or(0);
-            before.push(sum.saturating_add((ticks * f64::from(2u32).powi(SCALE as i32)) as u64));
+            before.push(sum.saturating_add((ticks * (1u64 << SCALE) as f64) as u64));
         }
         Rates { before }
     }
@@ -131,10 +131,13 @@ impl<'a> Occupancy<'a> {
             for (operand, layout) in self.reads(value, way) {
                 let bytes = self.memory.bytes(operand, layout);
                 let beyond = u128::from(bytes.saturating_sub(self.least[operand.index()]));
-                let now = match self.memory.is_kept(operand) {
-                    true => beyond,
-                    false if self.is_held(operand) => u128::from(bytes),
-                    false => continue,
+                // A weight or cache is there as it is stored; how, is not known.
+                let now = if self.memory.is_kept(operand) {
+                    beyond
+                } else if self.is_held(operand) {
+                    u128::from(bytes)
+                } else {
+                    continue;
                 };
                 charge += now * u128::from(rates.at(step));
                 let steps = &self.direct[operand.index()];
@@ -162,11 +165,10 @@ impl<'a> Occupancy<'a> {
         let read = readers.fold(0u64, |sum, step| sum.saturating_add(rates.at(*step)));
         let parked = rates.between(first, to + 1).saturating_sub(read);
         let charge = u128::from(parked) * u128::from(self.parked(value, layout));
-        match is_made {
-            true => {
-                charge + u128::from(rates.at(from)) * u128::from(self.memory.bytes(value, layout))
-            }
-            false => charge,
+        if is_made {
+            charge + u128::from(rates.at(from)) * u128::from(self.memory.bytes(value, layout))
+        } else {
+            charge
         }
     }
 
@@ -209,9 +211,8 @@ impl<'a> Occupancy<'a> {
             let last = same.last().map_or(*first, |(_, _, last)| *last);
             hold(*first, last, self.memory.bytes(*value, *layout));
         }
-        let at_step = |(held, is_step): (u64, &bool)| match is_step {
-            true => held.saturating_add(stored),
-            false => 0,
+        let at_step = |(held, is_step): (u64, &bool)| {
+            if *is_step { held.saturating_add(stored) } else { 0 }
         };
         used.into_iter().zip(&self.is_step).map(at_step).collect()
     }
@@ -237,10 +238,8 @@ impl<'a> Occupancy<'a> {
         value: ValueId,
         way: &'w Way,
     ) -> impl Iterator<Item = (ValueId, Layout)> + 'w {
-        let operands = match self.is_name(value) {
-            true => &[],
-            false => self.program.value(value).def.operands(),
-        };
+        let is_name = self.is_name(value);
+        let operands = if is_name { &[] } else { self.program.value(value).def.operands() };
         let once = |(n, _): &(usize, (&ValueId, &Layout))| !operands[..*n].contains(&operands[*n]);
         operands.iter().zip(&way.1).enumerate().filter(once).map(|(_, (o, layout))| (*o, *layout))
     }
@@ -254,6 +253,7 @@ impl<'a> Occupancy<'a> {
     }
 }
 
+/// What a value takes at least: as small as it may be stored, or split over all devices.
 fn least(program: &Program, memory: &DeviceMemory<'_>, id: ValueId) -> u64 {
     if memory.is_kept(id) {
         return memory.smallest(id);

@@ -9,12 +9,13 @@ mod within_memory;
 
 use shard_cost::Hardware;
 use shard_ir::{
-    Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds,
-    Program, Value, ValueId,
+    Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, Output, Picoseconds, Program, Value,
+    ValueId,
 };
 
 use crate::lower::{fitting, lower_below};
 use crate::memory::{DeviceMemory, needed};
+use crate::stored::{is_open, stored, with_stored};
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
 use within_memory::{Phases, within_memory};
 
@@ -232,39 +233,9 @@ fn is_free_weight(program: &Program, id: ValueId) -> bool {
     matches!(value.def, Def::Parameter { kind, .. } if kind.is_weight()) && is_open(program, id)
 }
 
-/// Whether a parameter may be given in several layouts.
-pub(crate) fn is_open(program: &Program, id: ValueId) -> bool {
-    let value = program.value(id);
-    let Def::Parameter { pattern, .. } = &value.def else { return false };
-    let sizes = program.sizes(&value.dims);
-    pattern.exact(MeshShape { mesh: &program.mesh, sizes: &sizes }).is_none()
-}
-
 /// How many of its steps a request takes.
 fn steps(program: &Program) -> u64 {
     program.phase.as_ref().map_or(1, |phase| phase.repeat)
-}
-
-/// The layouts of some parameters in a plan, which has its parameters in program order.
-pub(crate) fn stored(plan: &shard_ir::Plan, parameters: &[ValueId]) -> Vec<Layout> {
-    parameters.iter().map(|id| plan.instructions[id.index()].layout).collect()
-}
-
-/// A program with some parameters in these layouts.
-pub(crate) fn with_stored(
-    program: &Program,
-    parameters: &[ValueId],
-    layouts: &[Layout],
-) -> Program {
-    let mut program = program.clone();
-    for (id, layout) in parameters.iter().zip(layouts) {
-        let rank = program.value(*id).dims.len();
-        if let Def::Parameter { pattern, .. } = &mut program.values[id.index()].def {
-            *pattern =
-                LayoutPattern { label: pattern.label, ..LayoutPattern::exactly(*layout, rank) };
-        }
-    }
-    program
 }
 
 /// What the phases take in a request, each with the weights that it has.

@@ -17,6 +17,8 @@ pub(crate) const MOST_WAYS: usize = 96;
 
 /// So many layouts of a value are stated one by one, those of fewest axes.
 const MOST_LAYOUTS: usize = 16;
+
+/// Of a value that may have more layouts than these none is stated.
 const MOST_LOOKED_AT: usize = 4096;
 
 /// A way of having what was asked for: a program with more demands, or one whose ops may be done in

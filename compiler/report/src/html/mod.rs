@@ -12,8 +12,8 @@ use shard_cost::InstrPrice;
 use shard_ir::{InstrId, Picoseconds, never};
 
 use crate::Layer;
-use crate::explain::optimality_text;
 use crate::notation::kind_of_layer;
+use crate::optimality::optimality_text;
 use crate::overlap_choice;
 use crate::padding::Padding;
 use crate::scale;

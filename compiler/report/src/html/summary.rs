@@ -9,8 +9,8 @@ use shard_ir::{InstrId, InstrKind};
 
 use super::{time_and_share, timed};
 use crate::Layer;
-use crate::explain::bounded;
 use crate::notation::{phrase, value_name};
+use crate::optimality::bounded;
 use crate::scale;
 
 /// So many steps matter most.

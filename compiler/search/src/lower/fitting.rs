@@ -1,16 +1,14 @@
 //! The fastest plan that fits in the memory of a device, where the fastest of all plans does not;
 //! and the smallest plan.
 
-use std::cmp::Reverse;
-
 use shard_cost::{Hardware, Memory};
-use shard_ir::{InstrId, Picoseconds, Program, ValueId};
+use shard_ir::{Picoseconds, Program};
 
 use super::Lowering;
 use crate::bound_only::lower_bound;
 use crate::memory::{DeviceMemory, needed};
-use crate::phases::{is_open, stored, with_stored};
 use crate::search::MEMORY_LIMIT;
+use crate::stored::{open_parameters, stored_as_in};
 use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Smallest, Status};
 
 /// Where no plan was found in the memory of a device, it is searched as if of what is free beside
@@ -58,46 +56,53 @@ pub(crate) struct Fitting<'a> {
 impl Fitting<'_> {
     /// The best plan that was found in the memory of the chip, in which the fastest has no room.
     pub(super) fn best(&self) -> Result<Lowered, LowerError> {
-        self.found().map(|found| self.bettered(found))
+        self.bettered(self.found()?)
     }
 
     /// A plan that a limit ended with, or a faster one that fits in less or stores some parameters
     /// as it does: of these there are fewer, and their search may come to an end.
-    fn bettered(&self, found: Lowered) -> Lowered {
-        let Optimality { status, cost, lower_bound, .. } = &found.optimality;
-        let far = cost.0.saturating_sub(lower_bound.0) > lower_bound.0 / FAR_FROM_BOUND;
-        if *status == Status::Proven || !far || self.options.limits.stop.is_time_up() {
-            return found;
+    fn bettered(&self, found: Lowered) -> Result<Lowered, LowerError> {
+        let Optimality { status, cost, lower_bound, .. } = found.optimality;
+        let is_far = cost.0.saturating_sub(lower_bound.0) > lower_bound.0 / FAR_FROM_BOUND;
+        if status == Status::Proven || !is_far {
+            return Ok(found);
         }
-        let mut open: Vec<ValueId> =
-            self.program.value_ids().filter(|id| is_open(self.program, *id)).collect();
-        open.sort_by_key(|id| Reverse(found.plan.local_bytes(InstrId(id.0))));
-        let limits = self.options.limits.part(PART_OF_A_TRIAL);
+        let open = open_parameters(self.program, &found.plan);
         let mut best = found;
-        let take = |best: &mut Lowered, faster: Lowered| {
-            if faster.optimality.cost < best.optimality.cost {
-                let known = Optimality { cost: faster.optimality.cost, ..best.optimality.clone() };
-                *best = Lowered { optimality: known, ..faster };
-            }
-        };
-        // What fits in less fits, and is found where less is passed over.
-        let (least, capacity) = (crate::least_kept(self.program), self.hardware.hbm_bytes);
+        // What fits in less fits, and is found where more is passed over.
         for sixteenths in SPARE_SIXTEENTHS.into_iter().take(STEERED) {
             let mut smaller = self.hardware.clone();
-            smaller.hbm_bytes = least + capacity.saturating_sub(least) / 16 * sixteenths;
-            if let Ok((faster, _)) = self.searched(&smaller, &limits) {
-                take(&mut best, faster);
-            }
+            smaller.hbm_bytes = self.spare_sixteenths(self.hardware.hbm_bytes, sixteenths);
+            best = self.tried(best, &smaller)?;
         }
         for count in STORED_AS_FOUND.into_iter().filter(|count| *count <= open.len()) {
-            let kept = &open[..count];
-            let program = with_stored(self.program, kept, &stored(&best.plan, kept));
-            let trial = Fitting { program: &program, ..*self };
-            if let Ok((faster, _)) = trial.searched(self.hardware, &limits) {
-                take(&mut best, faster);
-            }
+            let program = stored_as_in(self.program, &best.plan, &open[..count]);
+            best = Fitting { program: &program, ..*self }.tried(best, self.hardware)?;
         }
-        best
+        Ok(best)
+    }
+
+    /// The best plan so far, or a faster one that a short search finds on a chip; what is known of
+    /// all plans stays.
+    fn tried(&self, best: Lowered, hardware: &Hardware) -> Result<Lowered, LowerError> {
+        match self.searched(hardware, &self.options.limits.part(PART_OF_A_TRIAL)) {
+            Ok((faster, _)) if faster.optimality.cost < best.optimality.cost => {
+                let cost = faster.optimality.cost;
+                Ok(Lowered { optimality: Optimality { cost, ..best.optimality }, ..faster })
+            }
+            Ok(_)
+            | Err(
+                LowerError::NoPlanFits { .. } | LowerError::Limit { .. } | LowerError::OutOfTime,
+            ) => Ok(best),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The memory in which so many sixteenths are free of what is free beside the smallest weights
+    /// and caches.
+    fn spare_sixteenths(&self, capacity: u64, sixteenths: u64) -> u64 {
+        let least = DeviceMemory::new(self.program, capacity).least();
+        least + capacity.saturating_sub(least) / 16 * sixteenths
     }
 
     fn found(&self) -> Result<Lowered, LowerError> {
@@ -191,7 +196,7 @@ impl Fitting<'_> {
                 // With less memory there are fewer plans to pass over, and what fits in less fits.
                 let fewer = limits.part(PART_OF_A_SHARE);
                 for (n, sixteenths) in SPARE_SIXTEENTHS.into_iter().enumerate() {
-                    let bytes = least + (capacity - least) / 16 * sixteenths;
+                    let bytes = self.spare_sixteenths(capacity, sixteenths);
                     match within(bytes, &fewer, n < STEERED) {
                         Ok(found) => return Ok((found, Some(limit))),
                         Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => {}

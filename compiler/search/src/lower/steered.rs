@@ -8,6 +8,8 @@
 
 use std::collections::BTreeSet;
 
+use shard_ir::ValueId;
+
 use super::Lowering;
 use super::branches::Explored;
 use crate::memory::DeviceMemory;
@@ -30,15 +32,17 @@ const TRIED_IN_VAIN: usize = 12;
 /// Sweeps in which prices follow the rates.
 const SWEEPS: usize = 12;
 
-/// A step that holds twice what there is room for has its byte pay this part of the time of a plan
-/// for each byte of that room, after one round.
+/// How far rates change in a round. At a pace of 1 the rate of a step that holds twice as much as
+/// there is room for rises so far that filling the room costs as much as a plan takes.
 const FIRST_PACE: f64 = 0.25;
-
-/// The pace where what is found goes from too large to small enough and back, and where it stays
-/// too large.
-const SLOWER: f64 = 0.6;
-const FASTER: f64 = 1.3;
 const FASTEST: f64 = 2.0;
+
+/// What the pace is multiplied by where a plan that is too large follows one that is not, or one
+/// that is not one that is: the rates went too far.
+const SLOWER: f64 = 0.6;
+
+/// The same where one plan after another is too large.
+const FASTER: f64 = 1.3;
 
 /// What the estimate has too large by this part of the room may fit, and is looked at.
 const NEARLY: u64 = 4;
@@ -47,7 +51,7 @@ const NEARLY: u64 = 4;
 const TOO_LITTLE: u64 = 16;
 
 impl Lowering<'_> {
-    /// Looks for a plan of a branch that fits in so many bytes.
+    /// Looks for a plan of a branch that fits in so many bytes, where that is wanted.
     pub(super) fn steer(
         &mut self,
         branch: &Branch,
@@ -118,7 +122,7 @@ impl Lowering<'_> {
     }
 
     /// The ways in which the plan makes values to which prices lead.
-    fn decided(&self, branch: &Branch) -> Option<Vec<(shard_ir::ValueId, Way)>> {
+    fn decided(&self, branch: &Branch) -> Option<Vec<(ValueId, Way)>> {
         let mut branch = branch.clone();
         while let Some(likely) = branch.toward_the_best() {
             branch = likely;

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Def, Layout, Picoseconds, Plan, Program, ValueId};
 
-use super::{best_of, side_by_side, stored, sum, with_stored};
+use super::{best_of, side_by_side, sum};
 use crate::lower::{fitting, lower_below, lower_phases};
 use crate::memory::{DeviceMemory, Scopes, needed};
+use crate::stored::{stored, with_stored};
 use crate::{LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, lower};
 
 /// The phases of a layer whose `free` weights are to be stored alike, and how they are lowered.

@@ -4,18 +4,18 @@ use shard_check::diagnostics::ConfigProblem;
 
 use super::super::model::{Flow, HeadNorms, Model};
 use super::llama::{attention, block, local_and_global, usual, usual_biases};
-use super::reader::{Config, Default};
+use super::reader::{Assumed, Config};
 
 /// What `Gemma3TextConfig` of transformers has where a file does not say it: those of the models
 /// that see pictures leave out much of their text model.
-pub(super) const DEFAULTS: &[(&str, Default)] = &[
-    ("vocab_size", Default::Number(262_208)),
-    ("num_attention_heads", Default::Number(8)),
-    ("num_key_value_heads", Default::Number(4)),
-    ("head_dim", Default::Number(256)),
-    ("query_pre_attn_scalar", Default::Number(256)),
-    ("max_position_embeddings", Default::Number(131_072)),
-    ("hidden_activation", Default::Word("gelu_pytorch_tanh")),
+pub(super) const DEFAULTS: &[(&str, Assumed)] = &[
+    ("vocab_size", Assumed::Number(262_208)),
+    ("num_attention_heads", Assumed::Number(8)),
+    ("num_key_value_heads", Assumed::Number(4)),
+    ("head_dim", Assumed::Number(256)),
+    ("query_pre_attn_scalar", Assumed::Number(256)),
+    ("max_position_embeddings", Assumed::Number(131_072)),
+    ("hidden_activation", Assumed::Word("gelu_pytorch_tanh")),
 ];
 
 pub(super) fn gemma(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {

@@ -41,7 +41,7 @@ const ROPE_BASE: f64 = 10_000.0;
 
 /// What a key is where a configuration does not say it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Default {
+pub(super) enum Assumed {
     Number(u64),
     Word(&'static str),
 }
@@ -69,21 +69,19 @@ impl<'a> Config<'a> {
 
     /// The same, where keys that are not there have the values that the library gives them which
     /// runs the model: files on Hugging Face leave out what is so.
-    pub(super) fn with_defaults(mut self, defaults: &[(&str, Default)]) -> Config<'a> {
-        for (key, default) in defaults.iter().filter(|(key, _)| !self.has(key)).collect::<Vec<_>>()
-        {
-            let value = match default {
-                Default::Number(number) => Value::from(*number),
-                Default::Word(word) => Value::from(*word),
+    pub(super) fn with_defaults(mut self, defaults: &[(&str, Assumed)]) -> Config<'a> {
+        for (key, assumed) in defaults {
+            if self.keys.get(*key).is_some_and(|value| !value.is_null()) {
+                continue;
+            }
+            let value = match assumed {
+                Assumed::Number(number) => Value::from(*number),
+                Assumed::Word(word) => Value::from(*word),
             };
             self.assumed.push(format!("{key} = {value}"));
             self.keys.insert(key.to_string(), value);
         }
         self
-    }
-
-    fn has(&self, key: &str) -> bool {
-        self.keys.get(key).is_some_and(|value| !value.is_null())
     }
 
     /// The value of a key that is there and not null, which from now on counts as read.

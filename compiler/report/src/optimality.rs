@@ -1,0 +1,170 @@
+//! How far a plan is from the best one, and what sharing its weights with other phases costs.
+
+use shard_cost::Objective;
+use shard_ir::{Layout, Picoseconds, Program, never};
+use shard_search::{Proof, SharedWeight, Status};
+
+use crate::notation::parameter_layout;
+use crate::page::Page;
+use crate::status::{gap, status_word};
+use crate::{Layer, Sharing, overlap_choice, scale};
+
+/// What is known of the plan, with what would be better beside it.
+pub(crate) fn optimality(page: &mut Page, layer: &Layer<'_>) {
+    sharing(page, layer);
+    page.wrapped(0, &optimality_text(layer));
+    if let Some(choice) = layer.overlap_choice {
+        page.wrapped(0, &overlap_choice::text(layer, choice));
+    }
+    for padding in layer.paddings {
+        page.wrapped(0, &padding.text());
+    }
+}
+
+/// The mark of a plan that was searched for and is not proven: how far above its bound it may be.
+pub(crate) fn bounded(layer: &Layer<'_>) -> Option<String> {
+    let o = layer.optimality.filter(|o| o.status == Status::Bounded)?;
+    let within = match (layer.least_bytes, gap(o.cost, o.lower_bound)) {
+        (Some(least), _) => format!(", {} or more needed", scale::bytes(least)),
+        (None, Some(gap)) => format!(", at most {:.2} % above its bound", gap * 100.0),
+        (None, None) => String::new(),
+    };
+    Some(format!("bounded{within}"))
+}
+
+/// How far from the best plan.
+pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
+    let Some(o) = layer.optimality else {
+        return "plan given as IR: not searched for".to_string();
+    };
+    let status = status_word(o.status);
+    // Phases that share weights have them as suits all, and what is shown of one is shown of that.
+    let no_plan = match layer.sharing {
+        Some(_) => "no plan with the weights stored so",
+        None => "no plan",
+    };
+    if let Some(least) = layer.least_bytes {
+        let needs = scale::bytes(layer.peak());
+        return match o.status {
+            Status::Proven => format!(
+                "{status}: {no_plan} needs less than {needs} on each device over the whole stack, \
+                    and none that needs no more \
+                 takes less than {}",
+                scale::time(o.cost)
+            ),
+            Status::Bounded => format!(
+                "{status}: {needs} on each device over the whole stack; {no_plan} needs less than {}",
+                scale::bytes(least)
+            ),
+        };
+    }
+    let takes = match layer.objective {
+        Objective::Comm => "communicates for less",
+        Objective::Serial | Objective::Overlap | Objective::Memory => "takes less",
+    };
+    match o.proof {
+        Some(Proof::Certificate) => {
+            format!(
+                "{status} by certificate: {no_plan} {takes} than {}",
+                scale::time(o.lower_bound)
+            )
+        }
+        Some(Proof::Search) => format!(
+            "{status} by search: {no_plan} {takes} than {} (prices alone rule out less than {})",
+            scale::time(o.cost),
+            scale::time(o.price_bound.unwrap_or_else(|| never!(
+                "proven by a search without a bound by prices",
+                o.lower_bound
+            )))
+        ),
+        None => {
+            let gap = match gap(o.cost, o.lower_bound) {
+                Some(gap) if gap < 1e-4 => "less than 0.01 %".to_string(),
+                Some(gap) => format!("at most {:.2} %", gap * 100.0),
+                None => "at most by an unknown share".to_string(),
+            };
+            let limit = o.stopped_by.as_ref().map_or(String::new(), |limit| match limit.as_str() {
+                shard_search::TIME_LIMIT => {
+                    " (its time was up: another run may give another plan)".to_string()
+                }
+                limit => format!(" (stopped by the limit of {limit})"),
+            });
+            let whose = match layer.objective {
+                Objective::Overlap if layer.timeline.stack.is_some() => {
+                    ", before which no schedule of any plan is done with all layers"
+                }
+                Objective::Overlap => ", which no schedule of any plan is done before",
+                Objective::Serial | Objective::Comm | Objective::Memory => "",
+            };
+            format!(
+                "{status}: {gap} above the bound of {}{whose}{limit}",
+                scale::time(o.lower_bound)
+            )
+        }
+    }
+}
+
+/// How the weights are stored for all phases, and what that costs this one and a whole request.
+fn sharing(page: &mut Page, layer: &Layer<'_>) {
+    let Some(Sharing { shared, phase }) = layer.sharing else { return };
+    let program = &shared.programs[phase];
+    let name =
+        |of: &Program| of.phase.as_ref().map_or_else(String::new, |phase| phase.name.clone());
+    let named = |weight: &SharedWeight, text: Layout| {
+        let of = program.value(weight.value).name.as_deref().unwrap_or("a weight");
+        format!("{of} {}", parameter_layout(program, weight.value, text))
+    };
+    let stored: Vec<String> = shared.weights.iter().map(|w| named(w, w.stored)).collect();
+    page.wrapped(0, &format!("stored for all phases: {}", stored.join(", ")));
+    let other: Vec<String> = shared
+        .weights
+        .iter()
+        .filter(|w| w.alone[phase] != w.stored)
+        .map(|w| named(w, w.alone[phase]))
+        .collect();
+    let (time, alone) = (layer.chosen_by(), shared.alone[phase]);
+    page.wrapped(
+        2,
+        &if other.is_empty() {
+            format!("as {} alone would have it", name(program))
+        } else {
+            format!(
+                "alone, {} would have {} and take {}: sharing costs it {}",
+                name(program),
+                other.join(", "),
+                scale::time(alone),
+                share(time, alone)
+            )
+        },
+    );
+    let steps: Vec<String> = shared
+        .programs
+        .iter()
+        .map(|p| format!("{} {}", p.phase.as_ref().map_or(1, |phase| phase.repeat), name(p)))
+        .collect();
+    let status = match shared.request.status {
+        Status::Proven => "proven: no stored layouts take less".to_string(),
+        Status::Bounded => {
+            format!("bounded: none take less than {}", scale::time(shared.request.lower_bound))
+        }
+    };
+    page.wrapped(
+        2,
+        &format!(
+            "a request ({}) takes {}, {status}; stored for each phase alone, {}",
+            steps.join(", "),
+            scale::time(shared.request.cost),
+            scale::time(shared.request_alone()),
+        ),
+    );
+}
+
+/// `nothing`, or how much one time is above another, also in percent.
+fn share(time: Picoseconds, least: Picoseconds) -> String {
+    let more = Picoseconds(time.0.saturating_sub(least.0));
+    match gap(time, least) {
+        _ if more == Picoseconds(0) => "nothing".to_string(),
+        Some(part) => format!("{} ({:.2} %)", scale::time(more), part * 100.0),
+        None => scale::time(more),
+    }
+}
