@@ -81,7 +81,7 @@ pub fn order_savings(
     let limits = Limits { expansions, ..options.limits.clone() };
     let options = LowerOptions { limits, ..options.clone() };
     let cost = lowered.optimality.cost.0;
-    let better = |freed: &Program, like| lower_below(freed, hardware, &options, cost, like);
+    let better = |freed: &Program, like| lower_below(freed, hardware, &options, cost, Some(like));
     if sites.is_empty() {
         return Ok(OrderSavings::default());
     }

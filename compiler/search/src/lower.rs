@@ -109,18 +109,20 @@ pub(crate) fn fitting(
 }
 
 /// The best plan of phases side by side whose weights and caches there is room for in each of them;
-/// whether there is for activations too is not asked.
+/// whether there is for activations too is not asked. Only plans that take less than `below` are
+/// wanted, in picoseconds.
 pub(crate) fn lower_phases(
     program: &Program,
     hardware: &Hardware,
     options: &LowerOptions,
-    scopes: &Scopes,
+    (scopes, below): (&Scopes, Option<u64>),
 ) -> Result<Lowered, LowerError> {
     let capacity = Some(hardware.hbm_bytes);
     let lowering = Lowering {
         loops: options.fuse,
         capacity,
         scopes: Some(scopes),
+        below,
         ..Lowering::new(hardware, &options.limits)
     };
     lowering.run(program, false)
@@ -133,7 +135,7 @@ pub(crate) fn lower_below(
     hardware: &Hardware,
     options: &LowerOptions,
     below: u64,
-    like: &Remembered,
+    like: Option<&Remembered>,
 ) -> Result<Option<Lowered>, LowerError> {
     let found =
         if options.strict || program.strict || options.forced.is_some() || options.whole_space {
@@ -142,7 +144,7 @@ pub(crate) fn lower_below(
             let lowering = Lowering {
                 loops: options.fuse,
                 below: Some(below),
-                like: Some(like),
+                like,
                 ..Lowering::new(hardware, &options.limits)
             };
             match lowering.run(program, false) {
@@ -261,6 +263,8 @@ struct Best {
     passed_over: Option<u64>,
     /// The last search passed over so many that it ended.
     gave_up: bool,
+    /// It ended since its region has more e-nodes than it may, in less memory too.
+    is_too_large: bool,
     /// A bound on the plans that may have been missed so.
     missed: Option<u64>,
     /// What the prices alone say that any plan takes.

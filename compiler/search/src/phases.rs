@@ -16,7 +16,7 @@ use shard_ir::{
 use crate::lower::{fitting, lower_below};
 use crate::memory::{DeviceMemory, needed};
 use crate::stored::{is_open, stored, with_stored};
-use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
+use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, TIME_LIMIT, lower};
 use within_memory::{Phases, within_memory};
 
 /// The phases of a layer with their weights' layouts settled.
@@ -39,6 +39,28 @@ impl SharedWeights {
         let terms =
             self.programs.iter().zip(&self.alone).map(|(p, time)| time.0.saturating_mul(steps(p)));
         Picoseconds(terms.fold(0, u64::saturating_add))
+    }
+}
+
+/// Layouts that free weights may be stored in.
+struct Chosen {
+    layouts: Vec<Layout>,
+    /// What a request takes with them, and how far that is from the best.
+    request: Optimality,
+    /// The best plan of each phase with them, where these are known.
+    phases: Option<Vec<Lowered>>,
+}
+
+impl Chosen {
+    /// What each phase would have by itself, in these plans.
+    fn of(programs: &[&Program], layouts: Vec<Layout>, phases: Vec<Lowered>) -> Chosen {
+        Chosen { layouts, request: sum(programs, &phases), phases: Some(phases) }
+    }
+
+    /// The same where a limit ended the search for a better one.
+    fn stopped_by(mut self, limit: &str) -> Chosen {
+        self.request.stopped_by = Some(limit.to_string());
+        self
     }
 }
 
@@ -79,22 +101,23 @@ pub fn share_weights(
         phases.iter().map(|lowered| stored(&lowered.plan, &free)).collect()
     };
     let own = of_each(&alone);
-    let (layouts, request) = if own.iter().all(|layouts| *layouts == own[0]) {
+    let best = if own.iter().all(|layouts| *layouts == own[0]) {
         // What is best for each is best for all.
-        (own[0].clone(), sum(programs, &alone))
+        Chosen::of(programs, own[0].clone(), alone.clone())
     } else {
         match best_of(programs, &free, &alone, &alone, "phases", hardware, options) {
             // What one of them would have costs the others nothing: no choice is better.
-            Ok((layouts, request)) if request.status == Status::Proven => (layouts, request),
-            Ok(_) | Err(LowerError::Unreachable { .. }) => {
-                of_all(programs, &free, &alone, hardware, options)?
+            Ok(best) if best.request.status == Status::Proven => best,
+            Ok(best) => of_all(programs, &free, Some(best), hardware, options)?,
+            Err(LowerError::Unreachable { .. }) => {
+                of_all(programs, &free, None, hardware, options)?
             }
             Err(other) => return Err(other),
         }
     };
-    let (layouts, request, alone) =
-        if given.any_size || fit(programs, &free, &layouts, &alone, hardware, options)? {
-            (layouts, request, alone)
+    let (Chosen { layouts, request, .. }, alone) =
+        if given.any_size || fit(programs, &free, &best, &alone, hardware, options)? {
+            (best, alone)
         } else {
             let fit: Vec<Lowered> = programs
                 .iter()
@@ -102,13 +125,13 @@ pub fn share_weights(
                 .map(|(program, fastest)| fitting(program, hardware, given, fastest.clone()))
                 .collect::<Result<_, _>>()?;
             let own = of_each(&fit);
-            let (layouts, request) = if own.iter().all(|layouts| *layouts == own[0]) {
-                (own[0].clone(), sum(programs, &fit))
+            let best = if own.iter().all(|layouts| *layouts == own[0]) {
+                Chosen::of(programs, own[0].clone(), fit.clone())
             } else {
                 let phases = Phases { programs, free: &free, hardware, options: given };
                 within_memory(&phases, &alone, &fit)?
             };
-            (layouts, request, fit)
+            (best, fit)
         };
     let own = of_each(&alone);
     let weights = free.iter().enumerate().map(|(i, value)| SharedWeight {
@@ -129,19 +152,23 @@ pub fn share_weights(
 fn fit(
     programs: &[&Program],
     free: &[ValueId],
-    layouts: &[Layout],
+    best: &Chosen,
     alone: &[Lowered],
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<bool, LowerError> {
-    let capacity = hardware.hbm_bytes;
+    let (layouts, capacity) = (&best.layouts, hardware.hbm_bytes);
     let has_room = |p: &&Program| {
         DeviceMemory::new(&with_stored(p, free, layouts), capacity).least() <= capacity
     };
-    Ok(programs.iter().all(has_room)
-        && under(programs, free, layouts, alone, hardware, options)?
-            .iter()
-            .all(|phase| needed(&phase.plan) <= capacity))
+    if !programs.iter().all(has_room) {
+        return Ok(false);
+    }
+    let phases = match &best.phases {
+        Some(phases) => phases.clone(),
+        None => under(programs, free, layouts, alone, hardware, options)?,
+    };
+    Ok(phases.iter().all(|phase| needed(&phase.plan) <= capacity))
 }
 
 /// The best plan of each phase with these layouts stored, given the best under layouts of its own,
@@ -164,67 +191,73 @@ fn under(
     programs.iter().zip(own).map(phase).collect()
 }
 
-/// What a request takes with these layouts stored, if that is less than `below`, in picoseconds;
-/// given the best plan of each phase under layouts of its own, which no other layouts beat.
+/// The best plan of each phase with these layouts stored, if a request takes less than `below`, in
+/// picoseconds; given the best under layouts of its own, which no other layouts beat.
 fn under_below(
-    programs: &[&Program],
-    free: &[ValueId],
+    (programs, free, hardware): (&[&Program], &[ValueId], &Hardware),
     layouts: &[Layout],
     own: &[Lowered],
     below: u64,
-    hardware: &Hardware,
     options: &LowerOptions,
-) -> Result<Option<Picoseconds>, LowerError> {
+) -> Result<Option<Vec<Lowered>>, LowerError> {
     let times = |program: &Program, time: Picoseconds| time.0.saturating_mul(steps(program));
     // No phase takes less than under the layouts that it would have.
     let mut least: Vec<u64> =
         programs.iter().zip(own).map(|(p, own)| times(p, own.optimality.lower_bound)).collect();
+    let mut phases = Vec::with_capacity(programs.len());
     for (at, (program, own)) in programs.iter().zip(own).enumerate() {
         let others = (0..least.len()).filter(|other| *other != at).map(|other| least[other]);
         let left = below.saturating_sub(others.fold(0, u64::saturating_add));
-        let cost = if stored(&own.plan, free) == layouts {
-            own.optimality.cost
+        let phase = if stored(&own.plan, free) == layouts {
+            own.clone()
         } else {
             let program = with_stored(program, free, layouts);
             // Steps that take together less than what is left.
             let below = left.div_ceil(steps(&program).max(1));
-            match lower_below(&program, hardware, options, below, &own.remembered) {
-                Ok(Some(found)) => found.optimality.cost,
+            match lower_below(&program, hardware, options, below, Some(&own.remembered)) {
+                Ok(Some(found)) => found,
                 Ok(None) => return Ok(None),
                 // It found no plan of so little time, nor that there is none: others may.
-                Err(LowerError::Limit { .. }) => {
-                    lower(&program, hardware, options)?.optimality.cost
-                }
+                Err(LowerError::Limit { .. }) => lower(&program, hardware, options)?,
                 Err(other) => return Err(other),
             }
         };
-        least[at] = times(program, cost);
+        least[at] = times(program, phase.optimality.cost);
+        phases.push(phase);
     }
     let request = least.into_iter().fold(0, u64::saturating_add);
-    Ok((request < below).then_some(Picoseconds(request)))
+    Ok((request < below).then_some(phases))
 }
 
-/// The best stored layouts, found by a search over all phases at once.
+/// The best stored layouts, found by a search over all phases at once; `known` are the best of those
+/// that a phase would have by itself, which stay where nothing is better or the search ends early.
 fn of_all(
     programs: &[&Program],
     free: &[ValueId],
-    alone: &[Lowered],
+    known: Option<Chosen>,
     hardware: &Hardware,
     options: &LowerOptions,
-) -> Result<(Vec<Layout>, Optimality), LowerError> {
-    match lower(&side_by_side(programs, free), hardware, options) {
-        Ok(joint) => {
+) -> Result<Chosen, LowerError> {
+    // All that takes no longer, so that the search finds these too, and says what is proven of them.
+    let below = known.as_ref().map_or(u64::MAX, |known| known.request.cost.0.saturating_add(1));
+    let joint = side_by_side(programs, free);
+    let limit = match lower_below(&joint, hardware, options, below, None) {
+        Ok(Some(joint)) => {
             let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
-            Ok((stored(&joint.plan, &order), joint.optimality))
+            let layouts = stored(&joint.plan, &order);
+            let phases = known.filter(|known| known.layouts == layouts).and_then(|k| k.phases);
+            return Ok(Chosen { layouts, request: joint.optimality, phases });
         }
-        Err(LowerError::Limit { limit, .. }) => {
-            best_of(programs, free, alone, alone, limit, hardware, options)
-        }
+        Ok(None) | Err(LowerError::Unreachable { .. }) => None,
+        Err(LowerError::Limit { limit, .. }) => Some(limit),
+        Err(LowerError::OutOfTime) if known.is_some() => Some(TIME_LIMIT),
+        Err(other) => return Err(other),
+    };
+    match (known, limit) {
+        (Some(known), Some(limit)) => Ok(known.stopped_by(limit)),
+        (Some(known), None) => Ok(known),
         // Each phase has a plan, so it is the common layout that is missing.
-        Err(LowerError::Unreachable { .. }) => {
-            Err(LowerError::Unreachable { value: Some(free[0]), output: None })
-        }
-        Err(other) => Err(other),
+        (None, _) => Err(LowerError::Unreachable { value: Some(free[0]), output: None }),
     }
 }
 
@@ -271,8 +304,8 @@ fn best_of(
     limit: &str,
     hardware: &Hardware,
     options: &LowerOptions,
-) -> Result<(Vec<Layout>, Optimality), LowerError> {
-    let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
+) -> Result<Chosen, LowerError> {
+    let mut best: Option<(Vec<Layout>, Vec<Lowered>)> = None;
     let own_layouts: Vec<Vec<Layout>> =
         own.iter().map(|lowered| stored(&lowered.plan, free)).collect();
     for (i, layouts) in own_layouts.iter().enumerate() {
@@ -281,16 +314,16 @@ fn best_of(
         if own_layouts[..i].contains(layouts) {
             continue;
         }
-        let found = match best {
-            None => under(programs, free, layouts, own, hardware, options)
-                .map(|phases| Some(sum(programs, &phases).cost)),
-            Some((_, least)) => {
-                under_below(programs, free, layouts, own, least.0, hardware, options)
+        let found = match &best {
+            None => under(programs, free, layouts, own, hardware, options).map(Some),
+            Some((_, phases)) => {
+                let least = sum(programs, phases).cost.0;
+                under_below((programs, free, hardware), layouts, own, least, options)
             }
         };
         match found {
             Ok(None) => {}
-            Ok(Some(cost)) => best = Some((layouts.clone(), cost)),
+            Ok(Some(phases)) => best = Some((layouts.clone(), phases)),
             Err(
                 LowerError::Unreachable { .. }
                 | LowerError::Label(_)
@@ -300,23 +333,22 @@ fn best_of(
             Err(other) => return Err(other),
         }
     }
-    let (layouts, cost) =
+    let (layouts, phases) =
         best.ok_or(LowerError::Unreachable { value: Some(free[0]), output: None })?;
+    let cost = sum(programs, &phases).cost;
     let Optimality { lower_bound: bound, price_bound, .. } = sum(programs, fastest);
     let proven = cost == bound;
     let proof = if price_bound == Some(cost) { Proof::Certificate } else { Proof::Search };
-    Ok((
-        layouts,
-        Optimality {
-            status: if proven { Status::Proven } else { Status::Bounded },
-            proof: proven.then_some(proof),
-            cost,
-            lower_bound: bound,
-            price_bound,
-            stopped_by: (!proven).then(|| limit.to_string()),
-            ties_cut: false,
-        },
-    ))
+    let request = Optimality {
+        status: if proven { Status::Proven } else { Status::Bounded },
+        proof: proven.then_some(proof),
+        cost,
+        lower_bound: bound,
+        price_bound,
+        stopped_by: (!proven).then(|| limit.to_string()),
+        ties_cut: false,
+    };
+    Ok(Chosen { layouts, request, phases: Some(phases) })
 }
 
 /// All phases as one program. The free weights come first, stored before any step; each phase reads

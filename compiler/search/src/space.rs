@@ -175,7 +175,16 @@ impl Space {
         limits: &Limits,
     ) -> Result<Space, LowerError> {
         let program = Arc::clone(&kernels.program);
-        let context = Arc::new(Context::new(Arc::clone(&kernels), region));
+        let context = if rules.contains(&RuleKind::Moves) {
+            Context::new(Arc::clone(&kernels), region)
+        } else {
+            Context::without_moves(Arc::clone(&kernels), region)
+        };
+        let too_many = LowerError::Limit { limit: "e-nodes", count: limits.nodes };
+        if context.fewest_nodes() > limits.nodes {
+            return Err(too_many);
+        }
+        let context = Arc::new(context);
         let mut graph = PlanGraph::default();
         for output in &program.outputs {
             for layout in context.candidates(output.value, &output.pattern) {
@@ -229,9 +238,7 @@ impl Space {
         limits.stop.check()?;
         match runner.stop_reason {
             Some(StopReason::Saturated) => Ok(Space { kernels, graph, context }),
-            Some(StopReason::NodeLimit(_)) => {
-                Err(LowerError::Limit { limit: "e-nodes", count: limits.nodes })
-            }
+            Some(StopReason::NodeLimit(_)) => Err(too_many),
             other => Err(LowerError::Internal(format!("saturation stopped: {other:?}"))),
         }
     }
@@ -334,6 +341,13 @@ impl Context {
                 Arc::new(sorted.iter().map(stays).collect())
             })
             .collect();
+        Context { moves, ..Context::without_moves(kernels, region) }
+    }
+
+    /// What is read where no value is moved.
+    fn without_moves(kernels: Arc<Kernels>, region: Option<Region>) -> Context {
+        let program = Arc::clone(&kernels.program);
+        let (maxima, moves) = (maxima(&program), vec![Arc::default(); program.values.len()]);
         let mut context = Context { kernels, maxima, region, moves, allowed: Vec::new() };
         context.allowed = program
             .value_ids()
@@ -349,6 +363,15 @@ impl Context {
             })
             .collect();
         context
+    }
+
+    /// So many e-nodes the graph of a region has at least: a goal for each layout of a value, and a
+    /// node for each of its moves from there.
+    fn fewest_nodes(&self) -> usize {
+        let Some(region) = &self.region else { return 0 };
+        let goals = region.layouts.iter().map(|layouts| layouts.len());
+        let moves = self.moves.iter().flat_map(|from| from.values()).map(Vec::len);
+        goals.chain(moves).sum()
     }
 
     fn candidates(&self, value: ValueId, pattern: &LayoutPattern) -> Vec<Layout> {

@@ -311,18 +311,34 @@ impl<'a> Lowering<'a> {
 
     /// Searches what seems best of a branch: one layout of each label, one way of filling the
     /// memory. Returns whether there is a plan, or none that is wanted.
-    fn dive(&mut self, mut branch: Branch, explored: &Explored) -> Result<bool, LowerError> {
+    fn dive(&mut self, branch: Branch, explored: &Explored) -> Result<bool, LowerError> {
+        if let (None, Some(bound)) = (self.most_wanted(), branch.bound()) {
+            // A dive seldom ends far above where it began, and prices what it has left at each step.
+            let near = branch.taking_at_most(bound.saturating_add(bound / A_DIVE_RISES_BY));
+            if let Some(found) = self.dive_in(near, explored)? {
+                return Ok(found);
+            }
+        }
+        Ok(self.dive_in(branch, explored)?.unwrap_or(false))
+    }
+
+    /// The same of all of a branch; `None` where what seems best of it has no plan.
+    fn dive_in(
+        &mut self,
+        mut branch: Branch,
+        explored: &Explored,
+    ) -> Result<Option<bool>, LowerError> {
         let most = self.most_wanted();
         while let Some(likely) = branch.toward_the_best() {
             branch = likely;
             self.best.priced_in_dives += branch.strategies();
             self.settle(&mut branch, &explored.kernels, most);
-            let Some(least) = branch.bound() else { return Ok(false) };
+            let Some(least) = branch.bound() else { return Ok(None) };
             if most.is_some_and(|most| most < least) {
-                return Ok(true);
+                return Ok(Some(true));
             }
         }
-        self.search_near(&branch, explored)
+        self.search_near(&branch, explored).map(Some)
     }
 
     /// Searches the plans of a branch that take hardly longer than its bound. Returns whether one
@@ -374,7 +390,8 @@ impl<'a> Lowering<'a> {
         // One plan after another left no room for all that is live at its peak: plans of smaller
         // steps are tried.
         for share in SHARES {
-            let Some(memory) = memory.as_ref().filter(|_| self.best.gave_up) else { break };
+            let helps = self.best.gave_up && !self.best.is_too_large;
+            let Some(memory) = memory.as_ref().filter(|_| helps) else { break };
             let within = (Some(&memory.sparing(share)), guide);
             self.widen(kernels, &labels, sought, within)?;
         }
@@ -461,6 +478,9 @@ impl<'a> Lowering<'a> {
 /// ones: where what is stored leaves no room for ops, none of all that there are would fit.
 const A_DIVE_GOES_UP_BY: u64 = 1;
 const PARTS: u64 = 64;
+
+/// A dive prices what takes this part of its bound longer at most, as long as that has a plan.
+const A_DIVE_RISES_BY: u64 = 32;
 
 /// A plan that is above its bound by no more than this part of it is not worth a long search.
 const NEAR: u64 = 1_000_000;

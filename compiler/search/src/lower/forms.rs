@@ -47,12 +47,13 @@ impl Lowering<'_> {
             within_limits(&kernels.program, self.limits)?;
             let memory =
                 self.capacity.map(|capacity| DeviceMemory::new(&kernels.program, capacity));
-            let expansions = self.limits.expansions;
+            let (expansions, nodes) = (self.limits.expansions, self.limits.nodes);
             let aim = Aim {
                 least: 0,
                 within: None,
                 upto: None,
                 expansions,
+                nodes,
                 is_short: false,
                 guide: None,
             };

@@ -55,6 +55,10 @@ const A_STEERED_DIVE: usize = 512;
 /// large program takes a few states a value where nothing is in doubt.
 const STATES_A_VALUE: usize = 8;
 
+/// A dive may have an e-node where a full search may have so many: where what is nearly as good as
+/// its bound is more than that, another dive, which leaves more memory free, comes to a plan sooner.
+const NODES_OF_A_DIVE: usize = 32;
+
 /// A dive ends with a plan that is above its bound by no more than this part of it: that none of its
 /// branch is better is not worth a region of all that is as cheap.
 const NEAR_OF_A_DIVE: u64 = 4096;
@@ -69,6 +73,8 @@ pub(super) struct Aim<'g> {
     pub(super) upto: Option<u64>,
     /// States that may be expanded.
     pub(super) expansions: usize,
+    /// E-nodes that the region may have.
+    pub(super) nodes: usize,
     /// Whether it is an error to expand as many; the plan that the search ends with is kept.
     pub(super) is_short: bool,
     /// What prices say of plans that are decided in part.
@@ -162,7 +168,9 @@ impl Lowering<'_> {
             };
             let expansions = (self.limits.expansions / part).max(for_all);
             let expansions = expansions.min(self.limits.expansions);
-            let aim = Aim { least: bound, within: Some(most), upto, expansions, is_short, guide };
+            let nodes = self.limits.nodes / if is_dive { NODES_OF_A_DIVE } else { 1 };
+            let within = Some(most);
+            let aim = Aim { least: bound, within, upto, expansions, nodes, is_short, guide };
             let found = self.search(kernels, region, Some(labels), memory, aim)?;
             guide = lazy.map(LazyGuide::get);
             most = match found {
@@ -200,14 +208,17 @@ impl Lowering<'_> {
         memory: Option<&DeviceMemory<'_>>,
         aim: Aim<'_>,
     ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
-        let space = match Space::saturate(Arc::clone(kernels), region, self.limits) {
+        let limits = Limits { nodes: aim.nodes, ..self.limits.clone() };
+        let space = match Space::saturate(Arc::clone(kernels), region, &limits) {
             // Other cases may be smaller, and plans that fit be known.
             Err(LowerError::Limit { .. }) if self.capacity.is_some() => {
                 (self.best.passed_over, self.best.gave_up) = (Some(aim.least), true);
+                self.best.is_too_large = true;
                 return Ok(None);
             }
             space => space?,
         };
+        self.best.is_too_large = false;
         let mut tables = Tables::new(&space, self.hardware)?;
         if let Some(memory) = memory {
             memory.prune(kernels, &mut tables);
@@ -225,7 +236,7 @@ impl Lowering<'_> {
             memory,
             (aim.least, aim.upto, aim.guide),
         );
-        let limits = Limits { expansions, ..self.limits.clone() };
+        let limits = Limits { expansions, ..limits };
         let found = search.run(&limits, 1);
         best.stats.expansions += search.expansions;
         if search.beyond {

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Def, Layout, Picoseconds, Plan, Program, ValueId};
 
-use super::{best_of, side_by_side, sum};
-use crate::lower::{fitting, lower_below, lower_phases};
+use super::{Chosen, best_of, side_by_side, sum, under_below};
+use crate::lower::{fitting, lower_phases};
 use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::stored::{stored, with_stored};
-use crate::{LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, lower};
+use crate::{
+    LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, TIME_LIMIT, lower,
+};
 
 /// The phases of a layer whose `free` weights are to be stored alike, and how they are lowered.
 pub(super) struct Phases<'a> {
@@ -35,33 +37,42 @@ pub(super) fn within_memory(
     phases: &Phases<'_>,
     fastest: &[Lowered],
     own: &[Lowered],
-) -> Result<(Vec<Layout>, Optimality), LowerError> {
+) -> Result<Chosen, LowerError> {
     // A request takes no less than each phase by itself.
     let alone = sum(phases.programs, own);
-    if let Some(layouts) = phases.as_each_alone(own)? {
-        return Ok((layouts, alone));
+    let known = phases.fastest_that_fits(own, alone.cost)?;
+    if let Some((layouts, _)) = known.as_ref().filter(|(_, cost)| *cost == alone.cost) {
+        return Ok(Chosen { layouts: layouts.clone(), request: alone, phases: None });
     }
     let joint = side_by_side(phases.programs, phases.free);
     let capacity = phases.hardware.hbm_bytes;
     // Activations take something, but how little is not known of all plans: so for the bound they
     // take nothing.
-    let most = match phases.lowered_within(&joint, |_| capacity, phases.options) {
+    let below = known.as_ref().map(|(_, cost)| cost.0.saturating_add(1));
+    let most = match phases.lowered_within(&joint, |_| capacity, (phases.options, below)) {
         Ok(lowered) => Some(lowered),
         // No layouts leave room in every phase.
-        Err(LowerError::Unreachable { .. }) => return Err(phases.none_fits(fastest, true)),
+        Err(LowerError::Unreachable { .. }) if known.is_none() => {
+            return Err(phases.none_fits(fastest, true));
+        }
+        Err(LowerError::OutOfTime) if known.is_some() => None,
         Err(error) => passed_over(error).map(|()| None)?,
     };
     let bound = most.as_ref().map(|lowered| lowered.optimality.clone());
     let least = bound.as_ref().map_or(alone.lower_bound, |b| b.lower_bound.max(alone.lower_bound));
     let is_near = |cost: Picoseconds| cost.0 <= least.0.saturating_add(least.0 / NEAR);
-    let found = match most {
-        Some(most) => phases.leaving_room((&joint, most), own, is_near)?,
-        None => None,
+    let found = match (known, most) {
+        (Some(known), _) if is_near(known.1) => Some(known),
+        (known, Some(most)) => phases.leaving_room((&joint, most), own, known, is_near)?,
+        (known, None) => known,
     };
     // What one phase would have is searched in the others, which takes long where it does not fit.
     let best = match &found {
         Some((_, cost)) if is_near(*cost) => None,
-        _ => phases.best_of_own(own)?,
+        found => match phases.best_of_own(own) {
+            Err(LowerError::OutOfTime) if found.is_some() => None,
+            best => best?,
+        },
     };
     let (layouts, cost) = best
         .into_iter()
@@ -73,102 +84,102 @@ pub(super) fn within_memory(
     let by_prices = bound.as_ref().filter(|bound| bound.lower_bound == least);
     let proof = by_prices.and_then(|bound| bound.proof).unwrap_or(Proof::Search);
     let price_bound = bound.as_ref().and_then(|bound| bound.price_bound);
-    Ok((
+    let is_late = phases.options.limits.stop.is_time_up();
+    let limit = if is_late { TIME_LIMIT } else { MEMORY_LIMIT };
+    Ok(Chosen {
         layouts,
-        Optimality {
+        request: Optimality {
             status: if proven { Status::Proven } else { Status::Bounded },
             proof: proven.then_some(proof),
             cost,
             lower_bound: least.min(cost),
             price_bound: price_bound.map(|bound| bound.min(cost)),
-            stopped_by: (!proven).then(|| MEMORY_LIMIT.to_string()),
+            stopped_by: (!proven).then(|| limit.to_string()),
             ties_cut: bound.is_some_and(|bound| bound.ties_cut),
         },
-    ))
+        phases: None,
+    })
 }
 
 impl Phases<'_> {
-    /// The layouts that one phase would have by itself, if under them each phase takes what it
-    /// takes by itself, in a plan that fits. To look at that takes a fraction of a search of all
-    /// phases.
-    fn as_each_alone(&self, own: &[Lowered]) -> Result<Option<Vec<Layout>>, LowerError> {
-        for phase in own {
-            let layouts = stored(&phase.plan, self.free);
-            let mut all = true;
-            for (program, own) in self.programs.iter().zip(own) {
-                all = all && self.is_as_alone(program, own, &layouts)?;
-            }
-            if all {
-                return Ok(Some(layouts));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether the fastest plan of a phase with these layouts stored fits and takes what the phase
-    /// takes by itself. One that takes less says no: then what the phase takes is not known yet.
-    fn is_as_alone(
+    /// The best of the layouts that one phase would have by itself under which the fastest plan of
+    /// each phase fits, and what a request takes with them: at best `alone`, what each phase takes
+    /// by itself. To look at that takes a fraction of a search of all phases.
+    fn fastest_that_fits(
         &self,
-        program: &Program,
-        own: &Lowered,
-        layouts: &[Layout],
-    ) -> Result<bool, LowerError> {
-        if stored(&own.plan, self.free) == layouts {
-            return Ok(true);
-        }
-        let (capacity, cost) = (self.hardware.hbm_bytes, own.optimality.cost);
-        let under = with_stored(program, self.free, layouts);
-        if DeviceMemory::new(&under, capacity).least() > capacity {
-            return Ok(false);
-        }
+        own: &[Lowered],
+        alone: Picoseconds,
+    ) -> Result<Option<(Vec<Layout>, Picoseconds)>, LowerError> {
+        let capacity = self.hardware.hbm_bytes;
         let any_size = LowerOptions { any_size: true, ..self.options.clone() };
-        let below = cost.0.saturating_add(1);
-        match lower_below(&under, self.hardware, &any_size, below, &own.remembered) {
-            Ok(found) => Ok(found.is_some_and(|found| {
-                found.optimality.cost == cost && needed(&found.plan) <= capacity
-            })),
-            Err(error) => passed_over(error).map(|()| false),
+        let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
+        for phase in own {
+            let below = best.as_ref().map_or(u64::MAX, |(_, cost)| cost.0);
+            if below == alone.0 {
+                break;
+            }
+            let layouts = stored(&phase.plan, self.free);
+            let has_room = |program: &&Program| {
+                let under = with_stored(program, self.free, &layouts);
+                DeviceMemory::new(&under, capacity).least() <= capacity
+            };
+            if !self.programs.iter().all(has_room) {
+                continue;
+            }
+            let of_each = (self.programs, self.free, self.hardware);
+            match under_below(of_each, &layouts, own, below, &any_size) {
+                // One of no size may take less than what the phase takes by itself.
+                Ok(Some(phases)) if phases.iter().all(|p| needed(&p.plan) <= capacity) => {
+                    best = Some((layouts, sum(self.programs, &phases).cost));
+                }
+                Ok(_) => {}
+                Err(error) => passed_over(error)?,
+            }
         }
+        Ok(best)
     }
 
     /// The best plan of all phases side by side whose weights and caches take at most so many bytes
-    /// in each.
+    /// in each, of those that take less than `below`, in picoseconds.
     fn lowered_within(
         &self,
         joint: &Program,
         most: impl Fn(usize) -> u64,
-        options: &LowerOptions,
+        (options, below): (&LowerOptions, Option<u64>),
     ) -> Result<Lowered, LowerError> {
         let scopes = scopes(self.programs, self.free, most);
-        lower_phases(joint, self.hardware, options, &scopes)
+        lower_phases(joint, self.hardware, options, (&scopes, below))
     }
 
     /// The layouts that are best if so much is left for the activations of each phase as its plan
     /// under the layouts found before would take, and at first as it takes alone; with what a
-    /// request takes. `most` is the best plan side by side if nothing is left for activations.
+    /// request takes; `known` where they are not better. `most` is the best plan side by side if
+    /// nothing is left for activations.
     fn leaving_room(
         &self,
         (joint, most): (&Program, Lowered),
         own: &[Lowered],
+        known: Option<(Vec<Layout>, Picoseconds)>,
         is_near: impl Fn(Picoseconds) -> bool,
     ) -> Result<Option<(Vec<Layout>, Picoseconds)>, LowerError> {
         let capacity = self.hardware.hbm_bytes;
         let activations = |phase: &Lowered| Memory::of(&phase.plan).activations.0;
         let mut left: Vec<u64> = own.iter().map(activations).collect();
-        let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
-        let mut known = Some(most);
+        let (mut best, mut most) = (known, Some(most));
         // The bound stands: what is looked for here are layouts, and good ones are found early.
         let limits = self.options.limits.part(PART_OF_A_TRY);
         let shorter = LowerOptions { limits, ..self.options.clone() };
         for _ in 0..TRIES {
             let kept = |phase: usize| capacity.saturating_sub(left[phase]);
             // The best of more plans is the best of these if it is one of them.
-            let found = match known.take().filter(|plan| self.keeps(joint, &plan.plan, kept)) {
+            let below = best.as_ref().map(|(_, cost)| cost.0);
+            let found = match most.take().filter(|plan| self.keeps(joint, &plan.plan, kept)) {
                 Some(found) => Ok(found),
-                None => self.lowered_within(joint, kept, &shorter),
+                None => self.lowered_within(joint, kept, (&shorter, below)),
             };
             let found = match found {
                 Ok(found) => found,
+                Err(LowerError::OutOfTime) if best.is_some() => return Ok(best),
                 Err(error) => return passed_over(error).map(|()| best),
             };
             let order: Vec<ValueId> = (0..self.free.len() as u32).map(ValueId).collect();
@@ -257,7 +268,7 @@ impl Phases<'_> {
     ) -> Result<Option<(Vec<Layout>, Picoseconds)>, LowerError> {
         match best_of(self.programs, self.free, own, own, MEMORY_LIMIT, self.hardware, self.options)
         {
-            Ok((layouts, request)) => Ok(Some((layouts, request.cost))),
+            Ok(best) => Ok(Some((best.layouts, best.request.cost))),
             Err(error) => passed_over(error).map(|()| None),
         }
     }

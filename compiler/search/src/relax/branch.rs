@@ -70,6 +70,15 @@ impl Branch {
         Guide::read(&self.whole.problem, &self.whole.prices)
     }
 
+    /// The plans of it that take no longer than `most`, in picoseconds; its prices stay as they are.
+    pub(crate) fn taking_at_most(&self, most: u64) -> Branch {
+        let Whole { problem, prices } = self.whole.as_ref();
+        let (mut problem, mut prices) = (problem.clone(), prices.clone());
+        let most = problem.in_time(most);
+        drop_dearer(&mut problem, &mut prices, most);
+        Branch { whole: Arc::new(Whole { problem, prices }), ..self.clone() }
+    }
+
     /// Prices it again: `known` is what a plan takes, beyond which nothing is wanted.
     pub(crate) fn settle(&mut self, limits: &Limits, known: Option<u64>) {
         let Whole { problem, prices } = self.whole.as_ref();

@@ -17,7 +17,7 @@ use crate::strict::may_move_to;
 /// What graphs and factors have been made, for the searches to come: of the forms of a program, of
 /// its phases, within memory and beside it. It saves time, and changes nothing that is found.
 ///
-/// Clones are of one and the same store. It keeps little, and nothing of a large program: there
+/// Clones are of one and the same store. It keeps little, and nothing of a very large program: there
 /// each search makes its own, so that no memory is held for what may never be asked again.
 #[derive(Clone, Default)]
 pub struct SearchCache(Arc<Mutex<Vec<(Base, Shared)>>>);
@@ -26,8 +26,9 @@ pub struct SearchCache(Arc<Mutex<Vec<(Base, Shared)>>>);
 /// them side by side.
 const BASES: usize = 6;
 
-/// Arcs, and layouts of strategies, that are kept of one base: some 16 bytes each.
-const MOST_KEPT: usize = 1 << 19;
+/// Arcs, and layouts of strategies, that are kept of all bases: some 16 bytes each. A model on four
+/// axes has a million in each of its phases.
+const MOST_KEPT: usize = 1 << 22;
 
 impl fmt::Debug for SearchCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,10 +42,13 @@ impl SearchCache {
     pub(crate) fn with<T>(&self, base: Base, act: impl FnOnce(&mut Shared) -> T) -> T {
         let mut shared = self.take(&base).unwrap_or_else(|| Shared::new(1));
         let came_of_it = act(&mut shared);
-        if shared.size() <= MOST_KEPT {
+        let size = shared.size();
+        if size <= MOST_KEPT {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.retain(|(of, _)| *of != base);
-            if all.len() == BASES {
+            // What was asked for last is asked for again soonest.
+            let kept = |all: &[(Base, Shared)]| all.iter().map(|(_, s)| s.size()).sum::<usize>();
+            while all.len() == BASES || size + kept(&all) > MOST_KEPT {
                 all.remove(0);
             }
             all.push((base, shared));
