@@ -154,17 +154,35 @@ impl Console {
     }
 
     /// Prints what has waited.
-    pub(crate) fn finish(mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
-        let files: Vec<InFile<'_>> =
-            waiting.iter().map(|(file, list)| (file.as_ref(), list.as_slice())).collect();
-        if self.as_result {
-            let _ = self.result(&document(self.result_format, &files));
-        } else if !files.is_empty() {
-            write_stderr(&document(self.error_format, &files));
+    pub(crate) fn finish(mut self) -> Outcome {
+        let mut outcome = Ok(());
+        if std::mem::take(&mut self.as_result) {
+            let found = std::mem::take(&mut self.waiting);
+            outcome = self.result(&document(self.result_format, &in_files(&found)));
+        }
+        // With a result that could not be printed, this is that it could not.
+        if !self.waiting.is_empty() {
+            write_stderr(&document(self.error_format, &in_files(&self.waiting)));
         }
         write_stderr(&self.watch.timings());
+        outcome
     }
+}
+
+/// Prints the text that a command line asks for in place of a command: `--help` and `--version`.
+pub(crate) fn print(text: &clap::Error) -> Outcome {
+    match text.print().and_then(|()| std::io::stdout().flush()) {
+        Err(error) if text.exit_code() == 0 && error.kind() != ErrorKind::BrokenPipe => {
+            write_stderr(&format!("error: cannot write to standard output: {error}\n"));
+            Err(Status::Usage)
+        }
+        // Where nobody reads standard error there is nothing left to say.
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn in_files(waiting: &[(Option<SourceFile>, Vec<Diagnostic>)]) -> Vec<InFile<'_>> {
+    waiting.iter().map(|(file, list)| (file.as_ref(), list.as_slice())).collect()
 }
 
 impl Host for Console {

@@ -30,10 +30,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
         Err(error) => {
-            // Help and version are results, the rest is usage; where nobody reads them there is
-            // nothing left to say.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            // Help and version are results, the rest is usage.
+            let status = console::print(&error).map_or(2, |()| error.exit_code());
+            return ExitCode::from(u8::try_from(status).unwrap_or(2));
         }
     };
     let mut console = Console::new(&args.display, &args.search);
@@ -71,7 +70,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let defects = host::defects();
     let status = if defects.is_empty() { status } else { status.and(Err(Status::Wrong)) };
     console.report(None, defects);
-    console.finish();
+    // Where the result could not be printed, what it says does not matter.
+    let status = console.finish().and(status);
     ExitCode::from(match status {
         Ok(()) => 0,
         Err(Status::Wrong) => 1,

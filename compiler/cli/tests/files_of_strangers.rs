@@ -79,6 +79,27 @@ fn a_full_disk_costs_no_file_what_it_held() {
 }
 
 #[test]
+fn a_result_that_is_not_printed_is_an_error_whatever_its_form() {
+    let results: [&[&str]; 8] = [
+        &["check", "mlp.shard", "--format", "json"],
+        &["check", "mlp.shard", "--format", "sarif"],
+        &["check", "not_there.shard", "--format", "json"],
+        &["snapshot", "mlp.shard", "--format", "json"],
+        &["explain", "mlp.shard"],
+        &["explain", "mlp.shard", "--format", "json"],
+        &["--help"],
+        &["--version"],
+    ];
+    for args in results {
+        let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let ran = command(args).stdout(full()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains("cannot write to standard output"), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn streams_are_written_directly() {
     let ran = shardc(&["explain", "mlp.shard", "--certificate", "/dev/full"]);
     assert!(ran.status == 2 && ran.err.contains("cannot write `/dev/full`"), "{ran:?}");
@@ -125,7 +146,8 @@ fn control_and_bidi_characters_do_not_reach_the_terminal() {
     let path = |name: &str| folder.join(name).to_str().expect("UTF-8").to_string();
     let commented = text("mlp.shard").replace("-> BLF)", &format!("-> BLF) // {HOSTILE}"));
     std::fs::write(path("comment.shard"), &commented).expect("written");
-    std::fs::write(path("wrong.shard"), commented.replace("BLF) //", "BLQ) //")).expect("written");
+    std::fs::write(path("not_there.shard"), commented.replace("BLF) //", "BLQ) //"))
+        .expect("written");
     std::fs::write(path(&format!("{HOSTILE}.shard")), commented.replace("BLF) //", "BLQ) //"))
         .expect("written");
     let lowered = shardc(&["lower", "mlp.shard"]).out;
@@ -140,7 +162,7 @@ fn control_and_bidi_characters_do_not_reach_the_terminal() {
         for args in [
             &["explain", &path("comment.shard")][..],
             &["explain", &path("comment.shard"), "--why", "h"],
-            &["check", &path("wrong.shard")],
+            &["check", &path("not_there.shard")],
             &["check", &path(&format!("{HOSTILE}.shard"))],
             &["check", &path(&format!("none{HOSTILE}.shard"))],
             &["explain", &path("named.shir")],
