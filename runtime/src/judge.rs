@@ -26,9 +26,8 @@ pub struct Report {
     pub exact: bool,
     /// The largest absolute difference over all results.
     pub max_abs_err: f64,
-    /// What differences are measured against, of the result that is furthest off for its scale
-    /// ([`Expected::scale`](crate::reference::Expected::scale)).
-    pub scale: f64,
+    /// The result that is furthest off for its scale; none where there are no results.
+    pub worst: Option<Worst>,
     /// The tolerance used, as a part of a result's scale.
     pub tolerance: f64,
     /// How many devices there were.
@@ -45,6 +44,25 @@ pub struct Report {
     /// operands say. `None` too where every one is right, and the plan computes something else than
     /// the source.
     pub first_wrong: Option<InstrId>,
+}
+
+impl Report {
+    /// What differences are measured against, of the result that is furthest off for its scale.
+    pub fn scale(&self) -> f64 {
+        self.worst.as_ref().map_or(0.0, |worst| worst.scale)
+    }
+}
+
+/// A result and how far off it is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Worst {
+    /// Its name.
+    pub name: String,
+    /// Its largest absolute difference.
+    pub max_abs_err: f64,
+    /// What differences of it are measured against
+    /// ([`Expected::scale`](crate::reference::Expected::scale)).
+    pub scale: f64,
 }
 
 /// Executes a schedule and compares it with its own ops, unsharded. Where whole numbers would
@@ -152,7 +170,7 @@ fn judge(
     let tolerance = match (options.tolerance, arithmetic) {
         (Some(given), _) => given,
         (None, Arithmetic::Emulated) => {
-            stated + 2.0 * rounding_noise(source, plan, &trace, &expected)?
+            emulated_tolerance(source, what, options, (&trace, &expected), stated)?
         }
         (None, Arithmetic::F32 | Arithmetic::Single)
             if what.is_magnifying() && !all_equal(&trace, &expected, stated) =>
@@ -167,7 +185,12 @@ fn judge(
     let comparisons = compared(&trace, &expected, tolerance);
     let badness =
         |c: &Comparison| if c.scale > 0.0 { c.max_abs_err / c.scale } else { c.max_abs_err };
-    let worst = comparisons.iter().max_by(|a, b| badness(a).total_cmp(&badness(b)));
+    let named_so = plan.outputs.iter().map(|output| output.name.clone());
+    let worst = comparisons
+        .iter()
+        .zip(named_so)
+        .max_by(|(a, _), (b, _)| badness(a).total_cmp(&badness(b)))
+        .map(|(c, name)| Worst { name, max_abs_err: c.max_abs_err, scale: c.scale });
     let named = |output: &PlanOutput, tensor| NamedTensor { name: output.name.clone(), tensor };
     let equal = comparisons.iter().all(|c| c.equal);
     // An engine gives results alone.
@@ -181,7 +204,7 @@ fn judge(
         first_wrong,
         exact: arithmetic == Arithmetic::Exact,
         max_abs_err: comparisons.iter().map(|c| c.max_abs_err).fold(0.0, f64::max),
-        scale: worst.map_or(0.0, |c| c.scale),
+        worst,
         tolerance,
         devices: trace.devices,
         collectives: trace.collectives,
@@ -200,21 +223,41 @@ fn all_equal(trace: &Trace, expected: &[Expected], tolerance: f64) -> bool {
     compared(trace, expected, tolerance).iter().all(|c| c.equal)
 }
 
-/// How far the unsharded program itself is from what it would compute in `f32`, as a part of a
-/// result's scale.
+/// How far results may differ whose every step is rounded to its dtype: as `stated`, and by what
+/// the roundings do to the program itself, as a part of a result's scale.
 ///
-/// A program can magnify roundings (a softmax of large scores does), and a sharded run rounds at
-/// other places: it may be as far off in one direction as the unsharded one is in the other, but no
-/// further.
-fn rounding_noise(
+/// A program can magnify roundings (a softmax of large scores does, and one layer after another),
+/// and a sharded run rounds at other places: it may be as far off in one direction as the unsharded
+/// program is in the other. Where it is further off, and equal in `f32`, what roundings did to the
+/// run counts as well.
+fn emulated_tolerance(
     source: &Plan,
-    plan: &Plan,
-    trace: &Trace,
-    expected: &[Expected],
+    what: &Executed<'_>,
+    options: &RunOptions,
+    (trace, expected): (&Trace, &[Expected]),
+    stated: f64,
 ) -> Result<f64, RunError> {
-    let finer =
-        reference(source, &parameters_of(source, plan, &trace.parameters)?, Arithmetic::F32)?;
-    Ok(apart(expected, &finer, expected))
+    let parameters = parameters_of(source, what.plan(), &trace.parameters)?;
+    let finer = reference(source, &parameters, Arithmetic::F32)?;
+    let noise = apart(expected, &finer, expected);
+    let tolerance = stated + 2.0 * noise;
+    if all_equal(trace, expected, tolerance) || options.engine.is_some() {
+        return Ok(tolerance);
+    }
+    let data = |(id, tensor): (&InstrId, &Arc<Tensor>)| {
+        Some((what.plan().instruction(*id).name.clone()?, Arc::clone(tensor)))
+    };
+    let same_data = RunOptions {
+        inputs: trace.parameters.iter().filter_map(data).collect(),
+        ..options.clone()
+    };
+    let finer_trace = what.execute(&same_data, Arithmetic::F32)?;
+    if !all_equal(&finer_trace, &finer, Arithmetic::F32.tolerance(source)) {
+        return Ok(tolerance);
+    }
+    let of_run = trace.outputs.iter().zip(&finer_trace.outputs).zip(expected);
+    let of_run = of_run.map(|((a, b), e)| share_apart(&a.tensor, &b.tensor, e.scale));
+    Ok(tolerance.max(stated + noise + of_run.fold(0.0, f64::max)))
 }
 
 /// How far a program, unsharded, is from what it would compute without roundings, as a part of the
@@ -238,11 +281,14 @@ fn magnified(
 
 /// The largest difference of two results, as a part of the scale of what is expected.
 fn apart(results: &[Expected], others: &[Expected], expected: &[Expected]) -> f64 {
-    let off = results.iter().zip(others).zip(expected).map(|((a, b), e)| {
-        let apart = compare(&a.tensor, &b.tensor, e.scale, 0.0).max_abs_err;
-        if e.scale > 0.0 && apart.is_finite() { apart / e.scale } else { 0.0 }
-    });
-    off.fold(0.0, f64::max)
+    let off = results.iter().zip(others).zip(expected);
+    off.map(|((a, b), e)| share_apart(&a.tensor, &b.tensor, e.scale)).fold(0.0, f64::max)
+}
+
+/// The largest difference of two tensors, as a part of a scale.
+fn share_apart(a: &Tensor, b: &Tensor, scale: f64) -> f64 {
+    let apart = compare(a, b, scale, 0.0).max_abs_err;
+    if scale > 0.0 && apart.is_finite() { apart / scale } else { 0.0 }
 }
 
 /// The same data for the parameters of another plan, of the same names.

@@ -63,7 +63,7 @@ pub use compare::{Comparison, compare};
 pub use engine::Engine;
 pub use error::RunError;
 pub use execute::{CollectiveTrace, NamedTensor, RunOptions, Trace, execute, in_program_order};
-pub use judge::{Report, run, run_against, run_on_streams, run_plan};
+pub use judge::{Report, Worst, run, run_against, run_on_streams, run_plan};
 pub use limits::{MAX_APPLIED, MAX_BYTES, MAX_SECONDS, bytes_needed, seconds_needed, work_needed};
 pub use network::Network;
 pub use progress::Progress;

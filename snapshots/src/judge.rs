@@ -72,7 +72,8 @@ pub fn judge(plan: &Plan, seed: u64) -> Result<Report, String> {
     if !report.equal {
         return Err(format!(
             "it differs by {:e} of {:e}\n{printed}",
-            report.max_abs_err, report.scale
+            report.max_abs_err,
+            report.scale()
         ));
     }
     let price = shard_cost::price(plan, &hardware());

@@ -105,7 +105,7 @@ fn equal(plan: &Plan, options: &RunOptions) -> Report {
         report.equal,
         "off by {} of {}\n{}\nhas {:?}\nnot {:?}",
         report.max_abs_err,
-        report.scale,
+        report.scale(),
         text::print(plan),
         report.outputs,
         report.expected

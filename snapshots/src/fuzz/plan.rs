@@ -173,7 +173,7 @@ fn executed(
     };
     let report = &ran.report;
     if !report.equal {
-        let (off, of) = (report.max_abs_err, report.scale);
+        let (off, of) = (report.max_abs_err, report.scale());
         return Err(format!("it differs by {off:e} of {of:e}\n{}", text::print(&ran.plan)));
     }
     for trace in &report.collectives {

@@ -317,16 +317,17 @@ fn describe_streams(streams: &RunSchedule) -> String {
 fn describe(layer: &RunLayer, ran: &Ran, asked: &shard_ir::Plan) -> String {
     let devices = format!("{} device{}", layer.devices, if layer.devices == 1 { "" } else { "s" });
     let devices = layer.engine.map_or(devices.clone(), |engine| format!("{devices} of {engine}"));
+    let far = || {
+        let Some(worst) = &ran.report.worst else { return String::new() };
+        let several = ran.report.outputs.len() > 1;
+        let of = if several { format!(" of `{}`", worst.name) } else { String::new() };
+        let (apart, scale) = (worst.max_abs_err, worst.scale);
+        format!(": largest difference{of} {apart:e}, results up to {scale:e}")
+    };
     let verdict = match (layer.equal, ran.report.exact) {
         (true, true) => format!("equal, exactly, on {devices}"),
-        (true, false) => format!(
-            "equal on {devices}: largest difference {:e}, results up to {:e}",
-            layer.max_abs_err, ran.report.scale
-        ),
-        (false, _) => format!(
-            "DIFFERENT on {devices}: largest difference {:e}, results up to {:e}",
-            layer.max_abs_err, ran.report.scale
-        ),
+        (true, false) => format!("equal on {devices}{}", far()),
+        (false, _) => format!("DIFFERENT on {devices}{}", far()),
     };
     let mut text = format!("{}: {verdict}\n", shard_report::notation::layer_name(asked));
     let shrunk: Vec<String> = asked
