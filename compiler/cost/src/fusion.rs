@@ -91,7 +91,7 @@ pub fn fusion_producers(plan: &Plan) -> Vec<Vec<InstrId>> {
 }
 
 /// For each instruction the one whose kernel it joins as an elementwise op.
-fn elementwise_joins(plan: &Plan) -> Vec<Option<InstrId>> {
+pub fn elementwise_joins(plan: &Plan) -> Vec<Option<InstrId>> {
     let uses = plan.uses();
     // A plan that is legal says of no other instructions that they are pieces.
     let mut ends_a_composite = vec![false; plan.instructions.len()];

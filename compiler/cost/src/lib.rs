@@ -38,8 +38,8 @@ pub use collective::{
 };
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{
-    LONGEST_KERNEL, begins_a_kernel, fuses_with, fusion_producers, kernels, may_lead_a_kernel,
-    place_in_chain,
+    LONGEST_KERNEL, begins_a_kernel, elementwise_joins, fuses_with, fusion_producers, kernels,
+    may_lead_a_kernel, place_in_chain,
 };
 pub use hardware::{Fabric, Hardware, HardwareError, Network, Weights};
 pub use inventory::{Inventory, Kept};

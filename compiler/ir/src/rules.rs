@@ -18,6 +18,11 @@ impl Rules {
         Rules(text.split('+').map(|name| Cow::Owned(name.to_string())).collect())
     }
 
+    /// One more.
+    pub fn push(&mut self, name: &'static str) {
+        self.0.push(Cow::Borrowed(name));
+    }
+
     /// The names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|name| name.as_ref())

@@ -297,7 +297,7 @@ pub fn lower(
     options: &LowerOptions,
 ) -> Result<Lowered, LowerError> {
     let priced = &*options.priced_by(hardware);
-    match lower::lower(program, priced, options) {
+    let lowered = match lower::lower(program, priced, options) {
         Err(LowerError::Unreachable { .. }) if is_reachable(program, hardware, options) => {
             Err(LowerError::TooLong(Picoseconds(relax::graph::FAR.unsigned_abs())))
         }
@@ -305,6 +305,23 @@ pub fn lower(
             moves_alone::improved(found, program, priced, options)
         }
         lowered => lowered,
+    };
+    let tell = |mut lowered: Lowered| {
+        tell_kernels(&mut lowered.plan);
+        lowered
+    };
+    if options.objective == Objective::Comm { lowered.map(tell) } else { lowered }
+}
+
+/// Gives each op that joins a kernel the rule that says so. A search in which ops take no time takes
+/// a kernel for the ops that it is.
+fn tell_kernels(plan: &mut Plan) {
+    let joins = shard_cost::elementwise_joins(plan);
+    for (instr, _) in plan.instructions.iter_mut().zip(joins).filter(|(_, joins)| joins.is_some()) {
+        let told = [rules::FUSED, rules::ATTENTION, rules::JOINED].map(|rule| rule.name);
+        if !instr.origin.rules.names().any(|name| told.contains(&name)) {
+            instr.origin.rules.push(rules::FUSED.name);
+        }
     }
 }
 
