@@ -186,7 +186,7 @@ impl Builder {
             sink,
         )?;
         let value = self.value(pin.value);
-        let pattern = permute_pattern(&pin.pattern, &pin.dims, &value.dims);
+        let pattern = pin.pattern.permuted(&pin.dims, &value.dims);
         if is_free(&pattern) && !pin.written && !pin.border {
             return Some(pin.value);
         }
@@ -258,19 +258,4 @@ pub(crate) fn is_free(pattern: &LayoutPattern) -> bool {
         && pattern.dims.iter().all(|d| d.axes.is_empty())
         && pattern.partial_sum.is_empty()
         && pattern.partial_max.is_empty()
-}
-
-/// A pattern over dims in one order as a pattern over the same dims in another.
-pub(crate) fn permute_pattern(
-    pattern: &LayoutPattern,
-    from: &[DimId],
-    to: &[DimId],
-) -> LayoutPattern {
-    let mut out = pattern.clone();
-    for (i, dim) in to.iter().enumerate() {
-        if let Some(at) = from.iter().position(|d| d == dim) {
-            out.dims[i] = pattern.dims[at];
-        }
-    }
-    out
 }

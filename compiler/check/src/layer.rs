@@ -7,7 +7,7 @@ use shard_ir::{
     Cuts, Def, DimId, Op, Output, ParameterKind, Program, Value, ValueId, typing::same_dims,
 };
 
-use crate::builder::{Binding, Builder, PinRequest, permute_pattern};
+use crate::builder::{Binding, Builder, PinRequest};
 use crate::calls::Layers;
 use crate::diagnostics::limits::MAX_KINDS;
 use crate::diagnostics::{DtypeProblem, LayerProblem, LimitProblem, ModelProblem, ShapeProblem};
@@ -513,11 +513,7 @@ impl<'a> LayerChecker<'a, '_> {
             name: declared_name.or(returned_name).unwrap_or_else(|| "result".to_string()),
             value,
             dims: checked.dims.clone(),
-            pattern: permute_pattern(
-                &checked.pattern,
-                &checked.dims,
-                &self.builder.value(value).dims,
-            ),
+            pattern: checked.pattern.permuted(&checked.dims, &self.builder.value(value).dims),
             span: ty.span,
             state: false,
         })

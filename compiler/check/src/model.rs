@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use shard_grammar::{Span, ast};
 use shard_ir::{Def, Fold, FoldId, LabelId, Op, Output, ParameterKind, Program, Value, ValueId};
 
-use crate::builder::{PinRequest, permute_pattern};
+use crate::builder::PinRequest;
 use crate::calls::{CallSite, relabelled, results_term};
 use crate::diagnostics::ModelProblem;
 use crate::expr::Term;
@@ -333,8 +333,7 @@ impl LayerChecker<'_, '_> {
             }
             let (param, output) = (program.values.first()?, program.outputs.first()?);
             let dims = program.value(output.value).dims.clone();
-            let pattern =
-                permute_pattern(&relabelled(&output.pattern, &call.labels), &dims, &param.dims);
+            let pattern = relabelled(&output.pattern, &call.labels).permuted(&dims, &param.dims);
             let env = &*self.env;
             let value = self.builder.in_order(
                 env,
@@ -395,7 +394,7 @@ impl LayerChecker<'_, '_> {
             name: format!("{}.{}", call.prefix, output.name),
             value,
             dims: own.clone(),
-            pattern: permute_pattern(&pattern, &dims, &own),
+            pattern: pattern.permuted(&dims, &own),
             span: output.span,
             state: true,
         });

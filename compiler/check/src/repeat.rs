@@ -7,7 +7,6 @@ use shard_grammar::ast;
 use shard_ir::op::Flag;
 use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, ValueId, typing::same_dims};
 
-use crate::builder::permute_pattern;
 use crate::diagnostics::LayerProblem;
 use crate::environment::Environment;
 use crate::sink::Sink;
@@ -81,7 +80,7 @@ fn carry(
         return refuse(Some(param), why, Some(format!("cast the result to {dtype}")));
     }
     let result_dims = program.value(output.value).dims.clone();
-    let result_pattern = permute_pattern(&output.pattern, &result_dims, &dims);
+    let result_pattern = output.pattern.permuted(&result_dims, &dims);
     if pattern.label.is_some() && pattern.label == result_pattern.label {
         return;
     }
@@ -159,7 +158,7 @@ fn tie_cache(
     if !same_dims(&dims, &output_dims) {
         return;
     }
-    let result = permute_pattern(&output.pattern, &output_dims, &dims);
+    let result = output.pattern.permuted(&output_dims, &dims);
     if pattern.label.is_some() && pattern.label == result.label {
         return;
     }
@@ -178,7 +177,7 @@ fn tie_cache(
         }
         // One side is left to the compiler: it takes what the other states.
         (false, true) if crate::builder::is_free(&result) => {
-            program.outputs[index].pattern = permute_pattern(&pattern, &dims, &output_dims);
+            program.outputs[index].pattern = pattern.permuted(&dims, &output_dims);
             return;
         }
         (true, false) if crate::builder::is_free(&pattern) => {

@@ -12,6 +12,7 @@ use shard_ir::{
     never,
 };
 use shard_report::notation::phrase;
+use shard_search::demand::is_argument;
 use shard_search::{LowerError, LowerOptions, OrderSaving, OrderSavings, Unasked};
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -224,7 +225,8 @@ pub fn replication_costs(
     let plan = &layer.schedule.plan;
     let mut said = BTreeSet::new();
     let mut found = Vec::new();
-    for value in &program.values {
+    for id in program.value_ids() {
+        let value = program.value(id);
         let Def::Pin { operand, pattern, written: false } = &value.def else { continue };
         let shape = MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) };
         if pattern.exact(shape) != Some(Layout::REPLICATED) || !said.insert(value.span) {
@@ -251,15 +253,18 @@ pub fn replication_costs(
         let time: Picoseconds = moves.iter().map(|id| layer.price.of(*id).time()).sum();
         let name =
             program.value(origin(program, *operand)).name.clone().or_else(|| value.name.clone());
+        let is_argument = is_argument(program, id);
+        let layout = if is_argument {
+            Layout::REPLICATED.text(&program.mesh, &program.dim_names(&value.dims))
+        } else {
+            let words = file.slice(value.span).split_whitespace();
+            words.last().unwrap_or_else(|| never!("a layout stated by no word", "")).to_string()
+        };
         let problem = LoweringProblem::ReplicationCosts {
             name: name.unwrap_or_else(|| "this value".to_string()),
             span: value.span,
-            layout: file
-                .slice(value.span)
-                .split_whitespace()
-                .last()
-                .unwrap_or_else(|| never!("a layout stated by no word", ""))
-                .to_string(),
+            is_argument,
+            layout,
             collective: moves
                 .iter()
                 .map(|id| phrase(plan, *id))

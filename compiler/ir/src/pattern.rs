@@ -2,6 +2,7 @@
 
 use crate::layout::{Layout, MeshShape, Reduction};
 use crate::mesh::{AxisList, AxisSet};
+use crate::tensor::DimId;
 
 /// A layout label (`?l`) of a layer, as an index into [`Program::labels`](crate::Program::labels):
 /// every pattern that bears it is met by one and the same layout.
@@ -67,6 +68,17 @@ impl LayoutPattern {
             label: None,
             whole: AxisSet::EMPTY,
         }
+    }
+
+    /// The same pattern over a value whose dims `from` are in the order `to` in memory.
+    pub fn permuted(&self, from: &[DimId], to: &[DimId]) -> LayoutPattern {
+        let mut out = self.clone();
+        for (i, dim) in to.iter().enumerate() {
+            if let Some(at) = from.iter().position(|d| d == dim) {
+                out.dims[i] = self.dims[at];
+            }
+        }
+        out
     }
 
     /// The one layout that meets the pattern, where it names exactly one.

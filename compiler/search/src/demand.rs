@@ -1,6 +1,6 @@
 //! Programs with one demand more than their source has: what questions about a plan lower.
 
-use shard_ir::{Def, LayoutPattern, Output, Program, Value, ValueId};
+use shard_ir::{Def, DimId, LabelId, LayoutPattern, Output, Program, Value, ValueId};
 
 /// The program in which a value meets some patterns one after the other, and `reader` alone
 /// (everything that reads it, for `None`) reads it behind them: what `let v: LAYOUT = ...` does,
@@ -50,8 +50,8 @@ pub fn with_demand(
 }
 
 /// The program whose source states a layout for a value: a parameter that leaves its layout open is
-/// stored so, an annotation of the value is replaced, and any other value is pinned where it is
-/// made.
+/// stored so, and with it all that bears its label; an annotation of the value is replaced, and any
+/// other value is pinned where it is made.
 pub fn annotated(program: &Program, value: ValueId, pattern: &LayoutPattern) -> Program {
     let stated = |id: ValueId| -> Program {
         let mut out = program.clone();
@@ -62,10 +62,11 @@ pub fn annotated(program: &Program, value: ValueId, pattern: &LayoutPattern) -> 
         }
         out
     };
+    if let Some(label) = label_of(program, value) {
+        return with_label(program, label, (&program.value(value).dims, pattern));
+    }
     match &program.value(value).def {
-        Def::Parameter { pattern: known, .. } if known.open && known.label.is_none() => {
-            stated(value)
-        }
+        Def::Parameter { pattern: known, .. } if known.open => stated(value),
         Def::Pin { written: false, .. } => stated(value),
         Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => {
             with_demand(program, value, std::slice::from_ref(pattern), None)
@@ -73,10 +74,52 @@ pub fn annotated(program: &Program, value: ValueId, pattern: &LayoutPattern) -> 
     }
 }
 
+/// The label of a parameter that leaves its layout open.
+pub fn label_of(program: &Program, value: ValueId) -> Option<LabelId> {
+    match &program.value(value).def {
+        Def::Parameter { pattern, .. } if pattern.open => pattern.label,
+        Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => None,
+    }
+}
+
+/// The program in which a pattern stands wherever a label stood, over the dims that it is given
+/// for.
+fn with_label(
+    program: &Program,
+    label: LabelId,
+    (dims, pattern): (&[DimId], &LayoutPattern),
+) -> Program {
+    let mut out = program.clone();
+    for value in &mut out.values {
+        if let Def::Parameter { pattern: known, .. } | Def::Pin { pattern: known, .. } =
+            &mut value.def
+            && known.label == Some(label)
+        {
+            *known = pattern.permuted(dims, &value.dims);
+        }
+    }
+    for output in out.outputs.iter_mut().filter(|o| o.pattern.label == Some(label)) {
+        output.pattern = pattern.permuted(dims, &program.value(output.value).dims);
+    }
+    out
+}
+
 /// The value that a name means: an annotated one where its annotation is, an inlined one only where
 /// the layer itself has none of that name.
 pub fn value_named(program: &Program, name: &str) -> Option<ValueId> {
     let all = || program.value_ids().filter(|id| program.value(*id).name.as_deref() == Some(name));
-    let own = all().rfind(|id| program.value(*id).in_layers.is_empty());
-    own.or_else(|| all().next())
+    let is_own =
+        |id: &ValueId| program.value(*id).in_layers.is_empty() && !is_argument(program, *id);
+    all().rfind(is_own).or_else(|| all().next())
+}
+
+/// Whether a value is another as a call takes it: pinned to what the callee says of its parameter,
+/// where the call stands.
+pub fn is_argument(program: &Program, value: ValueId) -> bool {
+    let pin = program.value(value);
+    let Def::Pin { operand, written: false, .. } = &pin.def else { return false };
+    let made = program.value(*operand);
+    // The type of a `let` stands in the statement that makes the value, before the expression.
+    let is_named = made.name.is_some() && made.name == pin.name;
+    (is_named && pin.span.start >= made.span.end) || pin.span == made.span
 }

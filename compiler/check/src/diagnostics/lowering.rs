@@ -65,8 +65,10 @@ pub enum LoweringProblem {
     ReplicationCosts {
         /// The value.
         name: String,
-        /// The annotation.
+        /// The annotation, or the argument of a call.
         span: Span,
+        /// What is annotated is the parameter of a layer that is called.
+        is_argument: bool,
         /// The layout as written.
         layout: String,
         /// The collective that it costs.
@@ -176,21 +178,26 @@ impl From<LoweringProblem> for Diagnostic {
                 "write axes that are always used together as one, such as `mesh x=16` for `mesh \
                 x=4, y=4`",
             ),
-            ReplicationCosts { name, span, layout, collective, seconds: time } => {
-                Diagnostic::warning(
+            ReplicationCosts { name, span, is_argument, layout, collective, seconds: time } => {
+                let said = Diagnostic::warning(
                     "W0801",
                     format!(
                         "`{layout}` pins `{name}` to full replication, which costs {collective} \
                     ({})",
                         seconds(time)
                     ),
-                )
-                .at(span, "names no mesh axis")
-                .mend(
-                    format!("{layout}?    (the dims alone, the layout free)"),
-                    Span::at(span.end),
-                    "?",
-                )
+                );
+                if is_argument {
+                    said.at(span, "handed to a parameter whose type names no mesh axis").help(
+                        format!("{layout}?    (in the type of that parameter: the layout free)"),
+                    )
+                } else {
+                    said.at(span, "names no mesh axis").mend(
+                        format!("{layout}?    (the dims alone, the layout free)"),
+                        Span::at(span.end),
+                        "?",
+                    )
+                }
             }
             AxisOrderCosts { span, written, better, any_order, seconds: time } => {
                 Diagnostic::warning(

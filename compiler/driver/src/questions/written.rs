@@ -4,11 +4,13 @@
 
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
-use shard_ir::{Def, InstrKind, Layout, LayoutPattern, Plan, Program, ValueId};
+use shard_ir::{
+    Def, DimId, InstrKind, Layout, LayoutPattern, MeshShape, Output, Plan, Program, ValueId,
+};
 use shard_report::explicit::Overrides;
 use shard_report::origins::origin;
 use shard_search::LowerOptions;
-use shard_search::demand::{annotated, value_named};
+use shard_search::demand::{annotated, label_of, value_named};
 
 use super::force;
 use super::request::Request;
@@ -34,7 +36,7 @@ impl Wanted<'_> {
     /// The lines that give a plan of the other one's time which has what was asked for.
     pub(crate) fn lines(&self, chosen: &Plan, other: &Plan) -> Vec<String> {
         if let Request::Layout { value, text, .. } = self.request {
-            return vec![self.line(*value, text)];
+            return self.places(*value, text);
         }
         let all = self.differences(chosen, other);
         let Some(mut needed) = Some(all).filter(|all| self.gives(all, other)) else {
@@ -51,9 +53,49 @@ impl Wanted<'_> {
         }
         let text = |(value, layout): &Annotation| {
             let dims = self.program.dim_names(&self.program.value(*value).dims);
-            self.line(*value, &layout.text(&self.program.mesh, &dims))
+            self.places(*value, &layout.text(&self.program.mesh, &dims))
         };
-        needed.iter().map(text).collect()
+        needed.iter().flat_map(text).collect()
+    }
+
+    /// The lines of the source with a layout stated for a value, in all places that bear its label.
+    fn places(&self, value: ValueId, text: &str) -> Vec<String> {
+        let Some(label) = label_of(self.program, value) else {
+            return vec![self.line(value, text)];
+        };
+        let program = self.program;
+        let dims = &program.value(value).dims;
+        // A layout that is stated whole is written over the dims in the order of each place.
+        let over = |own: &[DimId]| {
+            let order: Vec<usize> =
+                own.iter().filter_map(|d| dims.iter().position(|of| of == d)).collect();
+            match self.request {
+                Request::Layout { pattern, .. } => {
+                    let sizes = program.sizes(dims);
+                    let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+                    pattern.exact(shape).map_or(text.to_string(), |layout| {
+                        layout.permuted(&order).text(&program.mesh, &program.dim_names(own))
+                    })
+                }
+                Request::Collective { .. } | Request::Strategy(_) => text.to_string(),
+            }
+        };
+        let bears_it = |id: &ValueId| match &program.value(*id).def {
+            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => {
+                pattern.label == Some(label)
+            }
+            Def::Constant(_) | Def::Op { .. } => false,
+        };
+        let values = program.value_ids().filter(bears_it);
+        let results = program.outputs.iter().filter(|output| output.pattern.label == Some(label));
+        let result = |output: &Output| {
+            let dtype = program.value(output.value).dtype;
+            format!("-> {dtype} {}    (the result `{}`)", over(&output.dims), output.name)
+        };
+        values
+            .map(|id| self.line(id, &over(&program.value(id).dims)))
+            .chain(results.map(result))
+            .collect()
     }
 
     /// The layer's own values that are made otherwise, and parameters that are moved otherwise, in
