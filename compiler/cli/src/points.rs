@@ -124,7 +124,9 @@ pub(crate) fn read_limits(texts: &[String], most: usize) -> Result<Vec<u64>, Str
                     _ => return Err(format!("the factor of {part} is a whole number from 2")),
                 },
                 (_, Some(amount)) => {
-                    let amount = memory_limit::read(amount)?;
+                    let amount = memory_limit::read(amount).map_err(|_| {
+                        format!("the step of {part} is a number of bytes from 1: `+2GB`")
+                    })?;
                     Box::new(move |bytes| bytes.checked_add(amount))
                 }
                 (None, None) => {

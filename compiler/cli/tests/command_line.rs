@@ -652,6 +652,79 @@ fn a_layout_that_one_reader_has_is_asked_for_of_all() {
     assert_eq!(time_with_it(&asked.out), time_proven(&pinned.out));
 }
 
+#[test]
+fn what_roundings_do_to_a_long_stack_is_no_difference() {
+    let source = "hardware tpu-v5e\nmesh x=4, y=2\ndim B = 64\ndim E = 1024\ndim F = 4096\n\
+                  layer blk(a: bf16 BE?l, w1: weight bf16 EF?, w2: weight bf16 FE?) -> bf16 BE?l \
+                  repeat 5 + 3 {\n  return a + einsum(relu(einsum(a, w1 -> BF)), w2 -> BE)\n}\n\
+                  layer top(a: bf16 BE?, u: weight bf16 EF?) -> bf16 BF? {\n  \
+                  return einsum(rmsnorm(a over E), u -> BF)\n}\n\
+                  model m(a: bf16 B_xE, u: weight bf16 EF?) -> (p: bf16 BF?, q: bf16 BE?) {\n  \
+                  let h = blk(a)\n  let g = blk(h)\n  return (top(g, u: u), a + g)\n}\n";
+    for seed in ["0", "1", "2", "5"] {
+        let ran = fed(&["run", "-", "--emulate-dtypes", "--seed", seed], source);
+        assert!(ran.status == 0, "{seed}: {ran:?}");
+        assert!(ran.out.contains("largest difference of `p`"), "of one result: {ran:?}");
+    }
+    let ran = fed(&["run", "-", "--emulate-dtypes", "--tolerance", "1e-9"], source);
+    assert!(ran.status == 1 && ran.out.contains("DIFFERENT"), "{ran:?}");
+}
+
+#[test]
+fn a_sweep_of_a_phase_that_there_is_not_says_so() {
+    let source = format!("{CALLED}phase long {{ B = 64 }}\n");
+    let swept = fed(&["sweep", "-", "--phase", "short"], &source);
+    assert_eq!(swept.status, 2, "{swept:?}");
+    assert!(swept.err.contains("no phase `short`"), "{swept:?}");
+    assert!(swept.err.contains("help: its phases are long"), "{swept:?}");
+}
+
+#[test]
+fn standard_input_is_compared_with_itself() {
+    let same = fed(&["diff", "-", "-", "--exit-code"], CALLED);
+    assert_eq!(same.status, 0, "{same:?}");
+    let other = fed(&["diff", "-", "--dim-b", "B=16", "--exit-code"], CALLED);
+    assert!(other.status == 1 && other.err.is_empty(), "{other:?}");
+}
+
+/// The layer is called with `b`, whose parameter states a layout.
+const CALLED: &str = "hardware tpu-v5e\nmesh x=4, y=2\ndim B = 8\ndim L = 4\n\
+                      layer g1(ids: f32 BL) -> f32 BL? {\n  return relu(ids)\n}\n\
+                      layer f(a: f32 BL?) -> (p: f32 BL?, q: f32 BL?) {\n  let b = a * a\n  \
+                      let c = g1(b)\n  return (c, c)\n}\n";
+
+#[test]
+fn a_value_that_a_call_takes_is_asked_about_where_it_is_made() {
+    let asked = fed(&["explain", "-", "--why-not", "b: B_xL"], CALLED);
+    assert!(asked.out.contains("let b: B_xL = a * a"), "{asked:?}");
+    let pinned = fed(&["explain", "-"], &CALLED.replace("let b =", "let b: B_xL ="));
+    assert_eq!(time_with_it(&asked.out), time_proven(&pinned.out));
+}
+
+#[test]
+fn a_parameter_that_pins_what_it_is_given_is_told_as_such() {
+    let source = CALLED.replace("let b =", "let b: B_xL =");
+    let checked = fed(&["check", "-", "--error-format", "json"], &source);
+    let help = "BL?    (in the type of that parameter: the layout free)";
+    assert!(checked.err.contains("W0801") && checked.err.contains(help), "{checked:?}");
+    assert!(!checked.err.contains("\"text\":\"?\""), "no edit where the call stands: {checked:?}");
+    let mended = fed(&["check", "-"], &source.replace("ids: f32 BL)", "ids: f32 BL?)"));
+    assert!(mended.status == 0 && mended.err.is_empty(), "{mended:?}");
+}
+
+#[test]
+fn a_layout_of_a_label_is_written_in_all_its_places() {
+    let source = "hardware tpu-v5p\nmesh x=4, y=4, z=4\ndim B = 1024\ndim E = 1024\ndim F = 4096\n\
+                  layer f(x: bf16 BE?l, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 BE?l \
+                  repeat 8 {\n  return x + einsum(relu(einsum(x, w -> BF)), v -> BE)\n}\n";
+    let asked = fed(&["explain", "-", "--why-not", "x: BE_x"], source);
+    for line in ["    x: bf16 BE_x\n", "    -> bf16 BE_x    (the result `result`)\n"] {
+        assert!(asked.out.contains(line), "{asked:?}");
+    }
+    let pinned = fed(&["explain", "-"], &source.replace("BE?l", "BE_x"));
+    assert_eq!(time_with_it(&asked.out), time_proven(&pinned.out));
+}
+
 /// What the best plan takes that has what was asked for.
 fn time_with_it(answer: &str) -> String {
     let best = answer.lines().find(|line| line.contains("best with it")).expect("a best one");

@@ -332,12 +332,10 @@ fn sizes_that_no_chip_holds_are_refused_and_not_computed_with() {
 }
 
 #[test]
-fn a_mesh_and_a_name_that_do_not_suit_are_said_by_the_program() {
-    for arguments in [&["--mesh", "x=4096,y=4"][..], &["--name", "Block"], &["--name", "embed"]] {
-        let ran = shardc(&[&["new"], arguments].concat());
-        assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{arguments:?}");
-        assert!(ran.err.starts_with("error[E0"), "{arguments:?}: {}", ran.err);
-    }
+fn a_mesh_that_does_not_suit_is_said_by_the_program() {
+    let ran = shardc(&["new", "--mesh", "x=4096,y=4"]);
+    assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{ran:?}");
+    assert!(ran.err.starts_with("error[E0"), "{}", ran.err);
 }
 
 #[test]
@@ -378,4 +376,18 @@ fn the_page_of_e0890_names_every_type_of_model() {
     for kind in shard_driver::new_program::config::types() {
         assert!(page.contains(&format!("`{kind}`")), "{kind}");
     }
+}
+
+#[test]
+fn a_name_that_a_layer_cannot_have_is_told_as_one() {
+    for name in ["größe", "layer", "embed", "Block"] {
+        let ran = shardc(&["new", "--name", name]);
+        assert_eq!(ran.status, 2, "{name}: {ran:?}");
+        let said = format!("error: a layer cannot be named `{name}` here: ");
+        assert!(ran.err.starts_with(&said), "{}", ran.err);
+        assert!(ran.err.ends_with("help: --name block\n") && !ran.err.contains("new.shard"));
+    }
+    let ran = shardc(&["new", "--template", "mlp", "--chips", "7"]);
+    assert!(ran.status == 2 && ran.err.contains("help: --mesh x=7"), "{ran:?}");
+    assert_eq!(shardc(&["new", "--template", "mlp", "--mesh", "x=7"]).status, 0);
 }

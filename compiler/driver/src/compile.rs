@@ -594,15 +594,26 @@ fn require_phase<'p>(
     file: &Path,
     host: &mut dyn Host,
 ) -> Outcome {
-    let Some(wanted) = &asked.phase else { return Ok(()) };
+    match asked.phase.as_ref().and_then(|wanted| unknown_phase(wanted, phases, file)) {
+        Some((message, help)) => Err(host.usage(&message, Some(help))),
+        None => Ok(()),
+    }
+}
+
+/// Message and help where no program of a file is of the phase `wanted`.
+pub fn unknown_phase<'p>(
+    wanted: &str,
+    phases: impl Iterator<Item = Option<&'p str>>,
+    file: &Path,
+) -> Option<(String, String)> {
     let mut known: Vec<&str> = Vec::new();
     for phase in phases.flatten() {
         if !known.contains(&phase) {
             known.push(phase);
         }
     }
-    if known.contains(&wanted.as_str()) {
-        return Ok(());
+    if known.contains(&wanted) {
+        return None;
     }
     let help = match known.as_slice() {
         [] => format!(
@@ -610,7 +621,7 @@ fn require_phase<'p>(
         ),
         known => format!("its phases are {}", known.join(", ")),
     };
-    Err(host.usage(&format!("`{}` has no phase `{wanted}`", file.display()), Some(help)))
+    Some((format!("`{}` has no phase `{wanted}`", file.display()), help))
 }
 
 fn require_layer(layer: &str, names: &[String], file: &Path, host: &mut dyn Host) -> Outcome {

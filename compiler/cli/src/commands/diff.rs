@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use shard_driver::input::{is_json, program_of};
 use shard_driver::{Compilation, Purpose, compile_input};
+use shard_grammar::SourceFile;
 use shard_report::Layer;
 use shard_report::diff::{Pair, diff, differs};
 use shard_report::html::side_by_side;
@@ -93,9 +94,12 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
         phase: &args.phase_b,
     };
     console.watch.searches_to_come(1);
-    let a = side(&args.a, &args.program, &a, console)?;
+    let text = read_text(&args.a, console)?;
+    // Standard input can be read once.
+    let other = if second == args.a { text.clone() } else { read_text(second, console)? };
+    let a = side((&args.a, text), &args.program, &a, console)?;
     console.watch.searches_to_come(0);
-    let b = side(second, &args.program, &b, console)?;
+    let b = side((second, other), &args.program, &b, console)?;
     let differ = match (a, b, emit) {
         (Side::Lowered(a), Side::Lowered(b), DiffEmit::Text | DiffEmit::Json) => {
             of_lowered(*a, *b, args, emit == DiffEmit::Json, console)
@@ -190,7 +194,7 @@ struct Changes<'a> {
 }
 
 fn side(
-    path: &Path,
+    (path, file): (&Path, SourceFile),
     common: &ProgramArgs,
     own: &Changes<'_>,
     console: &mut Console,
@@ -201,7 +205,6 @@ fn side(
     program.hardware = own.hardware.clone().or(program.hardware);
     program.layer = own.layer.clone().or(program.layer);
     program.phase = own.phase.clone().or(program.phase);
-    let file = read_text(path, console)?;
     if !is_json(&file) {
         let input = program_of(path, file, console)?;
         return Ok(Side::Lowered(Box::new(compile_input(

@@ -59,10 +59,8 @@ pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
         Some(text) => Axes { all: read_mesh(text, console)? },
         None => choose(&model, &hardware, args.chips, console)?,
     };
-    let is_mlp = model.attention().is_none() && model.state_space().is_none();
-    let name =
-        args.name.clone().unwrap_or_else(|| if is_mlp { "mlp" } else { "block" }.to_string());
-    let formatted = new_program::file(&model, &axes, &hardware, &args.hardware, &name, console)?;
+    let name = args.name.as_deref().unwrap_or(new_program::usual_name(&model));
+    let formatted = new_program::file(&model, &axes, &hardware, &args.hardware, name, console)?;
     match &args.out {
         None => console.result(&formatted),
         Some(path) => write(path, &formatted, args.force, console),
@@ -91,10 +89,14 @@ fn choose(
                 format!("no mesh of {chips} chips that divides the heads is a slice of `{name}`"),
                 format!("--mesh {}    (`check` says what is wrong with the slice)", axes.text()),
             ),
-            None => (
-                format!("no mesh of {chips} chips divides the heads of the model"),
-                format!("--mesh x=2,y=4    ({use_of_axes})"),
-            ),
+            None => {
+                let split =
+                    if model.attention().is_some() { "heads and d_ff" } else { "the inner dim" };
+                (
+                    format!("no part of {chips} chips divides {split} of the model"),
+                    format!("--mesh x={chips}    (all of them for the batch)"),
+                )
+            }
         },
     };
     Err(console.usage(&message, Some(help)))

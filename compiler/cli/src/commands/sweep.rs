@@ -1,15 +1,15 @@
 //! `shardc sweep FILE -D B=1..1024:x2 --mesh x=4,y=4 --mesh x=8,y=8 --memory-limit 4GB..64GB:x2`.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use shard_check::Diagnostic;
 use shard_check::diagnostics::{ALL, Source};
+use shard_check::{Diagnostic, Help};
 use shard_cost::Objective;
 use shard_cost::{Bytes, Capacity, Hardware, Summary};
-use shard_driver::compile::layer_header;
+use shard_driver::compile::{layer_header, unknown_phase};
 use shard_driver::hardware_choice;
 use shard_driver::input::Input;
 use shard_driver::lowering_diagnostics::{lower_error, no_host};
@@ -51,8 +51,8 @@ pub(crate) struct SweepArgs {
     /// The chip: a built-in name, or a hardware file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) hardware: Option<String>,
-    /// What plans are chosen for: `serial`, all steps one after another, or `comm`, communication
-    /// alone
+    /// What plans are chosen for: `serial`, all steps one after another; `overlap`, computing
+    /// beside communicating; `comm`, communication alone; `memory`, the bytes at the peak
     #[arg(long, value_name = "OBJECTIVE", default_value = "serial", value_parser = objective)]
     pub(crate) objective: Objective,
     /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`: several are
@@ -237,6 +237,17 @@ impl Sweep<'_> {
             checked.diagnostics.into_iter().filter(Diagnostic::is_error).collect();
         if !errors.is_empty() {
             return (vec![row(None, wrong(&errors))], errors);
+        }
+        let phases = || checked.programs.iter().map(|p| p.phase.as_ref().map(|p| p.name.as_str()));
+        let path = Path::new(&self.file.name);
+        if let Some((message, help)) =
+            self.args.phase.as_ref().and_then(|wanted| unknown_phase(wanted, phases(), path))
+        {
+            let found = vec![crate::console::problem(
+                &message,
+                vec![Help { text: help, edits: Vec::new() }],
+            )];
+            return (vec![row(None, wrong(&found))], found);
         }
         let chosen: Vec<&Program> = match &self.args.layer {
             Some(name) => checked.programs.iter().filter(|p| p.name == *name).collect(),

@@ -45,18 +45,37 @@ pub fn file(
         (None, Some(_)) => chip.to_string(),
         (None, None) => format!("\"{}\"", chip),
     };
-    let text = text::program(model, axes, &line, name);
-    let text = match face {
-        Some(_) => text.replacen("//!\n", FACE, 1),
-        None => text,
+    let written = |name: &str| {
+        let text = text::program(model, axes, &line, name);
+        let text = match face {
+            Some(_) => text.replacen("//!\n", FACE, 1),
+            None => text,
+        };
+        SourceFile::new("new.shard", text)
     };
-    let written = SourceFile::new("new.shard", text);
-    // A mesh or a name of the user's may not suit; then the program says so, as any other.
-    let found = check_source(&written, &CheckOptions::default()).diagnostics;
-    if found.iter().any(|problem| problem.is_error()) {
-        host.report(Some(&written), found);
+    let found = |written: &SourceFile| {
+        let found = check_source(written, &CheckOptions::default()).diagnostics;
+        Some(found).filter(|found| found.iter().any(|problem| problem.is_error()))
+    };
+    let usual = usual_name(model);
+    let is_sound = |name: &str| found(&written(name)).is_none();
+    let file = written(name);
+    if let Some(found) = found(&file) {
+        // Nobody wrote the line that has the name: what is told is the name.
+        if name != usual && is_sound(usual) {
+            let message = format!("a layer cannot be named `{name}` here: {}", found[0].message);
+            return Err(host.usage(&message, Some(format!("--name {usual}"))));
+        }
+        // A mesh of the user's may not suit; then the program says so, as any other.
+        host.report(Some(&file), found);
         return Err(Status::Wrong);
     }
-    Ok(shard_grammar::format(&written)
-        .unwrap_or_else(|_| never!("a text without an error that is not formatted", written.text)))
+    Ok(shard_grammar::format(&file)
+        .unwrap_or_else(|_| never!("a text without an error that is not formatted", file.text)))
+}
+
+/// What the layer of a model is named where nobody says.
+pub fn usual_name(model: &Model) -> &'static str {
+    let is_mlp = model.attention().is_none() && model.state_space().is_none();
+    if is_mlp { "mlp" } else { "block" }
 }
