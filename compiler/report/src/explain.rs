@@ -20,6 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
+use shard_grammar::ast;
 use shard_ir::{DimId, FoldId, InstrId, InstrKind, Op, Picoseconds, Plan, never};
 use shard_search::Alternative;
 use shard_search::rules::pieces::IN_PIECES;
@@ -271,7 +272,9 @@ fn rejected(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
 }
 
 /// `; forced by w_in: E_xF_yz in line 18`: the declaration that a move follows from. Where that
-/// leaves the layout open, `; goes with w_in: E_xF_yz, chosen, line 18 leaves it open`.
+/// leaves the layout open, `; goes with w_in: E_xF_yz, chosen, line 18 leaves it open`. What follows
+/// from no declaration is `; forced in line 18` where that line states the layout, and else `; for
+/// line 18`.
 fn forced_by(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
     let line =
@@ -287,8 +290,21 @@ fn forced_by(layer: &Layer<'_>, id: InstrId) -> String {
                 None => format!("; forced by {of}"),
             }
         }
-        None => line(id).map_or_else(String::new, |line| format!("; forced in line {line}")),
+        None => line(id).map_or_else(String::new, |line| {
+            let how = if states_its_layout(layer, id) { "forced in" } else { "for" };
+            format!("; {how} line {line}")
+        }),
     }
+}
+
+/// Whether the place of a move in the source is a layout, and leaves none of it open.
+fn states_its_layout(layer: &Layer<'_>, id: InstrId) -> bool {
+    let origin = &layer.plan().instruction(id).origin;
+    let Some((source, span)) = layer.source.zip(origin.span) else { return origin.written };
+    let word = source.slice(span).split_whitespace().last().unwrap_or_default();
+    let is_closed = |word: &ast::LayoutWord| word.free.is_none();
+    origin.written
+        || shard_grammar::parse_layout_with_partial(word, 0).is_ok_and(|(word, _)| is_closed(&word))
 }
 
 /// Whether the source leaves the layout of a value to the compiler, wholly or in part: the type of a

@@ -61,10 +61,10 @@ pub(super) fn within_memory(
     let bound = most.as_ref().map(|lowered| lowered.optimality.clone());
     let least = bound.as_ref().map_or(alone.lower_bound, |b| b.lower_bound.max(alone.lower_bound));
     let is_near = |cost: Picoseconds| cost.0 <= least.0.saturating_add(least.0 / NEAR);
-    let found = match (known, most) {
-        (Some(known), _) if is_near(known.1) => Some(known),
-        (known, Some(most)) => phases.leaving_room((&joint, most), own, known, is_near)?,
-        (known, None) => known,
+    let is_least = known.as_ref().is_some_and(|(_, cost)| *cost == least);
+    let found = match most {
+        Some(most) if !is_least => phases.leaving_room((&joint, most), own, known, is_near)?,
+        _ => known,
     };
     // What one phase would have is searched in the others, which takes long where it does not fit.
     let best = match &found {
