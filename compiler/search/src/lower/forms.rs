@@ -52,6 +52,7 @@ impl Lowering<'_> {
                 least: 0,
                 within: None,
                 upto: None,
+                is_last: true,
                 expansions,
                 nodes,
                 is_short: false,

@@ -71,6 +71,8 @@ pub(super) struct Aim<'g> {
     pub(super) within: Option<u64>,
     /// Plans that take longer are not looked for.
     pub(super) upto: Option<u64>,
+    /// Nor in a wider region.
+    pub(super) is_last: bool,
     /// States that may be expanded.
     pub(super) expansions: usize,
     /// E-nodes that the region may have.
@@ -170,7 +172,9 @@ impl Lowering<'_> {
             let expansions = expansions.min(self.limits.expansions);
             let nodes = self.limits.nodes / if is_dive { NODES_OF_A_DIVE } else { 1 };
             let within = Some(most);
-            let aim = Aim { least: bound, within, upto, expansions, nodes, is_short, guide };
+            let is_last = wider >= end;
+            let aim =
+                Aim { least: bound, within, upto, is_last, expansions, nodes, is_short, guide };
             let found = self.search(kernels, region, Some(labels), memory, aim)?;
             guide = lazy.map(LazyGuide::get);
             most = match found {
@@ -239,8 +243,11 @@ impl Lowering<'_> {
         let limits = Limits { expansions, ..limits };
         let found = search.run(&limits, 1);
         best.stats.expansions += search.expansions;
-        if search.beyond {
-            // Nothing was left out: a wider region is searched.
+        // A wider region is searched, and of what takes longer nothing is wanted behind the last. A
+        // plan that was passed over may have kept others from being looked at.
+        let is_done =
+            |search: &Search<'_>| search.beyond && (search.missed.is_none() || !aim.is_last);
+        if is_done(&search) {
             (best.passed_over, best.gave_up) = (None, false);
             return Ok(None);
         }
@@ -252,6 +259,10 @@ impl Lowering<'_> {
             return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
         let found = self.with_many_ways(&mut search, found, &limits);
+        if is_done(&search) {
+            (self.best.passed_over, self.best.gave_up) = (None, false);
+            return Ok(None);
+        }
         let missed = search.missed;
         self.note_passed_over(&aim, missed, &found);
         let found = match found {

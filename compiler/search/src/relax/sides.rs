@@ -252,14 +252,24 @@ impl Sides {
     }
 
     /// Each part looks at all its places at once, and hands back to each an even share of what each
-    /// class costs it. `rest` is what the bound has beside the parts; none where the places have
-    /// not handed over all that they have. `seen` is told, before anything is handed back, of each
+    /// class costs it. `rest` is what the bound has beside the parts; none on the way up, where the
+    /// places have not handed over all that they have. `seen` is told, before anything is handed back, of each
     /// part: what it comes to, and would with each class.
     pub(crate) fn balance(&mut self, rest: Option<i64>, mut seen: impl FnMut(&Sides, &[Least])) {
         if self.is_empty() {
             return;
         }
-        let leasts: Vec<Least> = (0..self.parts.len()).map(|part| self.least(part)).collect();
+        // On the way up the places of values have set their prices by what they pay now: it may only
+        // grow.
+        let hands_back = |part: &Part| rest.is_some() || part.has_results();
+        let least = |part: usize| {
+            if hands_back(&self.parts[part]) {
+                self.least(part)
+            } else {
+                Least { least: self.least_alone(part), with: Vec::new() }
+            }
+        };
+        let leasts: Vec<Least> = (0..self.parts.len()).map(least).collect();
         for (part, least) in leasts.iter().enumerate() {
             self.least.set(part, least.least);
         }
@@ -275,12 +285,10 @@ impl Sides {
             }
         }
         seen(self, &leasts);
-        for (part, Least { least, with }) in leasts.iter().enumerate() {
-            // On the way up the places of values have set their prices by what they pay now: it may
-            // only grow.
-            if rest.is_none() && !self.parts[part].has_results() {
-                continue;
-            }
+        let parts = Arc::clone(&self.parts);
+        let back =
+            || parts.iter().zip(&leasts).enumerate().filter(|(_, (part, _))| hands_back(part));
+        for (part, (_, Least { least, with })) in back() {
             if self.at_a_rate && self.pay_at_a_rate(part, with) {
                 continue;
             }
@@ -295,7 +303,7 @@ impl Sides {
             }
         }
         self.add_up();
-        for part in 0..self.parts.len() {
+        for (part, _) in back() {
             let now = self.least_alone(part);
             self.least.set(part, now);
         }
