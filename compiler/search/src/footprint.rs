@@ -218,6 +218,13 @@ impl<'a> Holdings<'a> {
             *bytes = bytes.saturating_add(held_at(*at)).saturating_sub(self.surely_held(uses, *at));
         }
         held.uses.drain(own);
+        // While it is moved a value is there in both layouts, whatever else is.
+        let bytes_in = |layout: &LayoutId| {
+            lives.iter().find(|live| live.layout == *layout).map_or(0, |live| live.bytes)
+        };
+        let while_moved =
+            moves.iter().map(|(from, to)| bytes_in(from).saturating_add(bytes_in(to)));
+        held.closed = while_moved.fold(held.closed, u64::max);
         if producer.source == Source::Given {
             if self.kinds[value.index()] == Kind::Given {
                 held.standing = held.standing.saturating_add(lives[0].bytes);

@@ -174,7 +174,10 @@ fn best(
             // One that fits before one that does not.
             let rank = |c: &Compiled| (!has_room(c, hardware), serial(c));
             let is_better = best.as_ref().is_none_or(|b| rank(&compiled) < rank(&b.compiled));
-            let has = force::has(request, program, &compiled.schedule.plan);
+            // A value that is annotated so is so, though no instruction may bear its name: ops that
+            // are the same are done once.
+            let is_stated = matches!(request, Request::Layout { .. });
+            let has = is_stated || force::has(request, program, &compiled.schedule.plan);
             if !has {
                 is_beaten = true;
                 others.extend(strategy(&compiled.schedule.plan).into_iter().map(Strategy::name));

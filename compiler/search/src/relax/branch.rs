@@ -1,7 +1,6 @@
 //! A part of the plans of a program with prices on it, and how it falls in parts of its own where
 //! labels or memory leave something to agree upon.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -27,9 +26,6 @@ pub(crate) struct Branch {
     /// Whether ways of doing ops were left out since what these hold has no room.
     pub(crate) left_out_for_room: bool,
 }
-
-/// A dive fixes one of so many places of a memory that are open at a step, and one in any case.
-const STEPS_OF_A_DIVE: usize = 8;
 
 /// What is to be done with a branch.
 pub(crate) enum Fork {
@@ -152,11 +148,8 @@ impl Branch {
         }
         let (part, live) = self.open_memory(FAR - 1)?;
         let best = sides.best(part);
-        // One after another: each takes as long as all that is open. Of many some go together.
-        let open = live.iter().filter(|live| live.len() > 1).count();
-        let places = self.widest_first(part, &live)?;
-        let taken = &places[..places.len().min(1 + open / STEPS_OF_A_DIVE)];
-        Some(self.having(part, &|p, class| !taken.contains(&p) || class == best[p]))
+        let place = self.widest(part, &live)?;
+        Some(self.having(part, &|p, class| p != place || class == best[place]))
     }
 
     /// The label of fewest live layouts among those that have several.
@@ -236,24 +229,17 @@ impl Branch {
     /// The place of a memory that leaves most bytes open; `None` where none leaves any: what is
     /// live does not fit, then, or some place has nothing that is live.
     pub(super) fn widest(&self, part: usize, live: &[Vec<usize>]) -> Option<usize> {
-        self.widest_first(part, live)?.first().copied()
-    }
-
-    /// The places of a memory that leave bytes open, most first; `None` where none does.
-    fn widest_first(&self, part: usize, live: &[Vec<usize>]) -> Option<Vec<usize>> {
         let Kind::Memory { bytes, .. } = &self.whole.prices.sides.parts[part].kind else {
             return None;
         };
         if live.iter().any(Vec::is_empty) {
             return None;
         }
-        let range = |place: usize| match live[place].as_slice() {
-            [first, .., last] => bytes[place][*last] - bytes[place][*first],
+        let range = |place: &usize| match live[*place].as_slice() {
+            [first, .., last] => bytes[*place][*last] - bytes[*place][*first],
             _ => 0,
         };
-        let mut open: Vec<usize> = (0..live.len()).filter(|place| live[*place].len() > 1).collect();
-        open.sort_by_key(|place| (Reverse(range(*place)), *place));
-        Some(open).filter(|open| !open.is_empty())
+        (0..live.len()).rev().max_by_key(range).filter(|place| live[*place].len() > 1)
     }
 
     /// The plans whose places of a part have classes for which `keep` says yes, given the place and
