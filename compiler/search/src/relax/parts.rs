@@ -334,10 +334,17 @@ impl Knapsack {
     }
 
     /// For each number of steps the least of some places and one more, given that of the places.
+    /// Classes are in the order of their bytes: one that costs no less than one before it is left
+    /// out, since more steps never cost less.
     fn take(&self, place: usize, (bytes, cost): (&[u64], &[i64]), from: &[i64]) -> Vec<i64> {
         let mut with = vec![FAR; from.len()];
-        for (bytes, price) in bytes.iter().zip(cost).filter(|(_, price)| **price < FAR) {
-            let Some(steps) = self.steps(from.len() - 1, place, *bytes) else { continue };
+        let mut cheapest = FAR;
+        for (bytes, price) in bytes.iter().zip(cost) {
+            if *price >= cheapest {
+                continue;
+            }
+            cheapest = *price;
+            let Some(steps) = self.steps(from.len() - 1, place, *bytes) else { break };
             for (with, from) in with[steps..].iter_mut().zip(from) {
                 *with = (*with).min(from + price);
             }
