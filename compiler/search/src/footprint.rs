@@ -12,9 +12,12 @@
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
+use rustc_hash::FxHashMap;
 use shard_ir::catalogue::Move;
 use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
 
+use crate::in_pieces::held_by_the_last;
+use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
 use crate::table::{LayoutId, MoveArc, Producer, Source, Tables};
 
@@ -152,23 +155,70 @@ pub(crate) struct Holdings<'a> {
     copies: Vec<Vec<u64>>,
     /// For each value and layout what the value takes at least before it is in that layout.
     least: Vec<Vec<u64>>,
+    /// For a composite, each kernel that it leads and each layout of its operand in which it is
+    /// computed in pieces: what other pieces its last one reads, and what of the operand is held no
+    /// more then, if nothing else reads it then or later.
+    pieces: FxHashMap<(ValueId, usize, LayoutId), (u64, u64)>,
 }
 
 impl<'a> Holdings<'a> {
     pub(crate) fn new(
-        program: &'a Program,
-        tables: &'a Tables,
+        kernels: &Kernels,
+        (program, tables): (&'a Program, &'a Tables),
         memory: &'a DeviceMemory<'a>,
     ) -> Holdings<'a> {
         let kinds: Vec<Kind> = program.value_ids().map(|id| kind(program, memory, id)).collect();
-        let mut holdings =
-            Holdings { program, tables, memory, kinds, copies: Vec::new(), least: Vec::new() };
+        let (copies, least) = (Vec::new(), Vec::new());
+        let pieces = FxHashMap::default();
+        let mut holdings = Holdings { program, tables, memory, kinds, copies, least, pieces };
         for id in program.value_ids() {
             let layouts = 0..tables.of(id).layouts.len() as LayoutId;
             holdings.copies.push(layouts.map(|layout| holdings.copy(id, layout)).collect());
             holdings.least.push(holdings.least_before(id));
         }
+        for id in program.value_ids() {
+            for producer in tables.of(id).producers.iter().flatten() {
+                holdings.add_pieces(kernels, id, producer);
+            }
+        }
         holdings
+    }
+
+    fn add_pieces(&mut self, kernels: &Kernels, id: ValueId, producer: &Producer) {
+        let (Source::Kernel(number, _), Some((operand, layout))) =
+            (&producer.source, producer.reads.first())
+        else {
+            return;
+        };
+        let key = (id, *number, *layout);
+        let Some(first) = kernels.of[id.index()][*number].chain.first() else { return };
+        if kernels.site(*first).dim_in_pieces().is_none() || self.pieces.contains_key(&key) {
+            return;
+        }
+        let Some(last) = held_by_the_last(kernels, *first, self.layout(*operand, *layout)) else {
+            return;
+        };
+        // Where the last piece does without the operand, that may be gone.
+        let gone = match self.kinds[operand.index()] {
+            _ if last.reads_operand => 0,
+            Kind::View => self.memory.bytes(*operand, self.layout(*operand, *layout)),
+            _ => self.copies[operand.index()][*layout as usize],
+        };
+        self.pieces.insert(key, (last.bytes, gone));
+    }
+
+    /// What is held while a value is made beyond what its kernel reads and makes.
+    fn of_pieces(&self, held: &Footprint, value: ValueId, producer: &Producer) -> u64 {
+        let (Source::Kernel(number, _), Some((operand, layout))) =
+            (&producer.source, producer.reads.first())
+        else {
+            return 0;
+        };
+        let Some((bytes, gone)) = self.pieces.get(&(value, *number, *layout)) else { return 0 };
+        let uses = &held.uses[held.uses_of(*operand)];
+        let stays = producer.reads[1..].contains(&producer.reads[0])
+            || uses.iter().any(|u| u.layout == *layout && u.last > value.0);
+        bytes.saturating_sub(if stays { 0 } else { *gone })
     }
 
     /// A result is wanted in a layout.
@@ -218,22 +268,26 @@ impl<'a> Holdings<'a> {
             *bytes = bytes.saturating_add(held_at(*at)).saturating_sub(self.surely_held(uses, *at));
         }
         held.uses.drain(own);
-        // While it is moved a value is there in both layouts, whatever else is.
-        let bytes_in = |layout: &LayoutId| {
-            lives.iter().find(|live| live.layout == *layout).map_or(0, |live| live.bytes)
-        };
-        let while_moved =
-            moves.iter().map(|(from, to)| bytes_in(from).saturating_add(bytes_in(to)));
+        let pending =
+            held.uses.chunk_by(|a, b| a.value == b.value).map(|of| self.surely_held(of, step));
+        let others = pending.fold(held.standing, u64::saturating_add);
+        // While it is moved a value is there in both layouts; right behind the op that makes it, so
+        // is what others still wait for.
+        let while_moved = moves.iter().map(|(from, to)| {
+            let of = |layout: &LayoutId| lives.iter().find(|live| live.layout == *layout);
+            let bytes = |live: Option<&Live>| live.map_or(0, |live| live.bytes);
+            let both = bytes(of(from)).saturating_add(bytes(of(to)));
+            let is_early = of(to).is_some_and(|live| live.early);
+            both.saturating_add(if is_early { others } else { 0 })
+        });
         held.closed = while_moved.fold(held.closed, u64::max);
         if producer.source == Source::Given {
             if self.kinds[value.index()] == Kind::Given {
                 held.standing = held.standing.saturating_add(lives[0].bytes);
             }
         } else {
-            let pending =
-                held.uses.chunk_by(|a, b| a.value == b.value).map(|of| self.surely_held(of, step));
-            let now =
-                pending.fold(held.standing.saturating_add(held_at(step)), u64::saturating_add);
+            let own = held_at(step).saturating_add(self.of_pieces(held, value, producer));
+            let now = others.saturating_add(own);
             held.open.push((step, now));
             for (n, (operand, layout)) in producer.reads.iter().enumerate() {
                 // A view is held as long as what it shows.

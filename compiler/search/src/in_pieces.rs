@@ -224,6 +224,45 @@ impl<'a> InPieces<'a> {
     }
 }
 
+/// What the last kernel of a composite in pieces reads.
+pub(crate) struct LastPiece {
+    /// The bytes of other pieces, as they are in memory.
+    pub(crate) bytes: u64,
+    pub(crate) reads_operand: bool,
+}
+
+/// What the last kernel of a composite reads on its operand in a layout; `None` where it is
+/// computed whole.
+pub(crate) fn held_by_the_last(
+    kernels: &Kernels,
+    id: ValueId,
+    operand: Layout,
+) -> Option<LastPiece> {
+    let (program, site) = (kernels.program.as_ref(), kernels.site(id));
+    let pieces = site.pieces_on(operand)?;
+    let (_, dtype) = *site.operands.first()?;
+    let kernel = kernel_of_each(kernels, id, &pieces);
+    let of_last = |at: &usize| kernel.get(*at) == kernel.last();
+    let reads = (0..pieces.len()).filter(of_last).flat_map(|at| &pieces[at].0.reads);
+    let mut read: Vec<usize> = Vec::new();
+    let mut reads_operand = false;
+    for source in reads {
+        match source {
+            Read::Operand => reads_operand = true,
+            Read::Piece(at) if !of_last(at) && !read.contains(at) => read.push(*at),
+            Read::Piece(_) | Read::Number(_) => {}
+        }
+    }
+    let bytes = |at: usize| {
+        let (piece, laid) = &pieces[at];
+        let sizes = program.sizes(&piece.dims);
+        let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+        dtype.bytes(shape.local_elements(laid.read()))
+    };
+    let bytes = read.into_iter().map(bytes).fold(0, u64::saturating_add);
+    Some(LastPiece { bytes, reads_operand })
+}
+
 /// The kernel of each piece of a composite, by the rule of [`fuses_with`], numbered by first
 /// pieces.
 pub(crate) fn kernel_of_each(

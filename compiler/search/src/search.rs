@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
             tables,
             strict,
             memory,
-            holdings: memory.map(|memory| Holdings::new(program, tables, memory)),
+            holdings: memory.map(|memory| Holdings::new(&space.kernels, (program, tables), memory)),
             joins: FxHashMap::default(),
             slots: Vec::new(),
             label_ways: Vec::new(),
