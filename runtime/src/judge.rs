@@ -116,15 +116,6 @@ impl Executed<'_> {
         }
     }
 
-    /// Whether several layers may be executed one after another, each of which magnifies what
-    /// roundings did to the one before.
-    fn is_magnifying(&self) -> bool {
-        match self {
-            Executed::InOrder(_) => false,
-            Executed::OnStreams(_) => true,
-        }
-    }
-
     fn execute(&self, options: &RunOptions, arithmetic: Arithmetic) -> Result<Trace, RunError> {
         match self {
             Executed::InOrder(schedule) => execute_in(schedule, options, arithmetic),
@@ -172,11 +163,9 @@ fn judge(
         (None, Arithmetic::Emulated) => {
             emulated_tolerance(source, what, options, (&trace, &expected), stated)?
         }
-        (None, Arithmetic::F32 | Arithmetic::Single)
-            if what.is_magnifying() && !all_equal(&trace, &expected, stated) =>
-        {
-            // Every layer magnifies what roundings did to the layers before: what the devices have
-            // is as far from the exact results as the plan's own ops, and those are the source's.
+        (None, Arithmetic::F32 | Arithmetic::Single) if !all_equal(&trace, &expected, stated) => {
+            // Every layer magnifies what roundings did to those before: what the devices have is as
+            // far from the exact results as the plan's own ops, and those are the source's.
             let of = |program| magnified(program, plan, &trace, &expected, arithmetic);
             stated + of(source)? + of(plan)?
         }

@@ -1,10 +1,16 @@
 //! The nearest of some names.
 
 /// The name nearest to a misspelt one, if any is near enough: one letter off in short names, a
-/// third of them in long ones.
+/// third of them in long ones. The last part of a name with dots is near the whole: `wq` of
+/// `block.wq`.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     let limit = (length / 3).max(1);
+    let known: Vec<&str> = known.into_iter().collect();
+    let is_last_part = |known: &&&str| known.rsplit_once('.').is_some_and(|(_, last)| last == name);
+    if let Some(whole) = known.iter().find(is_last_part) {
+        return Some(whole);
+    }
     known
         .into_iter()
         .filter(|k| *k != name && k.chars().count().abs_diff(length) <= limit)
@@ -32,6 +38,11 @@ mod tests {
     fn a_single_letter_is_near_only_to_its_other_case() {
         assert_eq!(nearest("q", ["x", "y"]), None);
         assert_eq!(nearest("e", ["E"]), Some("E"));
+    }
+
+    #[test]
+    fn the_last_part_of_a_name_is_near_the_whole() {
+        assert_eq!(nearest("wq", ["q", "block.wq"]), Some("block.wq"));
     }
 
     #[test]

@@ -280,12 +280,12 @@ fn a_configuration_that_is_not_understood_is_a_diagnostic_at_its_place() {
         (r#"{"model_type": "rwkv"}"#, "nothing is known of the layers of a `rwkv` model"),
         (
             r#"{"model_type": "mamba"}"#,
-            "the layers of a `mamba` model need a scan over positions, which cannot be written",
+            "the layers of a `mamba` model need a scan over positions, which `new` does not write",
         ),
         (
             r#"{"model_type": "t5"}"#,
             "the layers of a `t5` model need an encoder beside the decoder, and positions by \
-                distance, which cannot be written",
+                distance, which `new` does not write",
         ),
         (
             r#"{"model_type": "llama", "hidden_size": 0}"#,

@@ -78,7 +78,8 @@ fn problem(
 fn largest(plan: &Plan) -> Vec<(String, u64, Option<Span>)> {
     let held = |id: InstrId| match plan.instruction(id).kind {
         InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache) => {
-            plan.local_bytes(id).saturating_mul(plan.repeat)
+            let layers = plan.repeat.saturating_mul(plan.copies_of(id));
+            plan.local_bytes(id).saturating_mul(layers)
         }
         InstrKind::Parameter(ParameterKind::HostWeight) => 0,
         InstrKind::Parameter(ParameterKind::Activation)

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shard_cost::Hardware;
+use shard_cost::{Hardware, Objective};
 use shard_ir::Program;
-use shard_search::{LowerError, LowerOptions, SharedWeights};
+use shard_search::{LowerError, LowerOptions, Optimality, SharedWeights, Status, least_kept};
 
 use crate::pipeline::{self, CompileError};
 
@@ -62,11 +62,56 @@ fn of_layer_phases(
     options: &LowerOptions,
     any_size: bool,
 ) -> Result<Option<SharedWeights>, CompileError> {
-    match pipeline::share_weights(phases, hardware, options) {
+    let fastest = match pipeline::share_weights(phases, hardware, options) {
         Err(CompileError::Lower(LowerError::NoPlanFits { .. })) if any_size => {
             let options = &LowerOptions { any_size, ..options.clone() };
-            pipeline::share_weights(phases, hardware, options)
+            return pipeline::share_weights(phases, hardware, options);
         }
-        shared => shared,
+        shared => shared?,
+    };
+    match fastest {
+        Some(fastest) if options.objective == Objective::Memory => {
+            in_little_memory(phases, hardware, options, fastest).map(Some)
+        }
+        fastest => Ok(fastest),
     }
+}
+
+/// Memories that are tried for stored layouts that take little: so many times the least that
+/// weights and caches take. Nearer to the least, searches of whole models may take minutes.
+const MULTIPLES: [u64; 2] = [4, 2];
+
+/// The stored layouts with which all phases fit in the least of some memories, given those that are
+/// fastest; or those, where they fit in none.
+fn in_little_memory(
+    phases: &[&Program],
+    hardware: &Hardware,
+    options: &LowerOptions,
+    fastest: SharedWeights,
+) -> Result<SharedWeights, CompileError> {
+    let least = phases.iter().map(|phase| least_kept(phase)).max().unwrap_or(0);
+    let mut smallest = None;
+    let memories = MULTIPLES.map(|times| least.saturating_mul(times));
+    for memory in memories.into_iter().filter(|memory| *memory < hardware.hbm_bytes) {
+        let found = pipeline::share_weights(phases, &hardware.with_memory_limit(memory), options);
+        match found {
+            Ok(found) => smallest = found,
+            // What is known by then is taken.
+            Err(CompileError::Lower(
+                LowerError::NoPlanFits { .. } | LowerError::Limit { .. } | LowerError::OutOfTime,
+            )) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    let Some(smallest) = smallest else { return Ok(fastest) };
+    let (cost, bound) = (smallest.request.cost, fastest.request.lower_bound);
+    let is_fastest = cost <= bound;
+    let request = Optimality {
+        status: if is_fastest { fastest.request.status } else { Status::Bounded },
+        proof: fastest.request.proof.filter(|_| is_fastest),
+        price_bound: fastest.request.price_bound.filter(|_| is_fastest),
+        cost,
+        ..fastest.request
+    };
+    Ok(SharedWeights { request, alone: fastest.alone, ..smallest })
 }

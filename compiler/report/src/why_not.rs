@@ -52,6 +52,8 @@ pub struct Crossing {
     pub figure: Figure,
     /// What it is as asked.
     pub now: u64,
+    /// Few of the ways of having it were tried at each figure: it is behind by no more than is said.
+    pub at_most: bool,
     /// As it grows.
     pub up: Turn,
     /// As it shrinks.
@@ -320,18 +322,19 @@ pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId
 }
 
 fn crossing_text(crossing: &Crossing) -> String {
+    let most = if crossing.at_most { "at most " } else { "" };
     match &crossing.figure {
         Figure::Dim(dim) => {
             let turn = |turn: Turn, word: &str| match turn {
                 Turn::Wins { at, loses_at, behind } => {
                     format!(
-                        "it wins at {dim} = {at} (at {loses_at} it is {} behind)",
+                        "it wins at {dim} = {at} (at {loses_at} it is {most}{} behind)",
                         scale::time(behind)
                     )
                 }
                 Turn::Never { to, behind } => {
                     format!(
-                        "it never wins {word} to {dim} = {to} (there it is {} behind)",
+                        "it never wins {word} to {dim} = {to} (there it is {most}{} behind)",
                         scale::time(behind)
                     )
                 }
@@ -343,13 +346,13 @@ fn crossing_text(crossing: &Crossing) -> String {
         Figure::Network => {
             let turn = |turn: Turn, word: &str| match turn {
                 Turn::Wins { at, loses_at, behind } => format!(
-                    "it wins at {} the bandwidth (at {} it is {} behind)",
+                    "it wins at {} the bandwidth (at {} it is {most}{} behind)",
                     times(at),
                     times(loses_at),
                     scale::time(behind)
                 ),
                 Turn::Never { to, behind } => format!(
-                    "it never wins {word} to {} the bandwidth (there it is {} behind)",
+                    "it never wins {word} to {} the bandwidth (there it is {most}{} behind)",
                     times(to),
                     scale::time(behind)
                 ),

@@ -68,7 +68,7 @@ impl From<ConfigProblem> for Diagnostic {
             ConfigProblem::Unknown { model_type, span, needs, known } => {
                 let message = match needs {
                     Some(needs) => format!(
-                        "the layers of a `{model_type}` model need {needs}, which cannot be written"
+                        "the layers of a `{model_type}` model need {needs}, which `new` does not write"
                     ),
                     None => format!("nothing is known of the layers of a `{model_type}` model"),
                 };

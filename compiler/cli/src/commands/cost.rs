@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use shard_check::{CheckOptions, Diagnostic};
+use shard_check::CheckOptions;
 use shard_cost::{Capacity, DimRoles, Summary, largest};
 use shard_driver::{Compilation, Purpose, pipeline};
 use shard_ir::{Dim, DimId, InstrId, Plan};
@@ -181,18 +181,14 @@ fn dims_with(
     let mut options = options.clone();
     options.dim_overrides.retain(|(overridden, _)| overridden != name);
     options.dim_overrides.push((name.clone(), size.to_string()));
+    // What is wrong in another phase or layer is not asked: this one has a program if it has no error.
     let checked = pipeline::check(source, &options);
-    if checked.diagnostics.iter().any(Diagnostic::is_error) {
-        return None;
-    }
-    checked
-        .programs
-        .into_iter()
-        .find(|program| {
-            program.name == plan.name
-                && program.phase.as_ref().map(|p| &p.name) == plan.phase.as_ref()
-        })
-        .map(|program| program.dims)
+    let program = checked.programs.into_iter().find(|program| {
+        program.name == plan.name && program.phase.as_ref().map(|p| &p.name) == plan.phase.as_ref()
+    })?;
+    // A program has dims of parts, too, where something runs along a dim; a plan those it uses.
+    let same = |dim: &Dim| program.dims.iter().find(|known| known.name == dim.name).cloned();
+    plan.dims.iter().map(same).collect()
 }
 
 /// Characters to a line.

@@ -327,7 +327,10 @@ fn describe(layer: &RunLayer, ran: &Ran, asked: &shard_ir::Plan) -> String {
     let verdict = match (layer.equal, ran.report.exact) {
         (true, true) => format!("equal, exactly, on {devices}"),
         (true, false) => format!("equal on {devices}{}", far()),
-        (false, _) => format!("DIFFERENT on {devices}{}", far()),
+        (false, _) => {
+            let allowed = ran.report.tolerance;
+            format!("DIFFERENT on {devices}{}, of which {allowed:.1e} is allowed", far())
+        }
     };
     let mut text = format!("{}: {verdict}\n", shard_report::notation::layer_name(asked));
     let shrunk: Vec<String> = asked

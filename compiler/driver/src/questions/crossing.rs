@@ -8,6 +8,7 @@ use shard_ir::{Def, ParameterKind, Picoseconds, Program};
 use shard_report::why_not::{Crossing, Figure, NETWORK_UNIT, Turn};
 use shard_search::LowerOptions;
 
+use super::request::Request;
 use super::{force, request};
 use crate::pipeline;
 
@@ -36,10 +37,21 @@ pub(crate) struct Question<'a> {
     pub(crate) phase: Option<&'a str>,
     /// What was asked for.
     pub(crate) asked: &'a str,
-    /// Which of the ways of having it, and whether it is used as it is.
-    pub(crate) way: usize,
+    /// The best ways of having it as asked, the best first: those that are tried at other figures.
+    pub(crate) ways: &'a [NumberedWay],
+    /// Others may be better at another figure.
+    pub(crate) at_most: bool,
+}
+
+/// Which of the ways of having it, and whether what was asked for is used as it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NumberedWay {
+    pub(crate) number: usize,
     pub(crate) used: bool,
 }
+
+/// So many ways are tried at each figure.
+pub(crate) const WAYS_AT_A_FIGURE: usize = 4;
 
 /// The dim whose size is the batch: the first one of the activations that no weight has.
 pub(crate) fn batch_dim(program: &Program) -> Option<String> {
@@ -62,6 +74,7 @@ impl Question<'_> {
         Crossing {
             figure: Figure::Dim(dim.to_string()),
             now,
+            at_most: self.at_most,
             up: turn(now, behind, steps(now, |size| size.checked_mul(2)), &at, REFINEMENTS),
             down: turn(now, behind, steps(now, halved), &at, REFINEMENTS),
         }
@@ -85,6 +98,7 @@ impl Question<'_> {
         Crossing {
             figure: Figure::Network,
             now: NETWORK_UNIT,
+            at_most: self.at_most,
             up: in_powers(|power| NETWORK_UNIT << power),
             down: in_powers(|power| NETWORK_UNIT >> power),
         }
@@ -105,15 +119,23 @@ impl Question<'_> {
         let program = checked.programs.iter().find(asked).filter(|_| !checked.has_errors())?;
         let request = request::read(self.asked, program).ok()?;
         let best = shard_search::lower(program, hardware, self.lower).ok()?;
-        let (ways, _) = force::ways(&request, program, &best.plan, self.used);
-        let way = ways.get(self.way)?;
-        let other = shard_search::lower(&way.program, hardware, &way.options(self.lower)).ok()?;
-        let has_room =
-            self.lower.any_size || Memory::of(&other.plan).peak().0 <= hardware.hbm_bytes;
-        if !force::has(&request, program, &other.plan) || !has_room {
-            return None;
+        // Where the best plan has it, it wins. A layout may be so for some of its readers alone.
+        let is_layout = matches!(request, Request::Layout { .. });
+        if !is_layout && force::has(&request, program, &best.plan) {
+            return Some(Picoseconds(0));
         }
-        Some(Picoseconds(other.optimality.cost.0.saturating_sub(best.optimality.cost.0)))
+        let all = [true, false].map(|used| force::ways(&request, program, &best.plan, used).0);
+        let cost = |way: &NumberedWay| {
+            let way = all[usize::from(!way.used)].get(way.number)?;
+            let options = way.options(self.lower);
+            let other = shard_search::lower(&way.program, hardware, &options).ok()?;
+            let has_room =
+                self.lower.any_size || Memory::of(&other.plan).peak().0 <= hardware.hbm_bytes;
+            let has = force::has(&request, program, &other.plan);
+            (has && has_room).then_some(other.optimality.cost.0)
+        };
+        let least = self.ways.iter().filter_map(cost).min()?;
+        Some(Picoseconds(least.saturating_sub(best.optimality.cost.0)))
     }
 }
 

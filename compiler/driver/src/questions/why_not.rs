@@ -12,7 +12,7 @@ use shard_report::why_not::{Crossing, WhyNot};
 use crate::compile::{Compilation, CompileOptions};
 use crate::explicit::overrides;
 use crate::pipeline::{self, Compiled};
-use crate::questions::crossing::{Question, batch_dim};
+use crate::questions::crossing::{NumberedWay, Question, WAYS_AT_A_FIGURE, batch_dim};
 use crate::questions::force::{self, Way};
 use crate::questions::request::{self, Request};
 use crate::questions::written::Wanted;
@@ -20,8 +20,8 @@ use crate::questions::written::Wanted;
 /// The best plan that has what was asked for.
 struct Best {
     compiled: Compiled,
-    way: usize,
-    used: bool,
+    /// The best ways of having it, the best first.
+    near: Vec<NumberedWay>,
     ways: usize,
     cut: bool,
     /// The chosen plan has it for some of the readers.
@@ -87,8 +87,8 @@ pub fn why_not<'c>(
                     layer: &program.name,
                     phase: program.phase.as_ref().map(|phase| phase.name.as_str()),
                     asked,
-                    way: best.way,
-                    used: best.used,
+                    ways: &best.near,
+                    at_most: !is_layout,
                 };
                 let crossings = crossings(vary, program, &question, compiled, &best);
                 found.push(Answer { layer: i, request, best: Some(best), crossings });
@@ -154,6 +154,7 @@ fn best(
     compilation: &Compilation,
 ) -> Result<Best, QuestionProblem> {
     let mut best: Option<Best> = None;
+    let mut near: Vec<((bool, Picoseconds), NumberedWay)> = Vec::new();
     // Between the layouts of a way the search may take other moves than the one that was asked for.
     let (mut is_beaten, mut tried, mut others) = (false, 0, BTreeSet::new());
     // A collective whose result nothing can read is had all the same, by a plan that undoes it.
@@ -166,7 +167,7 @@ fn best(
         let left: Vec<(usize, &Way)> =
             ways.iter().enumerate().filter(|(_, way)| is_open(way)).collect();
         tried = tried.max(ways.len());
-        for (way, forced) in left {
+        for (number, forced) in left {
             let options = forced.options(&compilation.options);
             let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else {
                 continue;
@@ -183,11 +184,11 @@ fn best(
                 others.extend(strategy(&compiled.schedule.plan).into_iter().map(Strategy::name));
             }
             are_used.extend(forced.value.filter(|_| has && used));
+            near.extend(has.then(|| (rank(&compiled), NumberedWay { number, used })));
             if is_better && has {
                 best = Some(Best {
                     compiled,
-                    way,
-                    used,
+                    near: Vec::new(),
                     ways: ways.len(),
                     cut,
                     for_all: false,
@@ -196,15 +197,29 @@ fn best(
             }
         }
     }
+    near.sort_by_key(|(rank, _)| *rank);
+    near.truncate(WAYS_AT_A_FIGURE);
+    if let Some(best) = &mut best {
+        best.near = near.into_iter().map(|(_, way)| way).collect();
+    }
     best.ok_or_else(|| {
         let reason = match tried {
+            // Phases share what is stored.
+            0 if program.phase.is_some() => {
+                "nothing of this phase can be so, as its types are declared and with the weights \
+                 stored as for all phases"
+                    .to_string()
+            }
             0 => "nothing of this layer can be so, as its types are declared".to_string(),
             1 => "the layer's own types forbid it".to_string(),
             n => format!(
                 "none of {n} ways of having it is a plan, as the layer's types are declared"
             ),
         };
-        let help = Some("a `?` behind a declared layout leaves it to the compiler".to_string());
+        let help = Some(match program.phase {
+            Some(_) => "a layout stated for a weight holds in all phases".to_string(),
+            None => "a `?` behind a declared layout leaves it to the compiler".to_string(),
+        });
         let asked = match request {
             Request::Layout { .. } | Request::Collective { .. } => words(request, program),
             Request::Strategy(_) => asked.to_string(),

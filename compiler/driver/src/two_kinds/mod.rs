@@ -37,8 +37,11 @@ pub(crate) fn split_stacks(
     if stacks.is_empty() {
         let is_stack = |r: &ast::Repeat| r.count.value > 1 && r.kinds.len() == 1;
         let called = tree.layers().find(|layer| layer.repeat.as_ref().is_some_and(is_stack));
-        let help = called.map(|layer| format!("--layer {} --two-kinds", layer.name.value));
-        return Err(host.usage("there is no stack (`repeat N`) to split in two kinds", help));
+        let Some(name) = called.map(|layer| &layer.name.value) else {
+            return Err(host.usage("there is no stack (`repeat N`) to split in two kinds", None));
+        };
+        let message = format!("`{name}` is a stack of a model: a stack by itself is split in two");
+        return Err(host.usage(&message, Some(format!("--layer {name} --two-kinds"))));
     }
     let mut split = file.clone();
     // From the last to the first, so that the places of the others stay.

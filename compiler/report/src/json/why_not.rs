@@ -32,6 +32,7 @@ struct AnswerJson {
     stated: Vec<String>,
     ways: usize,
     ways_cut: bool,
+    crossings_at_most: bool,
     crossings: Vec<CrossingJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bandwidth: Option<BandwidthJson>,
@@ -139,6 +140,7 @@ pub fn json(answers: &[WhyNot<'_>]) -> String {
             stated: a.stated.clone(),
             ways: a.ways,
             ways_cut: a.cut,
+            crossings_at_most: a.crossings.iter().any(|crossing| crossing.at_most),
             crossings: a.crossings.iter().filter_map(crossing_json).collect(),
             bandwidth: a.crossings.iter().find(|c| c.figure == Figure::Network).map(|c| {
                 BandwidthJson { up: turn_json(c.up, factor), down: turn_json(c.down, factor) }

@@ -7,6 +7,7 @@ use super::roles::{Roles, WeightUse, stored_weight};
 
 /// What becomes of one weight in one einsum.
 struct Use {
+    /// Those of all layers that a model applies.
     bytes: u128,
     /// The axes that split it where it is stored.
     stored: AxisSet,
@@ -118,7 +119,8 @@ fn in_use(plan: &Plan, roles: &Roles, WeightUse { einsum, operand, weight }: &We
         .filter(|(dim, _)| !used.dims.contains(dim))
         .fold(AxisSet::EMPTY, |all, (_, axes)| all.union(axes));
     Use {
-        bytes: u128::from(parameter.dtype.bytes(plan.sizes(&parameter.dims).iter().product())),
+        bytes: u128::from(parameter.dtype.bytes(plan.sizes(&parameter.dims).iter().product()))
+            .saturating_mul(u128::from(plan.copies_of(*weight))),
         stored,
         gathered,
         gathered_dims: (0..parameter.dims.len())

@@ -59,7 +59,7 @@ pub fn types() -> impl Iterator<Item = &'static str> {
     TYPES.iter().map(|(word, _)| *word)
 }
 
-/// Types that need what the language or this command does not have.
+/// Types that need what this command does not write.
 const LACKING: &[(&str, &str)] = &[
     ("mamba", "a scan over positions"),
     ("jamba", "a scan over positions"),
@@ -71,7 +71,9 @@ const PATTERN_OF_EXPERTS: usize = 2;
 
 /// Reads a configuration, or says what is wrong with it.
 pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
-    let value: Value = serde_json::from_str(&file.text).map_err(|error| not_json(file, &error))?;
+    // What marks the order of bytes says nothing; each place stays what it is.
+    let text = file.text.replacen('\u{feff}', "   ", 1);
+    let value: Value = serde_json::from_str(&text).map_err(|error| not_json(file, &error))?;
     let Value::Object(keys) = value else {
         return Err(ConfigProblem::NotJson {
             message: "it is an array or a plain value".to_string(),
