@@ -516,3 +516,52 @@ layer f(a: bf16 BE?l, w0: weight int8 EG?, w1: weight bf16 GE?, w2: weight bf16 
     }
     assert_eq!(limits, 7);
 }
+
+/// A norm and an einsum of one value, which have room where both read a slice of it; and a choice
+/// beside a merge of one value.
+const TWO_READERS: [(&str, &str, u64, u64); 2] = [
+    (
+        "b200",
+        "mesh x=4
+dim Q = 32
+dim U = 256
+dim N = 32
+layer f(a: bf16 QU, w: weight bf16 UN?) -> (r: bf16 QU_x, s: bf16 QN?) {
+  return (rmsnorm(a over U), einsum(a, w -> QN))
+}
+",
+        24576,
+        6_002_832,
+    ),
+    (
+        "tpu-v4-face",
+        "mesh x=2, y=3
+dim D = 12
+dim R = 192
+dim K = 4
+dim W = 2304
+layer f(a: bf16 DR?) -> (r: bf16 KR_y, s: bf16 W?) {
+  let b = topk(a over D -> K)
+  let c = rmsnorm(b over R)
+  return (scan(c, sigmoid(c) over K), merge(a, DR -> W))
+}
+",
+        1800,
+        9_003_229,
+    ),
+];
+
+#[test]
+fn a_plan_of_several_dear_steps_is_found_where_no_other_has_room() {
+    for (chip, source, least, time) in TWO_READERS {
+        let program = program(source);
+        for memory in [least, least + least / 64, least + least / 12] {
+            let hardware = Hardware::built_in(chip).expect("it is built in");
+            let hardware = hardware.with_memory_limit(memory);
+            let found = lower(&program, &hardware, &LowerOptions::default()).expect("it fits");
+            let Lowered { optimality, .. } = &found;
+            assert_eq!((optimality.status, optimality.cost.0), (Status::Proven, time), "{memory}");
+            assert!(needed(&found) <= memory);
+        }
+    }
+}

@@ -145,7 +145,11 @@ impl Lowering<'_> {
         let near = bound.saturating_add(slack.max(bound / NEAR_OF_A_DIVE));
         // Beyond this nothing is wanted.
         let wanted = self.below.map(|below| below - 1).into_iter().chain(self.most_wanted());
-        let end = wanted.fold(priced.dearest().min(farthest), u64::min);
+        let wanted = wanted.fold(farthest, u64::min);
+        // A region of all that prices allow; a plan of it that has more than one thing that is dear
+        // may take longer.
+        let all = priced.dearest();
+        let end = all.min(wanted);
         let mut guide = lazy.filter(|lazy| lazy.effort != Effort::First).map(LazyGuide::get);
         loop {
             self.limits.stop.check()?;
@@ -153,7 +157,8 @@ impl Lowering<'_> {
             let wider = most.saturating_add(slack);
             // What takes longer is looked for in a wider region, where it may take less. Without a
             // guide a search does not know before its end how long what is in a region takes.
-            let upto = guide.is_some().then_some(wider.min(end));
+            let farthest = if most >= all { wanted } else { wider.min(end) };
+            let upto = guide.is_some().then_some(farthest);
             let effort = lazy.map_or(Effort::Full, |lazy| lazy.effort);
             let part = match effort {
                 Effort::First | Effort::Short => SHORT,
