@@ -278,8 +278,6 @@ struct Best {
     cut: Option<(&'static str, u64)>,
     /// Whether prices rule forms out that were not looked at one by one.
     apart: bool,
-    /// Whether ways of doing ops were left out since what these hold has no room.
-    left_out_for_room: bool,
     /// Whether the form that is searched now is another than the one written.
     rewritten: bool,
     ties_cut: bool,

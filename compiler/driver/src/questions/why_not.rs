@@ -8,10 +8,11 @@ use shard_grammar::SourceFile;
 use shard_ir::{Picoseconds, Plan, Program, ValueId};
 use shard_report::strategy::{Strategy, strategy};
 use shard_report::why_not::{Crossing, WhyNot};
+use shard_search::{LowerError, LowerOptions};
 
 use crate::compile::{Compilation, CompileOptions};
 use crate::explicit::overrides;
-use crate::pipeline::{self, Compiled};
+use crate::pipeline::{self, CompileError, Compiled};
 use crate::questions::crossing::{NumberedWay, Question, WAYS_AT_A_FIGURE, batch_dim};
 use crate::questions::force::{self, Way};
 use crate::questions::request::{self, Request};
@@ -169,9 +170,15 @@ fn best(
         tried = tried.max(ways.len());
         for (number, forced) in left {
             let options = forced.options(&compilation.options);
-            let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else {
-                continue;
+            let compiled = match pipeline::compile(&forced.program, hardware, &options) {
+                // Then what it needs is told.
+                Err(CompileError::Lower(LowerError::NoPlanFits { .. })) => {
+                    let options = LowerOptions { any_size: true, ..options };
+                    pipeline::compile(&forced.program, hardware, &options)
+                }
+                compiled => compiled,
             };
+            let Ok(compiled) = compiled else { continue };
             // One that fits before one that does not.
             let rank = |c: &Compiled| (!has_room(c, hardware), serial(c));
             let is_better = best.as_ref().is_none_or(|b| rank(&compiled) < rank(&b.compiled));

@@ -83,7 +83,6 @@ impl<'a> Lowering<'a> {
                 Turn::Form => {
                     let Some(kernels) = take(form) else { continue };
                     let (branch, whole) = self.all_plans_of(&kernels, false)?;
-                    self.best.left_out_for_room |= branch.left_out_for_room;
                     explored.insert(
                         form,
                         Explored {
@@ -127,7 +126,7 @@ impl<'a> Lowering<'a> {
             self.best.root_bound = Some(cost.min(self.best.open_bound.unwrap_or(cost)));
         }
         // What ops hold no price says: a bound by prices is what they show without that.
-        if let (true, Some(cost)) = (self.best.left_out_for_room, self.known())
+        if let (Some(_), Some(cost)) = (self.capacity, self.known())
             && self.best.root_bound == Some(cost)
         {
             let mut shown = cost;
@@ -228,7 +227,6 @@ impl<'a> Lowering<'a> {
             self.best.branches += 1;
             self.best.priced += branch.strategies();
             self.settle(&mut branch, &explored.kernels, most);
-            self.best.left_out_for_room |= branch.left_out_for_room;
             return Ok(vec![Pending { branch, form, settled: true }]);
         }
         // One plan of it tells what in all of it is too dear.

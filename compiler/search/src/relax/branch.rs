@@ -23,8 +23,6 @@ pub(crate) struct Branch {
     pub(super) whole: Arc<Whole>,
     /// What the prices say that any of them takes, in ticks; `FAR` where there is none.
     pub(super) bound: i64,
-    /// Whether ways of doing ops were left out since what these hold has no room.
-    pub(crate) left_out_for_room: bool,
 }
 
 /// What is to be done with a branch.
@@ -271,7 +269,7 @@ impl Branch {
         }
         let prices = prices.narrowed(&problem);
         let whole = Arc::new(Whole { problem, prices });
-        Branch { whole, bound, left_out_for_room: self.left_out_for_room }
+        Branch { whole, bound }
     }
 
     /// Those of its plans that store nothing that plans within `known` have no room for. Where no
@@ -297,14 +295,13 @@ impl Branch {
         prices.sides = prices.sides.keeping_at_most(bytes);
         let bound = self.bound.max(prices.bound());
         let whole = Arc::new(Whole { problem, prices });
-        Branch { whole, bound, left_out_for_room: self.left_out_for_room }
+        Branch { whole, bound }
     }
 
     /// Leaves out what has no room beside the weights and caches that all its plans store.
     pub(crate) fn fit(&mut self, kernels: &Kernels, memory: &DeviceMemory<'_>) {
         let Whole { problem, prices } = self.whole.as_ref();
         let (_, fits) = self.memory(&kernels.program, memory).fitting(kernels, problem);
-        self.left_out_for_room |= fits.strategies() < problem.strategies();
         let prices = prices.narrowed(&fits);
         self.whole = Arc::new(Whole { problem: fits, prices });
     }

@@ -41,7 +41,7 @@ impl Branch {
         let sweeps = Sweeps { fresh: false, shrink: false, near: false, rough: Some(0) };
         let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut { FAR });
         let whole = Arc::new(Whole { problem, prices });
-        Branch { whole, bound, left_out_for_room: self.left_out_for_room }
+        Branch { whole, bound }
     }
 
     /// Of each live value the first way that there is: the one, where all is decided.

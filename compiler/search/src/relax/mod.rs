@@ -88,14 +88,12 @@ pub(crate) fn all_plans(
             };
         }
     }
-    let mut left_out_for_room = false;
     let memory = memory.map(|memory| {
         // What ops of this form hold other forms may do without.
         if apart {
             return memory;
         }
         let (memory, fits) = memory.fitting(kernels, &problem);
-        left_out_for_room = fits.strategies() < problem.strategies();
         problem = fits;
         memory
     });
@@ -141,7 +139,7 @@ pub(crate) fn all_plans(
     limits.stop.check()?;
     let whole = Arc::new(Whole { problem, prices });
     let before = before.map_or_else(|| Arc::clone(&whole), Arc::new);
-    Ok((Branch { whole, bound, left_out_for_room }, before))
+    Ok((Branch { whole, bound }, before))
 }
 
 /// Whether all weights and caches fit however they are stored.

@@ -57,7 +57,7 @@ impl Branch {
             most = decided.len() * 2;
         }
         let whole = Arc::new(Whole { problem, prices });
-        Some(Branch { whole, bound, left_out_for_room: self.left_out_for_room })
+        Some(Branch { whole, bound })
     }
 }
 

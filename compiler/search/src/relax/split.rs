@@ -46,7 +46,7 @@ impl Branch {
         let prices =
             Prices::new(&problem).with_parts(&problem, Arc::new(Part::all(kernels, memory)));
         let whole = Arc::new(Whole { problem, prices });
-        Branch { whole, bound: 0, left_out_for_room: false }
+        Branch { whole, bound: 0 }
     }
 
     /// The prices, and what they are of.
