@@ -271,6 +271,7 @@ fn a_configuration_that_is_not_understood_is_a_diagnostic_at_its_place() {
     let cases = [
         ("", "the configuration is not a JSON object: EOF while parsing a value"),
         ("[1]", "the configuration is not a JSON object: it is an array or a plain value"),
+        ("\u{feff}{}", "the configuration has no `model_type`"),
         (
             "{\"model_type\": \"llama\", \u{e9}",
             "the configuration is not a JSON object: key must be a string",

@@ -8,6 +8,8 @@ mod llama;
 mod mamba;
 mod reader;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use shard_check::diagnostics::ConfigProblem;
 use shard_grammar::{SourceFile, Span};
@@ -71,8 +73,11 @@ const PATTERN_OF_EXPERTS: usize = 2;
 
 /// Reads a configuration, or says what is wrong with it.
 pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
-    // What marks the order of bytes says nothing; each place stays what it is.
-    let text = file.text.replacen('\u{feff}', "   ", 1);
+    // A byte order mark becomes three spaces: each key stays at its place.
+    let text = match file.text.strip_prefix('\u{feff}') {
+        Some(rest) => Cow::Owned(format!("   {rest}")),
+        None => Cow::Borrowed(file.text.as_str()),
+    };
     let value: Value = serde_json::from_str(&text).map_err(|error| not_json(file, &error))?;
     let Value::Object(keys) = value else {
         return Err(ConfigProblem::NotJson {
