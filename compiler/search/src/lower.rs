@@ -175,7 +175,7 @@ pub(crate) fn lower_form(
             capacity,
             ..Lowering::new(hardware, &options.limits)
         };
-        lowering.explore_forms(vec![(0, form.clone())])?;
+        lowering.explore_forms(&form.program, vec![(0, form.clone())])?;
         lowering.lowered(None)
     };
     match within(None) {

@@ -49,8 +49,13 @@ enum Turn {
 }
 
 impl<'a> Lowering<'a> {
-    /// Searches some forms, given what no plan of each takes less than, in picoseconds.
-    pub(super) fn explore_forms(&mut self, forms: Vec<(u64, Form)>) -> Result<(), LowerError> {
+    /// Searches some forms of a program, given what no plan of each takes less than, in
+    /// picoseconds.
+    pub(super) fn explore_forms(
+        &mut self,
+        program: &Program,
+        forms: Vec<(u64, Form)>,
+    ) -> Result<(), LowerError> {
         let rewritten: Vec<bool> = forms.iter().map(|(_, form)| form.rewritten).collect();
         let first_bounds: Vec<u64> = forms.iter().map(|(bound, _)| *bound).collect();
         let mut forms: Vec<Option<Form>> = forms.into_iter().map(|(_, form)| Some(form)).collect();
@@ -129,11 +134,8 @@ impl<'a> Lowering<'a> {
         if let (Some(_), Some(cost)) = (self.capacity, self.known())
             && self.best.root_bound == Some(cost)
         {
-            let mut shown = cost;
-            for explored in explored.values() {
-                shown = shown.min(self.shown_by_prices(&explored.kernels, cost)?);
-            }
-            self.best.root_bound = Some(shown);
+            let searched = explored.values().map(|explored| &explored.kernels);
+            self.best.root_bound = Some(self.shown_by_prices(program, searched, cost)?);
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ impl Lowering<'_> {
         let saturated = Saturated::new(program, as_written, self.limits);
         let as_asked = self.whole_space || self.forced.is_some();
         if let Some(choices) = saturated.choices(self.limits).filter(|_| !as_asked)
-            && self.explore_choices(&saturated, &choices)?
+            && self.explore_choices(program, (&saturated, &choices))?
         {
             return Ok(());
         }
@@ -35,7 +35,7 @@ impl Lowering<'_> {
             return self.explore_without_bounds(forms.all);
         }
         let first_bound = |form: Form| (form.first_bound(self.hardware), form);
-        self.explore_forms(forms.all.into_iter().map(first_bound).collect())
+        self.explore_forms(program, forms.all.into_iter().map(first_bound).collect())
     }
 
     /// Searches the whole space of each form.
@@ -68,8 +68,8 @@ impl Lowering<'_> {
     /// do not rule out. `false` where prices say nothing of all forms at once.
     fn explore_choices(
         &mut self,
-        saturated: &Saturated<'_>,
-        choices: &Choices<'_>,
+        program: &Program,
+        (saturated, choices): (&Saturated<'_>, &Choices<'_>),
     ) -> Result<bool, LowerError> {
         let maxima = maxima(choices.program());
         let ground =
@@ -99,7 +99,7 @@ impl Lowering<'_> {
         // faster than all.
         let written_apart = choices.merged.then(|| (0, saturated.written()));
         let favoured = form(&narrowed.picks).map(|form| (narrowed.bound, form));
-        self.explore_forms(favoured.into_iter().chain(written_apart).collect())?;
+        self.explore_forms(program, favoured.into_iter().chain(written_apart).collect())?;
         self.best.root_bound =
             Some(self.best.root_bound.map_or(narrowed.bound, |root| root.min(narrowed.bound)));
         let (picked, left_out) = narrowed.forms(self.known().unwrap_or(u64::MAX), limits.forms);
@@ -110,7 +110,7 @@ impl Lowering<'_> {
         if let Some(bound) = too_large.iter().map(|(bound, _)| *bound).chain(left_out).min() {
             self.best.cut = self.best.cut.or(Some(("forms of the program", bound)));
         }
-        self.explore_forms(others)?;
+        self.explore_forms(program, others)?;
         Ok(true)
     }
 }

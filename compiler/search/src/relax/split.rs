@@ -84,27 +84,48 @@ impl Branch {
     }
 
     /// The question that is most open among plans of less than so many picoseconds; those for which
-    /// it holds, and the others. `None` where whatever is stored fits, and each label has one
-    /// layout.
+    /// it holds, and the others. Memories that not all fits in come first, then labels, then
+    /// memories in which all fits: prices may be short of a plan there too. `None` where each
+    /// weight and cache takes the same in all of these plans, and each label has one layout.
     pub(crate) fn divided(&self, target: u64) -> Option<(Split, Branch, Branch)> {
         let most = self.whole.problem.in_time(target.saturating_sub(1));
-        let sides = &self.whole.prices.sides;
         if let Some((part, live)) = self.open_memory(most) {
-            let place = self.widest(part, &live)?;
-            let (Kind::Memory { bytes, .. }, Seat::Value(value)) =
-                (&sides.parts[part].kind, sides.parts[part].places[place].seat)
-            else {
-                return None;
-            };
-            let smaller = &live[place][..live[place].len() - 1];
-            let best = sides.best(part)[place] as usize;
-            let up_to =
-                smaller.iter().rfind(|class| **class <= best).or(smaller.first()).copied()?;
-            let low = self.having(part, &|p, class| p != place || class as usize <= up_to);
-            let high = self.having(part, &|p, class| p != place || class as usize > up_to);
-            return Some((Split::Stored(value, bytes[place][up_to]), low, high));
+            return self.divided_by_memory(part, &live);
         }
-        let (part, _) = self.open_label(most)?;
+        if let Some((part, _)) = self.open_label(most) {
+            return self.divided_by_label(part);
+        }
+        let sides = &self.whole.prices.sides;
+        (0..sides.parts.len()).find_map(|part| match sides.parts[part].kind {
+            Kind::Memory { .. } => self.divided_by_memory(part, &sides.live(part, most)),
+            Kind::Label { .. } => None,
+        })
+    }
+
+    /// Whether more is stored at the place of a memory that leaves most bytes open.
+    fn divided_by_memory(
+        &self,
+        part: usize,
+        live: &[Vec<usize>],
+    ) -> Option<(Split, Branch, Branch)> {
+        let sides = &self.whole.prices.sides;
+        let place = self.widest(part, live)?;
+        let (Kind::Memory { bytes, .. }, Seat::Value(value)) =
+            (&sides.parts[part].kind, sides.parts[part].places[place].seat)
+        else {
+            return None;
+        };
+        let smaller = &live[place][..live[place].len() - 1];
+        let best = sides.best(part)[place] as usize;
+        let up_to = smaller.iter().rfind(|class| **class <= best).or(smaller.first()).copied()?;
+        let low = self.having(part, &|p, class| p != place || class as usize <= up_to);
+        let high = self.having(part, &|p, class| p != place || class as usize > up_to);
+        Some((Split::Stored(value, bytes[place][up_to]), low, high))
+    }
+
+    /// Whether a label has the layout that seems best.
+    fn divided_by_label(&self, part: usize) -> Option<(Split, Branch, Branch)> {
+        let sides = &self.whole.prices.sides;
         let best = sides.best(part).first().copied()?;
         let Kind::Label { layouts } = &sides.parts[part].kind else { return None };
         let layout = *layouts.get(best as usize)?;
