@@ -2,33 +2,37 @@
 //! that a plan in the making that has no room already is given up.
 //!
 //! A step is the place of an op in the program; the search settles values from the last step to the
-//! first. Of a value that is not settled its readers are known, and so what is held of it for sure:
+//! first. A step has three [`Moment`]s: what its op reads is moved, the op runs, what it makes is
+//! moved. Of a value that is not settled its readers are known, and so what is held of it for sure:
 //! a layout from its first reader to its last, and before its first reader the smallest layout from
-//! which moves lead there. Once it is settled, the steps are known at which each of its layouts
-//! comes and goes, as [`emit`](crate::emit::emit) orders them. What a folded block reads from
-//! outside is held longer than that, throughout the block, and what stands between its steps is
-//! moved out of it: never less is held so.
+//! which moves lead there. Once it is settled, the moments are known at which each of its layouts
+//! comes and goes ([`lives::Lives`]). What a folded block reads from outside is held longer than that,
+//! throughout the block, and what stands between its steps is moved out of it: never less is held
+//! so.
+
+mod lives;
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use shard_ir::catalogue::Move;
 use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
 
 use crate::in_pieces::held_by_the_last;
 use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
-use crate::table::{LayoutId, MoveArc, Producer, Source, Tables};
+use crate::strict::may_move_to;
+use crate::table::{LayoutId, Producer, Source, Tables};
+use lives::{Moment, before, behind, op_at};
 
-/// A layout of a value that is not settled, and the first and the last step that reads it, of those
-/// settled.
+/// A layout of a value that is not settled, and the first and the last moment that reads it, of
+/// those settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Use {
     value: ValueId,
     layout: LayoutId,
-    first: u32,
-    last: u32,
+    first: Moment,
+    last: Moment,
 }
 
 // In two words: a search hashes the uses of each state that it looks at.
@@ -48,11 +52,26 @@ pub(crate) struct Footprint {
     standing: u64,
     /// Sorted by value and layout.
     uses: Vec<Use>,
-    /// Steps at which more may turn out to be held, and what is held there so far; the last step
-    /// first.
-    open: Vec<(u32, u64)>,
-    /// The most that is held at a step that is not open any more.
+    /// Moments at which more may turn out to be held; the last first.
+    open: Vec<Held>,
+    /// The most that is held at a moment that is not open any more.
     closed: u64,
+}
+
+/// What is held at a moment, as far as that is decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Held {
+    at: Moment,
+    /// Throughout the moment.
+    all: u64,
+    /// More than that while one of the moves runs that run then.
+    moved: u64,
+}
+
+impl Held {
+    fn most(&self) -> u64 {
+        self.all.saturating_add(self.moved)
+    }
 }
 
 impl Footprint {
@@ -62,19 +81,23 @@ impl Footprint {
         &self.uses
     }
 
-    /// Whether it holds no more than another of the same uses, at any step and for good.
+    /// Whether it holds no more than another of the same uses, at any moment and for good.
     pub(crate) fn is_within(&self, other: &Footprint) -> bool {
-        let open = self.open.iter().zip(&other.open);
+        let mut others = other.open.iter();
         self.kept <= other.kept
             && self.standing <= other.standing
             && self.closed <= other.closed
-            && self.open.len() == other.open.len()
-            && open.into_iter().all(|((step, held), (same, most))| step == same && held <= most)
+            && self.open.iter().all(|held| {
+                let other = others.by_ref().find(|other| other.at <= held.at);
+                other.is_some_and(|other| {
+                    held.at == other.at && held.all <= other.all && held.most() <= other.most()
+                })
+            })
     }
 
-    /// The most that is held at one step beside weights and caches.
+    /// The most that is held at once beside weights and caches.
     fn most(&self) -> u64 {
-        self.open.iter().map(|(_, held)| *held).fold(self.closed, u64::max)
+        self.open.iter().map(Held::most).fold(self.closed, u64::max)
     }
 
     /// Becomes another one, in the memory that it has.
@@ -91,17 +114,17 @@ impl Footprint {
         first..first + count
     }
 
-    /// Notes that a layout of a value is read at a step, the first so far, and up to another.
+    /// Notes that a layout of a value is read at a moment, the first so far, and up to another.
     fn read(
         &mut self,
         of: &Holdings<'_>,
         value: ValueId,
         layout: LayoutId,
-        (first, last): (u32, u32),
+        (first, last): (Moment, Moment),
     ) {
         let known = self.uses_of(value);
-        for (step, held) in &mut self.open {
-            *held = held.saturating_sub(of.surely_held(&self.uses[known.clone()], *step));
+        for Held { at, all, .. } in &mut self.open {
+            *all = all.saturating_sub(of.surely_held(&self.uses[known.clone()], *at));
         }
         let of_value = &mut self.uses[known.clone()];
         let mut end = known.end;
@@ -115,16 +138,16 @@ impl Footprint {
                 end += 1;
             }
         }
-        for (step, held) in &mut self.open {
-            *held = held.saturating_add(of.surely_held(&self.uses[known.start..end], *step));
+        for Held { at, all, .. } in &mut self.open {
+            *all = all.saturating_add(of.surely_held(&self.uses[known.start..end], *at));
         }
     }
 
-    /// Closes the steps at which nothing more can turn out to be held.
+    /// Closes the moments at which nothing more can turn out to be held.
     fn close(&mut self) {
         let last = self.uses.iter().map(|u| u.last).max().unwrap_or(0);
-        let closed = self.open.iter().take_while(|(step, _)| *step > last).count();
-        self.closed = self.open.drain(..closed).map(|(_, held)| held).fold(self.closed, u64::max);
+        let closed = self.open.iter().take_while(|held| held.at > last).count();
+        self.closed = self.open.drain(..closed).map(|held| held.most()).fold(self.closed, u64::max);
     }
 }
 
@@ -159,6 +182,10 @@ pub(crate) struct Holdings<'a> {
     /// computed in pieces: what other pieces its last one reads, and what of the operand is held no
     /// more then, if nothing else reads it then or later.
     pieces: FxHashMap<(ValueId, usize, LayoutId), (u64, u64)>,
+    /// For each value whether a reader is a `reshard`: what moves to that alone stands there.
+    resharded: Vec<bool>,
+    /// For each value whether it stands among the values of a folded block that it is not of.
+    among_a_block: Vec<bool>,
 }
 
 impl<'a> Holdings<'a> {
@@ -170,7 +197,22 @@ impl<'a> Holdings<'a> {
         let kinds: Vec<Kind> = program.value_ids().map(|id| kind(program, memory, id)).collect();
         let (copies, least) = (Vec::new(), Vec::new());
         let pieces = FxHashMap::default();
-        let mut holdings = Holdings { program, tables, memory, kinds, copies, least, pieces };
+        let mut resharded = vec![false; program.values.len()];
+        for id in program.value_ids().filter(|id| may_move_to(program, *id)) {
+            program.value(id).def.operands().iter().for_each(|o| resharded[o.index()] = true);
+        }
+        let among_a_block = among_a_block(program);
+        let mut holdings = Holdings {
+            program,
+            tables,
+            memory,
+            kinds,
+            copies,
+            least,
+            pieces,
+            resharded,
+            among_a_block,
+        };
         for id in program.value_ids() {
             let layouts = 0..tables.of(id).layouts.len() as LayoutId;
             holdings.copies.push(layouts.map(|layout| holdings.copy(id, layout)).collect());
@@ -217,14 +259,22 @@ impl<'a> Holdings<'a> {
         let Some((bytes, gone)) = self.pieces.get(&(value, *number, *layout)) else { return 0 };
         let uses = &held.uses[held.uses_of(*operand)];
         let stays = producer.reads[1..].contains(&producer.reads[0])
-            || uses.iter().any(|u| u.layout == *layout && u.last > value.0);
+            || uses.iter().any(|u| u.layout == *layout && u.last > op_at(value.0));
         bytes.saturating_sub(if stays { 0 } else { *gone })
     }
 
     /// A result is wanted in a layout.
     pub(crate) fn add_output(&self, held: &mut Footprint, value: ValueId, layout: LayoutId) {
-        let end = self.program.values.len() as u32;
-        held.read(self, value, layout, (end, end));
+        let end = self.end();
+        if held.open.is_empty() {
+            held.open.push(Held { at: before(end), all: 0, moved: 0 });
+        }
+        held.read(self, value, layout, (op_at(end), op_at(end)));
+    }
+
+    /// The step behind all ops, at which results are given back.
+    fn end(&self) -> u32 {
+        self.program.values.len() as u32
     }
 
     /// A value is settled; `None` where that leaves no room.
@@ -260,43 +310,58 @@ impl<'a> Holdings<'a> {
         let own = held.uses_of(value);
         let uses = &held.uses[own.clone()];
         let lives = self.lives(value, made_in, moves, uses);
-        let held_at = |at: u32| -> u64 {
-            let there = lives.iter().filter(|live| live.from <= at && at <= live.to);
-            there.map(|live| live.bytes).fold(0, u64::saturating_add)
-        };
-        for (at, bytes) in &mut held.open {
-            *bytes = bytes.saturating_add(held_at(*at)).saturating_sub(self.surely_held(uses, *at));
+        for Held { at, all, moved } in &mut held.open {
+            let known = self.surely_held(uses, *at);
+            let throughout = lives.throughout(*at, known);
+            *all = all.saturating_add(throughout).saturating_sub(known);
+            let while_moved = lives.while_moved(*at).filter(|_| self.stays(value, *at));
+            *moved = (*moved).max(while_moved.map_or(0, |most| most.saturating_sub(throughout)));
         }
         held.uses.drain(own);
-        let pending =
-            held.uses.chunk_by(|a, b| a.value == b.value).map(|of| self.surely_held(of, step));
-        let others = pending.fold(held.standing, u64::saturating_add);
-        // While it is moved a value is there in both layouts; right behind the op that makes it, so
-        // is what others still wait for.
-        let while_moved = moves.iter().map(|(from, to)| {
-            let of = |layout: &LayoutId| lives.iter().find(|live| live.layout == *layout);
-            let bytes = |live: Option<&Live>| live.map_or(0, |live| live.bytes);
-            let both = bytes(of(from)).saturating_add(bytes(of(to)));
-            let is_early = of(to).is_some_and(|live| live.early);
-            both.saturating_add(if is_early { others } else { 0 })
-        });
-        held.closed = while_moved.fold(held.closed, u64::max);
+        held.closed = held.closed.max(lives.most_of_a_move());
         if producer.source == Source::Given {
             if self.kinds[value.index()] == Kind::Given {
-                held.standing = held.standing.saturating_add(lives[0].bytes);
+                held.standing = held.standing.saturating_add(lives.made().bytes);
             }
         } else {
-            let own = held_at(step).saturating_add(self.of_pieces(held, value, producer));
-            let now = others.saturating_add(own);
-            held.open.push((step, now));
+            let others = |held: &Footprint, at: Moment| {
+                let of_each = held.uses.chunk_by(|a, b| a.value == b.value);
+                of_each.map(|of| self.surely_held(of, at)).fold(held.standing, u64::saturating_add)
+            };
+            if let Some(moved) =
+                lives.while_completed(step).filter(|_| !self.resharded[value.index()])
+            {
+                let all = others(held, behind(step));
+                held.open.push(Held { at: behind(step), all, moved });
+            }
+            let own = lives.at(op_at(step)).saturating_add(self.of_pieces(held, value, producer));
+            let all = others(held, op_at(step)).saturating_add(own);
+            held.open.push(Held { at: op_at(step), all, moved: 0 });
+            let is_moved = |(operand, layout): &(ValueId, LayoutId)| {
+                !self.tables.of(*operand).arcs_into[*layout as usize].is_empty()
+            };
+            if producer.reads.iter().any(is_moved) {
+                let all = others(held, before(step));
+                held.open.push(Held { at: before(step), all, moved: 0 });
+            }
             for (n, (operand, layout)) in producer.reads.iter().enumerate() {
                 // A view is held as long as what it shows.
                 let shows = self.kinds[value.index()] == Kind::View && n == 0;
-                let last = if shows { lives[0].to.max(step) } else { step };
-                held.read(self, *operand, *layout, (step, last));
+                let now = op_at(step);
+                let last = if shows { lives.made().to.max(now) } else { now };
+                held.read(self, *operand, *layout, (now, last));
             }
         }
         held.close();
+    }
+
+    /// Whether a move of a value stays where its first reader is, at the step of this moment: what
+    /// stands among the values of a folded block is moved out of it.
+    fn stays(&self, value: ValueId, at: Moment) -> bool {
+        let fold = |id: usize| self.program.values.get(id).and_then(|value| value.fold);
+        let reader = (at / 3) as usize;
+        let among = self.among_a_block.get(reader).copied().unwrap_or(false);
+        fold(value.index()) == fold(reader) && !among
     }
 
     fn layout(&self, value: ValueId, layout: LayoutId) -> Layout {
@@ -334,83 +399,18 @@ impl<'a> Holdings<'a> {
         least.into_iter().zip(copies).map(|(least, copy)| least.unwrap_or(*copy)).collect()
     }
 
-    /// What is held for sure at a step of a value that is not settled, all of whose readers from
-    /// that step on are known.
-    fn surely_held(&self, uses: &[Use], step: u32) -> u64 {
-        let there = |u: &&Use| u.first <= step && step <= u.last;
+    /// What is held for sure at a moment of a value that is not settled, all of whose readers from
+    /// that moment on are known.
+    fn surely_held(&self, uses: &[Use], at: Moment) -> u64 {
+        let there = |u: &&Use| u.first <= at && at <= u.last;
         if uses.iter().any(|u| there(&u)) {
             let copies =
                 uses.iter().filter(there).map(|u| self.copies[u.value.index()][u.layout as usize]);
             return copies.fold(0, u64::saturating_add);
         }
-        let later = uses.iter().filter(|u| u.first > step);
+        let later = uses.iter().filter(|u| u.first > at);
         later.map(|u| self.least[u.value.index()][u.layout as usize]).max().unwrap_or(0)
     }
-
-    /// The steps at which each layout of a settled value is held, that in which it is made first.
-    fn lives(
-        &self,
-        value: ValueId,
-        made_in: LayoutId,
-        moves: &[(LayoutId, LayoutId)],
-        uses: &[Use],
-    ) -> Vec<Live> {
-        let (table, kind, step) = (self.tables.of(value), self.kinds[value.index()], value.0);
-        let bytes = |layout| self.memory.bytes(value, self.layout(value, layout));
-        let of_made = match kind {
-            Kind::Made | Kind::Given => bytes(made_in),
-            Kind::Kept | Kind::View | Kind::Nowhere => 0,
-        };
-        let from = if kind == Kind::Given { 0 } else { step };
-        let mut lives = vec![Live {
-            layout: made_in,
-            early: kind != Kind::Kept,
-            from,
-            to: step,
-            bytes: of_made,
-        }];
-        for (from, to) in moves {
-            let early = lives.iter().any(|live| live.layout == *from && live.early);
-            let cuts = |arc: &MoveArc| {
-                arc.collective.row().combines || arc.collective.code() == Move::Slice
-            };
-            // Behind the op that makes a value; a parameter is moved where it is read.
-            let early = early && kind != Kind::Given && table.arc(*from, *to).is_some_and(cuts);
-            let first = if early { step + 1 } else { u32::MAX };
-            let bytes = if kind == Kind::Nowhere { 0 } else { bytes(*to) };
-            if lives.iter().all(|live| live.layout != *to) {
-                lives.push(Live { layout: *to, early, from: first, to: step, bytes });
-            }
-        }
-        // Those that are made from a layout come behind it.
-        for at in (0..lives.len()).rev() {
-            let Live { layout, early, from, .. } = lives[at];
-            let read = uses.iter().find(|u| u.layout == layout);
-            let made_of_it = moves.iter().filter(|(from, _)| *from == layout);
-            let next = made_of_it
-                .filter_map(|(_, to)| lives[at + 1..].iter().find(|live| live.layout == *to));
-            let (mut first, mut last) =
-                (read.map_or(u32::MAX, |u| u.first), read.map_or(step, |u| u.last));
-            for live in next {
-                first = first.min(live.from);
-                // At the step of the move itself it may be gone when the op runs.
-                last = last.max(live.from.saturating_sub(1).min(self.program.values.len() as u32));
-            }
-            lives[at].from = if at == 0 || early { from } else { first };
-            lives[at].to = last;
-        }
-        lives
-    }
-}
-
-/// A layout of a settled value, and the steps from and to which it is held.
-struct Live {
-    layout: LayoutId,
-    /// It is there as soon as the value is made.
-    early: bool,
-    from: u32,
-    to: u32,
-    bytes: u64,
 }
 
 fn kind(program: &Program, memory: &DeviceMemory<'_>, value: ValueId) -> Kind {
@@ -423,4 +423,18 @@ fn kind(program: &Program, memory: &DeviceMemory<'_>, value: ValueId) -> Kind {
         Def::Op { .. } if memory.is_view(value) => Kind::View,
         Def::Op { .. } => Kind::Made,
     }
+}
+
+/// For each value whether it stands between the first and the last value of a folded block, and is
+/// not of that block.
+fn among_a_block(program: &Program) -> Vec<bool> {
+    let mut among = vec![false; program.values.len()];
+    for fold in 0..program.folds.len() {
+        let is_of = |id: &ValueId| program.value(*id).fold.is_some_and(|of| of.index() == fold);
+        let (first, last) = (program.value_ids().find(is_of), program.value_ids().rfind(is_of));
+        for id in program.value_ids().filter(|id| first <= Some(*id) && Some(*id) <= last) {
+            among[id.index()] |= !is_of(&id);
+        }
+    }
+    among
 }

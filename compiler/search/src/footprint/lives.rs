@@ -1,0 +1,193 @@
+//! When each layout of a settled value is held, as [`emit`](crate::emit::emit) orders the steps.
+
+use shard_ir::ValueId;
+use shard_ir::catalogue::Move;
+
+use super::{Holdings, Kind, Use};
+use crate::table::{LayoutId, MoveArc};
+
+/// A moment of a step, three to a step: [`before`], [`op_at`] and [`behind`].
+pub(super) type Moment = u32;
+
+/// What the op of a step reads is moved to it.
+pub(super) fn before(step: u32) -> Moment {
+    3 * step
+}
+
+/// The op of a step runs.
+pub(super) fn op_at(step: u32) -> Moment {
+    before(step) + 1
+}
+
+/// What the op of a step has made is completed or cut.
+pub(super) fn behind(step: u32) -> Moment {
+    before(step) + 2
+}
+
+/// A layout of a settled value, and the moments from and to which it is held throughout; none where
+/// the first is behind the second.
+pub(super) struct Live {
+    layout: LayoutId,
+    /// The place of the layout that it is moved from; its own of the one in which the value is made.
+    source: usize,
+    /// It is there as soon as the value is made.
+    early: bool,
+    /// The first op that reads it, if one does.
+    read: Option<Moment>,
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    pub(super) bytes: u64,
+}
+
+impl Live {
+    fn is_there(&self, at: Moment) -> bool {
+        self.from <= at && at <= self.to
+    }
+
+    /// Whether it comes by a move to what is read right behind a moment.
+    fn comes_at(&self, at: Moment) -> bool {
+        !self.early && self.from == at + 1
+    }
+
+    /// Whether it is there while all moves of a moment run.
+    fn stays(&self, at: Moment) -> bool {
+        self.from <= at && self.to > at
+    }
+}
+
+/// The layouts of a settled value: the one in which it is made, and behind it each behind the one
+/// that it is moved from.
+pub(super) struct Lives(Vec<Live>);
+
+impl Lives {
+    /// The layout in which the value is made.
+    pub(super) fn made(&self) -> &Live {
+        &self.0[0]
+    }
+
+    fn sum(&self, which: impl Fn(&Live) -> bool) -> u64 {
+        let those = self.0.iter().filter(|live| which(live));
+        those.map(|live| live.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// What is held while the op of a moment runs.
+    pub(super) fn at(&self, at: Moment) -> u64 {
+        self.sum(|live| live.is_there(at))
+    }
+
+    /// What is held at any time of a moment that is none of its own op's; `known` is so for sure.
+    pub(super) fn throughout(&self, at: Moment, known: u64) -> u64 {
+        let coming = self.0.iter().filter(|live| live.comes_at(at));
+        let held = match coming.clone().filter(|live| live.read == Some(at + 1)).count() {
+            _ if at % 3 != 0 => return self.at(at),
+            0 => self.sum(|live| live.stays(at)),
+            // Its moves run one after another, before or behind those of other values.
+            1 => {
+                let (entering, leaving) = (
+                    self.sum(|live| live.from <= at && live.to + 1 >= at),
+                    self.sum(|live| live.from <= at + 1 && live.to > at),
+                );
+                entering.min(leaving)
+            }
+            // Others may be moved between.
+            _ => self.sum(|live| live.stays(at)),
+        };
+        held.max(known)
+    }
+
+    /// The most that is held while it is moved to what is read right behind a moment, if it is.
+    pub(super) fn while_moved(&self, at: Moment) -> Option<u64> {
+        if at % 3 != 0 {
+            return None;
+        }
+        let coming = self.0.iter().filter(|live| live.comes_at(at));
+        coming.map(|to| self.beside(to, self.sum(|live| live.stays(at)), at)).max()
+    }
+
+    /// What is held while it is moved to a layout, beside so much that stays.
+    fn beside(&self, to: &Live, stays: u64, at: Moment) -> u64 {
+        let from = &self.0[to.source];
+        let goes = if from.stays(at) { 0 } else { from.bytes };
+        stays.saturating_add(goes).saturating_add(to.bytes)
+    }
+
+    /// The most that is held while it is completed and cut right behind the op that makes it, if it
+    /// is.
+    pub(super) fn while_completed(&self, step: u32) -> Option<u64> {
+        let early: Vec<usize> = (1..self.0.len()).filter(|at| self.0[*at].early).collect();
+        let held_at = |(n, to): (usize, &usize)| {
+            let there = |at: usize| {
+                let is_moved_on = early[n..].iter().any(|next| self.0[*next].source == at);
+                at == *to || is_moved_on || self.0[at].to > behind(step)
+            };
+            let so_far = std::iter::once(0).chain(early[..=n].iter().copied());
+            so_far.filter(|at| there(*at)).map(|at| self.0[at].bytes).fold(0, u64::saturating_add)
+        };
+        early.iter().enumerate().map(held_at).max()
+    }
+
+    /// The most that one of its moves holds, wherever it stands.
+    pub(super) fn most_of_a_move(&self) -> u64 {
+        let moves = self.0[1..].iter().map(|to| self.0[to.source].bytes.saturating_add(to.bytes));
+        moves.max().unwrap_or(0)
+    }
+}
+
+impl Holdings<'_> {
+    /// The moments at which each layout of a settled value is held.
+    pub(super) fn lives(
+        &self,
+        value: ValueId,
+        made_in: LayoutId,
+        moves: &[(LayoutId, LayoutId)],
+        uses: &[Use],
+    ) -> Lives {
+        let (table, kind, now) = (self.tables.of(value), self.kinds[value.index()], op_at(value.0));
+        let bytes = |layout| self.memory.bytes(value, self.layout(value, layout));
+        let of_made = match kind {
+            Kind::Made | Kind::Given => bytes(made_in),
+            Kind::Kept | Kind::View | Kind::Nowhere => 0,
+        };
+        let mut lives = vec![Live {
+            layout: made_in,
+            source: 0,
+            early: kind != Kind::Kept,
+            read: None,
+            from: if kind == Kind::Given { 0 } else { now },
+            to: now,
+            bytes: of_made,
+        }];
+        for (from, to) in moves {
+            let Some(source) = lives.iter().position(|live| live.layout == *from) else { continue };
+            let cuts = |arc: &MoveArc| {
+                arc.collective.row().combines || arc.collective.code() == Move::Slice
+            };
+            // Behind the op that makes a value; a parameter is moved where it is read.
+            let early = lives[source].early
+                && kind != Kind::Given
+                && table.arc(*from, *to).is_some_and(cuts);
+            let first = if early { behind(value.0) + 1 } else { Moment::MAX };
+            let bytes = if kind == Kind::Nowhere { 0 } else { bytes(*to) };
+            if lives.iter().all(|live| live.layout != *to) {
+                let (from, to, layout) = (first, now, *to);
+                lives.push(Live { layout, source, early, read: None, from, to, bytes });
+            }
+        }
+        let end = op_at(self.end());
+        for at in (0..lives.len()).rev() {
+            let Live { layout, early, from, .. } = lives[at];
+            let read = uses.iter().find(|u| u.layout == layout);
+            let (mut first, mut last) =
+                (read.map_or(Moment::MAX, |u| u.first), read.map_or(now, |u| u.last));
+            for next in lives[at + 1..].iter().filter(|next| next.source == at) {
+                first = first.min(next.from);
+                // While the move runs it is there; it may be gone behind it.
+                last = last.max(next.from.saturating_sub(2).min(end));
+            }
+            lives[at].read = read.map(|u| u.first);
+            lives[at].from = if at == 0 || early { from } else { first };
+            lives[at].to = last;
+        }
+        Lives(lives)
+    }
+}
