@@ -83,15 +83,16 @@ impl Footprint {
 
     /// Whether it holds no more than another of the same uses, at any moment and for good.
     pub(crate) fn is_within(&self, other: &Footprint) -> bool {
-        let mut others = other.open.iter();
+        let mut others = other.open.iter().peekable();
         self.kept <= other.kept
             && self.standing <= other.standing
             && self.closed <= other.closed
             && self.open.iter().all(|held| {
-                let other = others.by_ref().find(|other| other.at <= held.at);
-                other.is_some_and(|other| {
-                    held.at == other.at && held.all <= other.all && held.most() <= other.most()
-                })
+                while others.next_if(|other| other.at > held.at).is_some() {}
+                // What else is held behind an op is held while it runs, too.
+                let is_of_step = |other: &&Held| other.at == held.at || held.at == other.at + 1;
+                let same = others.peek().copied().filter(is_of_step);
+                same.is_some_and(|other| held.all <= other.all && held.most() <= other.most())
             })
     }
 
@@ -182,6 +183,8 @@ pub(crate) struct Holdings<'a> {
     /// computed in pieces: what other pieces its last one reads, and what of the operand is held no
     /// more then, if nothing else reads it then or later.
     pieces: FxHashMap<(ValueId, usize, LayoutId), (u64, u64)>,
+    /// For each value whether moves lead anywhere.
+    moves: Vec<bool>,
     /// For each value whether a reader is a `reshard`: what moves to that alone stands there.
     resharded: Vec<bool>,
     /// For each value whether it stands among the values of a folded block that it is not of.
@@ -202,6 +205,8 @@ impl<'a> Holdings<'a> {
             program.value(id).def.operands().iter().for_each(|o| resharded[o.index()] = true);
         }
         let among_a_block = among_a_block(program);
+        let moves = |id| tables.of(id).arcs_from.iter().any(|arcs| !arcs.is_empty());
+        let moves = program.value_ids().map(moves).collect();
         let mut holdings = Holdings {
             program,
             tables,
@@ -210,6 +215,7 @@ impl<'a> Holdings<'a> {
             copies,
             least,
             pieces,
+            moves,
             resharded,
             among_a_block,
         };
@@ -337,10 +343,7 @@ impl<'a> Holdings<'a> {
             let own = lives.at(op_at(step)).saturating_add(self.of_pieces(held, value, producer));
             let all = others(held, op_at(step)).saturating_add(own);
             held.open.push(Held { at: op_at(step), all, moved: 0 });
-            let is_moved = |(operand, layout): &(ValueId, LayoutId)| {
-                !self.tables.of(*operand).arcs_into[*layout as usize].is_empty()
-            };
-            if producer.reads.iter().any(is_moved) {
+            if producer.reads.iter().any(|(operand, _)| self.moves[operand.index()]) {
                 let all = others(held, before(step));
                 held.open.push(Held { at: before(step), all, moved: 0 });
             }

@@ -565,3 +565,47 @@ fn a_plan_of_several_dear_steps_is_found_where_no_other_has_room() {
         }
     }
 }
+
+/// Layers whose fastest plans would fit but for what is there beside a value while it is moved to
+/// what reads it, or several times behind the op that makes it.
+const MOVED: [(&str, &str, u64, u64); 2] = [
+    (
+        "tpu-v5p",
+        "mesh x=2, y=2
+dim B = 512
+dim L = 128
+dim E = 24
+layer f(a: bf16 BL?, v: weight bf16 BE?, w: weight bf16 BE?, u: weight bf16 LE?) -> (r: bf16 BE?, s: bf16 EL?) {
+  let b = relu(a)
+  let c = einsum(a, v -> EL)
+  return (einsum(b, u -> BE), einsum(b, w -> EL) * c)
+}
+",
+        329_359,
+        210_471,
+    ),
+    (
+        "tpu-v6e",
+        "mesh x=2, y=2, z=2
+dim E = 2048
+dim G = 2048
+layer f(a: bf16 EG?) -> bf16 EG? {
+  let b: EG = relu(a)
+  return softmax(b over G) + a
+}
+",
+        14_280_294,
+        75_803_307,
+    ),
+];
+
+#[test]
+fn what_is_there_beside_a_value_while_it_is_moved_is_known() {
+    for (chip, source, memory, time) in MOVED {
+        let hardware = Hardware::built_in(chip).expect("it is built in").with_memory_limit(memory);
+        let found = lower(&program(source), &hardware, &LowerOptions::default()).expect("it fits");
+        let Lowered { optimality, .. } = &found;
+        assert_eq!((optimality.status, optimality.cost.0), (Status::Proven, time), "{source}");
+        assert!(needed(&found) <= memory);
+    }
+}
