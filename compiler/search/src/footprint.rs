@@ -6,7 +6,7 @@
 //! moved. Of a value that is not settled its readers are known, and so what is held of it for sure:
 //! a layout from its first reader to its last, and before its first reader the smallest layout from
 //! which moves lead there. Once it is settled, the moments are known at which each of its layouts
-//! comes and goes ([`lives::Lives`]). What a folded block reads from outside is held longer than that,
+//! comes and goes ([`Lives`]). What a folded block reads from outside is held longer than that,
 //! throughout the block, and what stands between its steps is moved out of it: never less is held
 //! so.
 
@@ -23,7 +23,7 @@ use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
 use crate::strict::may_move_to;
 use crate::table::{LayoutId, Producer, Source, Tables};
-use lives::{Moment, before, behind, op_at};
+use lives::{Lives, Moment, before, behind, op_at};
 
 /// A layout of a value that is not settled, and the first and the last moment that reads it, of
 /// those settled.
@@ -66,11 +66,38 @@ struct Held {
     all: u64,
     /// More than that while one of the moves runs that run then.
     moved: u64,
+    /// What is shown by a view that is moved then.
+    shown: Option<Shown>,
+}
+
+/// A value that is not settled, held in a layout while a view of it is moved to what reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Shown {
+    value: ValueId,
+    layout: LayoutId,
+    /// What else is held than throughout the moment: the view as it becomes.
+    beside: u64,
 }
 
 impl Held {
+    fn new(at: Moment, all: u64, moved: u64) -> Held {
+        Held { at, all, moved, shown: None }
+    }
+
     fn most(&self) -> u64 {
         self.all.saturating_add(self.moved)
+    }
+
+    /// Whether it is no more than another, of the same step, and will be no more.
+    fn is_within(&self, other: &Held) -> bool {
+        let shown = match (self.shown, other.shown) {
+            (None, _) => true,
+            (Some(own), Some(of)) => {
+                Shown { beside: 0, ..own } == Shown { beside: 0, ..of } && own.beside <= of.beside
+            }
+            (Some(_), None) => false,
+        };
+        shown && self.all <= other.all && self.most() <= other.most()
     }
 }
 
@@ -92,7 +119,7 @@ impl Footprint {
                 // What else is held behind an op is held while it runs, too.
                 let is_of_step = |other: &&Held| other.at == held.at || held.at == other.at + 1;
                 let same = others.peek().copied().filter(is_of_step);
-                same.is_some_and(|other| held.all <= other.all && held.most() <= other.most())
+                same.is_some_and(|other| held.is_within(other))
             })
     }
 
@@ -147,7 +174,8 @@ impl Footprint {
     /// Closes the moments at which nothing more can turn out to be held.
     fn close(&mut self) {
         let last = self.uses.iter().map(|u| u.last).max().unwrap_or(0);
-        let closed = self.open.iter().take_while(|held| held.at > last).count();
+        let is_closed = |held: &&Held| held.at > last && held.shown.is_none();
+        let closed = self.open.iter().take_while(is_closed).count();
         self.closed = self.open.drain(..closed).map(|held| held.most()).fold(self.closed, u64::max);
     }
 }
@@ -273,7 +301,7 @@ impl<'a> Holdings<'a> {
     pub(crate) fn add_output(&self, held: &mut Footprint, value: ValueId, layout: LayoutId) {
         let end = self.end();
         if held.open.is_empty() {
-            held.open.push(Held { at: before(end), all: 0, moved: 0 });
+            held.open.push(Held::new(before(end), 0, 0));
         }
         held.read(self, value, layout, (op_at(end), op_at(end)));
     }
@@ -316,14 +344,12 @@ impl<'a> Holdings<'a> {
         let own = held.uses_of(value);
         let uses = &held.uses[own.clone()];
         let lives = self.lives(value, made_in, moves, uses);
-        for Held { at, all, moved } in &mut held.open {
-            let known = self.surely_held(uses, *at);
-            let throughout = lives.throughout(*at, known);
-            *all = all.saturating_add(throughout).saturating_sub(known);
-            let while_moved = lives.while_moved(*at).filter(|_| self.stays(value, *at));
-            *moved = (*moved).max(while_moved.map_or(0, |most| most.saturating_sub(throughout)));
+        let of_view = producer.reads.first().filter(|_| self.kinds[value.index()] == Kind::View);
+        for open in &mut held.open {
+            self.note_at(open, (value, made_in), (&lives, uses), of_view.copied());
         }
         held.uses.drain(own);
+        let in_place = !self.resharded[value.index()];
         held.closed = held.closed.max(lives.most_of_a_move());
         if producer.source == Source::Given {
             if self.kinds[value.index()] == Kind::Given {
@@ -334,18 +360,19 @@ impl<'a> Holdings<'a> {
                 let of_each = held.uses.chunk_by(|a, b| a.value == b.value);
                 of_each.map(|of| self.surely_held(of, at)).fold(held.standing, u64::saturating_add)
             };
-            if let Some(moved) =
-                lives.while_completed(step).filter(|_| !self.resharded[value.index()])
-            {
+            if let Some(moved) = lives.while_completed(step, |_| true).filter(|_| in_place) {
                 let all = others(held, behind(step));
-                held.open.push(Held { at: behind(step), all, moved });
+                let of_made = lives.while_completed(step, |source| source == 0);
+                let shown = of_view.zip(of_made);
+                let shown = shown.map(|(&(value, layout), beside)| Shown { value, layout, beside });
+                held.open.push(Held { shown, ..Held::new(behind(step), all, moved) });
             }
             let own = lives.at(op_at(step)).saturating_add(self.of_pieces(held, value, producer));
             let all = others(held, op_at(step)).saturating_add(own);
-            held.open.push(Held { at: op_at(step), all, moved: 0 });
+            held.open.push(Held::new(op_at(step), all, 0));
             if producer.reads.iter().any(|(operand, _)| self.moves[operand.index()]) {
                 let all = others(held, before(step));
-                held.open.push(Held { at: before(step), all, moved: 0 });
+                held.open.push(Held::new(before(step), all, 0));
             }
             for (n, (operand, layout)) in producer.reads.iter().enumerate() {
                 // A view is held as long as what it shows.
@@ -356,6 +383,39 @@ impl<'a> Holdings<'a> {
             }
         }
         held.close();
+    }
+
+    /// Notes at a moment what is held then of a value that is settled and made in a layout; of a
+    /// view, what it shows is given.
+    fn note_at(
+        &self,
+        held: &mut Held,
+        (value, made_in): (ValueId, LayoutId),
+        (lives, uses): (&Lives, &[Use]),
+        of_view: Option<(ValueId, LayoutId)>,
+    ) {
+        let known = self.surely_held(uses, held.at);
+        let throughout = lives.throughout(held.at, known);
+        held.all = held.all.saturating_add(throughout).saturating_sub(known);
+        let more = |most: u64| most.saturating_sub(throughout);
+        if let Some(shown) = held.shown.filter(|shown| shown.value == value) {
+            let read = lives.while_shown(shown.layout, held.at).map(more);
+            let moved = read.map_or(0, |read| read.saturating_add(shown.beside));
+            held.moved = held.moved.max(moved);
+            held.shown = of_view.filter(|_| shown.layout == made_in).map(|(value, layout)| Shown {
+                value,
+                layout,
+                ..shown
+            });
+        }
+        if self.stays(value, held.at) {
+            let moved = lives.while_moved(held.at).map_or(0, more);
+            held.moved = held.moved.max(moved);
+            if let (Some((value, layout)), None) = (of_view, held.shown) {
+                let beside = lives.while_view_moved(held.at).map(more);
+                held.shown = beside.map(|beside| Shown { value, layout, beside });
+            }
+        }
     }
 
     /// Whether a move of a value stays where its first reader is, at the step of this moment: what

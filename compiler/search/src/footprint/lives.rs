@@ -104,6 +104,23 @@ impl Lives {
         coming.map(|to| self.beside(to, self.sum(|live| live.stays(at)), at)).max()
     }
 
+    /// The same of a view whose memory is there no more behind the move, without that memory.
+    pub(super) fn while_view_moved(&self, at: Moment) -> Option<u64> {
+        let coming = self.0.iter().filter(|live| at % 3 == 0 && live.comes_at(at));
+        let of_made = coming.filter(|to| to.source == 0 && !self.made().stays(at));
+        of_made.map(|to| self.beside(to, self.sum(|live| live.stays(at)), at)).max()
+    }
+
+    /// What is held at a moment at least while the value is read in a layout by a move of a view;
+    /// `None` where it is not there any more.
+    pub(super) fn while_shown(&self, layout: LayoutId, at: Moment) -> Option<u64> {
+        let read = self.0.iter().find(|live| live.layout == layout)?;
+        let stays = self.sum(|live| live.stays(at));
+        let there = read.from <= at && read.to + 1 >= at;
+        let own = if read.stays(at) { 0 } else { read.bytes };
+        there.then_some(stays.saturating_add(own))
+    }
+
     /// What is held while it is moved to a layout, beside so much that stays.
     fn beside(&self, to: &Live, stays: u64, at: Moment) -> u64 {
         let from = &self.0[to.source];
@@ -111,9 +128,9 @@ impl Lives {
         stays.saturating_add(goes).saturating_add(to.bytes)
     }
 
-    /// The most that is held while it is completed and cut right behind the op that makes it, if it
-    /// is.
-    pub(super) fn while_completed(&self, step: u32) -> Option<u64> {
+    /// The most that is held while it is completed and cut right behind the op that makes it, by
+    /// moves from these layouts, by their places; nothing where it is not.
+    pub(super) fn while_completed(&self, step: u32, from: impl Fn(usize) -> bool) -> Option<u64> {
         let early: Vec<usize> = (1..self.0.len()).filter(|at| self.0[*at].early).collect();
         let held_at = |(n, to): (usize, &usize)| {
             let there = |at: usize| {
@@ -123,7 +140,8 @@ impl Lives {
             let so_far = std::iter::once(0).chain(early[..=n].iter().copied());
             so_far.filter(|at| there(*at)).map(|at| self.0[at].bytes).fold(0, u64::saturating_add)
         };
-        early.iter().enumerate().map(held_at).max()
+        let those = early.iter().enumerate().filter(|(_, to)| from(self.0[**to].source));
+        those.map(held_at).max()
     }
 
     /// The most that one of its moves holds, wherever it stands.
