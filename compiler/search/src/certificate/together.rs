@@ -12,7 +12,7 @@ use shard_cost::Hardware;
 use shard_ir::{Layout, Plan, Program, ValueId};
 
 use super::certify::{SWEEPS_OF_A_CERTIFICATE, factors_of, scopes, swept};
-use super::prices::{PROHIBITIVE, levelled, runs, side_prices};
+use super::prices::{PROHIBITIVE, levelled, of_a_reader, runs, side_prices};
 use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
 use crate::relax::apart::{self, Apart, Classed, Within};
@@ -161,7 +161,8 @@ fn readers_of(
         !follows && wanted(reader)
     });
     let prices = asked.map(|(number, reader)| {
-        let paid = levelled(space.wanted(id, number).map(|layout| price(reader, layout)).collect());
+        let wanted = space.wanted(id, number).map(|layout| price(reader, layout));
+        let paid = levelled(wanted.collect(), of_a_reader);
         ReaderPrices { value: id.0, reader: number as u32, paid: runs(&paid) }
     });
     prices.filter(|of| of.paid.iter().any(|run| !is_zero(run))).collect()

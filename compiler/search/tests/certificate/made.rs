@@ -330,6 +330,22 @@ layer f(a: bf16 IZ?l, q: weight bf16 ITKQ?, k: weight bf16 ITQ?, v: weight bf16 
   return t + einsum(r, o -> ZI)
 }";
 
+/// A cache with a label, which there is no room to store whole: no layout of the label is whole, as
+/// its memory alone says.
+const LABELLED_CACHE: &str = "mesh x=4
+dim B = 32
+dim L = 1
+dim S = 4096
+dim E = 4096
+dim K = 8
+dim D = 64
+layer f(x: bf16 BLE?, w: weight bf16 EKD?, wo: weight bf16 KDE?, keys: cache bf16 BSKD?c) -> (y: bf16 BLE?, k2: cache bf16 BSKD?c) {
+  let k = einsum(x, w -> BLKD)
+  let k1 = append(keys, k, L -> S)
+  let o = einsum(einsum(k, k1 -> BKLS), k1 -> BLKD)
+  return (einsum(o, wo -> BLE), k1)
+}";
+
 #[test]
 fn a_search_within_memory_calls_no_plan_proven_by_prices_that_the_check_does_not() {
     let v5p = include_str!("../../../cost/hardware/tpu-v5p.toml");
@@ -338,7 +354,9 @@ fn a_search_within_memory_calls_no_plan_proven_by_prices_that_the_check_does_not
     let tight = (1..10).map(|tenths| (SMALL, TIGHT, tenths * 500_000));
     let v5e = include_str!("../../../cost/hardware/tpu-v5e.toml");
     let grouped = [791_040, 800_000, 830_000, 900_000].map(|memory| (v5e, GROUPED, memory));
-    for (chip, source, memory) in no_room.into_iter().chain(tight).chain(grouped) {
+    let cached = [37_000_000, 39_000_000, 41_626_009].map(|memory| (v5p, LABELLED_CACHE, memory));
+    let limits = no_room.into_iter().chain(tight).chain(grouped).chain(cached);
+    for (chip, source, memory) in limits {
         let inputs = Inputs { memory_limit: Some(memory), ..inputs_on(chip, source) };
         let found = lowered(&inputs);
         let Some(found) = found.filter(|found| found.optimality.status == Status::Proven) else {
