@@ -65,9 +65,9 @@ pub(super) fn price_set(
 /// What places pay to labels and memories.
 pub(super) fn side_prices(space: &Space<'_>, prices: &Prices) -> Vec<SidePrices> {
     let mut all = Vec::new();
-    let memories = || space.parts().into_iter().enumerate().filter(|(_, part)| is_memory(part));
+    let parts = || space.parts().into_iter().enumerate().take(prices.sides.parts.len());
     // Side prices are paid by a place and earned by its part: they cancel, and so do constants.
-    for (number, to) in space.parts().into_iter().enumerate().take(prices.sides.parts.len()) {
+    for (number, to) in parts() {
         for place in space.places_of(to) {
             let seat = match place {
                 Place::Value(value) => Seat::Value(ValueId(value)),
@@ -77,7 +77,7 @@ pub(super) fn side_prices(space: &Space<'_>, prices: &Prices) -> Vec<SidePrices>
             let price =
                 |node: &u32| prices.sides.price(number, seat, space.layout_at(place, *node)?);
             let has_no_room = |node: &u32| {
-                memories().any(|(number, _)| {
+                parts().filter(|(_, part)| is_memory(part)).any(|(number, _)| {
                     let layout = space.layout_at(place, *node);
                     let price = layout.and_then(|layout| prices.sides.price(number, seat, layout));
                     price.is_some_and(|price| !is_finite(&price))

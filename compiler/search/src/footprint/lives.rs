@@ -24,6 +24,11 @@ pub(super) fn behind(step: u32) -> Moment {
     before(step) + 2
 }
 
+/// Whether a moment is one [`before`] an op.
+fn is_before(at: Moment) -> bool {
+    at.is_multiple_of(3)
+}
+
 /// A layout of a settled value, and the moments from and to which it is held throughout; none where
 /// the first is behind the second.
 pub(super) struct Live {
@@ -79,7 +84,7 @@ impl Lives {
     pub(super) fn throughout(&self, at: Moment, known: u64) -> u64 {
         let coming = self.0.iter().filter(|live| live.comes_at(at));
         let held = match coming.clone().filter(|live| live.read == Some(at + 1)).count() {
-            _ if at % 3 != 0 => return self.at(at),
+            _ if !is_before(at) => return self.at(at),
             0 => self.sum(|live| live.stays(at)),
             // Its moves run one after another, before or behind those of other values.
             1 => {
@@ -97,7 +102,7 @@ impl Lives {
 
     /// The most that is held while it is moved to what is read right behind a moment, if it is.
     pub(super) fn while_moved(&self, at: Moment) -> Option<u64> {
-        if at % 3 != 0 {
+        if !is_before(at) {
             return None;
         }
         let coming = self.0.iter().filter(|live| live.comes_at(at));
@@ -106,7 +111,7 @@ impl Lives {
 
     /// The same of a view whose memory is there no more behind the move, without that memory.
     pub(super) fn while_view_moved(&self, at: Moment) -> Option<u64> {
-        let coming = self.0.iter().filter(|live| at % 3 == 0 && live.comes_at(at));
+        let coming = self.0.iter().filter(|live| is_before(at) && live.comes_at(at));
         let of_made = coming.filter(|to| to.source == 0 && !self.made().stays(at));
         of_made.map(|to| self.beside(to, self.sum(|live| live.stays(at)), at)).max()
     }
