@@ -750,3 +750,44 @@ fn what_is_wrong_in_phases_names_the_phase_and_each_layer_once() {
     let named = |phase| small.err.contains(&format!("no plan of `f` in phase `{phase}`"));
     assert!(named("prefill") || named("decode"), "{}", small.err);
 }
+
+#[test]
+fn ir_text_is_known_by_its_first_line_behind_comments() {
+    let ir = text("every_move.shir");
+    for comments in ["// lowered by hand\n\n// twice\n", "\n", "---\nsource: x\n---\n// y\n"] {
+        let ran = fed(&["explain", "-"], &format!("{comments}{ir}"));
+        assert_eq!(ran.status, 0, "{comments:?}: {}", ran.err);
+        assert_eq!(ran.out, shardc(&["explain", "every_move.shir"]).out, "{comments:?}");
+    }
+}
+
+#[test]
+fn ir_text_that_gives_no_result_is_no_plan() {
+    let ir = text("every_move.shir");
+    let cut: String =
+        ir.lines().filter(|line| !line.starts_with("return")).map(|l| format!("{l}\n")).collect();
+    for command in ["check", "run", "explain"] {
+        let ran = fed(&[command, "-"], &cut);
+        assert_eq!(ran.status, 1, "{command}: {}", ran.out);
+        assert!(ran.err.contains("E0861") && ran.err.contains("`return`"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn check_takes_no_option_that_ir_text_cannot_follow() {
+    for option in [
+        &["--mesh", "x=2"][..],
+        &["-D", "B=2"],
+        &["--strict"],
+        &["--hardware", "none"],
+        &["--layer", "none"],
+        &["--phase", "none"],
+        &["--objective", "memory"],
+        &["--expect"],
+    ] {
+        let ran = shardc(&[&["check", "every_move.shir"], option].concat());
+        assert_eq!(ran.status, 2, "{option:?}: {}", ran.err);
+    }
+    assert_eq!(shardc(&["explain", "every_move.shir", "--objective", "memory"]).status, 2);
+    assert_eq!(shardc(&["check", "every_move.shir"]).status, 0);
+}

@@ -232,30 +232,50 @@ pub fn compile_input(
     }
 }
 
+/// The plans of IR text that are asked for; options that no plan can follow are refused.
+pub fn chosen_plans(
+    path: &Path,
+    plans: Vec<Plan>,
+    asked: &CompileOptions,
+    host: &mut dyn Host,
+) -> Outcome<Vec<Plan>> {
+    let message = match asked {
+        _ if asked.check != CheckOptions::default() || asked.fuse || asked.two_kinds => {
+            "-D, --mesh, --strict, --fuse and --two-kinds change a program or its plan, and IR \
+                text is lowered already"
+        }
+        _ if asked.objective == Objective::Memory => {
+            "--objective memory looks for a plan, and IR text is one already"
+        }
+        _ => "",
+    };
+    if !message.is_empty() {
+        return Err(host.usage(message, None));
+    }
+    if let Some(name) = &asked.hardware {
+        hardware_choice::from_command_line(name, host)?;
+    }
+    require_phase(asked, plans.iter().map(|p| p.phase.as_deref()), path, host)?;
+    let plans: Vec<Plan> =
+        plans.into_iter().filter(|p| asked.phase.is_none() || p.phase == asked.phase).collect();
+    let names: Vec<String> = plans.iter().map(|p| p.name.clone()).collect();
+    Ok(match &asked.layer {
+        None => plans,
+        Some(layer) => {
+            require_layer(layer, &names, path, host)?;
+            plans.into_iter().filter(|p| p.name == *layer).collect()
+        }
+    })
+}
+
 fn compile_ir(
     path: &Path,
     plans: Vec<Plan>,
     asked: &CompileOptions,
     host: &mut dyn Host,
 ) -> Outcome<Compilation> {
-    if asked.check != CheckOptions::default() || asked.fuse || asked.two_kinds {
-        let message = "-D, --mesh, --strict, --fuse and --two-kinds change a program or its plan, \
-            and IR text is lowered already";
-        return Err(host.usage(message, None));
-    }
-    require_phase(asked, plans.iter().map(|p| p.phase.as_deref()), path, host)?;
-    let plans: Vec<Plan> =
-        plans.into_iter().filter(|p| asked.phase.is_none() || p.phase == asked.phase).collect();
-    let names: Vec<String> = plans.iter().map(|p| p.name.clone()).collect();
-    let chosen: Vec<Plan> = match &asked.layer {
-        None => plans,
-        Some(layer) => {
-            require_layer(layer, &names, path, host)?;
-            plans.into_iter().filter(|p| p.name == *layer).collect()
-        }
-    };
     let mut compiled = Vec::new();
-    for plan in chosen {
+    for plan in chosen_plans(path, plans, asked, host)? {
         let hardware = match (&asked.hardware, &plan.hardware) {
             (Some(name), _) => hardware_choice::from_command_line(name, host)?,
             (None, Some(name)) => hardware_choice::from_plan(name, path, host)?,

@@ -29,11 +29,18 @@ pub fn is_json(file: &SourceFile) -> bool {
     file.text.trim_start().starts_with('{')
 }
 
-/// The program in a text that was read: `.shir` files, and any text that starts with `shir ` (a
-/// snapshot's header left out), are IR.
+/// Whether the first line of a text that is not empty and no comment is that of IR text.
+fn begins_as_ir(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim_start);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with("//"));
+    first.is_some_and(|line| line.starts_with("shir "))
+}
+
+/// The program in a text that was read: `.shir` files, and any text whose first line is `shir 1`
+/// (comments and a snapshot's header left out), are IR.
 pub fn program_of(path: &Path, file: SourceFile, host: &mut dyn Host) -> Outcome<Input> {
     let body = behind_header(&file.text);
-    let is_ir = path.extension().is_some_and(|e| e == "shir") || body.starts_with("shir ");
+    let is_ir = path.extension().is_some_and(|e| e == "shir") || begins_as_ir(body);
     if !is_ir {
         return Ok(Input::Source(file));
     }
@@ -53,6 +60,10 @@ pub fn program_of(path: &Path, file: SourceFile, host: &mut dyn Host) -> Outcome
                 InputProblem::Illegal { layer: plan.name.clone(), error: error.to_string() }.into(),
             );
         }
+    }
+    for plan in plans.iter().filter(|plan| plan.outputs.is_empty()) {
+        let error = "it gives no result: a line `return` is missing".to_string();
+        wrong.push(InputProblem::Illegal { layer: plan.name.clone(), error }.into());
     }
     if plans.is_empty() {
         wrong.push(InputProblem::NoLayer { file: file.name.clone(), is_ir: true }.into());

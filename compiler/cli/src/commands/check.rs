@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use shard_check::{Diagnostic, Severity};
-use shard_driver::compile::{Sound, check_source};
+use shard_driver::compile::{Sound, check_source, chosen_plans};
 use shard_driver::input::Input;
 use shard_driver::{Purpose, expected};
 
@@ -44,7 +44,13 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
     let mut sound: Vec<Sound> = Vec::new();
     for path in &args.files {
         let checked = read_program(path, console).and_then(|input| match input {
-            Input::Ir(_) => Ok(None),
+            Input::Ir(_) if args.expect => {
+                let message = "--expect holds plans to `expect` lines, and IR text has none";
+                Err(console.usage(message, None))
+            }
+            Input::Ir(plans) => {
+                chosen_plans(path, plans, &args.program.asked(console)?, console).map(|_| None)
+            }
             Input::Source(file) => {
                 check_source(&file, &args.program.asked(console)?, purpose, console).map(Some)
             }
