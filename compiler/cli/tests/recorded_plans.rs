@@ -129,3 +129,9 @@ fn a_plan_does_not_differ_from_the_strict_file_that_is_written_of_it() {
         assert_eq!((ran.status, ran.out.as_str()), (0, "layer loss: no difference\n"), "{other}");
     }
 }
+
+#[test]
+fn dims_that_differ_are_said_of_plans_that_were_written_down() {
+    let ran = fed(&["diff", "mlp.shard", "-"], &written(&["mlp.shard", "-D", "B=64"]));
+    assert!(ran.out.contains("  dims ") && ran.out.contains("-> B=64"), "{}{}", ran.out, ran.err);
+}

@@ -7,6 +7,7 @@ use crate::Layer;
 use crate::comparison::{Comparison, Side, told};
 use crate::notation::phrase;
 use crate::page::Page;
+use crate::recorded::sized;
 use crate::scale;
 use crate::strategy::strategy;
 use crate::why_not::{move_line, side};
@@ -32,6 +33,14 @@ struct Fact {
     after: String,
 }
 
+/// Those of two lists that the other does not have.
+pub(crate) fn apart(a: &[String], b: &[String]) -> (String, String) {
+    let only = |of: &[String], other: &[String]| {
+        of.iter().filter(|one| !other.contains(one)).cloned().collect::<Vec<_>>().join(", ")
+    };
+    (only(a, b), only(b, a))
+}
+
 fn facts(a: &Layer<'_>, b: &Layer<'_>) -> Vec<Fact> {
     let mesh = |l: &Layer<'_>| {
         if l.plan().mesh.declared().is_empty() {
@@ -41,29 +50,24 @@ fn facts(a: &Layer<'_>, b: &Layer<'_>) -> Vec<Fact> {
         }
     };
     let dims = |l: &Layer<'_>| {
-        let dims = l.plan().dims.iter().map(|d| {
-            if d.size == d.useful {
-                format!("{}={}", d.name, d.size)
-            } else {
-                format!("{}={} pad {}", d.name, d.useful, d.size)
-            }
-        });
+        let dims = l.plan().dims.iter().map(|d| sized(&d.name, d.size, d.useful));
         dims.collect::<Vec<_>>()
     };
+    let results =
+        |l: &Layer<'_>| l.plan().outputs.iter().map(|o| o.name.clone()).collect::<Vec<_>>();
     let names = |l: &Layer<'_>| {
         strategy(l.plan()).into_iter().map(|s| s.name()).collect::<Vec<_>>().join(", ")
     };
-    let (x, y) = (dims(a), dims(b));
-    let only = |of: &[String], other: &[String]| {
-        of.iter().filter(|d| !other.contains(d)).cloned().collect::<Vec<_>>().join(", ")
-    };
+    let (dims_before, dims_after) = apart(&dims(a), &dims(b));
+    let (results_before, results_after) = apart(&results(a), &results(b));
     let (s, t) = (&a.price.totals, &b.price.totals);
     let peak = |layer: &Layer<'_>| scale::bytes(layer.peak());
     let fact = |name, before, after| Fact { name, before, after };
     vec![
         fact("mesh", mesh(a), mesh(b)),
         fact("hardware", a.hardware.name.clone(), b.hardware.name.clone()),
-        fact("dims", only(&x, &y), only(&y, &x)),
+        fact("dims", dims_before, dims_after),
+        fact("results", results_before, results_after),
         fact("strategy", names(a), names(b)),
         fact("bytes sent", scale::bytes(s.comm_bytes), scale::bytes(t.comm_bytes)),
         fact("communication", scale::time(s.comm_time), scale::time(t.comm_time)),

@@ -27,6 +27,10 @@ pub struct Recorded {
     pub(crate) hardware: String,
     pub(crate) mesh_axes: Vec<(String, u64)>,
     #[serde(default)]
+    pub(crate) dims: Vec<Dim>,
+    #[serde(default)]
+    pub(crate) outputs: Vec<Output>,
+    #[serde(default)]
     pub(crate) objective: Option<String>,
     pub(crate) strategy: Vec<String>,
     pub(crate) instructions: Vec<Step>,
@@ -35,6 +39,33 @@ pub struct Recorded {
     model_totals: Option<ModelTotals>,
     #[serde(default)]
     pub(crate) optimality: Option<Optimality>,
+}
+
+/// A dim, and the size that useful work is counted with.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Dim {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    #[serde(default)]
+    useful: Option<u64>,
+}
+
+impl Dim {
+    /// As a command line gives it.
+    pub(crate) fn sized(&self) -> String {
+        sized(&self.name, self.size, self.useful.unwrap_or(self.size))
+    }
+}
+
+/// A dim as a command line gives it: its size, or the size that is useful and what it is padded to.
+pub(crate) fn sized(name: &str, size: u64, useful: u64) -> String {
+    if size == useful { format!("{name}={size}") } else { format!("{name}={useful} pad {size}") }
+}
+
+/// A result.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Output {
+    pub(crate) name: String,
 }
 
 /// Sums over a layer; times in seconds.

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use shard_cost::Bytes;
 use shard_ir::Picoseconds;
 
-use crate::diff::change;
+use crate::diff::{apart, change};
 use crate::page::Page;
-use crate::recorded::{Recorded, Step, picoseconds};
+use crate::recorded::{Dim, Recorded, Step, picoseconds};
 use crate::same::{Kind, Known, same};
 use crate::scale;
 
@@ -161,6 +161,16 @@ pub(crate) fn facts(a: &Recorded, b: &Recorded) -> Vec<Fact> {
     ];
     if let Some(last) = out.last_mut().filter(|_| before != after) {
         last.more = change(Picoseconds(before), Picoseconds(after));
+    }
+    let dims = |of: &Recorded| of.dims.iter().map(Dim::sized).collect::<Vec<_>>();
+    let results = |of: &Recorded| of.outputs.iter().map(|o| o.name.clone()).collect::<Vec<_>>();
+    for (name, x, y) in [("dims", dims(a), dims(b)), ("results", results(a), results(b))] {
+        // An earlier document may not have them.
+        let known = !x.is_empty() && !y.is_empty();
+        let (x, y) = apart(&x, &y);
+        if known && x != y {
+            out.insert(2, fact(name, x, y));
+        }
     }
     out
 }
