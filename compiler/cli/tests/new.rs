@@ -392,3 +392,31 @@ fn a_name_that_a_layer_cannot_have_is_told_as_one() {
     assert!(ran.status == 2 && ran.err.contains("help: --mesh x=7"), "{ran:?}");
     assert_eq!(shardc(&["new", "--template", "mlp", "--mesh", "x=7"]).status, 0);
 }
+
+/// In one object, as transformers 5 writes it.
+#[test]
+fn what_positions_turn_is_read_wherever_it_stands() {
+    let config = |rope: &str| {
+        format!(
+            r#"{{"model_type": "glm4_moe", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "intermediate_size": 128, "moe_intermediate_size": 32, "n_routed_experts": 4,
+        "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+        "norm_topk_prob": true, "num_hidden_layers": 3, "vocab_size": 256, "hidden_act": "silu",
+        "torch_dtype": "bfloat16", {rope}}}"#
+        )
+    };
+    let written = |rope: &str| {
+        let ran = fed(&["new", "--from-config", "-"], &config(rope));
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{rope}");
+        ran.out
+    };
+    let before = written(r#""partial_rotary_factor": 0.5, "rope_theta": 1000000.0"#);
+    let inner =
+        r#"{"rope_type": "default", "partial_rotary_factor": 0.5, "rope_theta": 1000000.0}"#;
+    for now in [inner.to_string(), format!(r#"{{"full_attention": {inner}}}"#)] {
+        assert_eq!(written(&format!(r#""rope_parameters": {now}"#)), before);
+    }
+    let scaled = inner.replace("default", "yarn");
+    let scaled = written(&format!(r#""rope_parameters": {scaled}"#));
+    assert!(scaled.contains("the scaling of the rotary embedding") && before != scaled);
+}

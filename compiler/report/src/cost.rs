@@ -102,14 +102,13 @@ fn header(report: &CostLayer<'_>, width: usize) -> String {
     let mesh =
         if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
     let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
-    let phase = plan.phase.as_ref().map_or(String::new(), |phase| format!(", phase {phase}"));
     let mut page = Page::of_width(width);
     if let Some(bounded) = bounded(&report.layer) {
         page.labelled("  plan       ", &bounded);
     }
     let plan_line = page.text;
     format!(
-        "{} {}{phase}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  \
+        "{} {}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  \
             strategy   {}\n{plan_line}",
         crate::notation::kind_of_layer(plan),
         crate::notation::layer_name(plan),

@@ -36,6 +36,29 @@ const NO_MATTER: &str = "architectures transformers_version auto_map task_specif
     layer_norm_bias_eps skip_bias_add skip_bias_add_qkv offset_alibi vocab_file tokenizer_class \
     attn_implementation _attn_implementation";
 
+/// Reads `rope_parameters`, in which transformers 5 writes what stood beside each other before: its
+/// base and the part of a head that turns, of all layers or of each kind. It stays where it scales.
+fn lift_rope_parameters(keys: &mut Map<String, Value>) {
+    let Some(Value::Object(rope)) = keys.get("rope_parameters").cloned() else { return };
+    let of = |kind: &str| rope.get(kind).and_then(Value::as_object);
+    let whole = of("full_attention").unwrap_or(&rope);
+    let kinds = [Some(whole), of("sliding_attention")];
+    let mut lift = |key: &str, value: Option<&Value>| {
+        if let (Some(value), true) = (value, keys.get(key).is_none_or(Value::is_null)) {
+            keys.insert(key.to_string(), value.clone());
+        }
+    };
+    lift("rope_theta", whole.get("rope_theta"));
+    lift("partial_rotary_factor", whole.get("partial_rotary_factor"));
+    lift("rope_local_base_freq", kinds[1].and_then(|local| local.get("rope_theta")));
+    let is_plain = |rope: &Map<String, Value>| {
+        ["rope_type", "type"].iter().all(|key| rope.get(*key).is_none_or(|is| is == "default"))
+    };
+    if kinds.into_iter().flatten().all(is_plain) {
+        keys.remove("rope_parameters");
+    }
+}
+
 /// The base that `rope` turns with.
 const ROPE_BASE: f64 = 10_000.0;
 
@@ -64,6 +87,7 @@ impl<'a> Config<'a> {
         if let Some(Value::Object(inner)) = keys.remove("text_config") {
             keys.extend(inner);
         }
+        lift_rope_parameters(&mut keys);
         Config { file, keys, read: RefCell::default(), assumed: Vec::new() }
     }
 
@@ -251,7 +275,7 @@ impl<'a> Config<'a> {
             "gelu" | "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Ok("gelu"),
             "relu" => Ok("relu"),
             _ => Err(self.wrong(
-                keys.join(" or "),
+                self.get(keys)?.1,
                 "one of `silu`, `swish`, `gelu`, `gelu_new`, `gelu_fast`, `relu`",
             )),
         }
