@@ -322,3 +322,37 @@ fn layers_of_different_kinds_stand_in_the_order_of_the_configuration() {
         ],
     );
 }
+
+/// Weights of a block that phases share: open in the source, and stored as all phases want them.
+const SHARED: &str = "hardware tpu-v5e
+mesh x=4
+dim B = 16
+dim L = 1
+dim E = 1024
+dim F = 4096
+phase prefill { L = 512, B = 4 }
+phase decode repeat 16 { L = 1 }
+layer block(x: bf16 BLE?l, w_in: weight bf16 EF?, w_out: weight bf16 FE?) -> bf16 BLE?l repeat 4 {
+  let h = einsum(x, w_in -> BLF)
+  return x + einsum(gelu(h), w_out -> BLE)
+}
+model tower(x: bf16 BLE?) -> bf16 BLE? { return block(x) }
+";
+
+#[test]
+fn what_to_write_for_a_weight_of_a_block_stands_in_the_block() {
+    let mut seen = 0;
+    for (layout, line) in [
+        ("E_xF", "    w_in: weight bf16 E_xF    (in layer `block`)\n"),
+        ("EF_x", "    w_in: weight bf16 EF_x    (in layer `block`)\n"),
+        ("EF", "    w_in: weight bf16 EF    (in layer `block`)\n"),
+    ] {
+        let question = format!("block.w_in: {layout}");
+        let ran = fed(&["explain", "-", "--phase", "decode", "--why-not", &question], SHARED);
+        if ran.out.contains("to have it, write") {
+            seen += 1;
+            assert!(ran.out.contains(line), "{}", ran.out);
+        }
+    }
+    assert!(seen >= 1);
+}

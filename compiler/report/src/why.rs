@@ -175,11 +175,23 @@ fn bound(page: &mut Page, a: &Why<'_>) {
 }
 
 fn removals(page: &mut Page, a: &Why<'_>) {
-    if !matches!(a.layer.plan().instruction(a.id).kind, InstrKind::Move(_)) {
-        return;
-    }
+    let plan = a.layer.plan();
+    let InstrKind::Move(collective) = &plan.instruction(a.id).kind else { return };
     if a.removals.is_empty() {
-        page.wrapped_more(0, 2, "no one annotation does away with it (each that could was tried)");
+        let words = match &plan.phase {
+            _ if !collective.has_traffic() => {
+                "no annotation against it was tried: it sends nothing"
+            }
+            _ if a.layer.source.is_none() => {
+                "no annotation against it was tried: IR text has no lines to annotate"
+            }
+            Some(phase) => &format!(
+                "no one annotation of phase `{phase}` alone does away with it (each that could was \
+                    tried; weights stay as all phases store them)"
+            ),
+            None => "no one annotation does away with it (each that could was tried)",
+        };
+        page.wrapped_more(0, 2, words);
         return;
     }
     let chosen = a.layer.price.totals.serial_time;

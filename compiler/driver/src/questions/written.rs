@@ -155,17 +155,26 @@ impl Wanted<'_> {
     fn line(&self, value: ValueId, text: &str) -> String {
         let v = self.program.value(value);
         let name = v.name.clone().unwrap_or_default();
+        // What a called layer declares has its own name there.
+        let (layer, name) =
+            name.rsplit_once('.').map_or(("", name.as_str()), |(l, name)| (l, name));
+        let inside =
+            if layer.is_empty() { String::new() } else { format!("    (in layer `{layer}`)") };
+        // A weight that phases share is open in the source alone.
+        let declared = self.source.text.get(v.span.start..v.span.end).unwrap_or_default();
         if let Def::Parameter { kind, pattern } = &v.def
-            && pattern.open
+            && (pattern.open || declared.contains('?'))
         {
             let kind = kind.word().map_or_else(String::new, |word| format!("{word} "));
-            return format!("{name}: {kind}{} {text}", v.dtype);
+            return format!("{name}: {kind}{} {text}{inside}", v.dtype);
         }
         let line =
             self.source.line(self.source.line_column(v.span.start).line).unwrap_or_default().trim();
         match line.split_once('=') {
-            Some((_, right)) if line.starts_with("let ") => format!("let {name}: {text} ={right}"),
-            _ if line.starts_with("let ") => format!("let {name}: {text} = ..."),
+            Some((_, right)) if line.starts_with("let ") => {
+                format!("let {name}: {text} ={right}{inside}")
+            }
+            _ if line.starts_with("let ") => format!("let {name}: {text} = ...{inside}"),
             _ => format!("let {name}1 = reshard({name}, {text})  // and read {name}1 for {name}"),
         }
     }
