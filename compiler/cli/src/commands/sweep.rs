@@ -274,15 +274,19 @@ impl Sweep<'_> {
             found.extend(errors);
         };
         // Phases store their weights alike.
-        let (programs, _) = share_weights(&chosen, hardware, &options, false, &mut report);
+        let (programs, shared) = share_weights(&chosen, hardware, &options, false, &mut report);
         let wanted =
             |program: &Program| self.args.phase.is_none() || phase_of(program) == self.args.phase;
-        for program in programs.iter().filter(|program| wanted(program)) {
-            let outcome = self.layer(program, hardware, &options).unwrap_or_else(|errors| {
+        for (program, shared) in programs.iter().zip(&shared).filter(|(p, _)| wanted(p)) {
+            let mut outcome = self.layer(program, hardware, &options).unwrap_or_else(|errors| {
                 let outcome = wrong(&errors);
                 found.extend(errors);
                 outcome
             });
+            // A plan is no more proven than the layouts in which its phases store their weights.
+            if let (PointOutcome::Priced(figures), Some((all, _))) = (&mut outcome, shared) {
+                figures.proven &= all.request.proof.is_some();
+            }
             rows.push(row(Some(program), outcome));
         }
         (rows, found)
