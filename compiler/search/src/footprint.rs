@@ -23,7 +23,7 @@ use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
 use crate::strict::may_move_to;
 use crate::table::{LayoutId, Producer, Source, Tables};
-use lives::{Lives, Moment, before, behind, op_at};
+use lives::{Lives, Moment, before, behind, is_behind, op_at};
 
 /// A layout of a value that is not settled, and the first and the last moment that reads it, of
 /// those settled.
@@ -116,9 +116,12 @@ impl Footprint {
             && self.closed <= other.closed
             && self.open.iter().all(|held| {
                 while others.next_if(|other| other.at > held.at).is_some() {}
-                // What else is held behind an op is held while it runs, too.
-                let is_of_step = |other: &&Held| other.at == held.at || held.at == other.at + 1;
-                let same = others.peek().copied().filter(is_of_step);
+                // What else is held behind an op is held while it runs, too: that stands for a way
+                // which moves nothing behind it.
+                let is_comparable = |other: &&Held| {
+                    other.at == held.at || (is_behind(held.at) && held.at == other.at + 1)
+                };
+                let same = others.peek().copied().filter(is_comparable);
                 same.is_some_and(|other| held.is_within(other))
             })
     }

@@ -175,7 +175,9 @@ impl Wanted<'_> {
                 format!("let {name}: {text} ={right}{inside}")
             }
             _ if line.starts_with("let ") => format!("let {name}: {text} = ...{inside}"),
-            _ => format!("let {name}1 = reshard({name}, {text})  // and read {name}1 for {name}"),
+            _ => format!(
+                "let {name}1 = reshard({name}, {text})  // and read {name}1 for {name}{inside}"
+            ),
         }
     }
 }

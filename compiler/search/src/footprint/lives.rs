@@ -29,6 +29,11 @@ fn is_before(at: Moment) -> bool {
     at.is_multiple_of(3)
 }
 
+/// Whether a moment is one [`behind`] an op.
+pub(super) fn is_behind(at: Moment) -> bool {
+    at % 3 == 2
+}
+
 /// A layout of a settled value, and the moments from and to which it is held throughout; none where
 /// the first is behind the second.
 pub(super) struct Live {
