@@ -250,39 +250,6 @@ fn colour_follows_the_option_and_no_colour_the_environment() {
 }
 
 #[test]
-fn ir_text_goes_through_and_comes_out_the_same() {
-    let lowered = shardc(&["lower", "mlp.shard"]).out;
-    assert!(lowered.starts_with("shir 1\n"));
-    let again = fed(&["lower", "-"], &lowered);
-    assert_eq!((again.status, &again.out), (0, &lowered));
-    let moves = shardc(&["lower", "every_move.shir"]);
-    assert_eq!(moves.status, 0, "{moves:?}");
-    assert_eq!(fed(&["lower", "-"], &moves.out).out, moves.out);
-}
-
-#[test]
-fn broken_ir_text_is_shown_with_its_line() {
-    let ran = fed(
-        &["lower", "-"],
-        "shir 1\nlayer a\nmesh x=2\ndims B=4\n%0 = parameter x : f32 B_w\nreturn x = %0 : B_w\n",
-    );
-    assert_eq!(ran.status, 1);
-    assert!(ran.err.starts_with("error[E0860]: ") && ran.err.contains("[ -:5:"), "{}", ran.err);
-    let json =
-        fed(&["lower", "-", "--error-format", "json"], "shir 1\nlayer a\nmesh x=2\ndims B=\n");
-    assert!(
-        json.err.contains("\"code\":\"E0860\"") || json.err.contains("\"code\": \"E0860\""),
-        "{}",
-        json.err
-    );
-    let illegal = text("every_move.shir")
-        .replace("%9, %6 : f32 [Batch_{data}, Heads_{model}", "%9, %6 : f32 [Batch_{data}, Heads");
-    let ran = fed(&["lower", "-"], &illegal);
-    assert_eq!(ran.status, 1, "{ran:?}");
-    assert!(ran.err.starts_with("error[E0861]: layer `all` is not a legal plan: "), "{}", ran.err);
-}
-
-#[test]
 fn a_file_without_a_layer_has_nothing_to_lower_and_nothing_to_complain_of() {
     for text in ["", "mesh x=4\n", "// nothing\n", "shir 1\n"] {
         for command in ["explain", "lower", "cost", "run"] {
@@ -749,45 +716,4 @@ fn what_is_wrong_in_phases_names_the_phase_and_each_layer_once() {
     let small = fed(&["explain", "-", "--memory-limit", "1MB"], source);
     let named = |phase| small.err.contains(&format!("no plan of `f` in phase `{phase}`"));
     assert!(named("prefill") || named("decode"), "{}", small.err);
-}
-
-#[test]
-fn ir_text_is_known_by_its_first_line_behind_comments() {
-    let ir = text("every_move.shir");
-    for comments in ["// lowered by hand\n\n// twice\n", "\n", "---\nsource: x\n---\n// y\n"] {
-        let ran = fed(&["explain", "-"], &format!("{comments}{ir}"));
-        assert_eq!(ran.status, 0, "{comments:?}: {}", ran.err);
-        assert_eq!(ran.out, shardc(&["explain", "every_move.shir"]).out, "{comments:?}");
-    }
-}
-
-#[test]
-fn ir_text_that_gives_no_result_is_no_plan() {
-    let ir = text("every_move.shir");
-    let cut: String =
-        ir.lines().filter(|line| !line.starts_with("return")).map(|l| format!("{l}\n")).collect();
-    for command in ["check", "run", "explain"] {
-        let ran = fed(&[command, "-"], &cut);
-        assert_eq!(ran.status, 1, "{command}: {}", ran.out);
-        assert!(ran.err.contains("E0861") && ran.err.contains("`return`"), "{}", ran.err);
-    }
-}
-
-#[test]
-fn check_takes_no_option_that_ir_text_cannot_follow() {
-    for option in [
-        &["--mesh", "x=2"][..],
-        &["-D", "B=2"],
-        &["--strict"],
-        &["--hardware", "none"],
-        &["--layer", "none"],
-        &["--phase", "none"],
-        &["--objective", "memory"],
-        &["--expect"],
-    ] {
-        let ran = shardc(&[&["check", "every_move.shir"], option].concat());
-        assert_eq!(ran.status, 2, "{option:?}: {}", ran.err);
-    }
-    assert_eq!(shardc(&["explain", "every_move.shir", "--objective", "memory"]).status, 2);
-    assert_eq!(shardc(&["check", "every_move.shir"]).status, 0);
 }

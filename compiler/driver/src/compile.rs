@@ -9,7 +9,7 @@ use shard_check::{CheckOptions, Checked, Diagnostic, Severity};
 use shard_cost::hardware::BUILT_IN;
 use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, ast};
-use shard_ir::{Plan, Program};
+use shard_ir::Program;
 use shard_report::layout_notation::Notation;
 use shard_report::overlap_choice::OverlapChoice;
 use shard_report::padding::Padding;
@@ -21,6 +21,7 @@ use crate::expected::Expected;
 use crate::hardware_choice;
 use crate::host::{Host, Outcome, Status, problem};
 use crate::input::Input;
+use crate::ir_text;
 use crate::lowering_diagnostics::{
     axis_orders, lower_error, no_host, replication_costs, too_large,
 };
@@ -70,13 +71,13 @@ pub struct Compilation {
     pub compiled: Vec<(Hardware, Compiled)>,
     /// For each layer of a phase the choice of weights that it shares with others, and which of the
     /// phases it is.
-    sharing: Vec<Option<SharedBy>>,
+    pub(crate) sharing: Vec<Option<SharedBy>>,
     /// For each layer what its plan was preferred to, where that was asked for.
-    alternatives: Vec<Vec<Alternative>>,
+    pub(crate) alternatives: Vec<Vec<Alternative>>,
     /// For each layer what `--objective overlap` would choose, where that was asked for.
-    overlap_choices: Vec<OverlapChoice>,
+    pub(crate) overlap_choices: Vec<OverlapChoice>,
     /// For each layer the paddings that make its plan faster, where that was asked for.
-    paddings: Vec<Vec<Padding>>,
+    pub(crate) paddings: Vec<Vec<Padding>>,
     /// The program of each layer; none for IR text.
     pub programs: Vec<Program>,
     /// How they were lowered, for questions about their plans.
@@ -228,81 +229,8 @@ pub fn compile_input(
 ) -> Outcome<Compilation> {
     match input {
         Input::Source(file) => compile_source(&file, asked, purpose, host),
-        Input::Ir(plans) => compile_ir(path, plans, asked, host),
+        Input::Ir(plans) => ir_text::compile(path, plans, asked, host),
     }
-}
-
-/// The plans of IR text that are asked for; options that no plan can follow are refused.
-pub fn chosen_plans(
-    path: &Path,
-    plans: Vec<Plan>,
-    asked: &CompileOptions,
-    host: &mut dyn Host,
-) -> Outcome<Vec<Plan>> {
-    let message = match asked {
-        _ if asked.check != CheckOptions::default() || asked.fuse || asked.two_kinds => {
-            "-D, --mesh, --strict, --fuse and --two-kinds change a program or its plan, and IR \
-                text is lowered already"
-        }
-        _ if asked.objective == Objective::Memory => {
-            "--objective memory looks for a plan, and IR text is one already"
-        }
-        _ => "",
-    };
-    if !message.is_empty() {
-        return Err(host.usage(message, None));
-    }
-    if let Some(name) = &asked.hardware {
-        hardware_choice::from_command_line(name, host)?;
-    }
-    require_phase(asked, plans.iter().map(|p| p.phase.as_deref()), path, host)?;
-    let plans: Vec<Plan> =
-        plans.into_iter().filter(|p| asked.phase.is_none() || p.phase == asked.phase).collect();
-    let names: Vec<String> = plans.iter().map(|p| p.name.clone()).collect();
-    Ok(match &asked.layer {
-        None => plans,
-        Some(layer) => {
-            require_layer(layer, &names, path, host)?;
-            plans.into_iter().filter(|p| p.name == *layer).collect()
-        }
-    })
-}
-
-fn compile_ir(
-    path: &Path,
-    plans: Vec<Plan>,
-    asked: &CompileOptions,
-    host: &mut dyn Host,
-) -> Outcome<Compilation> {
-    let mut compiled = Vec::new();
-    for plan in chosen_plans(path, plans, asked, host)? {
-        let hardware = match (&asked.hardware, &plan.hardware) {
-            (Some(name), _) => hardware_choice::from_command_line(name, host)?,
-            (None, Some(name)) => hardware_choice::from_plan(name, path, host)?,
-            (None, None) => return Err(hardware_choice::none(host)),
-        };
-        let hardware = limited(hardware, asked);
-        match pipeline::compile_plan(plan, &hardware, None, asked.objective) {
-            Ok(layer) => compiled.push((hardware, layer)),
-            Err(error) => {
-                host.report(None, lower_error(None, None, error));
-                return Err(Status::Wrong);
-            }
-        }
-    }
-    Ok(Compilation {
-        source: None,
-        objective: asked.objective,
-        sharing: vec![None; compiled.len()],
-        compiled,
-        alternatives: Vec::new(),
-        overlap_choices: Vec::new(),
-        paddings: Vec::new(),
-        programs: Vec::new(),
-        options: LowerOptions::default(),
-        expected: Expected::default(),
-        notation: Notation::default(),
-    })
 }
 
 /// Checks and compiles a source file. Where somebody asks its searches to stop, layers are missing,
@@ -608,7 +536,7 @@ fn chosen_layers<'c>(
 }
 
 /// `--phase` names one of the phases that there are.
-fn require_phase<'p>(
+pub(crate) fn require_phase<'p>(
     asked: &CompileOptions,
     phases: impl Iterator<Item = Option<&'p str>>,
     file: &Path,
@@ -644,7 +572,12 @@ pub fn unknown_phase<'p>(
     Some((format!("`{}` has no phase `{wanted}`", file.display()), help))
 }
 
-fn require_layer(layer: &str, names: &[String], file: &Path, host: &mut dyn Host) -> Outcome {
+pub(crate) fn require_layer(
+    layer: &str,
+    names: &[String],
+    file: &Path,
+    host: &mut dyn Host,
+) -> Outcome {
     if names.iter().any(|n| n == layer) {
         return Ok(());
     }
@@ -660,7 +593,7 @@ fn require_layer(layer: &str, names: &[String], file: &Path, host: &mut dyn Host
 }
 
 /// A chip with what the command line leaves of its memory.
-fn limited(hardware: Hardware, asked: &CompileOptions) -> Hardware {
+pub(crate) fn limited(hardware: Hardware, asked: &CompileOptions) -> Hardware {
     match asked.memory_limit {
         Some(bytes) => hardware.with_memory_limit(bytes),
         None => hardware,

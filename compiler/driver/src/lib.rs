@@ -6,6 +6,7 @@
 //! | module | from | to |
 //! |---|---|---|
 //! | [`input`] | a text | a source file, or verified plans |
+//! | [`ir_text`] | verified plans | whether they are what is asked for; the same compiled |
 //! | [`compile`] | a source file and [`CompileOptions`] | [`Compilation`]: every layer with its plan, price and schedule |
 //! | `two_kinds` | a stack | the same of two kinds of layers, where that takes less |
 //! | [`phases`] | the phases of a layer | the same with one layout for each weight that they share |
@@ -52,6 +53,7 @@ pub mod explicit;
 pub mod hardware_choice;
 pub mod host;
 pub mod input;
+pub mod ir_text;
 pub mod lowering_diagnostics;
 pub mod new_program;
 pub mod nothing_fits;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use shard_check::{Diagnostic, Severity};
-use shard_driver::compile::{Sound, check_source, chosen_plans};
+use shard_driver::compile::{Sound, check_source};
 use shard_driver::input::Input;
-use shard_driver::{Purpose, expected};
+use shard_driver::{Purpose, expected, ir_text};
 
 use crate::args::ProgramArgs;
 use crate::commands::worse;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
                 Err(console.usage(message, None))
             }
             Input::Ir(plans) => {
-                chosen_plans(path, plans, &args.program.asked(console)?, console).map(|_| None)
+                ir_text::check(path, plans, &args.program.asked(console)?, console).map(|()| None)
             }
             Input::Source(file) => {
                 check_source(&file, &args.program.asked(console)?, purpose, console).map(Some)
