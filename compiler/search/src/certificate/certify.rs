@@ -188,7 +188,7 @@ fn divide(
     let mut space = Space::new(form, hardware, loops, &joint.present)?;
     let scopes = scopes(form, &joint.present, hardware.hbm_bytes);
     let memory = DeviceMemory::new(form, hardware.hbm_bytes).within(scopes.as_ref());
-    let root = Branch::unpriced(&kernels, factors, Some(&memory));
+    let root = Branch::unpriced(&kernels, factors, Some(&memory), target);
     branches(number, root, &mut space, Goal { target, sweeps: limits.sweeps })
 }
 
@@ -275,8 +275,10 @@ pub(super) fn swept(
     target: u64,
     sweeps: usize,
 ) -> Prices {
+    let parts = Arc::new(Part::all(kernels, memory));
+    let prices = Prices::new(factors).with_parts(factors, parts);
+    let mut prices = prices.in_numbers(factors, factors.in_time(target));
     let target = target.saturating_mul(factors.ticks.unsigned_abs());
-    let mut prices = Prices::new(factors).with_parts(factors, Arc::new(Part::all(kernels, memory)));
     let (mut best, mut still) = (i64::MIN, 0);
     for sweep in 0..sweeps.max(1) {
         prices.up(factors, sweep == 0);

@@ -1,6 +1,6 @@
 //! Prices of a dual as numbers in a file.
 
-use shard_certificate::{Part, Place, PriceSet, Reader, ReaderPrices, Run, SidePrices, Space};
+use shard_certificate::{Place, PriceSet, Reader, ReaderPrices, Run, SidePrices, Space};
 use shard_ir::ValueId;
 
 use crate::relax::factors::{Factors, Use};
@@ -8,16 +8,6 @@ use crate::relax::prices::{Prices, Seat, use_index};
 
 /// What stands for an infinite price: more than any plan that a certificate is written for costs.
 pub(super) const PROHIBITIVE: i64 = 1 << 58;
-
-/// What a label pays for a layout in which there is no room to store a weight or cache that bears
-/// it. That only its memory says to the check: of what is paid to the memory for it the label passes
-/// a half on to the other places that bear it, each of which passes on less, so that none of them
-/// seems to gain by a layout that no plan has.
-const NO_ROOM: i64 = -PROHIBITIVE / 2;
-/// What the other places pay to the label for such a layout.
-const NO_LAYOUT: i64 = PROHIBITIVE / 4;
-/// What a reader pays for a layout that it has no use for.
-const NO_USE: i64 = -PROHIBITIVE / 8;
 
 /// The prices of a dual, less what can be left out.
 ///
@@ -48,7 +38,7 @@ pub(super) fn price_set(
                     .node(layout)
                     .map_or(PROHIBITIVE, |node| paid[node as usize])
             };
-            let paid = levelled(space.wanted(*id, reader).map(price).collect(), of_a_reader);
+            let paid = levelled(space.wanted(*id, reader).map(price).collect());
             if readers.len() == 1 || paid.iter().any(|price| *price != 0) {
                 set.readers.push(ReaderPrices {
                     value: id.0,
@@ -76,19 +66,8 @@ pub(super) fn side_prices(space: &Space<'_>, prices: &Prices) -> Vec<SidePrices>
             let nodes = space.allowed_at(place).unwrap_or(&[]);
             let price =
                 |node: &u32| prices.sides.price(number, seat, space.layout_at(place, *node)?);
-            let has_no_room = |node: &u32| {
-                parts().filter(|(_, part)| is_memory(part)).any(|(number, _)| {
-                    let layout = space.layout_at(place, *node);
-                    let price = layout.and_then(|layout| prices.sides.price(number, seat, layout));
-                    price.is_some_and(|price| !is_finite(&price))
-                })
-            };
             if let Some(paid) = nodes.iter().map(price).collect::<Option<Vec<i64>>>() {
-                let paid = levelled(paid, |at, price| match to {
-                    Part::Memory(_) => PROHIBITIVE * price.signum(),
-                    Part::Label(_) if nodes.get(at).is_some_and(has_no_room) => NO_ROOM,
-                    Part::Label(_) => NO_LAYOUT,
-                });
+                let paid = levelled(paid);
                 if paid.iter().any(|price| *price != 0) {
                     all.push(SidePrices { to, place, paid: runs(&paid) });
                 }
@@ -98,25 +77,16 @@ pub(super) fn side_prices(space: &Space<'_>, prices: &Prices) -> Vec<SidePrices>
     all
 }
 
-/// What stands for an infinite price of a reader.
-pub(super) fn of_a_reader(_: usize, price: i64) -> i64 {
-    if price > 0 { PROHIBITIVE } else { NO_USE }
-}
-
-fn is_memory(part: &Part) -> bool {
-    matches!(part, Part::Memory(_))
-}
-
 fn is_finite(price: &i64) -> bool {
     -PROHIBITIVE < *price && *price < PROHIBITIVE
 }
 
 /// The same prices less a constant, which changes no bound: every way of serving a reader is paid
-/// exactly one of them. `infinite` says what stands for an infinite one, given its place and itself.
-pub(super) fn levelled(mut paid: Vec<i64>, infinite: impl Fn(usize, i64) -> i64) -> Vec<i64> {
+/// exactly one of them.
+pub(super) fn levelled(mut paid: Vec<i64>) -> Vec<i64> {
     let least = paid.iter().copied().filter(is_finite).min().unwrap_or(0);
-    for (at, price) in paid.iter_mut().enumerate() {
-        *price = if is_finite(price) { *price - least } else { infinite(at, *price) };
+    for price in &mut paid {
+        *price = if is_finite(price) { *price - least } else { PROHIBITIVE * price.signum() };
     }
     paid
 }

@@ -12,7 +12,7 @@ use shard_cost::Hardware;
 use shard_ir::{Layout, Plan, Program, ValueId};
 
 use super::certify::{SWEEPS_OF_A_CERTIFICATE, factors_of, scopes, swept};
-use super::prices::{PROHIBITIVE, levelled, of_a_reader, runs, side_prices};
+use super::prices::{PROHIBITIVE, levelled, runs, side_prices};
 use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
 use crate::relax::apart::{self, Apart, Classed, Within};
@@ -162,7 +162,7 @@ fn readers_of(
     });
     let prices = asked.map(|(number, reader)| {
         let wanted = space.wanted(id, number).map(|layout| price(reader, layout));
-        let paid = levelled(wanted.collect(), of_a_reader);
+        let paid = levelled(wanted.collect());
         ReaderPrices { value: id.0, reader: number as u32, paid: runs(&paid) }
     });
     prices.filter(|of| of.paid.iter().any(|run| !is_zero(run))).collect()

@@ -77,7 +77,7 @@ impl Lowering<'_> {
                 .in_fine_ticks();
         let memory = self.memory(program);
         let goal = Goal { target, sweeps: self.limits.sweeps };
-        let mut open = vec![(Branch::unpriced(kernels, problem, memory.as_ref()), true)];
+        let mut open = vec![(Branch::unpriced(kernels, problem, memory.as_ref(), target), true)];
         let mut shown = target;
         while let Some((mut branch, fresh)) = open.pop() {
             self.limits.stop.check()?;

@@ -26,7 +26,7 @@ impl Factors {
     }
 
     /// A time in ticks, below [`FAR`].
-    pub(super) fn in_time(&self, time: u64) -> i64 {
+    pub(crate) fn in_time(&self, time: u64) -> i64 {
         in_time(time, self.ticks)
     }
 }

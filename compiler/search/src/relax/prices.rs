@@ -90,6 +90,13 @@ impl Prices {
         self
     }
 
+    /// The same, for prices that are written down: see [`Sides::in_numbers`]. `target` is what they
+    /// are to show, in ticks.
+    pub(crate) fn in_numbers(mut self, problem: &Factors, target: i64) -> Prices {
+        self.sides = self.sides.in_numbers(problem, target);
+        self
+    }
+
     /// The prices of a program whose factors are these but for fewer alternatives.
     pub(crate) fn narrowed(&self, problem: &Factors) -> Prices {
         let mut prices = self.clone();

@@ -36,7 +36,18 @@ pub(crate) struct Sides {
     pub(crate) at_a_rate: bool,
     /// What each class cost a part when it last looked at all its places.
     looked_at: Vec<Vec<Vec<i64>>>,
+    /// What stands for an infinite price, where all are to be numbers: [`Sides::in_numbers`].
+    most: Option<i64>,
+    /// For each part, place and class, whether a memory has no room for it whatever else is stored;
+    /// empty where infinite prices say so.
+    no_room: Vec<Vec<Vec<bool>>>,
 }
+
+/// What stands for an infinite price is more than so many times all that prices are to show, ...
+const TIMES_THE_TARGET: i64 = 64;
+
+/// ... but no more than this, so that sums of many stay numbers.
+const MOST_OF_ONE: i64 = FAR >> 8;
 
 impl Sides {
     /// Of a program without parts.
@@ -55,6 +66,8 @@ impl Sides {
                 .collect(),
             looked_at: paid.clone(),
             at_a_rate: true,
+            most: None,
+            no_room: Vec::new(),
             paid,
             class: Vec::new(),
             least: Terms::zero(parts.len()),
@@ -65,6 +78,16 @@ impl Sides {
         };
         sides.seat(problem);
         sides
+    }
+
+    /// The same, where no price is infinite that a place pays for what others leave it no room or no
+    /// layout for: a checker adds up what is paid, so that what one place or reader pays for it and
+    /// what another is paid have to be numbers that cancel. `target` is what prices are to show, in
+    /// ticks.
+    pub(crate) fn in_numbers(mut self, problem: &Factors, target: i64) -> Sides {
+        self.most = Some(target.saturating_mul(TIMES_THE_TARGET).clamp(1, MOST_OF_ONE));
+        self.seat(problem);
+        self
     }
 
     /// Looks up again which choices there are: those of the problem are others than before.
@@ -83,19 +106,49 @@ impl Sides {
         };
         self.class = self.parts.iter().map(class).collect();
         for (part, classes) in self.class.iter().enumerate() {
+            let no_choice = self.no_choice(part);
             for (place, classes) in classes.iter().enumerate() {
                 for (class, price) in self.paid[part][place].iter_mut().enumerate() {
                     if !classes.contains(&(class as u32)) {
-                        *price = FAR;
+                        *price = no_choice;
                         self.through[part][place][class] = FAR;
                         self.looked_at[part][place][class] = FAR;
                     }
                 }
             }
         }
+        if self.most.is_some() {
+            self.no_room = (0..self.parts.len()).map(|part| self.without_room(part)).collect();
+        }
         self.add_up();
         let leasts: Vec<i64> = (0..self.parts.len()).map(|part| self.least_alone(part)).collect();
         leasts.into_iter().enumerate().for_each(|(part, least)| self.least.set(part, least));
+    }
+
+    /// What a place pays a part for a class that none of its choices has. A memory is not asked for
+    /// it; a label, of which other places may have it, is made to cost more than any plan.
+    fn no_choice(&self, part: usize) -> i64 {
+        match (self.most, &self.parts[part].kind) {
+            (Some(most), Kind::Label { .. }) => -most,
+            (Some(_), Kind::Memory { .. }) | (None, _) => FAR,
+        }
+    }
+
+    /// Which classes of each place a memory has no room for, however little the others store.
+    fn without_room(&self, part: usize) -> Vec<Vec<bool>> {
+        let Kind::Memory { bytes, most } = &self.parts[part].kind else { return Vec::new() };
+        let stored = |place: usize, class: &u32| bytes[place].get(*class as usize).copied();
+        let least = |place: usize| {
+            let classes = self.class[part][place].iter();
+            classes.filter_map(|class| stored(place, class)).min().unwrap_or(0)
+        };
+        let least: Vec<u64> = (0..bytes.len()).map(least).collect();
+        let all = least.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        let has_none = |least: &u64, bytes: &u64| (all - least).saturating_add(*bytes) > *most;
+        let of_place = |(bytes, least): (&Vec<u64>, &u64)| {
+            bytes.iter().map(|bytes| has_none(least, bytes)).collect()
+        };
+        bytes.iter().zip(&least).map(of_place).collect()
     }
 
     /// The same, where weights and caches may take no more bytes than these in any memory.
@@ -145,8 +198,17 @@ impl Sides {
 
     /// What each class costs a part: less what its place pays.
     fn cost(&self, part: usize) -> Vec<Vec<i64>> {
-        let less = |price: &i64| if *price >= FAR { FAR } else { -price };
-        self.paid[part].iter().map(|place| place.iter().map(less).collect()).collect()
+        let no_room = self.no_room.get(part);
+        let has_none = |place: usize, class: usize| {
+            no_room.and_then(|of| of.get(place)).is_some_and(|place| place[class])
+        };
+        let of_place = |(place, paid): (usize, &Vec<i64>)| {
+            let less = |(class, price): (usize, &i64)| {
+                if *price >= FAR || has_none(place, class) { FAR } else { -price }
+            };
+            paid.iter().enumerate().map(less).collect()
+        };
+        self.paid[part].iter().enumerate().map(of_place).collect()
     }
 
     /// What a part comes to, and would with each class.
@@ -208,7 +270,7 @@ impl Sides {
     /// each costs, side prices counted, and is less by what the parts take. Something stays where
     /// `stays` says that others want some, too.
     pub(crate) fn take(&mut self, seat: Seat, cost: &mut [i64], stays: bool) {
-        let places = self.places(seat);
+        let (places, most) = (self.places(seat), self.most);
         let Some(least) = cost.iter().copied().min().filter(|least| *least < FAR) else { return };
         for (n, (part, place)) in places.iter().enumerate() {
             let share = (places.len() - n + usize::from(stays)) as i64;
@@ -220,9 +282,13 @@ impl Sides {
                 let beyond = &mut beyond[*class as usize];
                 *beyond = (*beyond).min(if *cost >= FAR { FAR } else { *cost - least });
             }
+            let no_choice = self.no_choice(*part);
             for (price, beyond) in self.paid[*part][*place].iter_mut().zip(&mut beyond) {
                 if *beyond >= FAR {
-                    *price = FAR;
+                    *price = match most {
+                        Some(most) if *price < FAR => (*price).min(-most),
+                        Some(_) | None => no_choice,
+                    };
                 } else {
                     *beyond = beyond.div_euclid(share);
                     *price -= *beyond;
@@ -285,7 +351,7 @@ impl Sides {
             }
         }
         seen(self, &leasts);
-        let parts = Arc::clone(&self.parts);
+        let (parts, most) = (Arc::clone(&self.parts), self.most);
         let back =
             || parts.iter().zip(&leasts).enumerate().filter(|(_, (part, _))| hands_back(part));
         for (part, (_, Least { least, with })) in back() {
@@ -295,9 +361,11 @@ impl Sides {
             let places = with.len() as i64;
             for (paid, with) in self.paid[part].iter_mut().zip(with) {
                 for (price, with) in paid.iter_mut().zip(with) {
-                    *price = match () {
-                        () if *price >= FAR || *with >= FAR => FAR,
-                        () => *price + (*with - *least).div_euclid(places),
+                    *price = match most {
+                        _ if *price >= FAR => FAR,
+                        Some(most) if *with >= FAR => *price + most / places,
+                        None if *with >= FAR => FAR,
+                        Some(_) | None => *price + (*with - *least).div_euclid(places),
                     };
                 }
             }
@@ -312,7 +380,7 @@ impl Sides {
     /// Hands back to the places of a memory all that they handed over, and asks the same of all for
     /// a byte; `false` for a label.
     fn pay_at_a_rate(&mut self, part: usize, with: &[Vec<i64>]) -> bool {
-        let parts = Arc::clone(&self.parts);
+        let (parts, most) = (Arc::clone(&self.parts), self.most);
         let (Kind::Memory { bytes, .. }, Some(rate)) =
             (&parts[part].kind, parts[part].rate(&self.cost(part)))
         else {
@@ -320,7 +388,12 @@ impl Sides {
         };
         for ((paid, with), bytes) in self.paid[part].iter_mut().zip(with).zip(bytes) {
             for ((price, with), bytes) in paid.iter_mut().zip(with).zip(bytes) {
-                *price = if *price >= FAR || *with >= FAR { FAR } else { rate.of(*bytes) };
+                *price = match most {
+                    _ if *price >= FAR => FAR,
+                    Some(most) if *with >= FAR => rate.of(*bytes).saturating_add(most),
+                    None if *with >= FAR => FAR,
+                    Some(_) | None => rate.of(*bytes),
+                };
             }
         }
         true

@@ -37,14 +37,16 @@ const WORTH_SWEEPING: i64 = 24;
 const FEWEST: usize = 6;
 
 impl Branch {
-    /// All plans of a problem, without prices yet.
+    /// All plans of a problem, without prices yet; these are to show `target`, in picoseconds.
     pub(crate) fn unpriced(
         kernels: &Kernels,
         problem: Factors,
         memory: Option<&DeviceMemory<'_>>,
+        target: u64,
     ) -> Branch {
-        let prices =
-            Prices::new(&problem).with_parts(&problem, Arc::new(Part::all(kernels, memory)));
+        let parts = Arc::new(Part::all(kernels, memory));
+        let prices = Prices::new(&problem).with_parts(&problem, parts);
+        let prices = prices.in_numbers(&problem, problem.in_time(target));
         let whole = Arc::new(Whole { problem, prices });
         Branch { whole, bound: 0 }
     }

@@ -5,7 +5,7 @@ use shard_search::{Proof, Status};
 
 use crate::programs::{
     CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, lowered, palm_block,
-    random_program, verified,
+    random_program, shown, verified,
 };
 
 #[test]
@@ -376,6 +376,55 @@ fn a_search_within_memory_calls_no_plan_proven_by_prices_that_the_check_does_not
         }
     }
     assert!(by_prices >= 3 && by_search >= 2, "{by_prices} {by_search}");
+}
+
+/// Phases with caches that bear labels. What has no room in one memory, or with a label, is read by
+/// both phases and stored in the memory of each.
+const SERVED: &str = "mesh x=16, y=16
+dim B = 16
+dim L = 1
+dim S = 1024
+dim E = 256
+dim K = 8
+dim D = 64
+dim F = 4 * E
+phase prefill { L = 512, B = 2, S = 512 }
+phase decode repeat 16 { L = 1, B = 64 }
+layer block(
+  x: bf16 BLE?l,
+  wq: weight bf16 EKD?,
+  wk: weight bf16 EKD?,
+  wv: weight bf16 EKD?,
+  wo: weight bf16 KDE?,
+  w1: weight bf16 EF?,
+  w2: weight bf16 FE?,
+  keys: cache bf16 BSKD?c,
+  vals: cache bf16 BSKD?c,
+) -> (y: bf16 BLE?l, k2: bf16 BSKD?c, v2: bf16 BSKD?c) repeat 4 {
+  let h = rmsnorm(x over E)
+  let q = einsum(h, wq -> BLKD)
+  let k1 = einsum(h, wk -> BLKD)
+  let v1 = einsum(h, wv -> BLKD)
+  let k2 = append(keys, k1, L -> S)
+  let v2 = append(vals, v1, L -> S)
+  let s = einsum(q, k2 -> BKLS) / 8
+  let p = softmax(causal(s over L, S) over S)
+  let o = einsum(p, v2 -> BLKD)
+  let a = x + einsum(o, wo -> BLE)
+  let n = rmsnorm(a over E)
+  let f = relu(einsum(n, w1 -> BLF))
+  let y = a + einsum(f, w2 -> BLE)
+  return (y, k2, v2)
+}";
+
+#[test]
+fn the_request_of_phases_within_memory_is_shown_by_prices_as_the_search_says() {
+    let chip = include_str!("../../../cost/hardware/tpu-v4-face.toml");
+    let memory_limit = Some(4_000_000);
+    let inputs = Inputs { memory_limit, ..inputs_on(chip, SERVED) };
+    let shown = shown(&certificate_of(inputs));
+    assert_eq!(shown.proof, Some(Proof::Certificate), "{shown:?}");
+    assert_eq!(shown.lower_bound, shown.cost);
 }
 
 #[test]
