@@ -318,6 +318,47 @@ fn a_strategy_that_was_asked_for_is_the_strategy_of_the_answer() {
     }
 }
 
+/// A gated layer with all weights open. A strategy is the name of a plan for most bytes of its
+/// weights, or for one of them.
+const GATED: &str = "hardware tpu-v5e
+mesh g=4, n=2
+dim T = 8192
+dim E = 2048
+dim F = 8192
+layer f(x: bf16 TE?l, wg: weight bf16 EF?, wu: weight bf16 EF?, wd: weight bf16 FE?) -> bf16 TE?l {
+  let h = rmsnorm(x over E)
+  let f = silu(einsum(h, wg -> TF)) * einsum(h, wu -> TF)
+  return x + einsum(f, wd -> TE)
+}
+";
+
+#[test]
+fn no_plan_with_one_weight_pinned_that_bears_a_name_beats_the_answer_for_the_name() {
+    let mut pinned: Vec<(f64, Value, String)> = Vec::new();
+    for weight in ["wg: weight bf16 EF", "wu: weight bf16 EF", "wd: weight bf16 FE"] {
+        for layout in ["", "_g", "_n", "_gn"] {
+            for written in [format!("{weight}{layout}"), {
+                let (kept, last) = weight.split_at(weight.len() - 1);
+                format!("{kept}{layout}{last}")
+            }] {
+                let source = GATED.replace(&format!("{weight}?"), &written);
+                let layer =
+                    json(&["explain", "-", "--no-alternatives"], &source)["layers"][0].take();
+                let time = layer["totals"]["serial_time_s"].as_f64().expect("a time");
+                pinned.push((time, layer["strategy"].clone(), written));
+            }
+        }
+    }
+    for name in ["1d-weight-stationary", "2d-weight-stationary", "x-weight-gathered", "fsdp"] {
+        let answer = json(&["explain", "-", "--no-alternatives", "--why-not", name], GATED);
+        let time = answer["answers"][0]["other"]["serial_time_s"].as_f64().expect("a time");
+        for (other, names, written) in &pinned {
+            let bears_it = names.as_array().expect("names").iter().any(|n| n == name);
+            assert!(!bears_it || *other >= time * 0.999_999, "{name}: {written} {other} {time}");
+        }
+    }
+}
+
 #[test]
 fn what_is_said_to_do_away_with_a_collective_does() {
     let answer = json(&["explain", STATIONARY, "--why", "x"], "");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use shard_ir::{Layout, ValueId};
+use shard_ir::{Layout, Picoseconds, ValueId};
 
 /// Which strategies an op may have: its value, the layout of its result, those of its operands.
 pub type Allowed = dyn Fn(ValueId, Layout, &[Layout]) -> bool + Send + Sync;
@@ -17,6 +17,7 @@ pub(crate) type AllowedStored = dyn Fn(ValueId, Layout) -> bool + Send + Sync;
 pub struct Forced {
     pub(crate) ops: Arc<Allowed>,
     pub(crate) stored: Option<Arc<AllowedStored>>,
+    pub(crate) below: Option<u64>,
 }
 
 impl Forced {
@@ -24,12 +25,18 @@ impl Forced {
     pub fn ops(
         allowed: impl Fn(ValueId, Layout, &[Layout]) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Forced { ops: Arc::new(allowed), stored: None }
+        Forced { ops: Arc::new(allowed), stored: None, below: None }
     }
 
     /// The same with parameters stored in these layouts alone, of those that are declared.
     pub fn stored(self, allowed: impl Fn(ValueId, Layout) -> bool + Send + Sync + 'static) -> Self {
         Forced { stored: Some(Arc::new(allowed)), ..self }
+    }
+
+    /// The same where only plans are wanted that take less time than this: others may be as if they
+    /// were not there.
+    pub fn faster_than(self, time: Picoseconds) -> Self {
+        Forced { below: Some(time.0), ..self }
     }
 }
 

@@ -297,8 +297,12 @@ pub fn lower(
     options: &LowerOptions,
 ) -> Result<Lowered, LowerError> {
     let priced = &*options.priced_by(hardware);
+    // Of plans that take longer than is wanted nothing is asked.
+    let asks_for_all = options.forced.as_ref().is_none_or(|forced| forced.below.is_none());
     let lowered = match lower::lower(program, priced, options) {
-        Err(LowerError::Unreachable { .. }) if is_reachable(program, hardware, options) => {
+        Err(LowerError::Unreachable { .. })
+            if asks_for_all && is_reachable(program, hardware, options) =>
+        {
             Err(LowerError::TooLong(Picoseconds(relax::graph::FAR.unsigned_abs())))
         }
         Ok(found) if options.objective == Objective::Comm && found.is_bounded() => {

@@ -361,6 +361,7 @@ impl<'a> Lowering<'a> {
             all_written: strict,
             whole_space: options.whole_space,
             forced: options.forced.as_ref(),
+            below: options.forced.as_ref().and_then(|forced| forced.below),
             loops: options.fuse && !strict,
             ..Lowering::new(hardware, &options.limits)
         }

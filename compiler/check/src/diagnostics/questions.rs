@@ -34,6 +34,15 @@ pub enum QuestionProblem {
         /// A request that can be met.
         help: Option<String>,
     },
+    /// A strategy that none of the plans has that were tried.
+    Unfound {
+        /// The strategy.
+        asked: String,
+        /// What they are instead, one clause.
+        reason: String,
+        /// A request that can be met.
+        help: Option<String>,
+    },
     /// A request that no best plan meets: wherever it could be met, something else is no dearer.
     Beaten {
         /// The request.
@@ -77,6 +86,10 @@ impl From<QuestionProblem> for Diagnostic {
             }
             Impossible { asked, reason, help } => {
                 helped(Diagnostic::error("E0822", format!("no plan has {asked}: {reason}")), help)
+            }
+            Unfound { asked, reason, help } => {
+                let message = format!("no plan was found that has {asked}: {reason}");
+                helped(Diagnostic::error("E0822", message), help)
             }
             Beaten { asked, ways } => {
                 let tried = if ways == 1 {

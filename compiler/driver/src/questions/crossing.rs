@@ -4,7 +4,7 @@
 use shard_check::CheckOptions;
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
-use shard_ir::{Def, ParameterKind, Picoseconds, Program};
+use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program};
 use shard_report::why_not::{Crossing, Figure, NETWORK_UNIT, Turn};
 use shard_search::LowerOptions;
 
@@ -18,13 +18,15 @@ const STEPS: u32 = 12;
 /// So many sizes between the last that loses and the first that wins are tried.
 const REFINEMENTS: u32 = 4;
 
-/// Bandwidths that are tried upwards and downwards, as powers of two of what the chip has; between
-/// the last that loses and the first that wins, the powers of two that lie there, and
-/// [`NETWORK_REFINEMENTS`] halvings more.
-const NETWORK_POWERS: [u32; 3] = [1, 3, 6];
+/// Bandwidths up to this power of two of what the chip has are tried, and down to it.
+const NETWORK_POWERS: u32 = 6;
 
 /// So many bandwidths between two powers of two are tried.
 const NETWORK_REFINEMENTS: u32 = 2;
+
+/// Of the powers of two of a figure these are tried first; those between two of them where it loses
+/// at one and not at the next.
+const FIRST_POWERS: [usize; 5] = [1, 3, 6, 9, 12];
 
 /// What stays the same from size to size.
 pub(crate) struct Question<'a> {
@@ -87,13 +89,8 @@ impl Question<'_> {
             self.behind_at(self.options, &hardware)
         };
         let in_powers = |scaled: fn(u32) -> u64| -> Turn {
-            let far = turn(NETWORK_UNIT, behind, NETWORK_POWERS.map(scaled).to_vec(), &at, 0);
-            let Turn::Wins { at: first, loses_at, behind } = far else { return far };
-            // Powers of two between, then between two of them.
-            let between = (1..NETWORK_POWERS[NETWORK_POWERS.len() - 1]).map(scaled);
-            let inside = |r: &u64| (*r > loses_at.min(first)) && (*r < loses_at.max(first));
-            let powers: Vec<u64> = between.filter(inside).chain([first]).collect();
-            turn(loses_at, behind, powers, &at, NETWORK_REFINEMENTS)
+            let all = (1..=NETWORK_POWERS).map(scaled).collect();
+            turn(NETWORK_UNIT, behind, all, &at, NETWORK_REFINEMENTS)
         };
         Crossing {
             figure: Figure::Network,
@@ -118,24 +115,40 @@ impl Question<'_> {
         let asked = |p: &&Program| p.name == self.layer && phase(p).as_deref() == self.phase;
         let program = checked.programs.iter().find(asked).filter(|_| !checked.has_errors())?;
         let request = request::read(self.asked, program).ok()?;
-        let best = shard_search::lower(program, hardware, self.lower).ok()?;
-        // Where the best plan has it, it wins. A layout may be so for some of its readers alone.
+        let fits =
+            |plan: &Plan| self.lower.any_size || Memory::of(plan).peak().0 <= hardware.hbm_bytes;
+        let any_size = LowerOptions { any_size: true, ..self.lower.clone() };
+        let fastest = shard_search::lower(program, hardware, &any_size).ok()?;
+        let is_had = |plan: &Plan| force::has(&request, program, plan);
+        // A layout may be so for some of its readers alone.
         let is_layout = matches!(request, Request::Layout { .. });
-        if !is_layout && force::has(&request, program, &best.plan) {
+        if !is_layout && fits(&fastest.plan) && is_had(&fastest.plan) {
             return Some(Picoseconds(0));
         }
-        let all = [true, false].map(|used| force::ways(&request, program, &best.plan, used).0);
-        let cost = |way: &NumberedWay| {
+        let all = [true, false].map(|used| force::ways(&request, program, &fastest.plan, used).0);
+        let cost = |way: &NumberedWay, below: Option<u64>| {
             let way = all[usize::from(!way.used)].get(way.number)?;
-            let options = way.options(self.lower);
+            let options = match below {
+                Some(below) => way.options_below(self.lower, Picoseconds(below)),
+                None => way.options(self.lower),
+            };
             let other = shard_search::lower(&way.program, hardware, &options).ok()?;
-            let has_room =
-                self.lower.any_size || Memory::of(&other.plan).peak().0 <= hardware.hbm_bytes;
-            let has = force::has(&request, program, &other.plan);
-            (has && has_room).then_some(other.optimality.cost.0)
+            (is_had(&other.plan) && fits(&other.plan)).then_some(other.optimality.cost.0)
         };
-        let least = self.ways.iter().filter_map(cost).min()?;
-        Some(Picoseconds(least.saturating_sub(best.optimality.cost.0)))
+        let less = |least: Option<u64>, way| match (cost(way, least), least) {
+            (Some(cost), Some(least)) => Some(cost.min(least)),
+            (cost, least) => cost.or(least),
+        };
+        // What is best within memory takes long to find, and is asked for only where a way fits.
+        let least = self.ways.iter().fold(None, less)?;
+        let best = if fits(&fastest.plan) {
+            fastest
+        } else {
+            shard_search::lower(program, hardware, self.lower).ok()?
+        };
+        let is_best = !is_layout && is_had(&best.plan);
+        let behind = least.saturating_sub(best.optimality.cost.0);
+        Some(Picoseconds(if is_best { 0 } else { behind }))
     }
 }
 
@@ -150,8 +163,9 @@ fn steps(mut from: u64, next: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
     all
 }
 
-/// Tries one figure after another until the way is not behind any more, then so many between that
-/// one and the one before.
+/// Tries the [`FIRST_POWERS`] of the figures until the way is not behind any more, or nothing can be
+/// said; then those between that one and the one before, one after another; then, where it wins, so
+/// many between two figures.
 fn turn(
     now: u64,
     behind: Picoseconds,
@@ -160,15 +174,26 @@ fn turn(
     refinements: u32,
 ) -> Turn {
     let (mut loses_at, mut behind, mut searched) = (now, behind, false);
-    for figure in figures {
-        match behind_at(figure) {
-            Some(Picoseconds(0)) => {
-                return refined(loses_at, figure, behind, behind_at, refinements);
-            }
-            Some(more) => (loses_at, behind, searched) = (figure, more, true),
-            // Not a size of the program, or no plan has it there.
-            None => break,
+    let mut tried = 0;
+    let first = FIRST_POWERS.iter().copied().filter(|power| *power < figures.len());
+    for power in first.chain([figures.len()]) {
+        let Some(figure) = figures.get(power.wrapping_sub(1)).copied() else { break };
+        let at_once = behind_at(figure);
+        if let Some(more) = at_once.filter(|more| *more > Picoseconds(0)) {
+            (loses_at, behind, searched, tried) = (figure, more, true, power);
+            continue;
         }
+        for between in figures[tried..power].iter().copied() {
+            match if between == figure { at_once } else { behind_at(between) } {
+                Some(Picoseconds(0)) => {
+                    return refined(loses_at, between, behind, behind_at, refinements);
+                }
+                Some(more) => (loses_at, behind, searched) = (between, more, true),
+                // Not a size of the program, or no plan has it there.
+                None => break,
+            }
+        }
+        break;
     }
     if searched { Turn::Never { to: loses_at, behind } } else { Turn::Unknown }
 }

@@ -1,8 +1,9 @@
 //! Programs whose every plan has what was asked for: each a way of having it, by demands on values.
 
+use shard_cost::Objective;
 use shard_ir::{
-    AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, Layout, LayoutPattern, MeshShape, Plan,
-    Program, ValueId,
+    AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, Layout, LayoutPattern, MeshShape,
+    Picoseconds, Plan, Program, ValueId,
 };
 use shard_report::strategy::strategy as strategy_of;
 use shard_search::Forced;
@@ -35,6 +36,16 @@ impl Way {
     /// How the way is lowered.
     pub(crate) fn options(&self, options: &LowerOptions) -> LowerOptions {
         LowerOptions { forced: self.forced.clone(), ..options.clone() }
+    }
+
+    /// The same, where a plan that takes as long as this, or longer, is not wanted. Of ways that are
+    /// programs of their own all are looked at.
+    pub(crate) fn options_below(&self, options: &LowerOptions, time: Picoseconds) -> LowerOptions {
+        let forced = self.forced.clone().map(|forced| match options.objective {
+            Objective::Serial => forced.faster_than(time),
+            Objective::Overlap | Objective::Comm | Objective::Memory => forced,
+        });
+        LowerOptions { forced, ..options.clone() }
     }
 }
 

@@ -15,6 +15,8 @@ struct WeightUse {
     weight: ValueId,
     /// Whether the type of the weight leaves its layout open.
     is_open: bool,
+    /// The bytes of the weight in all the layers that the program has it for.
+    bytes: u128,
     /// Which operand.
     place: usize,
     /// The axes that split it where it is stored, as far as its type says.
@@ -45,6 +47,7 @@ fn weight_uses(program: &Program) -> Option<Vec<WeightUse>> {
                 einsum: id,
                 weight,
                 is_open: pattern.open,
+                bytes: bytes_of(program, weight),
                 place,
                 stored: pattern.dims.iter().fold(AxisSet::EMPTY, |s, d| s.union(d.axes.set())),
                 dims: operands
@@ -62,6 +65,12 @@ fn weight_uses(program: &Program) -> Option<Vec<WeightUse>> {
         }
     }
     Some(found)
+}
+
+fn bytes_of(program: &Program, weight: ValueId) -> u128 {
+    let value = program.value(weight);
+    let elements = program.sizes(&value.dims).iter().product();
+    u128::from(value.dtype.bytes(elements)).saturating_mul(u128::from(program.copies(weight)))
 }
 
 /// The weight behind pins, casts and new names.
@@ -202,40 +211,58 @@ fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
         return Vec::new();
     };
     let axes: Vec<AxisSet> = program.mesh.all_axes().nonempty_subsets().collect();
-    let forced = |allowed: AllowedUse| {
-        let uses = uses.clone();
+    let as_way = |forced| Way { program: program.clone(), value: None, forced: Some(forced) };
+    // The uses with these numbers are so; all others are as `others` says.
+    let forced = |of: &[usize], so: AllowedUse, others: AllowedUse| {
+        let (uses, of) = (uses.clone(), of.to_vec());
         Forced::ops(move |value, _, read| {
-            uses.iter().filter(|u| u.einsum == value).all(|u| allowed(u, read))
+            let mut here = uses.iter().enumerate().filter(|(_, u)| u.einsum == value);
+            here.all(|(i, u)| if of.contains(&i) { so(u, read) } else { others(u, read) })
         })
     };
-    let as_way = |forced| Way { program: program.clone(), value: None, forced: Some(forced) };
-    let way = |allowed: AllowedUse| as_way(forced(allowed));
+    let all: Vec<usize> = (0..uses.len()).collect();
+    let mut largest = all.clone();
+    largest.sort_by_key(|i| std::cmp::Reverse(uses[*i].bytes));
+    // All uses alike; else one of them, and no other in a way that bears another name, or any.
+    let stationary = |sides: usize| -> Vec<Way> {
+        let so = move || -> AllowedUse { Box::new(move |u, read| u.is_stationary(sides, read)) };
+        let whole = move || -> AllowedUse {
+            Box::new(move |u, read| u.is_stationary(sides, read) || u.is_stationary(0, read))
+        };
+        let one = largest.iter().take(MOST_ALONE).flat_map(|use_| {
+            let of = [*use_];
+            [forced(&of, so(), whole()), forced(&of, so(), anyhow())]
+        });
+        std::iter::once(forced(&all, so(), anyhow())).chain(one).map(as_way).collect()
+    };
     let gathered = |least: usize, most: usize| -> Vec<Way> {
         let sets = axes.iter().copied().filter(|s| (least..=most).contains(&s.len()));
-        let gathered = |set: AxisSet| forced(Box::new(move |u, read| u.is_gathered(set, read)));
-        // What is left open may be stored whole, and then nothing is gathered: it is asked for split
-        // as well.
-        let split = |set: AxisSet| {
-            let uses = uses.clone();
-            gathered(set).stored(move |value, layout: Layout| {
-                let mut open = uses.iter().filter(|u| u.weight == value && u.is_open);
-                open.all(|_| set.is_subset(layout.split_axes()))
-            })
+        let of_uses = |of: &[usize], set: AxisSet| -> Vec<Way> {
+            let so: AllowedUse = Box::new(move |u, read| u.is_gathered(set, read));
+            let gathered = forced(of, so, anyhow());
+            // What is left open may be stored whole, and then nothing is gathered: it is asked for
+            // split as well.
+            let open: Vec<ValueId> =
+                of.iter().map(|i| &uses[*i]).filter(|u| u.is_open).map(|u| u.weight).collect();
+            let split = (!open.is_empty()).then(|| {
+                gathered.clone().stored(move |value, layout: Layout| {
+                    !open.contains(&value) || set.is_subset(layout.split_axes())
+                })
+            });
+            std::iter::once(gathered).chain(split).map(as_way).collect()
         };
-        let has_open = uses.iter().any(|u| u.is_open);
-        sets.flat_map(|set| {
-            let split = has_open.then(|| split(set));
-            std::iter::once(gathered(set)).chain(split).map(as_way).collect::<Vec<_>>()
-        })
-        .collect()
+        let most_bytes = most_bytes(&uses, &largest);
+        let parts = std::iter::once(&all).chain(&most_bytes);
+        let sets: Vec<AxisSet> = sets.collect();
+        parts.flat_map(|of| sets.iter().flat_map(|set| of_uses(of, *set))).collect()
     };
     match wanted {
         Strategy::XWeightGathered => gathered(1, 1),
         Strategy::XyWeightGathered => gathered(2, 2),
         Strategy::XyzWeightGathered => gathered(3, 3),
         Strategy::Fsdp => gathered(1, 3),
-        Strategy::OneDWeightStationary => vec![way(Box::new(|u, read| u.is_stationary(1, read)))],
-        Strategy::TwoDWeightStationary => vec![way(Box::new(|u, read| u.is_stationary(2, read)))],
+        Strategy::OneDWeightStationary => stationary(1),
+        Strategy::TwoDWeightStationary => stationary(2),
         Strategy::DataParallel => {
             // An axis that a weight is stored over gathers it, and that has another name.
             let stored = uses.iter().fold(AxisSet::EMPTY, |all, u| all.union(u.stored));
@@ -243,19 +270,68 @@ fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
                 s.len() == 1 && s.is_subset(program.mesh.all_axes().difference(stored))
             });
             single
-                .map(|axis| way(Box::new(move |u, read| u.is_data_parallel(axis, read))))
+                .map(|axis| -> AllowedUse {
+                    Box::new(move |u, read| u.is_data_parallel(axis, read))
+                })
+                .map(|so| as_way(forced(&all, so, anyhow())))
                 .collect()
         }
         Strategy::ExpertParallel => {
             let heads: Vec<DimId> = attentions(chosen).into_iter().flat_map(|a| a.heads).collect();
-            if uses.iter().all(|u| u.experts(&heads).is_empty()) {
-                return Vec::new();
-            }
-            vec![way(Box::new(move |u, read| u.is_expert_parallel(&heads, read)))]
+            let experts: Vec<usize> =
+                largest.iter().copied().filter(|i| !uses[*i].experts(&heads).is_empty()).collect();
+            let so = || -> AllowedUse {
+                let heads = heads.clone();
+                Box::new(move |u, read| u.is_expert_parallel(&heads, read))
+            };
+            // One weight whose experts are split is enough.
+            let one = experts.iter().take(MOST_ALONE).map(|use_| forced(&[*use_], so(), anyhow()));
+            let together = (!experts.is_empty()).then(|| forced(&experts, so(), anyhow()));
+            together.into_iter().chain(one).map(as_way).collect()
         }
         Strategy::HeadShardedAttention
         | Strategy::BatchShardedAttention
         | Strategy::SequenceShardedAttention
         | Strategy::Unnamed => Vec::new(),
     }
+}
+
+fn anyhow() -> AllowedUse {
+    Box::new(|_, _| true)
+}
+
+/// So many uses are asked by themselves to be so, the largest.
+const MOST_ALONE: usize = 6;
+
+/// So many sets of uses are looked at that hold most of the bytes of weights.
+const MOST_SETS: usize = 6;
+
+/// The smallest sets of uses, by number, that hold more than half of the bytes of weights: less any
+/// one of them they do not. At most [`MOST_SETS`], those with the largest weights first; a set of
+/// all is none of them.
+fn most_bytes(uses: &[WeightUse], largest: &[usize]) -> Vec<Vec<usize>> {
+    let total = uses.iter().map(|u| u.bytes).fold(0, u128::saturating_add);
+    let mut found = Vec::new();
+    // What is chosen, what it holds, and how many of the uses were looked at.
+    let mut open: Vec<(Vec<usize>, u128, usize)> = vec![(Vec::new(), 0, 0)];
+    while let Some((chosen, held, next)) = open.pop() {
+        if held > total / 2 {
+            if chosen.len() < uses.len() {
+                found.push(chosen);
+            }
+            if found.len() == MOST_SETS {
+                break;
+            }
+            continue;
+        }
+        let rest = largest[next..].iter().map(|i| uses[*i].bytes);
+        if held.saturating_add(rest.fold(0, u128::saturating_add)) <= total / 2 {
+            continue;
+        }
+        let Some(use_) = largest.get(next) else { continue };
+        open.push((chosen.clone(), held, next + 1));
+        let with = [chosen, vec![*use_]].concat();
+        open.push((with, held.saturating_add(uses[*use_].bytes), next + 1));
+    }
+    found
 }

@@ -169,7 +169,13 @@ fn best(
             ways.iter().enumerate().filter(|(_, way)| is_open(way)).collect();
         tried = tried.max(ways.len());
         for (number, forced) in left {
-            let options = forced.options(&compilation.options);
+            // A way far behind one that fits is none of those that are near.
+            let known = best.as_ref().filter(|b| has_room(&b.compiled, hardware));
+            let far = known.map(|b| Picoseconds(serial(&b.compiled).0 / 4 * 5 + 1));
+            let options = match far {
+                Some(far) => forced.options_below(&compilation.options, far),
+                None => forced.options(&compilation.options),
+            };
             let compiled = match pipeline::compile(&forced.program, hardware, &options) {
                 // Then what it needs is told.
                 Err(CompileError::Lower(LowerError::NoPlanFits { .. })) => {
@@ -234,11 +240,15 @@ fn best(
         match (is_beaten, request) {
             (true, Request::Strategy(_)) => {
                 let others: Vec<&str> = others.into_iter().collect();
+                let stored = match program.phase {
+                    Some(_) => ", the weights stored as for all phases",
+                    None => "",
+                };
                 let reason = format!(
-                    "with its ops done as the name means, the best plan is {}",
+                    "with its ops done as the name means{stored}, the best plan is {}",
                     others.join(", ")
                 );
-                QuestionProblem::Impossible { asked, reason, help }
+                QuestionProblem::Unfound { asked, reason, help }
             }
             (true, _) => QuestionProblem::Beaten { asked, ways: tried },
             (false, _) => QuestionProblem::Impossible { asked, reason, help },

@@ -77,7 +77,7 @@ pub(crate) fn all_plans(
         Some((whole, problem)) => (Some(whole), problem),
         None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?.in_ticks()),
     };
-    if let Some(Forced { ops, stored }) = forced {
+    if let Some(Forced { ops, stored, below: _ }) = forced {
         for id in program.value_ids() {
             problem = match (&program.value(id).def, stored) {
                 (Def::Op { .. }, _) => problem.allowing(id, &|out, read| ops(id, out, read)),
