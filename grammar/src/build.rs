@@ -249,7 +249,8 @@ impl Builder<'_> {
 
     /// One more than `depth`, or an error where that is too deep.
     pub(crate) fn deeper(&mut self, depth: usize, span: Span) -> Option<usize> {
-        if depth < MAX_TREE_DEPTH {
+        // A name has the depth 1, and each operation above it adds one.
+        if depth <= MAX_TREE_DEPTH {
             return Some(depth + 1);
         }
         self.fail(

@@ -204,7 +204,7 @@ pub enum SyntaxErrorKind {
     },
     /// Brackets are nested past [`limits::MAX_NESTING`].
     NestedTooDeep,
-    /// An expression's tree is deeper than [`limits::MAX_TREE_DEPTH`].
+    /// More than [`limits::MAX_TREE_DEPTH`] operations of an expression stand one upon another.
     ExpressionTooLong,
     /// A number has too many digits.
     TooManyDigits {

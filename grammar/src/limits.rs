@@ -9,8 +9,8 @@ pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// How deep parentheses, brackets and braces may be nested.
 pub const MAX_NESTING: usize = 64;
 
-/// How deep an expression's tree may be, a chain `a + b + c` counting one for each sign: whoever
-/// walks a tree may recurse.
+/// How many operations of an expression may stand one upon another, a chain `a + b + c` counting
+/// one for each sign: whoever walks a tree may recurse.
 pub const MAX_TREE_DEPTH: usize = 256;
 
 /// Digits of a number in a float literal (the exponent's not counted).

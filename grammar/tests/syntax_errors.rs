@@ -161,8 +161,10 @@ fn limits_are_errors() {
     );
     assert!(errors(&format!("dim A = {}1{}", "(".repeat(64), ")".repeat(64))).is_empty());
     let chain = |terms: usize| body(&format!("let h = a{}", " + a".repeat(terms)));
-    assert!(chain(255).is_empty());
-    assert!(chain(256)[0].contains("more than 256 operations one upon another"));
+    assert!(chain(256).is_empty());
+    assert!(body(&format!("let h = {}a", "-".repeat(256))).is_empty());
+    assert!(body(&format!("let h = {}a", "-".repeat(257)))[0].contains("one upon another"));
+    assert!(chain(257)[0].contains("more than 256 operations one upon another"));
     assert!(chain(10_000)[0].contains("more than 256 operations one upon another"));
     assert!(body(&format!("let h = {}a", "-".repeat(100_000)))[0].contains("one upon another"));
     assert!(errors(&format!("dim A = 1{}", " + 1".repeat(10_000)))[0].contains("one upon another"));

@@ -39,7 +39,8 @@ pub struct Number {
     pub value: f64,
 }
 
-/// The forms of an expression. No tree is deeper than [`crate::limits::MAX_TREE_DEPTH`].
+/// The forms of an expression. No more than [`crate::limits::MAX_TREE_DEPTH`]
+/// operations stand one upon another.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // the fields bear the names that the variant's doc line uses
 pub enum ExprKind {
@@ -135,7 +136,8 @@ pub struct IntExpr {
     pub kind: IntExprKind,
 }
 
-/// The forms of an integer expression. No tree is deeper than [`crate::limits::MAX_TREE_DEPTH`].
+/// The forms of an integer expression. No more than [`crate::limits::MAX_TREE_DEPTH`]
+/// operations stand one upon another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IntExprKind {
     /// A number.
