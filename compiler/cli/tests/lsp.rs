@@ -312,6 +312,27 @@ fn renaming_an_axis_rewrites_the_words_that_need_another_form() {
 }
 
 #[test]
+fn words_that_begin_something_else_rename_neither_axes_nor_phases_nor_labels() {
+    let text = "mesh x=2, y=2\ndim B = 8\nphase one { B = 8 }\n\
+        layer f(a: f32 B_{x,y}) -> f32 B {\n  let b: f32 B?kept = a\n  return b\n}\n";
+    let mut editor = Editor::open(text);
+    let mut renamed = |what: &str, to: &str| {
+        let at = place(text, what, 0);
+        let params = json!({"textDocument": {"uri": URI}, "position": at, "newName": to});
+        let answer = editor.respond("textDocument/rename", params);
+        serde_json::to_value(answer).expect("JSON")["error"].is_null()
+    };
+    for what in ["x=2", "one", "kept"] {
+        for word in ["let", "expect", "return"] {
+            assert!(!renamed(what, word), "{what} as {word}");
+        }
+        assert!(renamed(what, "other"), "{what}");
+    }
+    assert!(!renamed("one", "mesh") && !renamed("one", "layer"));
+    editor.close();
+}
+
+#[test]
 fn definition_completion_and_formatting_answer() {
     let untidy = MLP.replace("  let a", "      let   a");
     let mut editor = Editor::open(&untidy);

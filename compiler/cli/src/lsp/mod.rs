@@ -466,6 +466,13 @@ impl Server {
                 return Some(wrong(format!("there is a `{to}` already")));
             }
             let edits = symbols.renamed(name, to);
+            // `let` is no axis where axes are named first, and `mesh` is no phase: the parser
+            // knows which words stand for something else where the name stands.
+            if breaks(&document.file, &edits) {
+                return Some(wrong(format!(
+                    "`{to}` cannot name this: the language has another use for the word"
+                )));
+            }
             let edits = edits.into_iter().map(|(span, new_text)| TextEdit {
                 range: range_of(&document.file, span),
                 new_text,
@@ -503,6 +510,18 @@ impl Server {
         }
         Some(actions)
     }
+}
+
+/// Whether the edits put more errors of syntax into a file.
+fn breaks(file: &SourceFile, edits: &[(Span, String)]) -> bool {
+    let mut edits: Vec<&(Span, String)> = edits.iter().collect();
+    edits.sort_by_key(|(span, _)| span.start);
+    let mut text = file.text.to_string();
+    for (span, new) in edits.iter().rev() {
+        text.replace_range(span.start..span.end, new);
+    }
+    let errors = |file: &SourceFile| shard_grammar::parse(file).errors.len();
+    errors(&SourceFile::new(file.name.clone(), text)) > errors(file)
 }
 
 type Answer<T> = Result<T, (ErrorCode, String)>;
