@@ -239,7 +239,8 @@ fn check_axes(
             match env.mesh.axis(&axis.value) {
                 Some(id) => mentions.push(Mention { axis: id, place }),
                 None => {
-                    report_unknown_axis(env, axis, braced, sink);
+                    let before = format!("{before}{sign}");
+                    report_unknown_axis(env, axis, (braced, &before), sink);
                     whole = false;
                 }
             }
@@ -280,7 +281,44 @@ fn report_unbraced_misspelling(
     true
 }
 
-fn report_unknown_axis(env: &mut Environment<'_>, axis: &ast::Name, braced: bool, sink: &mut Sink) {
+/// The axes whose names, one behind the other, are a name: `x`, `y` and `z` of `xyz`. None comes
+/// twice. Names of which too many would have to be tried have none.
+fn axes_in<'a>(name: &str, known: &'a [String]) -> Option<Vec<&'a str>> {
+    fn rest<'a>(
+        name: &str,
+        known: &'a [String],
+        before: &mut Vec<&'a str>,
+        tries: &mut usize,
+    ) -> bool {
+        if name.is_empty() {
+            return true;
+        }
+        let Some(left) = tries.checked_sub(1) else { return false };
+        *tries = left;
+        for axis in known {
+            let Some(behind) = name.strip_prefix(axis.as_str()) else { continue };
+            if axis.is_empty() || before.contains(&axis.as_str()) {
+                continue;
+            }
+            before.push(axis);
+            if rest(behind, known, before, tries) {
+                return true;
+            }
+            before.pop();
+        }
+        false
+    }
+    let (mut found, mut tries) = (Vec::new(), 1000);
+    rest(name, known, &mut found, &mut tries).then_some(found).filter(|axes| axes.len() > 1)
+}
+
+/// `before` is what stands before the axes: `B_`, or `partialsum-`.
+fn report_unknown_axis(
+    env: &mut Environment<'_>,
+    axis: &ast::Name,
+    (braced, before): (bool, &str),
+    sink: &mut Sink,
+) {
     if env.mesh_is_broken {
         return;
     }
@@ -313,9 +351,15 @@ fn report_unknown_axis(env: &mut Environment<'_>, axis: &ast::Name, braced: bool
         }
     }
     let known: Vec<String> = env.mesh.declared().iter().map(|(name, _)| name.clone()).collect();
-    let near = nearest(&name, known.iter().map(String::as_str)).map(str::to_string);
+    let apart = axes_in(&name, &known).map(|axes| axes.join(","));
+    let near = apart
+        .clone()
+        .or_else(|| nearest(&name, known.iter().map(String::as_str)).map(str::to_string));
     env.unknown_axes.insert(name.clone(), near.clone());
-    let near = near.as_ref().map(text).map(|text| (text.clone(), text));
+    let near = near.as_ref().map(text).map(|edit| match &apart {
+        Some(axes) => (format!("{before}{{{axes}}}"), edit),
+        None => (edit.clone(), edit),
+    });
     let (mesh, append_at) = (
         env.mesh_line.map(|m| m.span),
         env.mesh_line.and_then(|m| m.axes.last()).map(|a| a.span.end),
