@@ -191,6 +191,8 @@ pub enum SyntaxErrorKind {
     ReducesOverDims {
         /// The word.
         word: String,
+        /// Its operand as it is written, where the help does not say which dim.
+        operand: Option<String>,
     },
     /// A character that is no part of the language.
     StrangeCharacter {
@@ -264,7 +266,7 @@ impl fmt::Display for SyntaxErrorKind {
             QuotedSubscripts => {
                 f.write_str("an einsum names the dims of its result alone, without quotes")
             }
-            ReducesOverDims { word } => write!(f, "`{word}` goes over dims, which it names"),
+            ReducesOverDims { word, .. } => write!(f, "`{word}` goes over dims, which it names"),
             StrangeCharacter { character } => {
                 write!(f, "`{}` is no character of the language", character.escape_debug())
             }

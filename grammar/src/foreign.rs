@@ -415,20 +415,19 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
             Some(Foreign {
                 kind: SyntaxErrorKind::ReducesOverDims { word: name.to_string() },
                 span: first,
-                help: format!("maximum({operand}, {help}), or {}", along("E")),
+                help: format!("maximum({operand}, {help}), or {}", along(ANY_DIM)),
                 fix: None,
             })
         }
         (name, sign @ ("," | ")")) if open + 1 < at && goes_over_dims(name) => {
             let dim = scan.word(at + 1);
             let is_dim = sign == "," && dim.starts_with(|c: char| c.is_ascii_uppercase());
-            let kind = SyntaxErrorKind::ReducesOverDims { word: name.to_string() };
-            Some(Foreign {
-                kind,
-                span: first,
-                help: along(if is_dim { dim } else { "E" }),
-                fix: None,
-            })
+            let kind = SyntaxErrorKind::ReducesOverDims {
+                word: name.to_string(),
+                operand: (!is_dim).then(|| operand.to_string()),
+            };
+            let help = if is_dim { along(dim) } else { along(ANY_DIM) };
+            Some(Foreign { kind, span: first, help, fix: None })
         }
         _ => None,
     }
@@ -448,3 +447,6 @@ fn no_such(name: &str, span: Span, help: String) -> Option<Foreign> {
         fix: None,
     })
 }
+/// A dim that stands in a help for one that the operand has.
+pub const ANY_DIM: &str = "E";
+

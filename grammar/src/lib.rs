@@ -24,7 +24,7 @@ mod print;
 mod scan;
 
 pub use error::{Fix, Note, SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
-pub use foreign::{OPERATIONS, written_here};
+pub use foreign::{ANY_DIM, OPERATIONS, written_here};
 pub use format::{MAX_COLUMNS, format};
 pub use names::{KEPT_FOR_LATER, WORDS_ELSEWHERE, is_reserved};
 pub use parser::{Parsed, parse, parse_dim_override, parse_mesh_axes};

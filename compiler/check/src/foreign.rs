@@ -1,7 +1,9 @@
 //! What other languages write, said with the dims of the program: `a @ b` and `matmul(a, b)` as
 //! einsums.
 
-use shard_grammar::{SyntaxError, SyntaxErrorKind, ast, print_expr, written_here};
+use shard_grammar::{
+    ANY_DIM, SourceFile, SyntaxError, SyntaxErrorKind, ast, parse, print_expr, written_here,
+};
 use shard_ir::ValueId;
 
 use crate::layer::LayerChecker;
@@ -45,21 +47,8 @@ pub(crate) fn product_of_names(tree: &ast::File, error: &SyntaxError) -> Option<
         return None;
     };
     let (left, right) = operands.as_ref();
-    let layer = tree
-        .layers()
-        .find(|l| l.body_span.start < error.span.start && error.span.end < l.body_span.end)?;
-    let dims = |name: &str| -> Option<Vec<String>> {
-        let params = layer.params.iter().map(|param| (&param.name.value, &param.ty));
-        let lets = layer.body.iter().filter_map(|statement| match statement {
-            ast::Statement::Let(ast::Let {
-                target: ast::LetTarget::One { name, ty: Some(ty), .. },
-                ..
-            }) => Some((&name.value, ty)),
-            ast::Statement::Let(_) | ast::Statement::Expect(_) | ast::Statement::Return(_) => None,
-        });
-        let (_, ty) = params.chain(lets).rfind(|(known, _)| *known == name)?;
-        Some(ty.layout.dims.iter().map(|dim| dim.name.value.clone()).collect())
-    };
+    let layer = layer_around(tree, error)?;
+    let dims = |name: &str| dims_of_name(layer, name, error.span.start);
     let product = product(&dims(left)?, &dims(right)?).filter(|_| sign == "@")?;
     Some(format!("einsum({left}, {right} -> {})", listed(&product)))
 }
@@ -89,3 +78,81 @@ fn listed(dims: &[String]) -> String {
         format!("[{}]", dims.join(", "))
     }
 }
+/// `softmax(a)` with the dim that comes last in its operand, where that is stated; else with words
+/// that say what stands for it.
+pub(crate) fn over_a_dim(tree: &ast::File, error: &SyntaxError) -> Option<String> {
+    let SyntaxErrorKind::ReducesOverDims { operand: Some(operand), .. } = &error.kind else {
+        return None;
+    };
+    let help = error.help.as_deref()?;
+    let dim = layer_around(tree, error).and_then(|layer| {
+        let alone = format!("layer f() -> f32 [] {{ return {operand} }}");
+        let alone = parse(&SourceFile::new("operand", alone)).file;
+        let statement = alone.layers().next()?.body.first()?;
+        let ast::Statement::Return(ast::Return { value: ast::ReturnValue::One(read), .. }) =
+            statement
+        else {
+            return None;
+        };
+        dims_of(layer, read, error.span.start)?.pop()
+    });
+    let Some(dim) = dim else {
+        return Some(format!("{help}    (a dim that it has, in place of `{ANY_DIM}`)"));
+    };
+    let before = help.strip_suffix(&format!("over {ANY_DIM})"))?;
+    let listed = listed(std::slice::from_ref(&dim));
+    Some(format!("{before}over {listed})"))
+}
+
+fn layer_around<'a>(tree: &'a ast::File, error: &SyntaxError) -> Option<&'a ast::Layer> {
+    tree.layers().find(|l| l.body_span.start < error.span.start && error.span.end < l.body_span.end)
+}
+
+/// The dims of a value that is named before a place, as far as the text states them.
+fn dims_of_name(layer: &ast::Layer, name: &str, before: usize) -> Option<Vec<String>> {
+    let of_type = |ty: &ast::Type| -> Option<Vec<String>> {
+        Some(ty.layout.dims.iter().map(|dim| dim.name.value.clone()).collect())
+    };
+    let stated = layer.body.iter().rev().find_map(|statement| match statement {
+        ast::Statement::Let(ast::Let {
+            span,
+            target: ast::LetTarget::One { name: known, ty },
+            value,
+            ..
+        }) if known.value == name && span.start < before => Some((ty.as_ref(), value, span.start)),
+        ast::Statement::Let(_) | ast::Statement::Expect(_) | ast::Statement::Return(_) => None,
+    });
+    match stated {
+        Some((Some(ty), ..)) => of_type(ty),
+        Some((None, value, start)) => dims_of(layer, value, start),
+        None => of_type(&layer.params.iter().find(|param| param.name.value == name)?.ty),
+    }
+}
+
+/// The dims of an expression at a place, as far as the text states them.
+fn dims_of(layer: &ast::Layer, expr: &ast::Expr, before: usize) -> Option<Vec<String>> {
+    let names = |dims: &[ast::Name]| dims.iter().map(|dim| dim.value.clone()).collect();
+    // What has the most dims has those of the others.
+    let together = || {
+        let all =
+            expr.operands().into_iter().filter(|e| !matches!(e.kind, ast::ExprKind::Number(_)));
+        let all: Option<Vec<Vec<String>>> = all.map(|e| dims_of(layer, e, before)).collect();
+        all?.into_iter().rev().max_by_key(Vec::len)
+    };
+    match &expr.kind {
+        ast::ExprKind::Name(name) => dims_of_name(layer, name, before),
+        ast::ExprKind::Einsum { output, .. } => Some(names(&output.dims)),
+        ast::ExprKind::Reshard { layout, .. } => {
+            Some(layout.dims.iter().map(|dim| dim.name.value.clone()).collect())
+        }
+        ast::ExprKind::Form { arguments, .. } if arguments.is_empty() => together(),
+        ast::ExprKind::Paren(_) | ast::ExprKind::Neg { .. } | ast::ExprKind::Binary { .. } => {
+            together()
+        }
+        ast::ExprKind::Number(_)
+        | ast::ExprKind::Call { .. }
+        | ast::ExprKind::Named { .. }
+        | ast::ExprKind::Form { .. } => None,
+    }
+}
+

@@ -96,9 +96,11 @@ pub fn check_source(file: &SourceFile, options: &CheckOptions) -> Checked {
     let mut sink = Sink::default();
     for error in &parsed.errors {
         let mut diagnostic = Diagnostic::from(error);
-        if let Some(product) = foreign::product_of_names(&parsed.file, error) {
+        let said = foreign::product_of_names(&parsed.file, error)
+            .or_else(|| foreign::over_a_dim(&parsed.file, error));
+        if let Some(said) = said {
             diagnostic.helps.clear();
-            diagnostic = diagnostic.help(product);
+            diagnostic = diagnostic.help(said);
         }
         sink.report(diagnostic);
     }
