@@ -372,11 +372,35 @@ impl<'a> Environment<'a> {
         self.dims[dim.index()].size
     }
 
+    /// What goes where a phase no longer states a size: the size and the comma behind it, or else
+    /// the one before it.
+    fn without(&self, phase: &ast::Phase, at: usize) -> Span {
+        let size = phase.sizes[at].span;
+        let behind = self.file.text.get(size.end..phase.span.end).unwrap_or_default();
+        let rest = behind.trim_start_matches([' ', '\t']);
+        if let Some(next) = rest.strip_prefix(',') {
+            let spaces = next.len() - next.trim_start_matches([' ', '\t']).len();
+            return Span::new(size.start, size.end + behind.len() - next.len() + spaces);
+        }
+        let start = at.checked_sub(1).map_or(size.start, |before| phase.sizes[before].span.end);
+        Span::new(start, size.end)
+    }
+
     /// Warns of the dims that nothing uses.
-    pub(crate) fn report_unused(&self, sink: &mut Sink) {
+    pub(crate) fn report_unused(&self, tree: &ast::File, sink: &mut Sink) {
         for (dim, (line, used)) in self.dims.iter().zip(self.dim_lines.iter().zip(&self.used)) {
             if !used {
-                sink.report(DimProblem::Unused { name: dim.name.clone(), span: line.line.span });
+                let sizes = tree.phases().flat_map(|phase| {
+                    let of_dim = phase.sizes.iter().enumerate();
+                    of_dim
+                        .filter(|(_, size)| size.name.value == dim.name)
+                        .map(|(at, _)| (phase.name.value.clone(), self.without(phase, at)))
+                });
+                sink.report(DimProblem::Unused {
+                    name: dim.name.clone(),
+                    span: line.line.span,
+                    phases: sizes.collect(),
+                });
             }
         }
     }

@@ -183,7 +183,7 @@ fn check_phase(
         layers.programs[index] = program;
     }
     if sink.errors() == 0 && unread.is_empty() {
-        env.report_unused(sink);
+        env.report_unused(tree, sink);
     }
     let roots: Vec<bool> = (0..layers.all.len()).map(|i| layers.is_root(i)).collect();
     let of_phase = checked.programs.len();

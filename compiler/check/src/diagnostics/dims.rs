@@ -4,7 +4,7 @@ use shard_grammar::Span;
 use shard_ir::tensor::MAX_DIM_SIZE;
 
 use super::words::name_list;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Edit, Help};
 
 /// What can be wrong with a dim.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,6 +127,8 @@ impl From<DimProblem> for Diagnostic {
         match problem {
             Unknown { name, span, near, known, together } => {
                 unknown(&name, span, near, &known, together)
+        /// The phases that state its size, and what goes there.
+        phases: Vec<(String, Span)>,
             }
             UsedBefore { name, span, declared } => {
                 Diagnostic::error("E0301", format!("dim `{name}` is used above its own line"))
@@ -196,10 +198,21 @@ impl From<DimProblem> for Diagnostic {
                 Diagnostic::error("E0313", format!("`-D {name}={text}` cannot be read: {message}"))
                     .help(format!("-D {name}=64 or -D '{name}=48 pad 64'"))
             }
-            Unused { name, span } => {
-                Diagnostic::warning("W0301", format!("dim `{name}` is never used"))
-                    .at(span, "not used by any layer or other dim")
-                    .mend("remove the line", span, "")
+            Unused { name, span, phases } => {
+                let mut out = Diagnostic::warning("W0301", format!("dim `{name}` is never used"))
+                    .at(span, "not used by any layer or other dim");
+                let text = match phases.as_slice() {
+                    [] => "remove the line".to_string(),
+                    [(phase, _)] => format!("remove the line, and `{name}` from phase `{phase}`"),
+                    _ => {
+                        let names: Vec<&String> = phases.iter().map(|(phase, _)| phase).collect();
+                        format!("remove the line, and `{name}` from phases {}", name_list(&names))
+                    }
+                };
+                let spans = std::iter::once(span).chain(phases.iter().map(|(_, span)| *span));
+                let edits = spans.map(|span| Edit { span, replacement: String::new() }).collect();
+                out.helps.push(Help { text, edits });
+                out
             }
         }
     }
