@@ -1,12 +1,13 @@
 //! Where diagnostics are gathered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shard_grammar::Span;
+use shard_ir::tensor::MAX_DIM_SIZE;
 
 use crate::diagnostic::{Diagnostic, Edit, Label};
-use crate::diagnostics::LimitProblem;
 use crate::diagnostics::limits::{MAX_DIAGNOSTICS, MAX_EDITS, MAX_PLACES};
+use crate::diagnostics::{LimitProblem, NotDivisible};
 
 /// Gathers diagnostics: up to a limit of errors, and as many others.
 #[derive(Default)]
@@ -17,6 +18,10 @@ pub(crate) struct Sink {
     errors_left_out: usize,
     /// Names that are wrong wherever they stand, by code and name: told once.
     wrong_names: BTreeMap<(&'static str, String), WrongName>,
+    /// Over how many devices each dim is divided somewhere.
+    divided: BTreeMap<String, BTreeSet<u64>>,
+    /// The errors of dims that do not divide, by their indices.
+    undivided: Vec<(usize, NotDivisible)>,
 }
 
 /// One wrong name.
@@ -51,6 +56,42 @@ impl Sink {
         self.report(diagnostic);
         let diagnostic = (self.diagnostics.len() > before).then_some(before);
         self.wrong_names.insert(key, WrongName { diagnostic, others: Vec::new() });
+    }
+
+    /// Notes that a dim is divided over so many devices somewhere.
+    pub(crate) fn divides(&mut self, dim: &str, devices: u64) {
+        match self.divided.get_mut(dim) {
+            Some(all) => {
+                all.insert(devices);
+            }
+            None => {
+                self.divided.insert(dim.to_string(), BTreeSet::from([devices]));
+            }
+        }
+    }
+
+    /// Takes in a dim that does not divide. What it is padded to is said when all that it is
+    /// divided over is known.
+    pub(crate) fn report_undivided(&mut self, problem: NotDivisible) {
+        let before = self.diagnostics.len();
+        self.report(problem.clone());
+        if self.diagnostics.len() > before {
+            self.undivided.push((before, problem));
+        }
+    }
+
+    /// Offers the pad of each dim that all its divisions have in common.
+    fn common_pads(&mut self) {
+        for (at, mut problem) in std::mem::take(&mut self.undivided) {
+            let all = self.divided.get(&problem.dim).into_iter().flatten();
+            let common = all.copied().try_fold(1u64, |a, b| (a / gcd(a, b)).checked_mul(b));
+            let padded = common
+                .and_then(|common| (problem.size / common + 1).checked_mul(common))
+                .filter(|pad| *pad <= MAX_DIM_SIZE);
+            let (Some(pad), Some(place)) = (padded, self.diagnostics.get_mut(at)) else { continue };
+            problem.pad_to(pad);
+            *place = problem.into();
+        }
     }
 
     /// Another place of a name that was told: `true` where there is nothing more to say.
@@ -120,6 +161,7 @@ impl Sink {
         let count = phases.len();
         let mut found: Vec<(Diagnostic, Vec<String>)> = Vec::new();
         for (name, mut sink) in phases {
+            sink.common_pads();
             sink.label_wrong_names();
             self.left_out |= sink.left_out;
             self.errors_left_out += sink.errors_left_out;
@@ -151,4 +193,8 @@ impl Sink {
         }
         self.diagnostics
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -438,6 +438,9 @@ fn check_legal(
     let sizes: Vec<u64> = dims.iter().map(|d| env.size(*d)).collect();
     let shape = MeshShape { mesh: &env.mesh, sizes: &sizes };
     let lists: Vec<AxisList> = pattern.dims.iter().map(|d| d.axes).collect();
+    for (dim, list) in dims.iter().zip(&lists) {
+        sink.divides(env.dim_name(*dim), env.mesh.group_size(list.iter()));
+    }
     match Layout::new(shape, &lists, pattern.partial_sum, pattern.partial_max) {
         Ok(_) => Some(()),
         Err(LayoutError::NotDivisible { .. }) => {
@@ -445,13 +448,8 @@ fn check_legal(
                 let devices = env.mesh.group_size(list.iter());
                 if !sizes[i].is_multiple_of(devices) {
                     let free = env.mesh.all_axes().difference(used_elsewhere(pattern, i));
-                    sink.report(LayoutProblem::NotDivisible(Box::new(not_divisible(
-                        env,
-                        dims[i],
-                        *list,
-                        free,
-                        word.dims[i].span,
-                    ))));
+                    let problem = not_divisible(env, dims[i], *list, free, word.dims[i].span);
+                    sink.report_undivided(problem);
                 }
             }
             None
@@ -533,6 +531,7 @@ fn not_divisible(
         factored: factored(&env.mesh, axes, info.size).map(|other| {
             (other.mesh, format!("{}_{}", info.name, env.mesh.axes_text(other.fits)), other.minor)
         }),
+        next: pad,
         pad,
         edit,
     }

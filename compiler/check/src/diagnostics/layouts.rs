@@ -84,8 +84,6 @@ pub enum LayoutProblem {
         /// The type with the first mention alone, and with the second.
         keep: [String; 2],
     },
-    /// The size of a split dim is not divisible by the product of its axes' sizes.
-    NotDivisible(Box<NotDivisible>),
     /// One label on types of different dims.
     LabelDims {
         /// The label.
@@ -101,7 +99,7 @@ pub enum LayoutProblem {
     },
 }
 
-/// A dim that does not divide over its axes.
+/// The size of a split dim is not divisible by the product of its axes' sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotDivisible {
     /// The dim.
@@ -128,9 +126,21 @@ pub struct NotDivisible {
     /// `y`.
     pub factored: Option<(String, String, String)>,
     /// The nearest size above that divides.
+    pub next: u64,
+    /// What the dim is padded to: the nearest size above that divides wherever the dim is divided.
     pub pad: u64,
     /// The edit that pads the dim; `None` where the command line set its size.
     pub edit: Option<(Span, String)>,
+}
+
+impl NotDivisible {
+    /// Says that the dim is padded to another size.
+    pub(crate) fn pad_to(&mut self, pad: u64) {
+        if let Some((_, text)) = &mut self.edit {
+            *text = text.replace(&self.pad.to_string(), &pad.to_string());
+        }
+        self.pad = pad;
+    }
 }
 
 impl From<LayoutProblem> for Diagnostic {
@@ -214,7 +224,6 @@ impl From<LayoutProblem> for Diagnostic {
                     },
                 )
             }
-            NotDivisible(problem) => (*problem).into(),
             LabelDims { label, dims, span, first_dims, first } => Diagnostic::error(
                 "E0210",
                 format!(
@@ -244,6 +253,7 @@ impl From<NotDivisible> for Diagnostic {
             declared,
             fits,
             factored,
+            next,
             pad,
             edit,
         } = problem;
@@ -257,8 +267,8 @@ impl From<NotDivisible> for Diagnostic {
         .also_if(declared, format!("`{dim}` is {size}{padded}"));
         let below = size - size % devices;
         out = match below {
-            0 => out.note(format!("sizes that would do: {pad}, {}", pad + devices)),
-            _ => out.note(format!("sizes that would do: {below}, {pad}")),
+            0 => out.note(format!("sizes that would do: {next}, {}", next + devices)),
+            _ => out.note(format!("sizes that would do: {below}, {next}")),
         };
         if !fits.is_empty() {
             out = out.help(format!("{}    ({dim} = {size} divides there)", fits.join(" or ")));
