@@ -84,7 +84,12 @@ impl LayerChecker<'_, '_> {
     pub(crate) fn one(&mut self, term: Term, expr: &ast::Expr) -> Option<ValueId> {
         match term {
             Term::Value(value) => Some(value),
-            Term::Number { value, span, .. } => {
+            Term::Number { value, text, span } => {
+                if !Dtype::F32.reaches(value) {
+                    let (dtype, other) = (Dtype::F32, None);
+                    self.sink.report(DtypeProblem::OutOfRange { text, span, dtype, other });
+                    return None;
+                }
                 self.builder.push_constant(self.env, value, Dtype::F32, span, self.sink)
             }
             Term::Many(values, callee) => {
@@ -189,6 +194,13 @@ impl LayerChecker<'_, '_> {
         if !dtype.is_float() && dtype != Dtype::Bool && number.fract() != 0.0 {
             let other = (other_expr.span, shard_grammar::print_expr(other_expr));
             self.sink.report(DtypeProblem::Fraction { text: text.to_string(), span, dtype, other });
+            return None;
+        }
+        // What ops do with truth values is said by their types.
+        if dtype != Dtype::Bool && !dtype.reaches(number) {
+            let other = Some((other_expr.span, shard_grammar::print_expr(other_expr)));
+            let text = text.to_string();
+            self.sink.report(DtypeProblem::OutOfRange { text, span, dtype, other });
             return None;
         }
         self.builder.push_constant(self.env, number, dtype, span, self.sink)

@@ -25,6 +25,9 @@ pub enum Dtype {
     Bool,
 }
 
+/// The largest bfloat16: 2^128 - 2^120.
+const BF16_MAX: f64 = f64::from_bits(0x47ef_e000_0000_0000);
+
 impl Dtype {
     /// Every dtype.
     pub const ALL: [Dtype; 9] = [
@@ -74,6 +77,37 @@ impl Dtype {
     pub fn is_float(self) -> bool {
         matches!(self, Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4)
     }
+    /// The least and the largest number that it holds, infinities aside.
+    pub fn range(self) -> (f64, f64) {
+        match self {
+            Dtype::F32 => (f64::from(f32::MIN), f64::from(f32::MAX)),
+            Dtype::Bf16 => (-BF16_MAX, BF16_MAX),
+            Dtype::F16 => (-65504.0, 65504.0),
+            Dtype::F8 => (-448.0, 448.0),
+            Dtype::F4 => (-6.0, 6.0),
+            Dtype::Int32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
+            Dtype::Int8 => (-128.0, 127.0),
+            Dtype::Int4 => (-8.0, 7.0),
+            Dtype::Bool => (0.0, 1.0),
+        }
+    }
+    /// Whether a number is within its range, or rounds to a float of it.
+    pub fn reaches(self, number: f64) -> bool {
+        let (least, largest) = self.range();
+        // Half the distance of the two largest floats: from there on a number rounds to the next
+        // one, which would not be there.
+        let half = match self {
+            Dtype::F32 => 2f64.powi(103),
+            Dtype::Bf16 => 2f64.powi(119),
+            Dtype::F16 => 16.0,
+            Dtype::F8 => 16.0,
+            Dtype::F4 => 1.0,
+            Dtype::Int32 | Dtype::Int8 | Dtype::Int4 | Dtype::Bool => {
+                return (least..=largest).contains(&number);
+            }
+        };
+        least - half < number && number < largest + half
+    }
     /// Whether it is stored narrow and multiplied in the other operand's arithmetic (weight-only
     /// quantisation).
     pub fn is_narrow(self) -> bool {
@@ -112,5 +146,30 @@ impl Dtype {
 impl fmt::Display for Dtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Dtype;
+
+    #[test]
+    fn a_number_that_rounds_to_the_largest_float_is_reached() {
+        let last = [(Dtype::F16, 65519.0), (Dtype::Bf16, 3.3961e38), (Dtype::F32, 3.40282356e38)];
+        for (dtype, number) in last {
+            assert!(dtype.reaches(number) && dtype.reaches(-number), "{dtype}");
+        }
+        let next = [(Dtype::F16, 65520.0), (Dtype::Bf16, 3.3962e38), (Dtype::F32, 3.4028236e38)];
+        for (dtype, number) in next {
+            assert!(!dtype.reaches(number) && !dtype.reaches(-number), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_reach_from_the_least_to_the_largest() {
+        for (dtype, least, largest) in [(Dtype::Int8, -128.0, 127.0), (Dtype::Int4, -8.0, 7.0)] {
+            assert!(dtype.reaches(least) && dtype.reaches(largest));
+            assert!(!dtype.reaches(least - 1.0) && !dtype.reaches(largest + 1.0));
+        }
     }
 }

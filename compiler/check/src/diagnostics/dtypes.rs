@@ -61,6 +61,36 @@ pub enum DtypeProblem {
         /// The other operand: place and text.
         other: (Span, String),
     },
+    /// A number beyond those of the dtype that it takes.
+    OutOfRange {
+        /// The number's text.
+        text: String,
+        /// Its place.
+        span: Span,
+        /// The dtype.
+        dtype: Dtype,
+        /// The other operand, whose dtype it is: place and text. None of a number alone.
+        other: Option<(Span, String)>,
+    },
+}
+
+/// `-128 to 127`, `-3.4028235e38 to 3.4028235e38`.
+fn range(dtype: Dtype) -> String {
+    let (least, largest) = dtype.range();
+    format!("{} to {}", number(least, dtype), number(largest, dtype))
+}
+
+fn number(number: f64, dtype: Dtype) -> String {
+    match dtype {
+        Dtype::F32 | Dtype::Bf16 => format!("{:e}", number as f32),
+        Dtype::F16
+        | Dtype::F8
+        | Dtype::F4
+        | Dtype::Int32
+        | Dtype::Int8
+        | Dtype::Int4
+        | Dtype::Bool => number.to_string(),
+    }
 }
 
 fn cast(out: Diagnostic, (span, text): &(Span, String), to: Dtype) -> Diagnostic {
@@ -136,6 +166,30 @@ impl From<DtypeProblem> for Diagnostic {
                 .at(span, "not a whole number")
                 .also(other.0, format!("is {dtype}"));
                 cast(out, &other, Dtype::F32)
+            }
+            OutOfRange { text, span, dtype, other } => {
+                let takes = match &other {
+                    Some(_) => "the dtype that it takes from the other operand",
+                    None => "the dtype of a number alone",
+                };
+                let out = Diagnostic::error("E0404", format!("{text} is no {dtype}, {takes}"))
+                    .at(span, format!("{dtype} holds {}", range(dtype)));
+                let out = match &other {
+                    Some((span, _)) => out.also(*span, format!("is {dtype}")),
+                    None => out,
+                };
+                let value = text.parse::<f64>().unwrap_or(0.0);
+                let wider = [Dtype::Int32, Dtype::F32]
+                    .into_iter()
+                    .find(|to| to.is_float() >= dtype.is_float() && to.reaches(value));
+                match (wider, other) {
+                    (Some(wider), Some(other)) => cast(out, &other, wider),
+                    (Some(_) | None, _) => {
+                        let (least, largest) = dtype.range();
+                        let nearest = number(if value < 0.0 { least } else { largest }, dtype);
+                        out.mend(nearest.clone(), span, nearest)
+                    }
+                }
             }
         }
     }

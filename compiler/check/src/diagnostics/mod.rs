@@ -99,7 +99,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0401", "dtypes that do not meet", Source::File),
     ("E0402", "a dtype that the operation does not take", Source::File),
     ("E0403", "a stated dtype that is not the value's", Source::File),
-    ("E0404", "a fraction among whole numbers", Source::File),
+    ("E0404", "a number that the dtype does not hold", Source::File),
     ("E0405", "an einsum that is not accumulated in that dtype", Source::File),
     ("E0501", "a non-linear operation on a partial sum", Source::File),
     ("E0502", "a product of two partial sums", Source::File),

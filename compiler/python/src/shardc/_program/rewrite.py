@@ -70,6 +70,9 @@ def drop_unused(layer: Layer) -> None:
 HIDDEN = -1e30
 """A score of which a softmax leaves nothing."""
 
+HIDDEN_F16 = -6e4
+"""The same where no number is as large."""
+
 
 def _without_infinity(layer: Layer) -> None:
     """The language has no number for minus infinity: where a value is to be it, log(0) is added."""
@@ -220,7 +223,8 @@ class _Rewriter:
             return
         expression = made.expression
         if expression.op == "where" and -math.inf in expression.operands[1:]:
-            operands = tuple(HIDDEN if operand == -math.inf else operand for operand in expression.operands)
+            hidden = HIDDEN_F16 if made.value.dtype == "f16" else HIDDEN
+            operands = tuple(hidden if operand == -math.inf else operand for operand in expression.operands)
             made.expression = Expression("where", operands)
         elif expression.op in ("+", "cast", "causal"):
             for operand in expression.operands:
