@@ -162,8 +162,31 @@ pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
     };
     match found {
         Some(foreign) => SyntaxError { note: error.note, ..foreign.error() },
-        None => error,
+        None => dims_apart(error, scan, at),
     }
+}
+
+/// `einsum(a, w -> B F)`: dims with blanks between, where a list of them stands.
+fn dims_apart(error: SyntaxError, scan: &Scan<'_>, at: usize) -> SyntaxError {
+    let is_dims = |at: usize| {
+        let word = scan.word(at);
+        word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.chars().all(|c| c.is_ascii_alphanumeric())
+    };
+    let start = (at.saturating_sub(FAR)..at).rev().take_while(|at| is_dims(*at)).last();
+    let (SyntaxErrorKind::Unexpected { .. }, Some(start), true) = (&error.kind, start, is_dims(at))
+    else {
+        return error;
+    };
+    if !(start > 0 && matches!(scan.word(start - 1), "->" | "over")) {
+        return error;
+    }
+    let end = (at..(at + FAR).min(scan.tokens.len())).take_while(|at| is_dims(*at)).count() + at;
+    let words: Vec<&str> = (start..end).map(|at| scan.word(at)).collect();
+    let compact = |word: &&str| !word.contains(|c: char| c.is_ascii_lowercase());
+    let list =
+        if words.iter().all(compact) { words.concat() } else { format!("[{}]", words.join(", ")) };
+    error.with_help(list.clone()).with_fix(span(scan, start..end), list)
 }
 
 /// Whether a token stands in a statement that has a value.
@@ -413,7 +436,10 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
         ("max", ",") => {
             let help = behind(scan, at + 1).map_or("b", |right| text(scan, right));
             Some(Foreign {
-                kind: SyntaxErrorKind::ReducesOverDims { word: name.to_string() },
+                kind: SyntaxErrorKind::ReducesOverDims {
+                    word: name.to_string(),
+                    operand: Some(operand.to_string()),
+                },
                 span: first,
                 help: format!("maximum({operand}, {help}), or {}", along(ANY_DIM)),
                 fix: None,
@@ -433,6 +459,9 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
     }
 }
 
+/// A dim that stands in a help for one that the operand has.
+pub const ANY_DIM: &str = "E";
+
 /// Whether it is an op that says over which dims it goes, and nothing more.
 fn goes_over_dims(word: &str) -> bool {
     let slots = Code::of_source(word).map_or(&[][..], |code| code.row().slots);
@@ -447,6 +476,3 @@ fn no_such(name: &str, span: Span, help: String) -> Option<Foreign> {
         fix: None,
     })
 }
-/// A dim that stands in a help for one that the operand has.
-pub const ANY_DIM: &str = "E";
-

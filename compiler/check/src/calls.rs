@@ -178,14 +178,27 @@ impl LayerChecker<'_, '_> {
         span: Span,
     ) -> Option<Term> {
         let fresh_from = self.builder.values.len();
-        let values: Vec<Option<ValueId>> = args.iter().map(|arg| self.value(arg)).collect();
+        let index = self.layers.index(&name.value);
+        // `psum(a, x)`: what is said of the call is enough, and `x` is an axis.
+        let is_axis = |arg: &ast::Expr| {
+            let ast::ExprKind::Name(axis) = &arg.kind else { return false };
+            index.is_none()
+                && crate::foreign::moves(&name.value)
+                && self.env.mesh.declared().iter().any(|(known, _)| known == axis)
+        };
+        let axes: Vec<bool> = args.iter().map(is_axis).collect();
+        let values: Vec<Option<ValueId>> = args
+            .iter()
+            .zip(axes)
+            .map(|(arg, is_axis)| if is_axis { None } else { self.value(arg) })
+            .collect();
         let named = args.iter().find(|arg| matches!(arg.kind, ast::ExprKind::Named { .. }));
         if let Some(named) = named.filter(|_| self.layer.model.is_none()) {
             let model = self.layer.name.value.clone();
             self.sink.report(ModelProblem::NamedOutside { span: named.span, layer: model });
             return None;
         }
-        let Some(index) = self.layers.index(&name.value) else {
+        let Some(index) = index else {
             self.unknown_layer(name, args, &values);
             return None;
         };

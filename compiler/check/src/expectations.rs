@@ -258,6 +258,17 @@ fn meaning(claim: &Claim, names: &BTreeMap<&str, &str>) -> Result<Meaning, Probl
     }
 }
 
+/// The measure that a word of another tongue is likely to mean.
+fn meant(word: &str) -> Option<&'static str> {
+    match word {
+        "memory" | "mem" | "hbm" | "peak" | "max-memory" | "memory-peak" => Some("peak-memory"),
+        "time" | "latency" | "step-time" | "serial" | "total-time" => Some("serial-time"),
+        "communication" | "comms" | "comm-time" => Some("comm"),
+        "bytes" | "traffic" | "wire" | "comm-bytes" => Some("wire-bytes"),
+        _ => None,
+    }
+}
+
 /// The measure of a claim, and the value that it is about.
 fn subject(
     claim: &Claim,
@@ -268,7 +279,7 @@ fn subject(
     let Some(measure) = Measure::from_word(&word.value) else {
         let known =
             FIGURES.into_iter().chain(OPS.iter().flat_map(|(one, many)| [many.as_str(), *one]));
-        let near = nearest(&word.value, known).map(str::to_string);
+        let near = meant(&word.value).or_else(|| nearest(&word.value, known)).map(str::to_string);
         let (name, span) = (word.value.clone(), word.span);
         return Err(Problem::claim(ExpectationProblem::UnknownMeasure { name, span, near }));
     };

@@ -36,8 +36,57 @@ impl LayerChecker<'_, '_> {
                 ));
             }
         }
+        if let (Some(&Some(moved)), [a, rest @ ..]) = (values.first(), args)
+            && moves(name)
+        {
+            return Some(self.moved(name, (a, moved), rest));
+        }
         written_here(name).map(str::to_string)
     }
+
+    /// The collective of another language as the layout that its result has: whole along the axis,
+    /// or split over it.
+    fn moved(&self, name: &str, (a, value): (&ast::Expr, ValueId), rest: &[ast::Expr]) -> String {
+        const WHOLE: [&str; 3] = ["allgather", "allreduce", "psum"];
+        let mut dims: Vec<String> = self
+            .builder
+            .value(value)
+            .dims
+            .iter()
+            .map(|d| self.env.dim_name(*d).to_string())
+            .collect();
+        let axes: Vec<&str> =
+            self.env.mesh.declared().iter().map(|(name, _)| name.as_str()).collect();
+        let named = rest.iter().find_map(|arg| match &arg.kind {
+            ast::ExprKind::Name(name) => axes.iter().find(|axis| *axis == name),
+            _ => None,
+        });
+        let axis = named.or(axes.first()).filter(|_| !WHOLE.contains(&bare(name).as_str()));
+        let is_short = is_compact(&dims);
+        if let (Some(last), Some(axis)) = (dims.last_mut(), axis) {
+            last.push_str(&if axis.len() == 1 {
+                format!("_{axis}")
+            } else {
+                format!("_{{{axis}}}")
+            });
+        }
+        let layout = if is_short { dims.concat() } else { format!("[{}]", dims.join(", ")) };
+        format!(
+            "reshard({}, {layout})    (the layout that the value is to have: the collectives \
+                follow)",
+            print_expr(a)
+        )
+    }
+}
+
+/// A word without capitals and underscores.
+fn bare(word: &str) -> String {
+    word.chars().filter(|c| *c != '_').collect::<String>().to_ascii_lowercase()
+}
+
+/// Whether a function of another language moves data.
+pub(crate) fn moves(function: &str) -> bool {
+    written_here(function).is_some_and(|here| here.starts_with("reshard("))
 }
 
 /// `a @ b` as an einsum, where the dims of both are stated: by parameters, or by annotations of the
@@ -53,31 +102,6 @@ pub(crate) fn product_of_names(tree: &ast::File, error: &SyntaxError) -> Option<
     Some(format!("einsum({left}, {right} -> {})", listed(&product)))
 }
 
-/// The dims of a product of matrices: the last dim of the left one is summed over where the right
-/// one has it, else all that they share.
-fn product(left: &[String], right: &[String]) -> Option<Vec<String>> {
-    let last = left.last()?;
-    let summed: Vec<&String> = if right.contains(last) {
-        vec![last]
-    } else {
-        left.iter().filter(|dim| right.contains(dim)).collect()
-    };
-    if summed.is_empty() {
-        return None;
-    }
-    let all = left.iter().chain(right.iter().filter(|dim| !left.contains(dim)));
-    Some(all.filter(|dim| !summed.contains(dim)).cloned().collect())
-}
-
-/// `BLF`, `[Batch, Seq]`.
-fn listed(dims: &[String]) -> String {
-    let short = |name: &String| name.chars().skip(1).all(|c| c.is_ascii_digit());
-    if !dims.is_empty() && dims.iter().all(short) {
-        dims.concat()
-    } else {
-        format!("[{}]", dims.join(", "))
-    }
-}
 /// `softmax(a)` with the dim that comes last in its operand, where that is stated; else with words
 /// that say what stands for it.
 pub(crate) fn over_a_dim(tree: &ast::File, error: &SyntaxError) -> Option<String> {
@@ -156,3 +180,28 @@ fn dims_of(layer: &ast::Layer, expr: &ast::Expr, before: usize) -> Option<Vec<St
     }
 }
 
+/// The dims of a product of matrices: the last dim of the left one is summed over where the right
+/// one has it, else all that they share.
+fn product(left: &[String], right: &[String]) -> Option<Vec<String>> {
+    let last = left.last()?;
+    let summed: Vec<&String> = if right.contains(last) {
+        vec![last]
+    } else {
+        left.iter().filter(|dim| right.contains(dim)).collect()
+    };
+    if summed.is_empty() {
+        return None;
+    }
+    let all = left.iter().chain(right.iter().filter(|dim| !left.contains(dim)));
+    Some(all.filter(|dim| !summed.contains(dim)).cloned().collect())
+}
+
+/// `BLF`, `[Batch, Seq]`.
+fn listed(dims: &[String]) -> String {
+    if is_compact(dims) { dims.concat() } else { format!("[{}]", dims.join(", ")) }
+}
+
+fn is_compact(dims: &[String]) -> bool {
+    let short = |name: &String| name.chars().skip(1).all(|c| c.is_ascii_digit());
+    !dims.is_empty() && dims.iter().all(short)
+}

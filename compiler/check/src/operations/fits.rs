@@ -158,9 +158,18 @@ impl LayerChecker<'_, '_> {
         if sum == self.env.size(whole) {
             return Some(());
         }
+        let is_part = parts.contains(&whole);
         let parts = parts.map(|dim| self.env.dim_name(dim)).join(" + ");
         let message = format!("`{op}` gives {parts} = {sum} positions, and {}", self.sized(whole));
-        let help = format!("dim {} = {parts}", self.env.dim_name(whole));
+        let name = self.env.dim_name(whole);
+        let help = if is_part {
+            let dims = self.env.dim_names();
+            let free = (2..).map(|n| format!("{name}{n}")).find(|free| !dims.contains(free));
+            let free = free.unwrap_or_default();
+            format!("dim {free} = {parts}    (a line of its own, and `-> {free}` in `{op}`)")
+        } else {
+            format!("dim {name} = {parts}")
+        };
         self.sizes(message, span, "sizes do not add up", Some(help))
     }
 
