@@ -64,6 +64,20 @@ fn a_module_goes_to_a_folder_under_a_name_that_python_imports() {
 }
 
 #[test]
+fn a_module_hides_none_that_it_imports() {
+    let folder = std::env::temp_dir().join(format!("shardc-export-of-jax-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (source, path) = (folder.join("jax.shard"), folder.to_str().expect("UTF-8"));
+    std::fs::write(&source, text("mlp.shard")).expect("written");
+    let source = source.to_str().expect("UTF-8");
+    let ran = shardc(&["export", "jax", source, "-o", path]);
+    assert_eq!((ran.status, ran.out), (0, format!("wrote {path}/jax_.py\n")));
+    let ran = shardc(&["export", "torch", source, "-o", path]);
+    assert_eq!((ran.status, ran.out), (0, format!("wrote {path}/jax_torch.py\n")));
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
 fn a_file_in_place_of_the_folder_is_told() {
     let ran = shardc(&["export", "jax", "mlp.shard", "-o", "/dev/null"]);
     assert_eq!(ran.status, 2);

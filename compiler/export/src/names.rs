@@ -21,6 +21,36 @@ const CLAIMED: [&str; 3] = [
     "self cls l O I",
 ];
 
+/// Modules that a file of the same name would stand before, with blanks between: what exported
+/// modules import imports others in its turn.
+const MODULES: [&str; 2] = [
+    // Of Python itself.
+    "abc aifc antigravity argparse array ast asynchat asyncio asyncore atexit audioop base64 \
+     bdb binascii bisect builtins bz2 cProfile calendar cgi cgitb chunk cmath cmd code codecs \
+     codeop collections colorsys compileall concurrent configparser contextlib contextvars \
+     copy copyreg crypt csv ctypes curses dataclasses datetime dbm decimal difflib dis \
+     distutils doctest email encodings ensurepip enum errno faulthandler fcntl filecmp \
+     fileinput fnmatch fractions ftplib functools gc genericpath getopt getpass gettext glob \
+     graphlib grp gzip hashlib heapq hmac html http idlelib imaplib imghdr imp importlib \
+     inspect io ipaddress itertools json keyword lib2to3 linecache locale logging lzma \
+     mailbox mailcap marshal math mimetypes mmap modulefinder msilib msvcrt multiprocessing \
+     netrc nis nntplib nt ntpath nturl2path numbers opcode operator optparse os ossaudiodev \
+     pathlib pdb pickle pickletools pipes pkgutil platform plistlib poplib posix posixpath \
+     pprint profile pstats pty pwd py_compile pyclbr pydoc pydoc_data pyexpat queue quopri \
+     random re readline reprlib resource rlcompleter runpy sched secrets select selectors \
+     shelve shlex shutil signal site smtpd smtplib sndhdr socket socketserver spwd sqlite3 \
+     sre_compile sre_constants sre_parse ssl stat statistics string stringprep struct \
+     subprocess sunau symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile \
+     termios textwrap this threading time timeit tkinter token tokenize tomllib trace \
+     traceback tracemalloc tty turtle turtledemo types typing unicodedata unittest urllib uu \
+     uuid venv warnings wave weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc \
+     zipapp zipfile zipimport zlib zoneinfo",
+    // Of what is exported to, and the keywords, by which nothing is imported.
+    "jax jaxlib ml_dtypes numpy opt_einsum scipy torch typing_extensions False None True and \
+     as assert async await break class continue def del elif else except finally for from \
+     global if import in is lambda nonlocal not or pass raise return try while with yield",
+];
+
 /// A name as Python, the lints and the modules of a system take it. A letter stays where every
 /// version of Python reads it as itself; anything else is written by its number.
 pub(crate) fn identifier(words: &dyn Words, name: &str) -> String {
@@ -42,7 +72,7 @@ pub(crate) fn identifier(words: &dyn Words, name: &str) -> String {
 }
 
 /// The name of a file, less its end, as a module that Python imports: letters are those of
-/// identifiers, and what is no letter is `_`.
+/// identifiers, what is no letter is `_`, and a `_` ends what would hide another module.
 pub fn module_name(stem: &str) -> String {
     let mut out = String::new();
     for c in stem.chars() {
@@ -51,6 +81,9 @@ pub fn module_name(stem: &str) -> String {
             c if c.is_alphanumeric() => out.push_str(&format!("u{:04x}", c as u32)),
             _ => out.push('_'),
         }
+    }
+    if MODULES.into_iter().flat_map(|names| names.split(' ')).any(|module| module == out) {
+        return out + "_";
     }
     if out.starts_with(|c: char| c.is_ascii_digit()) { format!("layer_{out}") } else { out }
 }
@@ -134,6 +167,11 @@ mod tests {
             ("2d_weight-stationary", "layer_2d_weight_stationary"),
             ("größe 🚀", "größe__"),
             ("x²", "xu00b2"),
+            ("jax", "jax_"),
+            ("argparse", "argparse_"),
+            ("types", "types_"),
+            ("lambda", "lambda_"),
+            ("numpy_torch", "numpy_torch"),
         ] {
             assert_eq!(module_name(stem), expected);
         }

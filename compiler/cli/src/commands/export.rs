@@ -256,7 +256,10 @@ fn give(args: &ExportedArgs, end: &str, text: &str, console: &mut Console) -> Ou
         .and_then(|stem| stem.to_str())
         .filter(|stem| *stem != "-")
         .unwrap_or("exported");
-    let path = folder.join(format!("{}{end}", shard_export::module_name(stem)));
+    let path = folder.join(match end.strip_suffix(".py") {
+        Some(end) => format!("{}.py", shard_export::module_name(&format!("{stem}{end}"))),
+        None => format!("{}{end}", shard_export::module_name(stem)),
+    });
     if folder.exists() && !folder.is_dir() {
         let problem = format!("cannot write into `{}`, which is no folder", folder.display());
         return Err(console.usage(&problem, None));
