@@ -36,11 +36,13 @@ impl Utilisation {
         let wanted = model_flops(plan, price);
         let chips = plan.mesh.devices() as f64;
         let of_peak = |flops: &[(Dtype, Flops)], chips: f64| {
-            let at_peak =
-                flops.iter().map(|(dtype, n)| n.0 as f64 / hardware.peak_flops_rate(*dtype) as f64);
+            // From 0 up: the `sum` of no floats is -0.
+            let at_peak = flops.iter().fold(0.0, |sum, (dtype, n)| {
+                sum + n.0 as f64 / hardware.peak_flops_rate(*dtype) as f64
+            });
             // Every kernel takes its flops at peak or longer, in whole picoseconds: 1 can be passed
             // by a float's rounding alone.
-            (at_peak.sum::<f64>() * plan.repeat as f64 / (chips * time.seconds())).min(1.0)
+            (at_peak * plan.repeat as f64 / (chips * time.seconds())).min(1.0)
         };
         Some(Utilisation {
             model: wanted.as_deref().map(|flops| of_peak(flops, chips)),
