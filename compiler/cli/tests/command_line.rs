@@ -46,6 +46,9 @@ fn wrong_usage_and_unreadable_files_exit_with_2() {
         &["explain", "mlp.shard", "-D", "B"],
         &["explain", "mlp.shard", "-D", "Q=3"],
         &["explain", "mlp.shard", "-D", "B=x y"],
+        &["explain", "mlp.shard", "-D", "B=8,B=16"],
+        &["explain", "mlp.shard", "-D", "B=8", "-D", "B=16"],
+        &["explain", "mlp.shard", "--why-not", "all-gather:x", "--vary", "Z"],
         &["explain", "mlp.shard", "--mesh", "x="],
         &["explain", "mlp.shard", "--hardware", "nope"],
         &["explain", "mlp.shard", "--hardware", "nope.toml"],
@@ -716,4 +719,46 @@ fn what_is_wrong_in_phases_names_the_phase_and_each_layer_once() {
     let small = fed(&["explain", "-", "--memory-limit", "1MB"], source);
     let named = |phase| small.err.contains(&format!("no plan of `f` in phase `{phase}`"));
     assert!(named("prefill") || named("decode"), "{}", small.err);
+}
+
+#[test]
+fn a_dim_that_two_options_set_is_told_with_both_sizes() {
+    let ran = shardc(&["check", "mlp.shard", "-D", "B=8", "-D", "B=16"]);
+    assert!(ran.err.contains("`-D` sets `B` twice, to 8 and to 16"), "{}", ran.err);
+    assert!(ran.err.contains("help: -D 'B=16'"), "{}", ran.err);
+}
+
+#[test]
+fn a_dim_to_vary_that_there_is_not_is_told_with_those_that_there_are() {
+    let ran = shardc(&["explain", "mlp.shard", "--why-not", "all-gather:x", "--vary", "Z"]);
+    assert_eq!((ran.status, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("error[E0312]: `--vary Z`: the file has no dim `Z`"), "{}", ran.err);
+    assert!(ran.err.contains("note: dims of the file: `B`"), "{}", ran.err);
+}
+
+#[test]
+fn a_file_in_place_of_a_chip_is_told_where_files_are_taken() {
+    let ran = shardc(&["hardware", "own.toml"]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.err.contains("help: shardc cost FILE --hardware own.toml"), "{}", ran.err);
+    let ran = shardc(&["cost", "mlp.shard", "--hardware", "nope"]);
+    assert!(ran.err.contains("help: --hardware ./chip.toml"), "{}", ran.err);
+}
+
+#[test]
+fn a_layer_without_flops_uses_nothing_of_the_chip_and_no_less() {
+    let text = "hardware tpu-v5e\nmesh x=4, y=4\ndim B = 64\ndim E = 4096\n\
+        layer moved(a: bf16 B_xE_y) -> bf16 BE { return a }\n";
+    for args in [
+        &["cost", "-"][..],
+        &["cost", "-", "--format", "json"],
+        &["sweep", "-", "-D", "B=64", "--format", "csv"],
+        &["explain", "-", "--emit", "html"],
+    ] {
+        let ran = fed(args, text);
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        for wrong in ["-0.0", "-0 ", "-0%", ",-0,"] {
+            assert!(!ran.out.contains(wrong), "{args:?}: {wrong}");
+        }
+    }
 }

@@ -103,6 +103,15 @@ pub enum DimProblem {
         /// The dims that there are.
         known: Vec<String>,
     },
+    /// `--vary` of a dim that the file does not declare.
+    UnknownVaried {
+        /// The name.
+        name: String,
+        /// The nearest dim.
+        near: Option<String>,
+        /// The dims that there are.
+        known: Vec<String>,
+    },
     /// `-D` with a right side that cannot be read.
     BadOverride {
         /// The name.
@@ -118,6 +127,8 @@ pub enum DimProblem {
         name: String,
         /// Its line.
         span: Span,
+        /// The phases that state its size, and what goes there.
+        phases: Vec<(String, Span)>,
     },
 }
 
@@ -127,8 +138,6 @@ impl From<DimProblem> for Diagnostic {
         match problem {
             Unknown { name, span, near, known, together } => {
                 unknown(&name, span, near, &known, together)
-        /// The phases that state its size, and what goes there.
-        phases: Vec<(String, Span)>,
             }
             UsedBefore { name, span, declared } => {
                 Diagnostic::error("E0301", format!("dim `{name}` is used above its own line"))
@@ -193,6 +202,15 @@ impl From<DimProblem> for Diagnostic {
                     Some(near) => out.help(format!("-D {near}=...")),
                     None => out.help("only a dim with a line of its own can be set"),
                 }
+            }
+            UnknownVaried { name, near, known } => {
+                let out = Diagnostic::error(
+                    "E0312",
+                    format!("`--vary {name}`: the file has no dim `{name}`"),
+                )
+                .note(format!("dims of the file: {}", name_list(&known)));
+                let dim = near.or(known.into_iter().next());
+                out.help_if(dim.map(|dim| format!("--vary {dim}")))
             }
             BadOverride { name, text, message } => {
                 Diagnostic::error("E0313", format!("`-D {name}={text}` cannot be read: {message}"))

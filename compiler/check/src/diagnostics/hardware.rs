@@ -190,9 +190,20 @@ impl From<HardwareProblem> for Diagnostic {
                     (Some(near), None) => out.help(format!("--hardware {near}")),
                     (None, _) => out,
                 };
-                out.help(
-                    "a file of your own is named by its path in quotes: hardware \"chip.toml\"",
-                )
+                let is_path = name.ends_with(".toml") || name.contains(['/', '\\']);
+                out.help(match span {
+                    Some(_) => {
+                        "a file of your own is named by its path in quotes: hardware \"chip.toml\""
+                            .to_string()
+                    }
+                    None if is_path => format!(
+                        "shardc cost FILE --hardware {name}    (a file of your own is read with a \
+                        program)"
+                    ),
+                    None => {
+                        "--hardware ./chip.toml    (a file of your own, by its path)".to_string()
+                    }
+                })
             }
             File { path, span, message, built_in } => {
                 let out = Diagnostic::error(

@@ -92,7 +92,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0309", "a dim that the operand does not have", Source::File),
     ("E0310", "sizes that do not fit the operation", Source::File),
     ("E0311", "operands that differ in more than the dim joined", Source::File),
-    ("E0312", "-D of a dim that does not exist", Source::CommandLine),
+    ("E0312", "-D or --vary of a dim that does not exist", Source::CommandLine),
     ("E0313", "-D with a right side that cannot be read", Source::CommandLine),
     ("E0314", "one dim in two roles of an operation", Source::File),
     ("W0301", "a dim that is never used", Source::File),

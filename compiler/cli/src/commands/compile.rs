@@ -38,11 +38,16 @@ impl ProgramArgs {
 
 /// What the command line changes of a program.
 pub(crate) fn check_options(args: &ProgramArgs, console: &mut Console) -> Outcome<CheckOptions> {
-    let mut dim_overrides = Vec::new();
+    let mut dim_overrides: Vec<(String, String)> = Vec::new();
     for text in &args.dims {
         match text.split_once('=') {
             Some((name, right)) => {
-                dim_overrides.push((name.trim().to_string(), right.trim().to_string()))
+                let (name, right) = (name.trim(), right.trim());
+                if let Some((_, before)) = dim_overrides.iter().find(|(known, _)| known == name) {
+                    let message = format!("`-D` sets `{name}` twice, to {before} and to {right}");
+                    return Err(console.usage(&message, Some(format!("-D '{name}={right}'"))));
+                }
+                dim_overrides.push((name.to_string(), right.to_string()))
             }
             None => {
                 let message = format!("`-D {text}` is no new size of a dim");
