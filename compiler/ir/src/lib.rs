@@ -46,7 +46,7 @@ pub use happens_before::HappensBefore;
 pub use index_ranges::index_ranges;
 pub use layout::{DimSet, Layout, LayoutError, MeshShape, PARTIAL_SOFTMAX_WORD, Place, Reduction};
 pub use layout_rule::{Operand, RuleError, result_layout, result_layout_as};
-pub use liveness::Liveness;
+pub use liveness::{Liveness, state_homes};
 pub use mesh::{AxisId, AxisList, AxisSet, Mesh, MeshAxis, MeshError};
 pub use numbers::gcd;
 pub use op::{Binary, Map, Norm, Op, Reduce};

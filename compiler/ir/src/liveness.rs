@@ -27,15 +27,20 @@ impl Liveness {
             let passing = ring.members.iter().filter(|id| **id != ring.last());
             passing.for_each(|id| own[id.index()] = None);
         }
-        Liveness::in_buffers(plan, &own)
+        Liveness::beside_homes(plan, &own, &[])
     }
 
     /// As [`Liveness::of`], where values share memory: `buffer_of` names for each instruction the
     /// one whose memory holds its value (itself, or an earlier one that holds its own), or none for
     /// a value that is never in memory. A buffer is as large as the largest value in it, and held
     /// until none of them is read again. A value in no memory passes between two members of a
-    /// kernel, which runs as one: what its members read is held until the last of them ends.
+    /// kernel, which runs as one: what its members read is held until the last of them ends. The
+    /// [homes of states](state_homes) are held throughout, one for each application.
     pub fn in_buffers(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Liveness {
+        Liveness::beside_homes(plan, buffer_of, &state_homes(plan, buffer_of))
+    }
+
+    fn beside_homes(plan: &Plan, buffer_of: &[Option<InstrId>], homes: &[InstrId]) -> Liveness {
         let count = plan.instructions.len();
         let ranges = plan.fold_ranges();
         let end_of = |fold: FoldId| match ranges[fold.index()] {
@@ -77,8 +82,8 @@ impl Liveness {
                 frees[last_use[id.index()]].push(id);
             }
         }
-        let mut live_bytes =
-            live_bytes(plan, buffer_of, |id| if kept(id) { count } else { last_use[id.index()] });
+        let until = |id: InstrId| if kept(id) { count } else { last_use[id.index()] };
+        let mut live_bytes = live_bytes(plan, buffer_of, homes, until);
         for (fold, range) in plan.folds.iter().zip(&ranges) {
             // What the block takes is read behind it too: in all but the first application it lies
             // beside what was handed on.
@@ -106,6 +111,42 @@ impl Liveness {
     }
 }
 
+/// The values of folded blocks in whose memory the states lie that their applications leave: what
+/// stands for a cache after the step, where it is not written into the cache itself.
+///
+/// Every application leaves a state of its own, and all of them are there at the end: so each has a
+/// home, as the cache has that the application began with.
+pub fn state_homes(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Vec<InstrId> {
+    let mut homes: Vec<InstrId> = plan
+        .outputs
+        .iter()
+        .filter(|output| output.state)
+        .filter_map(|output| state_home(plan, buffer_of, output.id))
+        .filter(|home| !plan.in_host_memory(*home))
+        .collect();
+    homes.sort_unstable();
+    homes.dedup();
+    homes
+}
+
+fn state_home(plan: &Plan, buffer_of: &[Option<InstrId>], state: InstrId) -> Option<InstrId> {
+    let fold_id = plan.runs_in(state)?;
+    let fold = plan.folds.get(fold_id.index())?;
+    let (mut id, mut is_handed_on) = (state, false);
+    while buffer_of[id.index()]? != id {
+        // What shares memory shares that of its first operand.
+        id = *plan.instruction(id).operands.first()?;
+        if id == fold.from {
+            // A block that gives what it takes makes nothing.
+            if is_handed_on {
+                return None;
+            }
+            (id, is_handed_on) = (fold.to, true);
+        }
+    }
+    (plan.runs_in(id) == Some(fold_id)).then_some(id)
+}
+
 /// For each instruction the last of the kernel that it runs in: itself, where its value is in
 /// memory.
 fn ends_of_kernels(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Vec<InstrId> {
@@ -124,10 +165,12 @@ fn ends_of_kernels(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Vec<InstrId> {
 }
 
 /// For each instruction the bytes held while it runs; a value is needed up to the instruction
-/// `until`, and beyond the last one where it is kept.
+/// `until`, and beyond the last one where it is kept. Homes are held throughout, once for each
+/// application.
 fn live_bytes(
     plan: &Plan,
     buffer_of: &[Option<InstrId>],
+    homes: &[InstrId],
     until: impl Fn(InstrId) -> usize,
 ) -> Vec<u64> {
     let count = plan.instructions.len();
@@ -144,9 +187,14 @@ fn live_bytes(
     }
     // In 128 bits: each value fits in 64, the sum of thousands of absurd ones need not.
     let mut change = vec![0i128; count + 1];
+    for home in homes {
+        size[home.index()] = size[home.index()].saturating_mul(plan.repeat_of(*home));
+        end[home.index()] = count;
+    }
     for id in plan.ids().filter(|id| buffer_of[id.index()] == Some(*id)) {
-        let is_parameter = matches!(plan.instruction(id).kind, InstrKind::Parameter(_));
-        change[if is_parameter { 0 } else { id.index() }] += i128::from(size[id.index()]);
+        let from_the_start =
+            matches!(plan.instruction(id).kind, InstrKind::Parameter(_)) || homes.contains(&id);
+        change[if from_the_start { 0 } else { id.index() }] += i128::from(size[id.index()]);
         change[(end[id.index()] + 1).min(count)] -= i128::from(size[id.index()]);
     }
     for held in plan.loops_held() {

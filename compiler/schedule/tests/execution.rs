@@ -1,10 +1,10 @@
 //! Timelines as devices execute them: what waits for what, and what the run of a spoilt one finds.
 
-use shard_cost::{Hardware, price};
+use shard_cost::{Hardware, Memory, price};
 use shard_ir::{Execution, Plan, Work};
 use shard_runtime::{Report, RunError, RunOptions, run_on_streams};
-use shard_schedule::overlap;
 use shard_schedule::overlap::{ExecutionError, executable, verify_execution, verify_times};
+use shard_schedule::{overlap, verify_timeline};
 
 fn executed(text: &str, chip: &str) -> (Execution, Report) {
     let plan = shard_ir::text::parse(&format!("shir 1\n{text}")).expect("well formed").remove(0);
@@ -82,4 +82,52 @@ fn a_task_takes_what_the_chip_takes_for_it_on_the_streams_that_it_needs() {
     execution.streams.pop();
     let wrong = matches!(verify_times(&execution, &chip), Err(ExecutionError::Streams { .. }));
     assert!(wrong);
+}
+
+/// A block of a model that leaves a state in place of its cache: `repeat` applications.
+fn recurrence(repeat: u64, more: &str) -> Plan {
+    let text = format!(
+        "shir 1\nlayer m\ndims B=8, E=16\nfold 0 = block repeat {repeat} from %0 to %3\n\
+         %0 = parameter x : f32 BE\n%1 = parameter block.state : cache f32 BE in block fold 0\n\
+         %2 = add %0, %1 : f32 BE @state1 in block fold 0\n\
+         %3 = mul %0, %0 : f32 BE @y in block fold 0\nreturn result = %3 : BE\n\
+         keep block.state1 = %2 : BE\n{more}"
+    );
+    shard_ir::text::parse(&text).expect("well formed").remove(0)
+}
+
+#[test]
+fn a_state_that_takes_the_place_of_a_cache_is_held_to_the_end_in_each_application() {
+    let state = 8 * 16 * 4;
+    for repeat in [2, 4, 40] {
+        let plan = recurrence(repeat, "");
+        assert_eq!(shard_ir::verify::verify(&plan), Ok(()));
+        let hardware = Hardware::built_in("h100").expect("built in");
+        let price = price(&plan, &hardware);
+        let timeline = overlap(&plan, &price, &hardware);
+        assert_eq!(verify_timeline(&plan, &price, &hardware, &timeline), Ok(()));
+        for most in [0, u64::MAX] {
+            let execution =
+                executable(&plan, &price, &timeline, most).expect("written out").execution;
+            assert_eq!(verify_execution(&execution), Ok(()), "{execution:#?}");
+            let report = run(&execution).unwrap_or_else(|error| panic!("{error}"));
+            assert!(report.equal);
+            assert_eq!(report.peak_bytes, execution.peak_bytes);
+        }
+        // What it is given and what it makes, beside a cache and a state for each application.
+        let wanted = 2 * state + 2 * repeat * state;
+        assert_eq!(Memory::of(&plan).peak().0, wanted);
+        assert!((wanted..=wanted + state).contains(&timeline.peak_bytes), "{timeline:#?}");
+    }
+}
+
+#[test]
+fn a_block_that_keeps_what_it_takes_or_hands_on_is_executed() {
+    for keeps in ["keep block.x = %0 : BE\n", "keep block.y = %3 : BE\n"] {
+        let plan = recurrence(4, keeps);
+        assert_eq!(shard_ir::verify::verify(&plan), Ok(()));
+        let execution = execution(&plan, "h100");
+        assert_eq!(verify_execution(&execution), Ok(()), "{execution:#?}");
+        assert!(run(&execution).unwrap_or_else(|error| panic!("{error}")).equal);
+    }
 }

@@ -29,7 +29,8 @@ pub struct Buffer {
 /// What a chip holds along a timeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Buffers {
-    /// Bytes of weights and caches, held throughout.
+    /// Bytes of weights and caches, held throughout; and of the states that copies leave which are
+    /// not listed.
     pub kept: u64,
     /// Everything else, in the order of the program.
     pub buffers: Vec<Buffer>,
@@ -53,6 +54,15 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
     for (made, bytes) in holders.given() {
         hold(made, bytes, Picoseconds(0), &mut found);
     }
+    let mut of_others = 0u64;
+    for (home, stage, bytes) in holders.homes() {
+        let listed = copies(stage);
+        let others = timeline.stages.stages[stage].copies.saturating_sub(listed);
+        of_others = of_others.saturating_add(bytes.saturating_mul(others));
+        for copy in 0..listed {
+            hold((home, stage, copy), bytes, Picoseconds(0), &mut found);
+        }
+    }
     for run in &runs {
         for (made, bytes) in holders.allocated(run.unit, run.copy) {
             hold(made, bytes, run.start, &mut found);
@@ -63,6 +73,10 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
             buffer.until = buffer.until.max(until);
         }
     };
+    let states = holders
+        .homes()
+        .flat_map(|(home, stage, _)| (0..copies(stage)).map(move |copy| (home, stage, copy)));
+    states.for_each(|made| reach(&made, end));
     holders.returned(&copies).iter().for_each(|made| reach(made, end));
     for run in &runs {
         let touched = holders.touched(run.unit, run.copy, &copies);
@@ -85,7 +99,7 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
     }));
     // What nobody reads, or takes no time to be read, is in memory for no time.
     found.retain(|buffer| buffer.until > buffer.from && buffer.bytes > 0);
-    Buffers { kept: kept(plan), buffers: found }
+    Buffers { kept: kept(plan).saturating_add(of_others), buffers: found }
 }
 
 fn in_copy(timeline: &Timeline, run: &Run) -> (usize, u64) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use shard_cost::buffers;
-use shard_ir::{InstrId, InstrKind, ParameterKind, Picoseconds, Plan, never};
+use shard_ir::{InstrId, InstrKind, ParameterKind, Picoseconds, Plan, never, state_homes};
 
 use super::stages::{Made, Stages};
 
@@ -14,6 +14,8 @@ pub(super) struct Holders<'a> {
     buffer_of: Vec<Option<InstrId>>,
     /// Bytes of the chunks under way in the loop that begins with an instruction.
     looped: HashMap<InstrId, u64>,
+    /// Where the states lie that the applications of folded blocks leave: held throughout.
+    homes: Vec<InstrId>,
     /// Whether the layer is stacked: its results are then the next one's parameters.
     is_stack: bool,
 }
@@ -22,7 +24,9 @@ impl<'a> Holders<'a> {
     pub(super) fn of(plan: &'a Plan, stages: &'a Stages, is_stack: bool) -> Holders<'a> {
         let held = plan.loops_held().into_iter();
         let looped = held.map(|held| (held.first, held.bytes)).collect();
-        Holders { plan, stages, buffer_of: buffers(plan), looped, is_stack }
+        let buffer_of = buffers(plan);
+        let homes = state_homes(plan, &buffer_of);
+        Holders { plan, stages, buffer_of, looped, homes, is_stack }
     }
 
     /// The value in whose memory a value lies; none for one that is in no memory of the chip, or
@@ -47,12 +51,16 @@ impl<'a> Holders<'a> {
         (!stays && !self.plan.in_host_memory(id)).then_some((id, stage, copy))
     }
 
-    /// What a unit allocates in some copy of its stage, with the bytes.
+    /// What a unit allocates in some copy of its stage, with the bytes; the homes of states are
+    /// there already.
     pub(super) fn allocated(&self, unit: usize, copy: u64) -> Vec<(Made, u64)> {
         let stage = self.stages.stage_of(unit);
         let members = self.stages.units[unit].members.iter().copied();
-        let own = members
-            .filter(|id| self.buffer_of[id.index()] == Some(*id) && !self.plan.in_host_memory(*id));
+        let own = members.filter(|id| {
+            self.buffer_of[id.index()] == Some(*id)
+                && !self.plan.in_host_memory(*id)
+                && !self.homes.contains(id)
+        });
         own.map(|id| ((id, stage, copy), self.plan.local_bytes(id))).collect()
     }
 
@@ -93,15 +101,13 @@ impl<'a> Holders<'a> {
         let is_here = |made: &Made| {
             (made.1, made.2) == (stage, copy) && self.stages.unit_of(made.0).is_some()
         };
-        let outputs = self.plan.outputs.iter().map(|output| {
-            if self.is_stack {
-                (output.id, stage, copy)
-            } else {
-                self.stages.outside(output.id, copies)
-            }
-        });
-        let mut found: Vec<Made> =
-            outputs.filter_map(|made| self.holder(made, copies)).filter(is_here).collect();
+        let outputs = if self.is_stack {
+            self.plan.outputs.iter().map(|output| (output.id, stage, copy)).collect()
+        } else {
+            self.outputs(copies)
+        };
+        let outputs = outputs.into_iter().filter_map(|made| self.holder(made, copies));
+        let mut found: Vec<Made> = outputs.filter(is_here).collect();
         found.sort_unstable();
         found.dedup();
         found
@@ -118,18 +124,32 @@ impl<'a> Holders<'a> {
         held.map(|id| ((id, 0, 0), self.plan.local_bytes(id))).collect()
     }
 
+    /// The homes of states with their stages, of each copy the bytes.
+    pub(super) fn homes(&self) -> impl Iterator<Item = (InstrId, usize, u64)> {
+        self.homes.iter().filter_map(|home| {
+            let stage = self.stages.stage_of(self.stages.unit_of(*home)?);
+            Some((*home, stage, self.plan.local_bytes(*home)))
+        })
+    }
+
+    /// What is given back: of a folded block what its last copy has made, and the states of all.
+    fn outputs(&self, copies: &dyn Fn(usize) -> u64) -> Vec<Made> {
+        let mut found = Vec::new();
+        for output in &self.plan.outputs {
+            let last = self.stages.outside(output.id, copies);
+            if output.state && self.plan.runs_in(output.id).is_some() {
+                found.extend((0..last.2).map(|copy| (last.0, last.1, copy)));
+            }
+            found.push(last);
+        }
+        found
+    }
+
     /// The buffers in which the results lie when all is done: some of them made by an earlier copy,
     /// or given.
     pub(super) fn returned(&self, copies: &dyn Fn(usize) -> u64) -> Vec<Made> {
-        let outputs = self.plan.outputs.iter();
-        outputs.filter_map(|o| self.holder(self.stages.outside(o.id, copies), copies)).collect()
-    }
-
-    /// Whether a parameter is a result of the layer as it is.
-    pub(super) fn is_returned(&self, made: Made, copies: &dyn Fn(usize) -> u64) -> bool {
-        let returned =
-            |id: InstrId| self.holder(self.stages.outside(id, copies), copies) == Some(made);
-        self.plan.outputs.iter().any(|output| returned(output.id))
+        let outputs = self.outputs(copies).into_iter();
+        outputs.filter_map(|made| self.holder(made, copies)).collect()
     }
 }
 

@@ -116,6 +116,10 @@ impl<'a> Placer<'a> {
         let readers = expected(asked, &holders);
         let mut profile = Profile::default();
         profile.hold(Picoseconds(0), kept(asked.plan));
+        let of_states = holders
+            .homes()
+            .map(|(_, stage, bytes)| bytes.saturating_mul(asked.stages.stages[stage].copies));
+        profile.hold(Picoseconds(0), of_states.fold(0, u64::saturating_add));
         let given: HashMap<Made, u64> =
             holders.given().into_iter().filter(|(made, _)| readers.are_expected(*made)).collect();
         profile.hold(Picoseconds(0), given.values().copied().fold(0, u64::saturating_add));
@@ -268,9 +272,9 @@ fn expected(asked: Asked<'_>, holders: &Holders<'_>) -> Readers {
                 .for_each(|buffer| readers.expect(buffer));
         }
     }
-    let returned =
-        holders.given().into_iter().filter(|(made, _)| holders.is_returned(*made, &copies));
-    returned.for_each(|(made, _)| readers.expect(made));
+    let returned = holders.returned(&copies);
+    let given = holders.given().into_iter().filter(|(made, _)| returned.contains(made));
+    given.for_each(|(made, _)| readers.expect(made));
     readers
 }
 
