@@ -5,7 +5,7 @@
 mod common;
 
 use common::{fed, shardc};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const LAYERS: &str = "
 hardware tpu-v5e
@@ -298,4 +298,64 @@ fn a_trace_has_every_phase_and_layer_and_the_lines_of_the_source() {
     assert_eq!(one["otherData"]["layers"].as_array().expect("layers").len(), 1);
     let text = fed(&["trace", "-", "--phase", "voll", "--emit", "text"], source).out;
     assert!(text.contains("gross = ") && text.contains("are alike, each"), "{text}");
+}
+
+/// The first layer, as `command --format json` has it.
+fn first(command: &[&str], source: &str) -> Value {
+    let ran = fed(&[command, &["--format", "json"]].concat(), source);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let mut document: Value = serde_json::from_str(&ran.out).expect("JSON");
+    document["layers"][0].take()
+}
+
+fn cost_text(source: &str, more: &[&str]) -> String {
+    let ran = fed(&[&["cost", "-"], more].concat(), source);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    ran.out
+}
+
+#[test]
+fn the_largest_size_that_the_language_allows_is_named_where_memory_has_room_for_more() {
+    let source = "hardware h100\nmesh x=8\ndim B = 8\ndim L = 1024\ndim S = L\ndim D = 128\n\
+        layer attn(q: bf16 B_xLD, k: bf16 B_xSD, v: bf16 B_xSD) -> bf16 B_xLD {\n\
+        let p = softmax(einsum(q, k -> BLS) over S)\n  return einsum(p, v -> BLD)\n}\n";
+    // 8 * L * L elements are no more than 2^52.
+    let text = cost_text(source, &[]);
+    assert!(text.contains("largest L: 23726566, the most that the language allows\n"), "{text}");
+    let more = ["-D", "L=10000000"];
+    // 45 * 10^14 are.
+    let text = cost_text(source, &more);
+    assert!(text.contains("largest B: 40, the most that the language allows\n"), "{text}");
+    let cost = first(&[&["cost", "-"], more.as_slice()].concat(), source);
+    let largest = &cost["memory"]["largest"][0];
+    assert_eq!((&largest["dim"], &largest["size"]), (&json!("B"), &json!(40)));
+    assert_eq!(largest["limit"], "language");
+    // Without weights nothing says which dims count tokens.
+    assert!(!text.contains("token"), "{text}");
+    assert_eq!(cost["tokens"], Value::Null);
+    assert_eq!(cost["tokens_per_second"], Value::Null);
+}
+
+#[test]
+fn a_state_and_a_window_are_no_context() {
+    let state = "hardware h100\ndim B = 8\ndim E = 16\ndim W = 3\ndim L = 1\ndim M = W + L\n\
+        layer block(x: f32 BLE, w: weight f32 E, last: cache f32 BWE) -> (y: f32 BLE, \
+        last1: f32 BWE) {\n  let all = concat(last, x * w, W, L -> M)\n\
+        let last1 = slice(all, M -> W, L)\n  let y = x + slice(all, M -> L, W)\n\
+        return (y, last1)\n}\n";
+    let text = cost_text(state, &[]);
+    assert!(!text.contains("context") && !text.contains("cache of a token"), "{text}");
+    let window = |rope: &str| {
+        format!(
+            "hardware h100\ndim B = 2\ndim L = 1\ndim S = 64\ndim R = 16\ndim D = 8\n\
+             layer two(x: bf16 BLD, w: weight bf16 D, a: cache bf16 BRD, b: cache bf16 BSD) -> \
+             (y: bf16 BLD, a1: bf16 BRD, b1: bf16 BSD) {{\n  let k = {rope}\n\
+             let a1 = append(a, k, L -> R)\n  let b1 = append(b, k, L -> S)\n\
+             let y = k + sum(a1 over R) + sum(b1 over S)\n  return (y, a1, b1)\n}}\n"
+        )
+    };
+    let text = cost_text(&window("rope(x * w over D at L, S)"), &[]);
+    assert!(text.contains("largest context S") && !text.contains("context R"), "{text}");
+    let text = cost_text(&window("x * w"), &[]);
+    assert!(text.contains("largest context S") && text.contains("largest context R"), "{text}");
 }

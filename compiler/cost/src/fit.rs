@@ -39,10 +39,12 @@ impl Capacity {
 pub enum Largest {
     /// This one.
     Size(u64),
+    /// This one, since a larger one is none of the language: a value would have too many elements,
+    /// or a derived dim a size that it may not have. There is memory for more.
+    Legal(u64),
     /// Not even the smallest size fits.
     None,
-    /// The plan fits with the largest size that the language has, or with every one that it is
-    /// legal for.
+    /// The plan fits with the largest size that the language has.
     Unlimited,
 }
 
@@ -95,8 +97,12 @@ pub fn largest(
     }
     let end = (MAX_DIM_SIZE.saturating_sub(now)) / step;
     match last_true(0, end, |steps| fits(now + steps * step) == Some(true)) {
-        Some(steps) if steps < end && fits(now + (steps + 1) * step) == Some(false) => {
-            Largest::Size(now + steps * step)
+        Some(steps) if steps < end => {
+            let size = now + steps * step;
+            match fits(size + step) {
+                Some(_) => Largest::Size(size),
+                None => Largest::Legal(size),
+            }
         }
         _ => Largest::Unlimited,
     }

@@ -60,6 +60,12 @@ impl Inventory {
         Inventory { kept, parameters, memory: Memory::of(plan), cache_bytes_per_token, roles }
     }
 
+    /// Whether there are weights. Without them no dim of the first input is known to count tokens:
+    /// which ones do is told by what the weights have not.
+    pub fn has_weights(&self) -> bool {
+        self.kept.iter().any(|kept| kept.kind.is_weight())
+    }
+
     /// The sum of a figure over the weights, or over the caches.
     pub fn sum(&self, kind: ParameterKind, figure: impl Fn(&Kept) -> Bytes) -> Bytes {
         self.kept.iter().filter(|k| k.kind == kind).map(figure).sum()

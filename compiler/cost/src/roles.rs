@@ -12,8 +12,10 @@ pub struct DimRoles {
     pub tokens: Vec<DimId>,
     /// Those of the caches that are among `tokens`: the sequences.
     pub batch: Vec<DimId>,
-    /// The positions that a cache holds: the dim that an `append` writes along; in a layer without
-    /// one, those of the caches that neither a weight nor the first input has.
+    /// The positions that a cache holds: the dim that an `append` writes along, but for a window or
+    /// a chunk of what `rope` counts along another of these; in a layer without an append, those of
+    /// the caches that neither a weight nor the first input has. A cache that another value takes
+    /// the place of, as a state or the last few tokens, holds no positions.
     pub context: Vec<DimId>,
 }
 
@@ -36,7 +38,11 @@ impl DimRoles {
             }
         }
         let mut context: Vec<DimId> = Vec::new();
+        let mut counted: Vec<DimId> = Vec::new();
         for instr in &plan.instructions {
+            if let InstrKind::Op(Op::Rope { extent: Some(extent), .. }) = &instr.kind {
+                counted.push(*extent);
+            }
             let (InstrKind::Op(Op::Append { to, .. }), Some(cache)) =
                 (&instr.kind, instr.operands.first())
             else {
@@ -47,8 +53,11 @@ impl DimRoles {
                 context.push(*to);
             }
         }
+        if context.iter().any(|dim| counted.contains(dim)) {
+            context.retain(|dim| counted.contains(dim));
+        }
         if context.is_empty() {
-            context = in_caches.clone();
+            context = grown(plan);
             context.retain(|d| !in_weights.contains(d) && !first_input.contains(d));
         }
         let tokens: Vec<DimId> =
@@ -60,6 +69,21 @@ impl DimRoles {
             .collect();
         DimRoles { tokens, batch, context }
     }
+}
+
+/// The dims of the caches in whose place no result stands: one of the same type that is no cache.
+fn grown(plan: &Plan) -> Vec<DimId> {
+    let results = plan.outputs.iter().map(|output| plan.instruction(output.id));
+    let made: Vec<_> =
+        results.filter(|made| !matches!(made.kind, InstrKind::Parameter(_))).collect();
+    let mut dims: Vec<DimId> = Vec::new();
+    for cache in &plan.instructions {
+        let is_replaced = made.iter().any(|r| (&r.dims, r.dtype) == (&cache.dims, cache.dtype));
+        if cache.kind == InstrKind::Parameter(ParameterKind::Cache) && !is_replaced {
+            dims.extend(cache.dims.iter().filter(|dim| !dims.contains(dim)).collect::<Vec<_>>());
+        }
+    }
+    dims
 }
 
 /// The product of the useful sizes of some dims.

@@ -336,6 +336,7 @@ fn memory(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
         let name = &plan.dims[largest.dim.index()].name;
         let size = match largest.largest {
             Largest::Size(size) => size.to_string(),
+            Largest::Legal(size) => format!("{size}, the most that the language allows"),
             Largest::None => "no size fits".to_string(),
             Largest::Unlimited => "any size fits".to_string(),
         };
@@ -429,7 +430,8 @@ fn use_of_chips(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
         let bytes = inventory.cache_bytes_per_token.times(plan.repeat);
         rows.push(Row::plain("  cache of a token", vec![scale::bytes(bytes)]));
     }
-    if summary.tokens > 0 {
+    let counts_tokens = inventory.has_weights();
+    if summary.tokens > 0 && counts_tokens {
         let words = format!("  tokens of a step ({})", names(&inventory.roles.tokens));
         rows.push(Row::plain(words, vec![scale::count(u128::from(summary.tokens))]));
     }
@@ -443,7 +445,7 @@ fn use_of_chips(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
         }
         rows.push(Row::plain("  hardware utilisation", percent(utilisation.hardware)));
     }
-    if let Some(efficiency) = summary.efficiency {
+    if let Some(efficiency) = summary.efficiency.filter(|_| counts_tokens) {
         let chip_seconds = scale::seconds(efficiency.chip_seconds_per_token);
         rows.push(Row::plain("  chip time of a token", vec![chip_seconds]));
         let rate = scale::number(efficiency.tokens_per_second);

@@ -85,7 +85,7 @@ impl Priced {
             &Capacity::of(hardware, cache_share),
             &dims_with,
         ) {
-            Largest::Size(size) => size as f64,
+            Largest::Size(size) | Largest::Legal(size) => size as f64,
             Largest::None => 0.0,
             Largest::Unlimited => f64::INFINITY,
         }

@@ -172,12 +172,18 @@ struct LargestJson {
     role: &'static str,
     /// `null` where every size fits, 0 where none does.
     size: Option<u64>,
+    /// What ends it where memory does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'static str>,
 }
 
 fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
     let (layer, summary) = (&report.layer, report.summary);
     let plan = layer.plan();
     let inventory = &summary.inventory;
+    let counts_tokens = inventory.has_weights();
+    let token_dims = if counts_tokens { inventory.roles.tokens.as_slice() } else { &[] };
+    let efficiency = summary.efficiency.filter(|_| counts_tokens);
     let axis_name = |axis| plan.mesh.name(axis).to_string();
     let whole = layer.price.totals.serial_time;
     LayerJson {
@@ -222,14 +228,14 @@ fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
         memory: memory(report),
         parameters: inventory.parameters,
         model_parameters: inventory.parameters.saturating_mul(u128::from(plan.repeat)),
-        tokens: (!inventory.roles.tokens.is_empty()).then_some(summary.tokens),
-        token_dims: names(plan, &inventory.roles.tokens),
+        tokens: (!token_dims.is_empty()).then_some(summary.tokens),
+        token_dims: names(plan, token_dims),
         mfu: summary.utilisation.and_then(|u| u.model),
         hardware_utilisation: summary.utilisation.map(|u| u.hardware),
         peak_arithmetic: summary.utilisation.map(|u| u.arithmetic.name()),
-        chip_seconds_per_token: summary.efficiency.map(|e| e.chip_seconds_per_token),
-        tokens_per_second_per_chip: summary.efficiency.map(|e| e.tokens_per_second_per_chip),
-        tokens_per_second: summary.efficiency.map(|e| e.tokens_per_second),
+        chip_seconds_per_token: efficiency.map(|e| e.chip_seconds_per_token),
+        tokens_per_second_per_chip: efficiency.map(|e| e.tokens_per_second_per_chip),
+        tokens_per_second: efficiency.map(|e| e.tokens_per_second),
         critical_path: layer.timeline.critical_path.iter().map(|id| id.0).collect(),
         why: why.filter(|id| id.index() < plan.instructions.len()).map(|id| why_json(layer, id)),
     }
@@ -308,9 +314,13 @@ fn memory(report: &CostLayer<'_>) -> MemoryJson {
                 dim: plan.dims[l.dim.index()].name.clone(),
                 role: l.role.name(),
                 size: match l.largest {
-                    Largest::Size(size) => Some(size),
+                    Largest::Size(size) | Largest::Legal(size) => Some(size),
                     Largest::None => Some(0),
                     Largest::Unlimited => None,
+                },
+                limit: match l.largest {
+                    Largest::Legal(_) => Some("language"),
+                    Largest::Size(_) | Largest::None | Largest::Unlimited => None,
                 },
             })
             .collect(),
