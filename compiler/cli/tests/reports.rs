@@ -359,3 +359,34 @@ fn a_state_and_a_window_are_no_context() {
     let text = cost_text(&window("x * w"), &[]);
     assert!(text.contains("largest context S") && text.contains("largest context R"), "{text}");
 }
+
+#[test]
+fn a_diff_has_the_bytes_and_the_time_of_all_applications() {
+    let of = |repeat: u64| {
+        let source = format!(
+            "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim E = 1024\n\
+             layer block(x: bf16 B_xE, w: weight bf16 E_xE2) -> bf16 B_xE repeat {repeat} {{\n\
+             return rename(einsum(x, w -> BE2), E2 -> E)\n}}\n\
+             model m(x: bf16 B_xE) -> bf16 B_xE {{ return block(x) }}\n"
+        );
+        source.replace("dim E = 1024\n", "dim E = 1024\ndim E2 = E\n")
+    };
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reports");
+    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_string_lossy().into_owned()
+    };
+    let paths = [write("few.shard", &of(2)), write("many.shard", &of(6))];
+    let ran = shardc(&["diff", &paths[0], &paths[1], "--layer", "m", "--format", "json"]);
+    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+    let resized = &report["layers"][0]["resized"][0];
+    let ratio = |key: &str| {
+        let of = |at: usize| resized[at][key].as_f64().expect("a number");
+        of(1) / of(0)
+    };
+    assert!((ratio("bytes") - 3.0).abs() < 1e-6, "{report}");
+    assert!((ratio("time_s") - 3.0).abs() < 1e-6, "{report}");
+    assert!(resized[0]["bytes"].as_f64() > Some(0.0), "{report}");
+}

@@ -162,9 +162,12 @@ fn at(side: Side<'_>, id: InstrId) -> String {
     side.line(id).map_or_else(String::new, |line| format!("  (line {line})"))
 }
 
+/// The bytes and the time of all applications.
 fn cost(side: Side<'_>, id: InstrId) -> String {
     let bytes = match side.price.of(id) {
-        InstrPrice::Move(cost) => format!("{}, ", scale::bytes(cost.bytes)),
+        InstrPrice::Move(cost) => {
+            format!("{}, ", scale::bytes(cost.bytes.times(side.plan.repeat_of(id))))
+        }
         InstrPrice::Free | InstrPrice::Kernel { .. } => String::new(),
     };
     format!("{bytes}{}", scale::time(side.time(id)))

@@ -302,12 +302,12 @@ fn list(page: &mut Page, title: &str, sign: char, side: Side<'_>, ids: &[InstrId
     }
 }
 
-/// A move with its layouts, bytes, time and line.
+/// A move with its layouts, line, and the bytes and time of all applications.
 pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId) {
     let plan = side.plan;
     let source = plan.moved(id);
     let bytes = match side.price.of(id) {
-        shard_cost::InstrPrice::Move(cost) => cost.bytes,
+        shard_cost::InstrPrice::Move(cost) => cost.bytes.times(plan.repeat_of(id)),
         shard_cost::InstrPrice::Free | shard_cost::InstrPrice::Kernel { .. } => Bytes(0),
     };
     let figures = format!("{}  {}", scale::bytes(bytes), scale::time(side.time(id)));

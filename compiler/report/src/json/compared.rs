@@ -1,6 +1,7 @@
 //! What JSON says of a move in a comparison of two plans.
 
 use serde::Serialize;
+use shard_cost::InstrPrice;
 use shard_ir::InstrId;
 
 use crate::comparison::Side;
@@ -13,6 +14,8 @@ pub(crate) struct MoveJson {
     name: Option<String>,
     from_layout: String,
     layout: String,
+    /// Of all applications, as the time.
+    bytes: u64,
     time_s: f64,
     line: Option<usize>,
 }
@@ -26,6 +29,10 @@ pub(crate) fn move_json(side: Side<'_>, id: InstrId) -> MoveJson {
         name: instr.name.clone(),
         from_layout: instr.operands.first().map_or_else(String::new, |o| side.plan.layout_text(*o)),
         layout: side.plan.layout_text(id),
+        bytes: match side.price.of(id) {
+            InstrPrice::Move(cost) => cost.bytes.times(side.plan.repeat_of(id)).0,
+            InstrPrice::Free | InstrPrice::Kernel { .. } => 0,
+        },
         time_s: side.time(id).seconds(),
         line: side.line(id),
     }
