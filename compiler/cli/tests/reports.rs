@@ -390,3 +390,14 @@ fn a_diff_has_the_bytes_and_the_time_of_all_applications() {
     assert!((ratio("time_s") - 3.0).abs() < 1e-6, "{report}");
     assert!(resized[0]["bytes"].as_f64() > Some(0.0), "{report}");
 }
+
+#[test]
+fn the_gap_of_a_plan_of_least_memory_is_of_bytes() {
+    let source = "hardware h100\nmesh x=2, y=4\ndim B = 64\ndim E = 256\ndim F = 512\n\
+        layer mlp(x: bf16 B_xE, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 B_xE {\n\
+        return einsum(relu(einsum(x, w -> BF)), v -> BE)\n}\n";
+    let of = first(&["explain", "-", "--no-alternatives", "--objective", "memory"], source);
+    let bytes = |key: &str| of["memory"][key].as_f64().expect("bytes");
+    let gap = bytes("peak_bytes") / bytes("lower_bound_bytes") - 1.0;
+    assert!((of["optimality"]["gap"].as_f64().expect("a gap") - gap).abs() < 1e-9, "{of}");
+}

@@ -66,7 +66,12 @@ pub fn least_overlap(
         soonest.raise_bound(layer, period);
     }
     let times = (soonest.time(), soonest.least());
-    Ok(within(soonest.best, options, |_| times))
+    let mut best = within(soonest.best, options, |_| times);
+    // No schedule of any plan is done before the bound: one that is done then is the best.
+    if let Some(o) = best.optimality.as_mut().filter(|o| o.cost <= o.lower_bound) {
+        (o.status, o.proof, o.stopped_by) = (Status::Proven, Some(Proof::Search), None);
+    }
+    Ok(best)
 }
 
 /// For each collective of a plan the best that does without; if time is up, none: what is found by

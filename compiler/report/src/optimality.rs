@@ -63,6 +63,17 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         Objective::Serial | Objective::Overlap | Objective::Memory => "takes less",
     };
     match o.proof {
+        Some(Proof::Search) if layer.objective == Objective::Overlap => {
+            let done = scale::time(o.lower_bound);
+            match layer.timeline.stack {
+                Some(_) => {
+                    format!(
+                        "{status}: no schedule of any plan is done with all layers before {done}"
+                    )
+                }
+                None => format!("{status}: no schedule of any plan is done before {done}"),
+            }
+        }
         Some(Proof::Certificate) => {
             format!(
                 "{status} by certificate: {no_plan} {takes} than {}",

@@ -5,7 +5,7 @@ use shard_cost::{Bytes, InstrPrice, Kept, Largest};
 use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 
 use super::explain::{
-    ModelTotalsJson, OptimalityJson, TotalsJson, model_totals, optimality, totals,
+    ModelTotalsJson, OptimalityJson, TotalsJson, layer_optimality, model_totals, totals,
 };
 use super::instruction::{InstructionJson, instruction};
 use super::{Ordered, text};
@@ -224,7 +224,7 @@ fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
             totals: model_totals(layer),
             lower_bound_s: Picoseconds(summary.lower_bound.0.saturating_mul(plan.repeat)).seconds(),
         },
-        optimality: layer.optimality.map(optimality),
+        optimality: layer_optimality(layer),
         memory: memory(report),
         parameters: inventory.parameters,
         model_parameters: inventory.parameters.saturating_mul(u128::from(plan.repeat)),

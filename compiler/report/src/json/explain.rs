@@ -183,6 +183,18 @@ pub(super) struct OptimalityJson {
     stopped_by: Option<String>,
 }
 
+/// What is known of a layer's plan. Of least memory it is bytes that are bounded, and the gap is of
+/// these; the times are of the fastest plan in so many.
+pub(super) fn layer_optimality(layer: &Layer<'_>) -> Option<OptimalityJson> {
+    let known = optimality(layer.optimality?);
+    Some(match layer.least_bytes {
+        Some(least) => {
+            OptimalityJson { gap: gap(Picoseconds(layer.peak().0), Picoseconds(least.0)), ..known }
+        }
+        None => known,
+    })
+}
+
 pub(super) fn optimality(o: &Optimality) -> OptimalityJson {
     OptimalityJson {
         status: status_word(o.status),
@@ -255,7 +267,7 @@ fn explained(layer: &Layer<'_>) -> LoweredJson {
         striped: striped::all(layer).iter().map(|striped| striped.json(layer)).collect(),
         paddings: layer.paddings.iter().map(Padding::json).collect(),
         sharing: layer.sharing.map(sharing),
-        optimality: layer.optimality.map(optimality),
+        optimality: layer_optimality(layer),
         memory: layer
             .least_bytes
             .map(|least| MemoryJson { peak_bytes: layer.peak().0, lower_bound_bytes: least.0 }),
