@@ -33,6 +33,11 @@ fn fails(line: &str, found: &str) -> String {
 }
 
 #[test]
+fn a_figure_that_would_read_as_if_it_kept_the_claim_is_said_to_the_last_digit() {
+    fails("expect comm of x >= 16.39us", "16384 ns of comm of x");
+}
+
+#[test]
 fn what_the_plan_keeps_passes_in_silence() {
     for line in [
         "expect comm <= 60us",

@@ -50,7 +50,7 @@ fn check(layer: &Layer<'_>, expectation: &Expectation) -> Option<ExpectationProb
             }
             let causes = if found > *amount { largest(layer, *measure, parts) } else { Vec::new() };
             (
-                said(*measure, of.as_deref(), found),
+                said(*measure, of.as_deref(), found, (*comparison, *amount)),
                 causes,
                 holding(expectation, *measure, *comparison, found),
             )
@@ -202,9 +202,23 @@ fn described(plan: &Plan, id: InstrId) -> String {
     }
 }
 
-/// A figure in words: `59.0 us of comm`, `3 all-gathers of x`.
-fn said(measure: Measure, of: Option<&str>, found: u128) -> String {
+/// A figure in words: `59.0 us of comm`, `3 all-gathers of x`. Where three digits would read as if
+/// the plan kept the claim, the figure has all of them.
+fn said(
+    measure: Measure,
+    of: Option<&str>,
+    found: u128,
+    (comparison, expected): (Comparison, u128),
+) -> String {
     let of = of.map_or(String::new(), |value| format!(" of {value}"));
+    let scaled = |measure: Measure, found: u128| {
+        let text = scaled(measure, found);
+        if shown(measure, &text).is_none_or(|shown| !comparison.holds(shown, expected)) {
+            return text;
+        }
+        let Amount { number, unit, .. } = exactly(measure, found);
+        unit.map_or(number.clone(), |unit| format!("{number} {}", unit.value))
+    };
     match measure {
         Measure::Comm => format!("{} of comm{of}", scaled(measure, found)),
         Measure::SerialTime => format!("a serial time of {}", scaled(measure, found)),
@@ -228,6 +242,13 @@ fn scaled(measure: Measure, amount: u128) -> String {
         Unit::Bytes => scale::bytes(Bytes(amount)),
         Unit::Count => amount.to_string(),
     }
+}
+
+/// The amount that a figure with a unit reads as: 16,400,000 of `16.4 us`.
+fn shown(measure: Measure, text: &str) -> Option<u128> {
+    let (number, word) = text.split_once(' ')?;
+    let (_, scale) = measure.unit().words().iter().find(|(unit, _)| *unit == word)?;
+    Some((number.parse::<f64>().ok()? * *scale as f64).round() as u128)
 }
 
 /// The claim with an amount that the plan keeps.

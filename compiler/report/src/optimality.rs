@@ -89,11 +89,7 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
             )))
         ),
         None => {
-            let gap = match gap(o.cost, o.lower_bound) {
-                Some(gap) if gap < 1e-4 => "less than 0.01 %".to_string(),
-                Some(gap) => format!("at most {:.2} %", gap * 100.0),
-                None => "at most by an unknown share".to_string(),
-            };
+            let gap = at_most_above(o.cost, o.lower_bound);
             let limit = o.stopped_by.as_ref().map_or(String::new(), |limit| match limit.as_str() {
                 shard_search::TIME_LIMIT => {
                     " (its time was up: another run may give another plan)".to_string()
@@ -156,18 +152,44 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
     let status = match shared.request.status {
         Status::Proven => "proven: no stored layouts take less".to_string(),
         Status::Bounded => {
-            format!("bounded: none take less than {}", scale::time(shared.request.lower_bound))
+            let bound = scale::time(shared.request.lower_bound);
+            if looks_as(shared.request.cost, shared.request.lower_bound) {
+                let gap = at_most_above(shared.request.cost, shared.request.lower_bound);
+                format!("bounded: {gap} above the bound of {bound}")
+            } else {
+                format!("bounded: none take less than {bound}")
+            }
         }
+    };
+    let (cost, alone) = (shared.request.cost, shared.request_alone());
+    let less = if alone < cost && looks_as(cost, alone) {
+        format!(", {} less", scale::time(Picoseconds(cost.0.saturating_sub(alone.0))))
+    } else {
+        String::new()
     };
     page.wrapped(
         2,
         &format!(
-            "a request ({}) takes {}, {status}; stored for each phase alone, {}",
+            "a request ({}) takes {}, {status}; stored for each phase alone, {}{less}",
             steps.join(", "),
-            scale::time(shared.request.cost),
-            scale::time(shared.request_alone()),
+            scale::time(cost),
+            scale::time(alone),
         ),
     );
+}
+
+/// Whether two times that differ are written alike.
+fn looks_as(a: Picoseconds, b: Picoseconds) -> bool {
+    a != b && scale::time(a) == scale::time(b)
+}
+
+/// `at most 1.80 %`: how far a cost may be above its bound.
+fn at_most_above(cost: Picoseconds, bound: Picoseconds) -> String {
+    match gap(cost, bound) {
+        Some(gap) if gap < 1e-4 => "less than 0.01 %".to_string(),
+        Some(gap) => format!("at most {:.2} %", gap * 100.0),
+        None => "at most by an unknown share".to_string(),
+    }
 }
 
 /// `nothing`, or how much one time is above another, also in percent.
