@@ -130,14 +130,23 @@ impl<'a> Lowering<'a> {
         if let (None, Some(cost)) = (self.best.root_bound, self.known()) {
             self.best.root_bound = Some(cost.min(self.best.open_bound.unwrap_or(cost)));
         }
-        // What ops hold no price says: a bound by prices is what they show without that.
+        // What ops hold no price says: a bound by prices is what they show without that. Branches of
+        // them may also show what the search needed its states for.
         if let (Some(_), Some(cost)) = (self.capacity, self.known())
-            && self.best.root_bound == Some(cost)
+            && (self.best.root_bound == Some(cost) || self.has_searched_all())
         {
             let searched = explored.values().map(|explored| &explored.kernels);
-            self.best.root_bound = Some(self.shown_by_prices(program, searched, cost)?);
+            let shown = self.shown_by_prices(program, searched, cost)?;
+            let known = self.best.root_bound.filter(|known| *known < cost).unwrap_or(0);
+            self.best.root_bound = Some(shown.max(known));
         }
         Ok(())
+    }
+
+    /// Whether no plan was left out that may take less than the best known.
+    fn has_searched_all(&self) -> bool {
+        let best = &self.best;
+        best.stopped_by.is_none() && best.missed.is_none() && best.cut.is_none()
     }
 
     /// Whether searches within memory have taken together the states that they may
