@@ -138,19 +138,18 @@ fn a_point_that_does_not_fit_says_so_in_its_row() {
 #[test]
 fn a_plan_that_is_bounded_is_marked_wherever_it_is_shown() {
     let overlap = ["--objective", "overlap"];
-    let with = |args: &[&str]| shardc(&[args, &overlap].concat()).out;
-    let text = with(&["cost", "mlp.shard"]);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/networks/two_level.shard");
+    let source = std::fs::read_to_string(file).expect("an example");
+    let of = ["-", "--layer", "across"];
+    let with = |args: &[&str]| fed(&[args, &of[..], &overlap].concat(), &source).out;
+    let text = with(&["cost"]);
     assert!(text.contains("\n  plan       bounded, at most "), "{text}");
-    let cost: Value =
-        serde_json::from_str(&with(&["cost", "mlp.shard", "--format", "json"])).expect("JSON");
+    let cost: Value = serde_json::from_str(&with(&["cost", "--format", "json"])).expect("JSON");
     assert_eq!(cost["layers"][0]["optimality"]["status"], "bounded");
-    assert!(
-        with(&["explain", "mlp.shard", "--emit", "html"])
-            .contains("<dt>plan</dt><dd>bounded, at most ")
-    );
-    let rows = with(&["sweep", "mlp.shard", "-D", "L=1"]);
+    assert!(with(&["explain", "--emit", "html"]).contains("<dt>plan</dt><dd>bounded, at most "));
+    let rows = with(&["sweep", "-D", "B=8192"]);
     assert!(rows.contains("? 1 point is bounded, not proven"), "{rows}");
-    let csv = with(&["sweep", "mlp.shard", "-D", "L=1", "--format", "csv"]);
+    let csv = with(&["sweep", "-D", "B=8192", "--format", "csv"]);
     let (heading, row) = csv.split_once('\n').expect("two lines");
     let at = heading.split(',').position(|name| name == "proof").expect("a column");
     // The mesh, in quotes, has commas of its own.
