@@ -400,3 +400,21 @@ fn the_gap_of_a_plan_of_least_memory_is_of_bytes() {
     let gap = bytes("peak_bytes") / bytes("lower_bound_bytes") - 1.0;
     assert!((of["optimality"]["gap"].as_f64().expect("a gap") - gap).abs() < 1e-9, "{of}");
 }
+
+#[test]
+fn a_layer_without_flops_uses_nothing_of_the_chip_and_no_less() {
+    let text = "hardware tpu-v5e\nmesh x=4, y=4\ndim B = 64\ndim E = 4096\n\
+        layer moved(a: bf16 B_xE_y) -> bf16 BE { return a }\n";
+    for args in [
+        &["cost", "-"][..],
+        &["cost", "-", "--format", "json"],
+        &["sweep", "-", "-D", "B=64", "--format", "csv"],
+        &["explain", "-", "--emit", "html"],
+    ] {
+        let ran = fed(args, text);
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        for wrong in ["-0.0", "-0 ", "-0%", ",-0,"] {
+            assert!(!ran.out.contains(wrong), "{args:?}: {wrong}");
+        }
+    }
+}
