@@ -143,10 +143,12 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Whether no plan was left out that may take less than the best known.
+    /// Whether all forms were searched, and no plan was left out that may take less than the best
+    /// known. Where prices rule forms out that were not looked at, what is shown of the others
+    /// bounds no plan of those.
     fn has_searched_all(&self) -> bool {
         let best = &self.best;
-        best.stopped_by.is_none() && best.missed.is_none() && best.cut.is_none()
+        !best.apart && best.stopped_by.is_none() && best.missed.is_none() && best.cut.is_none()
     }
 
     /// Whether searches within memory have taken together the states that they may
