@@ -17,6 +17,7 @@ pub(crate) type AllowedStored = dyn Fn(ValueId, Layout) -> bool + Send + Sync;
 pub struct Forced {
     pub(crate) ops: Arc<Allowed>,
     pub(crate) stored: Option<Arc<AllowedStored>>,
+    /// Plans are wanted that take less than this, in picoseconds.
     pub(crate) below: Option<u64>,
 }
 
@@ -33,8 +34,8 @@ impl Forced {
         Forced { stored: Some(Arc::new(allowed)), ..self }
     }
 
-    /// The same where only plans are wanted that take less time than this: others may be as if they
-    /// were not there.
+    /// The same, where only plans that take less time than this are wanted. A search may find that
+    /// there is none where all take longer.
     pub fn faster_than(self, time: Picoseconds) -> Self {
         Forced { below: Some(time.0), ..self }
     }

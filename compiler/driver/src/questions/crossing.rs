@@ -163,9 +163,9 @@ fn steps(mut from: u64, next: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
     all
 }
 
-/// Tries the [`FIRST_POWERS`] of the figures until the way is not behind any more, or nothing can be
-/// said; then those between that one and the one before, one after another; then, where it wins, so
-/// many between two figures.
+/// Tries the [`FIRST_POWERS`] of the figures until the way wins, or nothing can be said of it; then
+/// the figures between that one and the one before, in their order. Where it wins, the gap to the
+/// last figure at which it loses is halved `refinements` times.
 fn turn(
     now: u64,
     behind: Picoseconds,
@@ -176,15 +176,16 @@ fn turn(
     let (mut loses_at, mut behind, mut searched) = (now, behind, false);
     let mut tried = 0;
     let first = FIRST_POWERS.iter().copied().filter(|power| *power < figures.len());
-    for power in first.chain([figures.len()]) {
-        let Some(figure) = figures.get(power.wrapping_sub(1)).copied() else { break };
+    for power in first.chain([figures.len()]).filter(|power| *power > 0) {
+        let figure = figures[power - 1];
         let at_once = behind_at(figure);
         if let Some(more) = at_once.filter(|more| *more > Picoseconds(0)) {
             (loses_at, behind, searched, tried) = (figure, more, true, power);
             continue;
         }
         for between in figures[tried..power].iter().copied() {
-            match if between == figure { at_once } else { behind_at(between) } {
+            let found = if between == figure { at_once } else { behind_at(between) };
+            match found {
                 Some(Picoseconds(0)) => {
                     return refined(loses_at, between, behind, behind_at, refinements);
                 }

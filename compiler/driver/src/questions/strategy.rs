@@ -223,23 +223,23 @@ fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
     let all: Vec<usize> = (0..uses.len()).collect();
     let mut largest = all.clone();
     largest.sort_by_key(|i| std::cmp::Reverse(uses[*i].bytes));
-    // All uses alike; else one of them, and no other in a way that bears another name, or any.
+    // All uses are so; or one is, and the others are whole or so; or one is, and the others are free.
     let stationary = |sides: usize| -> Vec<Way> {
         let so = move || -> AllowedUse { Box::new(move |u, read| u.is_stationary(sides, read)) };
-        let whole = move || -> AllowedUse {
+        let so_or_whole = move || -> AllowedUse {
             Box::new(move |u, read| u.is_stationary(sides, read) || u.is_stationary(0, read))
         };
         let one = largest.iter().take(MOST_ALONE).flat_map(|use_| {
             let of = [*use_];
-            [forced(&of, so(), whole()), forced(&of, so(), anyhow())]
+            [forced(&of, so(), so_or_whole()), forced(&of, so(), in_any_way())]
         });
-        std::iter::once(forced(&all, so(), anyhow())).chain(one).map(as_way).collect()
+        std::iter::once(forced(&all, so(), in_any_way())).chain(one).map(as_way).collect()
     };
     let gathered = |least: usize, most: usize| -> Vec<Way> {
         let sets = axes.iter().copied().filter(|s| (least..=most).contains(&s.len()));
         let of_uses = |of: &[usize], set: AxisSet| -> Vec<Way> {
             let so: AllowedUse = Box::new(move |u, read| u.is_gathered(set, read));
-            let gathered = forced(of, so, anyhow());
+            let gathered = forced(of, so, in_any_way());
             // What is left open may be stored whole, and then nothing is gathered: it is asked for
             // split as well.
             let open: Vec<ValueId> =
@@ -273,7 +273,7 @@ fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
                 .map(|axis| -> AllowedUse {
                     Box::new(move |u, read| u.is_data_parallel(axis, read))
                 })
-                .map(|so| as_way(forced(&all, so, anyhow())))
+                .map(|so| as_way(forced(&all, so, in_any_way())))
                 .collect()
         }
         Strategy::ExpertParallel => {
@@ -285,8 +285,9 @@ fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
                 Box::new(move |u, read| u.is_expert_parallel(&heads, read))
             };
             // One weight whose experts are split is enough.
-            let one = experts.iter().take(MOST_ALONE).map(|use_| forced(&[*use_], so(), anyhow()));
-            let together = (!experts.is_empty()).then(|| forced(&experts, so(), anyhow()));
+            let one =
+                experts.iter().take(MOST_ALONE).map(|use_| forced(&[*use_], so(), in_any_way()));
+            let together = (!experts.is_empty()).then(|| forced(&experts, so(), in_any_way()));
             together.into_iter().chain(one).map(as_way).collect()
         }
         Strategy::HeadShardedAttention
@@ -296,19 +297,20 @@ fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
     }
 }
 
-fn anyhow() -> AllowedUse {
+/// Nothing is asked of a use.
+fn in_any_way() -> AllowedUse {
     Box::new(|_, _| true)
 }
 
-/// So many uses are asked by themselves to be so, the largest.
+/// So many uses are restricted by themselves, the largest.
 const MOST_ALONE: usize = 6;
 
-/// So many sets of uses are looked at that hold most of the bytes of weights.
+/// So many sets of uses are restricted that read most of the bytes of weights.
 const MOST_SETS: usize = 6;
 
-/// The smallest sets of uses, by number, that hold more than half of the bytes of weights: less any
-/// one of them they do not. At most [`MOST_SETS`], those with the largest weights first; a set of
-/// all is none of them.
+/// Sets of uses, by number, that read more than half of the bytes of weights, and without any one of
+/// their uses no more than half. At most [`MOST_SETS`], those with the largest weights first; the
+/// set of all uses is left out.
 fn most_bytes(uses: &[WeightUse], largest: &[usize]) -> Vec<Vec<usize>> {
     let total = uses.iter().map(|u| u.bytes).fold(0, u128::saturating_add);
     let mut found = Vec::new();

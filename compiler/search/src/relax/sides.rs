@@ -37,17 +37,18 @@ pub(crate) struct Sides {
     /// What each class cost a part when it last looked at all its places.
     looked_at: Vec<Vec<Vec<i64>>>,
     /// What stands for an infinite price, where all are to be numbers: [`Sides::in_numbers`].
-    most: Option<i64>,
+    infinity: Option<i64>,
     /// For each part, place and class, whether a memory has no room for it whatever else is stored;
     /// empty where infinite prices say so.
     no_room: Vec<Vec<Vec<bool>>>,
 }
 
-/// What stands for an infinite price is more than so many times all that prices are to show, ...
+/// The number that stands for an infinite price is so many times what prices are to show, so that a
+/// share of it for each of many readers is still too dear.
 const TIMES_THE_TARGET: i64 = 64;
 
-/// ... but no more than this, so that sums of many stay numbers.
-const MOST_OF_ONE: i64 = FAR >> 8;
+/// That number is never larger than this, so that the sum of many of them is below [`FAR`].
+const LARGEST_INFINITY: i64 = FAR >> 8;
 
 impl Sides {
     /// Of a program without parts.
@@ -66,7 +67,7 @@ impl Sides {
                 .collect(),
             looked_at: paid.clone(),
             at_a_rate: true,
-            most: None,
+            infinity: None,
             no_room: Vec::new(),
             paid,
             class: Vec::new(),
@@ -85,7 +86,7 @@ impl Sides {
     /// what another is paid have to be numbers that cancel. `target` is what prices are to show, in
     /// ticks.
     pub(crate) fn in_numbers(mut self, problem: &Factors, target: i64) -> Sides {
-        self.most = Some(target.saturating_mul(TIMES_THE_TARGET).clamp(1, MOST_OF_ONE));
+        self.infinity = Some(target.saturating_mul(TIMES_THE_TARGET).clamp(1, LARGEST_INFINITY));
         self.seat(problem);
         self
     }
@@ -117,7 +118,7 @@ impl Sides {
                 }
             }
         }
-        if self.most.is_some() {
+        if self.infinity.is_some() {
             self.no_room = (0..self.parts.len()).map(|part| self.without_room(part)).collect();
         }
         self.add_up();
@@ -128,8 +129,8 @@ impl Sides {
     /// What a place pays a part for a class that none of its choices has. A memory is not asked for
     /// it; a label, of which other places may have it, is made to cost more than any plan.
     fn no_choice(&self, part: usize) -> i64 {
-        match (self.most, &self.parts[part].kind) {
-            (Some(most), Kind::Label { .. }) => -most,
+        match (self.infinity, &self.parts[part].kind) {
+            (Some(infinity), Kind::Label { .. }) => -infinity,
             (Some(_), Kind::Memory { .. }) | (None, _) => FAR,
         }
     }
@@ -270,7 +271,7 @@ impl Sides {
     /// each costs, side prices counted, and is less by what the parts take. Something stays where
     /// `stays` says that others want some, too.
     pub(crate) fn take(&mut self, seat: Seat, cost: &mut [i64], stays: bool) {
-        let (places, most) = (self.places(seat), self.most);
+        let (places, infinity) = (self.places(seat), self.infinity);
         let Some(least) = cost.iter().copied().min().filter(|least| *least < FAR) else { return };
         for (n, (part, place)) in places.iter().enumerate() {
             let share = (places.len() - n + usize::from(stays)) as i64;
@@ -285,8 +286,8 @@ impl Sides {
             let no_choice = self.no_choice(*part);
             for (price, beyond) in self.paid[*part][*place].iter_mut().zip(&mut beyond) {
                 if *beyond >= FAR {
-                    *price = match most {
-                        Some(most) if *price < FAR => (*price).min(-most),
+                    *price = match infinity {
+                        Some(infinity) if *price < FAR => (*price).min(-infinity),
                         Some(_) | None => no_choice,
                     };
                 } else {
@@ -351,7 +352,7 @@ impl Sides {
             }
         }
         seen(self, &leasts);
-        let (parts, most) = (Arc::clone(&self.parts), self.most);
+        let (parts, infinity) = (Arc::clone(&self.parts), self.infinity);
         let back =
             || parts.iter().zip(&leasts).enumerate().filter(|(_, (part, _))| hands_back(part));
         for (part, (_, Least { least, with })) in back() {
@@ -361,9 +362,9 @@ impl Sides {
             let places = with.len() as i64;
             for (paid, with) in self.paid[part].iter_mut().zip(with) {
                 for (price, with) in paid.iter_mut().zip(with) {
-                    *price = match most {
+                    *price = match infinity {
                         _ if *price >= FAR => FAR,
-                        Some(most) if *with >= FAR => *price + most / places,
+                        Some(infinity) if *with >= FAR => *price + infinity / places,
                         None if *with >= FAR => FAR,
                         Some(_) | None => *price + (*with - *least).div_euclid(places),
                     };
@@ -380,7 +381,7 @@ impl Sides {
     /// Hands back to the places of a memory all that they handed over, and asks the same of all for
     /// a byte; `false` for a label.
     fn pay_at_a_rate(&mut self, part: usize, with: &[Vec<i64>]) -> bool {
-        let (parts, most) = (Arc::clone(&self.parts), self.most);
+        let (parts, infinity) = (Arc::clone(&self.parts), self.infinity);
         let (Kind::Memory { bytes, .. }, Some(rate)) =
             (&parts[part].kind, parts[part].rate(&self.cost(part)))
         else {
@@ -388,9 +389,9 @@ impl Sides {
         };
         for ((paid, with), bytes) in self.paid[part].iter_mut().zip(with).zip(bytes) {
             for ((price, with), bytes) in paid.iter_mut().zip(with).zip(bytes) {
-                *price = match most {
+                *price = match infinity {
                     _ if *price >= FAR => FAR,
-                    Some(most) if *with >= FAR => rate.of(*bytes).saturating_add(most),
+                    Some(infinity) if *with >= FAR => rate.of(*bytes).saturating_add(infinity),
                     None if *with >= FAR => FAR,
                     Some(_) | None => rate.of(*bytes),
                 };
