@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_grammar::Span;
+use shard_ir::gcd;
 use shard_ir::tensor::MAX_DIM_SIZE;
 
 use crate::diagnostic::{Diagnostic, Edit, Label};
@@ -193,8 +194,4 @@ impl Sink {
         }
         self.diagnostics
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
