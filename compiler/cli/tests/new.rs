@@ -103,9 +103,24 @@ fn small_llama4(more: &str) -> String {
 fn a_prompt_is_no_longer_than_a_chunk() {
     let config = small_llama4("").replace("_chunk_size\": 512", "_chunk_size\": 16");
     let program = fed(&["new", "--from-config", "-"], &config).out;
-    assert!(program.contains("\nphase prefill { P = 2, L = 16 }\n"), "{program}");
+    assert!(program.contains("\nphase prefill { P = 2, L = 16, S = L, R = L }\n"), "{program}");
     let ran = fed(&["check", "--quick", "-"], &program);
     assert_eq!(ran.status, 0, "{}", ran.err);
+}
+
+/// A cache of 1,024 positions would price attention as behind 512 others.
+#[test]
+fn a_prompt_is_the_first_of_its_sequence() {
+    let learned = r#"{"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,
+        "n_positions": 1024, "vocab_size": 256, "activation_function": "gelu_new"}"#;
+    for (config, held) in [(small_llama4("").as_str(), ", S = L, R = L"), (learned, ", S = L")] {
+        let program = fed(&["new", "--from-config", "-"], config).out;
+        let prefill = program.lines().find(|line| line.starts_with("phase prefill"));
+        let prefill = prefill.unwrap_or_else(|| panic!("{program}"));
+        assert!(prefill.ends_with(&format!(", L = 512{held} }}")), "{prefill}");
+        let ran = fed(&["check", "--quick", "-"], &program);
+        assert_eq!(ran.status, 0, "{}", ran.err);
+    }
 }
 
 /// The factor is `ln(floor((p + 1) / floor_scale) + 1) * attn_scale + 1` at position p, of all

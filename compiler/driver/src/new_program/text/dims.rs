@@ -40,19 +40,19 @@ impl Lines {
     }
 
     fn positions(&mut self, model: &Model) {
-        let attentions = || model.kinds.iter().filter_map(|kind| kind.attention.as_ref());
-        let Some(first) = attentions().next() else { return };
-        self.dim(format!("S = {}", first.context), "positions of the caches");
-        match attentions().map(|a| a.sees).find(|sees| *sees != Sees::All) {
-            Some(Sees::Window(most)) => {
-                self.dim(format!("R = {} + L", most - 1), "positions that a window needs");
+        for (dim, sees) in held(model) {
+            match sees {
+                Sees::All => {
+                    let context = model.attention().map_or(1, |first| first.context);
+                    self.dim(format!("{dim} = {context}"), "positions of the caches");
+                }
+                Sees::Window(most) => {
+                    self.dim(format!("{dim} = {} + L", most - 1), "positions that a window needs")
+                }
+                Sees::Chunk(most) => self.dim(format!("{dim} = {most}"), "positions of a chunk"),
             }
-            Some(Sees::Chunk(most)) => self.dim(format!("R = {most}"), "positions of a chunk"),
-            Some(Sees::All) | None => {}
         }
-        if let Some(most) = model.embedding.positions
-            && most != first.context
-        {
+        if let Some(most) = model.embedding.positions {
             self.dim(format!("N = {most}"), "positions that are learned");
         }
     }
@@ -170,6 +170,13 @@ impl Lines {
             self.dim(format!("V = {vocabulary} pad {padded}"), "vocabulary")
         }
     }
+}
+
+/// The dims of what caches hold, each with what an attention sees of it.
+pub(super) fn held(model: &Model) -> impl Iterator<Item = (&'static str, Sees)> {
+    let seen = || model.kinds.iter().filter_map(|kind| kind.attention.as_ref()).map(|a| a.sees);
+    let all = seen().next().map(|_| ("S", Sees::All));
+    all.into_iter().chain(seen().find(|sees| *sees != Sees::All).map(|sees| ("R", sees)))
 }
 
 /// Sequences of a group: as many as there are experts, or so many that an expert's places are a

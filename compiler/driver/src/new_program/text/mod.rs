@@ -180,9 +180,11 @@ fn phases(model: &Model, axes: &Axes) -> String {
         let chunk = (1..=most).rev().find(|n| prompt.is_multiple_of(*n)).unwrap_or(1);
         format!(", K = {chunk}")
     });
+    // A prompt is the first of its sequence: nothing stands before it in a cache.
+    let held: String = dims::held(model).map(|(dim, _)| format!(", {dim} = L")).collect();
     format!(
-        "\nphase prefill {{ {dim} = {fewest}, L = {prompt}{chunk} }}\nphase decode repeat {prompt} \
-         {{ {dim} = {sequences}, L = 1 }}\n"
+        "\nphase prefill {{ {dim} = {fewest}, L = {prompt}{held}{chunk} }}\nphase decode repeat \
+         {prompt} {{ {dim} = {sequences}, L = 1 }}\n"
     )
 }
 

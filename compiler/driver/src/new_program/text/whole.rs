@@ -10,10 +10,10 @@ impl Words<'_> {
         let tied = if model.tied { format!(", tied: weight {dtype} VE?") } else { String::new() };
         let (sequences, called) = (self.sequences, model.name);
         let (outside, made) = self.outside();
-        let positions = self.positions();
-        let extra = positions
-            .as_ref()
-            .map_or(String::new(), |(dim, _)| format!(",\n  positions: weight {dtype} {dim}E?"));
+        let extra = match model.embedding.positions {
+            Some(_) => format!(",\n  positions: weight {dtype} NE?"),
+            None => String::new(),
+        };
         let bias =
             if model.scores.bias { format!(",\n  bias: weight {dtype} V?") } else { String::new() };
         format!(
@@ -32,7 +32,7 @@ model {called}(ids: int32 {b}L{outside}{tied}) -> {dtype} {b}LV? {{
 {}  return unembed({}{taken})
 }}
 ",
-            self.embedded(positions),
+            self.embedded(),
             self.scored(&format!("einsum({norm}(x over E), table -> {sequences}LV)")),
             self.calls(),
             self.last(),
@@ -52,21 +52,14 @@ model {called}(ids: int32 {b}L{outside}{tied}) -> {dtype} {b}LV? {{
         (parameters, made)
     }
 
-    /// The dim of the table of learned positions, and the place of the step's first.
-    fn positions(&self) -> Option<(&'static str, &'static str)> {
-        let most = self.model.embedding.positions?;
-        let context = self.model.attention().map_or(0, |attention| attention.context);
-        Some(if most == context { ("S", "S") } else { ("N", "N") })
-    }
-
-    fn embedded(&self, positions: Option<(&'static str, &'static str)>) -> String {
+    fn embedded(&self) -> String {
         let embedding = &self.model.embedding;
         let mut out = "take(table, ids over V)".to_string();
         if let Some(factor) = embedding.factor {
             out += &format!(" * {}", number(factor));
         }
-        if let Some((dim, _)) = positions {
-            out += &format!(" + slice(positions, {dim} -> L, S - L)");
+        if embedding.positions.is_some() {
+            out += " + slice(positions, N -> L, S - L)";
         }
         if embedding.norm { format!("{}({out} over E)", self.model.norm) } else { out }
     }
