@@ -117,7 +117,7 @@ pub(crate) struct Step {
     #[serde(default)]
     time_s: f64,
     #[serde(default)]
-    pub(crate) bytes: u64,
+    bytes: u64,
     #[serde(default)]
     wire_bytes: Option<u64>,
     /// Why a collective is there.
@@ -211,6 +211,11 @@ impl Step {
     /// Picoseconds of a step of the layer.
     pub(crate) fn time(&self) -> u64 {
         picoseconds(self.time_s).saturating_mul(self.repeat.unwrap_or(1))
+    }
+
+    /// Bytes that it moves in a step of the layer.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.saturating_mul(self.repeat.unwrap_or(1))
     }
 
     /// Whether it is a collective. (What moves nothing has no traffic, but is one all the same.)

@@ -75,7 +75,7 @@ impl<'a> Matched<'a> {
 impl<'a> Comparison<'a> {
     pub(crate) fn of(a: &'a Recorded, b: &'a Recorded) -> Comparison<'a> {
         let matched = Matched::of(a, b);
-        let figures = |step: &Step| (step.bytes, step.time());
+        let figures = |step: &Step| (step.bytes(), step.time());
         let resized = matched.moves.into_iter().filter(|(x, y)| figures(x) != figures(y));
         let (relaid, stayed): (Vec<_>, Vec<_>) =
             matched.values.into_iter().partition(|(x, y)| x.layout != y.layout);
@@ -263,7 +263,7 @@ fn pair_text(pair: &Pair<'_>, width: usize) -> String {
 fn move_lines(page: &mut Page, sign: char, of: &Recorded, step: &Step) {
     let source = of.source(step).unwrap_or(step);
     let figures =
-        format!("{}  {}", scale::bytes(Bytes(step.bytes)), scale::time(Picoseconds(step.time())));
+        format!("{}  {}", scale::bytes(Bytes(step.bytes())), scale::time(Picoseconds(step.time())));
     page.row(&format!("    {sign} {}: {}", step.phrase(), told(of, source)), &figures);
     page.wrapped_more(8, 2, &format!("{} -> {}{}", source.layout, step.layout, at(step)));
 }
@@ -291,5 +291,5 @@ fn at(step: &Step) -> String {
 }
 
 fn figures(step: &Step) -> String {
-    format!("{}, {}", scale::bytes(Bytes(step.bytes)), scale::time(Picoseconds(step.time())))
+    format!("{}, {}", scale::bytes(Bytes(step.bytes())), scale::time(Picoseconds(step.time())))
 }

@@ -200,7 +200,7 @@ fn longest_in_order(pairs: &[(&Step, &Step)]) -> Vec<bool> {
 /// Whether two steps that are the same one cost the same and lie in the same way, with as many
 /// elements.
 fn is_same(x: &Step, y: &Step) -> bool {
-    let of = |step: &Step| (step.bytes, step.time());
+    let of = |step: &Step| (step.bytes(), step.time());
     of(x) == of(y)
         && x.layout == y.layout
         && x.fused == y.fused
@@ -219,7 +219,7 @@ fn cell(plan: &Recorded, step: &Step) -> Cell {
         what += &format!(", {fused} in its loop");
     }
     let time = Picoseconds(step.time());
-    let figures = match (step.bytes, time) {
+    let figures = match (step.bytes(), time) {
         (_, Picoseconds(0)) => String::new(),
         (0, time) => scale::time(time),
         (bytes, time) => format!("{} · {}", scale::bytes(Bytes(bytes)), scale::time(time)),

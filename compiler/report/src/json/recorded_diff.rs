@@ -49,6 +49,8 @@ struct MoveJson<'a> {
     name: Option<&'a str>,
     from_layout: &'a str,
     layout: &'a str,
+    /// Of all applications, as the time.
+    bytes: u64,
     time_s: f64,
     line: Option<usize>,
 }
@@ -86,6 +88,7 @@ fn move_json<'a>(of: &'a Recorded, step: &'a Step) -> MoveJson<'a> {
         name: step.name.as_deref(),
         from_layout: of.source(step).map_or("", |source| source.layout.as_str()),
         layout: &step.layout,
+        bytes: step.bytes(),
         time_s: Picoseconds(step.time()).seconds(),
         line: step.line(),
     }
