@@ -128,9 +128,9 @@ const TRIES: usize = 4;
 /// A search for a way out may take this part of what one for a plan may.
 const PART_OF_A_SEARCH: usize = 8;
 
-/// Whether a plan is found that fits, without a long search for a small one.
+/// Whether a plan is found that fits, without a long search for a small one or a better one.
 fn fits(asked: &Asked<'_>, program: &Program) -> bool {
-    let limits = Limits { descents: 0, ..asked.lower.limits.part(PART_OF_A_SEARCH) };
+    let limits = Limits { descents: 0, trials: false, ..asked.lower.limits.part(PART_OF_A_SEARCH) };
     lower(program, asked.hardware, &LowerOptions { limits, ..asked.lower.clone() }).is_ok()
 }
 

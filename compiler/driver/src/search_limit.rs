@@ -4,11 +4,11 @@ use shard_check::Diagnostic;
 use shard_check::diagnostics::LoweringProblem;
 use shard_cost::{Bytes, Hardware, Memory};
 use shard_grammar::Span;
-use shard_ir::{InstrId, Plan, Program};
+use shard_ir::{InstrId, Plan, Program, ValueId};
 use shard_report::scale;
 use shard_search::{
-    LowerOptions, MEMORY_LIMIT, Optimality, SharedWeights, Status, TIME_LIMIT, lower,
-    open_parameters, stored_as_in,
+    Limits, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, SharedWeights, Status, TIME_LIMIT,
+    lower, open_parameters, stored_as_in,
 };
 
 use crate::pipeline::Compiled;
@@ -27,15 +27,18 @@ pub(crate) fn search_limit(
         return None;
     }
     let limit = limit(optimality);
-    let trials = LowerOptions { limits: options.limits.part(PART), ..options.clone() };
-    let (proven_with, fits_with) = match (&layer.lowered, limit.as_str()) {
+    let limits = Limits { trials: false, ..options.limits.part(PART) };
+    let trials = LowerOptions { limits, ..options.clone() };
+    let (with, fits_with) = match (&layer.lowered, limit.as_str()) {
         // There is no time for a trial where the time is up, and a trial is one search.
         (_, TIME_LIMIT) | (None, _) => (Vec::new(), None),
-        (Some(lowered), MEMORY_LIMIT) => (
-            proven_with(program, &lowered.plan, hardware, &trials),
-            fits_with(program, hardware, &trials),
-        ),
-        (Some(lowered), _) => (proven_with(program, &lowered.plan, hardware, &trials), None),
+        (Some(Lowered { plan, proven_with: known, .. }), limit) => {
+            let with =
+                known.clone().unwrap_or_else(|| proven_with(program, plan, hardware, &trials));
+            let fits_with =
+                (limit == MEMORY_LIMIT).then(|| fits_with(program, hardware, &trials)).flatten();
+            (written(plan, &with), fits_with)
+        }
     };
     let problem = LoweringProblem::SearchLimit {
         layer: program.name.clone(),
@@ -43,7 +46,7 @@ pub(crate) fn search_limit(
         span: header?,
         limit,
         gap: gap(optimality),
-        proven_with,
+        proven_with: with,
         fits_with,
     };
     Some(problem.into())
@@ -101,13 +104,13 @@ fn fits_with(program: &Program, hardware: &Hardware, options: &LowerOptions) -> 
 }
 
 /// The fewest parameters, of those tried, with which in the layouts of the plan a search of the
-/// rest ends with a proof; each with its layout.
+/// rest ends with a proof.
 fn proven_with(
     program: &Program,
     plan: &Plan,
     hardware: &Hardware,
     options: &LowerOptions,
-) -> Vec<String> {
+) -> Vec<ValueId> {
     let open = open_parameters(program, plan);
     let tried = TRIED.iter().copied().filter(|count| *count < open.len());
     let tried: Vec<usize> = tried.chain((open.len() <= MOST).then_some(open.len())).collect();
@@ -116,17 +119,18 @@ fn proven_with(
         let found = lower(&pinned, hardware, options);
         found.is_ok_and(|found| found.optimality.status == Status::Proven)
     };
-    match tried.into_iter().filter(|count| *count > 0).find(helps) {
-        None => Vec::new(),
-        Some(count) => open[..count]
-            .iter()
-            .map(|value| {
-                let id = InstrId(value.0);
-                let name = shard_report::notation::value_name(plan, id);
-                format!("{name}: {}", plan.layout_text(id))
-            })
-            .collect(),
-    }
+    let count = tried.into_iter().filter(|count| *count > 0).find(helps);
+    open[..count.unwrap_or(0)].to_vec()
+}
+
+/// Parameters, each with its layout in a plan.
+fn written(plan: &Plan, parameters: &[ValueId]) -> Vec<String> {
+    let written = |value: &ValueId| {
+        let id = InstrId(value.0);
+        let name = shard_report::notation::value_name(plan, id);
+        format!("{name}: {}", plan.layout_text(id))
+    };
+    parameters.iter().map(written).collect()
 }
 
 /// So many parameters are tried, the largest first, and all of them in the end where they are few

@@ -120,6 +120,8 @@ pub struct Limits {
     pub branches: usize,
     /// Searches in less and less memory, where none found a plan in the memory that there is.
     pub descents: usize,
+    /// Whether a plan that memory ended the search with is bettered by shorter searches.
+    pub trials: bool,
     /// Forms of the program that are searched: orders of multiplication and other ways of computing
     /// the same.
     pub forms: usize,
@@ -149,6 +151,7 @@ impl Default for Limits {
             label_layouts: 20_000,
             branches: 4_000,
             descents: 12,
+            trials: true,
             forms: 64,
             enumerated_forms: 4_096,
             logical_nodes: 4_096,
@@ -182,6 +185,9 @@ pub struct Lowered {
     pub optimality: Optimality,
     /// Sizes, for those who watch the search.
     pub stats: Stats,
+    /// Parameters with which, stored as the plan has them, a short search of the rest ended with a
+    /// proof, where some were tried: of a bounded plan within memory.
+    pub proven_with: Option<Vec<ValueId>>,
     remembered: lower::Remembered,
 }
 

@@ -434,7 +434,13 @@ impl<'a> Lowering<'a> {
         let complete = !self.strict && self.forced.is_none() && self.capacity.is_none();
         let remembered =
             Remembered { kernels, labels, moves: emitted.moves, whole: best.whole, complete };
-        Ok(Lowered { plan: emitted.plan, optimality, stats: best.stats, remembered })
+        Ok(Lowered {
+            plan: emitted.plan,
+            optimality,
+            stats: best.stats,
+            proven_with: None,
+            remembered,
+        })
     }
 }
 

@@ -33,10 +33,11 @@ const FINE: u64 = 128;
 const PART_OF_LIMITS: usize = 20;
 
 /// A plan that is above its bound by more than this part of it is tried to better, with so many of
-/// its parameters stored as it does, those of most bytes; each trial may take this part of the
-/// limits.
+/// its parameters stored as it does, those of most bytes, and with all of them where they are few
+/// enough to be written; each trial may take this part of the limits.
 const FAR_FROM_BOUND: u64 = 1000;
 const STORED_AS_FOUND: [usize; 2] = [1, 4];
+const FEW_PARAMETERS: usize = 8;
 const PART_OF_A_TRIAL: usize = 8;
 
 /// A plan that was found in so much may take no more than this; one found in more hardly ever does.
@@ -64,36 +65,51 @@ impl Fitting<'_> {
     fn bettered(&self, found: Lowered) -> Result<Lowered, LowerError> {
         let Optimality { status, cost, lower_bound, .. } = found.optimality;
         let is_far = cost.0.saturating_sub(lower_bound.0) > lower_bound.0 / FAR_FROM_BOUND;
-        if status == Status::Proven || !is_far {
+        if status == Status::Proven || !is_far || !self.options.limits.trials {
             return Ok(found);
         }
-        let open = open_parameters(self.program, &found.plan);
         let mut best = found;
         // What fits in less fits, and is found where more is passed over.
         for sixteenths in SPARE_SIXTEENTHS.into_iter().take(STEERED) {
             let mut smaller = self.hardware.clone();
             smaller.hbm_bytes = self.spare_sixteenths(self.hardware.hbm_bytes, sixteenths);
-            best = self.tried(best, &smaller)?;
+            best = self.tried(best, &smaller)?.0;
         }
-        for count in STORED_AS_FOUND.into_iter().filter(|count| *count <= open.len()) {
-            let program = stored_as_in(self.program, &best.plan, &open[..count]);
-            best = Fitting { program: &program, ..*self }.tried(best, self.hardware)?;
+        let mut proven_with = Vec::new();
+        let many = open_parameters(self.program, &best.plan).len();
+        let counts = STORED_AS_FOUND.into_iter().filter(|count| *count < many);
+        for count in counts.chain((1..=FEW_PARAMETERS).contains(&many).then_some(many)) {
+            let mut stored = open_parameters(self.program, &best.plan);
+            stored.truncate(count);
+            let program = stored_as_in(self.program, &best.plan, &stored);
+            let (bettered, ended) =
+                Fitting { program: &program, ..*self }.tried(best, self.hardware)?;
+            best = bettered;
+            // With more of them stored so there are fewer plans, none of them faster.
+            if ended {
+                proven_with = stored;
+                break;
+            }
         }
-        Ok(best)
+        Ok(Lowered { proven_with: Some(proven_with), ..best })
     }
 
-    /// The best plan so far, or a faster one that a short search finds on a chip; what is known of
-    /// all plans stays.
-    fn tried(&self, best: Lowered, hardware: &Hardware) -> Result<Lowered, LowerError> {
+    /// The best plan so far, or a faster one that a short search finds on a chip, and whether that
+    /// search ended with a proof; what is known of all plans stays.
+    fn tried(&self, best: Lowered, hardware: &Hardware) -> Result<(Lowered, bool), LowerError> {
         match self.searched(hardware, &self.options.limits.part(PART_OF_A_TRIAL)) {
-            Ok((faster, _)) if faster.optimality.cost < best.optimality.cost => {
-                let cost = faster.optimality.cost;
-                Ok(Lowered { optimality: Optimality { cost, ..best.optimality }, ..faster })
+            Ok((found, limit)) => {
+                let ended = limit.is_none() && found.optimality.status == Status::Proven;
+                let Optimality { cost, .. } = found.optimality;
+                if cost >= best.optimality.cost {
+                    return Ok((best, ended));
+                }
+                let optimality = Optimality { cost, ..best.optimality };
+                Ok((Lowered { optimality, ..found }, ended))
             }
-            Ok(_)
-            | Err(
+            Err(
                 LowerError::NoPlanFits { .. } | LowerError::Limit { .. } | LowerError::OutOfTime,
-            ) => Ok(best),
+            ) => Ok((best, false)),
             Err(other) => Err(other),
         }
     }
