@@ -5,7 +5,7 @@ use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
 use shard_ir::{Def, LayoutPattern, Program};
 use shard_search::{
-    Limits, LowerError, LowerOptions, Lowered, Status, least_kept, lower, smallest,
+    Limits, LowerError, LowerOptions, Lowered, Status, least_kept, lower, smallest, stored_as_in,
 };
 
 fn program(source: &str) -> Program {
@@ -301,6 +301,31 @@ fn what_is_proven_within_memory_is_beaten_neither_by_less_memory_nor_by_a_weight
         smaller = Some(found);
     }
     assert!(proven > 2, "{proven}");
+}
+
+/// A search that ends early tries parameters in the layouts of its plan, and takes what is faster.
+#[test]
+fn no_search_beats_a_plan_whose_parameters_are_stored_as_its_help_says() {
+    let program = program(BLOCK);
+    let v5e = |hbm_bytes| chip_of(hbm_bytes, [197e12, 8.1e11, 45e9]);
+    let fastest = lower(&program, &v5e(1 << 40), &LowerOptions::default()).expect("a plan");
+    let (least, most) = (least_kept(&program), needed(&fastest));
+    let limits = Limits { branches: 16, ..Limits::default() };
+    let early = LowerOptions { limits, ..LowerOptions::default() };
+    let mut told = 0;
+    for sixteenths in [5, 8, 11, 14] {
+        let hardware = v5e(least + (most - least) / 16 * sixteenths);
+        let Ok(found) = lower(&program, &hardware, &early) else { continue };
+        for stored in found.proven_with.iter().filter(|stored| !stored.is_empty()) {
+            assert_eq!(found.optimality.status, Status::Bounded);
+            let pinned = stored_as_in(&program, &found.plan, stored);
+            let proven = lower(&pinned, &hardware, &LowerOptions::default()).expect("a plan");
+            assert_eq!(proven.optimality.status, Status::Proven, "{sixteenths} sixteenths");
+            assert_eq!(proven.optimality.cost, found.optimality.cost, "{sixteenths} sixteenths");
+            told += 1;
+        }
+    }
+    assert!(told > 0);
 }
 
 #[test]
