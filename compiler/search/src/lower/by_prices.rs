@@ -15,10 +15,10 @@ use crate::relax::split::Goal;
 use crate::space::maxima;
 
 /// So many branches are priced at most.
-const MOST_BRANCHES: usize = 256;
+const MOST_BRANCHES: usize = 64;
 
 /// In branches there are no more strategies than the search priced, or than these.
-const MOST_PRICED: usize = 200_000;
+const MOST_PRICED: usize = 20_000;
 
 /// What may still be priced.
 struct Left {
