@@ -205,34 +205,17 @@ impl Part {
 
     /// The classes that the least is made of, the first of those that tie.
     pub(crate) fn best(&self, cost: &[Vec<i64>]) -> Vec<u32> {
-        let at_once = match &self.kind {
+        match &self.kind {
             Kind::Memory { bytes, most } => {
-                Knapsack::new(bytes, *most, cost).best(bytes, cost).filter(|best| {
-                    let kept = bytes.iter().zip(best).map(|(bytes, class)| bytes[*class as usize]);
-                    kept.fold(0, u64::saturating_add) <= *most
-                })
+                Knapsack::new(bytes, *most, cost).best(bytes, *most, cost)
             }
-            Kind::Label { .. } => None,
-        };
-        at_once.unwrap_or_else(|| self.best_one_by_one(cost))
-    }
-
-    /// The same place by place, what is taken so far held: so the choice of all is one that fits,
-    /// though bytes be rounded.
-    fn best_one_by_one(&self, cost: &[Vec<i64>]) -> Vec<u32> {
-        let mut held: Vec<Vec<i64>> = cost.to_vec();
-        (0..cost.len())
-            .map(|place| {
-                let with = self.least(&held).with.swap_remove(place);
-                let best = (0..with.len()).min_by_key(|c| with[*c]).unwrap_or(0);
-                held[place]
-                    .iter_mut()
-                    .enumerate()
-                    .filter(|(c, _)| *c != best)
-                    .for_each(|(_, cost)| *cost = FAR);
-                best as u32
-            })
-            .collect()
+            Kind::Label { .. } => {
+                let Least { with, .. } = self.least(cost);
+                // One layout for all places.
+                let best = with.first().and_then(|l| (0..l.len()).min_by_key(|class| l[*class]));
+                vec![best.unwrap_or(0) as u32; cost.len()]
+            }
+        }
     }
 }
 
@@ -297,6 +280,8 @@ const STEPS: u64 = 2048;
 /// divisor.
 struct Knapsack {
     step: u64,
+    /// Whether bytes are rounded up to steps, and not down: then what fits does so in bytes, too.
+    rounds_up: bool,
     /// For each place the bytes of its smallest class that has a layout.
     smallest: Vec<u64>,
     /// How many steps there are beyond the smallest; `None` where not even those fit.
@@ -310,7 +295,7 @@ impl Knapsack {
             (0..bytes.len()).map(|p| has(p).map(|c| bytes[p][c]).min().unwrap_or(0)).collect();
         let least = smallest.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
         let Some(spare) = most.checked_sub(least) else {
-            return Knapsack { step: 1, smallest, capacity: None };
+            return Knapsack { step: 1, rounds_up: false, smallest, capacity: None };
         };
         let beyond = (0..bytes.len()).flat_map(|p| {
             let smallest = smallest[p];
@@ -323,13 +308,14 @@ impl Knapsack {
         let divisor = beyond.fold(0, gcd).max(1);
         let spare = spare.min(all);
         let step = divisor.max(spare.div_ceil(STEPS)).max(1);
-        Knapsack { step, smallest, capacity: Some((spare / step) as usize) }
+        Knapsack { step, rounds_up: false, smallest, capacity: Some((spare / step) as usize) }
     }
 
     /// How many steps a class of a place takes beyond the smallest; none where that is more than
     /// there are.
     fn steps(&self, capacity: usize, place: usize, bytes: u64) -> Option<usize> {
-        let steps = bytes.saturating_sub(self.smallest[place]) / self.step;
+        let beyond = bytes.saturating_sub(self.smallest[place]);
+        let steps = if self.rounds_up { beyond.div_ceil(self.step) } else { beyond / self.step };
         usize::try_from(steps).ok().filter(|steps| *steps <= capacity)
     }
 
@@ -395,9 +381,26 @@ impl Knapsack {
         after
     }
 
-    /// The classes of the cheapest choice, the first of those that tie; none where nothing fits.
-    /// Bytes that were rounded may not fit.
-    fn best(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Option<Vec<u32>> {
+    /// The classes of the cheapest choice, the first of those that tie; where it fits only because
+    /// bytes are rounded, that of those that fit when they are rounded up. Where nothing fits, one is
+    /// as good as another.
+    fn best(mut self, bytes: &[Vec<u64>], most: u64, cost: &[Vec<i64>]) -> Vec<u32> {
+        let fits = |best: &Vec<u32>| {
+            let taken = bytes.iter().zip(best).map(|(bytes, class)| bytes[*class as usize]);
+            taken.fold(0, u64::saturating_add) <= most
+        };
+        let best = self.best_in_steps(bytes, cost).filter(fits).or_else(|| {
+            self.rounds_up = true;
+            self.best_in_steps(bytes, cost)
+        });
+        best.unwrap_or_else(|| {
+            let first = |cost: &Vec<i64>| cost.iter().position(|cost| *cost < FAR).unwrap_or(0);
+            cost.iter().map(|cost| first(cost) as u32).collect()
+        })
+    }
+
+    /// The classes of the cheapest choice, in steps; none where nothing fits.
+    fn best_in_steps(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Option<Vec<u32>> {
         let mut left = self.capacity(cost).ok()?;
         let after = self.onward(left, bytes, cost);
         let mut best = Vec::with_capacity(cost.len());
@@ -472,8 +475,21 @@ mod tests {
         assert_eq!(part.best(&cost), [1, 1]);
     }
 
+    /// All choices of a class for each place, by number.
+    fn choices(bytes: &[Vec<u64>]) -> impl Iterator<Item = Vec<u32>> {
+        let count: usize = bytes.iter().map(Vec::len).product();
+        (0..count).map(|mut number| {
+            let digit = |bytes: &Vec<u64>| {
+                let class = number % bytes.len();
+                number /= bytes.len();
+                class as u32
+            };
+            bytes.iter().map(digit).collect()
+        })
+    }
+
     #[test]
-    fn the_best_of_all_places_at_once_is_the_best_of_one_after_another() {
+    fn the_best_is_the_cheapest_of_all_choices_that_fit() {
         let mut random = shard_runtime::Random::new(7);
         for round in 0..400 {
             let mut upto = |most: u64| random.below(most);
@@ -489,15 +505,51 @@ mod tests {
             let mut price = |_: &u64| if upto(8) == 0 { FAR } else { upto(30) as i64 - 15 };
             let cost: Vec<Vec<i64>> =
                 bytes.iter().map(|bytes| bytes.iter().map(&mut price).collect()).collect();
-            let part = memory(bytes.clone(), 20 + upto(150));
+            let most = 20 + upto(150);
+            let part = memory(bytes.clone(), most);
+            let taken = |best: &[u32]| -> u64 {
+                bytes.iter().zip(best).map(|(bytes, class)| bytes[*class as usize]).sum()
+            };
+            let comes_to = |best: &[u32]| {
+                cost.iter().zip(best).fold(0, |sum, (cost, class)| add(sum, cost[*class as usize]))
+            };
+            let fitting = choices(&bytes).filter(|choice| taken(choice) <= most);
+            let cheapest = fitting.map(|choice| comes_to(&choice)).min().filter(|sum| *sum < FAR);
             let best = part.best(&cost);
-            assert_eq!(best, part.best_one_by_one(&cost), "round {round}");
-            let least = part.least(&cost).least;
-            if least < FAR {
-                let of = best.iter().zip(&cost).map(|(class, cost)| cost[*class as usize]);
-                assert_eq!(of.sum::<i64>(), least, "round {round}");
+            if let Some(cheapest) = cheapest {
+                assert!(taken(&best) <= most, "round {round}");
+                assert_eq!(comes_to(&best), cheapest, "round {round}");
             }
+            assert_eq!(part.least(&cost).least, cheapest.unwrap_or(FAR), "round {round}");
         }
+    }
+
+    /// Rounded down, more fits than there is room for: what is chosen fits all the same, and is hardly
+    /// dearer.
+    #[test]
+    fn the_best_of_rounded_bytes_fits() {
+        let bytes: Vec<Vec<u64>> = (0..10)
+            .map(|i| vec![1_009 * (i + 1), 1_000_003 + i * 17_321, 2_000_081 + i * 50_331])
+            .collect();
+        let cost: Vec<Vec<i64>> =
+            (0..10).map(|i| vec![10_000 + i * 331, 5_000 + i * 77, 0]).collect();
+        let (mut of_best, mut of_cheapest) = (0, 0);
+        for most in (300_000..20_000_000).step_by(654_321) {
+            let part = memory(bytes.clone(), most);
+            let best = part.best(&cost);
+            let taken = |best: &[u32]| -> u64 {
+                bytes.iter().zip(best).map(|(bytes, class)| bytes[*class as usize]).sum()
+            };
+            let comes_to = |best: &[u32]| -> i64 {
+                cost.iter().zip(best).map(|(cost, class)| cost[*class as usize]).sum()
+            };
+            assert!(taken(&best) <= most, "{most}");
+            let fitting = choices(&bytes).filter(|choice| taken(choice) <= most);
+            let cheapest = fitting.map(|choice| comes_to(&choice)).min().expect("one fits");
+            of_best += comes_to(&best);
+            of_cheapest += cheapest;
+        }
+        assert!(of_best * 100 <= of_cheapest * 101, "{of_best} where {of_cheapest} would do");
     }
 
     #[test]
