@@ -93,7 +93,10 @@ fn choose(
                 let split =
                     if model.attention().is_some() { "heads and d_ff" } else { "the inner dim" };
                 (
-                    format!("no part of {chips} chips divides {split} of the model"),
+                    format!(
+                        "no part of {chips} chips but 1 divides {split} of the model, and no slice \
+                         of `{name}` has them in one row"
+                    ),
                     format!("--mesh x={chips}    (all of them for the batch)"),
                 )
             }
