@@ -328,6 +328,30 @@ fn no_search_beats_a_plan_whose_parameters_are_stored_as_its_help_says() {
     assert!(told > 0);
 }
 
+/// The products, what they are given a label by and what is done to them are one kernel; what the
+/// labels cost there counts, too.
+#[test]
+fn labels_inside_a_kernel_count_where_memory_binds() {
+    let program = program(
+        "mesh x=8\ndim B = 8192\ndim E = 4096\ndim F = 8192\n\
+         layer f(x: bf16 B_xE, w1: weight bf16 EF?, w2: weight bf16 EF?, w3: weight bf16 FE?) -> \
+            bf16 B_xE repeat 10 {\n  \
+         let g: BF?h = einsum(x, w1 -> BF)\n  let u: BF?h = einsum(x, w2 -> BF)\n  \
+         return einsum(silu(g) * u, w3 -> BE)\n}\n",
+    );
+    let options = LowerOptions::default();
+    let whole = LowerOptions { whole_space: true, ..options.clone() };
+    for megabytes in [400, 600, 800, 1000, 1200, 1400] {
+        let hardware = h100(megabytes * 1_000_000);
+        let cost = |options: &LowerOptions| {
+            let found = lower(&program, &hardware, options).expect("a plan");
+            assert_eq!(found.optimality.status, Status::Proven, "{megabytes}");
+            found.optimality.cost
+        };
+        assert_eq!(cost(&options), cost(&whole), "{megabytes} MB");
+    }
+}
+
 #[test]
 fn sizes_that_fit_only_when_they_are_rounded_end_the_search() {
     // Sixteen weights whose sizes have no common measure, and room for all but one byte of some

@@ -81,6 +81,11 @@ impl Guide {
         self.paid[value.index()].get(by)?.get(&layout).copied()
     }
 
+    /// Whether a value has a place in a part that reaches across the program.
+    pub(crate) fn has_places(&self, value: ValueId) -> bool {
+        !self.of_values[value.index()].is_empty()
+    }
+
     /// What a value pays, in a layout, to the parts in which it has a place; `None` where no plan
     /// of the branch has it so.
     pub(crate) fn of_value(&self, value: ValueId, layout: Layout) -> Option<i64> {

@@ -1,32 +1,39 @@
 //! The search guided by the prices of its branch: what a state is still to pay at least.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
-use shard_ir::{Layout, ValueId, never};
+use shard_ir::{Fused, Layout, ValueId, never};
 
 use crate::kernel::{Kernel, Kernels};
 use crate::relax::Guide;
 use crate::relax::factors::Use;
-use crate::table::{Producer, Source, Tables};
+use crate::table::{LayoutId, Producer, Source, Tables};
 
 /// The prices of a branch, by what the tables name.
 pub(super) struct Guided<'a> {
     guide: &'a Guide,
     tables: &'a Tables,
+    of: Arc<Kernels>,
     /// For each kernel of a value, by number.
     kernels: FxHashMap<(ValueId, usize), Members>,
 }
 
 /// What a kernel is to the prices.
+#[derive(Default)]
 struct Members {
     /// For each thing that it reads, which use of it that is.
     uses: Vec<usize>,
     /// What its members before the last, and the pins between them, come to at least: a plan that
     /// has the kernel does not pay that apart.
     terms: i64,
+    /// Of the pins between its members those that pay parts which reach across the program, each
+    /// behind which member.
+    pins: Vec<(usize, ValueId)>,
 }
 
 impl<'a> Guided<'a> {
-    pub(super) fn new(guide: &'a Guide, kernels: &Kernels, tables: &'a Tables) -> Guided<'a> {
+    pub(super) fn new(guide: &'a Guide, kernels: &Arc<Kernels>, tables: &'a Tables) -> Guided<'a> {
         let program = kernels.program.as_ref();
         let mut of = FxHashMap::default();
         for id in program.value_ids().filter(|id| kernels.live[id.index()]) {
@@ -34,7 +41,7 @@ impl<'a> Guided<'a> {
                 of.insert((id, number), members(guide, kernels, kernel));
             }
         }
-        Guided { guide, tables, kernels: of }
+        Guided { guide, tables, of: Arc::clone(kernels), kernels: of }
     }
 
     /// In whole picoseconds, rounded up: plans take whole ones.
@@ -80,8 +87,40 @@ impl<'a> Guided<'a> {
             Source::Given | Source::Pin => 0,
             Source::Kernel(number, _) => self.members(value, number).map_or(0, |m| m.terms),
         };
+        let side = side.saturating_add(self.inside(value, layout, producer)?);
         let settled = self.guide.terms[value.index()].saturating_add(inside);
         Some(paid.saturating_add(side).saturating_sub(settled))
+    }
+
+    /// What pins inside of a kernel pay the parts in which they have a place, in the layouts that
+    /// they have there; `None` where there is no such plan.
+    fn inside(&self, value: ValueId, made: Layout, producer: &Producer) -> Option<i64> {
+        let Source::Kernel(number, fused) = producer.source else { return Some(0) };
+        match self.members(value, number) {
+            Some(Members { pins, .. }) if !pins.is_empty() => {
+                self.of_pins(pins, (value, number, fused), made, producer)
+            }
+            Some(_) | None => Some(0),
+        }
+    }
+
+    fn of_pins(
+        &self,
+        pins: &[(usize, ValueId)],
+        (value, number, fused): (ValueId, usize, Option<Fused>),
+        made: Layout,
+        producer: &Producer,
+    ) -> Option<i64> {
+        let kernel = self.of.of[value.index()].get(number)?;
+        let layout = |(operand, layout): &(ValueId, LayoutId)| {
+            self.tables.of(*operand).layouts[*layout as usize]
+        };
+        let read: Vec<Layout> = producer.reads.iter().map(layout).collect();
+        let links = self.of.links(kernel, fused.as_ref(), &read, made)?;
+        // A pin passes its operand on as it is.
+        let paid =
+            |(member, pin): &(usize, ValueId)| self.guide.of_value(*pin, links[*member].made);
+        pins.iter().map(paid).try_fold(0i64, |sum, paid| Some(sum.saturating_add(paid?)))
     }
 
     /// What a producer pays for each thing that it reads; `None` for what no plan has it read so.
@@ -119,7 +158,7 @@ impl<'a> Guided<'a> {
 fn members(guide: &Guide, kernels: &Kernels, kernel: &Kernel) -> Members {
     let (last, before) = match kernel.chain.split_last() {
         Some((last, before)) => (*last, before),
-        None => never!("a kernel without an op", return Members { uses: Vec::new(), terms: 0 }),
+        None => never!("a kernel without an op", return Members::default()),
     };
     let pins = kernel.pins.iter().take(before.len()).flatten();
     let inside: Vec<ValueId> = before.iter().chain(pins).copied().collect();
@@ -132,5 +171,8 @@ fn members(guide: &Guide, kernels: &Kernels, kernel: &Kernel) -> Members {
         }
     }
     let terms = inside.iter().fold(0i64, |sum, id| sum.saturating_add(guide.terms[id.index()]));
-    Members { uses, terms }
+    let pins = kernel.pins.iter().take(before.len()).enumerate();
+    let pins = pins.flat_map(|(member, pins)| pins.iter().map(move |pin| (member, *pin)));
+    let pins = pins.filter(|(_, pin)| guide.has_places(*pin)).collect();
+    Members { uses, terms, pins }
 }
