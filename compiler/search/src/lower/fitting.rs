@@ -2,7 +2,7 @@
 //! and the smallest plan.
 
 use shard_cost::{Hardware, Memory};
-use shard_ir::{Picoseconds, Program};
+use shard_ir::{Picoseconds, Program, ValueId};
 
 use super::Lowering;
 use crate::bound_only::lower_bound;
@@ -32,17 +32,27 @@ const FINE: u64 = 128;
 /// finds nothing is the slowest.
 const PART_OF_LIMITS: usize = 20;
 
-/// A plan that is above its bound by more than this part of it is tried to better, with so many of
-/// its parameters stored as it does, those of most bytes, and with all of them where they are few
-/// enough to be written; each trial may take this part of the limits.
+/// A plan that is above its bound by more than this part of it is tried to better: with one of its
+/// parameters stored as it does, of the largest so many; then with the largest, and with all where
+/// they are few enough to be written. Each trial may take this part of the limits.
 const FAR_FROM_BOUND: u64 = 1000;
-const STORED_AS_FOUND: [usize; 2] = [1, 4];
 const FEW_PARAMETERS: usize = 8;
-const PART_OF_A_TRIAL: usize = 8;
+const SEVERAL_PARAMETERS: usize = 4;
+const PART_OF_A_TRIAL: usize = 16;
 
 /// A plan that was found in so much may take no more than this; one found in more hardly ever does.
 fn far_above(enough: u64) -> u64 {
     enough.saturating_add(enough / 8)
+}
+
+/// Which of these parameters, the largest first, are held as they are stored: one, then more.
+fn trials(open: &[ValueId]) -> impl Iterator<Item = &[ValueId]> {
+    let few = open.len().min(FEW_PARAMETERS);
+    let more = [SEVERAL_PARAMETERS, few].into_iter().filter(|count| *count > 1);
+    let more = more.filter(|count| *count <= SEVERAL_PARAMETERS || *count == open.len());
+    let mut more: Vec<&[ValueId]> = more.filter_map(|count| open.get(..count)).collect();
+    more.dedup();
+    open[..few].chunks(1).chain(more)
 }
 
 /// What is known of the plans of a program when it is asked which of them fit.
@@ -75,20 +85,23 @@ impl Fitting<'_> {
             smaller.hbm_bytes = self.spare_sixteenths(self.hardware.hbm_bytes, sixteenths);
             best = self.tried(best, &smaller)?.0;
         }
+        let open = open_parameters(self.program, &best.plan);
         let mut proven_with = Vec::new();
-        let many = open_parameters(self.program, &best.plan).len();
-        let counts = STORED_AS_FOUND.into_iter().filter(|count| *count < many);
-        for count in counts.chain((1..=FEW_PARAMETERS).contains(&many).then_some(many)) {
-            let mut stored = open_parameters(self.program, &best.plan);
-            stored.truncate(count);
-            let program = stored_as_in(self.program, &best.plan, &stored);
+        for stored in trials(&open) {
+            // With more of them stored so there are fewer plans.
+            if stored.len() > 1 && !proven_with.is_empty() {
+                break;
+            }
+            let program = stored_as_in(self.program, &best.plan, stored);
+            let before = best.optimality.cost;
             let (bettered, ended) =
                 Fitting { program: &program, ..*self }.tried(best, self.hardware)?;
             best = bettered;
-            // With more of them stored so there are fewer plans, none of them faster.
-            if ended {
-                proven_with = stored;
-                break;
+            if best.optimality.cost < before {
+                proven_with.clear();
+            }
+            if ended && proven_with.is_empty() {
+                proven_with = stored.to_vec();
             }
         }
         Ok(Lowered { proven_with: Some(proven_with), ..best })
