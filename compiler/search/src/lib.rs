@@ -148,7 +148,7 @@ impl Default for Limits {
             expansions: 200_000,
             tie_expansions: 2_000,
             sweeps: 64,
-            label_layouts: 20_000,
+            label_layouts: 512,
             branches: 4_000,
             descents: 12,
             trials: true,
