@@ -63,7 +63,7 @@ fn a_search_out_of_time_gives_its_best_plan_or_says_that_it_has_none() {
         let args = ["explain", "-", "--time-limit", limit, "--no-alternatives", "--format", "json"];
         let ran = fed(&args, &layers());
         assert!(ended_in_time(&ran), "{limit}: {} {}", ran.status, ran.err);
-        assert!(start.elapsed() < Duration::from_secs(100), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(1000), "{:?}", start.elapsed());
     }
 }
 
