@@ -181,6 +181,9 @@ pub(super) struct OptimalityJson {
     price_bound_s: Option<f64>,
     gap: Option<f64>,
     stopped_by: Option<String>,
+    /// Said where it is so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    ties_cut: bool,
 }
 
 /// What is known of a layer's plan. Of least memory it is bytes that are bounded, and the gap is of
@@ -204,6 +207,7 @@ pub(super) fn optimality(o: &Optimality) -> OptimalityJson {
         price_bound_s: o.price_bound.map(Picoseconds::seconds),
         gap: gap(o.cost, o.lower_bound),
         stopped_by: o.stopped_by.clone(),
+        ties_cut: o.ties_cut,
     }
 }
 

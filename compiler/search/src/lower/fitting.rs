@@ -235,7 +235,11 @@ impl Fitting<'_> {
                 Err(none(false))
             }
             Err(other) => Err(other),
-            Ok(found) => Ok((found, None)),
+            Ok(mut found) => {
+                // There may be as many that tie as there are ways of filling the memory.
+                found.optimality.ties_cut = true;
+                Ok((found, None))
+            }
         }
     }
 
