@@ -209,6 +209,8 @@ fn whole_models_on_chips_of_little_memory_have_a_plan_near_the_best() {
     {
         let config = format!("configs/{name}.json");
         let program = shardc(&["new", "--from-config", &config, "--hardware", chip]).out;
+        // Prompts behind a full cache: there is less room.
+        let program = program.replace(", S = L", "").replace(", R = L", "");
         let ran = fed(&["explain", "--format", "json", "--no-alternatives", "-"], &program);
         assert_eq!(ran.status, 0, "{name}: {}", ran.err);
         let report: Value = serde_json::from_str(&ran.out).expect("JSON");
