@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use shard_ir::{Fused, Layout, ValueId, never};
+use shard_ir::{Layout, ValueId, never};
 
 use crate::kernel::{Kernel, Kernels};
 use crate::relax::Guide;
@@ -14,9 +14,9 @@ use crate::table::{LayoutId, Producer, Source, Tables};
 pub(super) struct Guided<'a> {
     guide: &'a Guide,
     tables: &'a Tables,
-    of: Arc<Kernels>,
+    kernels: Arc<Kernels>,
     /// For each kernel of a value, by number.
-    kernels: FxHashMap<(ValueId, usize), Members>,
+    members: FxHashMap<(ValueId, usize), Members>,
 }
 
 /// What a kernel is to the prices.
@@ -41,7 +41,7 @@ impl<'a> Guided<'a> {
                 of.insert((id, number), members(guide, kernels, kernel));
             }
         }
-        Guided { guide, tables, of: Arc::clone(kernels), kernels: of }
+        Guided { guide, tables, kernels: Arc::clone(kernels), members: of }
     }
 
     /// In whole picoseconds, rounded up: plans take whole ones.
@@ -87,36 +87,25 @@ impl<'a> Guided<'a> {
             Source::Given | Source::Pin => 0,
             Source::Kernel(number, _) => self.members(value, number).map_or(0, |m| m.terms),
         };
-        let side = side.saturating_add(self.inside(value, layout, producer)?);
+        let side = side.saturating_add(self.paid_inside(value, layout, producer)?);
         let settled = self.guide.terms[value.index()].saturating_add(inside);
         Some(paid.saturating_add(side).saturating_sub(settled))
     }
 
     /// What pins inside of a kernel pay the parts in which they have a place, in the layouts that
     /// they have there; `None` where there is no such plan.
-    fn inside(&self, value: ValueId, made: Layout, producer: &Producer) -> Option<i64> {
+    fn paid_inside(&self, value: ValueId, made: Layout, producer: &Producer) -> Option<i64> {
         let Source::Kernel(number, fused) = producer.source else { return Some(0) };
-        match self.members(value, number) {
-            Some(Members { pins, .. }) if !pins.is_empty() => {
-                self.of_pins(pins, (value, number, fused), made, producer)
-            }
-            Some(_) | None => Some(0),
+        let pins = self.members(value, number).map_or(&[][..], |members| &members.pins);
+        if pins.is_empty() {
+            return Some(0);
         }
-    }
-
-    fn of_pins(
-        &self,
-        pins: &[(usize, ValueId)],
-        (value, number, fused): (ValueId, usize, Option<Fused>),
-        made: Layout,
-        producer: &Producer,
-    ) -> Option<i64> {
-        let kernel = self.of.of[value.index()].get(number)?;
+        let kernel = self.kernels.of[value.index()].get(number)?;
         let layout = |(operand, layout): &(ValueId, LayoutId)| {
             self.tables.of(*operand).layouts[*layout as usize]
         };
         let read: Vec<Layout> = producer.reads.iter().map(layout).collect();
-        let links = self.of.links(kernel, fused.as_ref(), &read, made)?;
+        let links = self.kernels.links(kernel, fused.as_ref(), &read, made)?;
         // A pin passes its operand on as it is.
         let paid =
             |(member, pin): &(usize, ValueId)| self.guide.of_value(*pin, links[*member].made);
@@ -151,7 +140,7 @@ impl<'a> Guided<'a> {
     }
 
     fn members(&self, value: ValueId, number: usize) -> Option<&Members> {
-        self.kernels.get(&(value, number))
+        self.members.get(&(value, number))
     }
 }
 
