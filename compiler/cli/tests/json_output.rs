@@ -56,6 +56,20 @@ fn explain_meets_its_schema() {
 }
 
 #[test]
+fn that_ties_were_not_all_compared_is_said_where_memory_binds() {
+    let layer = "hardware tpu-v5e\nmesh x=8\ndim B = 8192\ndim E = 4096\ndim F = 8192\n\
+                 layer f(x: bf16 B_xE, a: weight bf16 EF?, b: weight bf16 FE?) -> bf16 B_xE repeat \
+                 10 {\n  return einsum(relu(einsum(x, a -> BF)), b -> BE)\n}\n";
+    for (limit, is_cut) in [("400MB", true), ("16GB", false)] {
+        let args = ["explain", "--format", "json", "--memory-limit", limit, "-"];
+        let document = holds("explain", &fed(&args, layer).out);
+        let optimality = &document["layers"][0]["optimality"];
+        assert_eq!(optimality["status"], "proven", "{limit}");
+        assert_eq!(optimality.get("ties_cut").is_some(), is_cut, "{limit}: {optimality}");
+    }
+}
+
+#[test]
 fn every_kind_of_instruction_meets_the_schema() {
     let document =
         holds("explain", &shardc(&["explain", "every_move.shir", "--format", "json"]).out);
