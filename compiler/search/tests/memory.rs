@@ -437,8 +437,8 @@ fn a_block_whose_activations_fill_the_memory_is_proven() {
 
 #[test]
 fn a_search_within_memory_that_ends_at_its_states_keeps_the_plan_of_one_before() {
-    let program = program(PALM);
-    let hardware = h100(6_000_000_000);
+    let program = program(OPEN);
+    let hardware = Hardware::built_in("tpu-v5p").expect("built in").with_memory_limit(25_000_000);
     let best = lower(&program, &hardware, &LowerOptions::default()).expect("a plan").optimality;
     let mut stopped_by = Vec::new();
     for expansions in [1, 3, 10, 300] {
@@ -450,8 +450,7 @@ fn a_search_within_memory_that_ends_at_its_states_keeps_the_plan_of_one_before()
         assert!(of.lower_bound <= best.cost && best.cost <= of.cost, "{expansions}: {of:?}");
         stopped_by.extend(of.stopped_by.clone());
     }
-    // One that ended so has the best plan, and is proven: what it left out takes no less.
-    assert_eq!(stopped_by, ["expansions"; 2]);
+    assert_eq!(stopped_by, ["expansions"; 4]);
 }
 
 /// The convolutions in front of Whisper's encoder: many large activations, and few weights.

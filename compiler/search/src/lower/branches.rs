@@ -16,7 +16,7 @@ use crate::memory::DeviceMemory;
 use crate::relax::{Branch, Fork, Wanted, Whole, all_plans};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
-use crate::{LowerError, Stats};
+use crate::{Limits, LowerError, Stats};
 
 /// A form that has prices.
 pub(super) struct Explored {
@@ -27,6 +27,9 @@ pub(super) struct Explored {
     dived: BTreeSet<Vec<u32>>,
     /// Whether what seems best of it was searched.
     has_dived: bool,
+    /// Where dives ended that found nothing: what parameters may be stored in there, the bound and
+    /// the number of strategies. Another one that ends so is taken for the same.
+    in_vain: BTreeSet<(Vec<Vec<Layout>>, u64, usize)>,
     /// Whether plans were searched that leave room for the activations that any plan has.
     leaves_room: bool,
 }
@@ -95,6 +98,7 @@ impl<'a> Lowering<'a> {
                             whole,
                             dived: BTreeSet::new(),
                             has_dived: false,
+                            in_vain: BTreeSet::new(),
                             leaves_room: false,
                         },
                     );
@@ -251,7 +255,10 @@ impl<'a> Lowering<'a> {
         match fork {
             Fork::Search(labels) => {
                 self.best.root_bound.get_or_insert(bound);
-                self.search_branch(&branch.within_memory(most), (labels, None), explored)?;
+                let branch = branch.within_memory(most);
+                if self.may_fit(branch.clone(), &explored.kernels, most) {
+                    self.search_branch(&branch, (labels, None), explored)?;
+                }
                 Ok(Vec::new())
             }
             Fork::Dive => {
@@ -268,6 +275,18 @@ impl<'a> Lowering<'a> {
                 .map(|branch| Pending { branch, form, settled: false })
                 .collect()),
         }
+    }
+
+    /// Whether a branch whose plans store what fits together may have a plan that fits and takes at
+    /// most `most`, in picoseconds: beside what they store there may be no room for any way of making
+    /// some value. A few sweeps show that; a search would show it of each region.
+    fn may_fit(&self, mut branch: Branch, kernels: &Kernels, most: Option<u64>) -> bool {
+        if !self.searches_memory() {
+            return true;
+        }
+        let few = Limits { sweeps: SWEEPS_OF_WHAT_FITS, ..self.limits.clone() };
+        self.settle_in(&mut branch, kernels, most, &few);
+        branch.bound().is_some_and(|least| most.is_none_or(|most| least <= most))
     }
 
     /// Searches what seems best of a branch. Where that fills the memory so far that there is no
@@ -322,7 +341,7 @@ impl<'a> Lowering<'a> {
 
     /// Searches what seems best of a branch: one layout of each label, one way of filling the
     /// memory. Returns whether there is a plan, or none that is wanted.
-    fn dive(&mut self, branch: Branch, explored: &Explored) -> Result<bool, LowerError> {
+    fn dive(&mut self, branch: Branch, explored: &mut Explored) -> Result<bool, LowerError> {
         if let (None, Some(bound)) = (self.most_wanted(), branch.bound()) {
             // A dive seldom ends far above where it began, and prices what it has left at each step.
             let near = branch.taking_at_most(bound.saturating_add(bound / A_DIVE_RISES_BY));
@@ -337,19 +356,30 @@ impl<'a> Lowering<'a> {
     fn dive_in(
         &mut self,
         mut branch: Branch,
-        explored: &Explored,
+        explored: &mut Explored,
     ) -> Result<Option<bool>, LowerError> {
         let most = self.most_wanted();
+        let few = Limits { sweeps: SWEEPS_OF_A_DIVE, ..self.limits.clone() };
         while let Some(likely) = branch.toward_the_best() {
             branch = likely;
             self.best.priced_in_dives += branch.strategies();
-            self.settle(&mut branch, &explored.kernels, most);
+            self.settle_in(&mut branch, &explored.kernels, most, &few);
             let Some(least) = branch.bound() else { return Ok(None) };
             if most.is_some_and(|most| most < least) {
                 return Ok(Some(true));
             }
         }
-        self.search_near(&branch, explored).map(Some)
+        self.settle(&mut branch, &explored.kernels, most);
+        let Some(bound) = branch.bound() else { return Ok(None) };
+        let end = (branch.stored(&explored.kernels.program), bound, branch.strategies());
+        if explored.in_vain.contains(&end) {
+            return Ok(Some(false));
+        }
+        let found = self.search_near(&branch, explored)?;
+        if !found {
+            explored.in_vain.insert(end);
+        }
+        Ok(Some(found))
     }
 
     /// Searches the plans of a branch that take hardly longer than its bound. Returns whether one
@@ -388,12 +418,17 @@ impl<'a> Lowering<'a> {
         let rank = |lowering: &Self| lowering.best.plan.as_ref().map(|(rank, _)| rank.clone());
         let before = rank(self);
         let priced = branch.priced();
-        // Without memory the first region has the best plan, as a rule, and no guide is worth it.
-        let effort = if self.searches_memory() { Effort::Full } else { Effort::First };
+        // Without memory the first region has the best plan, as a rule, and no guide is worth it. A
+        // question is searched where prices leave it open, and these guide the search.
+        let effort = match (self.searches_memory(), self.like) {
+            (true, _) => Effort::Full,
+            (false, Some(_)) => Effort::Short,
+            (false, None) => Effort::First,
+        };
         let guide = LazyGuide::of(branch, effort);
         let (guide, sought) = (Some(&guide), (&priced, bound, most));
         match self.widen(kernels, &labels, sought, (memory.as_ref(), guide)) {
-            Err(LowerError::Limit { .. }) if effort == Effort::First => {
+            Err(LowerError::Limit { .. }) if effort != Effort::Full => {
                 self.search_again(branch, (&labels, most), explored)?;
             }
             found => found?,
@@ -478,10 +513,20 @@ impl<'a> Lowering<'a> {
 
     /// Prices a branch, without what has no room in it.
     fn settle(&self, branch: &mut Branch, kernels: &Kernels, most: Option<u64>) {
+        self.settle_in(branch, kernels, most, self.limits);
+    }
+
+    fn settle_in(
+        &self,
+        branch: &mut Branch,
+        kernels: &Kernels,
+        most: Option<u64>,
+        limits: &Limits,
+    ) {
         if let Some(memory) = self.memory(&kernels.program) {
             branch.fit(kernels, &memory);
         }
-        branch.settle(self.limits, most);
+        branch.settle(limits, most);
     }
 }
 
@@ -489,6 +534,12 @@ impl<'a> Lowering<'a> {
 /// ones: where what is stored leaves no room for ops, none of all that there are would fit.
 const A_DIVE_GOES_UP_BY: u64 = 1;
 const PARTS: u64 = 64;
+
+/// Sweeps after each step of a dive: enough to tell what seems best next.
+const SWEEPS_OF_A_DIVE: usize = 8;
+
+/// Sweeps before a branch is searched that show whether it has anything that fits.
+const SWEEPS_OF_WHAT_FITS: usize = 4;
 
 /// A dive prices what takes this part of its bound longer at most, as long as that has a plan.
 const A_DIVE_RISES_BY: u64 = 32;

@@ -45,8 +45,9 @@ const SHORT: usize = 64;
 /// The same of a search for what is hardly better than the best plan known.
 const NOT_LONG: usize = 16;
 
-/// The same of a dive.
+/// The same of a dive, and of one where a plan is known.
 const A_DIVE: usize = 8;
+const ANOTHER_DIVE: usize = 64;
 
 /// The same of a dive where little is open, one of many.
 const A_STEERED_DIVE: usize = 512;
@@ -61,7 +62,7 @@ const NODES_OF_A_DIVE: usize = 32;
 
 /// A dive ends with a plan that is above its bound by no more than this part of it: that none of its
 /// branch is better is not worth a region of all that is as cheap.
-const NEAR_OF_A_DIVE: u64 = 4096;
+const NEAR_OF_A_DIVE: u64 = 512;
 
 /// What is looked for in a region.
 pub(super) struct Aim<'g> {
@@ -165,6 +166,7 @@ impl Lowering<'_> {
                 Effort::Near => NOT_LONG,
                 // A dive is for comparison, and not worth many states.
                 Effort::Full if is_dive && self.steers => A_STEERED_DIVE,
+                Effort::Full if is_dive && self.known().is_some() => ANOTHER_DIVE,
                 Effort::Full if is_dive => A_DIVE,
                 Effort::Full => 1,
             };
@@ -186,7 +188,9 @@ impl Lowering<'_> {
                 // Every plan that takes no longer was in the region: this one is the best.
                 Some((time, _)) if time <= most || (is_dive && time <= near) => return Ok(()),
                 // In a wider region a search ends no later.
-                Some((_, Some(EXPANSIONS))) if lazy.is_some() && !self.searches_memory() => {
+                Some((_, Some(EXPANSIONS)))
+                    if is_dive || (lazy.is_some() && !self.searches_memory()) =>
+                {
                     return Ok(());
                 }
                 _ if most >= end => {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use shard_ir::{Layout, Program, ValueId};
+use shard_ir::{Def, Layout, Program, ValueId};
 
 use super::graph::FAR;
 use super::guide::Guide;
@@ -56,6 +56,13 @@ impl Branch {
     /// How many strategies there are in it.
     pub(crate) fn strategies(&self) -> usize {
         self.whole.strategies()
+    }
+
+    /// For each parameter the layouts in which its plans may store it.
+    pub(crate) fn stored(&self, program: &Program) -> Vec<Vec<Layout>> {
+        let is_given = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
+        let given = |id| self.whole.problem.given(program, id);
+        program.value_ids().filter(is_given).map(given).collect()
     }
 
     /// What each alternative costs at least.

@@ -120,7 +120,7 @@ pub(super) fn settle(
 const WORTH_SHRINKING: usize = 100;
 
 /// Nodes below which sweeps are cheap, so that even a small gain is taken.
-const SMALL: usize = 1000;
+const SMALL: usize = 300;
 
 fn nodes(problem: &Factors) -> usize {
     problem.live.iter().map(|id| problem.nodes(*id)).sum()
