@@ -22,6 +22,7 @@ mod outline;
 mod parser;
 mod print;
 mod scan;
+mod spelling;
 
 pub use error::{Fix, Note, SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
 pub use foreign::{ANY_DIM, OPERATIONS, written_here};

@@ -4,6 +4,7 @@
 use crate::ast::{Comment, CommentKind};
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::limits::{MAX_ERRORS, MAX_NAME_BYTES, MAX_NUMBER_DIGITS};
+use crate::spelling;
 use logos::Logos;
 use shard_words::Span;
 
@@ -110,7 +111,9 @@ pub(crate) fn scan(text: &str) -> Scan<'_> {
                     if !matches!(kind, SyntaxErrorKind::StrangeCharacter { .. })
                         || strange_end != span.start
                     {
-                        scan.report(SyntaxError::new(kind, span));
+                        let is_strange = matches!(kind, SyntaxErrorKind::StrangeCharacter { .. });
+                        let help = is_strange.then(|| spelling::help(text, span)).flatten();
+                        scan.report(SyntaxError { help, ..SyntaxError::new(kind, span) });
                     }
                     scan.faults.push(span.start);
                 }

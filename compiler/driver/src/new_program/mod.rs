@@ -64,7 +64,10 @@ pub fn file(
         // Nobody wrote the line that has the name: what is told is the name.
         if name != usual && is_sound(usual) {
             let message = format!("a layer cannot be named `{name}` here: {}", found[0].message);
-            return Err(host.usage(&message, Some(format!("--name {usual}"))));
+            // A help may be another spelling of the name, and what it is for behind it.
+            let helps = found[0].helps.iter().filter_map(|help| help.text.split("    ").next());
+            let spelt = helps.map(str::trim).find(|name| is_sound(name)).unwrap_or(usual);
+            return Err(host.usage(&message, Some(format!("--name {spelt}"))));
         }
         // A mesh of the user's may not suit; then the program says so, as any other.
         host.report(Some(&file), found);

@@ -1,0 +1,100 @@
+//! Letters that names cannot have, spelt with those that they can.
+
+use shard_words::Span;
+
+const OF_NAMES: &str = "names have the letters a to z and A to Z, digits and `_`";
+
+/// Usual spellings of small letters: of languages whose accents are left out or written out, and of
+/// the Greek letters that formulas have.
+const SPELLINGS: [(&str, &str); 36] = [
+    ("áàâãăą", "a"),
+    ("ä", "ae"),
+    ("å", "aa"),
+    ("æ", "ae"),
+    ("ç", "c"),
+    ("ćč", "c"),
+    ("ďđ", "d"),
+    ("ð", "d"),
+    ("éèêëęě", "e"),
+    ("ğ", "g"),
+    ("íìîïı", "i"),
+    ("ł", "l"),
+    ("ñńň", "n"),
+    ("óòôõő", "o"),
+    ("öø", "oe"),
+    ("œ", "oe"),
+    ("ř", "r"),
+    ("śšş", "s"),
+    ("ß", "ss"),
+    ("ťţ", "t"),
+    ("þ", "th"),
+    ("úùûůű", "u"),
+    ("ü", "ue"),
+    ("ýÿ", "y"),
+    ("źžż", "z"),
+    ("α", "alpha"),
+    ("β", "beta"),
+    ("γ", "gamma"),
+    ("δ", "delta"),
+    ("ε", "epsilon"),
+    ("η", "eta"),
+    ("θ", "theta"),
+    ("λ", "lambda"),
+    ("μ", "mu"),
+    ("σ", "sigma"),
+    ("φ", "phi"),
+];
+
+/// How to mend a letter that no name can have: the name with it spelt otherwise, where there is a
+/// usual way. `None` for what is no letter.
+pub(crate) fn help(text: &str, letter: Span) -> Option<String> {
+    if !text[letter.start..letter.end].chars().all(char::is_alphabetic) {
+        return None;
+    }
+    let is_part = |c: &char| c.is_alphanumeric() || *c == '_';
+    let before = text[..letter.start].chars().rev().take_while(is_part).map(char::len_utf8);
+    let behind = text[letter.end..].chars().take_while(is_part).map(char::len_utf8);
+    let name = &text[letter.start - before.sum::<usize>()..letter.end + behind.sum::<usize>()];
+    let spelt: Option<String> = name.chars().map(spelling).collect();
+    Some(match spelt {
+        Some(spelt) => format!("{spelt}    ({OF_NAMES})"),
+        None => OF_NAMES.to_string(),
+    })
+}
+
+/// A character of a name as names can have it. A capital stays one letter: most are dims, which
+/// stand side by side.
+fn spelling(c: char) -> Option<String> {
+    if c.is_ascii() {
+        return Some(c.to_string());
+    }
+    let small = c.to_lowercase().next()?;
+    let (_, spelt) = SPELLINGS.iter().find(|(letters, _)| letters.contains(small))?;
+    let capital = || spelt.chars().next().map(|first| first.to_ascii_uppercase().to_string());
+    if c.is_uppercase() { capital() } else { Some((*spelt).to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn helped(text: &str, letter: char) -> Option<String> {
+        let start = text.find(letter).expect("it is there");
+        help(text, Span::new(start, start + letter.len_utf8()))
+    }
+
+    #[test]
+    fn a_name_with_other_letters_is_spelt_with_those_of_the_language() {
+        for (text, letter, spelt) in [
+            ("layer größe(", 'ö', "groesse"),
+            ("let σ_2 = a", 'σ', "sigma_2"),
+            ("bf16 ÄE_x", 'Ä', "AE_x"),
+            ("(déjà: bf16 B)", 'é', "deja"),
+        ] {
+            let help = helped(text, letter).expect("a help");
+            assert_eq!(help.split("    ").next(), Some(spelt), "{help}");
+        }
+        assert_eq!(helped("let 重み = a", '重').as_deref(), Some(OF_NAMES));
+        assert_eq!(helped("let a = b £ c", '£'), None);
+    }
+}
