@@ -19,6 +19,16 @@ fn ir_text_goes_through_and_comes_out_the_same() {
 }
 
 #[test]
+fn fmt_says_of_ir_text_what_it_is() {
+    let lowered = shardc(&["lower", "mlp.shard"]).out;
+    for flags in [&["fmt", "-"][..], &["fmt", "--check", "-"]] {
+        let ran = fed(flags, &lowered);
+        let said = "error: IR text has one form, which `lower` writes: `fmt` takes a source file";
+        assert_eq!((ran.status, ran.err.trim_end()), (2, said));
+    }
+}
+
+#[test]
 fn broken_ir_text_is_shown_with_its_line() {
     let ran = fed(
         &["lower", "-"],

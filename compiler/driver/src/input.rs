@@ -36,15 +36,18 @@ fn begins_as_ir(text: &str) -> bool {
     first.is_some_and(|line| line.starts_with("shir "))
 }
 
-/// The program in a text that was read: `.shir` files, and any text whose first line is `shir 1`
-/// (comments and a snapshot's header left out), are IR.
+/// Whether a text that was read from `path` is IR: `.shir` files, and any text whose first line is
+/// `shir 1`, comments and a snapshot's header left out.
+pub fn is_ir(path: &Path, file: &SourceFile) -> bool {
+    path.extension().is_some_and(|e| e == "shir") || begins_as_ir(behind_header(&file.text))
+}
+
+/// The program in a text that was read.
 pub fn program_of(path: &Path, file: SourceFile, host: &mut dyn Host) -> Outcome<Input> {
-    let body = behind_header(&file.text);
-    let is_ir = path.extension().is_some_and(|e| e == "shir") || begins_as_ir(body);
-    if !is_ir {
+    if !is_ir(path, &file) {
         return Ok(Input::Source(file));
     }
-    let file = SourceFile::new(file.name.clone(), body);
+    let file = SourceFile::new(file.name.clone(), behind_header(&file.text));
     let plans = match shard_ir::text::parse(&file.text) {
         Ok(plans) => plans,
         Err(error) => {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use shard_check::Diagnostic;
 use shard_driver::Purpose;
 use shard_driver::explicit::strict_file;
+use shard_driver::input::is_ir;
 use shard_grammar::SourceFile;
 use similar::TextDiff;
 
@@ -81,6 +82,10 @@ fn format_file(path: &Path, args: &FmtArgs, console: &mut Console) -> Outcome {
 
 fn formatted(path: &Path, console: &mut Console) -> Outcome<(SourceFile, String)> {
     let file = read_text(path, console)?;
+    if is_ir(path, &file) {
+        let message = "IR text has one form, which `lower` writes: `fmt` takes a source file";
+        return Err(console.usage(message, None));
+    }
     match shard_grammar::format(&file) {
         Ok(formatted) => Ok((file, formatted)),
         Err(errors) => {
