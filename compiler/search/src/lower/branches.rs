@@ -360,17 +360,21 @@ impl<'a> Lowering<'a> {
     ) -> Result<Option<bool>, LowerError> {
         let most = self.most_wanted();
         let few = Limits { sweeps: SWEEPS_OF_A_DIVE, ..self.limits.clone() };
+        let is_wanted = |bound: u64| most.is_none_or(|most| bound <= most);
         while let Some(likely) = branch.toward_the_best() {
             branch = likely;
             self.best.priced_in_dives += branch.strategies();
             self.settle_in(&mut branch, &explored.kernels, most, &few);
-            let Some(least) = branch.bound() else { return Ok(None) };
-            if most.is_some_and(|most| most < least) {
+            let Some(bound) = branch.bound() else { return Ok(None) };
+            if !is_wanted(bound) {
                 return Ok(Some(true));
             }
         }
         self.settle(&mut branch, &explored.kernels, most);
         let Some(bound) = branch.bound() else { return Ok(None) };
+        if !is_wanted(bound) {
+            return Ok(Some(true));
+        }
         let end = (branch.stored(&explored.kernels.program), bound, branch.strategies());
         if explored.in_vain.contains(&end) {
             return Ok(Some(false));
