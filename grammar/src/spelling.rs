@@ -2,6 +2,8 @@
 
 use shard_words::Span;
 
+use crate::limits::MAX_NAME_BYTES;
+
 const OF_NAMES: &str = "names have the letters a to z and A to Z, digits and `_`";
 
 /// Usual spellings of small letters: of languages whose accents are left out or written out, and of
@@ -40,7 +42,7 @@ const SPELLINGS: [(&str, &str); 36] = [
     ("η", "eta"),
     ("θ", "theta"),
     ("λ", "lambda"),
-    ("μ", "mu"),
+    ("μµ", "mu"),
     ("σ", "sigma"),
     ("φ", "phi"),
 ];
@@ -48,25 +50,34 @@ const SPELLINGS: [(&str, &str); 36] = [
 /// How to mend a letter that no name can have: the name with it spelt otherwise, where there is a
 /// usual way. `None` for what is no letter.
 pub(crate) fn help(text: &str, letter: Span) -> Option<String> {
-    if !text[letter.start..letter.end].chars().all(char::is_alphabetic) {
+    let is_letter = |c: char| c.is_alphabetic() || is_accent(c);
+    if !text[letter.start..letter.end].chars().all(is_letter) {
         return None;
     }
-    let is_part = |c: &char| c.is_alphanumeric() || *c == '_';
-    let before = text[..letter.start].chars().rev().take_while(is_part).map(char::len_utf8);
-    let behind = text[letter.end..].chars().take_while(is_part).map(char::len_utf8);
-    let name = &text[letter.start - before.sum::<usize>()..letter.end + behind.sum::<usize>()];
-    let spelt: Option<String> = name.chars().map(spelling).collect();
+    // What is longer than any name is not read to its end: a file may be one word of such letters.
+    let is_part = |c: &char| c.is_alphanumeric() || *c == '_' || is_accent(*c);
+    let before = text[..letter.start].chars().rev().take_while(is_part).take(MAX_NAME_BYTES);
+    let behind = text[letter.end..].chars().take_while(is_part).take(MAX_NAME_BYTES);
+    let start = letter.start - before.map(char::len_utf8).sum::<usize>();
+    let end = letter.end + behind.map(char::len_utf8).sum::<usize>();
+    let name = Some(&text[start..end]).filter(|name| name.len() <= MAX_NAME_BYTES);
+    let spelt = name.and_then(|name| name.chars().map(spelling).collect::<Option<String>>());
     Some(match spelt {
         Some(spelt) => format!("{spelt}    ({OF_NAMES})"),
         None => OF_NAMES.to_string(),
     })
 }
 
+/// Whether a character is an accent of the letter before it.
+fn is_accent(c: char) -> bool {
+    ('\u{300}'..='\u{36f}').contains(&c)
+}
+
 /// A character of a name as names can have it. A capital stays one letter: most are dims, which
 /// stand side by side.
 fn spelling(c: char) -> Option<String> {
-    if c.is_ascii() {
-        return Some(c.to_string());
+    if c.is_ascii() || is_accent(c) {
+        return Some(c.to_string().replace(is_accent, ""));
     }
     let small = c.to_lowercase().next()?;
     let (_, spelt) = SPELLINGS.iter().find(|(letters, _)| letters.contains(small))?;
@@ -94,6 +105,8 @@ mod tests {
             let help = helped(text, letter).expect("a help");
             assert_eq!(help.split("    ").next(), Some(spelt), "{help}");
         }
+        assert!(helped("let gro\u{308}n", '\u{308}').is_some_and(|help| help.starts_with("gron ")));
+        assert_eq!(helped(&"aö".repeat(MAX_NAME_BYTES), 'ö').as_deref(), Some(OF_NAMES));
         assert_eq!(helped("let 重み = a", '重').as_deref(), Some(OF_NAMES));
         assert_eq!(helped("let a = b £ c", '£'), None);
     }

@@ -27,8 +27,9 @@ pub(super) struct Explored {
     dived: BTreeSet<Vec<u32>>,
     /// Whether what seems best of it was searched.
     has_dived: bool,
-    /// Where dives ended that found nothing: what parameters may be stored in there, the bound and
-    /// the number of strategies. Another one that ends so is taken for the same.
+    /// Where dives ended that found nothing: the layouts in which parameters may be stored there, the
+    /// bound in picoseconds and the number of strategies. Another one that ends so is taken for the
+    /// same.
     in_vain: BTreeSet<(Vec<Vec<Layout>>, u64, usize)>,
     /// Whether plans were searched that leave room for the activations that any plan has.
     leaves_room: bool,
