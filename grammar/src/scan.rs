@@ -111,8 +111,9 @@ pub(crate) fn scan(text: &str) -> Scan<'_> {
                     if !matches!(kind, SyntaxErrorKind::StrangeCharacter { .. })
                         || strange_end != span.start
                     {
-                        let is_strange = matches!(kind, SyntaxErrorKind::StrangeCharacter { .. });
-                        let help = is_strange.then(|| spelling::help(text, span)).flatten();
+                        let is_told = scan.errors.len() < MAX_ERRORS
+                            && matches!(kind, SyntaxErrorKind::StrangeCharacter { .. });
+                        let help = is_told.then(|| spelling::help(text, span)).flatten();
                         scan.report(SyntaxError { help, ..SyntaxError::new(kind, span) });
                     }
                     scan.faults.push(span.start);
