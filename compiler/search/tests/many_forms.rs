@@ -1,9 +1,12 @@
 //! Programs of more forms than are looked at one by one, against all their forms one by one.
 
+#[path = "common/dice.rs"]
+mod dice;
 #[path = "common/blocks.rs"]
 mod generated;
 
-use generated::{Dice, blocks};
+use dice::Dice;
+use generated::blocks;
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;

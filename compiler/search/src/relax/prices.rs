@@ -507,7 +507,9 @@ impl Prices {
             made = std::mem::take(&mut self.made[v]);
         }
         let shares;
-        let served = if groups.is_some() || are_together(readers, made.len()) {
+        let of_all =
+            |served: &[i64]| made.iter().zip(served).map(|(m, s)| add(*m, *s)).min().unwrap_or(FAR);
+        let (served, least) = if groups.is_some() || are_together(readers, made.len()) {
             let prices = served_together(groups, &self.paid[v]);
             let count = prices.len();
             self.tree.insides(graph, made.len(), &prices);
@@ -515,17 +517,19 @@ impl Prices {
                 1 => self.tree.outside_of_one(&self.reached[v]),
                 _ => self.tree.outsides(graph, count, &made),
             }
+            let least = of_all(&self.tree.inside[(1usize << count) - 1]);
+            let members: Option<Vec<i64>> =
+                groups.map(|groups| groups.members().map(|group| group.len() as i64).collect());
             let rest = add(self.bound(), -self.value_least.of(v));
-            let through = self.tree.through(count, made.len());
+            let through = self.tree.through(count, made.len(), members.as_deref(), least);
             for (known, node) in self.through_node[v].iter_mut().zip(through) {
                 *known = (*known).max(add(rest, node));
             }
-            &self.tree.inside[(1usize << count) - 1]
+            (self.tree.inside[(1usize << count) - 1].as_slice(), least)
         } else {
             shares = self.tree.shares(graph, made.len(), &self.paid[v]);
-            &shares
+            (shares.as_slice(), of_all(&shares))
         };
-        let least = made.iter().zip(served).map(|(m, s)| add(*m, *s)).min().unwrap_or(FAR);
         for (m, s) in made.iter_mut().zip(served) {
             *m = if *s >= FAR { -FAR } else { least.min(FAR) - s };
         }

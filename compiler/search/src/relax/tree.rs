@@ -151,15 +151,37 @@ impl Tree {
         sum
     }
 
-    /// For each node, the least total of any way that goes through it.
-    pub(crate) fn through(&self, readers: usize, nodes: usize) -> Vec<i64> {
-        let mut least = vec![FAR; nodes];
+    /// For each node, the least total of any way that goes through it, where the least of all ways
+    /// is `least`.
+    ///
+    /// `members` counts the readers of each group, where readers are served in groups. A way may
+    /// serve one member over a node and the others elsewhere, which no set of whole groups is. Let
+    /// all members of each group follow one of them, drawn by lot: on average such a way costs no
+    /// more. Where it still goes through the node, it costs what a set of groups does there, else
+    /// `least`; and it goes there at least as often as the lot falls on the one member. So of a set
+    /// of groups, what it costs above `least` counts once for the members of its largest.
+    pub(crate) fn through(
+        &self,
+        readers: usize,
+        nodes: usize,
+        members: Option<&[i64]>,
+        least: i64,
+    ) -> Vec<i64> {
+        let mut all = vec![FAR; nodes];
         for set in 1..1usize << readers {
-            for ((l, i), o) in least.iter_mut().zip(&self.inside[set]).zip(&self.outside[set]) {
-                *l = (*l).min(add(*i, *o));
+            let largest = members.map_or(1, |members| {
+                let of_set = members.iter().enumerate().filter(|(group, _)| set >> group & 1 == 1);
+                of_set.map(|(_, count)| *count).max().unwrap_or(1)
+            });
+            for ((known, i), o) in all.iter_mut().zip(&self.inside[set]).zip(&self.outside[set]) {
+                let total = match add(*i, *o) {
+                    total if largest == 1 || total >= FAR => total,
+                    total => least + (total - least).div_euclid(largest),
+                };
+                *known = (*known).min(total);
             }
         }
-        least
+        all
     }
 }
 

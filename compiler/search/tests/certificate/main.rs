@@ -3,6 +3,8 @@
 #[path = "../common/attentions.rs"]
 mod attentions;
 mod branches;
+#[path = "../common/dice.rs"]
+mod dice;
 mod forged;
 #[path = "../common/blocks.rs"]
 mod generated;

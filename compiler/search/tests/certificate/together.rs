@@ -10,7 +10,8 @@ use shard_search::certificate::{
 };
 use shard_search::{Limits, LowerOptions, Proof, lower};
 
-use crate::generated::{Dice, blocks};
+use crate::dice::Dice;
+use crate::generated::blocks;
 use crate::programs::{CHIP, Random, inputs_on, refused, shown};
 
 /// Blocks of latent attention, in which the product of the cache and its weights may be absorbed
