@@ -90,3 +90,26 @@ fn check_takes_no_option_that_ir_text_cannot_follow() {
     assert_eq!(shardc(&["explain", "every_move.shir", "--objective", "memory"]).status, 2);
     assert_eq!(shardc(&["check", "every_move.shir"]).status, 0);
 }
+
+#[test]
+fn ir_text_without_room_in_the_memory_that_was_asked_for_is_refused() {
+    for command in ["check", "explain", "cost", "lower"] {
+        let ran = shardc(&[command, "every_move.shir", "--memory-limit", "1KB"]);
+        assert_eq!((ran.status, ran.out.contains("shir 1")), (1, false), "{command}: {ran:?}");
+        let said = if command == "check" { &ran.out } else { &ran.err };
+        let said = format!("{said}{}", ran.err);
+        assert!(said.contains("error[E0862]: the plan of `all` has no room in 1000 B"), "{said}");
+        // What the help says is what it takes.
+        let (_, help) = said.split_once("help: --memory-limit ").expect("a help");
+        let bytes = help.split_whitespace().next().expect("a number");
+        let ran = shardc(&[command, "every_move.shir", "--memory-limit", bytes]);
+        assert_eq!(ran.status, 0, "{command} {bytes}: {ran:?}");
+        let less = (bytes.parse::<u64>().expect("bytes") - 1).to_string();
+        assert_eq!(shardc(&[command, "every_move.shir", "--memory-limit", &less]).status, 1);
+    }
+    assert_eq!(shardc(&["run", "every_move.shir", "--memory-limit", "1KB"]).status, 0);
+    // A plan that names no chip holds as much.
+    let ir = text("every_move.shir").replace("hardware tpu-v4-flat\n", "");
+    assert_eq!(fed(&["check", "-", "--memory-limit", "1KB"], &ir).status, 1);
+    assert_eq!(fed(&["check", "-", "--memory-limit", "1GB"], &ir).status, 0);
+}

@@ -229,7 +229,7 @@ pub fn compile_input(
 ) -> Outcome<Compilation> {
     match input {
         Input::Source(file) => compile_source(&file, asked, purpose, host),
-        Input::Ir(plans) => ir_text::compile(path, plans, asked, host),
+        Input::Ir(plans) => ir_text::compile(path, plans, asked, purpose, host),
     }
 }
 

@@ -3,19 +3,20 @@
 use std::path::Path;
 
 use shard_check::CheckOptions;
-use shard_cost::Objective;
+use shard_check::diagnostics::InputProblem;
+use shard_cost::{Bytes, Hardware, Memory, Objective};
 use shard_ir::Plan;
 use shard_report::layout_notation::Notation;
 use shard_search::LowerOptions;
 
-use crate::compile::{Compilation, CompileOptions, limited, require_layer, require_phase};
+use crate::compile::{Compilation, CompileOptions, Purpose, limited, require_layer, require_phase};
 use crate::expected::Expected;
 use crate::hardware_choice;
 use crate::host::{Host, Outcome, Status};
 use crate::lowering_diagnostics::lower_error;
-use crate::pipeline;
+use crate::pipeline::{self, Compiled};
 
-/// Whether there are the plans, and the chip, that options ask for.
+/// Whether there are the plans, the chip and the memory that options ask for.
 pub fn check(
     path: &Path,
     plans: Vec<Plan>,
@@ -25,7 +26,40 @@ pub fn check(
     if let Some(name) = &asked.hardware {
         hardware_choice::from_command_line(name, host)?;
     }
-    chosen(path, plans, asked, host).map(|_| ())
+    let plans = chosen(path, plans, asked, host)?;
+    if asked.memory_limit.is_none() {
+        return Ok(());
+    }
+    let mut outcome = Ok(());
+    for plan in plans {
+        let has_room = match asked.hardware.as_ref().or(plan.hardware.as_ref()) {
+            Some(_) => {
+                let (_, layer) = priced(path, plan, asked, host)?;
+                has_room(&layer.schedule.plan, peak(&layer, asked.objective), asked, host)
+            }
+            // What a plan holds needs no chip.
+            None => has_room(&plan, Memory::of(&plan).peak(), asked, host),
+        };
+        outcome = outcome.and(has_room);
+    }
+    outcome
+}
+
+/// Whether a plan has room in the memory that was asked for. Without such a limit a plan that is
+/// too large for its chip can be looked at: reports say that it does not fit.
+fn has_room(plan: &Plan, peak: Bytes, asked: &CompileOptions, host: &mut dyn Host) -> Outcome {
+    let Some(limit) = asked.memory_limit.filter(|limit| peak.0 > *limit) else { return Ok(()) };
+    let (layer, phase, peak) = (plan.name.clone(), plan.phase.clone(), peak.0);
+    host.report(None, vec![InputProblem::NoRoom { layer, phase, peak, limit }.into()]);
+    Err(Status::Wrong)
+}
+
+/// What a device holds at the peak, as reports count it.
+fn peak(layer: &Compiled, objective: Objective) -> Bytes {
+    match objective {
+        Objective::Overlap => Bytes(layer.timeline.whole().peak_bytes),
+        Objective::Serial | Objective::Comm | Objective::Memory => layer.price.memory.peak(),
+    }
 }
 
 /// The plans of IR text that are asked for; options that no plan can follow are refused.
@@ -61,29 +95,47 @@ fn chosen(
     })
 }
 
-/// The plans that are asked for, priced.
+/// A plan with its prices on the chip that is named for it.
+fn priced(
+    path: &Path,
+    plan: Plan,
+    asked: &CompileOptions,
+    host: &mut dyn Host,
+) -> Outcome<(Hardware, Compiled)> {
+    let hardware = match (&asked.hardware, &plan.hardware) {
+        (Some(name), _) => hardware_choice::from_command_line(name, host)?,
+        (None, Some(name)) => hardware_choice::from_plan(name, path, host)?,
+        (None, None) => return Err(hardware_choice::none(host)),
+    };
+    let hardware = limited(hardware, asked);
+    match pipeline::compile_plan(plan, &hardware, None, asked.objective) {
+        Ok(layer) => Ok((hardware, layer)),
+        Err(error) => {
+            host.report(None, lower_error(None, None, error));
+            Err(Status::Wrong)
+        }
+    }
+}
+
+/// The plans that are asked for, priced. What is run is small, and may have any size.
 pub(crate) fn compile(
     path: &Path,
     plans: Vec<Plan>,
     asked: &CompileOptions,
+    purpose: Purpose,
     host: &mut dyn Host,
 ) -> Outcome<Compilation> {
     let mut compiled = Vec::new();
+    let mut outcome = Ok(());
     for plan in chosen(path, plans, asked, host)? {
-        let hardware = match (&asked.hardware, &plan.hardware) {
-            (Some(name), _) => hardware_choice::from_command_line(name, host)?,
-            (None, Some(name)) => hardware_choice::from_plan(name, path, host)?,
-            (None, None) => return Err(hardware_choice::none(host)),
-        };
-        let hardware = limited(hardware, asked);
-        match pipeline::compile_plan(plan, &hardware, None, asked.objective) {
-            Ok(layer) => compiled.push((hardware, layer)),
-            Err(error) => {
-                host.report(None, lower_error(None, None, error));
-                return Err(Status::Wrong);
-            }
+        let (hardware, layer) = priced(path, plan, asked, host)?;
+        if purpose != Purpose::Run {
+            let (plan, peak) = (&layer.schedule.plan, peak(&layer, asked.objective));
+            outcome = outcome.and(has_room(plan, peak, asked, host));
         }
+        compiled.push((hardware, layer));
     }
+    outcome?;
     Ok(Compilation {
         source: None,
         objective: asked.objective,

@@ -2,6 +2,7 @@
 
 use shard_grammar::Span;
 
+use super::words::bytes;
 use crate::Diagnostic;
 
 /// What is wrong with a file as a whole.
@@ -27,6 +28,17 @@ pub enum InputProblem {
         layer: String,
         /// What the verifier says.
         error: String,
+    },
+    /// A plan that holds more than `--memory-limit` leaves it.
+    NoRoom {
+        /// The layer.
+        layer: String,
+        /// Its phase, where it is of one.
+        phase: Option<String>,
+        /// What a device holds at the peak.
+        peak: u64,
+        /// The limit.
+        limit: u64,
     },
 }
 
@@ -59,6 +71,24 @@ impl From<InputProblem> for Diagnostic {
                 be what comes out",
             )
             .help("shardc lower FILE > PLAN.shir    (IR text is made from a source file)"),
+            NoRoom { layer, phase, peak, limit } => {
+                let phase = phase.map_or(String::new(), |phase| format!(" in phase `{phase}`"));
+                let (holds, has) = (bytes(peak), bytes(limit));
+                let over = bytes(peak.saturating_sub(limit));
+                Diagnostic::error(
+                    "E0862",
+                    format!("the plan of `{layer}`{phase} has no room in {has}: it holds {holds}"),
+                )
+                .note(format!(
+                    "the program has {has} of a chip (--memory-limit); that is {over} too much, \
+                        and IR text is one plan: no other is looked for"
+                ))
+                .help(format!("--memory-limit {peak}    (what this plan holds at its peak)"))
+                .help(format!(
+                    "shardc lower FILE --memory-limit {limit} > PLAN.shir    (a plan of the source \
+                        file that has room, where there is one)"
+                ))
+            }
         }
     }
 }

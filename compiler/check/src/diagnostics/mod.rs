@@ -180,6 +180,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("W0851", "a mesh that is a face of a slice, and no slice", Source::LaterPass),
     ("E0860", "IR text that cannot be read", Source::LaterPass),
     ("E0861", "IR text that is no legal plan", Source::LaterPass),
+    ("E0862", "IR text that has no room in the memory that was asked for", Source::LaterPass),
     ("E0870", "an einsum that JAX and PyTorch have no letters for", Source::LaterPass),
     ("E0871", "an op on a dtype that PyTorch does not compute with", Source::LaterPass),
     ("E0880", "a compiled program, or the one before it, that cannot be read", Source::CommandLine),
