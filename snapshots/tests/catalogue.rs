@@ -1,9 +1,11 @@
 //! What is written down of the catalogue of ops elsewhere is what the catalogue says: the editor's
-//! grammar, the schemas, the tables of the specification, and the places that `CONTRIBUTING.md`
-//! lists. `SHARDC_UPDATE=1` writes the grammar, the schemas and the maps of the tables anew.
+//! grammar, the schemas, the tables of the specification, the list of diagnostics, and the places
+//! that `CONTRIBUTING.md` lists. `SHARDC_UPDATE=1` writes the grammar, the schemas, the maps of the
+//! tables and the list of diagnostics anew.
 
 #![allow(missing_docs)]
 
+use shard_check::diagnostics::ALL;
 use shard_ir::catalogue::{self, Code, Flag, Lead, Map, Move, Partial, Row, filled};
 use shard_snapshots::files::{holds, read, root};
 
@@ -96,6 +98,15 @@ fn the_tables_of_the_specification_name_every_op() {
             );
         }
     }
+}
+
+#[test]
+fn the_list_of_diagnostics_has_every_code() {
+    let row = |(code, title, _): &(&str, &str, _)| format!("| [{code}]({code}.md) | {title} |\n");
+    let (last, others) = ALL.split_last().expect("codes");
+    let (path, from) = ("spec/diagnostics/README.md", "| code | about |\n|---|---|\n");
+    holds(path, from, &row(last), &others.iter().map(row).collect::<String>());
+    assert!(read(&root().join(path)).ends_with(&row(last)), "{path} goes on behind {}", last.0);
 }
 
 #[test]
