@@ -181,6 +181,9 @@ fn a_mesh_that_no_slice_has_is_a_warning_and_a_wrong_fold_an_error() {
     let ran = shardc(&["check", "mlp.shard", "--hardware", "tpu-v5e"]);
     assert_eq!(ran.status, 0);
     assert!(ran.err.contains("warning[W0850]: no slice of tpu-v5e is 4x4x4"), "{}", ran.err);
+    assert!(ran.err.contains("help: mesh x=8, y=8, z=1    (the nearest slice"), "{}", ran.err);
+    let ran = shardc(&["check", "mlp.shard", "--hardware", "tpu-v5e", "--mesh", "x=32,y=4,z=1"]);
+    assert!(ran.err.contains("help: --mesh x=16,y=8,z=1    (the nearest"), "{}", ran.err);
     let chip = scratch("fold").join("chip.toml");
     let text = shardc(&["hardware", "tpu-v4"]).out;
     std::fs::write(&chip, text.replace("[network.axes]", "[network.axes]\nx = { torus = [4, 2] }"))

@@ -218,6 +218,7 @@ pub fn slices(
     line: Option<Span>,
 ) -> Option<Diagnostic> {
     let (chip, span) = (hardware.name.clone(), line);
+    let nearest = || hardware.nearest_slice(mesh).map(|mesh| mesh.declared().to_vec());
     Some(match hardware.slice_problem(mesh)? {
         SliceProblem::Fold { axis, size, torus } => {
             HardwareProblem::Fold { axis, size, torus, chip, span }.into()
@@ -227,6 +228,7 @@ pub fn slices(
             shape,
             reason: format!("its largest slice is {}", times(&pod)),
             fold,
+            nearest: nearest(),
             span,
         }
         .into(),
@@ -237,6 +239,7 @@ pub fn slices(
                 multiple of 4"
                 .to_string(),
             fold: None,
+            nearest: nearest(),
             span,
         }
         .into(),

@@ -102,6 +102,8 @@ pub enum HardwareProblem {
         reason: String,
         /// A mesh axis, and torus axes over which the mesh would fit.
         fold: Option<(String, Vec<u64>)>,
+        /// The nearest mesh of as many devices that is a slice: its axes and their sizes.
+        nearest: Option<Vec<(String, u64)>>,
         /// The mesh line; `None` where the command line gave it.
         span: Option<Span>,
     },
@@ -265,13 +267,25 @@ impl From<HardwareProblem> for Diagnostic {
                 ))
                 .help(format!("{axis}={}", torus.iter().fold(1u64, |n, s| n.saturating_mul(*s))))
             }
-            NoSuchSlice { chip, shape, reason, fold, span } => {
+            NoSuchSlice { chip, shape, reason, fold, nearest, span } => {
                 let shape = sizes(&shape, "x");
                 Diagnostic::warning("W0850", format!("no slice of {chip} is {shape}"))
                     .at_if(span, format!("asks for torus axes of {shape}"))
                     .note(format!(
                         "{reason}; times are those of links that such a slice would have"
                     ))
+                    .help_if(nearest.map(|axes| {
+                        let mesh = |between: &str| {
+                            let axes = axes.iter().map(|(name, size)| format!("{name}={size}"));
+                            axes.collect::<Vec<_>>().join(between)
+                        };
+                        let (line, option) = (mesh(", "), mesh(","));
+                        let typed = match span {
+                            Some(_) => format!("mesh {line}"),
+                            None => format!("--mesh {option}"),
+                        };
+                        format!("{typed}    (the nearest slice of as many chips)")
+                    }))
                     .help_if(fold.map(|(axis, torus)| {
                         let torus = sizes(&torus, ", ");
                         format!(

@@ -1,5 +1,7 @@
 //! Whether a chip comes in slices of the shape of a mesh.
 
+use std::cmp::Reverse;
+
 use shard_ir::Mesh;
 
 use super::Hardware;
@@ -68,5 +70,75 @@ impl Hardware {
             }
         }
         self.network.slice_problem(mesh)
+    }
+
+    /// The mesh of as many devices that is a slice of this chip, nearest to one that is none: with
+    /// its axes, of which some may then have size 1, and one or two more where its own do not do.
+    /// Axes that the hardware file names keep their sizes. None is looked for beyond
+    /// [`MOST_DEVICES`].
+    pub fn nearest_slice(&self, mesh: &Mesh) -> Option<Mesh> {
+        if mesh.devices() > MOST_DEVICES {
+            return None;
+        }
+        let mut axes = mesh.declared().to_vec();
+        loop {
+            let is_free = |(name, _): &&(String, u64)| self.network.of_axis(name).is_none();
+            let free: Vec<u64> = axes.iter().filter(is_free).map(|axis| axis.1).collect();
+            let with = |sizes: &[u64]| {
+                let mut sizes = sizes.iter();
+                let sized = |axis: &(String, u64)| {
+                    let size = if is_free(&axis) { sizes.next().copied() } else { None };
+                    (axis.0.clone(), size.unwrap_or(axis.1))
+                };
+                Mesh::new(axes.iter().map(sized).collect::<Vec<_>>()).ok()
+            };
+            let mut ways = Vec::new();
+            parts(free.iter().product(), free.len(), &mut Vec::new(), &mut ways);
+            // Of those as near, what has the larger axes in front.
+            ways.sort_by_cached_key(|way| {
+                let changed = way.iter().zip(&free).map(|(a, b)| a.abs_diff(*b)).sum::<u64>();
+                (changed, Reverse(way.clone()))
+            });
+            let is_slice = |mesh: &Mesh| self.slice_problem(mesh).is_none();
+            if let Some(found) = ways.iter().filter_map(|way| with(way)).find(is_slice) {
+                return Some(found);
+            }
+            let is_new = |name: &&str| axes.iter().all(|(known, _)| known != name);
+            let name = ["x", "y", "z"].into_iter().find(is_new)?;
+            if free.len() >= MOST_PARTS {
+                return None;
+            }
+            axes.push((name.to_string(), 1));
+        }
+    }
+}
+
+/// A slice has at most so many axes of more than one device.
+const MOST_PARTS: usize = 3;
+/// More devices than any slice of a built-in chip has; numbers beyond have very many parts.
+const MOST_DEVICES: u64 = 1 << 16;
+/// So many ways to cut a number of devices are looked at.
+const MOST_WAYS: usize = 100_000;
+
+/// The ways to write a number as a product of so many, of which few are more than 1.
+fn parts(number: u64, count: usize, before: &mut Vec<u64>, found: &mut Vec<Vec<u64>>) {
+    if count == 0 {
+        if number == 1 {
+            found.push(before.clone());
+        }
+        return;
+    }
+    let more = before.iter().filter(|part| **part > 1).count() < MOST_PARTS;
+    let most = if more { number } else { 1 };
+    let low = (1..=most).take_while(|part| part * part <= number);
+    let low: Vec<u64> = low.filter(|part| number.is_multiple_of(*part)).collect();
+    let high = low.iter().map(|part| number / part).filter(|part| part * part > number);
+    for part in low.iter().copied().chain(high.filter(|part| *part <= most)) {
+        if found.len() >= MOST_WAYS {
+            return;
+        }
+        before.push(part);
+        parts(number / part, count - 1, before, found);
+        before.pop();
     }
 }

@@ -188,6 +188,27 @@ fn problem(chip: &str, mesh: &[(&str, u64)]) -> Option<SliceProblem> {
 }
 
 #[test]
+fn the_nearest_slice_keeps_the_axes_where_it_can() {
+    let nearest = |chip: &str, mesh: &[(&str, u64)]| {
+        let hw = Hardware::built_in(chip).expect("a chip");
+        let mesh = Mesh::new(mesh.iter().copied()).expect("a mesh");
+        hw.nearest_slice(&mesh).map_or("none".to_string(), |mesh| mesh.to_string())
+    };
+    assert_eq!(nearest("tpu-v5e", &[("x", 4), ("y", 4), ("z", 4)]), "x=8, y=8, z=1");
+    assert_eq!(nearest("tpu-v5e", &[("x", 32), ("y", 4)]), "x=16, y=8");
+    assert_eq!(nearest("tpu-v4", &[("x", 2), ("y", 4), ("z", 8)]), "x=4, y=4, z=4");
+    assert_eq!(nearest("tpu-v4", &[("data", 2), ("model", 8)]), "data=2, model=4, x=2");
+    assert_eq!(nearest("tpu-v4", &[("x", 64)]), "x=4, y=4, z=4");
+    assert_eq!(nearest("tpu-v4", &[("dcn", 2), ("x", 64)]), "dcn=2, x=4, y=4, z=4");
+    assert_eq!(nearest("tpu-v4", &[("x", 5), ("y", 5)]), "none");
+    assert_eq!(nearest("tpu-v5e", &[("x", 32), ("y", 32)]), "none");
+    let long: Vec<(String, u64)> = (0..8).map(|at| (format!("a{at}"), 8)).collect();
+    let long: Vec<(&str, u64)> = long.iter().map(|(name, size)| (name.as_str(), *size)).collect();
+    assert_eq!(nearest("tpu-v4", &long), "none");
+    assert_eq!(nearest("tpu-v4", &[("x", 1 << 20)]), "none");
+}
+
+#[test]
 fn a_mesh_that_no_slice_has_is_told_apart() {
     assert_eq!(problem("tpu-v4-flat", &[("x", 1000), ("y", 3)]), None);
     assert_eq!(problem("tpu-v4", &[("x", 4), ("y", 4), ("z", 8)]), None);
