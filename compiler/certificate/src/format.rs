@@ -137,6 +137,9 @@ pub enum Unshown {
     /// There are too many branches.
     #[error("there are more branches than a certificate holds")]
     Branches,
+    /// The time that was given was up before all prices were asked.
+    #[error("the time that was given was up before all prices were asked")]
+    Time,
 }
 
 /// Prices of one form, and of what may stand in place of parts of it.

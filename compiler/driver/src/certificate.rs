@@ -40,7 +40,9 @@ pub fn certificate(
         hardware: hardware_choice::text(asked.hardware.as_deref(), source, host)?,
     };
     let layers = found(compilation);
-    let certificate = certify(inputs, &layers, &Limits::default()).map_err(|error| {
+    let pass = host.begin("certificate", "the certificate".to_string(), (1, 1));
+    let limits = Limits { stop: pass.stop(), ..Limits::default() };
+    let certificate = certify(inputs, &layers, &limits).map_err(|error| {
         let problem = InternalProblem {
             pass: "certifying".to_string(),
             message: error.to_string(),

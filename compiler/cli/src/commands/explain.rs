@@ -140,7 +140,6 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         compilation.ask_for_overlap(console)?;
     }
     if let Some(out) = &args.certificate {
-        let _pass = console.watch.begin("certificate", "the certificate".to_string(), (0, 1));
         let options = args.program.asked(console)?;
         certificate::write(out, &compilation, &options, console)?;
     }

@@ -8,6 +8,7 @@ use shard_certificate::{
 use super::prices::price_set;
 use crate::relax::Branch;
 use crate::relax::split::{Goal, Split};
+use crate::stop::Stop;
 
 /// Branches of a tree, prices in a file and strategies in all branches: with more, there is no
 /// certificate of branches.
@@ -29,7 +30,7 @@ pub(super) fn branches(
     form: usize,
     root: Branch,
     space: &mut Space<'_>,
-    goal: Goal,
+    (goal, stop): (Goal, &Stop),
 ) -> Result<Result<Branches, Unshown>, CertificateError> {
     let mut found = Branches { form: form as u32, prices: Vec::new(), tree: Vec::new() };
     let (mut prices, mut priced) = (0, 0);
@@ -45,6 +46,9 @@ pub(super) fn branches(
         Ok(shown >= goal.target)
     };
     while let Some(Pending { mut branch, within, of, fresh }) = open.pop() {
+        if stop.is_time_up() {
+            return Ok(Err(Unshown::Time));
+        }
         priced += branch.strategies();
         if found.tree.len() + open.len() > MOST_BRANCHES
             || prices > MOST_PRICES

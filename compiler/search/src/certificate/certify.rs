@@ -22,6 +22,7 @@ use crate::relax::factors::Factors;
 use crate::relax::prices::{Part, Prices};
 use crate::relax::split::Goal;
 use crate::space::maxima;
+use crate::stop::Stop;
 use crate::{Limits, LowerError, Status};
 
 /// The plans that were found for a layer.
@@ -33,7 +34,8 @@ pub struct Found<'a> {
     pub status: Status,
 }
 
-/// The certificate for plans of some layers of a source file, as lowering found them.
+/// The certificate for plans of some layers of a source file, as lowering found them. Where time is
+/// up, the first form of each layer has its prices, and the file says that more was not asked.
 pub fn certify(
     inputs: Inputs,
     layers: &[Found<'_>],
@@ -41,11 +43,14 @@ pub fn certify(
 ) -> Result<Certificate, CertificateError> {
     let (programs, hardware) = derive(&inputs)?;
     let mut certified = Vec::new();
+    // Prices that end before their end would show nothing: time ends what comes behind the first.
+    let stop = &limits.stop;
+    let limits = &Limits { stop: Stop::default(), ..limits.clone() };
     for found in layers {
         let Some(first) = found.plans.first() else { continue };
         let of_layer = || {
             let phases = phases_of(&programs, &first.name)?;
-            certify_layer(&phases, (&hardware, inputs.fuse), found, limits)
+            certify_layer(&phases, (&hardware, inputs.fuse), found, (limits, stop))
         };
         certified.push(of_layer().map_err(|error| error.of(&first.name))?);
     }
@@ -56,7 +61,7 @@ fn certify_layer(
     phases: &[&Program],
     (hardware, fuse): (&Hardware, bool),
     found: &Found<'_>,
-    limits: &Limits,
+    (limits, stop): (&Limits, &Stop),
 ) -> Result<LayerCertificate, CertificateError> {
     if phases.len() != found.plans.len() {
         return Err(CertificateError::new("a certificate is of all phases together"));
@@ -84,6 +89,7 @@ fn certify_layer(
     let mut listed = Listed {
         ground,
         limits,
+        stop,
         is_proven: found.status == Status::Proven,
         bound: cost.min(shown),
         priced: Vec::new(),
@@ -137,6 +143,8 @@ fn cost_of(
 struct Listed<'g> {
     ground: Ground<'g>,
     limits: &'g Limits,
+    /// What ends it before its end: the first form has prices all the same.
+    stop: &'g Stop,
     /// Whether the search has shown that no plan takes less.
     is_proven: bool,
     /// What no plan of the forms so far takes less than.
@@ -152,8 +160,13 @@ impl Listed<'_> {
     /// has shown more.
     fn certify(&mut self, number: usize, form: &Program) -> Result<(), CertificateError> {
         let Ground { joint, hardware, loops } = self.ground;
-        if number >= self.limits.forms || within_limits(form, self.limits).is_err() {
-            self.bound = self.bound.min(least_time(form, hardware));
+        let no_time = number > 0 && self.stop.is_time_up();
+        if no_time || number >= self.limits.forms || within_limits(form, self.limits).is_err() {
+            let least = least_time(form, hardware);
+            if no_time && least < self.bound {
+                self.unshown = Some(Unshown::Time);
+            }
+            self.bound = self.bound.min(least);
             return Ok(());
         }
         let (before, fuse) = (self.bound, (hardware, loops));
@@ -163,7 +176,7 @@ impl Listed<'_> {
         if self.bound == before || self.bound == 0 || !self.is_proven {
             return Ok(());
         }
-        match divide(number, form, self.ground, before, self.limits)? {
+        match divide(number, form, self.ground, before, (self.limits, self.stop))? {
             Ok(branches) => {
                 self.bound = before;
                 self.priced[number] = Vec::new();
@@ -181,7 +194,7 @@ fn divide(
     form: &Program,
     Ground { joint, hardware, loops }: Ground<'_>,
     target: u64,
-    limits: &Limits,
+    (limits, stop): (&Limits, &Stop),
 ) -> Result<Result<Branches, Unshown>, CertificateError> {
     let kernels = Kernels::of_program(form.clone(), form.strict, loops, hardware);
     let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
@@ -189,7 +202,7 @@ fn divide(
     let scopes = scopes(form, &joint.present, hardware.hbm_bytes);
     let memory = DeviceMemory::new(form, hardware.hbm_bytes).within(scopes.as_ref());
     let root = Branch::unpriced(&kernels, factors, Some(&memory), target);
-    branches(number, root, &mut space, Goal { target, sweeps: limits.sweeps })
+    branches(number, root, &mut space, (Goal { target, sweeps: limits.sweeps }, stop))
 }
 
 /// Sets of prices that bound a form by `bound`, which is lowered where they do not.

@@ -1,13 +1,13 @@
 //! Plans that are divided by what is stored of a weight, or by the layout of a label.
 
-use shard_search::Proof;
 use shard_search::certificate::{
     Branch, Branches, Certificate, Claim, PriceSet, Run, Unshown, verify_certificate,
 };
+use shard_search::{Limits, Proof, Stop};
 
 use crate::forged::accepted;
 use crate::made::{SMALL, TIGHT, within_tenths};
-use crate::programs::{Random, certificate_of, inputs_on, refused, shown};
+use crate::programs::{Random, certificate_of, certificate_within, inputs_on, refused, shown};
 
 /// The plans within some memory, divided by what is stored.
 pub(crate) fn divided() -> Certificate {
@@ -53,6 +53,19 @@ fn what_one_set_of_prices_does_not_show_of_all_several_show_of_branches() {
         (whole.layers[0].branches, whole.layers[0].forms) = (Vec::new(), vec![vec![set.clone()]]);
         assert!(refused(&whole).contains("the prices show a bound of"), "{set:?}");
     }
+}
+
+#[test]
+fn a_certificate_whose_time_is_up_has_the_prices_of_its_first_form() {
+    let stop = Stop::default();
+    stop.time_is_up();
+    let limits = Limits { stop, ..Limits::default() };
+    let in_time = divided();
+    let best = certificate_within(in_time.inputs.clone(), &limits);
+    assert!(best.layers[0].branches.is_empty(), "{:?}", best.layers[0].branches);
+    let (layer, whole) = (shown(&best), shown(&in_time));
+    assert_eq!((layer.proof, layer.unshown), (Some(Proof::Search), Some(Unshown::Time)));
+    assert!((1..whole.lower_bound.0).contains(&layer.lower_bound.0), "{layer:?}");
 }
 
 #[test]

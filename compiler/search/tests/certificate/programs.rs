@@ -44,6 +44,11 @@ pub(crate) fn certificate(source: &str) -> Certificate {
 
 /// The same for any inputs.
 pub(crate) fn certificate_of(inputs: Inputs) -> Certificate {
+    certificate_within(inputs, &Limits::default())
+}
+
+/// The same within limits.
+pub(crate) fn certificate_within(inputs: Inputs, limits: &Limits) -> Certificate {
     let source = &inputs.source;
     let file = SourceFile::new(inputs.file.as_str(), inputs.source.as_str());
     let checked = check_source(&file, &CheckOptions::default());
@@ -77,8 +82,7 @@ pub(crate) fn certificate_of(inputs: Inputs) -> Certificate {
             Found { plans: phases.iter().map(|l| &l.plan).collect(), status }
         })
         .collect();
-    certify(inputs.clone(), &layers, &Limits::default())
-        .unwrap_or_else(|error| panic!("{error}\n{source}"))
+    certify(inputs.clone(), &layers, limits).unwrap_or_else(|error| panic!("{error}\n{source}"))
 }
 
 /// The plan of the first layer of inputs, where one fits.
