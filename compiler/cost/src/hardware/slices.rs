@@ -74,8 +74,8 @@ impl Hardware {
 
     /// The mesh of as many devices that is a slice of this chip, nearest to one that is none: with
     /// its axes, of which some may then have size 1, and one or two more where its own do not do.
-    /// Axes that the hardware file names keep their sizes. None is looked for beyond
-    /// [`MOST_DEVICES`].
+    /// Axes that the hardware file names keep their sizes. None is looked for beyond 65,536
+    /// devices.
     pub fn nearest_slice(&self, mesh: &Mesh) -> Option<Mesh> {
         if mesh.devices() > MOST_DEVICES {
             return None;
