@@ -267,7 +267,12 @@ impl<'a> Search<'a> {
         if run.visits[goal].cost.time > least || !self.fits(&run.visits, goal)? {
             return Ok(false);
         }
-        run.lower_bound.get_or_insert(least);
+        let known = *run.lower_bound.get_or_insert(least);
+        if run.visits[goal].cost.time > known && run.ways == 1 {
+            // As where a plan is reached: those passed over may have kept others from being looked
+            // at.
+            run.stopped_by = Some(MEMORY_LIMIT);
+        }
         run.ties_cut = true;
         run.goals.push(goal);
         Ok(true)
