@@ -370,9 +370,9 @@ impl Held<'_> {
             Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
                 viewed || is_stored
             }
-            Def::Parameter { kind: ParameterKind::HostWeight, .. } | Def::Constant(_) => {
-                viewed || origin != value || is_stored
-            }
+            // It is cut in the memory of the host.
+            Def::Parameter { kind: ParameterKind::HostWeight, .. } => true,
+            Def::Constant(_) => viewed || origin != value || is_stored,
             Def::Op { .. } | Def::Pin { .. } => false,
         };
         (origin, if free_of_charge { 0 } else { self.memory.bytes(value, layout) })

@@ -697,3 +697,41 @@ fn a_plan_found_straight_ahead_behind_one_passed_over_is_no_proof() {
     assert!(whole.lower_bound <= found.cost, "{whole:?}, {found:?}");
     assert!(found.lower_bound <= whole.cost, "{whole:?}, {found:?}");
 }
+
+/// A weight of the host that is cut there before it is fetched, whichever way.
+const HOSTED: &str = "mesh x=2
+dim B = 32
+dim E = 512
+dim F = 256
+layer f(x: bf16 BE?, w: weight host bf16 EF) -> bf16 BF_x {
+  return gelu(einsum(x, w -> BF))
+}
+";
+
+/// What the host had cut was counted as memory of the device, beside what is fetched of it, and it
+/// was said to be proven that no plan fits.
+#[test]
+fn a_weight_that_the_host_cuts_takes_no_memory_before_it_is_fetched() {
+    let text = |hbm_bytes: u64| {
+        format!(
+            "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = 1e12 }}\n\
+             hbm_bytes = {hbm_bytes}\nhbm_bandwidth = 1e12\n[network]\nkind = \"flat\"\n\
+             bandwidth = 1e11\nlatency = 1e-7\n[host]\npcie_bandwidth = 1e10\n"
+        )
+    };
+    let chip = |hbm_bytes| Hardware::parse(&text(hbm_bytes)).expect("a hardware file");
+    let pinned = program(&HOSTED.replace("BE?", "BE_x"));
+    let options = LowerOptions::default();
+    let pinned = lower(&pinned, &chip(1 << 40), &options).expect("a plan");
+    let program = program(HOSTED);
+    let fastest = needed(&lower(&program, &chip(1 << 40), &options).expect("a plan"));
+    assert!(needed(&pinned) < fastest, "{} and {fastest}", needed(&pinned));
+    for whole_space in [false, true] {
+        let options = LowerOptions { whole_space, ..options.clone() };
+        for capacity in [fastest - 1, needed(&pinned)] {
+            let found = lower(&program, &chip(capacity), &options).expect("a plan that fits");
+            assert_eq!(found.optimality.status, Status::Proven);
+            assert!(found.optimality.cost <= pinned.optimality.cost, "{:?}", found.optimality);
+        }
+    }
+}
