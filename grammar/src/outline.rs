@@ -308,6 +308,7 @@ impl Cutter<'_, '_> {
         self.word(index) != "layer"
             && self.is_word(index)
             && self.is_word(index + 1)
+            && !self.is_statement(index + 1)
             && self.word(index + 2) == "("
             && nearest(self.word(index), &["layer"]).is_some()
     }

@@ -97,6 +97,7 @@ says! {
     a_brace_too_many: errors("layer f(a: f32 A) -> f32 A { return a } }") => ["1:41 this `}` \
         closes nothing | remove it"];
     a_statement_outside: errors("let a = b\nlet c = d") => ["1:1 `let` stands outside any layer"];
+    a_value_that_is_near_the_word_layer: body("let layers = a return (layers)") => [];
     a_misspelt_item: errors("dim A = 3\ndmi B = 4") => ["2:1 unknown word `dmi`, where `dim` \
         could stand | dim"];
     a_misspelt_first_item: errors("laeyr f() {}") => ["1:1 unknown word `laeyr`, where `layer` \
