@@ -113,9 +113,11 @@ impl Failure<'_, '_> {
         if !at_end && let Some(error) = self.misspelt(index, &expected) {
             return error;
         }
+        let ends = expected.iter().any(|word| word == self.end_words);
         let takes_comma = expected.iter().any(|word| word == "`,`");
         let typed = scan.word(index + 1).starts_with(|c: char| c.is_ascii_uppercase());
-        let takes_equals = !typed && expected.iter().any(|word| word == "`=`");
+        let has_equals = scan.word(index + 1) == "=";
+        let takes_equals = !typed && !has_equals && expected.iter().any(|word| word == "`=`");
         let mut error = SyntaxError::new(SyntaxErrorKind::Unexpected { expected, found }, span);
         let behind =
             if index > self.tokens.start { scan.tokens[index - 1].span.end } else { span.start };
@@ -123,8 +125,9 @@ impl Failure<'_, '_> {
             let kind = scan.tokens[index].kind;
             let starts_something =
                 matches!(kind, TokenKind::Word | TokenKind::Number) || scan.word(index) == "(";
-            let assigned = kind == TokenKind::Word && scan.word(index + 1) == "=";
-            if assigned && self.next_keywords.contains(&"let") && index > self.tokens.start {
+            let assigned = kind == TokenKind::Word && has_equals;
+            if assigned && ends && self.next_keywords.contains(&"let") && index > self.tokens.start
+            {
                 error = error
                     .with_help(format!("let {} = ...", scan.word(index)))
                     .with_fix(Span::at(span.start), "let ");

@@ -174,8 +174,9 @@ fn dims_apart(error: SyntaxError, scan: &Scan<'_>, at: usize) -> SyntaxError {
             && word.chars().all(|c| c.is_ascii_alphanumeric())
     };
     let start = (at.saturating_sub(FAR)..at).rev().take_while(|at| is_dims(*at)).last();
-    let (SyntaxErrorKind::Unexpected { .. }, Some(start), true) = (&error.kind, start, is_dims(at))
-    else {
+    // Where the list does not end the operation, something else is missing: `over L S`, `over Q L`.
+    let ends = error.expected().iter().any(|expected| expected == "`)`");
+    let (true, Some(start), true) = (ends, start, is_dims(at)) else {
         return error;
     };
     if !(start > 0 && matches!(scan.word(start - 1), "->" | "over")) {

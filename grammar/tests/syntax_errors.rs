@@ -91,6 +91,9 @@ says! {
     a_missing_result: errors("layer f(a: f32 A) { return a }") => ["1:19 expected `->`, found `{`"];
     a_missing_body_brace: errors("layer f(a: f32 A) -> f32 A\nlet b = a }") => ["1:27 expected \
         `repeat` or `{`, found `let`"];
+    a_word_before_the_sign_of_a_let: body("let h k = a") => ["2:7 expected `:` or `=`, found `k`"];
+    a_list_of_dims_that_lacks_its_comma: body("let h = causal(a over A B)") => ["2:25 expected \
+        `,`, found `B` | put `,` before `B`"];
     a_missing_closing_brace: errors("layer f(a: f32 A) -> f32 A {\nreturn a\nlayer g(a: f32 A) -> \
         f32 A { return a }")
         => ["1:28 this `{` is never closed by a `}` | close the layer with `}`"];
