@@ -199,6 +199,11 @@ pub enum SyntaxErrorKind {
         /// The character.
         character: char,
     },
+    /// A comment of another language.
+    OtherComment {
+        /// What it starts with: `#`, `/*`.
+        sign: &'static str,
+    },
     /// The file is past [`limits::MAX_FILE_BYTES`].
     FileTooLarge {
         /// Its size.
@@ -270,6 +275,7 @@ impl fmt::Display for SyntaxErrorKind {
             StrangeCharacter { character } => {
                 write!(f, "`{}` is no character of the language", character.escape_debug())
             }
+            OtherComment { sign } => write!(f, "no comment starts with `{sign}`"),
             FileTooLarge { bytes } => {
                 write!(
                     f,

@@ -14,6 +14,10 @@ use shard_words::Span;
 pub(crate) enum TokenKind {
     #[regex(r"//[^\n]*", allow_greedy = true)]
     Comment,
+    /// One of another language, to the end of the line; `/*` up to its end, which is looked for.
+    #[regex(r"#[^\n]*", allow_greedy = true)]
+    #[token("/*")]
+    OtherComment,
     #[regex(r#""[^"\n]*""#)]
     Text,
     #[regex(r#""[^"\n]*"#)]
@@ -39,6 +43,9 @@ pub(crate) enum TokenKind {
     /// Any other character.
     Strange,
 }
+
+/// How a comment is written here.
+pub(crate) const AS_COMMENT: &str = "// ...    (comments start with `//`)";
 
 /// One token; comments are kept apart.
 #[derive(Clone, Copy, Debug)]
@@ -95,15 +102,35 @@ pub(crate) fn scan(text: &str) -> Scan<'_> {
     let mut lexer = TokenKind::lexer(text);
     let mut last_end = 0;
     let mut strange_end = usize::MAX;
+    let mut blocks_end = true;
     while let Some(result) = lexer.next() {
         let kind = result.unwrap_or(TokenKind::Strange);
         let span = on_boundaries(text, lexer.span());
         match kind {
             TokenKind::Comment => scan.comments.push(comment(text, span, last_end)),
+            TokenKind::OtherComment => {
+                let rest = &text[span.end..];
+                let is_block = text[span.start..].starts_with("/*");
+                let end = if is_block && blocks_end { rest.find("*/") } else { None };
+                blocks_end &= !is_block || end.is_some();
+                if is_block {
+                    let line = || rest.find('\n').unwrap_or(rest.len());
+                    lexer.bump(end.map_or_else(line, |end| end + 2));
+                }
+                if scan.errors.len() < MAX_ERRORS {
+                    let span = Span::new(span.start, lexer.span().end);
+                    scan.report(other_comment(text, span));
+                }
+                scan.faults.push(span.start);
+            }
             TokenKind::Semicolon => {
                 scan.semicolons.push(span.start);
                 let error = SyntaxError::new(SyntaxErrorKind::StraySemicolon, span);
-                scan.report(error.with_help("remove it").with_fix(span, ""));
+                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let parts_words =
+                    text[span.end..].starts_with(is_part) && text[..span.start].ends_with(is_part);
+                let with = if parts_words { " " } else { "" };
+                scan.report(error.with_help("remove it").with_fix(span, with));
             }
             _ => {
                 if let Some(kind) = fault(kind, &text[span.start..span.end]) {
@@ -124,7 +151,7 @@ pub(crate) fn scan(text: &str) -> Scan<'_> {
                 scan.tokens.push(Token { kind, span });
             }
         }
-        if kind != TokenKind::Comment {
+        if !matches!(kind, TokenKind::Comment | TokenKind::OtherComment) {
             last_end = span.end;
         }
     }
@@ -154,6 +181,32 @@ fn fault(kind: TokenKind, text: &str) -> Option<SyntaxErrorKind> {
         }
         _ => None,
     }
+}
+
+/// A comment of another language, mended line by line.
+fn other_comment(text: &str, span: Span) -> SyntaxError {
+    let whole = &text[span.start..span.end];
+    let (sign, replaced, lines) = match whole.strip_prefix("/*") {
+        Some(body) => {
+            let bare = |line: &str| line.trim_matches(['*', ' ', '\t', '\r']).to_string();
+            let line = |line: &str| format!("// {}", bare(line)).trim_end().to_string();
+            let body = body.strip_suffix("*/").unwrap_or(body);
+            let lines: Vec<String> = body.split('\n').map(line).collect();
+            let behind = text[span.end..].trim_start_matches([' ', '\t', '\r']);
+            let end = if behind.is_empty() || behind.starts_with('\n') { "" } else { "\n" };
+            ("/*", span, lines.join("\n") + end)
+        }
+        None => {
+            let signs = whole.bytes().take_while(|b| *b == b'#').count();
+            // `#!` is no documentation.
+            let blank = if whole[signs..].starts_with(['/', '!']) { " " } else { "" };
+            ("#", Span::new(span.start, span.start + signs), format!("//{blank}"))
+        }
+    };
+    let start = Span::new(span.start, span.start + sign.len());
+    SyntaxError::new(SyntaxErrorKind::OtherComment { sign }, start)
+        .with_help(AS_COMMENT)
+        .with_fix(replaced, lines)
 }
 
 fn comment(text: &str, span: Span, last_end: usize) -> Comment {

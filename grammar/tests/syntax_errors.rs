@@ -70,6 +70,10 @@ says! {
         could stand | expect"];
     an_expectation_outside_a_layer: errors("expect comm <= 3us") => ["1:1 `expect` stands outside \
         any layer"];
+    a_comment_with_a_hash: body("let h = a # let b = a") => ["2:11 no comment starts with `#` | // \
+        ...    (comments start with `//`)"];
+    a_comment_with_an_end: body("let h = a /* let b\n = */") => ["2:11 no comment starts with `/*` \
+        | // ...    (comments start with `//`)"];
     a_strange_character: body("let h = a £ a") => ["2:11 `£` is no character of the language"];
     an_unknown_dtype: body("let h: bfloat16 A = a") => ["2:8 unknown dtype `bfloat16` | bf16"];
     a_split_into_one: body("let h = split(a, A -> B)") => ["2:23 `split` needs two dims or more \

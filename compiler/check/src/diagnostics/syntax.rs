@@ -56,7 +56,11 @@ fn help(text: Option<&String>, fix: Option<&shard_grammar::Fix>) -> Option<Help>
 fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
     use SyntaxErrorKind::*;
     match kind {
-        Unexpected { .. } | StrangeCharacter { .. } | MisspeltKeyword { .. } | StraySemicolon => {
+        Unexpected { .. }
+        | StrangeCharacter { .. }
+        | OtherComment { .. }
+        | MisspeltKeyword { .. }
+        | StraySemicolon => {
             "a file is made of `hardware`, `mesh`, `dim`, `phase` and `layer`; a layer of `let` \
                 and `return`"
         }
@@ -92,6 +96,7 @@ fn code(kind: &SyntaxErrorKind) -> (&'static str, &'static str) {
     match kind {
         Unexpected { .. } => ("E0101", "not expected here"),
         StrangeCharacter { .. } => ("E0101", "this character"),
+        OtherComment { .. } => ("E0101", "comments start with `//`"),
         MisspeltKeyword { .. } => ("E0101", "this word"),
         StraySemicolon => ("E0101", "not needed"),
         Unclosed { .. } => ("E0102", "opened here"),
