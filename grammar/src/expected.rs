@@ -214,7 +214,7 @@ fn expected_words(rules: &[Rule], end_words: &'static str) -> Vec<String> {
 const AN_EXPRESSION: &str = "an expression";
 const AN_OPERATOR: &str = "an operator";
 const A_LAYOUT: &str = "a layout such as `BL_xE`";
-const A_TYPE: &str = "a type such as `bf16 BL_xE`";
+pub(crate) const A_TYPE: &str = "a type such as `bf16 BL_xE`";
 const A_SIZE: &str = "a size (a number, a dim or `(`)";
 const A_PARTIAL: &str = "a partial such as `(partialsum-x)`";
 const OF_DIMS: &str = "dims such as `BL` or `[Batch, Seq]`";

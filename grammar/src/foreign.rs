@@ -226,7 +226,7 @@ fn touch(scan: &Scan<'_>, at: usize) -> bool {
     scan.tokens.get(at + 1).is_some_and(|next| next.span.start == scan.tokens[at].span.end)
 }
 
-fn span(scan: &Scan<'_>, tokens: Range<usize>) -> Span {
+pub(crate) fn span(scan: &Scan<'_>, tokens: Range<usize>) -> Span {
     let start = scan.tokens.get(tokens.start).map_or(scan.text.len(), |token| token.span.start);
     let end = tokens
         .end
@@ -242,7 +242,7 @@ fn text<'t>(scan: &Scan<'t>, tokens: Range<usize>) -> &'t str {
 }
 
 /// The most tokens that an operand is looked for in: messages stay short, and the look linear.
-const FAR: usize = 64;
+pub(crate) const FAR: usize = 64;
 
 /// The tokens of the operand that ends before this one: a name, a number, a call, something in
 /// parentheses.

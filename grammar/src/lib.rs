@@ -17,6 +17,7 @@ mod foreign;
 mod format;
 mod grammar;
 pub mod limits;
+mod mend;
 mod names;
 mod outline;
 mod parser;

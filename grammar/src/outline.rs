@@ -14,6 +14,9 @@ const STATEMENTS: [&str; 3] = ["let", "expect", "return"];
 /// The words that begin an item of a file.
 const ITEMS: [&str; 7] = ["hardware", "mesh", "dim", "phase", "layer", "strict layer", "model"];
 
+/// The words of other languages that begin what is a layer here.
+const FUNCTIONS: [&str; 6] = ["def", "fn", "func", "fun", "function", "module"];
+
 /// What a piece is parsed as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PieceKind {
@@ -133,7 +136,8 @@ impl Cutter<'_, '_> {
         let had_strayed = std::mem::replace(&mut self.strayed, false);
         if let Some(kind) = PieceKind::of_line(self.word(start)) {
             self.skip_line();
-            let ends_here = kind == PieceKind::Phase && self.word(self.at) == "}";
+            let ends_here =
+                (kind == PieceKind::Phase || self.is_braced(start)) && self.word(self.at) == "}";
             self.at += usize::from(ends_here);
             return Some(ItemOutline::Line(Piece { kind, tokens: start..self.at }));
         }
@@ -167,6 +171,12 @@ impl Cutter<'_, '_> {
                 None
             }
         }
+    }
+
+    /// Whether a line puts in braces what it says, as other languages do.
+    fn is_braced(&self, start: usize) -> bool {
+        let sign = usize::from(matches!(self.word(start + 1), "=" | ":"));
+        self.word(start + 1 + sign) == "{"
     }
 
     fn layer(&mut self) -> LayerOutline {
@@ -245,7 +255,11 @@ impl Cutter<'_, '_> {
             return; // reported by the scan
         }
         let word = self.word(index).to_string();
-        let error = match nearest(&word, keywords) {
+        let meant = match keywords {
+            [meant] => Some(*meant),
+            _ => nearest(&word, keywords),
+        };
+        let error = match meant {
             Some(meant) if token.kind == TokenKind::Word => {
                 let kind = SyntaxErrorKind::MisspeltKeyword { word, meant };
                 SyntaxError::new(kind, span).with_help(meant).with_fix(span, meant)
@@ -280,10 +294,18 @@ impl Cutter<'_, '_> {
             "layer" => self.is_layer_keyword(index),
             "model" => self.is_model_keyword(index),
             "hardware" | "mesh" | "dim" | "phase" | "strict" => {
-                self.word(index + 1) != "=" && !matches!(self.word(index - 1), "-" | "hardware")
+                !self.is_axis(index) && !matches!(self.word(index - 1), "-" | "hardware")
             }
             _ => self.is_misspelt_layer(index),
         }
+    }
+
+    /// Whether a mesh axis with its size stands here, and no `mesh = 4x4` of another language.
+    fn is_axis(&self, index: usize) -> bool {
+        let size = self.word(index + 2);
+        self.word(index + 1) == "="
+            && (size.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+                || !matches!(self.word(index), "hardware" | "mesh"))
     }
 
     /// Whether a phase starts here: `phase` is a good name of other things.
@@ -303,14 +325,16 @@ impl Cutter<'_, '_> {
         self.is_word(index + 1) && self.word(index + 2) == "("
     }
 
-    /// Whether `layer` with a slip in it stands here, by what stands behind it.
+    /// Whether `layer` with a slip in it, or the word of another language, stands here, by what
+    /// stands behind it.
     fn is_misspelt_layer(&self, index: usize) -> bool {
         self.word(index) != "layer"
             && self.is_word(index)
             && self.is_word(index + 1)
             && !self.is_statement(index + 1)
             && self.word(index + 2) == "("
-            && nearest(self.word(index), &["layer"]).is_some()
+            && (FUNCTIONS.contains(&self.word(index))
+                || nearest(self.word(index), &["layer"]).is_some())
     }
 
     fn ends_statement(&self, index: usize) -> bool {

@@ -7,6 +7,7 @@ use crate::expected::{BracketFault, Failure, THE_END, bracket_fault};
 use crate::foreign::reworded;
 use crate::grammar::{Rule, ShardGrammar};
 use crate::limits::{MAX_ERRORS, MAX_FILE_BYTES, MAX_NESTING};
+use crate::mend::mended;
 use crate::outline::{ItemOutline, LayerOutline, Piece, PieceKind, outline};
 use crate::scan::{Scan, TokenKind, scan};
 use pest::Parser;
@@ -40,7 +41,21 @@ pub fn parse(source: &SourceFile) -> Parsed {
     if let Some(error) = too_large(&source.text) {
         return Parsed { errors: vec![error], ..Parsed::default() };
     }
-    let mut scan = scan(&source.text);
+    let (mut parsed, scan) = read(&source.text);
+    let help = |error: SyntaxError| mended(&error, &scan).unwrap_or_else(|| reworded(error, &scan));
+    parsed.errors = parsed.errors.into_iter().map(help).collect();
+    parsed.errors.sort_by_key(|error| (error.span.start, error.span.end));
+    parsed
+}
+
+/// Whether a text has no error.
+pub(crate) fn reads(text: &str) -> bool {
+    read(text).0.errors.is_empty()
+}
+
+/// What [`parse`] finds, before it is said how errors with the ways of other languages are mended.
+fn read(text: &str) -> (Parsed, Scan<'_>) {
+    let mut scan = scan(text);
     let outline = outline(&scan);
     let comments = std::mem::take(&mut scan.comments);
     let scan_errors = std::mem::take(&mut scan.errors);
@@ -52,9 +67,6 @@ pub fn parse(source: &SourceFile) -> Parsed {
     let mut errors: Vec<SyntaxError> = errors.collect();
     errors.sort_by_key(|error| (error.span.start, error.span.end));
     errors.truncate(MAX_ERRORS);
-    let mut errors: Vec<SyntaxError> =
-        errors.into_iter().map(|error| reworded(error, &scan)).collect();
-    errors.sort_by_key(|error| (error.span.start, error.span.end));
     if errors.is_empty() {
         warnings.extend(
             comments
@@ -65,7 +77,7 @@ pub fn parse(source: &SourceFile) -> Parsed {
         );
         warnings.sort_by_key(|warning| warning.span);
     }
-    Parsed { file: File { docs: file_docs, items, comments }, errors, warnings }
+    (Parsed { file: File { docs: file_docs, items, comments }, errors, warnings }, scan)
 }
 
 /// Reads the right side of `-D`: `B=64`, `H = 32 pad 64`. Spans are those of `text`.

@@ -92,7 +92,8 @@ says! {
         => ["1:15 this `{` is never closed by a `}` | put `}` behind `4`"];
     a_missing_dtype: errors("layer f(a: A_x) -> f32 A { return a }") => ["1:12 this type has no \
         dtype | bf16 A_x"];
-    a_missing_result: errors("layer f(a: f32 A) { return a }") => ["1:19 expected `->`, found `{`"];
+    a_missing_result: errors("layer f(a: f32 A) { return a }") => ["1:19 expected `->`, found `{` | \
+        -> f32 A    (the type of what is returned)"];
     a_missing_body_brace: errors("layer f(a: f32 A) -> f32 A\nlet b = a }") => ["1:27 expected \
         `repeat` or `{`, found `let`"];
     a_word_before_the_sign_of_a_let: body("let h k = a") => ["2:7 expected `:` or `=`, found `k`"];
