@@ -52,9 +52,9 @@ pub struct OrderSaving {
 const MAX_AXES_ASKED: usize = 4;
 
 /// A question about one layout takes as long as the search for the plan did, as a rule. So many
-/// e-nodes and states are made for all of them, counted as if each took what the plan took; one
-/// question is always asked.
-const WORK: usize = 100_000;
+/// strategies are priced and e-nodes and states made for all of them, counted as if each took what
+/// the plan took; one question is always asked.
+const WORK: usize = 150_000;
 
 /// And one may expand this part of the states that a search may.
 const PART_OF_STATES: usize = 8;
@@ -86,7 +86,9 @@ pub fn order_savings(
         return Ok(OrderSavings::default());
     }
     let Some(all) = better(&all, &lowered.remembered)? else { return Ok(OrderSavings::default()) };
-    let asked = (WORK / (lowered.stats.nodes + lowered.stats.expansions).max(1)).max(1);
+    let strategies = lowered.remembered.whole.as_ref().map_or(0, |whole| whole.strategies());
+    let work = strategies + lowered.stats.nodes + lowered.stats.expansions;
+    let asked = (WORK / work.max(1)).max(1);
     let unasked = sites.get(asked).map(|site| Unasked {
         value: site.value(program),
         output: site.output(),

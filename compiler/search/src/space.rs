@@ -6,6 +6,7 @@ use egg::{
     SimpleScheduler, StopReason, Subst, Symbol, Var,
 };
 use rustc_hash::FxHashMap;
+use shard_cost::Hardware;
 use shard_ir::op::Combined;
 use shard_ir::{
     AxisSet, Binary, Collective, Def, Fused, Layout, LayoutPattern, MeshShape, Op, Program,
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use crate::kernel::Kernels;
 use crate::relax::Region;
+use crate::rules::inside::MovesInside;
 use crate::rules::moves::Movable;
 use crate::timeless::timeless;
 use crate::{Limits, LowerError};
@@ -152,10 +154,12 @@ impl Space {
     /// it; with a region, only what lies in it: the rules then fire no further.
     pub(crate) fn saturate(
         kernels: Arc<Kernels>,
+        hardware: &Hardware,
         region: Option<Region>,
         limits: &Limits,
     ) -> Result<Space, LowerError> {
-        Space::by_rules(&RuleKind::ALL, kernels, region, limits)
+        let context = Context::new(kernels, hardware, region);
+        Space::by_rules(&RuleKind::ALL, context, limits)
     }
 
     /// The same without moves, which are most of it: the ways of making each value in each layout
@@ -165,21 +169,17 @@ impl Space {
         region: Region,
         limits: &Limits,
     ) -> Result<Space, LowerError> {
-        Space::by_rules(&[RuleKind::Strategies], kernels, Some(region), limits)
+        let context = Context::without_moves(kernels, Some(region));
+        Space::by_rules(&[RuleKind::Strategies], context, limits)
     }
 
     fn by_rules(
         rules: &[RuleKind],
-        kernels: Arc<Kernels>,
-        region: Option<Region>,
+        context: Context,
         limits: &Limits,
     ) -> Result<Space, LowerError> {
+        let kernels = Arc::clone(&context.kernels);
         let program = Arc::clone(&kernels.program);
-        let context = if rules.contains(&RuleKind::Moves) {
-            Context::new(Arc::clone(&kernels), region)
-        } else {
-            Context::without_moves(Arc::clone(&kernels), region)
-        };
         let too_many = LowerError::Limit { limit: "e-nodes", count: limits.nodes };
         if context.fewest_nodes() > limits.nodes {
             return Err(too_many);
@@ -269,7 +269,7 @@ impl RuleKind {
 }
 
 /// The moves of a value from each of its layouts.
-type MovesFrom = FxHashMap<Layout, Vec<(Collective, Layout)>>;
+pub(crate) type MovesFrom = FxHashMap<Layout, Vec<(Collective, Layout)>>;
 
 /// What the rules read.
 struct Context {
@@ -283,64 +283,35 @@ struct Context {
 }
 
 impl Context {
-    fn new(kernels: Arc<Kernels>, region: Option<Region>) -> Context {
+    fn new(kernels: Arc<Kernels>, hardware: &Hardware, region: Option<Region>) -> Context {
         let program = Arc::clone(&kernels.program);
         let maxima = maxima(&program);
-        let sums = program.mesh.all_axes();
-        // Inside a region values whose moves are alike differ in what they may pass through, but
-        // not in the moves from there.
-        let mut alike: FxHashMap<Movable, MovesFrom> = FxHashMap::default();
-        let mut whole: FxHashMap<Movable, Arc<MovesFrom>> = FxHashMap::default();
-        let moves = program
-            .value_ids()
-            .map(|id| {
-                if !kernels.live[id.index()] {
-                    return Arc::default();
+        let live = |id: &ValueId| kernels.live[id.index()];
+        let movable = |id: ValueId| {
+            let statistics = kernels.statistics(id);
+            Movable { statistics, ..Movable::of(&program, id) }
+        };
+        let mut moves = vec![Arc::default(); program.values.len()];
+        match &region {
+            None => {
+                let (mesh, sums) = (&program.mesh, program.mesh.all_axes());
+                let all = |of: &Movable| {
+                    let layouts = of.layouts(mesh, sums, maxima).into_iter();
+                    Arc::new(layouts.map(|l| (l, of.moves_from(mesh, l, sums, maxima))).collect())
+                };
+                let mut alike: FxHashMap<Movable, Arc<MovesFrom>> = FxHashMap::default();
+                for id in program.value_ids().filter(live) {
+                    let of = alike.entry(movable(id)).or_insert_with_key(all);
+                    moves[id.index()] = Arc::clone(of);
                 }
-                let statistics = kernels.statistics(id);
-                let movable = Movable { statistics, ..Movable::of(&program, id) };
-                let mesh = &program.mesh;
-                let Some(region) = &region else {
-                    let make = |of: &Movable| {
-                        let layouts = of.layouts(mesh, sums, maxima).into_iter();
-                        Arc::new(
-                            layouts.map(|l| (l, of.moves_from(mesh, l, sums, maxima))).collect(),
-                        )
-                    };
-                    return Arc::clone(whole.entry(movable).or_insert_with_key(make));
-                };
-                let inside = &region.layouts[id.index()];
-                let known = alike.entry(movable.clone()).or_default();
-                let mut sorted: Vec<Layout> = inside.iter().copied().collect();
-                sorted.sort_unstable();
-                let split_by = |l: &Layout| {
-                    let partials = [Reduction::Sum, Reduction::Max].map(|kind| l.partial(kind));
-                    (l.split_axes(), partials, l.softmax_axes())
-                };
-                let mut groups: FxHashMap<_, Vec<Layout>> = FxHashMap::default();
-                for layout in &sorted {
-                    groups.entry(split_by(layout)).or_default().push(*layout);
+            }
+            Some(region) => {
+                let mut known = MovesInside::new(&program, hardware, maxima);
+                for id in program.value_ids().filter(live) {
+                    moves[id.index()] = Arc::new(known.of(id, movable(id), region));
                 }
-                groups
-                    .values_mut()
-                    .filter(|group| !movable.is_exchanged(mesh, group[0]))
-                    .for_each(Vec::clear);
-                let stays = |l: &Layout| {
-                    let all = known.entry(*l).or_insert_with(|| {
-                        movable.moves_but_exchanges_from(mesh, *l, sums, maxima)
-                    });
-                    let mut within: Vec<_> =
-                        all.iter().filter(|(_, to)| inside.contains(to)).copied().collect();
-                    within.extend(movable.exchanges_to(
-                        mesh,
-                        *l,
-                        groups[&split_by(l)].iter().copied(),
-                    ));
-                    (*l, within)
-                };
-                Arc::new(sorted.iter().map(stays).collect())
-            })
-            .collect();
+            }
+        }
         Context { moves, ..Context::without_moves(kernels, region) }
     }
 

@@ -318,7 +318,7 @@ mod tests {
             let program = checked.programs.into_iter().next().expect("a layer without an error");
             let form = Saturated::new(&program, false, &limits).written();
             let kernels = Kernels::of_form(form, false, false, &hardware);
-            let space = Space::saturate(kernels.into(), None, &limits).expect("a space");
+            let space = Space::saturate(kernels.into(), &hardware, None, &limits).expect("a space");
             let [one, other] = [false, true]
                 .map(|backwards| Tables::read(&space, &hardware, backwards).expect("tables"));
             let moves: usize = one.values.iter().flat_map(|v| &v.arcs_into).map(Vec::len).sum();

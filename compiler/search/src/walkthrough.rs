@@ -247,7 +247,8 @@ fn the_tables_of_the_page_are_those_of_the_search() {
     let bound = branch.bound().expect("a plan");
     let region = branch.priced().region(bound);
     made = put(&made, "region", &walk.region(&region));
-    let space = Space::saturate(Arc::clone(&kernels), Some(region), &walk.limits).expect("a space");
+    let space = Space::saturate(Arc::clone(&kernels), &walk.hardware, Some(region), &walk.limits)
+        .expect("a space");
     let tables = Tables::new(&space, &walk.hardware).expect("tables");
     made = put(&made, "e-graph", &walk.tables(&tables));
     let mut search =

@@ -222,7 +222,7 @@ impl Lowering<'_> {
         aim: Aim<'_>,
     ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
         let limits = Limits { nodes: aim.nodes, ..self.limits.clone() };
-        let space = match Space::saturate(Arc::clone(kernels), region, &limits) {
+        let space = match Space::saturate(Arc::clone(kernels), self.hardware, region, &limits) {
             // Other cases may be smaller, and plans that fit be known.
             Err(LowerError::Limit { .. }) if self.capacity.is_some() => {
                 (self.best.passed_over, self.best.gave_up) = (Some(aim.least), true);

@@ -67,7 +67,7 @@ impl Branch {
 
     /// What each alternative costs at least.
     pub(crate) fn priced(&self) -> Priced {
-        Priced::read(&self.whole.problem, &self.whole.prices, self.bound)
+        Priced::read(Arc::clone(&self.whole), self.bound)
     }
 
     /// What the prices say of plans that are decided in part.

@@ -10,6 +10,7 @@ pub(crate) mod graph;
 mod groups;
 mod guide;
 mod leap;
+mod moves_within;
 mod parts;
 mod priced;
 pub(crate) mod prices;

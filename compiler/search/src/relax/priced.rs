@@ -1,12 +1,15 @@
 //! What prices say each alternative costs at least, and the part of the plan space that this leaves
 //! within some time.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_ir::{Layout, ValueId};
 
 use super::factors::Factors;
 use super::graph::FAR;
-use super::prices::Prices;
+use super::moves_within::MovesWithin;
+use super::whole::Whole;
 
 /// The part of the plan space whose alternatives may all be in a plan that takes no more than some
 /// time.
@@ -16,6 +19,26 @@ pub(crate) struct Region {
     pub(crate) layouts: Vec<FxHashSet<Layout>>,
     /// For each op, by the layout of its result, the layouts of its operands.
     pub(crate) strategies: Vec<FxHashMap<Layout, Vec<Vec<Layout>>>>,
+    /// For each value, which moves between these layouts; all of a value that has none here.
+    moves: Vec<Option<MovesWithin>>,
+}
+
+impl Region {
+    /// Of the moves of a value from one layout to another the longest that it may take, in
+    /// picoseconds, each time that it is done counted; `None` where none is in such a plan.
+    pub(crate) fn longest_move(
+        &self,
+        value: ValueId,
+        from: Layout,
+    ) -> impl Fn(Layout) -> Option<u64> {
+        let inside = &self.layouts[value.index()];
+        let within = self.moves.get(value.index()).and_then(Option::as_ref);
+        let within = within.map(|within| within.from(from));
+        move |to| match &within {
+            Some(within) => within.longest(to),
+            None => inside.contains(&to).then_some(u64::MAX),
+        }
+    }
 }
 
 impl Factors {
@@ -46,11 +69,12 @@ pub(crate) struct Priced {
     /// In ticks.
     values: Vec<Vec<(Layout, i64)>>,
     strategies: Vec<Vec<(i64, Layout, Vec<Layout>)>>,
-    ticks: i64,
+    whole: Arc<Whole>,
 }
 
 impl Priced {
-    pub(super) fn read(problem: &Factors, prices: &Prices, bound: i64) -> Priced {
+    pub(super) fn read(whole: Arc<Whole>, bound: i64) -> Priced {
+        let Whole { problem, prices } = whole.as_ref();
         let mut values = Vec::with_capacity(problem.factors.len());
         let mut strategies = Vec::with_capacity(problem.factors.len());
         for v in 0..problem.factors.len() {
@@ -72,7 +96,7 @@ impl Priced {
             }
             strategies.push(all);
         }
-        Priced { bound: problem.picoseconds(bound), values, strategies, ticks: problem.ticks }
+        Priced { bound: problem.picoseconds(bound), values, strategies, whole }
     }
 
     /// What the dearest alternative costs at least, in picoseconds: in a region this wide nothing
@@ -83,13 +107,14 @@ impl Priced {
             .chain(self.strategies.iter().flatten().map(|(t, _, _)| *t))
             .filter(|t| *t < FAR)
             .max();
-        picoseconds(dearest.unwrap_or(0), self.ticks).unwrap_or(0)
+        picoseconds(dearest.unwrap_or(0), self.whole.problem.ticks).unwrap_or(0)
     }
 
     /// What may be in a plan that takes no more than `most` picoseconds.
     pub(crate) fn region(&self, most: u64) -> Region {
-        let most = in_time(most, self.ticks);
-        let layouts = self
+        let is_all = most >= self.dearest();
+        let most = self.whole.problem.in_time(most);
+        let layouts: Vec<FxHashSet<Layout>> = self
             .values
             .iter()
             .map(|all| all.iter().filter(|(_, t)| *t <= most).map(|(l, _)| *l).collect())
@@ -110,6 +135,8 @@ impl Priced {
                 kept
             })
             .collect();
-        Region { layouts, strategies }
+        let moves =
+            if is_all { Vec::new() } else { MovesWithin::of_all(&self.whole, &layouts, most) };
+        Region { layouts, strategies, moves }
     }
 }

@@ -46,6 +46,19 @@ pub(crate) struct Prices {
     tree: Tree,
 }
 
+/// What it takes to serve the readers of a value, on the way down.
+pub(super) struct Serving<'t> {
+    pub(super) tree: &'t Tree,
+    /// How many readers there are, or groups of them.
+    pub(super) readers: usize,
+    /// The readers of each group.
+    pub(super) members: Option<&'t [i64]>,
+    /// What it takes at least.
+    pub(super) least: i64,
+    /// What all else of a plan takes at least.
+    pub(super) rest: i64,
+}
+
 impl Prices {
     pub(crate) fn new(problem: &Factors) -> Prices {
         let count = problem.factors.len();
@@ -372,6 +385,15 @@ impl Prices {
 
     /// From the results to the parameters, noting what each alternative would cost at least.
     pub(crate) fn down(&mut self, problem: &Factors) {
+        self.down_past(problem, &mut |_, _| {});
+    }
+
+    /// The same, with a look at what it takes to serve the readers of each value on the way.
+    pub(super) fn down_past(
+        &mut self,
+        problem: &Factors,
+        look: &mut dyn FnMut(ValueId, &Serving<'_>),
+    ) {
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
             let reader = use_index(problem, *value, Use::Output(i));
             let least = self.out_least.of(i);
@@ -390,7 +412,7 @@ impl Prices {
         }
         for i in (0..problem.live.len()).rev() {
             let id = problem.live[i];
-            self.value_down(problem, id);
+            self.value_down(problem, id, look);
             self.op_down(problem, id);
         }
         self.balance(problem);
@@ -489,7 +511,12 @@ impl Prices {
         made.iter().zip(served).map(|(m, s)| add(*m, *s)).min().unwrap_or(FAR)
     }
 
-    fn value_down(&mut self, problem: &Factors, id: ValueId) {
+    fn value_down(
+        &mut self,
+        problem: &Factors,
+        id: ValueId,
+        look: &mut dyn FnMut(ValueId, &Serving<'_>),
+    ) {
         let v = id.index();
         let graph = &problem.graphs[v];
         let readers = self.paid[v].len();
@@ -521,7 +548,9 @@ impl Prices {
             let members: Option<Vec<i64>> =
                 groups.map(|groups| groups.members().map(|group| group.len() as i64).collect());
             let rest = add(self.bound(), -self.value_least.of(v));
-            let through = self.tree.through(count, made.len(), members.as_deref(), least);
+            let members = members.as_deref();
+            let through = self.tree.through(count, made.len(), members, least);
+            look(id, &Serving { tree: &self.tree, readers: count, members, least, rest });
             for (known, node) in self.through_node[v].iter_mut().zip(through) {
                 *known = (*known).max(add(rest, node));
             }

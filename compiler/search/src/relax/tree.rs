@@ -169,19 +169,30 @@ impl Tree {
     ) -> Vec<i64> {
         let mut all = vec![FAR; nodes];
         for set in 1..1usize << readers {
-            let largest = members.map_or(1, |members| {
-                let of_set = members.iter().enumerate().filter(|(group, _)| set >> group & 1 == 1);
-                of_set.map(|(_, count)| *count).max().unwrap_or(1)
-            });
+            let counts = scale(set, members);
             for ((known, i), o) in all.iter_mut().zip(&self.inside[set]).zip(&self.outside[set]) {
-                let total = match add(*i, *o) {
-                    total if largest == 1 || total >= FAR => total,
-                    total => least + (total - least).div_euclid(largest),
-                };
-                *known = (*known).min(total);
+                *known = (*known).min(scaled(add(*i, *o), counts, least));
             }
         }
         all
+    }
+}
+
+/// For how much what a set of groups costs above the least counts: once for the members of its
+/// largest ([`Tree::through`]).
+pub(super) fn scale(set: usize, members: Option<&[i64]>) -> i64 {
+    members.map_or(1, |members| {
+        let of_set = members.iter().enumerate().filter(|(group, _)| set >> group & 1 == 1);
+        of_set.map(|(_, count)| *count).max().unwrap_or(1)
+    })
+}
+
+/// What ways cost on average of which one in `scale` costs so much, and no other less than `least`.
+pub(super) fn scaled(total: i64, scale: i64, least: i64) -> i64 {
+    match scale {
+        1 => total,
+        _ if total >= FAR => total,
+        _ => least + (total - least).div_euclid(scale),
     }
 }
 

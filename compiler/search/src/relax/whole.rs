@@ -1,5 +1,7 @@
 //! A solved relaxation, kept for questions about plans dearer than the best.
 
+use std::sync::Arc;
+
 use shard_ir::{Layout, Program, ValueId};
 
 use super::factors::Factors;
@@ -42,8 +44,8 @@ impl Whole {
     }
 
     /// What each alternative costs at least.
-    pub(crate) fn priced(&self) -> Priced {
-        Priced::read(&self.problem, &self.prices, self.prices.bound())
+    pub(crate) fn priced(self: &Arc<Self>) -> Priced {
+        Priced::read(Arc::clone(self), self.prices.bound())
     }
 
     /// How many strategies there are.
@@ -101,6 +103,6 @@ impl Question<'_> {
             Sweeps { fresh: false, shrink: true, near: false, rough: None },
             &mut plan,
         );
-        Priced::read(&problem, &prices, bound)
+        Priced::read(Arc::new(Whole { problem, prices }), bound)
     }
 }

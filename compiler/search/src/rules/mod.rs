@@ -12,6 +12,7 @@
 //!
 //! Another, the logical rules, knows no layouts: it says which programs compute the same.
 
+pub(crate) mod inside;
 pub mod loops;
 pub mod moves;
 pub mod pieces;
