@@ -162,34 +162,6 @@ impl Lives {
 }
 
 impl Holdings<'_> {
-    /// Whether a value is in the memory of a device at all.
-    pub(crate) fn takes_memory(&self, value: ValueId) -> bool {
-        self.kinds[value.index()] != Kind::Nowhere
-    }
-
-    /// What a move of a value holds.
-    pub(crate) fn held_by_move(&self, value: ValueId, from: LayoutId, to: LayoutId) -> u64 {
-        self.bytes(value, from).saturating_add(self.bytes(value, to))
-    }
-
-    /// What a value takes in a layout.
-    pub(crate) fn bytes(&self, value: ValueId, layout: LayoutId) -> u64 {
-        self.memory.bytes(value, self.layout(value, layout))
-    }
-
-    /// Whether some moves of a value are done as soon as it is made; a parameter is moved where it
-    /// is read.
-    pub(crate) fn may_move_early(&self, value: ValueId) -> bool {
-        !matches!(self.kinds[value.index()], Kind::Given | Kind::Kept)
-    }
-
-    /// Whether this one is, from a layout that is there then.
-    pub(crate) fn is_early(&self, value: ValueId, from: LayoutId, to: LayoutId) -> bool {
-        let cuts =
-            |arc: &MoveArc| arc.collective.row().combines || arc.collective.code() == Move::Slice;
-        self.may_move_early(value) && self.tables.of(value).arc(from, to).is_some_and(cuts)
-    }
-
     /// The moments at which each layout of a settled value is held.
     pub(super) fn lives(
         &self,
@@ -198,7 +170,7 @@ impl Holdings<'_> {
         moves: &[(LayoutId, LayoutId)],
         uses: &[Use],
     ) -> Lives {
-        let (kind, now) = (self.kinds[value.index()], op_at(value.0));
+        let (table, kind, now) = (self.tables.of(value), self.kinds[value.index()], op_at(value.0));
         let bytes = |layout| self.memory.bytes(value, self.layout(value, layout));
         let of_made = match kind {
             Kind::Made | Kind::Given => bytes(made_in),
@@ -215,7 +187,13 @@ impl Holdings<'_> {
         }];
         for (from, to) in moves {
             let Some(source) = lives.iter().position(|live| live.layout == *from) else { continue };
-            let early = lives[source].early && self.is_early(value, *from, *to);
+            let cuts = |arc: &MoveArc| {
+                arc.collective.row().combines || arc.collective.code() == Move::Slice
+            };
+            // Behind the op that makes a value; a parameter is moved where it is read.
+            let early = lives[source].early
+                && kind != Kind::Given
+                && table.arc(*from, *to).is_some_and(cuts);
             let first = if early { behind(value.0) + 1 } else { Moment::MAX };
             let bytes = if kind == Kind::Nowhere { 0 } else { bytes(*to) };
             if lives.iter().all(|live| live.layout != *to) {

@@ -56,7 +56,6 @@ impl Lowering<'_> {
                 expansions,
                 nodes,
                 is_short: false,
-                all_trees: true,
                 guide: None,
             };
             self.search(&kernels, None, None, memory.as_ref(), aim)?;

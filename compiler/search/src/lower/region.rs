@@ -80,9 +80,6 @@ pub(super) struct Aim<'g> {
     pub(super) nodes: usize,
     /// Whether it is an error to expand as many; the plan that the search ends with is kept.
     pub(super) is_short: bool,
-    /// Whether, within memory, values are brought to where they are wanted by other trees of moves
-    /// than the cheapest, too: else plans are found sooner, and nothing is shown.
-    pub(super) all_trees: bool,
     /// What prices say of plans that are decided in part.
     pub(super) guide: Option<&'g Guide>,
 }
@@ -183,17 +180,8 @@ impl Lowering<'_> {
             let nodes = self.limits.nodes / if is_dive { NODES_OF_A_DIVE } else { 1 };
             let within = Some(most);
             let is_last = wider >= end;
-            let aim = Aim {
-                least: bound,
-                within,
-                upto,
-                is_last,
-                expansions,
-                nodes,
-                is_short,
-                all_trees: !is_dive,
-                guide,
-            };
+            let aim =
+                Aim { least: bound, within, upto, is_last, expansions, nodes, is_short, guide };
             let found = self.search(kernels, region, Some(labels), memory, aim)?;
             guide = lazy.map(LazyGuide::get);
             most = match found {
@@ -261,7 +249,6 @@ impl Lowering<'_> {
             memory,
             (aim.least, aim.upto, aim.guide),
         );
-        search.all_trees = aim.all_trees;
         let limits = Limits { expansions, ..limits };
         let found = search.run(&limits, 1);
         best.stats.expansions += search.expansions;
@@ -280,13 +267,7 @@ impl Lowering<'_> {
             self.take(kernels, (&tables, found), labels)?;
             return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
-        self.with_one_tree(&mut search, (kernels, &tables, labels), &found, &limits)?;
-        let first = found.as_ref().ok().cloned();
         let found = self.with_many_ways(&mut search, found, &limits);
-        if let (Some(first), Err(LowerError::Limit { .. })) = (&first, &found) {
-            // The case stays open, and what is known of it is a plan.
-            self.take(kernels, (&tables, first), labels)?;
-        }
         if is_done(&search) {
             (self.best.passed_over, self.best.gave_up) = (None, false);
             return Ok(None);
@@ -307,36 +288,6 @@ impl Lowering<'_> {
         Ok(Some((time, found.stopped_by)))
     }
 
-    /// Where a limit ended a search of all trees of moves, takes the plan that is found with the
-    /// cheapest alone: there are fewer plans of that kind.
-    fn with_one_tree(
-        &mut self,
-        search: &mut Search<'_>,
-        (kernels, tables, labels): (&Arc<Kernels>, &Tables, Option<&[Layout]>),
-        found: &Result<Found, LowerError>,
-        limits: &Limits,
-    ) -> Result<(), LowerError> {
-        let limit = match found {
-            Ok(found) => found.stopped_by,
-            Err(LowerError::Limit { limit, .. }) => Some(*limit),
-            Err(_) => None,
-        };
-        if limit != Some(EXPANSIONS) || !search.all_trees || self.capacity.is_none() {
-            return Ok(());
-        }
-        let known = (search.missed, search.passed_over, search.beyond);
-        search.all_trees = false;
-        let again = search.run(limits, 1);
-        search.all_trees = true;
-        (search.missed, search.passed_over, search.beyond) = known;
-        self.best.stats.expansions += search.expansions;
-        match again {
-            Ok(found) => self.take(kernels, (tables, &found), labels).map(|_| ()),
-            Err(LowerError::Limit { .. } | LowerError::Unreachable { .. }) => Ok(()),
-            Err(other) => Err(other),
-        }
-    }
-
     /// What was found; searched for again, with more ways to each state, where ways to plans that
     /// fit may have been left out for one that does not.
     fn with_many_ways(
@@ -352,7 +303,7 @@ impl Lowering<'_> {
             }
             Err(_) => false,
         };
-        if !passed_over || !search.passed_over {
+        if !passed_over {
             return found;
         }
         let known = search.missed;
