@@ -314,19 +314,21 @@ impl<'a> Holdings<'a> {
         self.program.values.len() as u32
     }
 
-    /// A value is settled; `None` where that leaves no room.
+    /// A value is settled; `None` where that leaves no room. Moves may pass through a layout `twice`,
+    /// which is held for each then.
     pub(crate) fn settle(
         &self,
         held: &mut Footprint,
         value: ValueId,
         (made_in, producer, moves): (LayoutId, &Producer, &[(LayoutId, LayoutId)]),
+        twice: bool,
     ) -> Option<()> {
         if producer.source == Source::Given {
             held.kept = held
                 .kept
                 .saturating_add(self.memory.beyond_least(value, self.layout(value, made_in)));
         }
-        self.note(held, value, (made_in, producer, moves));
+        self.note(held, value, (made_in, producer, moves), twice);
         self.memory.holds(self.needed(held)).then_some(())
     }
 
@@ -342,11 +344,12 @@ impl<'a> Holdings<'a> {
         held: &mut Footprint,
         value: ValueId,
         (made_in, producer, moves): (LayoutId, &Producer, &[(LayoutId, LayoutId)]),
+        twice: bool,
     ) {
         let step = value.0;
         let own = held.uses_of(value);
         let uses = &held.uses[own.clone()];
-        let lives = self.lives(value, made_in, moves, uses);
+        let lives = self.lives(value, made_in, (moves, twice), uses);
         let of_view = producer.reads.first().filter(|_| self.kinds[value.index()] == Kind::View);
         for open in &mut held.open {
             self.note_at(open, (value, made_in), (&lives, uses), of_view.copied());

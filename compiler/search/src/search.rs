@@ -10,11 +10,14 @@
 //! the prices of the branch say ([`Guided`]), whichever is more.
 
 mod choices;
+mod forks;
 mod guided;
 mod interned;
 mod joined;
+mod paths;
 mod solution;
 mod states;
+mod trees;
 mod ways;
 
 use std::cmp::Reverse;
@@ -41,10 +44,11 @@ use crate::{Limits, LowerError, TIME_LIMIT};
 use guided::Guided;
 pub use states::MEMORY_LIMIT;
 use states::{
-    Choice, DIVE_AFTER, DIVE_AGAIN, Decision, Draft, MAX_TOO_LARGE, Open, Reached, Run, ToCome,
-    Visit, Want,
+    Choice, DIVE_AFTER, DIVE_AGAIN, Decision, Draft, MAX_TOO_LARGE, Open, Pick, Reached, Run,
+    ToCome, Visit, Want,
 };
 pub(crate) use states::{EXPANSIONS, MANY_WAYS};
+use trees::Moved;
 use ways::Ways;
 
 /// What is settled of one value in a plan.
@@ -72,6 +76,7 @@ pub(crate) struct Solution {
 }
 
 /// What the search found.
+#[derive(Clone)]
 pub(crate) struct Found {
     /// Plans of equal time and equal elements touched, the best additive tie first. Never empty.
     pub(crate) solutions: Vec<Solution>,
@@ -104,6 +109,8 @@ pub(crate) struct Search<'a> {
     /// What plans must fit in; `None` where memory is no constraint.
     memory: Option<&'a DeviceMemory<'a>>,
     holdings: Option<Holdings<'a>>,
+    /// Where memory is a constraint: values are moved by other trees than the cheapest, too.
+    pub(crate) all_trees: bool,
     /// For each op that joins the kernel of what makes its operands where no move comes between:
     /// those operands. Noted where memory is a constraint.
     joins: FxHashMap<ValueId, Vec<ValueId>>,
@@ -124,6 +131,8 @@ pub(crate) struct Search<'a> {
     /// Plans that fit may have been missed, which take this time or more: others were passed over
     /// that leave no room, or the search ended.
     pub(crate) missed: Option<u64>,
+    /// The last run passed plans over that leave no room.
+    pub(crate) passed_over: bool,
     /// States that the last run expanded.
     pub(crate) expansions: usize,
 }
@@ -149,6 +158,7 @@ impl<'a> Search<'a> {
             strict,
             memory,
             holdings: memory.map(|memory| Holdings::new(&space.kernels, (program, tables), memory)),
+            all_trees: true,
             joins: FxHashMap::default(),
             slots: Vec::new(),
             label_ways: Vec::new(),
@@ -161,6 +171,7 @@ impl<'a> Search<'a> {
             upto,
             beyond: false,
             missed: None,
+            passed_over: false,
             expansions: 0,
         };
         if memory.is_some() {
@@ -172,8 +183,14 @@ impl<'a> Search<'a> {
                 None => layouts_of_label(program, LabelId(label)),
             };
             search.slots.push(Slot::Label(LabelId(label)));
-            let free =
-                Choice { bound: Cost::ZERO, cost: Cost::ZERO, made_in: 0, producer: 0, priced: 0 };
+            let free = Choice {
+                bound: Cost::ZERO,
+                cost: Cost::ZERO,
+                moves: Cost::ZERO,
+                made_in: 0,
+                producer: 0,
+                priced: 0,
+            };
             search.label_ways.push(Rc::new(Ways::of_slot(vec![free; layouts.len()])));
             search.label_layouts.push(layouts);
         }
@@ -196,7 +213,7 @@ impl<'a> Search<'a> {
         let root = Draft::root(rest);
         let state = root.state(&mut run.lists);
         self.open(root.visit(state, &run.lists), &mut run.visits, &mut run.open);
-        while let Some(Reverse((bound, _, visit, choice))) = run.open.pop() {
+        while let Some(Reverse((bound, _, visit, pick))) = run.open.pop() {
             limits.stop.check_asked()?;
             if run.has_all_ties(bound, limits) {
                 break;
@@ -214,13 +231,13 @@ impl<'a> Search<'a> {
                 }
                 continue;
             }
-            run.expansions += 1;
-            if self.dives_to_the_best(&mut run, (visit, choice), bound.time)?
-                || self.stops_short(&mut run, (visit, choice), bound.time, limits)?
+            run.expansions += usize::from(pick.tree == 0);
+            if self.dives_to_the_best(&mut run, (visit, pick), bound.time)?
+                || self.stops_short(&mut run, (visit, pick), bound.time, limits)?
             {
                 break;
             }
-            self.expand(&mut run, visit, choice);
+            self.expand(&mut run, visit, pick);
         }
         self.found(run, limits)
     }
@@ -230,6 +247,10 @@ impl<'a> Search<'a> {
         let least = *run.lower_bound.get_or_insert(time);
         if run.visits[visit].rest > 0 {
             return Err(LowerError::Internal("prices say more of a plan than it takes".into()));
+        }
+        if run.visits[visit].is_vague {
+            run.vague.get_or_insert(time);
+            return Ok(());
         }
         if !self.fits(&run.visits, visit)? {
             run.too_large += 1;
@@ -241,9 +262,7 @@ impl<'a> Search<'a> {
             };
             return Ok(());
         }
-        if time > least && run.goals.is_empty() && run.ways == 1 {
-            // Plans that were passed over may have kept others, as fast as they are, from being
-            // looked at.
+        if run.goals.is_empty() && run.may_have_missed(least, time) {
             run.stopped_by = Some(MEMORY_LIMIT);
         }
         run.goals.push(visit);
@@ -255,7 +274,7 @@ impl<'a> Search<'a> {
     fn dives_to_the_best(
         &mut self,
         run: &mut Run,
-        (visit, choice): (usize, usize),
+        (visit, pick): (usize, Pick),
         time: u64,
     ) -> Result<bool, LowerError> {
         if run.expansions != run.next_dive || !run.goals.is_empty() {
@@ -263,14 +282,12 @@ impl<'a> Search<'a> {
         }
         run.next_dive *= DIVE_AGAIN;
         let least = time.max(self.least);
-        let Some(goal) = self.dive(run, visit, choice) else { return Ok(false) };
+        let Some(goal) = self.dive(run, visit, pick) else { return Ok(false) };
         if run.visits[goal].cost.time > least || !self.fits(&run.visits, goal)? {
             return Ok(false);
         }
         let known = *run.lower_bound.get_or_insert(least);
-        if run.visits[goal].cost.time > known && run.ways == 1 {
-            // As where a plan is reached: those passed over may have kept others from being looked
-            // at.
+        if run.may_have_missed(known, run.visits[goal].cost.time) {
             run.stopped_by = Some(MEMORY_LIMIT);
         }
         run.ties_cut = true;
@@ -283,7 +300,7 @@ impl<'a> Search<'a> {
     fn stops_short(
         &mut self,
         run: &mut Run,
-        (visit, choice): (usize, usize),
+        (visit, pick): (usize, Pick),
         time: u64,
         limits: &Limits,
     ) -> Result<bool, LowerError> {
@@ -294,23 +311,39 @@ impl<'a> Search<'a> {
         run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { EXPANSIONS });
         let least = *run.lower_bound.get_or_insert(time);
         self.missed = self.missed.or(self.memory.map(|_| least));
-        if let Some(goal) = self.dive(run, visit, choice) {
+        if let Some(goal) = self.dive(run, visit, pick) {
             run.goals.extend(self.fits(&run.visits, goal)?.then_some(goal));
         }
         Ok(true)
     }
 
     /// Puts the state after a choice on the heap, and the next choice of the state itself.
-    fn expand(&mut self, run: &mut Run, visit: usize, choice: usize) {
-        if choice + 1 < run.visits[visit].ways.choices.len() {
-            let next = self.bound(&run.visits[visit], choice + 1);
-            run.open.push(Reverse((next, u32::MAX - run.visits[visit].depth, visit, choice + 1)));
-        }
-        let Run { visits, draft, lists, ways, .. } = run;
-        if self.draft(draft, visits, (visit, choice)).is_none() {
+    fn expand(&mut self, run: &mut Run, visit: usize, pick: Pick) {
+        // Once a plan may have been missed, what else may be takes no less.
+        if run.visits[visit].is_vague && run.vague.is_some() {
             return;
         }
+        if pick.tree == 0 {
+            self.wait(run, visit, Pick { choice: pick.choice + 1, ..pick });
+        }
+        let Run { visits, draft, .. } = run;
+        let is_drafted = self.draft(draft, visits, (visit, pick)).is_some();
+        let held = Some(&draft.held).filter(|_| is_drafted);
+        if self.may_hold_less(&visits[visit], pick, held, &mut run.unmoved) {
+            self.wait(run, visit, Pick { tree: pick.tree + 1, ..pick });
+        }
+        if !is_drafted {
+            return;
+        }
+        let Run { draft, lists, ways, .. } = run;
         let (state, as_drafted) = (draft.state(lists), (draft.cost, &draft.held));
+        if draft.is_vague {
+            let sure = run.reached.get(&state.sure());
+            if run.vague.is_some() || sure.is_some_and(|sure| sure.does_without(as_drafted, *ways))
+            {
+                return;
+            }
+        }
         let child = match run.reached.entry(state) {
             Entry::Vacant(first) => {
                 let child = draft.visit(state, lists);
@@ -327,10 +360,22 @@ impl<'a> Search<'a> {
         self.open(child, &mut run.visits, &mut run.open);
     }
 
+    /// Puts a state on the heap to wait for one of its choices, if there is that.
+    fn wait(&self, run: &mut Run, visit: usize, pick: Pick) {
+        let state = &run.visits[visit];
+        if (pick.choice as usize) < state.ways.choices.len()
+            && let Some(bound) = self.bound(state, pick)
+        {
+            run.open.push(Reverse((bound, u32::MAX - state.depth, visit, pick)));
+        }
+    }
+
     /// What the search came to.
     fn found(&mut self, run: Run, limits: &Limits) -> Result<Found, LowerError> {
         let mut stopped_by = run.stopped_by;
         self.expansions = run.expansions;
+        self.passed_over = run.too_large > 0;
+        self.missed = self.missed.into_iter().chain(run.vague).min();
         if run.goals.is_empty() {
             return Err(match stopped_by {
                 _ if run.too_large > MAX_TOO_LARGE => {
@@ -381,9 +426,13 @@ impl<'a> Search<'a> {
     fn open(&mut self, mut visit: Visit, visits: &mut Vec<Visit>, open: &mut Open) {
         visit.ways = self.ways(&visit);
         let whole = self.is_goal(&visit);
-        if whole || !visit.ways.choices.is_empty() {
-            let bound = if whole { visit.cost } else { self.bound(&visit, 0) };
-            open.push(Reverse((bound, u32::MAX - visit.depth, visits.len(), 0)));
+        let first = Pick::default();
+        let bound = match visit.ways.choices.is_empty() {
+            true => whole.then_some(visit.cost),
+            false => self.bound(&visit, first),
+        };
+        if let Some(bound) = bound {
+            open.push(Reverse((bound, u32::MAX - visit.depth, visits.len(), first)));
         }
         visits.push(visit);
     }
@@ -393,13 +442,13 @@ impl<'a> Search<'a> {
         &self,
         draft: &mut Draft,
         visits: &[Visit],
-        (parent, choice): (usize, usize),
+        (parent, pick): (usize, Pick),
     ) -> Option<()> {
         let visit = &visits[parent];
+        let choice = pick.choice as usize;
         let picked = visit.ways.choices[choice];
         draft.follow(parent, visit);
         draft.rest = draft.rest.saturating_add(picked.priced);
-        draft.cost = draft.cost + picked.cost;
         match self.slots.get(visit.slots) {
             Some(Slot::Label(label)) => {
                 draft.labels.push(self.label_layouts[label.0 as usize][choice]);
@@ -408,7 +457,7 @@ impl<'a> Search<'a> {
                 Some(())
             }
             Some(Slot::Output(i)) => self.draft_output(draft, *i, picked.made_in),
-            None => self.draft_value(draft, visit, choice),
+            None => self.draft_value(draft, visit, pick),
         }
     }
 
@@ -434,28 +483,35 @@ impl<'a> Search<'a> {
     }
 
     /// Settles the value that is next.
-    fn draft_value(&self, draft: &mut Draft, visit: &Visit, choice: usize) -> Option<()> {
+    fn draft_value(&self, draft: &mut Draft, visit: &Visit, pick: Pick) -> Option<()> {
         let (value, wanted) = (visit.next_value()?, visit.wanted_next());
-        let Choice { made_in, producer, cost, .. } = visit.ways.choices[choice];
+        let Choice { made_in, producer, cost, moves: cheapest, .. } =
+            visit.ways.choices[pick.choice as usize];
         let producer = &self.tables.of(value).producers[made_in as usize][producer];
         if producer.labels.iter().any(|(label, layout)| draft.labels[label.0 as usize] != *layout) {
             return None;
         }
-        let mut unmoved = false;
+        let (mut unmoved, mut moves) = (false, cheapest);
         if let Some(holdings) = &self.holdings {
-            let moves = visit.ways.moves(made_in);
-            unmoved = moves.is_empty();
+            let moved = self.moved(visit, pick)?;
+            let tree = moved.tree();
+            let is_vague = matches!(moved, Moved::Somehow(_));
+            (unmoved, moves) = (!is_vague && tree.moves.is_empty(), tree.cost);
+            draft.is_vague |= is_vague;
             if unmoved && self.is_joined(wanted, value, made_in, producer.source) {
                 return None;
             }
-            holdings.settle(&mut draft.held, value, (made_in, producer, &moves))?;
+            let settled = (made_in, producer, tree.moves.as_ref());
+            holdings.settle(&mut draft.held, value, settled, is_vague)?;
         }
-        draft.decision = Decision::Value(value, choice);
+        draft.cost = draft.cost + cost + moves;
+        draft.decision = Decision::Value(value, pick);
         draft.wants.truncate(visit.wants.len() - wanted.len());
         if let Some(guided) = &self.guided {
             let known = draft.to_come.iter().find(|of| of.value == value);
             let known = known.map_or(0, |of| of.paid);
-            let taken = guided.ticks(cost.time);
+            // Prices know the cheapest tree of moves.
+            let taken = guided.ticks((cost + cheapest).time);
             draft.rest = draft.rest.saturating_sub(known).saturating_sub(taken);
         }
         draft.to_come.retain(|of| of.value != value);
@@ -492,20 +548,26 @@ impl<'a> Search<'a> {
     }
 
     /// From a state, the choice of best bound again and again: a plan, perhaps not the best.
-    fn dive(&mut self, run: &mut Run, mut visit: usize, mut choice: usize) -> Option<usize> {
+    fn dive(&mut self, run: &mut Run, mut visit: usize, mut pick: Pick) -> Option<usize> {
         let Run { visits, draft, lists, .. } = run;
         loop {
+            if visits[visit].is_vague {
+                return None;
+            }
             if self.is_goal(&visits[visit]) {
                 return Some(visit);
             }
-            let choices = visits[visit].ways.choices.len();
-            (choice..choices)
-                .find(|choice| self.draft(draft, visits, (visit, *choice)).is_some())?;
+            let choices = visits[visit].ways.choices.len() as u32;
+            let others = (pick.choice + 1..choices).map(|choice| Pick { choice, tree: 0 });
+            std::iter::once(pick)
+                .filter(|pick| pick.choice < choices)
+                .chain(others)
+                .find(|pick| self.draft(draft, visits, (visit, *pick)).is_some())?;
             let mut child = draft.visit(draft.state(lists), lists);
             child.ways = self.ways(&child);
             visits.push(child);
             visit = visits.len() - 1;
-            choice = 0;
+            pick = Pick::default();
         }
     }
 

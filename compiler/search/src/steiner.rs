@@ -39,6 +39,15 @@ impl Steiner {
     /// Solves for all layouts at once. `wanted` has at least one layout, each once, and at most
     /// [`MAX_WANTED`].
     pub(crate) fn new(table: &ValueTable, wanted: &[LayoutId]) -> Steiner {
+        Steiner::within(table, wanted, &|_, _| true)
+    }
+
+    /// The same by some of the moves, told by where they lead from and to.
+    pub(crate) fn within(
+        table: &ValueTable,
+        wanted: &[LayoutId],
+        allowed: &dyn Fn(LayoutId, LayoutId) -> bool,
+    ) -> Steiner {
         let layouts = table.layouts.len();
         let sets = 1usize << wanted.len();
         let mut cost = vec![vec![Cost::MAX; layouts]; sets];
@@ -69,7 +78,7 @@ impl Steiner {
                     part = (part - 1) & set;
                 }
             }
-            relax(table, &mut cost[set], &mut step[set]);
+            relax(table, (&mut cost[set], &mut step[set]), allowed);
         }
         Steiner { wanted: wanted.to_vec(), cost, step }
     }
@@ -77,6 +86,30 @@ impl Steiner {
     /// The least cost of reaching all wanted layouts from one, if that is possible.
     pub(crate) fn cost_from(&self, layout: LayoutId) -> Option<Cost> {
         let cost = self.cost.last()?.get(layout as usize).copied()?;
+        (cost.time < u64::MAX).then_some(cost)
+    }
+
+    /// All wanted layouts as a set.
+    pub(crate) fn all(&self) -> usize {
+        (1 << self.wanted.len()) - 1
+    }
+
+    /// Whether a set is of one layout, and that is this one.
+    pub(crate) fn is_here(&self, set: usize, layout: LayoutId) -> bool {
+        set.is_power_of_two() && self.wanted[set.trailing_zeros() as usize] == layout
+    }
+
+    /// The least cost of reaching a set from a layout, if that is possible.
+    pub(crate) fn cost_of(&self, set: usize, layout: LayoutId) -> Option<Cost> {
+        let cost = self.cost.get(set)?.get(layout as usize).copied()?;
+        (cost.time < u64::MAX).then_some(cost)
+    }
+
+    /// The least cost of reaching one of the wanted layouts from another layout; `None` where it is
+    /// not wanted or not to be reached.
+    pub(crate) fn cost_to(&self, wanted: LayoutId, from: LayoutId) -> Option<Cost> {
+        let place = self.wanted.iter().position(|layout| *layout == wanted)?;
+        let cost = self.cost[1 << place].get(from as usize).copied()?;
         (cost.time < u64::MAX).then_some(cost)
     }
 
@@ -104,7 +137,11 @@ impl Steiner {
 }
 
 /// Dijkstra against the direction of the moves, from every layout that already has a cost.
-fn relax(table: &ValueTable, cost: &mut [Cost], step: &mut [Step]) {
+fn relax(
+    table: &ValueTable,
+    (cost, step): (&mut [Cost], &mut [Step]),
+    allowed: &dyn Fn(LayoutId, LayoutId) -> bool,
+) {
     let mut queue: BinaryHeap<Reverse<(Cost, LayoutId)>> = cost
         .iter()
         .enumerate()
@@ -115,7 +152,7 @@ fn relax(table: &ValueTable, cost: &mut [Cost], step: &mut [Step]) {
         if reached > cost[at as usize] {
             continue;
         }
-        for arc in &table.arcs_into[at as usize] {
+        for arc in table.arcs_into[at as usize].iter().filter(|arc| allowed(arc.from, at)) {
             let through = reached + arc.cost;
             if through < cost[arc.from as usize] {
                 cost[arc.from as usize] = through;

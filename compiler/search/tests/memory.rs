@@ -735,3 +735,32 @@ fn a_weight_that_the_host_cuts_takes_no_memory_before_it_is_fetched() {
         }
     }
 }
+
+/// The cheapest moves to the first result hold more than others do.
+const DETOUR: &str = "mesh x=2, y=2
+dim A = 2
+dim B = 2
+layer f(x: bf16 A_yB_x, a: bf16 A) -> (r0: bf16 AB_y, r1: bf16 A) {
+  return (x, a)
+}
+";
+
+#[test]
+fn where_the_cheapest_moves_leave_no_room_others_do() {
+    let program = program(DETOUR);
+    for whole_space in [false, true] {
+        let options = LowerOptions { whole_space, ..LowerOptions::default() };
+        for (capacity, fits) in (8..=16).map(|capacity| (capacity, capacity >= 10)) {
+            match lower(&program, &chip(capacity), &options) {
+                Ok(found) => {
+                    assert!(fits && needed(&found) <= capacity, "{capacity}");
+                    assert_eq!(found.optimality.status, Status::Proven, "{capacity}");
+                }
+                Err(LowerError::NoPlanFits { proven, .. }) => {
+                    assert!(!fits && proven, "{whole_space} {capacity} {proven}");
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+}

@@ -162,15 +162,38 @@ impl Lives {
 }
 
 impl Holdings<'_> {
+    /// Whether a value is in the memory of a device at all.
+    pub(crate) fn takes_memory(&self, value: ValueId) -> bool {
+        self.kinds[value.index()] != Kind::Nowhere
+    }
+
+    /// What a value takes in a layout.
+    pub(crate) fn bytes(&self, value: ValueId, layout: LayoutId) -> u64 {
+        self.memory.bytes(value, self.layout(value, layout))
+    }
+
+    /// Whether some moves of a value are done as soon as it is made; a parameter is moved where it
+    /// is read.
+    pub(crate) fn may_move_early(&self, value: ValueId) -> bool {
+        !matches!(self.kinds[value.index()], Kind::Given | Kind::Kept)
+    }
+
+    /// Whether this one is, from a layout that is there then.
+    pub(crate) fn is_early(&self, value: ValueId, from: LayoutId, to: LayoutId) -> bool {
+        let cuts =
+            |arc: &MoveArc| arc.collective.row().combines || arc.collective.code() == Move::Slice;
+        self.may_move_early(value) && self.tables.of(value).arc(from, to).is_some_and(cuts)
+    }
+
     /// The moments at which each layout of a settled value is held.
     pub(super) fn lives(
         &self,
         value: ValueId,
         made_in: LayoutId,
-        moves: &[(LayoutId, LayoutId)],
+        (moves, twice): (&[(LayoutId, LayoutId)], bool),
         uses: &[Use],
     ) -> Lives {
-        let (table, kind, now) = (self.tables.of(value), self.kinds[value.index()], op_at(value.0));
+        let (kind, now) = (self.kinds[value.index()], op_at(value.0));
         let bytes = |layout| self.memory.bytes(value, self.layout(value, layout));
         let of_made = match kind {
             Kind::Made | Kind::Given => bytes(made_in),
@@ -186,17 +209,14 @@ impl Holdings<'_> {
             bytes: of_made,
         }];
         for (from, to) in moves {
-            let Some(source) = lives.iter().position(|live| live.layout == *from) else { continue };
-            let cuts = |arc: &MoveArc| {
-                arc.collective.row().combines || arc.collective.code() == Move::Slice
+            // Of those in one layout the last: the moves of a path stand together.
+            let Some(source) = lives.iter().rposition(|live| live.layout == *from) else {
+                continue;
             };
-            // Behind the op that makes a value; a parameter is moved where it is read.
-            let early = lives[source].early
-                && kind != Kind::Given
-                && table.arc(*from, *to).is_some_and(cuts);
+            let early = lives[source].early && self.is_early(value, *from, *to);
             let first = if early { behind(value.0) + 1 } else { Moment::MAX };
             let bytes = if kind == Kind::Nowhere { 0 } else { bytes(*to) };
-            if lives.iter().all(|live| live.layout != *to) {
+            if twice || lives.iter().all(|live| live.layout != *to) {
                 let (from, to, layout) = (first, now, *to);
                 lives.push(Live { layout, source, early, read: None, from, to, bytes });
             }

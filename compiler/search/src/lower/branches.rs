@@ -553,7 +553,7 @@ const A_DIVE_RISES_BY: u64 = 32;
 const NEAR: u64 = 1_000_000;
 
 /// Searches within memory may expand together what so many may without.
-const SEARCHES_WITHIN_MEMORY: usize = 6;
+const SEARCHES_WITHIN_MEMORY: usize = 8;
 
 /// In any case each of them may expand this part of what one may.
 const A_FEW_OF_EXPANSIONS: usize = 64;

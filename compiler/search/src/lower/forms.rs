@@ -56,6 +56,7 @@ impl Lowering<'_> {
                 expansions,
                 nodes,
                 is_short: false,
+                all_trees: true,
                 guide: None,
             };
             self.search(&kernels, None, None, memory.as_ref(), aim)?;

@@ -80,6 +80,9 @@ pub(super) struct Aim<'g> {
     pub(super) nodes: usize,
     /// Whether it is an error to expand as many; the plan that the search ends with is kept.
     pub(super) is_short: bool,
+    /// Whether, within memory, values are brought to where they are wanted by other trees of moves
+    /// than the cheapest, too: else plans are found sooner, and nothing is shown.
+    pub(super) all_trees: bool,
     /// What prices say of plans that are decided in part.
     pub(super) guide: Option<&'g Guide>,
 }
@@ -151,6 +154,8 @@ impl Lowering<'_> {
         // may take longer.
         let all = priced.dearest();
         let end = all.min(wanted);
+        // A dive is for comparison.
+        let mut all_trees = !is_dive;
         let mut guide = lazy.filter(|lazy| lazy.effort != Effort::First).map(LazyGuide::get);
         loop {
             self.limits.stop.check()?;
@@ -180,10 +185,27 @@ impl Lowering<'_> {
             let nodes = self.limits.nodes / if is_dive { NODES_OF_A_DIVE } else { 1 };
             let within = Some(most);
             let is_last = wider >= end;
-            let aim =
-                Aim { least: bound, within, upto, is_last, expansions, nodes, is_short, guide };
+            let aim = Aim {
+                least: bound,
+                within,
+                upto,
+                is_last,
+                expansions,
+                nodes,
+                is_short,
+                all_trees,
+                guide,
+            };
             let found = self.search(kernels, region, Some(labels), memory, aim)?;
             guide = lazy.map(LazyGuide::get);
+            // Where a limit ended a search of all trees of moves, its bound stays open. There are
+            // fewer plans by the cheapest trees: one of them may be found.
+            let is_limited = self.best.gave_up || matches!(found, Some((_, Some(EXPANSIONS))));
+            if is_limited && all_trees && memory.is_some() {
+                self.note_missed(bound);
+                all_trees = false;
+                continue;
+            }
             most = match found {
                 // Every plan that takes no longer was in the region: this one is the best.
                 Some((time, _)) if time <= most || (is_dive && time <= near) => return Ok(()),
@@ -249,6 +271,7 @@ impl Lowering<'_> {
             memory,
             (aim.least, aim.upto, aim.guide),
         );
+        search.all_trees = aim.all_trees;
         let limits = Limits { expansions, ..limits };
         let found = search.run(&limits, 1);
         best.stats.expansions += search.expansions;
@@ -267,7 +290,12 @@ impl Lowering<'_> {
             self.take(kernels, (&tables, found), labels)?;
             return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
+        let first = found.as_ref().ok().cloned();
         let found = self.with_many_ways(&mut search, found, &limits);
+        if let (Some(first), Err(LowerError::Limit { .. })) = (&first, &found) {
+            // The case stays open, and what is known of it is a plan.
+            self.take(kernels, (&tables, first), labels)?;
+        }
         if is_done(&search) {
             (self.best.passed_over, self.best.gave_up) = (None, false);
             return Ok(None);
@@ -303,7 +331,7 @@ impl Lowering<'_> {
             }
             Err(_) => false,
         };
-        if !passed_over {
+        if !passed_over || !search.passed_over {
             return found;
         }
         let known = search.missed;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use shard_ir::ValueId;
 
-use super::states::{Choice, Visit, Want};
+use super::states::{Choice, Pick, Visit, Want};
 use super::ways::Ways;
 use super::{Search, Slot};
 use crate::bound::is_finite;
@@ -14,8 +14,8 @@ use crate::steiner::{MAX_WANTED, Steiner};
 use crate::table::LayoutId;
 
 impl Search<'_> {
-    /// What any plan costs that takes this choice.
-    pub(super) fn bound(&self, visit: &Visit, choice: usize) -> Cost {
+    /// What any plan costs that takes this choice; `None` where there is no such tree of moves.
+    pub(super) fn bound(&self, visit: &Visit, pick: Pick) -> Option<Cost> {
         let settled = match self.slots.get(visit.slots) {
             Some(_) => None,
             None => visit.next_value(),
@@ -23,9 +23,20 @@ impl Search<'_> {
         let is_settled = |value: ValueId| Some(value) == settled;
         let others = visit.to_come.iter().filter(|of| !is_settled(of.value));
         let rest: Cost = others.map(|of| of.least).sum();
-        let choice = &visit.ways.choices[choice];
-        let bound = visit.cost + rest + choice.bound;
-        match &self.guided {
+        let choice = &visit.ways.choices[pick.choice as usize];
+        // Where another tree is taken, the choice stands for that alone.
+        let (least, more) = match (settled, pick.tree) {
+            (_, 0) => (choice.bound, 0),
+            (None, _) => return None,
+            (Some(value), _) => {
+                let moves = self.moved(visit, pick)?.tree().cost;
+                let made = &self.tables.of(value).producers[choice.made_in as usize];
+                let least = self.least_costs.of_producer(&made[choice.producer]);
+                (least + moves, moves.time.saturating_sub(choice.moves.time))
+            }
+        };
+        let bound = visit.cost + rest + least;
+        Some(match &self.guided {
             None => bound,
             Some(guided) => {
                 let known = visit.to_come.iter().find(|of| is_settled(of.value));
@@ -33,11 +44,12 @@ impl Search<'_> {
                     .ticks(visit.cost.time)
                     .saturating_add(visit.rest)
                     .saturating_sub(known.map_or(0, |of| of.paid))
-                    .saturating_add(choice.priced);
+                    .saturating_add(choice.priced)
+                    .saturating_add(guided.ticks(more));
                 // Where prices are far apart, as with labels, shares of what is read may say more.
                 Cost { time: bound.time.max(guided.picoseconds(priced)), ..bound }
             }
-        }
+        })
     }
 
     /// The choices of a state, best bound first.
@@ -50,7 +62,7 @@ impl Search<'_> {
                     .iter()
                     .filter_map(|layout| {
                         let bound = self.least_costs.of(value, *layout);
-                        let cost = Cost::ZERO;
+                        let (cost, moves) = (Cost::ZERO, Cost::ZERO);
                         let priced = match &self.guided {
                             None => 0,
                             Some(guided) => guided.of_output(
@@ -59,7 +71,7 @@ impl Search<'_> {
                                 self.tables.of(value).layouts[*layout as usize],
                             )?,
                         };
-                        Some(Choice { bound, cost, made_in: *layout, producer: 0, priced })
+                        Some(Choice { bound, cost, moves, made_in: *layout, producer: 0, priced })
                     })
                     .filter(|c| is_finite(c.bound))
                     .collect();
@@ -113,21 +125,21 @@ impl Search<'_> {
                 if !is_finite(least) {
                     continue;
                 }
-                let (bound, cost) = (least + moves, made.cost + moves);
+                let (bound, cost) = (least + moves, made.cost);
                 let priced = match &self.guided {
                     None => Some(0),
                     Some(guided) => {
                         let layout = table.layouts[made_in as usize];
                         let more = guided.of_producer(value, layout, made);
-                        more.map(|more| more.saturating_add(guided.ticks(cost.time)))
+                        more.map(|more| more.saturating_add(guided.ticks((cost + moves).time)))
                     }
                 };
                 if let Some(priced) = priced {
-                    found.push(Choice { bound, cost, made_in, producer, priced });
+                    found.push(Choice { bound, cost, moves, made_in, producer, priced });
                 }
             }
         }
-        found.sort_by_key(|c| (c.priced, c.bound, c.cost, c.made_in, c.producer));
+        found.sort_by_key(|c| (c.priced, c.bound, c.cost + c.moves, c.made_in, c.producer));
         self.bound_those_behind(&mut found);
         Ways::of_value(found, trees)
     }

@@ -3,6 +3,7 @@
 use shard_ir::Def;
 
 use super::states::{Choice, Decision, Visit};
+use super::trees::Moved;
 use super::{Search, Settled, Solution};
 use crate::LowerError;
 use crate::table::{LayoutId, Source};
@@ -19,10 +20,16 @@ impl Search<'_> {
                 Decision::Root => break,
                 Decision::Label => {}
                 Decision::Output(layout) => outputs.push(layout),
-                Decision::Value(value, choice) => {
-                    let ways = &visits[visit.parent].ways;
-                    let Choice { made_in, producer, .. } = ways.choices[choice];
-                    let moves = ways.moves(made_in).to_vec();
+                Decision::Value(value, pick) => {
+                    let before = &visits[visit.parent];
+                    let Choice { made_in, producer, .. } =
+                        before.ways.choices[pick.choice as usize];
+                    let Some(Moved::By(tree)) = self.moved(before, pick) else {
+                        return Err(LowerError::Internal(
+                            "a plan whose moves are not known".into(),
+                        ));
+                    };
+                    let moves = tree.moves.to_vec();
                     values[value.index()] = Some(Settled { made_in, producer, moves });
                 }
             }

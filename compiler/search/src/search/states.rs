@@ -75,13 +75,22 @@ pub(super) struct ToCome {
 pub(super) struct Choice {
     /// Its cost, and the least that what it wants costs.
     pub(super) bound: Cost,
-    /// Its cost, moves included.
+    /// Its cost without moves, and that of the cheapest moves.
     pub(super) cost: Cost,
+    pub(super) moves: Cost,
     pub(super) made_in: LayoutId,
     pub(super) producer: usize,
     /// By how much more a plan that takes it is to pay than what is settled and to come otherwise,
     /// in ticks; 0 where no prices guide the search.
     pub(super) priced: i64,
+}
+
+/// A choice of a state, by number, and by which tree of moves the value is brought to where it is
+/// wanted: the cheapest first, and where memory is a constraint others behind it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(super) struct Pick {
+    pub(super) choice: u32,
+    pub(super) tree: u32,
 }
 
 /// Why a state is there.
@@ -91,8 +100,8 @@ pub(super) enum Decision {
     Root,
     Label,
     Output(LayoutId),
-    /// A value is settled by the choice of this number of the state before.
-    Value(ValueId, usize),
+    /// A value is settled by this choice of the state before.
+    Value(ValueId, Pick),
 }
 
 /// A state that was reached.
@@ -111,6 +120,8 @@ pub(super) struct Visit {
     pub(super) cost: Cost,
     /// What it holds; nothing is noted where memory is no constraint.
     pub(super) held: Rc<Footprint>,
+    /// Some value is moved by a tree that is not known: what it holds is counted in part.
+    pub(super) is_vague: bool,
     pub(super) depth: u32,
     pub(super) ways: Rc<Ways>,
 }
@@ -140,6 +151,7 @@ pub(super) struct Draft {
     pub(super) rest: i64,
     pub(super) cost: Cost,
     pub(super) held: Footprint,
+    pub(super) is_vague: bool,
     parent: usize,
     depth: u32,
 }
@@ -160,7 +172,7 @@ impl Draft {
         self.to_come.extend_from_slice(&visit.to_come);
         self.held.copy_from(&visit.held);
         (self.decision, self.slots) = (Decision::Root, visit.slots);
-        (self.rest, self.cost) = (visit.rest, visit.cost);
+        (self.rest, self.cost, self.is_vague) = (visit.rest, visit.cost, visit.is_vague);
         (self.parent, self.depth) = (parent, visit.depth + 1);
     }
 
@@ -168,6 +180,7 @@ impl Draft {
     pub(super) fn state(&self, lists: &mut Lists) -> State {
         State {
             slots: self.slots as u32,
+            is_vague: self.is_vague,
             labels: lists.labels.number(&self.labels),
             wants: lists.wants.number(&self.wants),
             uses: lists.uses.number(self.held.uses()),
@@ -186,6 +199,7 @@ impl Draft {
             rest: self.rest,
             cost: self.cost,
             held: Rc::new(self.held.clone()),
+            is_vague: self.is_vague,
             depth: self.depth,
             ways: Rc::default(),
         }
@@ -197,9 +211,17 @@ impl Draft {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct State {
     slots: u32,
+    is_vague: bool,
     labels: u32,
     wants: u32,
     uses: u32,
+}
+
+impl State {
+    /// The same, of which all is known.
+    pub(super) fn sure(self) -> State {
+        State { is_vague: false, ..self }
+    }
 }
 
 /// The lists that states are made of, each once.
@@ -212,7 +234,7 @@ pub(super) struct Lists {
 
 /// States that wait for one of their choices, by bound: least first; among equals the state nearest
 /// to a whole plan, then the one reached first.
-pub(super) type Open = BinaryHeap<Reverse<(Cost, u32, usize, usize)>>;
+pub(super) type Open = BinaryHeap<Reverse<(Cost, u32, usize, Pick)>>;
 
 /// A search on its way.
 #[derive(Default)]
@@ -223,6 +245,8 @@ pub(super) struct Run {
     pub(super) lists: Lists,
     pub(super) reached: FxHashMap<State, Reached>,
     pub(super) draft: Draft,
+    /// What would be held if a value were not moved.
+    pub(super) unmoved: Footprint,
     pub(super) open: Open,
     /// Whole plans that tie.
     pub(super) goals: Vec<usize>,
@@ -231,6 +255,8 @@ pub(super) struct Run {
     pub(super) after_goal: usize,
     /// Plans that were passed over since they do not fit.
     pub(super) too_large: usize,
+    /// The time of a plan some of whose moves are not known, which may fit.
+    pub(super) vague: Option<u64>,
     pub(super) next_dive: usize,
     pub(super) stopped_by: Option<&'static str>,
     pub(super) ties_cut: bool,
@@ -239,6 +265,14 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Whether a plan that takes no longer than one found may have been missed, where the first that
+    /// was reached took `least`: one that was passed over may have kept others, as fast as it is,
+    /// from being looked at, and one whose moves are not known may fit.
+    pub(super) fn may_have_missed(&self, least: u64, found: u64) -> bool {
+        (self.ways == 1 && self.too_large > 0 && found > least)
+            || self.vague.is_some_and(|vague| found > vague)
+    }
+
     /// Whether a plan is known, and none that is still to come ties with it, or enough were
     /// compared.
     pub(super) fn has_all_ties(&mut self, bound: Cost, limits: &Limits) -> bool {

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::states::Choice;
+use super::trees::Trees;
+use crate::cost::Cost;
 use crate::steiner::Steiner;
 use crate::table::LayoutId;
 
@@ -21,6 +23,8 @@ pub(super) struct Ways {
     trees: Vec<Rc<Steiner>>,
     /// Those moves from each layout in which it was looked at.
     moves: RefCell<FxHashMap<LayoutId, Moves>>,
+    /// Where memory is a constraint, other trees from each of these layouts.
+    others: RefCell<FxHashMap<LayoutId, Rc<Trees>>>,
 }
 
 impl Ways {
@@ -31,7 +35,7 @@ impl Ways {
 
     /// Those of a value, which is brought along these trees to all layouts in which it is wanted.
     pub(super) fn of_value(choices: Vec<Choice>, trees: Vec<Rc<Steiner>>) -> Ways {
-        Ways { choices, trees, moves: RefCell::default() }
+        Ways { choices, trees, ..Ways::default() }
     }
 
     /// The moves that bring a value from where it is made to all layouts in which it is wanted.
@@ -46,5 +50,25 @@ impl Ways {
             moves.into()
         };
         Rc::clone(self.moves.borrow_mut().entry(made_in).or_insert_with(find))
+    }
+
+    /// The trees from a layout, made once.
+    pub(super) fn trees(&self, made_in: LayoutId, make: impl FnOnce() -> Trees) -> Rc<Trees> {
+        let known = self.others.borrow().get(&made_in).map(Rc::clone);
+        known.unwrap_or_else(|| {
+            let made = Rc::new(make());
+            self.others.borrow_mut().insert(made_in, Rc::clone(&made));
+            made
+        })
+    }
+
+    /// What any tree costs from a layout.
+    pub(super) fn least_moves(&self, made_in: LayoutId) -> Cost {
+        self.trees.iter().filter_map(|tree| tree.cost_from(made_in)).max().unwrap_or(Cost::ZERO)
+    }
+
+    /// What it costs at least to move from a layout to one that is wanted, if that is possible.
+    pub(super) fn least_to(&self, wanted: LayoutId, from: LayoutId) -> Option<Cost> {
+        self.trees.iter().find_map(|tree| tree.cost_to(wanted, from))
     }
 }

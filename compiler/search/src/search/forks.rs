@@ -1,0 +1,238 @@
+//! The trees of moves of a value to two layouts: a path to where they part, and from there one to
+//! each.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::paths::{Moving, Paths};
+use super::trees::{Moved, Tree};
+use crate::cost::Cost;
+use crate::table::LayoutId;
+
+/// So many trees are compared.
+const MAX_TREES: usize = 20_000;
+
+/// Where paths part that do so neither where the value is made nor at a wanted layout.
+const ELSEWHERE: u8 = 3;
+
+/// What a tree holds, in an order that trees of one shape have in common.
+type Held = Vec<u64>;
+
+/// The trees of one shape hold the same at the same time: where the paths part - where the value is
+/// made, at the first wanted layout, at the second, or elsewhere -, whether that is there as soon
+/// as the value is made, and which paths begin with moves that are done then.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Shape {
+    part_at: u8,
+    is_early: bool,
+    begin_early: [bool; 3],
+}
+
+/// A path from where two part to one of the layouts, all of whose moves are done before its first
+/// reader; or none where they part there.
+#[derive(Clone, Copy)]
+struct Late {
+    cost: Cost,
+    at: LayoutId,
+    next: Option<usize>,
+    held: u64,
+}
+
+/// The paths to a layout from all others, but those that cost and hold no less than another.
+struct LatePaths {
+    all: Vec<Late>,
+    kept: BTreeMap<LayoutId, Vec<usize>>,
+}
+
+impl LatePaths {
+    /// Those that do not pass through the other wanted layout, nor through where the value is made.
+    fn to(of: Moving<'_>, to: LayoutId, other: LayoutId, made_in: LayoutId) -> LatePaths {
+        let mut paths = LatePaths { all: Vec::new(), kept: BTreeMap::new() };
+        paths.all.push(Late { cost: Cost::ZERO, at: to, next: None, held: 0 });
+        let mut queue = BinaryHeap::from([Reverse((Cost::ZERO, 0usize))]);
+        while let Some(Reverse((_, number))) = queue.pop() {
+            let path = paths.all[number];
+            let known = paths.kept.entry(path.at).or_default();
+            // A path that passes a layout twice holds and costs no less than one that does not.
+            if known.iter().any(|known| paths.all[*known].held <= path.held) {
+                continue;
+            }
+            known.push(number);
+            if path.at == other {
+                continue;
+            }
+            let arcs = &of.table.arcs_into[path.at as usize];
+            for arc in arcs.iter().filter(|arc| arc.from != made_in) {
+                let held = path.held.max(of.held(arc.from, path.at));
+                let cost = path.cost + arc.cost;
+                queue.push(Reverse((cost, paths.all.len())));
+                paths.all.push(Late { cost, at: arc.from, next: Some(number), held });
+            }
+        }
+        paths
+    }
+
+    fn from(&self, from: LayoutId) -> &[usize] {
+        self.kept.get(&from).map_or(&[], Vec::as_slice)
+    }
+
+    fn through(&self, number: usize) -> Vec<LayoutId> {
+        let way = std::iter::successors(Some(number), |number| self.all[*number].next);
+        way.map(|number| self.all[number].at).collect()
+    }
+}
+
+/// A part of a tree: what it costs, whether it begins with moves that are done as soon as the value
+/// is made, what it holds, and the layouts that it passes through.
+struct Part {
+    cost: Cost,
+    begins_early: bool,
+    held: [u64; 4],
+    through: Vec<LayoutId>,
+}
+
+impl Part {
+    fn of(paths: &Paths<'_>, number: usize) -> Part {
+        let path = paths.path(number);
+        let begins_early = path.early > 0;
+        Part { cost: path.cost, begins_early, held: path.held(), through: paths.through(number) }
+    }
+
+    fn late(paths: &LatePaths, number: usize) -> Part {
+        let Late { cost, held, .. } = paths.all[number];
+        let through = paths.through(number);
+        Part { cost, begins_early: false, held: [0, 0, 0, held], through }
+    }
+}
+
+/// The moves of a tree of these parts, and where two of them meet again, if they do.
+fn joined(parts: [&Part; 3]) -> (Vec<(LayoutId, LayoutId)>, Option<LayoutId>) {
+    let (mut moves, mut meet): (Vec<(LayoutId, LayoutId)>, _) = (Vec::new(), None);
+    for pair in parts.iter().flat_map(|part| part.through.windows(2)) {
+        if moves.iter().any(|(_, to)| *to == pair[1]) {
+            meet = Some(pair[1]);
+        }
+        moves.push((pair[0], pair[1]));
+    }
+    (moves, meet)
+}
+
+/// A tree as it is found.
+struct Fork {
+    cost: Cost,
+    shape: Shape,
+    held: Held,
+    moves: Vec<(LayoutId, LayoutId)>,
+    /// Two of its paths meet again: it is no tree, and stands for those of which one of these paths
+    /// is another that holds and costs no less.
+    meets: bool,
+}
+
+/// The trees, as they are found.
+pub(super) struct Forks {
+    found: Vec<Fork>,
+    /// What any tree costs that was not looked at.
+    unlisted: Option<Cost>,
+}
+
+impl Forks {
+    /// Those from where a value is made to two other layouts, but those that cost and hold no less
+    /// than another. And what any tree costs that is not among them and may hold less.
+    pub(super) fn of(
+        of: Moving<'_>,
+        made_in: LayoutId,
+        wanted: [LayoutId; 2],
+    ) -> (Vec<Moved>, Option<Cost>) {
+        let trunks = Paths::to_all(of, made_in, &wanted);
+        let mut forks = Forks { found: Vec::new(), unlisted: trunks.unlisted };
+        let [first, second] = wanted;
+        let late = [(first, second), (second, first)];
+        let late = late.map(|(to, other)| LatePaths::to(of, to, other, made_in));
+        let from_made = wanted.map(|to| -> Vec<Part> {
+            trunks.numbers(to).map(|number| Part::of(&trunks, number)).collect()
+        });
+        let none =
+            Part { cost: Cost::ZERO, begins_early: false, held: [0; 4], through: vec![made_in] };
+        forks.part(of, (&none, 0, true), [&from_made[0], &from_made[1]]);
+        for at in trunks.reached().filter(|at| *at != made_in) {
+            let part_at = wanted.iter().position(|to| *to == at).map_or(ELSEWHERE, |n| 1 + n as u8);
+            let behind = |paths: &LatePaths| -> Vec<Part> {
+                paths.from(at).iter().map(|number| Part::late(paths, *number)).collect()
+            };
+            let later = late.each_ref().map(behind);
+            let mut early: Option<[Vec<Part>; 2]> = None;
+            for number in trunks.numbers(at) {
+                let trunk = Part::of(&trunks, number);
+                let is_early = trunks.path(number).is_early;
+                let [a, b] = match is_early {
+                    false => &later,
+                    true => early.get_or_insert_with(|| {
+                        let on = Paths::on_from(of, (at, made_in), &wanted);
+                        forks.leaves_out(on.unlisted.map(|cost| cost + trunk.cost));
+                        wanted.map(|to| on.numbers(to).map(|n| Part::of(&on, n)).collect())
+                    }),
+                };
+                forks.part(of, (&trunk, part_at, is_early), [a, b]);
+            }
+        }
+        forks.listed()
+    }
+
+    fn leaves_out(&mut self, cost: Option<Cost>) {
+        self.unlisted = self.unlisted.into_iter().chain(cost).min();
+    }
+
+    /// Notes the trees that a path to where two part makes with these two.
+    fn part(
+        &mut self,
+        of: Moving<'_>,
+        (trunk, part_at, is_early): (&Part, u8, bool),
+        [to_first, to_second]: [&[Part]; 2],
+    ) {
+        for first in to_first {
+            for second in to_second {
+                let cost = trunk.cost + first.cost + second.cost;
+                if self.found.len() >= MAX_TREES {
+                    self.leaves_out(Some(cost));
+                    continue;
+                }
+                let parts = [trunk, first, second];
+                let at = trunk.through.last().map_or(0, |at| of.bytes(*at));
+                let (moves, meet) = joined(parts);
+                // The tree that parts where they meet costs no more than one whose paths do not
+                // meet. Where they part in a layout that is not read, and late, the other is held
+                // in its place.
+                let is_within = |meet| part_at == ELSEWHERE && !is_early && of.bytes(meet) <= at;
+                if meet.is_some_and(is_within) {
+                    continue;
+                }
+                let begin_early = parts.map(|part| part.begins_early);
+                let held = parts.iter().flat_map(|part| part.held).chain([at]).collect();
+                let shape = Shape { part_at, is_early, begin_early };
+                let meets = meet.is_some();
+                self.found.push(Fork { cost, shape, held, moves, meets });
+            }
+        }
+    }
+
+    fn listed(mut self) -> (Vec<Moved>, Option<Cost>) {
+        let place = |fork: &Fork| (fork.cost, fork.meets, fork.shape);
+        self.found.sort_by(|a, b| (place(a), &a.moves).cmp(&(place(b), &b.moves)));
+        let mut kept: BTreeMap<Shape, Vec<(bool, Held)>> = BTreeMap::new();
+        let mut listed = Vec::new();
+        for Fork { cost, shape, held, moves, meets } in self.found {
+            let known = kept.entry(shape).or_default();
+            // What is no tree leaves none out.
+            let is_within = |(known_meets, known): &(bool, Held)| {
+                (meets || !known_meets) && known.iter().zip(&held).all(|(known, own)| known <= own)
+            };
+            if known.iter().any(is_within) {
+                continue;
+            }
+            known.push((meets, held));
+            let tree = Tree { cost, moves: moves.into() };
+            listed.push(if meets { Moved::Somehow(tree) } else { Moved::By(tree) });
+        }
+        (listed, self.unlisted)
+    }
+}

@@ -1,0 +1,252 @@
+//! Paths of moves of a value: what each costs, and what is held on it and when.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rustc_hash::FxHashMap;
+use shard_ir::ValueId;
+
+use crate::cost::Cost;
+use crate::footprint::Holdings;
+use crate::table::{LayoutId, ValueTable};
+
+/// Paths are looked for as long as they are among so many, the cheapest first.
+const MAX_PATHS: usize = 2_000;
+
+/// A value, its moves and what they hold.
+#[derive(Clone, Copy)]
+pub(super) struct Moving<'p> {
+    pub(super) holdings: &'p Holdings<'p>,
+    pub(super) value: ValueId,
+    pub(super) table: &'p ValueTable,
+}
+
+impl Moving<'_> {
+    pub(super) fn bytes(&self, layout: LayoutId) -> u64 {
+        self.holdings.bytes(self.value, layout)
+    }
+
+    /// What a move holds.
+    pub(super) fn held(&self, from: LayoutId, to: LayoutId) -> u64 {
+        self.bytes(from).saturating_add(self.bytes(to))
+    }
+}
+
+/// How far paths are looked for.
+enum Until<'u> {
+    /// To this layout; with what it costs at least to move there from another, if that is possible.
+    Reached(LayoutId, &'u dyn Fn(LayoutId) -> Option<Cost>),
+    /// To all layouts, and not on from these.
+    Past(&'u [LayoutId]),
+}
+
+/// A path to some layout. All that is held is so beside the layouts that others read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub(super) cost: Cost,
+    pub(super) at: LayoutId,
+    /// The path that this one is longer than by one move.
+    before: Option<usize>,
+    /// All its moves are done as soon as the value is made, and so may be the next.
+    pub(super) is_early: bool,
+    /// How many of its moves, the first, are.
+    pub(super) early: usize,
+    /// What the first move makes, where the path begins where the value is made: it holds that and
+    /// the value as it is made, which may be counted apart.
+    first: u64,
+    /// What any other move holds that is done as soon as the value is made.
+    at_once: u64,
+    /// What is held from then to the first reader; 0 where it is what the path begins with.
+    between: u64,
+    /// What any other move holds that is done before the first reader.
+    late: u64,
+}
+
+impl Path {
+    /// What it holds, in the order of time.
+    pub(super) fn held(&self) -> [u64; 4] {
+        [self.first, self.at_once, self.between, self.late]
+    }
+
+    /// Whether it holds no more at any time than another path.
+    fn is_within(&self, other: &Path) -> bool {
+        let is_less = self.held().into_iter().zip(other.held()).all(|(own, other)| own <= other);
+        (self.early > 0) == (other.early > 0) && is_less
+    }
+
+    /// The same, however the other goes on.
+    fn stays_within(&self, other: &Path) -> bool {
+        match (other.is_early, other.early) {
+            (true, 0) => false,
+            (true, _) => self.is_within(&Path { between: 0, ..*other }),
+            (false, _) => self.is_within(other),
+        }
+    }
+}
+
+/// The paths of a value from one layout, but those that cost and hold no less than another to the
+/// same layout.
+pub(super) struct Paths<'p> {
+    of: Moving<'p>,
+    all: Vec<Path>,
+    /// Those that are not left out, by the layout and whether the next move may be early; the
+    /// cheapest first.
+    kept: FxHashMap<(LayoutId, bool), Vec<usize>>,
+    /// What any path costs that was not looked at.
+    pub(super) unlisted: Option<Cost>,
+    /// Where the value is made, if that is not where the paths begin.
+    made_in: Option<LayoutId>,
+}
+
+impl<'p> Paths<'p> {
+    /// Those from where the value is made to one layout; `rest` is what it costs at least to move
+    /// there, if that is possible.
+    pub(super) fn to(
+        of: Moving<'p>,
+        from: LayoutId,
+        to: LayoutId,
+        rest: &dyn Fn(LayoutId) -> Option<Cost>,
+    ) -> Paths<'p> {
+        let is_early = of.holdings.may_move_early(of.value);
+        Paths::empty(of, None).spread((from, is_early), &Until::Reached(to, rest))
+    }
+
+    /// Those from where the value is made to all layouts, which lead on from none of the ends.
+    pub(super) fn to_all(of: Moving<'p>, from: LayoutId, ends: &[LayoutId]) -> Paths<'p> {
+        let is_early = of.holdings.may_move_early(of.value);
+        Paths::empty(of, None).spread((from, is_early), &Until::Past(ends))
+    }
+
+    /// The same from a layout that is there as soon as the value is made, not through the layout in
+    /// which that is.
+    pub(super) fn on_from(
+        of: Moving<'p>,
+        (from, made_in): (LayoutId, LayoutId),
+        ends: &[LayoutId],
+    ) -> Paths<'p> {
+        Paths::empty(of, Some(made_in)).spread((from, true), &Until::Past(ends))
+    }
+
+    fn empty(of: Moving<'p>, made_in: Option<LayoutId>) -> Paths<'p> {
+        let (all, kept) = (Vec::new(), FxHashMap::default());
+        Paths { of, all, kept, unlisted: None, made_in }
+    }
+
+    fn spread(mut self, (from, is_early): (LayoutId, bool), until: &Until<'_>) -> Paths<'p> {
+        let mut queue = BinaryHeap::new();
+        let add = |all: &mut Vec<Path>, queue: &mut BinaryHeap<_>, path: Path| {
+            let rest = match until {
+                Until::Reached(_, rest) => rest(path.at),
+                Until::Past(_) => Some(Cost::ZERO),
+            };
+            if let Some(rest) = rest {
+                queue.push(Reverse((path.cost + rest, all.len())));
+                all.push(path);
+            }
+        };
+        let (cost, before) = (Cost::ZERO, None);
+        let [first, at_once, between, late] = [0; 4];
+        let start =
+            Path { cost, at: from, before, is_early, early: 0, first, at_once, between, late };
+        add(&mut self.all, &mut queue, start);
+        let mut looked_at = 0;
+        while let Some(Reverse((cost, number))) = queue.pop() {
+            let path = self.all[number];
+            let is_left_out = match until {
+                Until::Reached(to, _) => {
+                    self.numbers(*to).any(|end| self.all[end].stays_within(&path))
+                }
+                Until::Past(_) => false,
+            };
+            if is_left_out || self.is_known(number) {
+                continue;
+            }
+            looked_at += 1;
+            if looked_at > MAX_PATHS {
+                self.unlisted = Some(cost);
+                break;
+            }
+            self.kept.entry((path.at, path.is_early)).or_default().push(number);
+            let is_end = match until {
+                Until::Reached(to, _) => *to == path.at,
+                Until::Past(ends) => path.at != from && ends.contains(&path.at),
+            };
+            if is_end {
+                continue;
+            }
+            for (to, cost) in &self.of.table.arcs_from[path.at as usize] {
+                let is_passed = self.way(number).any(|known| self.all[known].at == *to);
+                if !is_passed && self.made_in != Some(*to) {
+                    let longer = self.longer(number, *to, *cost);
+                    add(&mut self.all, &mut queue, longer);
+                }
+            }
+        }
+        self
+    }
+
+    /// A path made longer by a move.
+    fn longer(&self, number: usize, to: LayoutId, cost: Cost) -> Path {
+        let path = self.all[number];
+        let (held, made) = (self.of.held(path.at, to), self.of.bytes(to));
+        let is_early = path.is_early && self.of.holdings.is_early(self.of.value, path.at, to);
+        let mut longer =
+            Path { cost: path.cost + cost, at: to, before: Some(number), is_early, ..path };
+        if self.made_in.is_none() && path.before.is_none() {
+            longer.first = made;
+        } else if is_early {
+            longer.at_once = path.at_once.max(held);
+        } else {
+            longer.late = path.late.max(held);
+        }
+        if is_early {
+            (longer.early, longer.between) = (path.early + 1, made);
+        }
+        longer
+    }
+
+    /// Whether a path is left out for one that leads as far.
+    fn is_known(&self, number: usize) -> bool {
+        let path = &self.all[number];
+        let known = self.kept.get(&(path.at, path.is_early)).into_iter().flatten();
+        known.copied().any(|known| {
+            // What the other passes through early this one must pass through too: else it may be
+            // what this one goes on by.
+            let is_passed =
+                |known: usize| self.way(number).any(|own| self.all[own].at == self.all[known].at);
+            let is_early = |known: &usize| self.all[*known].is_early;
+            self.all[known].is_within(path)
+                && (self.all[known].early <= 1 || self.way(known).filter(is_early).all(is_passed))
+        })
+    }
+
+    /// A path and all that it is longer than.
+    fn way(&self, number: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(number), |number| self.all[*number].before)
+    }
+
+    /// All layouts to which paths lead.
+    pub(super) fn reached(&self) -> impl Iterator<Item = LayoutId> {
+        let mut layouts: Vec<LayoutId> = self.kept.keys().map(|(layout, _)| *layout).collect();
+        layouts.sort_unstable();
+        layouts.dedup();
+        layouts.into_iter()
+    }
+
+    /// The paths to a layout, by number.
+    pub(super) fn numbers(&self, to: LayoutId) -> impl Iterator<Item = usize> {
+        let of = move |is_early| self.kept.get(&(to, is_early)).into_iter().flatten().copied();
+        of(true).chain(of(false))
+    }
+
+    pub(super) fn path(&self, number: usize) -> &Path {
+        &self.all[number]
+    }
+
+    /// The layouts that a path passes through, from the first to the last.
+    pub(super) fn through(&self, number: usize) -> Vec<LayoutId> {
+        let mut through: Vec<LayoutId> = self.way(number).map(|path| self.all[path].at).collect();
+        through.reverse();
+        through
+    }
+}
