@@ -205,6 +205,8 @@ pub(crate) struct Holdings<'a> {
     tables: &'a Tables,
     memory: &'a DeviceMemory<'a>,
     kinds: Vec<Kind>,
+    /// For each value and layout what it takes.
+    bytes: Vec<Vec<u64>>,
     /// For each value and layout what it takes beside what is counted apart; 0 where it may be
     /// that.
     copies: Vec<Vec<u64>>,
@@ -229,6 +231,11 @@ impl<'a> Holdings<'a> {
         memory: &'a DeviceMemory<'a>,
     ) -> Holdings<'a> {
         let kinds: Vec<Kind> = program.value_ids().map(|id| kind(program, memory, id)).collect();
+        let of_layouts = |id| {
+            let layouts = tables.of(id).layouts.iter();
+            layouts.map(|layout| memory.bytes(id, *layout)).collect()
+        };
+        let bytes = program.value_ids().map(of_layouts).collect();
         let (copies, least) = (Vec::new(), Vec::new());
         let pieces = FxHashMap::default();
         let mut resharded = vec![false; program.values.len()];
@@ -243,6 +250,7 @@ impl<'a> Holdings<'a> {
             tables,
             memory,
             kinds,
+            bytes,
             copies,
             least,
             pieces,
@@ -280,7 +288,7 @@ impl<'a> Holdings<'a> {
         // Where the last piece does without the operand, that may be gone.
         let gone = match self.kinds[operand.index()] {
             _ if last.reads_operand => 0,
-            Kind::View => self.memory.bytes(*operand, self.layout(*operand, *layout)),
+            Kind::View => self.bytes(*operand, *layout),
             _ => self.copies[operand.index()][*layout as usize],
         };
         self.pieces.insert(key, (last.bytes, gone));
@@ -446,7 +454,7 @@ impl<'a> Holdings<'a> {
             Kind::View => !producers.is_empty(),
             Kind::Nowhere => true,
         };
-        if apart { 0 } else { self.memory.bytes(value, self.layout(value, layout)) }
+        if apart { 0 } else { self.bytes(value, layout) }
     }
 
     /// For each layout of a value, what the value takes at least in that layout or in one from

@@ -28,8 +28,11 @@ pub(crate) struct DeviceMemory<'a> {
     capacity: u64,
     /// For each weight and cache, what it takes at least, over the whole stack; 0 for other values.
     least: Vec<u64>,
-    /// What activations take at least, whatever the plan.
+    /// What some op holds at least, whatever the plan.
     activations: u64,
+    /// What is given to the layer takes at least: all of it is there at the first step. No price
+    /// says so, so it is none of what bounds a problem.
+    given: u64,
     /// What an op or a move may hold is the part of what is free that this divides it into.
     share: u64,
     /// Where the program is several that run one after another.
@@ -55,6 +58,7 @@ impl<'a> DeviceMemory<'a> {
             capacity,
             least: vec![0; program.values.len()],
             activations: 0,
+            given: 0,
             share: 1,
             scopes: None,
         };
@@ -63,12 +67,19 @@ impl<'a> DeviceMemory<'a> {
             layouts_allowed(program, id, pattern).into_iter().map(|l| memory.kept(id, l)).min()
         };
         memory.least = program.value_ids().map(|id| least(id).unwrap_or(0)).collect();
+        let given = |id: ValueId| {
+            let pattern = program.value(id).def.pattern().filter(|_| is_given(program, id))?;
+            layouts_allowed(program, id, pattern).into_iter().map(|l| memory.bytes(id, l)).min()
+        };
+        memory.given = program.value_ids().filter_map(given).fold(0, u64::saturating_add);
         memory
     }
 
     /// The same, where the program is several phases.
     pub(crate) fn within(self, scopes: Option<&'a Scopes>) -> DeviceMemory<'a> {
-        DeviceMemory { scopes, ..self }
+        // Of several phases not all is given at once.
+        let given = if scopes.is_some() { 0 } else { self.given };
+        DeviceMemory { scopes, given, ..self }
     }
 
     /// The memories that plans have to fit in, one for each phase where there are several: the
@@ -104,6 +115,11 @@ impl<'a> DeviceMemory<'a> {
         self.least.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
+    /// What any plan needs.
+    pub(crate) fn needed(&self) -> u64 {
+        self.least().saturating_add(self.activations())
+    }
+
     /// What weights and caches may take beside the activations that every plan has.
     fn most_kept(&self) -> u64 {
         self.capacity.saturating_sub(self.activations)
@@ -119,8 +135,13 @@ impl<'a> DeviceMemory<'a> {
         self.most_kept().saturating_sub(self.least())
     }
 
-    /// The same, where no op or move may hold more than a share of what is free: so plans are found
-    /// that leave room for what lives beside it, and some that fit are left out.
+    /// The same beside what any plan holds, whether prices know it or not.
+    fn room(&self) -> u64 {
+        self.capacity.saturating_sub(self.needed())
+    }
+
+    /// The same memory, where no op or move may hold more than a share of what is free: so plans
+    /// are found that leave room for what lives beside it, and some that fit are left out.
     pub(crate) fn sparing(&self, share: u64) -> DeviceMemory<'a> {
         DeviceMemory { least: self.least.clone(), share, ..*self }
     }
@@ -133,7 +154,7 @@ impl<'a> DeviceMemory<'a> {
 
     /// What activations take at least, whatever the plan.
     pub(crate) fn activations(&self) -> u64 {
-        self.activations
+        self.activations.max(self.given)
     }
 
     /// What is free beside the smallest weights and caches, for one op or move.
@@ -197,7 +218,7 @@ impl<'a> DeviceMemory<'a> {
     /// Drops from the tables what leaves no room even beside the smallest weights and caches. No
     /// plan that fits uses it.
     pub(crate) fn prune(&self, kernels: &Kernels, tables: &mut Tables) {
-        let (free, spare) = (self.free(), self.spare());
+        let (free, spare) = (self.free(), self.room());
         let held = self.held_by_producers(kernels, tables);
         for id in self.program.value_ids() {
             for layout in 0..held.layouts[id.index()].len() as u32 {
@@ -235,11 +256,12 @@ impl<'a> DeviceMemory<'a> {
             let op = matches!(self.program.value(*id).def, Def::Op { .. });
             op && kernels.live[id.index()] && !is_passed_on(kernels, *id)
         };
-        self.program.value_ids().filter(is_made).filter_map(|id| while_made(&id)).max().unwrap_or(0)
+        let most = self.program.value_ids().filter(is_made).filter_map(|id| while_made(&id)).max();
+        most.unwrap_or(0).max(self.given)
     }
 
     fn held_by_producers<'h>(&'h self, kernels: &'h Kernels, tables: &Tables) -> Held<'h> {
-        let spare = self.spare();
+        let spare = self.room();
         let stored = |id: ValueId| {
             let table = tables.of(id);
             let may_be = |(made, layout): (&Vec<Producer>, &Layout)| {
@@ -346,6 +368,15 @@ impl<'a> DeviceMemory<'a> {
             }
         }
     }
+}
+
+/// Whether a value is an activation given to the layer.
+fn is_given(program: &Program, value: ValueId) -> bool {
+    let kind = match program.value(value).def {
+        Def::Parameter { kind, .. } => kind,
+        Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => return false,
+    };
+    matches!(kind, ParameterKind::Activation)
 }
 
 /// What the steps in tables hold beside the weights and caches.

@@ -20,6 +20,7 @@ mod states;
 mod trees;
 mod ways;
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
@@ -48,7 +49,7 @@ use states::{
     ToCome, Visit, Want,
 };
 pub(crate) use states::{EXPANSIONS, MANY_WAYS};
-use trees::Moved;
+use trees::{Moved, Trees};
 use ways::Ways;
 
 /// What is settled of one value in a plan.
@@ -111,6 +112,10 @@ pub(crate) struct Search<'a> {
     holdings: Option<Holdings<'a>>,
     /// Where memory is a constraint: values are moved by other trees than the cheapest, too.
     pub(crate) all_trees: bool,
+    /// The trees by which values may be moved, by where they are made and wanted.
+    lists: RefCell<FxHashMap<(ValueId, LayoutId, Vec<LayoutId>), Rc<Trees>>>,
+    /// How much longer a plan may take than any does at least, in picoseconds.
+    slack: u64,
     /// For each op that joins the kernel of what makes its operands where no move comes between:
     /// those operands. Noted where memory is a constraint.
     joins: FxHashMap<ValueId, Vec<ValueId>>,
@@ -159,6 +164,8 @@ impl<'a> Search<'a> {
             memory,
             holdings: memory.map(|memory| Holdings::new(&space.kernels, (program, tables), memory)),
             all_trees: true,
+            lists: RefCell::default(),
+            slack: u64::MAX,
             joins: FxHashMap::default(),
             slots: Vec::new(),
             label_ways: Vec::new(),
@@ -213,6 +220,9 @@ impl<'a> Search<'a> {
         let root = Draft::root(rest);
         let state = root.state(&mut run.lists);
         self.open(root.visit(state, &run.lists), &mut run.visits, &mut run.open);
+        if let (Some(upto), Some(Reverse((least, ..)))) = (self.upto, run.open.peek()) {
+            self.slack = upto.saturating_sub(least.time);
+        }
         while let Some(Reverse((bound, _, visit, pick))) = run.open.pop() {
             limits.stop.check_asked()?;
             if run.has_all_ties(bound, limits) {

@@ -105,12 +105,9 @@ impl Steiner {
         (cost.time < u64::MAX).then_some(cost)
     }
 
-    /// The least cost of reaching one of the wanted layouts from another layout; `None` where it is
-    /// not wanted or not to be reached.
-    pub(crate) fn cost_to(&self, wanted: LayoutId, from: LayoutId) -> Option<Cost> {
-        let place = self.wanted.iter().position(|layout| *layout == wanted)?;
-        let cost = self.cost[1 << place].get(from as usize).copied()?;
-        (cost.time < u64::MAX).then_some(cost)
+    /// One of the wanted layouts as a set.
+    pub(crate) fn set_of(&self, wanted: LayoutId) -> Option<usize> {
+        Some(1 << self.wanted.iter().position(|layout| *layout == wanted)?)
     }
 
     /// The moves of the cheapest arborescence, `(from, to)`, each after those that it starts from.

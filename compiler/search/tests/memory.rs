@@ -764,3 +764,33 @@ fn where_the_cheapest_moves_leave_no_room_others_do() {
         }
     }
 }
+
+/// What is given and not read takes almost all of the memory of the first step, and is read last by
+/// a search.
+const GIVEN: &str = "mesh x=2, y=2
+dim A = 8
+dim B = 8
+dim D = 8
+dim S = 32
+layer f(_p: bf16 BSA_x, w: weight bf16 A?) -> (r0: bf16 DB_y, r1: bf16 A) {
+  let a = gelu(w)
+  let b = w - w
+  let c = rename(a, A -> D)
+  let d = c * b
+  return (rename(d, A -> B), b)
+}
+";
+
+#[test]
+fn what_is_given_leaves_no_room_from_the_first_step() {
+    let program = program(GIVEN);
+    let options = LowerOptions::default();
+    let none = lower(&program, &chip(2051), &options);
+    assert!(matches!(none, Err(LowerError::NoPlanFits { proven: true, .. })), "{none:?}");
+    let found = lower(&program, &chip(2052), &options).expect("a plan");
+    assert_eq!((needed(&found), found.optimality.status), (2052, Status::Proven));
+    assert!(found.stats.expansions < 1_000, "{} expansions", found.stats.expansions);
+    let fastest = lower(&program, &chip(1 << 40), &options).expect("a plan");
+    let small = smallest(&program, &chip(1 << 40), &options, &fastest).expect("an answer");
+    assert_eq!(small.least, 2052);
+}

@@ -169,7 +169,7 @@ impl Holdings<'_> {
 
     /// What a value takes in a layout.
     pub(crate) fn bytes(&self, value: ValueId, layout: LayoutId) -> u64 {
-        self.memory.bytes(value, self.layout(value, layout))
+        self.bytes[value.index()][layout as usize]
     }
 
     /// Whether some moves of a value are done as soon as it is made; a parameter is moved where it
@@ -194,7 +194,7 @@ impl Holdings<'_> {
         uses: &[Use],
     ) -> Lives {
         let (kind, now) = (self.kinds[value.index()], op_at(value.0));
-        let bytes = |layout| self.memory.bytes(value, self.layout(value, layout));
+        let bytes = |layout| self.bytes(value, layout);
         let of_made = match kind {
             Kind::Made | Kind::Given => bytes(made_in),
             Kind::Kept | Kind::View | Kind::Nowhere => 0,

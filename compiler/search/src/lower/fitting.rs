@@ -161,7 +161,7 @@ impl Fitting<'_> {
             needed(lowered.as_ref().map_or(&self.fastest.plan, |lowered| &lowered.plan))
         };
         // No plan needs less than `least`; none was found in less than `low`.
-        let mut least = DeviceMemory::new(self.program, 0).least();
+        let mut least = DeviceMemory::new(self.program, 0).needed();
         let (mut low, mut best) = (least, None);
         let limits = self.options.limits.part(PART_OF_LIMITS);
         for _ in 0..searches {

@@ -4,9 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::paths::{Moving, Paths};
+use super::paths::{Left, Moving, Paths};
 use super::trees::{Moved, Tree};
 use crate::cost::Cost;
+use crate::steiner::Steiner;
 use crate::table::LayoutId;
 
 /// So many trees are compared.
@@ -117,6 +118,32 @@ fn joined(parts: [&Part; 3]) -> (Vec<(LayoutId, LayoutId)>, Option<LayoutId>) {
     (moves, meet)
 }
 
+/// What moves to two layouts cost at least.
+pub(super) struct Least<'l> {
+    pub(super) of: &'l Steiner,
+    /// The layouts, as sets.
+    pub(super) sets: [usize; 2],
+}
+
+impl Least<'_> {
+    fn to(&self, target: usize, from: LayoutId) -> Option<Cost> {
+        self.of.cost_of(self.sets[target], from)
+    }
+
+    fn both(&self, from: LayoutId) -> Option<Cost> {
+        self.of.cost_of(self.sets[0] | self.sets[1], from)
+    }
+
+    /// What a tree costs at least one of whose paths has come to a layout, beside that path: it
+    /// leads to one of the two, and another path from where it begins to the other. Or it is the
+    /// `trunk` that leads to both.
+    fn beside(&self, (begins, trunk): (LayoutId, bool), at: LayoutId) -> Option<Cost> {
+        let apart = |own, other| Some(self.to(own, at)? + self.to(other, begins)?);
+        let both = if trunk { self.both(at) } else { None };
+        [apart(0, 1), apart(1, 0), both].into_iter().flatten().min()
+    }
+}
+
 /// A tree as it is found.
 struct Fork {
     cost: Cost,
@@ -141,9 +168,12 @@ impl Forks {
     pub(super) fn of(
         of: Moving<'_>,
         made_in: LayoutId,
-        wanted: [LayoutId; 2],
+        (wanted, least): ([LayoutId; 2], &Least<'_>),
+        mut left: Left,
     ) -> (Vec<Moved>, Option<Cost>) {
-        let trunks = Paths::to_all(of, made_in, &wanted);
+        let layouts = 0..of.table.layouts.len() as LayoutId;
+        let rest: Vec<_> = layouts.clone().map(|at| least.beside((made_in, true), at)).collect();
+        let trunks = Paths::to_all(of, (made_in, &wanted), &rest, &mut left);
         let mut forks = Forks { found: Vec::new(), unlisted: trunks.unlisted };
         let [first, second] = wanted;
         let late = [(first, second), (second, first)];
@@ -154,7 +184,17 @@ impl Forks {
         let none =
             Part { cost: Cost::ZERO, begins_early: false, held: [0; 4], through: vec![made_in] };
         forks.part(of, (&none, 0, true), [&from_made[0], &from_made[1]]);
-        for at in trunks.reached().filter(|at| *at != made_in) {
+        // The cheapest first, since not all may be looked at.
+        let mut parting: Vec<(Cost, LayoutId)> = trunks
+            .reached()
+            .filter(|at| *at != made_in)
+            .filter_map(|at| {
+                let trunk = trunks.numbers(at).map(|number| trunks.path(number).cost).min()?;
+                Some((trunk + least.both(at)?, at))
+            })
+            .collect();
+        parting.sort_unstable();
+        for (_, at) in parting {
             let part_at = wanted.iter().position(|to| *to == at).map_or(ELSEWHERE, |n| 1 + n as u8);
             let behind = |paths: &LatePaths| -> Vec<Part> {
                 paths.from(at).iter().map(|number| Part::late(paths, *number)).collect()
@@ -167,7 +207,12 @@ impl Forks {
                 let [a, b] = match is_early {
                     false => &later,
                     true => early.get_or_insert_with(|| {
-                        let on = Paths::on_from(of, (at, made_in), &wanted);
+                        let behind = layouts.clone().map(|on| least.beside((at, false), on));
+                        let rest: Vec<_> = behind.collect();
+                        let upto = left.upto.saturating_sub(trunk.cost.time);
+                        let mut behind = Left { upto, ..left };
+                        let on = Paths::on_from(of, (at, made_in, &wanted), &rest, &mut behind);
+                        left.paths = behind.paths;
                         forks.leaves_out(on.unlisted.map(|cost| cost + trunk.cost));
                         wanted.map(|to| on.numbers(to).map(|n| Part::of(&on, n)).collect())
                     }),

@@ -10,8 +10,8 @@ use crate::cost::Cost;
 use crate::footprint::Holdings;
 use crate::table::{LayoutId, ValueTable};
 
-/// Paths are looked for as long as they are among so many, the cheapest first.
-const MAX_PATHS: usize = 2_000;
+/// For one list of trees so many paths are looked at, the cheapest first.
+pub(super) const MAX_PATHS: usize = 2_000;
 
 /// A value, its moves and what they hold.
 #[derive(Clone, Copy)]
@@ -34,10 +34,23 @@ impl Moving<'_> {
 
 /// How far paths are looked for.
 enum Until<'u> {
-    /// To this layout; with what it costs at least to move there from another, if that is possible.
-    Reached(LayoutId, &'u dyn Fn(LayoutId) -> Option<Cost>),
+    /// To this layout.
+    Reached(LayoutId),
     /// To all layouts, and not on from these.
     Past(&'u [LayoutId]),
+}
+
+/// For each layout what a tree costs at least whose path has come there, beside that path; `None`
+/// where there is no such tree.
+pub(super) type Rest<'r> = &'r [Option<Cost>];
+
+/// What may still be looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    /// So many paths.
+    pub(super) paths: usize,
+    /// Trees that take no longer, in picoseconds.
+    pub(super) upto: u64,
 }
 
 /// A path to some layout. All that is held is so beside the layouts that others read.
@@ -99,32 +112,37 @@ pub(super) struct Paths<'p> {
 }
 
 impl<'p> Paths<'p> {
-    /// Those from where the value is made to one layout; `rest` is what it costs at least to move
-    /// there, if that is possible.
+    /// Those from where the value is made to one layout.
     pub(super) fn to(
         of: Moving<'p>,
-        from: LayoutId,
-        to: LayoutId,
-        rest: &dyn Fn(LayoutId) -> Option<Cost>,
+        (from, to): (LayoutId, LayoutId),
+        rest: Rest<'_>,
+        left: &mut Left,
     ) -> Paths<'p> {
         let is_early = of.holdings.may_move_early(of.value);
-        Paths::empty(of, None).spread((from, is_early), &Until::Reached(to, rest))
+        Paths::empty(of, None).spread((from, is_early), &Until::Reached(to), rest, left)
     }
 
     /// Those from where the value is made to all layouts, which lead on from none of the ends.
-    pub(super) fn to_all(of: Moving<'p>, from: LayoutId, ends: &[LayoutId]) -> Paths<'p> {
+    pub(super) fn to_all(
+        of: Moving<'p>,
+        (from, ends): (LayoutId, &[LayoutId]),
+        rest: Rest<'_>,
+        left: &mut Left,
+    ) -> Paths<'p> {
         let is_early = of.holdings.may_move_early(of.value);
-        Paths::empty(of, None).spread((from, is_early), &Until::Past(ends))
+        Paths::empty(of, None).spread((from, is_early), &Until::Past(ends), rest, left)
     }
 
     /// The same from a layout that is there as soon as the value is made, not through the layout in
     /// which that is.
     pub(super) fn on_from(
         of: Moving<'p>,
-        (from, made_in): (LayoutId, LayoutId),
-        ends: &[LayoutId],
+        (from, made_in, ends): (LayoutId, LayoutId, &[LayoutId]),
+        rest: Rest<'_>,
+        left: &mut Left,
     ) -> Paths<'p> {
-        Paths::empty(of, Some(made_in)).spread((from, true), &Until::Past(ends))
+        Paths::empty(of, Some(made_in)).spread((from, true), &Until::Past(ends), rest, left)
     }
 
     fn empty(of: Moving<'p>, made_in: Option<LayoutId>) -> Paths<'p> {
@@ -132,28 +150,23 @@ impl<'p> Paths<'p> {
         Paths { of, all, kept, unlisted: None, made_in }
     }
 
-    fn spread(mut self, (from, is_early): (LayoutId, bool), until: &Until<'_>) -> Paths<'p> {
-        let mut queue = BinaryHeap::new();
-        let add = |all: &mut Vec<Path>, queue: &mut BinaryHeap<_>, path: Path| {
-            let rest = match until {
-                Until::Reached(_, rest) => rest(path.at),
-                Until::Past(_) => Some(Cost::ZERO),
-            };
-            if let Some(rest) = rest {
-                queue.push(Reverse((path.cost + rest, all.len())));
-                all.push(path);
-            }
-        };
+    fn spread(
+        mut self,
+        (from, is_early): (LayoutId, bool),
+        until: &Until<'_>,
+        rest: Rest<'_>,
+        left: &mut Left,
+    ) -> Paths<'p> {
+        let mut queue = BinaryHeap::from([Reverse((Cost::ZERO, 0))]);
         let (cost, before) = (Cost::ZERO, None);
         let [first, at_once, between, late] = [0; 4];
         let start =
             Path { cost, at: from, before, is_early, early: 0, first, at_once, between, late };
-        add(&mut self.all, &mut queue, start);
-        let mut looked_at = 0;
+        self.all.push(start);
         while let Some(Reverse((cost, number))) = queue.pop() {
             let path = self.all[number];
             let is_left_out = match until {
-                Until::Reached(to, _) => {
+                Until::Reached(to) => {
                     self.numbers(*to).any(|end| self.all[end].stays_within(&path))
                 }
                 Until::Past(_) => false,
@@ -161,24 +174,34 @@ impl<'p> Paths<'p> {
             if is_left_out || self.is_known(number) {
                 continue;
             }
-            looked_at += 1;
-            if looked_at > MAX_PATHS {
+            if left.paths == 0 || cost.time > left.upto {
                 self.unlisted = Some(cost);
                 break;
             }
+            left.paths -= 1;
             self.kept.entry((path.at, path.is_early)).or_default().push(number);
             let is_end = match until {
-                Until::Reached(to, _) => *to == path.at,
+                Until::Reached(to) => *to == path.at,
                 Until::Past(ends) => path.at != from && ends.contains(&path.at),
             };
             if is_end {
                 continue;
             }
-            for (to, cost) in &self.of.table.arcs_from[path.at as usize] {
+            let table = self.of.table;
+            for (to, cost) in &table.arcs_from[path.at as usize] {
+                let Some(rest) = rest[*to as usize] else { continue };
                 let is_passed = self.way(number).any(|known| self.all[known].at == *to);
-                if !is_passed && self.made_in != Some(*to) {
-                    let longer = self.longer(number, *to, *cost);
-                    add(&mut self.all, &mut queue, longer);
+                if is_passed || self.made_in == Some(*to) {
+                    continue;
+                }
+                let longer = self.longer(number, *to, *cost);
+                let next = self.all.len();
+                self.all.push(longer);
+                // Most are: they do not wait for their turn.
+                if self.is_known(next) {
+                    self.all.pop();
+                } else {
+                    queue.push(Reverse((longer.cost + rest, next)));
                 }
             }
         }

@@ -5,14 +5,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::rc::Rc;
 
 use shard_ir::ValueId;
 
 use super::Search;
-use super::forks::Forks;
-use super::paths::{Moving, Paths};
+use super::forks::{Forks, Least};
+use super::paths::{Left, MAX_PATHS, Moving, Paths};
 use super::states::{Choice, Pick, Visit};
-use super::ways::Moves;
+use super::ways::{Moves, Ways};
 use crate::cost::Cost;
 use crate::footprint::{Footprint, Holdings};
 use crate::steiner::Steiner;
@@ -81,7 +82,7 @@ impl Search<'_> {
         match (&self.holdings, visit.next_value()) {
             (Some(holdings), Some(value)) if pick.tree > 0 => {
                 let list = || self.trees(holdings, value, visit, choice.made_in, cheapest());
-                visit.ways.trees(choice.made_in, list).0.get(pick.tree as usize).cloned()
+                visit.ways.listed(choice.made_in, list).0.get(pick.tree as usize).cloned()
             }
             _ => (pick.tree == 0).then(|| Moved::By(cheapest())),
         }
@@ -113,6 +114,7 @@ impl Search<'_> {
             && drafted.is_none_or(|drafted| !drafted.is_within(unmoved))
     }
 
+    /// The trees from where a value is made, made once.
     fn trees(
         &self,
         holdings: &Holdings<'_>,
@@ -120,32 +122,57 @@ impl Search<'_> {
         visit: &Visit,
         made_in: LayoutId,
         cheapest: Tree,
+    ) -> Rc<Trees> {
+        let mut wanted: Vec<LayoutId> = visit.wanted_next().iter().map(|w| w.layout).collect();
+        wanted.dedup();
+        wanted.retain(|layout| *layout != made_in);
+        let key = (value, made_in, wanted);
+        if let Some(known) = self.lists.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let made =
+            Rc::new(self.listed((holdings, value), &visit.ways, (made_in, &key.2), cheapest));
+        self.lists.borrow_mut().insert(key, Rc::clone(&made));
+        made
+    }
+
+    fn listed(
+        &self,
+        (holdings, value): (&Holdings<'_>, ValueId),
+        ways: &Ways,
+        (made_in, wanted): (LayoutId, &[LayoutId]),
+        cheapest: Tree,
     ) -> Trees {
         if cheapest.moves.is_empty() || !holdings.takes_memory(value) {
             return Trees::new(cheapest, Vec::new(), None);
         }
         let table = self.tables.of(value);
         let of = Moving { holdings, value, table };
-        let mut wanted: Vec<LayoutId> = visit.wanted_next().iter().map(|w| w.layout).collect();
-        wanted.dedup();
-        wanted.retain(|layout| *layout != made_in);
-        let (listed, unlisted) = match wanted[..] {
-            [to] => {
-                let rest = |from| visit.ways.least_to(to, from);
-                let paths = Paths::to(of, made_in, to, &rest);
+        let upto = cheapest.cost.time.saturating_add(self.slack);
+        let mut left = Left { paths: MAX_PATHS, upto };
+        let set = |layout| ways.steiner()?.set_of(layout);
+        let (listed, unlisted) = match (wanted, ways.steiner()) {
+            ([to], Some(least)) => {
+                let layouts = 0..table.layouts.len() as LayoutId;
+                let rest: Vec<_> = layouts.map(|at| least.cost_of(set(*to)?, at)).collect();
+                let paths = Paths::to(of, (made_in, *to), &rest, &mut left);
                 let tree = |number| {
                     let through = paths.through(number);
                     let moves = through.windows(2).map(|pair| (pair[0], pair[1])).collect();
                     Moved::By(Tree { cost: paths.path(number).cost, moves })
                 };
-                (paths.numbers(to).map(tree).collect(), paths.unlisted)
+                (paths.numbers(*to).map(tree).collect(), paths.unlisted)
             }
-            [first, second] => Forks::of(of, made_in, [first, second]),
+            ([first, second], Some(of_both)) => {
+                let sets = [*first, *second].map(|layout| set(layout).unwrap_or(0));
+                let least = Least { of: of_both, sets };
+                Forks::of(of, made_in, ([*first, *second], &least), left)
+            }
             _ if wanted.len() <= MAX_SEVERAL => {
-                let (listed, unlisted) = several(of, (made_in, &wanted), &cheapest);
+                let (listed, unlisted) = several(of, (made_in, wanted), &cheapest);
                 (listed.into_iter().map(Moved::By).collect(), unlisted)
             }
-            _ => (Vec::new(), Some(visit.ways.least_moves(made_in))),
+            _ => (Vec::new(), Some(ways.least_moves(made_in))),
         };
         Trees::new(cheapest, listed, unlisted)
     }

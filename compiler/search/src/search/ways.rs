@@ -53,10 +53,10 @@ impl Ways {
     }
 
     /// The trees from a layout, made once.
-    pub(super) fn trees(&self, made_in: LayoutId, make: impl FnOnce() -> Trees) -> Rc<Trees> {
+    pub(super) fn listed(&self, made_in: LayoutId, make: impl FnOnce() -> Rc<Trees>) -> Rc<Trees> {
         let known = self.others.borrow().get(&made_in).map(Rc::clone);
         known.unwrap_or_else(|| {
-            let made = Rc::new(make());
+            let made = make();
             self.others.borrow_mut().insert(made_in, Rc::clone(&made));
             made
         })
@@ -67,8 +67,12 @@ impl Ways {
         self.trees.iter().filter_map(|tree| tree.cost_from(made_in)).max().unwrap_or(Cost::ZERO)
     }
 
-    /// What it costs at least to move from a layout to one that is wanted, if that is possible.
-    pub(super) fn least_to(&self, wanted: LayoutId, from: LayoutId) -> Option<Cost> {
-        self.trees.iter().find_map(|tree| tree.cost_to(wanted, from))
+    /// What it costs at least to move to some layouts that are wanted from others, where one tree
+    /// says it of all that are.
+    pub(super) fn steiner(&self) -> Option<&Steiner> {
+        match self.trees.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
     }
 }
