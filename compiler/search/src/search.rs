@@ -20,7 +20,6 @@ mod states;
 mod trees;
 mod ways;
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
@@ -49,7 +48,7 @@ use states::{
     ToCome, Visit, Want,
 };
 pub(crate) use states::{EXPANSIONS, MANY_WAYS};
-use trees::{Moved, Trees};
+use trees::{KnownTrees, Moved};
 use ways::Ways;
 
 /// What is settled of one value in a plan.
@@ -113,7 +112,7 @@ pub(crate) struct Search<'a> {
     /// Where memory is a constraint: values are moved by other trees than the cheapest, too.
     pub(crate) all_trees: bool,
     /// The trees by which values may be moved, by where they are made and wanted.
-    lists: RefCell<FxHashMap<(ValueId, LayoutId, Vec<LayoutId>), Rc<Trees>>>,
+    known_trees: KnownTrees,
     /// How much longer a plan may take than any does at least, in picoseconds.
     slack: u64,
     /// For each op that joins the kernel of what makes its operands where no move comes between:
@@ -164,7 +163,7 @@ impl<'a> Search<'a> {
             memory,
             holdings: memory.map(|memory| Holdings::new(&space.kernels, (program, tables), memory)),
             all_trees: true,
-            lists: RefCell::default(),
+            known_trees: KnownTrees::default(),
             slack: u64::MAX,
             joins: FxHashMap::default(),
             slots: Vec::new(),

@@ -3,10 +3,12 @@
 //! Where memory is no constraint the cheapest is enough ([`Steiner`]). Where it is one, a dearer tree
 //! may hold less: it moves in smaller steps, is cut sooner, or passes through smaller layouts.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
+use rustc_hash::FxHashMap;
 use shard_ir::ValueId;
 
 use super::Search;
@@ -59,6 +61,12 @@ impl Moved {
 /// cheapest first.
 #[derive(Debug)]
 pub(super) struct Trees(Vec<Moved>);
+
+/// A value, where it is made, and where else it is wanted.
+type Ends = (ValueId, LayoutId, Vec<LayoutId>);
+
+/// The trees that were listed, each list once.
+pub(super) type KnownTrees = RefCell<FxHashMap<Ends, Rc<Trees>>>;
 
 impl Trees {
     /// `unlisted` is what any tree costs that nothing stands for.
@@ -127,12 +135,12 @@ impl Search<'_> {
         wanted.dedup();
         wanted.retain(|layout| *layout != made_in);
         let key = (value, made_in, wanted);
-        if let Some(known) = self.lists.borrow().get(&key) {
+        if let Some(known) = self.known_trees.borrow().get(&key) {
             return Rc::clone(known);
         }
         let made =
             Rc::new(self.listed((holdings, value), &visit.ways, (made_in, &key.2), cheapest));
-        self.lists.borrow_mut().insert(key, Rc::clone(&made));
+        self.known_trees.borrow_mut().insert(key, Rc::clone(&made));
         made
     }
 
