@@ -290,7 +290,7 @@ impl Lowering<'_> {
             self.take(kernels, (&tables, found), labels)?;
             return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
-        let first = found.as_ref().ok().cloned();
+        let first = memory.and(found.as_ref().ok()).cloned();
         let found = self.with_many_ways(&mut search, found, &limits);
         if let (Some(first), Err(LowerError::Limit { .. })) = (&first, &found) {
             // The case stays open, and what is known of it is a plan.

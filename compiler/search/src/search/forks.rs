@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::paths::{Left, Moving, Paths};
+use super::paths::{Left, Moving, Paths, Until};
 use super::trees::{Moved, Tree};
 use crate::cost::Cost;
 use crate::steiner::Steiner;
@@ -173,7 +173,8 @@ impl Forks {
     ) -> (Vec<Moved>, Option<Cost>) {
         let layouts = 0..of.table.layouts.len() as LayoutId;
         let rest: Vec<_> = layouts.clone().map(|at| least.beside((made_in, true), at)).collect();
-        let trunks = Paths::to_all(of, (made_in, &wanted), &rest, &mut left);
+        let until = Until::Past(&wanted);
+        let trunks = Paths::from_made(of, made_in, &until, &rest, &mut left);
         let mut forks = Forks { found: Vec::new(), unlisted: trunks.unlisted };
         let [first, second] = wanted;
         let late = [(first, second), (second, first)];
@@ -211,7 +212,7 @@ impl Forks {
                         let rest: Vec<_> = behind.collect();
                         let upto = left.upto.saturating_sub(trunk.cost.time);
                         let mut behind = Left { upto, ..left };
-                        let on = Paths::on_from(of, (at, made_in, &wanted), &rest, &mut behind);
+                        let on = Paths::on_from(of, (at, made_in), &until, &rest, &mut behind);
                         left.paths = behind.paths;
                         forks.leaves_out(on.unlisted.map(|cost| cost + trunk.cost));
                         wanted.map(|to| on.numbers(to).map(|n| Part::of(&on, n)).collect())

@@ -33,7 +33,7 @@ impl Moving<'_> {
 }
 
 /// How far paths are looked for.
-enum Until<'u> {
+pub(super) enum Until<'u> {
     /// To this layout.
     Reached(LayoutId),
     /// To all layouts, and not on from these.
@@ -112,37 +112,28 @@ pub(super) struct Paths<'p> {
 }
 
 impl<'p> Paths<'p> {
-    /// Those from where the value is made to one layout.
-    pub(super) fn to(
+    /// Those from where the value is made.
+    pub(super) fn from_made(
         of: Moving<'p>,
-        (from, to): (LayoutId, LayoutId),
+        from: LayoutId,
+        until: &Until<'_>,
         rest: Rest<'_>,
         left: &mut Left,
     ) -> Paths<'p> {
         let is_early = of.holdings.may_move_early(of.value);
-        Paths::empty(of, None).spread((from, is_early), &Until::Reached(to), rest, left)
+        Paths::empty(of, None).spread((from, is_early), until, rest, left)
     }
 
-    /// Those from where the value is made to all layouts, which lead on from none of the ends.
-    pub(super) fn to_all(
-        of: Moving<'p>,
-        (from, ends): (LayoutId, &[LayoutId]),
-        rest: Rest<'_>,
-        left: &mut Left,
-    ) -> Paths<'p> {
-        let is_early = of.holdings.may_move_early(of.value);
-        Paths::empty(of, None).spread((from, is_early), &Until::Past(ends), rest, left)
-    }
-
-    /// The same from a layout that is there as soon as the value is made, not through the layout in
-    /// which that is.
+    /// Those from another layout, which is there as soon as the value is made. None passes through
+    /// the layout in which the value is made.
     pub(super) fn on_from(
         of: Moving<'p>,
-        (from, made_in, ends): (LayoutId, LayoutId, &[LayoutId]),
+        (from, made_in): (LayoutId, LayoutId),
+        until: &Until<'_>,
         rest: Rest<'_>,
         left: &mut Left,
     ) -> Paths<'p> {
-        Paths::empty(of, Some(made_in)).spread((from, true), &Until::Past(ends), rest, left)
+        Paths::empty(of, Some(made_in)).spread((from, true), until, rest, left)
     }
 
     fn empty(of: Moving<'p>, made_in: Option<LayoutId>) -> Paths<'p> {

@@ -13,7 +13,7 @@ use shard_ir::ValueId;
 
 use super::Search;
 use super::forks::{Forks, Least};
-use super::paths::{Left, MAX_PATHS, Moving, Paths};
+use super::paths::{Left, MAX_PATHS, Moving, Paths, Until};
 use super::states::{Choice, Pick, Visit};
 use super::ways::{Moves, Ways};
 use crate::cost::Cost;
@@ -144,6 +144,7 @@ impl Search<'_> {
         made
     }
 
+    /// The same, listed anew.
     fn listed(
         &self,
         (holdings, value): (&Holdings<'_>, ValueId),
@@ -158,12 +159,14 @@ impl Search<'_> {
         let of = Moving { holdings, value, table };
         let upto = cheapest.cost.time.saturating_add(self.slack);
         let mut left = Left { paths: MAX_PATHS, upto };
-        let set = |layout| ways.steiner()?.set_of(layout);
-        let (listed, unlisted) = match (wanted, ways.steiner()) {
-            ([to], Some(least)) => {
+        let set = |layout: &LayoutId| ways.steiner()?.set_of(*layout);
+        let sets: Option<Vec<usize>> = wanted.iter().map(set).collect();
+        let (listed, unlisted) = match (wanted, ways.steiner(), sets.as_deref()) {
+            ([to], Some(least), Some([set])) => {
                 let layouts = 0..table.layouts.len() as LayoutId;
-                let rest: Vec<_> = layouts.map(|at| least.cost_of(set(*to)?, at)).collect();
-                let paths = Paths::to(of, (made_in, *to), &rest, &mut left);
+                let rest: Vec<_> = layouts.map(|at| least.cost_of(*set, at)).collect();
+                let until = Until::Reached(*to);
+                let paths = Paths::from_made(of, made_in, &until, &rest, &mut left);
                 let tree = |number| {
                     let through = paths.through(number);
                     let moves = through.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -171,9 +174,8 @@ impl Search<'_> {
                 };
                 (paths.numbers(*to).map(tree).collect(), paths.unlisted)
             }
-            ([first, second], Some(of_both)) => {
-                let sets = [*first, *second].map(|layout| set(layout).unwrap_or(0));
-                let least = Least { of: of_both, sets };
+            ([first, second], Some(of_both), Some([to_first, to_second])) => {
+                let least = Least { of: of_both, sets: [*to_first, *to_second] };
                 Forks::of(of, made_in, ([*first, *second], &least), left)
             }
             _ if wanted.len() <= MAX_SEVERAL => {

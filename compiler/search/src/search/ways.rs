@@ -23,7 +23,8 @@ pub(super) struct Ways {
     trees: Vec<Rc<Steiner>>,
     /// Those moves from each layout in which it was looked at.
     moves: RefCell<FxHashMap<LayoutId, Moves>>,
-    /// Where memory is a constraint, other trees from each of these layouts.
+    /// Where memory is a constraint, the lists of trees from each of these layouts. The search
+    /// knows each list by all its ends; here no such key is made.
     others: RefCell<FxHashMap<LayoutId, Rc<Trees>>>,
 }
 
