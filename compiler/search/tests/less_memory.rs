@@ -1,5 +1,5 @@
-//! Random small layers within less and less memory: what a search says of one limit holds against
-//! the plans that others find, with the regions of prices and without.
+//! Small layers within less and less memory, two by name and others random: what a search says of one
+//! limit holds against the plans that others find, with the regions of prices and without.
 //!
 //! * `SHARD_LESS_MEMORY_COUNT`: how many layers are made.
 //! * `SHARD_LESS_MEMORY_SEED`: another seed.
@@ -14,7 +14,7 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
 use shard_ir::Program;
-use shard_search::{LowerError, LowerOptions, Lowered, Status, least_kept, lower};
+use shard_search::{LowerError, LowerOptions, Lowered, Status, least_kept, lower, smallest};
 
 const SEED: u64 = 20_261_129;
 const COUNT: u64 = 25;
@@ -26,6 +26,9 @@ const LIMITS: u64 = 7;
 /// Flops, bandwidth of memory and of the network, and latency, in seconds.
 const RATES: [[f64; 4]; 3] =
     [[1e12, 1e12, 1e11, 0.0], [1e12, 1e12, 1e9, 1e-7], [1e12, 1e12, 1e10, 1e-6]];
+
+/// Where bytes cost little beside flops.
+const LARGE: [f64; 4] = [1e12, 1e12, 1e11, 0.0];
 
 fn number(variable: &str, without: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(without)
@@ -116,6 +119,14 @@ fn layer(dice: &mut Dice) -> String {
     )
 }
 
+/// The first layer of a file without errors.
+fn program(text: &str) -> Option<Program> {
+    let source = SourceFile::new("test.shard", text);
+    let checked = check_source(&source, &CheckOptions::default());
+    let is_right = checked.diagnostics.iter().all(|d| !d.is_error());
+    checked.programs.into_iter().next().filter(|_| is_right)
+}
+
 fn chip(hbm_bytes: u64, [flops, hbm, network, latency]: [f64; 4]) -> Hardware {
     let text = format!(
         "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = {flops:e} }}\n\
@@ -177,12 +188,7 @@ fn what_is_said_of_some_memory_holds_against_the_plans_in_less() {
     for case in 0..number("SHARD_LESS_MEMORY_COUNT", COUNT) {
         let mut dice = Dice(seed.wrapping_add(case.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let text = layer(&mut dice);
-        let source = SourceFile::new("test.shard", &text);
-        let mut checked = check_source(&source, &CheckOptions::default());
-        if checked.diagnostics.iter().any(|d| d.is_error()) || checked.programs.is_empty() {
-            continue;
-        }
-        let program = checked.programs.remove(0);
+        let Some(program) = program(&text) else { continue };
         let rates = RATES[dice.below(RATES.len())];
         let Some(told) = told_of_limits(&program, rates, &text) else { continue };
         counts.layers += 1;
@@ -222,4 +228,63 @@ fn what_is_said_of_some_memory_holds_against_the_plans_in_less() {
         "{layers} layers: {plans} plans, {proven} proven; {none} without, {unproven} not proven"
     );
     assert!(proven * 10 >= plans * 9, "{proven} of {plans}");
+}
+
+/// The cheapest moves to the first result hold more than others do.
+const DETOUR: &str = "mesh x=2, y=2
+dim A = 2
+dim B = 2
+layer f(x: bf16 A_yB_x, a: bf16 A) -> (r0: bf16 AB_y, r1: bf16 A) {
+  return (x, a)
+}
+";
+
+#[test]
+fn where_the_cheapest_moves_leave_no_room_others_do() {
+    let program = program(DETOUR).expect("a layer");
+    for whole_space in [false, true] {
+        let options = LowerOptions { whole_space, ..LowerOptions::default() };
+        for (capacity, fits) in (8..=16).map(|capacity| (capacity, capacity >= 10)) {
+            match lower(&program, &chip(capacity, LARGE), &options) {
+                Ok(found) => {
+                    assert!(fits && needed(&found) <= capacity, "{capacity}");
+                    assert_eq!(found.optimality.status, Status::Proven, "{capacity}");
+                }
+                Err(LowerError::NoPlanFits { proven, .. }) => {
+                    assert!(!fits && proven, "{whole_space} {capacity} {proven}");
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// What is given and not read takes almost all of the memory of the first step, and is read last by
+/// a search.
+const GIVEN: &str = "mesh x=2, y=2
+dim A = 8
+dim B = 8
+dim D = 8
+dim S = 32
+layer f(_p: bf16 BSA_x, w: weight bf16 A?) -> (r0: bf16 DB_y, r1: bf16 A) {
+  let a = gelu(w)
+  let b = w - w
+  let c = rename(a, A -> D)
+  let d = c * b
+  return (rename(d, A -> B), b)
+}
+";
+
+#[test]
+fn what_is_given_leaves_no_room_from_the_first_step() {
+    let program = program(GIVEN).expect("a layer");
+    let options = LowerOptions::default();
+    let none = lower(&program, &chip(2051, LARGE), &options);
+    assert!(matches!(none, Err(LowerError::NoPlanFits { proven: true, .. })), "{none:?}");
+    let found = lower(&program, &chip(2052, LARGE), &options).expect("a plan");
+    assert_eq!((needed(&found), found.optimality.status), (2052, Status::Proven));
+    assert!(found.stats.expansions < 1_000, "{} expansions", found.stats.expansions);
+    let fastest = lower(&program, &chip(1 << 40, LARGE), &options).expect("a plan");
+    let small = smallest(&program, &chip(1 << 40, LARGE), &options, &fastest).expect("an answer");
+    assert_eq!(small.least, 2052);
 }
