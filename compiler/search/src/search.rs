@@ -291,8 +291,8 @@ impl<'a> Search<'a> {
         }
         run.next_dive *= DIVE_AGAIN;
         let least = time.max(self.least);
-        let Some(goal) = self.dive(run, visit, pick) else { return Ok(false) };
-        if run.visits[goal].cost.time > least || !self.fits(&run.visits, goal)? {
+        let Some(goal) = self.straight_ahead(run, visit, pick)? else { return Ok(false) };
+        if run.visits[goal].cost.time > least {
             return Ok(false);
         }
         let known = *run.lower_bound.get_or_insert(least);
@@ -304,8 +304,28 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
+    /// The plan straight ahead, if that fits, or the best of those that were so before.
+    fn straight_ahead(
+        &mut self,
+        run: &mut Run,
+        visit: usize,
+        pick: Pick,
+    ) -> Result<Option<usize>, LowerError> {
+        let goal = self.dive(run, visit, pick);
+        let is_better = |visits: &[Visit], goal: usize, known: Option<usize>| {
+            known.is_none_or(|known| visits[goal].cost < visits[known].cost)
+        };
+        if let Some(goal) = goal
+            && is_better(&run.visits, goal, run.straight)
+            && self.fits(&run.visits, goal)?
+        {
+            run.straight = Some(goal);
+        }
+        Ok(run.straight)
+    }
+
     /// Whether a limit ends the search before it has a plan; then it takes the one straight ahead,
-    /// if there is one.
+    /// or an earlier one, if there is one.
     fn stops_short(
         &mut self,
         run: &mut Run,
@@ -320,9 +340,8 @@ impl<'a> Search<'a> {
         run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { EXPANSIONS });
         let least = *run.lower_bound.get_or_insert(time);
         self.missed = self.missed.or(self.memory.map(|_| least));
-        if let Some(goal) = self.dive(run, visit, pick) {
-            run.goals.extend(self.fits(&run.visits, goal)?.then_some(goal));
-        }
+        let goal = self.straight_ahead(run, visit, pick)?;
+        run.goals.extend(goal);
         Ok(true)
     }
 
@@ -334,6 +353,8 @@ impl<'a> Search<'a> {
         }
         if pick.tree == 0 {
             self.wait(run, visit, Pick { choice: pick.choice + 1, ..pick });
+        } else if self.lists_more(&run.visits[visit], pick) {
+            return self.wait(run, visit, pick);
         }
         let Run { visits, draft, .. } = run;
         let is_drafted = self.draft(draft, visits, (visit, pick)).is_some();

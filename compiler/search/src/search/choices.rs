@@ -29,7 +29,7 @@ impl Search<'_> {
             (_, 0) => (choice.bound, 0),
             (None, _) => return None,
             (Some(value), _) => {
-                let moves = self.moved(visit, pick)?.tree().cost;
+                let moves = self.cost_of_moves(visit, pick)?;
                 let made = &self.tables.of(value).producers[choice.made_in as usize];
                 let least = self.least_costs.of_producer(&made[choice.producer]);
                 (least + moves, moves.time.saturating_sub(choice.moves.time))

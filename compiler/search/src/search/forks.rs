@@ -43,22 +43,29 @@ struct Late {
 struct LatePaths {
     all: Vec<Late>,
     kept: BTreeMap<LayoutId, Vec<usize>>,
+    /// What any path costs that was not looked at.
+    unlisted: Option<Cost>,
 }
 
 impl LatePaths {
-    /// Those that do not pass through the other wanted layout, nor through where the value is made.
-    fn to(of: Moving<'_>, to: LayoutId, other: LayoutId, made_in: LayoutId) -> LatePaths {
-        let mut paths = LatePaths { all: Vec::new(), kept: BTreeMap::new() };
+    /// Those of trees that take no longer than `upto`, in picoseconds, given what it costs to come
+    /// to each layout at least. They do not pass through the other wanted layout, nor through where the value is made.
+    fn to(
+        of: Moving<'_>,
+        (to, other): (LayoutId, LayoutId),
+        made_in: LayoutId,
+        (from_made, upto): (&[Option<Cost>], u64),
+    ) -> LatePaths {
+        let mut paths = LatePaths { all: Vec::new(), kept: BTreeMap::new(), unlisted: None };
         paths.all.push(Late { cost: Cost::ZERO, at: to, next: None, held: 0 });
         let mut queue = BinaryHeap::from([Reverse((Cost::ZERO, 0usize))]);
         while let Some(Reverse((_, number))) = queue.pop() {
             let path = paths.all[number];
-            let known = paths.kept.entry(path.at).or_default();
             // A path that passes a layout twice holds and costs no less than one that does not.
-            if known.iter().any(|known| paths.all[*known].held <= path.held) {
+            if paths.is_known(path) {
                 continue;
             }
-            known.push(number);
+            paths.kept.entry(path.at).or_default().push(number);
             if path.at == other {
                 continue;
             }
@@ -66,11 +73,23 @@ impl LatePaths {
             for arc in arcs.iter().filter(|arc| arc.from != made_in) {
                 let held = path.held.max(of.held(arc.from, path.at));
                 let cost = path.cost + arc.cost;
-                queue.push(Reverse((cost, paths.all.len())));
-                paths.all.push(Late { cost, at: arc.from, next: Some(number), held });
+                let longer = Late { cost, at: arc.from, next: Some(number), held };
+                let Some(before) = from_made[arc.from as usize] else { continue };
+                let least = before + cost;
+                if least.time > upto {
+                    paths.unlisted = paths.unlisted.into_iter().chain([least]).min();
+                } else if !paths.is_known(longer) {
+                    queue.push(Reverse((cost, paths.all.len())));
+                    paths.all.push(longer);
+                }
             }
         }
         paths
+    }
+
+    /// Whether a path is left out for one that is known.
+    fn is_known(&self, path: Late) -> bool {
+        self.from(path.at).iter().any(|known| self.all[*known].held <= path.held)
     }
 
     fn from(&self, from: LayoutId) -> &[usize] {
@@ -118,6 +137,30 @@ fn joined(parts: [&Part; 3]) -> (Vec<(LayoutId, LayoutId)>, Option<LayoutId>) {
     (moves, meet)
 }
 
+/// What moves from a layout to each other cost at least, where that takes no longer than `upto`, in
+/// picoseconds; and what the others cost at least.
+fn least_from(of: Moving<'_>, from: LayoutId, upto: u64) -> (Vec<Option<Cost>>, Option<Cost>) {
+    let mut least = vec![None; of.table.layouts.len()];
+    let mut behind: Option<Cost> = None;
+    least[from as usize] = Some(Cost::ZERO);
+    let mut queue = BinaryHeap::from([Reverse((Cost::ZERO, from))]);
+    while let Some(Reverse((cost, at))) = queue.pop() {
+        if least[at as usize].is_some_and(|known| known < cost) {
+            continue;
+        }
+        for (to, own) in &of.table.arcs_from[at as usize] {
+            let through = cost + *own;
+            if through.time > upto {
+                behind = Some(behind.map_or(through, |known| known.min(through)));
+            } else if least[*to as usize].is_none_or(|known| through < known) {
+                least[*to as usize] = Some(through);
+                queue.push(Reverse((through, *to)));
+            }
+        }
+    }
+    (least, behind)
+}
+
 /// What moves to two layouts cost at least.
 pub(super) struct Least<'l> {
     pub(super) of: &'l Steiner,
@@ -160,6 +203,8 @@ pub(super) struct Forks {
     found: Vec<Fork>,
     /// What any tree costs that was not looked at.
     unlisted: Option<Cost>,
+    /// Trees that take longer, in picoseconds, are not looked for.
+    upto: u64,
 }
 
 impl Forks {
@@ -175,16 +220,19 @@ impl Forks {
         let rest: Vec<_> = layouts.clone().map(|at| least.beside((made_in, true), at)).collect();
         let until = Until::Past(&wanted);
         let trunks = Paths::from_made(of, made_in, &until, &rest, &mut left);
-        let mut forks = Forks { found: Vec::new(), unlisted: trunks.unlisted };
+        let mut forks = Forks { found: Vec::new(), unlisted: trunks.unlisted, upto: left.upto };
         let [first, second] = wanted;
+        let (from_made, behind) = least_from(of, made_in, left.upto);
+        forks.leaves_out(behind);
         let late = [(first, second), (second, first)];
-        let late = late.map(|(to, other)| LatePaths::to(of, to, other, made_in));
-        let from_made = wanted.map(|to| -> Vec<Part> {
+        let late = late.map(|ends| LatePaths::to(of, ends, made_in, (&from_made, left.upto)));
+        late.iter().for_each(|paths| forks.leaves_out(paths.unlisted));
+        let at_once = wanted.map(|to| -> Vec<Part> {
             trunks.numbers(to).map(|number| Part::of(&trunks, number)).collect()
         });
         let none =
             Part { cost: Cost::ZERO, begins_early: false, held: [0; 4], through: vec![made_in] };
-        forks.part(of, (&none, 0, true), [&from_made[0], &from_made[1]]);
+        forks.part(of, (&none, 0, true), [&at_once[0], &at_once[1]]);
         // The cheapest first, since not all may be looked at.
         let mut parting: Vec<(Cost, LayoutId)> = trunks
             .reached()
@@ -195,7 +243,11 @@ impl Forks {
             })
             .collect();
         parting.sort_unstable();
-        for (_, at) in parting {
+        for (cost, at) in parting {
+            if cost.time > left.upto {
+                forks.leaves_out(Some(cost));
+                break;
+            }
             let part_at = wanted.iter().position(|to| *to == at).map_or(ELSEWHERE, |n| 1 + n as u8);
             let behind = |paths: &LatePaths| -> Vec<Part> {
                 paths.from(at).iter().map(|number| Part::late(paths, *number)).collect()
@@ -238,7 +290,7 @@ impl Forks {
         for first in to_first {
             for second in to_second {
                 let cost = trunk.cost + first.cost + second.cost;
-                if self.found.len() >= MAX_TREES {
+                if cost.time > self.upto || self.found.len() >= MAX_TREES {
                     self.leaves_out(Some(cost));
                     continue;
                 }

@@ -165,8 +165,8 @@ impl<'p> Paths<'p> {
             if is_left_out || self.is_known(number) {
                 continue;
             }
-            if left.paths == 0 || cost.time > left.upto {
-                self.unlisted = Some(cost);
+            if left.paths == 0 {
+                self.leaves_out(cost);
                 break;
             }
             left.paths -= 1;
@@ -181,6 +181,11 @@ impl<'p> Paths<'p> {
             let table = self.of.table;
             for (to, cost) in &table.arcs_from[path.at as usize] {
                 let Some(rest) = rest[*to as usize] else { continue };
+                let least = path.cost + *cost + rest;
+                if least.time > left.upto {
+                    self.leaves_out(least);
+                    continue;
+                }
                 let is_passed = self.way(number).any(|known| self.all[known].at == *to);
                 if is_passed || self.made_in == Some(*to) {
                     continue;
@@ -192,11 +197,15 @@ impl<'p> Paths<'p> {
                 if self.is_known(next) {
                     self.all.pop();
                 } else {
-                    queue.push(Reverse((longer.cost + rest, next)));
+                    queue.push(Reverse((least, next)));
                 }
             }
         }
         self
+    }
+
+    fn leaves_out(&mut self, least: Cost) {
+        self.unlisted = Some(self.unlisted.map_or(least, |known| known.min(least)));
     }
 
     /// A path made longer by a move.

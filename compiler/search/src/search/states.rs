@@ -258,6 +258,8 @@ pub(super) struct Run {
     /// The time of a plan some of whose moves are not known, which may fit.
     pub(super) vague: Option<u64>,
     pub(super) next_dive: usize,
+    /// The best plan that fits of those that were straight ahead.
+    pub(super) straight: Option<usize>,
     pub(super) stopped_by: Option<&'static str>,
     pub(super) ties_cut: bool,
     pub(super) root_bound: Option<u64>,

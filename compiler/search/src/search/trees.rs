@@ -15,7 +15,7 @@ use super::Search;
 use super::forks::{Forks, Least};
 use super::paths::{Left, MAX_PATHS, Moving, Paths, Until};
 use super::states::{Choice, Pick, Visit};
-use super::ways::{Moves, Ways};
+use super::ways::Moves;
 use crate::cost::Cost;
 use crate::footprint::{Footprint, Holdings};
 use crate::steiner::Steiner;
@@ -31,6 +31,11 @@ const MAX_GROWING: usize = 1_000;
 /// And so many others: each the cheapest of those whose moves all hold less than those of the one
 /// before.
 const MAX_TIERS: usize = 6;
+
+/// The trees of a list are found that take this part of what a plan may longer than the cheapest;
+/// where they are not enough, those that take this many times as much longer.
+const FIRST_PART: u64 = 4096;
+const GROWS_BY: u64 = 8;
 
 /// A tree of moves and what it costs.
 #[derive(Clone, Debug)]
@@ -57,10 +62,20 @@ impl Moved {
     }
 }
 
-/// The trees from one layout: the cheapest, and behind it others and what stands for others, the
-/// cheapest first.
+/// The trees from one layout, the cheapest first: the cheapest of all, and behind it others and what
+/// stands for others. They are listed as far as the search comes.
 #[derive(Debug)]
-pub(super) struct Trees(Vec<Moved>);
+pub(super) struct Trees(RefCell<List>);
+
+#[derive(Debug)]
+struct List {
+    listed: Vec<Moved>,
+    /// All that cost more time than the cheapest by no more than this, in picoseconds, are listed.
+    /// Nothing is at first, but the cheapest.
+    by: Option<u64>,
+    /// What any tree costs that is not listed yet; `None` where there is none.
+    behind: Option<Cost>,
+}
 
 /// A value, where it is made, and where else it is wanted.
 type Ends = (ValueId, LayoutId, Vec<LayoutId>);
@@ -69,31 +84,100 @@ type Ends = (ValueId, LayoutId, Vec<LayoutId>);
 pub(super) type KnownTrees = RefCell<FxHashMap<Ends, Rc<Trees>>>;
 
 impl Trees {
-    /// `unlisted` is what any tree costs that nothing stands for.
-    fn new(cheapest: Tree, listed: Vec<Moved>, unlisted: Option<Cost>) -> Trees {
+    fn of(cheapest: Tree) -> Trees {
+        let behind = Some(cheapest.cost);
+        Trees(RefCell::new(List { listed: vec![Moved::By(cheapest)], by: None, behind }))
+    }
+
+    /// The tree of a number, if it is listed.
+    fn listed(&self, number: u32) -> Option<Moved> {
+        self.0.borrow().listed.get(number as usize).cloned()
+    }
+
+    /// What the tree of a number costs, or at least if it is not listed; `None` where there is none.
+    fn cost(&self, number: u32) -> Option<Cost> {
+        let List { listed, behind, .. } = &*self.0.borrow();
+        listed.get(number as usize).map(|moved| moved.tree().cost).or(*behind)
+    }
+
+    /// How far the trees are to be listed next for one of a number that is not listed: by how much
+    /// more time than the cheapest, where none is wanted that takes `slack` more. `None` where there
+    /// are no more.
+    fn next(&self, number: u32, slack: u64) -> Option<u64> {
+        let List { listed, by, behind } = &*self.0.borrow();
+        if (number as usize) < listed.len() || behind.is_none() {
+            return None;
+        }
+        let further = |by: u64| by.saturating_mul(GROWS_BY).clamp(1, slack.max(1));
+        Some(by.map_or(slack / FIRST_PART, further))
+    }
+}
+
+impl List {
+    /// Lists all trees that take longer than the cheapest `by` so much, given those that were found
+    /// and what any tree costs that is none of them. Where that may be one of them, or none is wanted
+    /// that takes more, something stands for all others.
+    fn add(&mut self, by: u64, (found, unlisted): (Vec<Moved>, Option<Cost>), is_last: bool) {
+        let Some(Moved::By(cheapest)) = self.listed.first().cloned() else { return };
+        let upto = |by: u64| cheapest.cost.time.saturating_add(by);
         // Of those that tie another may have come first.
         let is_cheapest =
             |moved: &Moved| matches!(moved, Moved::By(tree) if tree.moves == cheapest.moves);
-        let mut others: Vec<Moved> = listed.into_iter().filter(|m| !is_cheapest(m)).collect();
-        others.extend(unlisted.map(|cost| Moved::Somehow(Tree { cost, moves: [].into() })));
-        others.sort_by_key(|moved| moved.tree().cost);
-        others.insert(0, Moved::By(cheapest));
-        Trees(others)
+        let is_listed = |cost: Cost| self.by.is_some_and(|by| cost.time <= upto(by));
+        let mut more: Vec<Moved> = found
+            .into_iter()
+            .filter(|moved| !is_listed(moved.tree().cost) && !is_cheapest(moved))
+            .collect();
+        let is_short = is_last || unlisted.is_some_and(|cost| cost.time <= upto(by));
+        self.behind = None;
+        if is_short {
+            // Those that were listed before are all that cost as much.
+            let least = |by| Cost { time: upto(by).saturating_add(1), ..Cost::ZERO };
+            let least = self.by.map_or(Cost::ZERO, least);
+            let others = unlisted.map(|cost| Tree { cost: cost.max(least), moves: [].into() });
+            more.extend(others.map(Moved::Somehow));
+        } else {
+            let is_behind = |moved: &Moved| moved.tree().cost.time > upto(by);
+            let costs = more.iter().filter(|moved| is_behind(moved)).map(|moved| moved.tree().cost);
+            self.behind = costs.chain(unlisted).min();
+            more.retain(|moved| !is_behind(moved));
+        }
+        more.sort_by_key(|moved| moved.tree().cost);
+        self.listed.extend(more);
+        self.by = Some(by);
     }
 }
 
 impl Search<'_> {
-    /// The tree of a pick; `None` where there are not so many.
+    /// The tree of a pick; `None` where there are not so many, or where it is not listed.
     pub(super) fn moved(&self, visit: &Visit, pick: Pick) -> Option<Moved> {
-        let choice = visit.ways.choices[pick.choice as usize];
-        let cheapest = || Tree { cost: choice.moves, moves: visit.ways.moves(choice.made_in) };
-        match (&self.holdings, visit.next_value()) {
-            (Some(holdings), Some(value)) if pick.tree > 0 => {
-                let list = || self.trees(holdings, value, visit, choice.made_in, cheapest());
-                visit.ways.listed(choice.made_in, list).0.get(pick.tree as usize).cloned()
-            }
-            _ => (pick.tree == 0).then(|| Moved::By(cheapest())),
+        match pick.tree {
+            0 => Some(Moved::By(cheapest(visit, pick))),
+            number => self.trees(visit, pick)?.listed(number),
         }
+    }
+
+    /// What the tree of a pick costs, or at least if it is not listed; `None` where there is none.
+    pub(super) fn cost_of_moves(&self, visit: &Visit, pick: Pick) -> Option<Cost> {
+        self.trees(visit, pick)?.cost(pick.tree)
+    }
+
+    /// Lists more trees for a pick of one that is not listed. Returns whether it is none that was.
+    pub(super) fn lists_more(&self, visit: &Visit, pick: Pick) -> bool {
+        let (Some(holdings), Some(value)) = (&self.holdings, visit.next_value()) else {
+            return false;
+        };
+        let trees = self.trees(visit, pick).filter(|_| pick.tree > 0);
+        let Some((trees, by)) =
+            trees.and_then(|t| Some((Rc::clone(&t), t.next(pick.tree, self.slack)?)))
+        else {
+            return false;
+        };
+        let made_in = visit.ways.choices[pick.choice as usize].made_in;
+        let found =
+            self.found_within(by, (holdings, value), (visit, made_in), &cheapest(visit, pick));
+        trees.0.borrow_mut().add(by, found, by >= self.slack);
+        true
     }
 
     /// Whether a tree behind that of a pick may leave room, or hold less than what was drafted with
@@ -122,46 +206,39 @@ impl Search<'_> {
             && drafted.is_none_or(|drafted| !drafted.is_within(unmoved))
     }
 
-    /// The trees from where a value is made, made once.
-    fn trees(
-        &self,
-        holdings: &Holdings<'_>,
-        value: ValueId,
-        visit: &Visit,
-        made_in: LayoutId,
-        cheapest: Tree,
-    ) -> Rc<Trees> {
-        let mut wanted: Vec<LayoutId> = visit.wanted_next().iter().map(|w| w.layout).collect();
-        wanted.dedup();
-        wanted.retain(|layout| *layout != made_in);
-        let key = (value, made_in, wanted);
-        if let Some(known) = self.known_trees.borrow().get(&key) {
-            return Rc::clone(known);
-        }
-        let made =
-            Rc::new(self.listed((holdings, value), &visit.ways, (made_in, &key.2), cheapest));
-        self.known_trees.borrow_mut().insert(key, Rc::clone(&made));
-        made
+    /// The trees of a choice of a state.
+    fn trees(&self, visit: &Visit, pick: Pick) -> Option<Rc<Trees>> {
+        let value = visit.next_value()?;
+        let made_in = visit.ways.choices[pick.choice as usize].made_in;
+        Some(visit.ways.listed(made_in, || {
+            let key = (value, made_in, wanted_elsewhere(visit, made_in));
+            let mut known = self.known_trees.borrow_mut();
+            let made =
+                known.entry(key).or_insert_with(|| Rc::new(Trees::of(cheapest(visit, pick))));
+            Rc::clone(made)
+        }))
     }
 
-    /// The same, listed anew.
-    fn listed(
+    /// Trees from where a value is made, all that take longer than the cheapest `by` so much, in
+    /// picoseconds, and maybe others; and what any other costs.
+    fn found_within(
         &self,
+        by: u64,
         (holdings, value): (&Holdings<'_>, ValueId),
-        ways: &Ways,
-        (made_in, wanted): (LayoutId, &[LayoutId]),
-        cheapest: Tree,
-    ) -> Trees {
+        (visit, made_in): (&Visit, LayoutId),
+        cheapest: &Tree,
+    ) -> (Vec<Moved>, Option<Cost>) {
         if cheapest.moves.is_empty() || !holdings.takes_memory(value) {
-            return Trees::new(cheapest, Vec::new(), None);
+            return (Vec::new(), None);
         }
+        let (ways, wanted) = (&visit.ways, wanted_elsewhere(visit, made_in));
         let table = self.tables.of(value);
         let of = Moving { holdings, value, table };
-        let upto = cheapest.cost.time.saturating_add(self.slack);
+        let upto = cheapest.cost.time.saturating_add(by);
         let mut left = Left { paths: MAX_PATHS, upto };
         let set = |layout: &LayoutId| ways.steiner()?.set_of(*layout);
         let sets: Option<Vec<usize>> = wanted.iter().map(set).collect();
-        let (listed, unlisted) = match (wanted, ways.steiner(), sets.as_deref()) {
+        match (wanted.as_slice(), ways.steiner(), sets.as_deref()) {
             ([to], Some(least), Some([set])) => {
                 let layouts = 0..table.layouts.len() as LayoutId;
                 let rest: Vec<_> = layouts.map(|at| least.cost_of(*set, at)).collect();
@@ -179,13 +256,26 @@ impl Search<'_> {
                 Forks::of(of, made_in, ([*first, *second], &least), left)
             }
             _ if wanted.len() <= MAX_SEVERAL => {
-                let (listed, unlisted) = several(of, (made_in, wanted), &cheapest);
+                let (listed, unlisted) = several(of, (made_in, &wanted), cheapest);
                 (listed.into_iter().map(Moved::By).collect(), unlisted)
             }
             _ => (Vec::new(), Some(ways.least_moves(made_in))),
-        };
-        Trees::new(cheapest, listed, unlisted)
+        }
     }
+}
+
+/// The cheapest tree of a choice of a state.
+fn cheapest(visit: &Visit, pick: Pick) -> Tree {
+    let choice = visit.ways.choices[pick.choice as usize];
+    Tree { cost: choice.moves, moves: visit.ways.moves(choice.made_in) }
+}
+
+/// The layouts in which a value is wanted that is settled next, but the one in which it is made.
+fn wanted_elsewhere(visit: &Visit, made_in: LayoutId) -> Vec<LayoutId> {
+    let mut wanted: Vec<LayoutId> = visit.wanted_next().iter().map(|w| w.layout).collect();
+    wanted.dedup();
+    wanted.retain(|layout| *layout != made_in);
+    wanted
 }
 
 /// Trees to several layouts: the cheapest, and behind them trees whose moves hold less and less.
