@@ -211,6 +211,16 @@ impl<'a> Search<'a> {
         search
     }
 
+    /// What it searches.
+    pub(crate) fn tables(&self) -> &'a Tables {
+        self.tables
+    }
+
+    /// Whether memory is a constraint.
+    pub(crate) fn is_within_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+
     /// The best plans; `ways` is how many ways to reach a state are followed, 1 or [`MANY_WAYS`].
     pub(crate) fn run(&mut self, limits: &Limits, ways: usize) -> Result<Found, LowerError> {
         self.missed = None;

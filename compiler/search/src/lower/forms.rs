@@ -48,7 +48,7 @@ impl Lowering<'_> {
             let memory =
                 self.capacity.map(|capacity| DeviceMemory::new(&kernels.program, capacity));
             let (expansions, nodes) = (self.limits.expansions, self.limits.nodes);
-            let aim = Aim {
+            let mut aim = Aim {
                 least: 0,
                 within: None,
                 upto: None,
@@ -59,7 +59,7 @@ impl Lowering<'_> {
                 all_trees: true,
                 guide: None,
             };
-            self.search(&kernels, None, None, memory.as_ref(), aim)?;
+            self.search(&kernels, None, None, memory.as_ref(), &mut aim)?;
             self.note_missed(0);
         }
         Ok(())

@@ -185,7 +185,7 @@ impl Lowering<'_> {
             let nodes = self.limits.nodes / if is_dive { NODES_OF_A_DIVE } else { 1 };
             let within = Some(most);
             let is_last = wider >= end;
-            let aim = Aim {
+            let mut aim = Aim {
                 least: bound,
                 within,
                 upto,
@@ -196,16 +196,9 @@ impl Lowering<'_> {
                 all_trees,
                 guide,
             };
-            let found = self.search(kernels, region, Some(labels), memory, aim)?;
+            let found = self.search(kernels, region, Some(labels), memory, &mut aim)?;
+            all_trees = aim.all_trees;
             guide = lazy.map(LazyGuide::get);
-            // Where a limit ended a search of all trees of moves, its bound stays open. There are
-            // fewer plans by the cheapest trees: one of them may be found.
-            let is_limited = self.best.gave_up || matches!(found, Some((_, Some(EXPANSIONS))));
-            if is_limited && all_trees && memory.is_some() {
-                self.note_missed(bound);
-                all_trees = false;
-                continue;
-            }
             most = match found {
                 // Every plan that takes no longer was in the region: this one is the best.
                 Some((time, _)) if time <= most || (is_dive && time <= near) => return Ok(()),
@@ -234,14 +227,16 @@ impl Lowering<'_> {
     }
 
     /// Searches a region, or the whole space. Returns the time of the best plan in it that was
-    /// found, and the limit that ended the search, if one did.
+    /// found, and the limit that ended the search, if one did. Where a limit ended a search of all
+    /// trees of moves, its bound stays open; there are fewer plans by the cheapest trees, and one of
+    /// them may be found, here and in wider regions.
     pub(super) fn search(
         &mut self,
         kernels: &Arc<Kernels>,
         region: Option<Region>,
         labels: Option<&[Layout]>,
         memory: Option<&DeviceMemory<'_>>,
-        aim: Aim<'_>,
+        aim: &mut Aim<'_>,
     ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
         let limits = Limits { nodes: aim.nodes, ..self.limits.clone() };
         let space = match Space::saturate(Arc::clone(kernels), self.hardware, region, &limits) {
@@ -258,7 +253,6 @@ impl Lowering<'_> {
         if let Some(memory) = memory {
             memory.prune(kernels, &mut tables);
         }
-        let expansions = aim.expansions.min(self.expansions_left());
         let best = &mut self.best;
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
@@ -271,15 +265,36 @@ impl Lowering<'_> {
             memory,
             (aim.least, aim.upto, aim.guide),
         );
+        let found = self.search_in(&mut search, kernels, labels, (&limits, aim))?;
+        let is_limited = self.best.gave_up || matches!(found, Some((_, Some(EXPANSIONS))));
+        if !(is_limited && aim.all_trees && memory.is_some()) {
+            return Ok(found);
+        }
+        self.note_missed(aim.least);
+        aim.all_trees = false;
+        self.search_in(&mut search, kernels, labels, (&limits, aim))
+    }
+
+    /// Searches what a search has been made for.
+    fn search_in(
+        &mut self,
+        search: &mut Search<'_>,
+        kernels: &Arc<Kernels>,
+        labels: Option<&[Layout]>,
+        (limits, aim): (&Limits, &Aim<'_>),
+    ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
+        let tables = search.tables();
         search.all_trees = aim.all_trees;
-        let limits = Limits { expansions, ..limits };
+        let expansions = aim.expansions.min(self.expansions_left());
+        let limits = Limits { expansions, ..limits.clone() };
         let found = search.run(&limits, 1);
+        let best = &mut self.best;
         best.stats.expansions += search.expansions;
         // A wider region is searched, and of what takes longer nothing is wanted behind the last. A
         // plan that was passed over may have kept others from being looked at.
         let is_done =
             |search: &Search<'_>| search.beyond && (search.missed.is_none() || !aim.is_last);
-        if is_done(&search) {
+        if is_done(search) {
             (best.passed_over, best.gave_up) = (None, false);
             return Ok(None);
         }
@@ -287,21 +302,21 @@ impl Lowering<'_> {
             && aim.is_short
             && found.stopped_by == Some(EXPANSIONS)
         {
-            self.take(kernels, (&tables, found), labels)?;
+            self.take(kernels, (tables, found), labels)?;
             return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
-        let first = memory.and(found.as_ref().ok()).cloned();
-        let found = self.with_many_ways(&mut search, found, &limits);
+        let first = search.is_within_memory().then(|| found.as_ref().ok().cloned()).flatten();
+        let found = self.with_many_ways(search, found, &limits);
         if let (Some(first), Err(LowerError::Limit { .. })) = (&first, &found) {
             // The case stays open, and what is known of it is a plan.
-            self.take(kernels, (&tables, first), labels)?;
+            self.take(kernels, (tables, first), labels)?;
         }
-        if is_done(&search) {
+        if is_done(search) {
             (self.best.passed_over, self.best.gave_up) = (None, false);
             return Ok(None);
         }
         let missed = search.missed;
-        self.note_passed_over(&aim, missed, &found);
+        self.note_passed_over(aim, missed, &found);
         let found = match found {
             Ok(found) => found,
             Err(unreachable @ LowerError::Unreachable { .. }) => {
@@ -311,8 +326,8 @@ impl Lowering<'_> {
             Err(_) if self.best.gave_up => return Ok(None),
             Err(other) => return Err(other),
         };
-        self.note_bounds(&aim, &found, labels.is_none());
-        let time = self.take(kernels, (&tables, &found), labels)?;
+        self.note_bounds(aim, &found, labels.is_none());
+        let time = self.take(kernels, (tables, &found), labels)?;
         Ok(Some((time, found.stopped_by)))
     }
 

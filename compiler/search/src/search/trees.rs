@@ -101,15 +101,15 @@ impl Trees {
     }
 
     /// How far the trees are to be listed next for one of a number that is not listed: by how much
-    /// more time than the cheapest, where none is wanted that takes `slack` more. `None` where there
-    /// are no more.
-    fn next(&self, number: u32, slack: u64) -> Option<u64> {
+    /// more time than the cheapest, `first` at first and at most `slack`. `None` where there are no
+    /// more.
+    fn next(&self, number: u32, first: u64, slack: u64) -> Option<u64> {
         let List { listed, by, behind } = &*self.0.borrow();
         if (number as usize) < listed.len() || behind.is_none() {
             return None;
         }
         let further = |by: u64| by.saturating_mul(GROWS_BY).clamp(1, slack.max(1));
-        Some(by.map_or(slack / FIRST_PART, further))
+        Some(by.map_or(first, further))
     }
 }
 
@@ -167,15 +167,14 @@ impl Search<'_> {
         let (Some(holdings), Some(value)) = (&self.holdings, visit.next_value()) else {
             return false;
         };
-        let trees = self.trees(visit, pick).filter(|_| pick.tree > 0);
-        let Some((trees, by)) =
-            trees.and_then(|t| Some((Rc::clone(&t), t.next(pick.tree, self.slack)?)))
-        else {
-            return false;
-        };
+        let Some(trees) = self.trees(visit, pick) else { return false };
         let made_in = visit.ways.choices[pick.choice as usize].made_in;
-        let found =
-            self.found_within(by, (holdings, value), (visit, made_in), &cheapest(visit, pick));
+        let wanted = wanted_elsewhere(visit, made_in);
+        // Those to several layouts are found at once, however much longer they take.
+        let first = if wanted.len() > 2 { self.slack } else { self.slack / FIRST_PART };
+        let Some(by) = trees.next(pick.tree, first, self.slack) else { return false };
+        let ends = (made_in, wanted.as_slice());
+        let found = self.found_within(by, (holdings, value), (visit, ends), &cheapest(visit, pick));
         trees.0.borrow_mut().add(by, found, by >= self.slack);
         true
     }
@@ -225,20 +224,20 @@ impl Search<'_> {
         &self,
         by: u64,
         (holdings, value): (&Holdings<'_>, ValueId),
-        (visit, made_in): (&Visit, LayoutId),
+        (visit, (made_in, wanted)): (&Visit, (LayoutId, &[LayoutId])),
         cheapest: &Tree,
     ) -> (Vec<Moved>, Option<Cost>) {
         if cheapest.moves.is_empty() || !holdings.takes_memory(value) {
             return (Vec::new(), None);
         }
-        let (ways, wanted) = (&visit.ways, wanted_elsewhere(visit, made_in));
+        let ways = &visit.ways;
         let table = self.tables.of(value);
         let of = Moving { holdings, value, table };
         let upto = cheapest.cost.time.saturating_add(by);
         let mut left = Left { paths: MAX_PATHS, upto };
         let set = |layout: &LayoutId| ways.steiner()?.set_of(*layout);
         let sets: Option<Vec<usize>> = wanted.iter().map(set).collect();
-        match (wanted.as_slice(), ways.steiner(), sets.as_deref()) {
+        match (wanted, ways.steiner(), sets.as_deref()) {
             ([to], Some(least), Some([set])) => {
                 let layouts = 0..table.layouts.len() as LayoutId;
                 let rest: Vec<_> = layouts.map(|at| least.cost_of(*set, at)).collect();
@@ -256,7 +255,7 @@ impl Search<'_> {
                 Forks::of(of, made_in, ([*first, *second], &least), left)
             }
             _ if wanted.len() <= MAX_SEVERAL => {
-                let (listed, unlisted) = several(of, (made_in, &wanted), cheapest);
+                let (listed, unlisted) = several(of, (made_in, wanted), cheapest);
                 (listed.into_iter().map(Moved::By).collect(), unlisted)
             }
             _ => (Vec::new(), Some(ways.least_moves(made_in))),
