@@ -23,7 +23,7 @@ use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
 use crate::strict::may_move_to;
 use crate::table::{LayoutId, Producer, Source, Tables};
-use lives::{Lives, Moment, before, behind, is_behind, op_at};
+use lives::{Lives, Moment, before, behind, is_behind, op_at, step_of};
 
 /// A layout of a value that is not settled, and the first and the last moment that reads it, of
 /// those settled.
@@ -126,6 +126,21 @@ impl Footprint {
             })
     }
 
+    /// Figures that are no more than those of another footprint where this one is within it.
+    pub(crate) fn sketch(&self) -> Sketch {
+        let mut figures = [0u32; FIGURES];
+        let mut note = |figure: usize, bytes: u64| {
+            figures[figure] = roughly(bytes).max(figures[figure]);
+        };
+        note(FIGURES - 3, self.kept);
+        note(FIGURES - 2, self.standing);
+        note(FIGURES - 1, self.closed);
+        for held in &self.open {
+            note(step_of(held.at) as usize % STEPS_OF_A_SKETCH, held.most());
+        }
+        Sketch(figures)
+    }
+
     /// The most that is held at once beside weights and caches.
     fn most(&self) -> u64 {
         self.open.iter().map(Held::most).fold(self.closed, u64::max)
@@ -180,6 +195,29 @@ impl Footprint {
         let is_closed = |held: &&Held| held.at > last && held.shown.is_none();
         let closed = self.open.iter().take_while(is_closed).count();
         self.closed = self.open.drain(..closed).map(|held| held.most()).fold(self.closed, u64::max);
+    }
+}
+
+/// So many steps of a program have a figure of their own in a sketch: the most that is held at a
+/// moment of them. What is held at a moment is compared with what is at another of the same step.
+/// Three figures are of what is kept, standing, and closed.
+const STEPS_OF_A_SKETCH: usize = 32;
+const FIGURES: usize = STEPS_OF_A_SKETCH + 3;
+
+/// Bytes as a figure that is no less for more of them: the upper half of their floating-point form.
+fn roughly(bytes: u64) -> u32 {
+    ((bytes as f64).to_bits() >> 32) as u32
+}
+
+/// A few figures of a [`Footprint`]: most that are not within another one are told by these alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sketch([u32; FIGURES]);
+
+impl Sketch {
+    /// Whether a footprint of this sketch may be within one of another.
+    pub(crate) fn may_be_within(&self, other: &Sketch) -> bool {
+        // All of them at once are compared sooner than one after another.
+        self.0.iter().zip(&other.0).fold(true, |all, (own, of)| all & (own <= of))
     }
 }
 

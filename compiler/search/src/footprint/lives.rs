@@ -24,6 +24,11 @@ pub(super) fn behind(step: u32) -> Moment {
     before(step) + 2
 }
 
+/// The step of a moment.
+pub(super) fn step_of(at: Moment) -> u32 {
+    at / 3
+}
+
 /// Whether a moment is one [`before`] an op.
 fn is_before(at: Moment) -> bool {
     at.is_multiple_of(3)

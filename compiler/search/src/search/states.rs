@@ -13,7 +13,7 @@ use super::interned::Interned;
 use super::ways::Ways;
 use crate::Limits;
 use crate::cost::Cost;
-use crate::footprint::{Footprint, Use};
+use crate::footprint::{Footprint, Sketch, Use};
 use crate::table::LayoutId;
 
 /// After so many states a plan is looked for straight ahead, and again after so many times as many.
@@ -296,7 +296,8 @@ type Way = (Cost, Rc<Footprint>);
 /// The ways in which a state was reached that are followed; mostly there is one.
 pub(super) struct Reached {
     first: Way,
-    others: Vec<Way>,
+    /// There may be thousands: a sketch of what each holds tells most of them apart.
+    others: Vec<(Way, Sketch)>,
 }
 
 impl Reached {
@@ -306,20 +307,33 @@ impl Reached {
 
     /// Whether one more way is left out for as many as `ways` that cost and hold no more.
     pub(super) fn does_without(&self, (cost, held): (Cost, &Footprint), ways: usize) -> bool {
-        let known = std::iter::once(&self.first).chain(&self.others);
-        let as_good = known.filter(|(known, holds)| *known <= cost && holds.is_within(held));
-        as_good.take(ways).count() >= ways
+        let is_as_good = |(known, holds): &Way| *known <= cost && holds.is_within(held);
+        let first = usize::from(is_as_good(&self.first));
+        if first >= ways || self.others.is_empty() {
+            return first >= ways;
+        }
+        let sketch = held.sketch();
+        let others = self
+            .others
+            .iter()
+            .filter(|(way, own)| way.0 <= cost && own.may_be_within(&sketch) && is_as_good(way));
+        first + others.take(ways - first).count() >= ways
     }
 
     /// Notes one more way, and where one is enough leaves out those that it is as good as.
     pub(super) fn add(&mut self, (cost, held): Way, ways: usize) {
-        let is_as_good =
-            |(known, holds): &Way| ways == 1 && cost <= *known && held.is_within(holds);
-        self.others.retain(|other| !is_as_good(other));
-        if is_as_good(&self.first) {
-            self.first = (cost, held);
-        } else {
-            self.others.push((cost, held));
+        let sketch = held.sketch();
+        let is_as_good = |(known, holds): &Way| cost <= *known && held.is_within(holds);
+        if ways == 1 {
+            let is_worse = |(way, own): &(Way, Sketch)| {
+                cost <= way.0 && sketch.may_be_within(own) && is_as_good(way)
+            };
+            self.others.retain(|other| !is_worse(other));
+            if is_as_good(&self.first) {
+                self.first = (cost, held);
+                return;
+            }
         }
+        self.others.push(((cost, held), sketch));
     }
 }
