@@ -553,3 +553,41 @@ fn among_a_block(program: &Program) -> Vec<bool> {
     }
     among
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What may be held at some moments of two steps, and at one that shares their figure.
+    fn footprints() -> Vec<Footprint> {
+        let moments = [behind(2), op_at(2), before(2), behind(1), op_at(1)];
+        let far = op_at(2 + STEPS_OF_A_SKETCH as u32);
+        let mut all = Vec::new();
+        for held in 0..1 << moments.len() {
+            for bytes in [0, 1, 2, 1 << 53] {
+                let is_held = |n: &usize| held & (1 << n) != 0;
+                let at = |n: usize| Held::new(moments[n], bytes, n as u64);
+                let first = Held::new(far, bytes, 0);
+                let open = std::iter::once(first).filter(|_| held % 2 == 0);
+                let open = open.chain((0..moments.len()).filter(is_held).map(at)).collect();
+                all.push(Footprint { kept: bytes / 2, closed: 2, open, ..Footprint::default() });
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_footprint_within_another_has_a_sketch_that_may_be() {
+        let all = footprints();
+        let (mut within, mut told_apart) = (0, 0);
+        for one in &all {
+            for other in &all {
+                let may_be = one.sketch().may_be_within(&other.sketch());
+                assert!(may_be || !one.is_within(other), "{one:?}\n{other:?}");
+                within += usize::from(one.is_within(other));
+                told_apart += usize::from(!may_be);
+            }
+        }
+        assert!(within > all.len() && told_apart > all.len(), "{within}, {told_apart}");
+    }
+}

@@ -77,8 +77,9 @@ struct List {
     behind: Option<Cost>,
 }
 
-/// A value, where it is made, and where else it is wanted.
-type Ends = (ValueId, LayoutId, Vec<LayoutId>);
+/// A value, where it is made, where else it is wanted, and the moves of the cheapest tree: of those
+/// that tie, it may be another where more is wanted.
+type Ends = (ValueId, LayoutId, Vec<LayoutId>, Moves);
 
 /// The trees that were listed, each list once.
 pub(super) type KnownTrees = RefCell<FxHashMap<Ends, Rc<Trees>>>;
@@ -210,7 +211,8 @@ impl Search<'_> {
         let value = visit.next_value()?;
         let made_in = visit.ways.choices[pick.choice as usize].made_in;
         Some(visit.ways.listed(made_in, || {
-            let key = (value, made_in, wanted_elsewhere(visit, made_in));
+            let moves = visit.ways.moves(made_in);
+            let key = (value, made_in, wanted_elsewhere(visit, made_in), moves);
             let mut known = self.known_trees.borrow_mut();
             let made =
                 known.entry(key).or_insert_with(|| Rc::new(Trees::of(cheapest(visit, pick))));
