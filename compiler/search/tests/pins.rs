@@ -212,61 +212,59 @@ fn held_to_pins(seed: u64, numbers: std::ops::Range<u64>, most_pins: u64) -> Tal
 fn held_to_pins_of(seed: u64, number: u64, most_pins: u64) -> Tally {
     let mut tally = Tally::default();
     let options = LowerOptions::default();
-    {
-        let source = source(seed, number);
-        let mut random = Random::for_part(seed ^ 1, number);
-        let on = |hbm_bytes: u64| chip(&mut Random::for_part(seed ^ 2, number), hbm_bytes);
-        let file = SourceFile::new("test.shard", source.as_str());
-        let checked = check_source(&file, &CheckOptions::default());
-        assert!(!checked.has_errors(), "{source}{:?}", checked.diagnostics);
-        let program = &checked.programs[0];
-        let fastest = lower(program, &on(1 << 40), &options).expect("a plan");
-        let (least, most) = (least_kept(program), Memory::of(&fastest.plan).peak().0);
-        for part in [2, 4, 6, 7] {
-            let limit = least + most.saturating_sub(least) / 8 * part;
-            let told = format!("seed {seed}, {number}, {limit} bytes\n{source}");
-            let chip = on(limit);
-            let found = lower(program, &chip, &options);
-            tally.limits += 1;
-            let bound = match &found {
-                Ok(Lowered { optimality, .. }) => {
-                    tally.proven += usize::from(optimality.status == Status::Proven);
-                    Some(optimality.lower_bound)
-                }
-                Err(LowerError::NoPlanFits { proven, .. }) => {
-                    tally.without += usize::from(*proven);
-                    proven.then_some(fastest.optimality.cost)
-                }
+    let source = source(seed, number);
+    let mut random = Random::for_part(seed ^ 1, number);
+    let on = |hbm_bytes: u64| chip(&mut Random::for_part(seed ^ 2, number), hbm_bytes);
+    let file = SourceFile::new("test.shard", source.as_str());
+    let checked = check_source(&file, &CheckOptions::default());
+    assert!(!checked.has_errors(), "{source}{:?}", checked.diagnostics);
+    let program = &checked.programs[0];
+    let fastest = lower(program, &on(1 << 40), &options).expect("a plan");
+    let (least, most) = (least_kept(program), Memory::of(&fastest.plan).peak().0);
+    for part in [2, 4, 6, 7] {
+        let limit = least + most.saturating_sub(least) / 8 * part;
+        let told = format!("seed {seed}, {number}, {limit} bytes\n{source}");
+        let chip = on(limit);
+        let found = lower(program, &chip, &options);
+        tally.limits += 1;
+        let bound = match &found {
+            Ok(Lowered { optimality, .. }) => {
+                tally.proven += usize::from(optimality.status == Status::Proven);
+                Some(optimality.lower_bound)
+            }
+            Err(LowerError::NoPlanFits { proven, .. }) => {
+                tally.without += usize::from(*proven);
+                proven.then_some(fastest.optimality.cost)
+            }
+            Err(other) => panic!("{other}\n{told}"),
+        };
+        let mut a_pin_has_one = false;
+        let pins = pinned(program);
+        let kept = pins.len() as u64;
+        for pin in &pins {
+            if random.below(kept) >= most_pins {
+                continue;
+            }
+            tally.pins += 1;
+            let with = match lower(pin, &chip, &options) {
+                Ok(with) => with,
+                Err(LowerError::NoPlanFits { .. } | LowerError::Unreachable { .. }) => continue,
                 Err(other) => panic!("{other}\n{told}"),
             };
-            let mut a_pin_has_one = false;
-            let pins = pinned(program);
-            let kept = pins.len() as u64;
-            for pin in &pins {
-                if random.below(kept) >= most_pins {
-                    continue;
-                }
-                tally.pins += 1;
-                let with = match lower(pin, &chip, &options) {
-                    Ok(with) => with,
-                    Err(LowerError::NoPlanFits { .. } | LowerError::Unreachable { .. }) => continue,
-                    Err(other) => panic!("{other}\n{told}"),
-                };
-                a_pin_has_one = true;
-                let is_false = match &found {
-                    Ok(_) => bound.is_some_and(|bound| with.optimality.cost < bound),
-                    Err(_) => bound.is_some(),
-                };
-                assert!(
-                    !is_false,
-                    "{told}{:?}\nbeaten by {:?}\n{:?}",
-                    found.map(|found| found.optimality),
-                    with.optimality,
-                    pin.values.iter().map(|value| &value.def).collect::<Vec<_>>()
-                );
-            }
-            tally.missed += usize::from(found.is_err() && a_pin_has_one);
+            a_pin_has_one = true;
+            let is_false = match &found {
+                Ok(_) => bound.is_some_and(|bound| with.optimality.cost < bound),
+                Err(_) => bound.is_some(),
+            };
+            assert!(
+                !is_false,
+                "{told}{:?}\nbeaten by {:?}\n{:?}",
+                found.map(|found| found.optimality),
+                with.optimality,
+                pin.values.iter().map(|value| &value.def).collect::<Vec<_>>()
+            );
         }
+        tally.missed += usize::from(found.is_err() && a_pin_has_one);
     }
     tally
 }

@@ -115,9 +115,9 @@ impl Trees {
 }
 
 impl List {
-    /// Lists all trees that take longer than the cheapest `by` so much, given those that were found
-    /// and what any tree costs that is none of them. Where that may be one of them, or none is wanted
-    /// that takes more, something stands for all others.
+    /// Lists the trees that take at most `by` picoseconds longer than the cheapest. `found` has all
+    /// of them, unless any other may cost `unlisted` and that takes no longer. Then, and where
+    /// the list is the last, one vague tree stands for all that were not found.
     fn add(&mut self, by: u64, (found, unlisted): (Vec<Moved>, Option<Cost>), is_last: bool) {
         let Some(Moved::By(cheapest)) = self.listed.first().cloned() else { return };
         let upto = |by: u64| cheapest.cost.time.saturating_add(by);
@@ -163,7 +163,7 @@ impl Search<'_> {
         self.trees(visit, pick)?.cost(pick.tree)
     }
 
-    /// Lists more trees for a pick of one that is not listed. Returns whether it is none that was.
+    /// Lists more trees where that of a pick is not listed. Returns whether it did.
     pub(super) fn lists_more(&self, visit: &Visit, pick: Pick) -> bool {
         let (Some(holdings), Some(value)) = (&self.holdings, visit.next_value()) else {
             return false;
@@ -220,8 +220,8 @@ impl Search<'_> {
         }))
     }
 
-    /// Trees from where a value is made, all that take longer than the cheapest `by` so much, in
-    /// picoseconds, and maybe others; and what any other costs.
+    /// Trees from where a value is made: all that take at most `by` picoseconds longer than the
+    /// cheapest, and maybe others. And what any tree costs at least that is none of them.
     fn found_within(
         &self,
         by: u64,
