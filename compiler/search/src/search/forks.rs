@@ -49,7 +49,8 @@ struct LatePaths {
 
 impl LatePaths {
     /// Those of trees that take no longer than `upto`, in picoseconds, given what it costs to come
-    /// to each layout at least. They do not pass through the other wanted layout, nor through where the value is made.
+    /// to each layout at least. None passes through the other wanted layout, nor through where the
+    /// value is made.
     fn to(
         of: Moving<'_>,
         (to, other): (LayoutId, LayoutId),
