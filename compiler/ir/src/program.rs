@@ -245,9 +245,17 @@ impl Program {
         self.border(|inside, operand| inside != Some(fold) && operand == Some(fold))
     }
 
+    /// The first pin in or out of a block. What a block keeps is none of what it takes, whatever
+    /// block its parameter is in: phases side by side have their weights in those of the first.
     fn border(&self, is: impl Fn(Option<FoldId>, Option<FoldId>) -> bool) -> Option<ValueId> {
+        let is_kept_in_a_block = |id: ValueId| {
+            let value = self.value(id);
+            value.fold.is_some() && matches!(value.def, Def::Parameter { .. })
+        };
         self.value_ids().find(|id| match &self.value(*id).def {
-            Def::Pin { operand, .. } => is(self.value(*id).fold, self.value(*operand).fold),
+            Def::Pin { operand, .. } => {
+                !is_kept_in_a_block(*operand) && is(self.value(*id).fold, self.value(*operand).fold)
+            }
             Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => false,
         })
     }

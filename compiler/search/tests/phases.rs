@@ -113,6 +113,23 @@ layer mlp(
   return relu(einsum(relu(einsum(relu(einsum(x, w -> BF)), v -> BE)), u -> BF))
 }";
 
+/// A folded block with a weight that nothing reads, and two whose layouts phases share.
+const TOWER: &str = "
+mesh x=2, y=2
+dim B = 256
+dim E = 512
+dim K = 3
+phase prefill { B = 1024 }
+phase decode { B = 256 }
+layer block(x: bf16 BE?l, unread: weight host bf16 EK?, up: weight bf16 EK?, down: weight bf16 KE?)
+  -> bf16 BE?l repeat 4 {
+  let _ = einsum(x, unread -> BK)
+  return x + einsum(einsum(x * x, up -> BK), down -> BE)
+}
+model tower(x: bf16 BE?) -> bf16 BE? {
+  return block(block(x))
+}";
+
 #[test]
 fn the_stored_layouts_are_the_best_of_all() {
     for steps in ["repeat 50", "", "repeat 4000"] {
@@ -162,6 +179,27 @@ fn within_memory_no_request_takes_less_than_is_said_and_what_is_proven_is_the_be
     }
     let counts = format!("{proven} proven, {slower} slower for memory, {none} without a plan");
     assert!(proven > 10 && slower > 2 && none > 2, "{counts}");
+}
+
+#[test]
+fn phases_of_folded_blocks_are_lowered_within_memory() {
+    let mut programs = programs(TOWER);
+    programs.retain(|program| program.name == "tower");
+    let fastest = shared(&programs).expect("weights are free").request.cost;
+    let mut slower = 0;
+    for kilobytes in (100..2000).step_by(100) {
+        let hardware = hardware().with_memory_limit(kilobytes * 1000);
+        match shared_on(&programs, &hardware) {
+            Ok(found) => {
+                let request = found.expect("weights are free").request;
+                assert!(request.cost >= fastest, "{kilobytes} kB: {request:?}");
+                slower += usize::from(request.cost > fastest);
+            }
+            Err(LowerError::NoPlanFits { .. }) => {}
+            Err(other) => panic!("{kilobytes} kB: {other}"),
+        }
+    }
+    assert!(slower > 0);
 }
 
 #[test]
