@@ -38,6 +38,7 @@ mod memory;
 mod moves_alone;
 mod occupancy;
 mod overlapped;
+mod passing;
 mod phases;
 mod reason;
 mod relax;

@@ -11,6 +11,7 @@ use shard_cost::Memory;
 use shard_ir::{Def, Layout, MeshShape, Op, ParameterKind, Plan, Program, ValueId};
 
 use crate::kernel::Kernels;
+use crate::passing::Passing;
 use crate::relax::factors::Factors;
 use crate::space::layouts_allowed;
 use crate::table::{Producer, Source, Tables};
@@ -121,7 +122,7 @@ impl<'a> DeviceMemory<'a> {
     }
 
     /// What weights and caches may take beside the activations that every plan has.
-    fn most_kept(&self) -> u64 {
+    pub(crate) fn most_kept(&self) -> u64 {
         self.capacity.saturating_sub(self.activations)
     }
 
@@ -202,11 +203,16 @@ impl<'a> DeviceMemory<'a> {
             given
         };
         let stored: Vec<Vec<Layout>> = self.program.value_ids().map(stored).collect();
+        let passing = Passing::of(kernels, &self, &|id: ValueId| {
+            let layouts = (0..problem.nodes(id) as u32).filter_map(|node| problem.layout(id, node));
+            layouts.map(|layout| self.bytes(id, layout)).min()
+        });
         for value in &problem.live {
             let Some(held) = self.held_by_op(kernels, *value, &stored) else { continue };
+            let passes = self.passes(&passing, *value, self.program.value(*value).def.operands());
             let least = Cell::new(u64::MAX);
             fits = fits.allowing(*value, &|out: Layout, read: &[Layout]| {
-                let bytes = held(out, read);
+                let bytes = held(out, read).saturating_add(passes);
                 least.set(least.get().min(bytes));
                 bytes <= free
             });
@@ -216,8 +222,20 @@ impl<'a> DeviceMemory<'a> {
     }
 
     /// Drops from the tables what leaves no room even beside the smallest weights and caches. No
-    /// plan that fits uses it.
-    pub(crate) fn prune(&self, kernels: &Kernels, tables: &mut Tables) {
+    /// plan that fits uses it. Gives the memory with what is known then of the activations of any
+    /// plan.
+    pub(crate) fn prune(&self, kernels: &Kernels, tables: &mut Tables) -> DeviceMemory<'a> {
+        self.drop_what_has_no_room(kernels, tables);
+        let activations = self.least_activations(kernels, tables);
+        let least = self.least.clone();
+        let memory =
+            DeviceMemory { least, activations: activations.max(self.activations), ..*self };
+        // There may be less room for weights and caches then.
+        memory.drop_what_has_no_room(kernels, tables);
+        memory
+    }
+
+    fn drop_what_has_no_room(&self, kernels: &Kernels, tables: &mut Tables) {
         let (free, spare) = (self.free(), self.room());
         let held = self.held_by_producers(kernels, tables);
         for id in self.program.value_ids() {
@@ -231,12 +249,13 @@ impl<'a> DeviceMemory<'a> {
                     Source::Pin => true,
                     Source::Kernel(..) => held.while_made(id, layout, producer) <= free,
                 };
+                let beside = made.saturating_add(held.passing.beside_moves(id));
                 let table = &mut tables.values[id.index()];
                 table.producers[layout as usize].retain(fits);
                 table.arcs_into[layout as usize]
-                    .retain(|arc| held.value(id, arc.from).1.saturating_add(made) <= free);
+                    .retain(|arc| held.value(id, arc.from).1.saturating_add(beside) <= free);
                 table.arcs_from[layout as usize]
-                    .retain(|(to, _)| held.value(id, *to).1.saturating_add(made) <= free);
+                    .retain(|(to, _)| held.value(id, *to).1.saturating_add(beside) <= free);
             }
         }
     }
@@ -270,9 +289,13 @@ impl<'a> DeviceMemory<'a> {
             };
             table.producers.iter().zip(&table.layouts).map(may_be).collect()
         };
+        let passing = Passing::of(kernels, self, &|id: ValueId| {
+            tables.of(id).layouts.iter().map(|layout| self.bytes(id, *layout)).min()
+        });
         Held {
             memory: self,
             kernels,
+            passing,
             stored: self.program.value_ids().map(stored).collect(),
             layouts: tables.values.iter().map(|t| t.layouts.clone()).collect(),
         }
@@ -325,6 +348,17 @@ impl<'a> DeviceMemory<'a> {
         value
     }
 
+    /// What passes a step that reads these values and makes one.
+    fn passes(&self, passing: &Passing, made: ValueId, read: &[ValueId]) -> u64 {
+        let own = read.iter().chain([&made]).map(|value| self.origin(*value).0);
+        passing.at(made, own)
+    }
+
+    /// Whether the program is several phases side by side, of which one runs at a time.
+    pub(crate) fn is_of_phases(&self) -> bool {
+        self.scopes.is_some()
+    }
+
     /// What a value takes in a layout, on each device.
     pub(crate) fn bytes(&self, value: ValueId, layout: Layout) -> u64 {
         let value = self.program.value(value);
@@ -353,7 +387,7 @@ impl<'a> DeviceMemory<'a> {
     }
 
     /// The value whose memory this one may be, and whether an op lies between.
-    fn origin(&self, mut value: ValueId) -> (ValueId, bool) {
+    pub(crate) fn origin(&self, mut value: ValueId) -> (ValueId, bool) {
         let mut viewed = false;
         loop {
             match &self.program.value(value).def {
@@ -383,6 +417,7 @@ fn is_given(program: &Program, value: ValueId) -> bool {
 struct Held<'h> {
     memory: &'h DeviceMemory<'h>,
     kernels: &'h Kernels,
+    passing: Passing,
     /// For each value and layout, whether it may be stored so.
     stored: Vec<Vec<bool>>,
     layouts: Vec<Vec<Layout>>,
@@ -422,7 +457,8 @@ impl Held<'_> {
         }
         let is_view = kernel.chain.last().is_some_and(|op| self.memory.is_view(*op));
         let made = if is_view { 0 } else { self.value(value, layout).1 };
-        read.into_values().fold(made, u64::saturating_add)
+        let passes = self.memory.passes(&self.passing, value, &kernel.operands);
+        read.into_values().fold(made.saturating_add(passes), u64::saturating_add)
     }
 }
 

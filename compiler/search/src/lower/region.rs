@@ -250,9 +250,8 @@ impl Lowering<'_> {
         };
         self.best.is_too_large = false;
         let mut tables = Tables::new(&space, self.hardware)?;
-        if let Some(memory) = memory {
-            memory.prune(kernels, &mut tables);
-        }
+        let memory = memory.map(|memory| memory.prune(kernels, &mut tables));
+        let memory = memory.as_ref();
         let best = &mut self.best;
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();

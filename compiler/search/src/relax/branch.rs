@@ -308,8 +308,9 @@ impl Branch {
     /// Leaves out what has no room beside the weights and caches that all its plans store.
     pub(crate) fn fit(&mut self, kernels: &Kernels, memory: &DeviceMemory<'_>) {
         let Whole { problem, prices } = self.whole.as_ref();
-        let (_, fits) = self.memory(&kernels.program, memory).fitting(kernels, problem);
-        let prices = prices.narrowed(&fits);
+        let (memory, fits) = self.memory(&kernels.program, memory).fitting(kernels, problem);
+        let mut prices = prices.narrowed(&fits);
+        prices.sides = prices.sides.keeping_at_most(memory.most_kept());
         self.whole = Arc::new(Whole { problem: fits, prices });
     }
 

@@ -1,0 +1,262 @@
+//! What is held beside an op while it runs, and beside a value while it is moved: other values that
+//! are made before and read behind.
+//!
+//! A plan runs its kernels in the order of their last ops, and a kernel reads from memory what is
+//! made outside of it. So between the op that makes a value and the last that reads it some layout
+//! of the value is held, in a plan of any layouts: at least as much as the smallest of them takes.
+
+use std::ops::{Range, RangeInclusive};
+
+use rustc_hash::FxHashMap;
+use shard_ir::{Def, FoldId, ParameterKind, Program, ValueId};
+
+use crate::kernel::Kernels;
+use crate::memory::DeviceMemory;
+
+/// A value that has memory of its own in every plan, and for how long.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Behind this step it is there; `None` for what is given to the layer, which is there at the
+    /// first one.
+    made: Option<u32>,
+    /// The last step that reads it; behind all steps for a result.
+    last: u32,
+    /// What it takes in the smallest of its layouts, on each device, in bytes.
+    least: u64,
+}
+
+impl Held {
+    /// The steps that are begun while it is there.
+    fn before(&self) -> Range<u32> {
+        self.made.map_or(0, |made| made + 1)..self.last.saturating_add(1)
+    }
+
+    /// The steps at whose end it is there, and stays.
+    fn behind(&self) -> Range<u32> {
+        self.made.unwrap_or(0)..self.last
+    }
+
+    /// The steps that neither make it nor are the last to read it.
+    fn passed(&self) -> Range<u32> {
+        self.before().start..self.last
+    }
+}
+
+/// What other values take at least, at each step of a program and for each value that is moved.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    held: FxHashMap<ValueId, Held>,
+    /// For each step the sum over all values that pass it.
+    at_steps: Vec<u64>,
+    /// For each value the least that is held beside it at a moment at which it may be moved.
+    beside_moves: Vec<u64>,
+}
+
+impl Passing {
+    /// Of a form of a program, given what a value takes at least in any layout. Steps of several
+    /// phases side by side are in no common order: nothing is known of these.
+    pub(crate) fn of(
+        kernels: &Kernels,
+        memory: &DeviceMemory<'_>,
+        least: &dyn Fn(ValueId) -> Option<u64>,
+    ) -> Passing {
+        let program = kernels.program.as_ref();
+        let count = program.values.len();
+        let (at_steps, beside_moves) = (vec![0; count], vec![0; count]);
+        if memory.is_of_phases() {
+            return Passing { held: FxHashMap::default(), at_steps, beside_moves };
+        }
+        let order = Order::of(kernels);
+        let held = held(memory, &order, least);
+        let mut passing = Passing { held, at_steps, beside_moves };
+        let at_steps = passing.sums(Held::passed, count);
+        for id in order.live().filter(|id| order.runs_at_its_place(*id)) {
+            passing.at_steps[id.index()] = at_steps[id.index()];
+        }
+        let moments = [passing.sums(Held::before, count), passing.sums(Held::behind, count)];
+        let mut readers = vec![Vec::new(); count];
+        for id in order.live() {
+            for operand in program.value(id).def.operands() {
+                readers[operand.index()].push(id);
+            }
+        }
+        for id in order.live() {
+            let known = passing.beside_moves_of(&order, memory, id, &readers[id.index()], &moments);
+            passing.beside_moves[id.index()] = known.unwrap_or(0);
+        }
+        passing
+    }
+
+    /// For each step, and behind all, what is held at least by the values for which `at` has it.
+    fn sums(&self, at: fn(&Held) -> Range<u32>, count: usize) -> Vec<u64> {
+        let mut changes = vec![0i128; count + 2];
+        for of in self.held.values() {
+            let Range { start, end } = at(of);
+            if start < end {
+                changes[start as usize] += i128::from(of.least);
+                changes[end as usize] -= i128::from(of.least);
+            }
+        }
+        let mut sum = 0;
+        let sums = changes.into_iter().map(|change| {
+            sum += change;
+            u64::try_from(sum).unwrap_or(u64::MAX)
+        });
+        sums.collect()
+    }
+
+    /// The least that is held beside a value at a moment at which it may be moved: as soon as it is
+    /// made, or right before a step that reads it. `None` where one of them may be elsewhere.
+    fn beside_moves_of(
+        &self,
+        order: &Order<'_>,
+        memory: &DeviceMemory<'_>,
+        id: ValueId,
+        readers: &[ValueId],
+        [before, behind]: &[Vec<u64>; 2],
+    ) -> Option<u64> {
+        let program = order.program;
+        let own = self.held.get(&memory.origin(id).0);
+        let beside = |sums: &[u64], at: fn(&Held) -> Range<u32>, step: u32| {
+            let own = own.filter(|of| at(of).contains(&step)).map_or(0, |of| of.least);
+            sums[step as usize].saturating_sub(own)
+        };
+        let mut least = u64::MAX;
+        match program.value(id).def {
+            Def::Op { .. } if order.is_kept(id) => {
+                least = least.min(beside(behind, Held::behind, id.0));
+            }
+            Def::Parameter { .. } => {}
+            Def::Op { .. } | Def::Pin { .. } | Def::Constant(_) => return None,
+        }
+        for reader in readers {
+            let is_op = matches!(program.value(*reader).def, Def::Op { .. });
+            let is_of_one_block = program.value(*reader).fold == program.value(id).fold;
+            if !(is_op && is_of_one_block && order.runs_at_its_place(*reader)) {
+                return None;
+            }
+            least = least.min(beside(before, Held::before, reader.0));
+        }
+        if program.outputs.iter().any(|output| output.value == id) {
+            let end = program.values.len() as u32;
+            least = least.min(beside(before, Held::before, end));
+        }
+        Some(least).filter(|least| *least < u64::MAX)
+    }
+
+    /// What passes a step at least, beside the values whose memory is one of these.
+    pub(crate) fn at(&self, step: ValueId, origins: impl Iterator<Item = ValueId>) -> u64 {
+        let all = self.at_steps[step.index()];
+        if all == 0 {
+            return 0;
+        }
+        let mut counted: Vec<ValueId> = origins.collect();
+        counted.sort_unstable();
+        counted.dedup();
+        let known = counted.iter().filter_map(|origin| self.held.get(origin));
+        let known = known.filter(|of| of.passed().contains(&step.0)).map(|of| of.least);
+        all.saturating_sub(known.fold(0, u64::saturating_add))
+    }
+
+    /// What is held at least beside a value while it is moved.
+    pub(crate) fn beside_moves(&self, value: ValueId) -> u64 {
+        self.beside_moves[value.index()]
+    }
+}
+
+/// The values that have memory of their own in every plan.
+fn held(
+    memory: &DeviceMemory<'_>,
+    order: &Order<'_>,
+    least: &dyn Fn(ValueId) -> Option<u64>,
+) -> FxHashMap<ValueId, Held> {
+    let program = order.program;
+    let mut held: FxHashMap<ValueId, Held> = FxHashMap::default();
+    for id in order.live().filter(|id| order.is_kept(*id)) {
+        let made = match &program.value(id).def {
+            Def::Op { .. } if memory.is_view(id) || order.may_be_inside[id.index()] => continue,
+            Def::Op { .. } => Some(id.0),
+            Def::Parameter { kind: ParameterKind::Activation, .. } => None,
+            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => continue,
+        };
+        held.insert(id, Held { made, last: 0, least: u64::MAX });
+    }
+    let origin = |id: ValueId| memory.origin(id).0;
+    // Each name that the memory of a value has may be the one that is held.
+    for id in order.live() {
+        if let (Some(of), Some(least)) = (held.get_mut(&origin(id)), least(id)) {
+            of.least = of.least.min(least);
+        }
+    }
+    let reads = |reader: &ValueId| {
+        let is_op = matches!(program.value(*reader).def, Def::Op { .. });
+        is_op && !memory.is_view(*reader) && order.is_kept(*reader)
+    };
+    for reader in order.live().filter(reads) {
+        for operand in program.value(reader).def.operands() {
+            if let Some(of) = held.get_mut(&origin(*operand)) {
+                of.last = of.last.max(reader.0);
+            }
+        }
+    }
+    for output in &program.outputs {
+        if let Some(of) = held.get_mut(&origin(output.value)) {
+            of.last = program.values.len() as u32;
+        }
+    }
+    held.retain(|_, of| of.least < u64::MAX);
+    held
+}
+
+/// Which steps run in the order of the program.
+struct Order<'p> {
+    kernels: &'p Kernels,
+    program: &'p Program,
+    blocks: FxHashMap<FoldId, RangeInclusive<u32>>,
+    /// For each value, whether it may pass from op to op within a kernel: then it is in no memory,
+    /// and its op runs when the last of that kernel does.
+    may_be_inside: Vec<bool>,
+}
+
+impl<'p> Order<'p> {
+    fn of(kernels: &'p Kernels) -> Order<'p> {
+        let program = kernels.program.as_ref();
+        let mut may_be_inside = vec![false; program.values.len()];
+        for kernel in kernels.of.iter().flatten() {
+            for link in kernel.chain.iter().rev().skip(1) {
+                may_be_inside[link.index()] = true;
+            }
+        }
+        let mut blocks: FxHashMap<FoldId, RangeInclusive<u32>> = FxHashMap::default();
+        for id in program.value_ids().filter(|id| is_step(program, *id)) {
+            if let Some(fold) = program.value(id).fold {
+                let known = blocks.entry(fold).or_insert(id.0..=id.0);
+                *known = *known.start()..=id.0;
+            }
+        }
+        Order { kernels, program, blocks, may_be_inside }
+    }
+
+    fn live(&self) -> impl Iterator<Item = ValueId> {
+        self.program.value_ids().filter(|id| self.kernels.live[id.index()])
+    }
+
+    /// Whether a value is made where it stands. What stands between the steps of a folded block and
+    /// is not of it is made before the block or behind it.
+    fn is_kept(&self, id: ValueId) -> bool {
+        let own = self.program.value(id).fold;
+        let stands_in = |(fold, block): (&FoldId, &RangeInclusive<u32>)| {
+            own != Some(*fold) && block.contains(&id.0)
+        };
+        // What is given is there at the first step.
+        !is_step(self.program, id) || !self.blocks.iter().any(stands_in)
+    }
+
+    fn runs_at_its_place(&self, id: ValueId) -> bool {
+        self.is_kept(id) && !self.may_be_inside[id.index()]
+    }
+}
+
+fn is_step(program: &Program, id: ValueId) -> bool {
+    matches!(program.value(id).def, Def::Op { .. })
+}
