@@ -4,20 +4,33 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 
 use crate::cost::Cost;
 use crate::table::{LayoutId, ValueTable};
 
-/// For one value and one set of wanted layouts: the least cost of reaching them all from each
+/// For one value and one list of wanted layouts: the least cost of reaching them all from each
 /// layout.
 #[derive(Debug)]
 pub(crate) struct Steiner {
     wanted: Vec<LayoutId>,
-    /// `cost[set][layout]`, sets of wanted layouts as bits; `cost[0]` is not used.
-    cost: Vec<Vec<Cost>>,
-    /// How the cost comes about.
-    step: Vec<Vec<Step>>,
+    /// Sets of wanted layouts as bits; the first is not used.
+    rows: Vec<Rc<Row>>,
 }
+
+/// For one list of wanted layouts what it costs to reach them all, from each layout.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    cost: Vec<Cost>,
+    /// How the cost comes about.
+    step: Vec<Step>,
+}
+
+/// What is known of one value: a row for each list of wanted layouts that was looked at. What some
+/// wanted layouts cost is the same whatever else is wanted.
+pub(crate) type Rows = FxHashMap<Box<[LayoutId]>, Rc<Row>>;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -27,7 +40,7 @@ enum Step {
     Here,
     /// A move to another layout, and on from there.
     Move(LayoutId),
-    /// The set falls in two, both reached from here.
+    /// The list falls in two, both reached from here: one part of it, as bits.
     Fork(usize),
 }
 
@@ -38,8 +51,8 @@ pub(crate) const MAX_WANTED: usize = 8;
 impl Steiner {
     /// Solves for all layouts at once. `wanted` has at least one layout, each once, and at most
     /// [`MAX_WANTED`].
-    pub(crate) fn new(table: &ValueTable, wanted: &[LayoutId]) -> Steiner {
-        Steiner::within(table, wanted, &|_, _| true)
+    pub(crate) fn new(table: &ValueTable, wanted: &[LayoutId], known: &mut Rows) -> Steiner {
+        Steiner::by(table, wanted, &|_, _| true, known)
     }
 
     /// The same by some of the moves, told by where they lead from and to.
@@ -48,44 +61,36 @@ impl Steiner {
         wanted: &[LayoutId],
         allowed: &dyn Fn(LayoutId, LayoutId) -> bool,
     ) -> Steiner {
-        let layouts = table.layouts.len();
-        let sets = 1usize << wanted.len();
-        let mut cost = vec![vec![Cost::MAX; layouts]; sets];
-        let mut step = vec![vec![Step::None; layouts]; sets];
-        for set in 1..sets {
-            if set.count_ones() == 1 {
-                let at = wanted[set.trailing_zeros() as usize] as usize;
-                cost[set][at] = Cost::ZERO;
-                step[set][at] = Step::Here;
-            } else {
-                // Each way of splitting the set in two, once.
-                let low = set & set.wrapping_neg();
-                let mut part = (set - 1) & set;
-                while part > 0 {
-                    if part & low != 0 {
-                        for layout in 0..layouts {
-                            let (a, b) = (cost[part][layout], cost[set ^ part][layout]);
-                            if a.time == u64::MAX || b.time == u64::MAX {
-                                continue;
-                            }
-                            let both = a + b;
-                            if both < cost[set][layout] {
-                                cost[set][layout] = both;
-                                step[set][layout] = Step::Fork(part);
-                            }
-                        }
-                    }
-                    part = (part - 1) & set;
+        Steiner::by(table, wanted, allowed, &mut Rows::default())
+    }
+
+    fn by(
+        table: &ValueTable,
+        wanted: &[LayoutId],
+        allowed: &dyn Fn(LayoutId, LayoutId) -> bool,
+        known: &mut Rows,
+    ) -> Steiner {
+        let mut rows: Vec<Rc<Row>> = vec![Rc::default()];
+        for set in 1..1usize << wanted.len() {
+            let list: Box<[LayoutId]> =
+                (0..wanted.len()).filter(|n| set & 1 << n != 0).map(|n| wanted[n]).collect();
+            let row = match known.get(&list) {
+                Some(row) => Rc::clone(row),
+                None => {
+                    let row =
+                        Rc::new(Row::of(table, &list, &|part| &*rows[spread(part, set)], allowed));
+                    known.insert(list, Rc::clone(&row));
+                    row
                 }
-            }
-            relax(table, (&mut cost[set], &mut step[set]), allowed);
+            };
+            rows.push(row);
         }
-        Steiner { wanted: wanted.to_vec(), cost, step }
+        Steiner { wanted: wanted.to_vec(), rows }
     }
 
     /// The least cost of reaching all wanted layouts from one, if that is possible.
     pub(crate) fn cost_from(&self, layout: LayoutId) -> Option<Cost> {
-        let cost = self.cost.last()?.get(layout as usize).copied()?;
+        let cost = self.rows.last()?.cost.get(layout as usize).copied()?;
         (cost.time < u64::MAX).then_some(cost)
     }
 
@@ -101,7 +106,7 @@ impl Steiner {
 
     /// The least cost of reaching a set from a layout, if that is possible.
     pub(crate) fn cost_of(&self, set: usize, layout: LayoutId) -> Option<Cost> {
-        let cost = self.cost.get(set)?.get(layout as usize).copied()?;
+        let cost = self.rows.get(set)?.cost.get(layout as usize).copied()?;
         (cost.time < u64::MAX).then_some(cost)
     }
 
@@ -115,7 +120,7 @@ impl Steiner {
         let mut moves = Vec::new();
         let mut open = vec![((1usize << self.wanted.len()) - 1, layout)];
         while let Some((set, at)) = open.pop() {
-            match self.step[set][at as usize] {
+            match self.rows[set].step[at as usize] {
                 Step::None | Step::Here => {}
                 Step::Move(to) => {
                     if !moves.contains(&(at, to)) {
@@ -124,6 +129,7 @@ impl Steiner {
                     open.push((set, to));
                 }
                 Step::Fork(part) => {
+                    let part = spread(part, set);
                     open.push((set ^ part, at));
                     open.push((part, at));
                 }
@@ -133,10 +139,52 @@ impl Steiner {
     }
 }
 
+impl Row {
+    /// Of a list, given the rows of its parts, told by bits of it.
+    fn of<'r>(
+        table: &ValueTable,
+        list: &[LayoutId],
+        row: &dyn Fn(usize) -> &'r Row,
+        allowed: &dyn Fn(LayoutId, LayoutId) -> bool,
+    ) -> Row {
+        let layouts = table.layouts.len();
+        let mut made = Row { cost: vec![Cost::MAX; layouts], step: vec![Step::None; layouts] };
+        if let [only] = list {
+            made.cost[*only as usize] = Cost::ZERO;
+            made.step[*only as usize] = Step::Here;
+        } else {
+            // Each way of splitting the list in two, once.
+            let all = (1usize << list.len()) - 1;
+            for part in (1..all).rev().filter(|part| part & 1 != 0) {
+                let (one, other) = (row(part), row(all ^ part));
+                for layout in 0..layouts {
+                    let (a, b) = (one.cost[layout], other.cost[layout]);
+                    if a.time == u64::MAX || b.time == u64::MAX {
+                        continue;
+                    }
+                    let both = a + b;
+                    if both < made.cost[layout] {
+                        made.cost[layout] = both;
+                        made.step[layout] = Step::Fork(part);
+                    }
+                }
+            }
+        }
+        relax(table, &mut made, allowed);
+        made
+    }
+}
+
+/// The bits of a list as bits of a longer one, of which the list has those in `set`.
+fn spread(part: usize, set: usize) -> usize {
+    let places = (0..usize::BITS as usize).filter(|n| set & 1 << n != 0);
+    places.enumerate().filter(|(n, _)| part & 1 << n != 0).map(|(_, place)| 1 << place).sum()
+}
+
 /// Dijkstra against the direction of the moves, from every layout that already has a cost.
 fn relax(
     table: &ValueTable,
-    (cost, step): (&mut [Cost], &mut [Step]),
+    Row { cost, step }: &mut Row,
     allowed: &dyn Fn(LayoutId, LayoutId) -> bool,
 ) {
     let mut queue: BinaryHeap<Reverse<(Cost, LayoutId)>> = cost

@@ -161,7 +161,8 @@ impl Search<'_> {
 
     fn steiner(&mut self, value: ValueId, wanted: &[LayoutId]) -> Rc<Steiner> {
         let table = self.tables.of(value);
+        let rows = self.steiner_rows.entry(value).or_default();
         let entry = self.steiner.entry((value, wanted.to_vec()));
-        Rc::clone(entry.or_insert_with(|| Rc::new(Steiner::new(table, wanted))))
+        Rc::clone(entry.or_insert_with(|| Rc::new(Steiner::new(table, wanted, rows))))
     }
 }

@@ -286,7 +286,7 @@ fn several(
     cheapest: &Tree,
 ) -> (Vec<Tree>, Option<Cost>) {
     let table = of.table;
-    let all = Steiner::new(table, wanted);
+    let all = Steiner::within(table, wanted, &|_, _| true);
     let (mut listed, unlisted) = cheapest_of(table, &all, made_in);
     if unlisted.is_none() {
         return (listed, unlisted);
