@@ -178,16 +178,33 @@ fn questions_are_answered_for_sums_over_steps_alone() {
     }
 }
 
-#[test]
-fn weights_that_phases_share_are_stored_in_little_memory_where_that_is_the_objective() {
-    let source = "hardware h100\nmesh x=4, y=4\ndim B = 512\ndim E = 4096\ndim F = 16384\n\
+/// Weights that two phases share.
+const PHASES: &str = "hardware h100\nmesh x=4, y=4\ndim B = 512\ndim E = 4096\ndim F = 16384\n\
         phase prefill { B = 4096 }\nphase decode { B = 512 }\n\
         layer mlp(x: bf16 B_xyE, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 B_xyE {\n  \
         return einsum(gelu(einsum(x, w -> BF)), v -> BE)\n}\n";
+
+#[test]
+fn weights_that_phases_share_are_stored_in_little_memory_where_that_is_the_objective() {
+    let source = PHASES;
     let peak = |objective: &str| {
         let peak = &explained(source, objective)["totals"]["peak_hbm_bytes"];
         peak.as_u64().expect("bytes")
     };
     let (fastest, smallest) = (peak("serial"), peak("memory"));
     assert!(smallest * 4 < fastest, "{smallest} of {fastest}");
+}
+
+/// The plans of least memory are not those that the weights are stored for.
+#[test]
+fn what_a_request_takes_is_said_of_the_fastest_plans_where_others_are_shown() {
+    let said = |objective: &str| {
+        let page = fed(&["explain", "-", "--objective", objective], PHASES).out;
+        page.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let of_fastest = "the fastest plans with the weights stored so take";
+    let request = "a request (1 prefill, 1 decode)";
+    assert!(said("serial").contains(&format!("{request} takes")));
+    let memory = said("memory");
+    assert!(memory.contains(of_fastest) && memory.contains(&format!("for {request}")), "{memory}");
 }
