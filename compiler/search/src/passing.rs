@@ -70,7 +70,7 @@ impl Passing {
         let held = held(memory, &order, least);
         let mut passing = Passing { held, at_steps, beside_moves };
         let at_steps = passing.sums(Held::passed, count);
-        for id in order.live().filter(|id| order.runs_at_its_place(*id)) {
+        for id in order.live().filter(|id| order.runs_in_place(*id)) {
             passing.at_steps[id.index()] = at_steps[id.index()];
         }
         let moments = [passing.sums(Held::before, count), passing.sums(Held::behind, count)];
@@ -123,7 +123,7 @@ impl Passing {
         };
         let mut least = u64::MAX;
         match program.value(id).def {
-            Def::Op { .. } if order.is_kept(id) => {
+            Def::Op { .. } if order.is_made_in_place(id) => {
                 least = least.min(beside(behind, Held::behind, id.0));
             }
             Def::Parameter { .. } => {}
@@ -132,7 +132,7 @@ impl Passing {
         for reader in readers {
             let is_op = matches!(program.value(*reader).def, Def::Op { .. });
             let is_of_one_block = program.value(*reader).fold == program.value(id).fold;
-            if !(is_op && is_of_one_block && order.runs_at_its_place(*reader)) {
+            if !(is_op && is_of_one_block && order.runs_in_place(*reader)) {
                 return None;
             }
             least = least.min(beside(before, Held::before, reader.0));
@@ -172,7 +172,7 @@ fn held(
 ) -> FxHashMap<ValueId, Held> {
     let program = order.program;
     let mut held: FxHashMap<ValueId, Held> = FxHashMap::default();
-    for id in order.live().filter(|id| order.is_kept(*id)) {
+    for id in order.live().filter(|id| order.is_made_in_place(*id)) {
         let made = match &program.value(id).def {
             Def::Op { .. } if memory.is_view(id) || order.may_be_inside[id.index()] => continue,
             Def::Op { .. } => Some(id.0),
@@ -190,7 +190,7 @@ fn held(
     }
     let reads = |reader: &ValueId| {
         let is_op = matches!(program.value(*reader).def, Def::Op { .. });
-        is_op && !memory.is_view(*reader) && order.is_kept(*reader)
+        is_op && !memory.is_view(*reader) && order.is_made_in_place(*reader)
     };
     for reader in order.live().filter(reads) {
         for operand in program.value(reader).def.operands() {
@@ -243,7 +243,7 @@ impl<'p> Order<'p> {
 
     /// Whether a value is made where it stands. What stands between the steps of a folded block and
     /// is not of it is made before the block or behind it.
-    fn is_kept(&self, id: ValueId) -> bool {
+    fn is_made_in_place(&self, id: ValueId) -> bool {
         let own = self.program.value(id).fold;
         let stands_in = |(fold, block): (&FoldId, &RangeInclusive<u32>)| {
             own != Some(*fold) && block.contains(&id.0)
@@ -252,8 +252,8 @@ impl<'p> Order<'p> {
         !is_step(self.program, id) || !self.blocks.iter().any(stands_in)
     }
 
-    fn runs_at_its_place(&self, id: ValueId) -> bool {
-        self.is_kept(id) && !self.may_be_inside[id.index()]
+    fn runs_in_place(&self, id: ValueId) -> bool {
+        self.is_made_in_place(id) && !self.may_be_inside[id.index()]
     }
 }
 
