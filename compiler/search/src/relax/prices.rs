@@ -59,6 +59,9 @@ pub(super) struct Serving<'t> {
     pub(super) rest: i64,
 }
 
+/// So many layouts of a value are reached by the best tree of moves.
+const FEW_WANTED: usize = 5;
+
 impl Prices {
     pub(crate) fn new(problem: &Factors) -> Prices {
         let count = problem.factors.len();
@@ -213,8 +216,9 @@ impl Prices {
     }
 
     /// The time of a plan made by taking, value by value from the results back, what the prices
-    /// favour; after a sweep up.
-    pub(crate) fn favoured(&mut self, problem: &Factors) -> i64 {
+    /// favour; after a sweep up. With `beside`, a reader of a value goes on from where the readers
+    /// behind it have chosen to have it; else each chooses by its own prices alone.
+    pub(crate) fn favoured(&mut self, problem: &Factors, beside: bool) -> i64 {
         let mut wanted: Vec<Vec<Node>> = vec![Vec::new(); problem.factors.len()];
         let want = |wanted: &mut Vec<Vec<Node>>, v: usize, node: Node| {
             if !wanted[v].contains(&node) {
@@ -234,20 +238,17 @@ impl Prices {
             if wanted[v].is_empty() {
                 continue;
             }
-            let nodes = problem.nodes(*id);
-            let mut served = vec![0; nodes];
-            // Each layout wanted is reached on its own: a tree could branch at a hub, and so pay
-            // one permute for two.
-            for node in &wanted[v] {
-                let mut paid = vec![-FAR; nodes];
-                paid[at(*node)] = 0;
-                self.tree.insides(&problem.graphs[v], nodes, &[&paid]);
-                for (s, more) in served.iter_mut().zip(&self.tree.inside[1]) {
-                    *s = add(*s, *more);
-                }
-            }
+            let served = self.bringing_to(problem, *id, &wanted[v]);
             let uses = uses_of(problem, *id);
-            let paid = self.paid_by(&uses);
+            let mut reached = Vec::with_capacity(uses.len());
+            for (operand, _) in &uses {
+                let chosen: &[Node] = if beside { &wanted[*operand] } else { &[] };
+                reached.push(self.reached_beside(problem, *operand, chosen));
+            }
+            let paid = uses.iter().zip(&reached).map(|((operand, reader), reached)| {
+                reached.as_ref().unwrap_or(&self.paid[*operand][*reader])
+            });
+            let paid: Vec<&Vec<i64>> = paid.collect();
             let best = (0..factor.out.len()).min_by_key(|s| {
                 let own = add(served[at(factor.out[*s])], factor.cost[*s]);
                 paid.iter()
@@ -259,7 +260,7 @@ impl Prices {
             let moved = served[at(out)];
             // What is shared on the ways is paid once.
             let layouts = wanted[v].iter().chain([&out]).all(|n| at(*n) < graph.nodes());
-            let moved = if wanted[v].len() > 1 && moved < FAR && layouts {
+            let moved = if wanted[v].len() > FEW_WANTED && moved < FAR && layouts {
                 self.tree.reaching_all(graph, out, &wanted[v])
             } else {
                 moved
@@ -270,6 +271,49 @@ impl Prices {
             }
         }
         total
+    }
+
+    /// For each node, what it takes to bring a value from there to all of these: to each on its own
+    /// where they are many.
+    fn bringing_to(&mut self, problem: &Factors, id: ValueId, wanted: &[Node]) -> Vec<i64> {
+        let (nodes, graph) = (problem.nodes(id), &problem.graphs[id.index()]);
+        let only = |node: &Node| {
+            let mut paid = vec![-FAR; nodes];
+            paid[at(*node)] = 0;
+            paid
+        };
+        if wanted.len() <= FEW_WANTED {
+            let prices: Vec<Vec<i64>> = wanted.iter().map(only).collect();
+            self.tree.insides(graph, nodes, &prices);
+            return self.tree.inside[(1 << wanted.len()) - 1].clone();
+        }
+        let mut served = vec![0; nodes];
+        for node in wanted {
+            self.tree.insides(graph, nodes, &[only(node)]);
+            for (s, more) in served.iter_mut().zip(&self.tree.inside[1]) {
+                *s = add(*s, *more);
+            }
+        }
+        served
+    }
+
+    /// For each node, what it takes to make a value and to have it there and in the layouts that
+    /// others have chosen; `None` where none has, or many have. After a sweep up.
+    fn reached_beside(
+        &mut self,
+        problem: &Factors,
+        value: usize,
+        chosen: &[Node],
+    ) -> Option<Vec<i64>> {
+        if chosen.is_empty() || chosen.len() > FEW_WANTED {
+            return None;
+        }
+        let graph = &problem.graphs[value];
+        let mut all = self.bringing_to(problem, ValueId(value as u32), chosen);
+        let made = self.tree.reached(graph, &self.made[value]);
+        all.iter_mut().zip(made).for_each(|(all, made)| *all = add(*all, made));
+        all[graph.hubs()].fill(FAR);
+        Some(self.tree.reached(graph, &all))
     }
 
     /// What each operand of an op costs it at each node.

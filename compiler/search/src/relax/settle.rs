@@ -71,7 +71,7 @@ pub(super) fn settle(
             return (FAR, whole);
         }
         if shrink && problem.exact {
-            *plan = (*plan).min(prices.favoured(problem));
+            *plan = (*plan).min(prices.favoured(problem, sweep % 2 == 1));
         }
         prices.down(problem);
         if leaps.take_back(prices, bound) {
