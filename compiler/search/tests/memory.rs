@@ -772,3 +772,34 @@ fn a_weight_that_the_host_cuts_takes_no_memory_before_it_is_fetched() {
         }
     }
 }
+
+/// A model of which the plans of least memory are found where there is more.
+const TOWER: &str = "mesh x=2, y=2, z=2
+dim B = 256
+dim E = 192
+dim D = 8
+dim K = 2
+dim V = 512
+layer tower(
+  x: bf16 BV_x, tied: weight bf16 VE?, w0: weight bf16 ED?, w1: weight bf16 DK?,
+  w2: weight bf16 K_yE?,
+) -> bf16 BE? {
+  let a0 = einsum(x, tied -> BE)
+  let v1 = einsum(a0, w0 -> BD)
+  let v3 = einsum(v1, w1 -> BK)
+  let v4 = einsum(v3, w2 -> BE)
+  return a0 + v4
+}
+";
+
+#[test]
+fn a_small_plan_that_is_passed_over_in_little_memory_is_found_as_if_there_were_more() {
+    let program = program(TOWER);
+    let chip = Hardware::built_in("tpu-v4-flat").expect("it is built in");
+    let limits = Limits { expansions: 2000, ..Limits::default() };
+    let options = LowerOptions { limits, ..LowerOptions::default() };
+    let fastest = lower(&program, &chip, &options).expect("a plan");
+    let small = smallest(&program, &chip, &options, &fastest).expect("an answer");
+    let least = small.lowered.as_ref().map(needed).expect("a plan of less memory");
+    assert!(least < 182_000, "{least}");
+}

@@ -23,6 +23,10 @@ const STEERED: usize = 2;
 /// Each of these searches may take this part of the limits of the first.
 const PART_OF_A_SHARE: usize = 4;
 
+/// Where nothing is found that way, as if it were so many eighths more than it is: of plans that are
+/// found in more, some need no more.
+const MORE_EIGHTHS: [u64; 2] = [1, 2];
+
 /// Searches for less and less memory. By halves first, until one part in `FINE` is left to save;
 /// then it is asked whether there is a plan in one byte less.
 const SEARCHES: usize = 12;
@@ -143,10 +147,28 @@ impl Fitting<'_> {
         };
         // What fits in less fits: where the smallest plan known has room, there is one.
         let capacity = self.hardware.hbm_bytes;
-        match self.descended(Some(capacity), self.options.limits.descents)?.lowered {
-            Some(found) if needed(&found.plan) <= capacity => self.of_many(found, MEMORY_LIMIT),
-            _ => Err(missed),
+        let small = self.descended(Some(capacity), self.options.limits.descents)?.lowered;
+        let small = small.filter(|found| needed(&found.plan) <= capacity);
+        let found = match small {
+            None => self.found_in_more(capacity, &self.options.limits)?,
+            found => found,
+        };
+        self.of_many(found.ok_or(missed)?, MEMORY_LIMIT)
+    }
+
+    /// A plan that fits in so much memory, found as if there were more.
+    fn found_in_more(&self, bytes: u64, limits: &Limits) -> Result<Option<Lowered>, LowerError> {
+        for eighths in MORE_EIGHTHS {
+            let mut larger = self.hardware.clone();
+            larger.hbm_bytes = bytes.saturating_add(bytes / 8 * eighths);
+            match self.searched(&larger, &limits.part(PART_OF_A_SHARE)) {
+                Ok((found, _)) if needed(&found.plan) <= bytes => return Ok(Some(found)),
+                Ok(_) | Err(LowerError::NoPlanFits { .. } | LowerError::Limit { .. }) => {}
+                Err(LowerError::OutOfTime) => break,
+                Err(other) => return Err(other),
+            }
         }
+        Ok(None)
     }
 
     /// The plan of least memory that was found.
@@ -183,9 +205,20 @@ impl Fitting<'_> {
                     found.optimality.status = Status::Bounded;
                     best = Some(found);
                 }
-                Err(LowerError::NoPlanFits { proven, .. }) => {
+                Err(LowerError::NoPlanFits { proven: false, .. }) => {
+                    // Of the last question all is to be tried.
+                    let last = bytes + 1 == most;
+                    match last.then(|| self.found_in_more(bytes, &limits)).transpose()?.flatten() {
+                        Some(mut found) => {
+                            found.optimality.status = Status::Bounded;
+                            best = Some(found);
+                        }
+                        None => low = bytes + 1,
+                    }
+                }
+                Err(LowerError::NoPlanFits { .. }) => {
                     low = bytes + 1;
-                    least = if proven { low } else { least };
+                    least = low;
                 }
                 // The plan that is known stands, and so does what was proven.
                 Err(LowerError::OutOfTime | LowerError::Limit { .. }) => break,
