@@ -5,6 +5,8 @@ mod dice;
 #[path = "common/blocks.rs"]
 mod generated;
 
+use std::sync::Mutex;
+
 use dice::Dice;
 use generated::blocks;
 use shard_check::{CheckOptions, check_source};
@@ -33,59 +35,67 @@ const PROGRAMS: u64 = 30;
 
 #[test]
 fn forms_chosen_apart_have_the_plan_of_all_forms_one_by_one() {
-    let mut chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
-    let (mut compared, mut by_clusters) = (0, 0);
-    for seed in
-        0..std::env::var("SHARDC_PROGRAMS").map_or(PROGRAMS, |n| n.parse().expect("a number"))
-    {
-        let source = blocks(&mut Dice(seed));
-        let program = program(&source);
-        chip.hbm_bytes = 1 << 40;
-        let mut capacities = vec![chip.hbm_bytes];
-        if let Ok(fastest) = with_forms(4096, &program, &chip) {
-            let (least, most) = (least_kept(&program), Memory::of(&fastest.plan).peak().0);
-            let share = 1 + seed % 15;
-            capacities.push(least + most.saturating_sub(least) / 16 * share);
-        }
-        for capacity in capacities {
-            chip.hbm_bytes = capacity;
-            let (all, few) = (with_forms(4096, &program, &chip), with_forms(1, &program, &chip));
-            let (all, few) = match (all, few) {
-                (Ok(all), Ok(few)) => (all, few),
-                (Err(LowerError::NoPlanFits { proven: true, .. }), Ok(few)) => {
-                    panic!(
-                        "seed {seed}: {:?} where none is proven to fit\n{source}",
-                        few.optimality
-                    )
-                }
-                (Ok(all), Err(LowerError::NoPlanFits { proven: true, .. })) => {
-                    panic!(
-                        "seed {seed}: none is proven to fit where there is {:?}\n{source}",
-                        all.optimality
-                    )
-                }
-                _ => continue,
-            };
-            certificate::computes(&few.plan, &program)
-                .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{source}"));
-            let said = format!(
-                "seed {seed}, {capacity} bytes: {:?} {:?}\n{source}",
-                all.optimality, few.optimality
-            );
-            assert!(
-                few.optimality.lower_bound <= all.optimality.cost,
-                "the bound is false: {said}"
-            );
-            if [&all, &few].iter().all(|l| l.optimality.status == Status::Proven) {
-                compared += 1;
-                assert_eq!(all.optimality.cost, few.optimality.cost, "{said}");
-            }
-            by_clusters += usize::from(few.optimality.proof == Some(Proof::Search));
-        }
-    }
+    let programs =
+        std::env::var("SHARDC_PROGRAMS").map_or(PROGRAMS, |n| n.parse().expect("a number"));
+    let seeds = Mutex::new(0..programs);
+    let next = || seeds.lock().ok().and_then(|mut seeds| seeds.next());
+    let held = || std::iter::from_fn(next).map(compared).fold((0, 0), both);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let (compared, by_clusters) = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(held)).collect();
+        let counts = running.into_iter().map(|thread| thread.join().expect("no program fails"));
+        counts.fold((0, 0), both)
+    });
     eprintln!("{compared} compared, {by_clusters} proven apart");
-    assert!(
-        compared as u64 >= PROGRAMS / 2 && by_clusters as u64 >= PROGRAMS / 3,
-        "{compared}, {by_clusters}"
-    );
+    assert!(compared >= PROGRAMS / 2 && by_clusters >= PROGRAMS / 3, "{compared}, {by_clusters}");
+}
+
+fn both(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    (one.0 + other.0, one.1 + other.1)
+}
+
+/// In how much memory forms chosen apart and all forms of one program were compared, and how often
+/// those were proven by a search.
+fn compared(seed: u64) -> (u64, u64) {
+    let (mut compared, mut by_clusters) = (0, 0);
+    let mut chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
+    let source = blocks(&mut Dice(seed));
+    let program = program(&source);
+    chip.hbm_bytes = 1 << 40;
+    let mut capacities = vec![chip.hbm_bytes];
+    if let Ok(fastest) = with_forms(4096, &program, &chip) {
+        let (least, most) = (least_kept(&program), Memory::of(&fastest.plan).peak().0);
+        let share = 1 + seed % 15;
+        capacities.push(least + most.saturating_sub(least) / 16 * share);
+    }
+    for capacity in capacities {
+        chip.hbm_bytes = capacity;
+        let (all, few) = (with_forms(4096, &program, &chip), with_forms(1, &program, &chip));
+        let (all, few) = match (all, few) {
+            (Ok(all), Ok(few)) => (all, few),
+            (Err(LowerError::NoPlanFits { proven: true, .. }), Ok(few)) => {
+                panic!("seed {seed}: {:?} where none is proven to fit\n{source}", few.optimality)
+            }
+            (Ok(all), Err(LowerError::NoPlanFits { proven: true, .. })) => {
+                panic!(
+                    "seed {seed}: none is proven to fit where there is {:?}\n{source}",
+                    all.optimality
+                )
+            }
+            _ => continue,
+        };
+        certificate::computes(&few.plan, &program)
+            .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{source}"));
+        let said = format!(
+            "seed {seed}, {capacity} bytes: {:?} {:?}\n{source}",
+            all.optimality, few.optimality
+        );
+        assert!(few.optimality.lower_bound <= all.optimality.cost, "the bound is false: {said}");
+        if [&all, &few].iter().all(|l| l.optimality.status == Status::Proven) {
+            compared += 1;
+            assert_eq!(all.optimality.cost, few.optimality.cost, "{said}");
+        }
+        by_clusters += u64::from(few.optimality.proof == Some(Proof::Search));
+    }
+    (compared, by_clusters)
 }
