@@ -274,6 +274,52 @@ impl Part {
 /// more fit.
 const STEPS: u64 = 2048;
 
+/// Falls are sorted where there are fewer than one in so many steps, which are then not gone through.
+const FEW_FALLS: usize = 16;
+
+/// What some places cost at least in so many steps: with more it is never more. Where it falls, and
+/// to what.
+#[derive(Clone, Debug)]
+struct Falling(Vec<(usize, i64)>);
+
+impl Falling {
+    /// Of no place.
+    fn zero() -> Falling {
+        Falling(vec![(0, 0)])
+    }
+
+    /// What is least in at most so many steps, given what is in just so many, in their order.
+    fn of(least: impl Iterator<Item = (usize, i64)>) -> Falling {
+        let mut now = FAR;
+        let falls = least.filter(|(_, least)| {
+            let falls = *least < now;
+            now = now.min(*least);
+            falls
+        });
+        Falling(falls.collect())
+    }
+
+    /// In at most so many steps; [`FAR`] where that is too few.
+    fn within(&self, steps: usize) -> i64 {
+        let fallen = self.0.partition_point(|(at, _)| *at <= steps);
+        fallen.checked_sub(1).map_or(FAR, |last| self.0[last].1)
+    }
+
+    /// With other places, in at most so many steps together.
+    fn beside(&self, other: &Falling, steps: usize) -> i64 {
+        let mut rest = other.0.len();
+        let mut least = FAR;
+        for (at, mine) in self.0.iter().take_while(|(at, _)| *at <= steps) {
+            while rest > 0 && other.0[rest - 1].0 > steps - at {
+                rest -= 1;
+            }
+            let Some((_, others)) = rest.checked_sub(1).map(|last| other.0[last]) else { break };
+            least = least.min(mine + others);
+        }
+        least
+    }
+}
+
 /// A choice of one class for each place whose bytes fit together, of least cost.
 ///
 /// Bytes are counted beyond the smallest class that each place has, in steps of their common
@@ -319,23 +365,40 @@ impl Knapsack {
         usize::try_from(steps).ok().filter(|steps| *steps <= capacity)
     }
 
-    /// For each number of steps the least of some places and one more, given that of the places.
-    /// Classes are in the order of their bytes: one that costs no less than one before it is left
-    /// out, since more steps never cost less.
-    fn take(&self, place: usize, (bytes, cost): (&[u64], &[i64]), from: &[i64]) -> Vec<i64> {
-        let mut with = vec![FAR; from.len()];
+    /// The least of some places and one more, given that of the places. Classes are in the order of
+    /// their bytes: one that costs no less than one before it is left out, since more steps never
+    /// cost less.
+    fn take(
+        &self,
+        capacity: usize,
+        place: usize,
+        (bytes, cost): (&[u64], &[i64]),
+        from: &Falling,
+    ) -> Falling {
         let mut cheapest = FAR;
+        let mut cheaper = Vec::with_capacity(cost.len());
         for (bytes, price) in bytes.iter().zip(cost) {
             if *price >= cheapest {
                 continue;
             }
             cheapest = *price;
-            let Some(steps) = self.steps(from.len() - 1, place, *bytes) else { break };
-            for (with, from) in with[steps..].iter_mut().zip(from) {
-                *with = (*with).min(from + price);
-            }
+            let Some(steps) = self.steps(capacity, place, *bytes) else { break };
+            cheaper.push((steps, *price));
         }
-        with
+        let all = cheaper.iter().flat_map(|(steps, price)| {
+            let all = from.0.iter().map(move |(at, least)| (at + steps, least + price));
+            all.take_while(|(at, _)| *at <= capacity)
+        });
+        if cheaper.len() * from.0.len() < capacity / FEW_FALLS {
+            let mut all: Vec<(usize, i64)> = all.collect();
+            all.sort_unstable();
+            return Falling::of(all.into_iter());
+        }
+        let mut with = vec![FAR; capacity + 1];
+        for (at, least) in all {
+            with[at] = with[at].min(least);
+        }
+        Falling::of(with.into_iter().enumerate())
     }
 
     /// How many steps there are, where each place has a class: any number of them comes to less
@@ -365,18 +428,18 @@ impl Knapsack {
             Err(least) => return least,
         };
         let all = bytes.iter().zip(cost).enumerate();
-        let taken = all.fold(vec![0; capacity + 1], |from, (place, (bytes, cost))| {
-            self.take(place, (bytes, cost), &from)
+        let taken = all.fold(Falling::zero(), |from, (place, (bytes, cost))| {
+            self.take(capacity, place, (bytes, cost), &from)
         });
-        taken[capacity]
+        taken.within(capacity)
     }
 
-    /// For each place and number of steps the least of that place and those behind it in at most so
-    /// many.
-    fn onward(&self, capacity: usize, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Vec<Vec<i64>> {
-        let mut after = vec![vec![0; capacity + 1]; cost.len() + 1];
+    /// For each place the least of that place and those behind it.
+    fn onward(&self, capacity: usize, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Vec<Falling> {
+        let mut after = vec![Falling::zero(); cost.len() + 1];
         for place in (0..cost.len()).rev() {
-            after[place] = self.take(place, (&bytes[place], &cost[place]), &after[place + 1]);
+            let classes = (bytes[place].as_slice(), cost[place].as_slice());
+            after[place] = self.take(capacity, place, classes, &after[place + 1]);
         }
         after
     }
@@ -410,7 +473,7 @@ impl Knapsack {
                 .filter(|class| cost[place][*class] < FAR)
                 .filter_map(|class| Some((class, steps(&class)?)))
                 .min_by_key(|(class, steps)| {
-                    add(cost[place][*class], after[place + 1][left - steps])
+                    add(cost[place][*class], after[place + 1].within(left - steps))
                 })?;
             left -= steps;
             best.push(class as u32);
@@ -426,12 +489,11 @@ impl Knapsack {
             }
         };
         let count = cost.len();
-        let take =
-            |place: usize, from: &[i64]| self.take(place, (&bytes[place], &cost[place]), from);
-        // `before[n][b]`: the first n places in at most b steps.
-        let mut before = vec![vec![0; capacity + 1]];
+        // Of the first places.
+        let mut before = vec![Falling::zero()];
         for place in 0..count {
-            before.push(take(place, &before[place]));
+            let classes = (bytes[place].as_slice(), cost[place].as_slice());
+            before.push(self.take(capacity, place, classes, &before[place]));
         }
         let after = self.onward(capacity, bytes, cost);
         let with = (0..count)
@@ -439,14 +501,12 @@ impl Knapsack {
                 let one = |(bytes, price): (&u64, &i64)| {
                     let steps = self.steps(capacity, place, *bytes).filter(|_| *price < FAR);
                     let Some(left) = steps.map(|steps| capacity - steps) else { return FAR };
-                    let (before, after) = (&before[place][..=left], &after[place + 1][..=left]);
-                    let rest = before.iter().zip(after.iter().rev()).map(|(b, a)| b + a).min();
-                    add(rest.unwrap_or(FAR), *price)
+                    add(before[place].beside(&after[place + 1], left), *price)
                 };
                 bytes[place].iter().zip(&cost[place]).map(one).collect()
             })
             .collect();
-        Least { least: before[count][capacity], with }
+        Least { least: before[count].within(capacity), with }
     }
 }
 

@@ -333,7 +333,8 @@ impl Sides {
             if hands_back(&self.parts[part]) {
                 self.least(part)
             } else {
-                Least { least: self.least_alone(part), with: Vec::new() }
+                // Its places pay what they did when it was last looked at.
+                Least { least: self.least.of(part), with: Vec::new() }
             }
         };
         let leasts: Vec<Least> = (0..self.parts.len()).map(least).collect();
