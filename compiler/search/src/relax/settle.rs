@@ -59,6 +59,7 @@ pub(super) fn settle(
     };
     let mut bound = i64::MIN;
     let mut whole = None;
+    let mut has_met = false;
     let mut leaps = Leaps::default();
     let sweeps = limits.sweeps.max(1);
     for sweep in 0..sweeps {
@@ -99,9 +100,10 @@ pub(super) fn settle(
             prices.sides.at_a_rate = false;
             continue;
         }
-        // One sweep more than the bound needs, since the first leaves the dearer alternatives
-        // looking cheap.
-        if still || (bound > plan.saturating_sub(problem.ticks) && sweep > 0) {
+        // One sweep more than the bound needs, since the one that meets the plan leaves dearer
+        // alternatives looking cheap.
+        let before = std::mem::replace(&mut has_met, bound > plan.saturating_sub(problem.ticks));
+        if still || (before && has_met) {
             break;
         }
         if *plan < FAR
