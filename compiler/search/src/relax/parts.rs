@@ -613,6 +613,39 @@ mod tests {
     }
 
     #[test]
+    fn what_each_class_comes_to_is_that_of_all_choices_with_it_whether_falls_are_few_or_many() {
+        // Few sizes far apart are sorted; many in few steps are gone through.
+        let few = vec![vec![0, 701, 977], vec![0, 499], vec![0, 313, 947], vec![0, 601]];
+        let many = (1..5).map(|n| (0..4).map(|class| class * n).collect()).collect();
+        for (bytes, most) in [(few, 1900), (many, 14)] {
+            let bytes: Vec<Vec<u64>> = bytes;
+            let of_place = |place: usize| {
+                let cost = |class: usize| 90 - (class as i64 * 23 + place as i64 * 7) % 61;
+                (0..bytes[place].len()).map(cost).collect()
+            };
+            let cost: Vec<Vec<i64>> = (0..bytes.len()).map(of_place).collect();
+            let fits = |choice: &Vec<u32>| {
+                let taken = choice.iter().zip(&bytes).map(|(class, bytes)| bytes[*class as usize]);
+                taken.sum::<u64>() <= most
+            };
+            let sum = |choice: Vec<u32>| -> i64 {
+                choice.iter().zip(&cost).map(|(class, cost)| cost[*class as usize]).sum()
+            };
+            let part = memory(bytes.clone(), most);
+            let found = part.least(&cost);
+            assert_eq!(Some(found.least), choices(&bytes).filter(fits).map(sum).min());
+            assert_eq!(part.least_alone(&cost), found.least);
+            for (place, with) in found.with.iter().enumerate() {
+                for (class, with) in with.iter().enumerate() {
+                    let has = |choice: &Vec<u32>| choice[place] == class as u32;
+                    let least = choices(&bytes).filter(fits).filter(has).map(sum).min();
+                    assert_eq!(*with, least.unwrap_or(FAR), "{place} {class}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn memory_without_room_has_no_least() {
         let part = memory(vec![vec![3], vec![4]], 6);
         assert_eq!(part.least(&[vec![0], vec![0]]).least, FAR);
