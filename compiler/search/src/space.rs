@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use crate::kernel::Kernels;
 use crate::relax::Region;
+use crate::relax::factors::Base;
 use crate::rules::inside::MovesInside;
 use crate::rules::moves::Movable;
 use crate::timeless::timeless;
@@ -158,7 +159,7 @@ impl Space {
         region: Option<Region>,
         limits: &Limits,
     ) -> Result<Space, LowerError> {
-        let context = Context::new(kernels, hardware, region);
+        let context = Context::new(kernels, hardware, region, limits);
         Space::by_rules(&RuleKind::ALL, context, limits)
     }
 
@@ -283,7 +284,12 @@ struct Context {
 }
 
 impl Context {
-    fn new(kernels: Arc<Kernels>, hardware: &Hardware, region: Option<Region>) -> Context {
+    fn new(
+        kernels: Arc<Kernels>,
+        hardware: &Hardware,
+        region: Option<Region>,
+        limits: &Limits,
+    ) -> Context {
         let program = Arc::clone(&kernels.program);
         let maxima = maxima(&program);
         let live = |id: &ValueId| kernels.live[id.index()];
@@ -306,10 +312,13 @@ impl Context {
                 }
             }
             Some(region) => {
-                let mut known = MovesInside::new(&program, hardware, maxima);
-                for id in program.value_ids().filter(live) {
-                    moves[id.index()] = Arc::new(known.of(id, movable(id), region));
-                }
+                let base = Base::of(&kernels, hardware, maxima, false);
+                limits.cache.with_moves(base, |known| {
+                    let mut inside = MovesInside::new(&program, hardware, maxima, known);
+                    for id in program.value_ids().filter(live) {
+                        moves[id.index()] = Arc::new(inside.of(id, movable(id), region));
+                    }
+                });
             }
         }
         Context { moves, ..Context::without_moves(kernels, region) }

@@ -16,7 +16,22 @@ pub(crate) struct MovesInside<'p> {
     program: &'p Program,
     maxima: AxisSet,
     exchanges: ExchangeTimes<'p>,
-    alike: FxHashMap<(Movable, Dtype), Known>,
+    known: &'p mut KnownMoves,
+}
+
+/// Moves and their times, of values by what their moves depend on: the same in every region, and in
+/// every program with the same mesh, chip and maxima.
+#[derive(Default)]
+pub(crate) struct KnownMoves(FxHashMap<(Movable, Dtype), Known>);
+
+impl KnownMoves {
+    /// How many moves they are.
+    pub(crate) fn len(&self) -> usize {
+        let of = |known: &Known| {
+            known.from.values().map(Vec::len).sum::<usize>() + known.exchanges.len()
+        };
+        self.0.values().map(of).sum()
+    }
 }
 
 /// The moves of values that are alike. Such values differ in what they may pass through and in which
@@ -45,18 +60,19 @@ impl<'p> MovesInside<'p> {
         program: &'p Program,
         hardware: &'p Hardware,
         maxima: AxisSet,
+        known: &'p mut KnownMoves,
     ) -> MovesInside<'p> {
         let exchanges = ExchangeTimes::new(hardware, &program.mesh);
-        MovesInside { program, maxima, exchanges, alike: FxHashMap::default() }
+        MovesInside { program, maxima, exchanges, known }
     }
 
     /// Those of a value.
     pub(crate) fn of(&mut self, id: ValueId, movable: Movable, region: &Region) -> MovesFrom {
-        let MovesInside { program, maxima, exchanges, alike } = self;
+        let MovesInside { program, maxima, exchanges, known } = self;
         let (mesh, sums) = (&program.mesh, program.mesh.all_axes());
         let value = program.value(id);
         let Known { from: known, exchanges: exchanged } =
-            alike.entry((movable.clone(), value.dtype)).or_default();
+            known.0.entry((movable.clone(), value.dtype)).or_default();
         let mut time_of = |from: Layout, to: Layout, Timed { collective, time }: &Timed| {
             *time.get_or_init(|| {
                 let moved = MoveKey {

@@ -11,6 +11,7 @@ use super::super::graph::{Alike, Graph};
 use super::Factor;
 use super::builder::Site;
 use crate::kernel::Kernels;
+use crate::rules::inside::KnownMoves;
 use crate::rules::moves::{Freedom, Movable};
 use crate::strict::may_move_to;
 
@@ -29,6 +30,9 @@ const BASES: usize = 6;
 /// Arcs, and layouts of strategies, that are kept of all bases: some 16 bytes each. A model on four
 /// axes has a million in each of its phases.
 const MOST_KEPT: usize = 1 << 22;
+
+/// Moves with their times that are kept of a base: some 50 bytes each.
+const MOST_MOVES: usize = 1 << 16;
 
 impl fmt::Debug for SearchCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,6 +58,17 @@ impl SearchCache {
             all.push((base, shared));
         }
         came_of_it
+    }
+
+    /// Does what needs moves of a base and their times, given those that are known.
+    pub(crate) fn with_moves<T>(&self, base: Base, act: impl FnOnce(&mut KnownMoves) -> T) -> T {
+        self.with(base, |shared| {
+            let came_of_it = act(&mut shared.moves);
+            if shared.moves.len() > MOST_MOVES {
+                shared.moves = KnownMoves::default();
+            }
+            came_of_it
+        })
     }
 
     fn take(&self, base: &Base) -> Option<Shared> {
@@ -102,12 +117,18 @@ pub(crate) struct Shared {
     pub(super) ticks: i64,
     graphs: FxHashMap<Alike, Arc<Graph>>,
     pub(super) factors: FxHashMap<Site, Arc<Factor>>,
+    moves: KnownMoves,
 }
 
 impl Shared {
     /// Nothing as yet.
     pub(crate) fn new(ticks: i64) -> Shared {
-        Shared { ticks, graphs: FxHashMap::default(), factors: FxHashMap::default() }
+        Shared {
+            ticks,
+            graphs: FxHashMap::default(),
+            factors: FxHashMap::default(),
+            moves: KnownMoves::default(),
+        }
     }
 
     /// The graph of each value that has one, and one of nothing for the others.
@@ -150,16 +171,16 @@ impl Shared {
         program.value_ids().map(graph).collect()
     }
 
-    /// Arcs of graphs, and layouts that strategies name.
+    /// Arcs of graphs, layouts that strategies name, and moves.
     fn size(&self) -> usize {
         let arcs = self.graphs.values().map(|graph| graph.arcs());
         let layouts = self.factors.values().map(|f| f.out.len() + f.reads.len());
-        arcs.chain(layouts).sum()
+        arcs.chain(layouts).sum::<usize>() + self.moves.len()
     }
 
     /// The graphs alone, for what ops take on another chip.
     pub(crate) fn graphs_alone(&self) -> Shared {
         let graphs = self.graphs.clone();
-        Shared { ticks: self.ticks, graphs, factors: FxHashMap::default() }
+        Shared { graphs, ..Shared::new(self.ticks) }
     }
 }
