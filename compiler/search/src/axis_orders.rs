@@ -6,7 +6,8 @@ use shard_ir::{
     Collective, Def, InstrKind, Layout, LayoutPattern, Picoseconds, Plan, Program, ValueId,
 };
 
-use crate::lower::lower_below;
+use crate::lower::{Known, better_than, lower_below};
+use crate::relax::Better;
 use crate::{Limits, LowerError, LowerOptions, Lowered, Status};
 
 /// What other orders of axes would save.
@@ -72,20 +73,34 @@ pub fn order_savings(
         return Ok(OrderSavings::default());
     }
     let sites = sites(program, lowered);
-    // All orders left open at once save at least what each alone does, and mostly that is nothing.
-    // Where it is not, their prices, which know all orders, mostly show which alone save nothing.
-    let mut all = program.clone();
-    sites.iter().for_each(|site| site.leave_open(&mut all));
+    if sites.is_empty() {
+        return Ok(OrderSavings::default());
+    }
     let hardware = &*options.priced_by(hardware);
     let expansions = options.limits.expansions / PART_OF_STATES;
     let limits = Limits { expansions, ..options.limits.clone() };
     let options = LowerOptions { limits, ..options.clone() };
     let cost = lowered.optimality.cost.0;
-    let better = |freed: &Program, like| lower_below(freed, hardware, &options, cost, Some(like));
-    if sites.is_empty() {
-        return Ok(OrderSavings::default());
-    }
-    let Some(all) = better(&all, &lowered.remembered)? else { return Ok(OrderSavings::default()) };
+    let freed = |sites: &[Site]| {
+        let mut freed = program.clone();
+        sites.iter().for_each(|site| site.leave_open(&mut freed));
+        freed
+    };
+    // All of them left open at once save at least what each alone does, and mostly that is nothing.
+    let all = freed(&sites);
+    let nothing = || Ok(OrderSavings::default());
+    let best = (&lowered.remembered, cost);
+    let (least, known) = match better_than((program, &all), best, hardware, &options)? {
+        Better::None => return nothing(),
+        Better::Plans { least, known } => (least, known),
+        Better::Unknown => {
+            let known = Known::of(&lowered.remembered);
+            match lower_below(&all, hardware, &options, cost, &known)? {
+                Some(all) => (all.optimality.lower_bound.0, Known::of(&all.remembered)),
+                None => return nothing(),
+            }
+        }
+    };
     let strategies = lowered.remembered.whole.as_ref().map_or(0, |whole| whole.strategies());
     let work = strategies + lowered.stats.nodes + lowered.stats.expansions;
     let asked = (WORK / work.max(1)).max(1);
@@ -93,13 +108,13 @@ pub fn order_savings(
         value: site.value(program),
         output: site.output(),
         count: sites.len() - asked,
-        at_most: Picoseconds(cost.saturating_sub(all.optimality.lower_bound.0)),
+        at_most: Picoseconds(cost.saturating_sub(least)),
     });
     let mut found = Vec::new();
     for site in sites.into_iter().take(asked) {
-        let mut freed = program.clone();
-        site.leave_open(&mut freed);
-        let Some(other) = better(&freed, &all.remembered)? else { continue };
+        let freed = freed(&[site]);
+        let other = lower_below(&freed, hardware, &options, cost, &known)?;
+        let Some(other) = other else { continue };
         let saved = Picoseconds(cost.saturating_sub(other.optimality.cost.0));
         let better = match site {
             Site::Value(id) => layout_of(&other, &freed, id),

@@ -5,6 +5,7 @@ mod branches;
 mod by_prices;
 mod fitting;
 mod forms;
+mod known;
 mod region;
 mod steered;
 
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shard_cost::Hardware;
-use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program};
+use shard_ir::{InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program};
 
 use crate::emit::{Emitted, MoveSite};
 use crate::forced::Forced;
@@ -26,6 +27,7 @@ use crate::{
     Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status, TIME_LIMIT,
 };
 pub(crate) use fitting::Fitting;
+pub(crate) use known::{Known, better_than};
 use region::Rank;
 
 /// What a lowered program remembers, for questions about it: the program whose plan it is (one form
@@ -37,6 +39,8 @@ pub(crate) struct Remembered {
     pub(crate) moves: Vec<MoveSite>,
     /// All that its plans are made of, where the search priced it.
     pub(crate) whole: Option<Arc<Whole>>,
+    /// What was left of that when prices stood still, at these prices.
+    settled: Option<Arc<Whole>>,
     /// Nothing is left out of that: not what does not fit, nor what was forbidden.
     complete: bool,
 }
@@ -44,26 +48,7 @@ pub(crate) struct Remembered {
 impl Remembered {
     /// The same for questions about other times than those that the search priced plans by.
     pub(crate) fn unpriced(self) -> Remembered {
-        Remembered { whole: None, complete: false, ..self }
-    }
-
-    /// What the plans of a program are made of that differs from the one lowered in layout patterns
-    /// alone.
-    fn like(&self, program: &Program) -> Option<&Whole> {
-        let same = |a: &Def, b: &Def| match (a, b) {
-            (Def::Parameter { kind: a, .. }, Def::Parameter { kind: b, .. }) => a == b,
-            (Def::Pin { operand: a, .. }, Def::Pin { operand: b, .. }) => a == b,
-            (a, b) => a == b,
-        };
-        let known = self.kernels.program.as_ref();
-        let values = known.values.iter().zip(&program.values);
-        let alike = known.values.len() == program.values.len()
-            && values.into_iter().all(|(a, b)| {
-                a.dims == b.dims && a.dtype == b.dtype && a.times == b.times && same(&a.def, &b.def)
-            })
-            && known.outputs.iter().map(|o| o.value).eq(program.outputs.iter().map(|o| o.value))
-            && maxima(known) == maxima(program);
-        self.whole.as_deref().filter(|_| self.complete && alike)
+        Remembered { whole: None, settled: None, complete: false, ..self }
     }
 }
 
@@ -129,32 +114,30 @@ pub(crate) fn lower_phases(
 }
 
 /// The best plan of a program if it takes less time than `below`, in picoseconds; `like` is what is
-/// known of a program that may differ in layout patterns alone.
+/// known of a program that may differ in its layout patterns alone.
 pub(crate) fn lower_below(
     program: &Program,
     hardware: &Hardware,
     options: &LowerOptions,
     below: u64,
-    like: Option<&Remembered>,
+    like: &Known,
 ) -> Result<Option<Lowered>, LowerError> {
-    let found =
-        if options.strict || program.strict || options.forced.is_some() || options.whole_space {
-            lower(program, hardware, options)?
-        } else {
-            let lowering = Lowering {
-                loops: options.fuse,
-                below: Some(below),
-                like,
-                ..Lowering::new(hardware, &options.limits)
-            };
-            match lowering.run(program, false) {
-                Err(LowerError::Unreachable { .. }) => return Ok(None),
-                Err(other) => return Err(other),
-                Ok(found) if options.any_size || needed(&found.plan) <= hardware.hbm_bytes => found,
-                Ok(_) => lower(program, hardware, options)?,
-            }
-        };
+    let found = if is_plain(program, options) {
+        match Lowering::of_less_than(below, hardware, options, like).run(program, false) {
+            Err(LowerError::Unreachable { .. }) => return Ok(None),
+            Err(other) => return Err(other),
+            Ok(found) if options.any_size || needed(&found.plan) <= hardware.hbm_bytes => found,
+            Ok(_) => lower(program, hardware, options)?,
+        }
+    } else {
+        lower(program, hardware, options)?
+    };
     Ok((found.optimality.cost.0 < below).then_some(found))
+}
+
+/// Whether all plans of a program are wanted, and prices say which are worth a look.
+fn is_plain(program: &Program, options: &LowerOptions) -> bool {
+    !(options.strict || program.strict || options.forced.is_some() || options.whole_space)
 }
 
 /// The best plan of one form, of those that make values in the ways that are allowed and, unless
@@ -244,7 +227,7 @@ pub(crate) struct Lowering<'a> {
     /// Whether dives are among many of which each is short.
     steers: bool,
     /// What is known of a program that is nearly this one.
-    like: Option<&'a Remembered>,
+    like: &'a Known,
     best: Best,
 }
 
@@ -254,8 +237,9 @@ struct Best {
     plan: Option<(Rank, Emitted)>,
     /// The program and the labels of that plan.
     of: Option<(Arc<Kernels>, Vec<Layout>)>,
-    /// What the prices of that program are on.
+    /// What the prices of that program are on, and what was left of it in the end.
     whole: Option<Arc<Whole>>,
+    settled: Option<Arc<Whole>>,
     /// Why a case had no plan, and the program that it is of.
     failure: Option<(LowerError, Arc<Kernels>)>,
     /// The last search passed over plans that do not fit, and may have missed others that do, which
@@ -306,7 +290,7 @@ impl<'a> Lowering<'a> {
             below: None,
             may_steer: false,
             steers: false,
-            like: None,
+            like: Known::NOTHING,
             best: Best::default(),
         }
     }
@@ -432,8 +416,8 @@ impl<'a> Lowering<'a> {
             ties_cut: best.ties_cut,
         };
         let complete = !self.strict && self.forced.is_none() && self.capacity.is_none();
-        let remembered =
-            Remembered { kernels, labels, moves: emitted.moves, whole: best.whole, complete };
+        let (moves, whole, settled) = (emitted.moves, best.whole, best.settled);
+        let remembered = Remembered { kernels, labels, moves, whole, settled, complete };
         Ok(Lowered {
             plan: emitted.plan,
             optimality,

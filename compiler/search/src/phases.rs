@@ -13,7 +13,7 @@ use shard_ir::{
     ValueId,
 };
 
-use crate::lower::{fitting, lower_below};
+use crate::lower::{Known, fitting, lower_below};
 use crate::memory::{DeviceMemory, needed};
 use crate::stored::{is_open, stored, with_stored};
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, TIME_LIMIT, lower};
@@ -214,7 +214,7 @@ fn under_below(
             let program = with_stored(program, free, layouts);
             // Steps that take together less than what is left.
             let below = left.div_ceil(steps(&program).max(1));
-            match lower_below(&program, hardware, options, below, Some(&own.remembered)) {
+            match lower_below(&program, hardware, options, below, &Known::of(&own.remembered)) {
                 Ok(Some(found)) => found,
                 Ok(None) => return Ok(None),
                 // It found no plan of so little time, nor that there is none: others may.
@@ -241,7 +241,7 @@ fn of_all(
     // All that takes no longer, so that the search finds these too, and says what is proven of them.
     let below = known.as_ref().map_or(u64::MAX, |known| known.request.cost.0.saturating_add(1));
     let joint = side_by_side(programs, free);
-    let limit = match lower_below(&joint, hardware, options, below, None) {
+    let limit = match lower_below(&joint, hardware, options, below, &Known::default()) {
         Ok(Some(joint)) => {
             let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
             let layouts = stored(&joint.plan, &order);

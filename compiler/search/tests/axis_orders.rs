@@ -34,29 +34,44 @@ fn program(source: &str, axes: &str) -> Program {
     checked.programs.into_iter().next().expect("a program")
 }
 
+/// Asks in two ways what other orders of a program would save, which must be the same; returns in
+/// how many places something.
+fn savings_told_twice(program: &Program, chip: &Hardware) -> usize {
+    let options = LowerOptions { any_size: true, ..LowerOptions::default() };
+    let lowered = lower(program, chip, &options).expect("a plan");
+    let by_prices = order_savings(program, &lowered, chip, &options).expect("savings");
+    // Where ways of making values are forced, here to any, nothing is known of a program from
+    // another.
+    let any = Forced::ops(|_, _, _| true);
+    let alone = LowerOptions { forced: Some(any), ..options };
+    let alone = order_savings(program, &lowered, chip, &alone).expect("savings");
+    let told = |savings: &shard_search::OrderSavings| {
+        let each = savings.found.iter().map(|s| (s.value, s.output, s.saved));
+        each.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&by_prices), told(&alone), "{} {}", chip.name, program.name);
+    by_prices.found.len()
+}
+
 #[test]
-fn what_prices_of_all_orders_say_of_one_is_what_a_search_of_its_own_finds() {
+fn what_prices_say_of_an_order_is_what_a_search_of_its_own_finds() {
     let (mut asked, mut found) = (0, 0);
     for chip in ["tpu-v4-flat", "tpu-v5e", "h100"] {
         let chip = Hardware::built_in(chip).expect("a built-in chip");
         for (source, axes) in SOURCES.iter().flat_map(|s| ["xyz", "zyx", "yxz"].map(|a| (s, a))) {
-            let program = program(source, axes);
-            let options = LowerOptions { any_size: true, ..LowerOptions::default() };
-            let lowered = lower(&program, &chip, &options).expect("a plan");
-            let by_prices = order_savings(&program, &lowered, &chip, &options).expect("savings");
-            // Where ways of making values are forced, here to any, nothing is known of a program
-            // from another.
-            let any = Forced::ops(|_, _, _| true);
-            let alone = LowerOptions { forced: Some(any), ..options };
-            let alone = order_savings(&program, &lowered, &chip, &alone).expect("savings");
-            let told = |savings: &shard_search::OrderSavings| {
-                let each = savings.found.iter().map(|s| (s.value, s.output, s.saved));
-                each.collect::<Vec<_>>()
-            };
-            assert_eq!(told(&by_prices), told(&alone), "{} {axes} {source}", chip.name);
             asked += 1;
-            found += by_prices.found.len();
+            found += savings_told_twice(&program(source, axes), &chip);
         }
     }
     assert!(asked == 27 && found >= 10, "{found} of {asked}");
+}
+
+/// A whole block of prompts: four orders of it save something, and five do not.
+#[test]
+fn orders_of_a_block_save_by_prices_what_searches_of_their_own_find() {
+    let text = include_str!("../benches/programs/palm.shard");
+    let text = text.replace("dim L = 1\n", "dim L = 2048\n");
+    let checked = check_source(&SourceFile::new("palm", text), &CheckOptions::default());
+    let chip = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
+    assert_eq!(savings_told_twice(&checked.programs[0], &chip), 4);
 }

@@ -91,6 +91,9 @@ impl<'a> Lowering<'a> {
             let next = match turn {
                 Turn::Form => {
                     let Some(kernels) = take(form) else { continue };
+                    if self.like.rules_out(&kernels.program) {
+                        continue;
+                    }
                     let (branch, whole) = self.all_plans_of(&kernels, false)?;
                     explored.insert(
                         form,
@@ -227,7 +230,7 @@ impl<'a> Lowering<'a> {
             memory: self.memory(program),
             below: self.below.filter(|_| !apart),
             apart,
-            like: self.like.filter(|_| !apart).and_then(|like| like.like(program)),
+            like: self.like.of_form(program).filter(|_| !apart),
         };
         all_plans(kernels, self.hardware, maxima(program), (self.strict, self.limits), wanted)
     }
@@ -425,10 +428,10 @@ impl<'a> Lowering<'a> {
         let priced = branch.priced();
         // Without memory the first region has the best plan, as a rule, and no guide is worth it. A
         // question is searched where prices leave it open, and these guide the search.
-        let effort = match (self.searches_memory(), self.like) {
+        let effort = match (self.searches_memory(), self.like.is_empty()) {
             (true, _) => Effort::Full,
-            (false, Some(_)) => Effort::Short,
-            (false, None) => Effort::First,
+            (false, false) => Effort::Short,
+            (false, true) => Effort::First,
         };
         let guide = LazyGuide::of(branch, effort);
         let (guide, sought) = (Some(&guide), (&priced, bound, most));
@@ -450,7 +453,9 @@ impl<'a> Lowering<'a> {
         if better {
             // Questions are asked of plans of any size, so prices under which all fit answer none
             // of them.
-            self.best.whole = self.capacity.is_none().then(|| Arc::clone(&explored.whole));
+            let is_of_any_size = self.capacity.is_none();
+            self.best.whole = is_of_any_size.then(|| Arc::clone(&explored.whole));
+            self.best.settled = is_of_any_size.then(|| branch.whole());
         }
         Ok(better)
     }

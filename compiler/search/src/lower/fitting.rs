@@ -4,7 +4,7 @@
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Picoseconds, Program, ValueId};
 
-use super::Lowering;
+use super::{Known, Lowering};
 use crate::bound_only::lower_bound;
 use crate::memory::{DeviceMemory, needed};
 use crate::search::MEMORY_LIMIT;
@@ -243,9 +243,10 @@ impl Fitting<'_> {
             return Err(none(true));
         }
         let activations = Memory::of(&fastest.plan).activations.0;
+        let known = Known::of(&fastest.remembered);
         let within = |bytes, limits, may_steer| {
             let lowering = Lowering::asked(program, hardware, self.options);
-            let like = Some(&fastest.remembered);
+            let like = &known;
             let strict = lowering.strict;
             let capacity = Some(bytes);
             Lowering { capacity, like, activations, limits, may_steer, ..lowering }

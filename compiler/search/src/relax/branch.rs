@@ -42,6 +42,11 @@ impl Branch {
         self.whole.problem.picoseconds(self.bound)
     }
 
+    /// What they are made of.
+    pub(crate) fn whole(&self) -> Arc<Whole> {
+        Arc::clone(&self.whole)
+    }
+
     /// The same in ticks.
     pub(crate) fn bound_in_ticks(&self) -> Option<i64> {
         (self.bound < FAR).then_some(self.bound)

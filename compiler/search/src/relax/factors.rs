@@ -109,6 +109,9 @@ pub(crate) struct KernelStates {
     names: Option<Arc<Graph>>,
 }
 
+/// What a node stands for: a layout, and inside a kernel the bytes to come.
+pub(super) type Name = (Layout, Option<i64>);
+
 /// For each value the new number of each node, where it is kept.
 pub(crate) type Renamed = Vec<Vec<Option<Node>>>;
 
@@ -297,6 +300,45 @@ impl Factors {
             *nodes = allowed(&self.graphs, program, *value, &output.pattern, maxima);
         }
         Some(other)
+    }
+
+    /// Those of a program, of which these are, without the plans of another that allows less in one
+    /// place: there, the layouts that the other allows. Where they differ in several, a plan that
+    /// the other lacks may be as the other's at any one of them, and all stay.
+    pub(super) fn without_plans_of(self, other: &Program, program: &Program) -> Factors {
+        let pattern = |def: &Def| match def {
+            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => Some(pattern.clone()),
+            Def::Constant(_) | Def::Op { .. } => None,
+        };
+        let of_value = |id: &ValueId| {
+            let less = pattern(&other.value(*id).def)?;
+            (Some(&less) != pattern(&program.value(*id).def).as_ref()).then_some((*id, less))
+        };
+        let values: Vec<(ValueId, LayoutPattern)> = self.live.iter().filter_map(of_value).collect();
+        let results = other.outputs.iter().zip(&program.outputs).enumerate();
+        let results: Vec<(usize, &LayoutPattern)> = results
+            .filter(|(_, (less, more))| less.pattern != more.pattern)
+            .map(|(i, (less, _))| (i, &less.pattern))
+            .collect();
+        match (values.as_slice(), results.as_slice()) {
+            ([(id, less)], []) => self.allowing(*id, &|out, _| !less.admits(out)),
+            ([], [(result, less)]) => {
+                let mut wanted = self.clone();
+                let (value, nodes) = &mut wanted.outputs[*result];
+                nodes.retain(|node| self.layout(*value, *node).is_none_or(|l| !less.admits(l)));
+                wanted
+            }
+            _ => self,
+        }
+    }
+
+    /// What each node of a value stands for, whatever its number; none for a hub.
+    pub(super) fn names(&self, value: ValueId) -> impl Iterator<Item = Option<Name>> {
+        let (graph, states) = (&self.graphs[value.index()], &self.states[value.index()]);
+        (0..self.nodes(value)).map(move |node| {
+            let layout = self.layout(value, node as Node)?;
+            Some((layout, node.checked_sub(graph.nodes()).map(|state| states.of[state].1)))
+        })
     }
 
     /// Whether another problem, which differs from this one in layout patterns

@@ -4,12 +4,14 @@
 
 pub(crate) mod apart;
 mod branch;
+mod carried;
 mod dearer;
 pub(crate) mod factors;
 pub(crate) mod graph;
 mod groups;
 mod guide;
 mod leap;
+mod like;
 mod moves_within;
 mod parts;
 mod priced;
@@ -41,6 +43,7 @@ use settle::{Sweeps, settle};
 pub(crate) use branch::{Branch, Fork};
 pub(crate) use dearer::Way;
 pub(crate) use guide::Guide;
+pub(crate) use like::{Better, Like};
 pub(crate) use priced::{Priced, Region};
 pub(crate) use whole::{Question, Whole};
 
@@ -55,14 +58,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) below: Option<u64>,
     /// Those that are far from the best, too: nothing is dropped for what another plan takes.
     pub(crate) apart: bool,
-    /// All that the plans of a program are made of that differs from this one in its layout
-    /// patterns alone.
-    pub(crate) like: Option<&'a Whole>,
+    /// What is known of a program that differs from this one in its layout patterns alone.
+    pub(crate) like: Option<Like<'a>>,
 }
-
-/// Sweeps in which prices of nearly the same program may show that it has no plan of interest; they
-/// end sooner where they would not.
-const QUESTION_SWEEPS: usize = 32;
 
 /// All plans of a program, and the same as it was before anything dear was dropped.
 pub(crate) fn all_plans(
@@ -73,9 +71,9 @@ pub(crate) fn all_plans(
     Wanted { forced, memory, below, apart, like }: Wanted<'_>,
 ) -> Result<(Branch, Arc<Whole>), LowerError> {
     let program = kernels.program.as_ref();
-    let like = like.and_then(|whole| Some((whole, whole.problem.with_patterns(program, maxima)?)));
+    let like = like.and_then(|like| Some((like, like.problem_of(program, maxima)?)));
     let (like, mut problem) = match like {
-        Some((whole, problem)) => (Some(whole), problem),
+        Some((like, problem)) => (Some(like), problem),
         None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?.in_ticks()),
     };
     if let Some(Forced { ops, stored, below: _ }) = forced {
@@ -103,28 +101,10 @@ pub(crate) fn all_plans(
     // wanted.
     let shrink = parts.is_empty() && !apart;
     let mut plan = below.map_or(FAR, |below| problem.in_time(below - 1));
-    // Prices that are nearly right mostly show at once that there is nothing. Where there is
-    // something, those of a program that allows more are good enough to search with; others leave
-    // much that is dear looking cheap, so that prices begin anew, on what is left.
-    let mut settled = None;
-    if let Some(whole) = like.filter(|_| parts.is_empty()) {
-        let beside = whole.bound_beside(&problem);
-        settled = beside.filter(|bound| *bound > plan).map(|bound| (bound, Prices::new(&problem)));
-        if settled.is_none() {
-            let mut prices = whole.prices.resumed(&problem);
-            let few = Limits { sweeps: QUESTION_SWEEPS, ..limits.clone() };
-            let (bound, _) = settle(
-                &mut problem,
-                &mut prices,
-                &few,
-                Sweeps { fresh: false, shrink: false, near: true, rough: None },
-                &mut plan,
-            );
-            settled = (bound > plan || beside.is_some()).then_some((bound, prices));
-        }
-    }
+    let like = like.filter(|_| parts.is_empty());
+    let settled = like.and_then(|like| like.settled(&mut problem, limits, &mut plan));
     let (bound, prices, before) = match settled {
-        Some((bound, prices)) => (bound, prices, None),
+        Some(settled) => settled,
         None => {
             let mut prices = Prices::new(&problem).with_parts(&problem, parts);
             let (bound, before) = settle(

@@ -35,9 +35,9 @@ pub(crate) struct Prices {
     /// way up.
     reached: Vec<Vec<i64>>,
     /// The least that each op and each value costs; with `out`, the terms of the bound.
-    op_least: Terms,
-    value_least: Terms,
-    out_least: Terms,
+    pub(super) op_least: Terms,
+    pub(super) value_least: Terms,
+    pub(super) out_least: Terms,
     /// A lower bound on any plan that uses a strategy of a value, or a node of it.
     pub(crate) through_strategy: Vec<Vec<i64>>,
     pub(crate) through_node: Vec<Vec<i64>>,
@@ -131,50 +131,6 @@ impl Prices {
             *price = 0;
         }
         prices
-    }
-
-    /// What the bound would be, after a sweep down, of a problem that differs from the one priced
-    /// in what its parameters may be in, and allows less of its pins and results
-    /// ([`Factors::narrows`]). Nothing is paid to parts that reach across the program.
-    pub(crate) fn bound_of_patterns(&self, priced: &Factors, problem: &Factors) -> i64 {
-        let mut bound = self.bound();
-        let replace = |bound: i64, old: i64, new: i64| add(add(bound, -old), new);
-        for id in &problem.live {
-            let v = id.index();
-            let factor = &problem.factors[v];
-            if factor.arity > 0 && Arc::ptr_eq(factor, &priced.factors[v]) {
-                continue;
-            }
-            let least = self.cost_of_making(problem, *id).into_iter().min().unwrap_or(FAR);
-            bound = replace(bound, self.op_least.of(v), least);
-        }
-        // What a result is not wanted in, nobody pays for.
-        let mut narrowed: Option<(Prices, Vec<ValueId>)> = None;
-        for (i, ((value, allowed), (_, before))) in
-            problem.outputs.iter().zip(&priced.outputs).enumerate()
-        {
-            // Of readers in groups each pays what the others do.
-            if allowed == before || problem.alike[value.index()].is_some() {
-                continue;
-            }
-            let (prices, values) = narrowed.get_or_insert_with(|| (self.clone(), Vec::new()));
-            let reader = use_index(problem, *value, Use::Output(i));
-            let paid = &mut prices.paid[value.index()][reader];
-            for node in before.iter().filter(|node| !allowed.contains(node)) {
-                paid[at(*node)] = -FAR;
-            }
-            if !values.contains(value) {
-                values.push(*value);
-            }
-        }
-        if let Some((prices, values)) = narrowed {
-            let mut tree = Tree::default();
-            for id in values {
-                let least = prices.least_of_value(problem, id, &mut tree);
-                bound = replace(bound, self.value_least.of(id.index()), least);
-            }
-        }
-        bound
     }
 
     /// The prices of what is kept of a problem; see [`Factors::shrunk`].
@@ -500,7 +456,7 @@ impl Prices {
 
     /// What each strategy of a value costs, side prices counted, less what its maker is paid; on
     /// the way down.
-    fn cost_of_making(&self, problem: &Factors, id: ValueId) -> Vec<i64> {
+    pub(super) fn cost_of_making(&self, problem: &Factors, id: ValueId) -> Vec<i64> {
         let v = id.index();
         let factor = &problem.factors[v];
         let made = &self.made[v];
@@ -536,7 +492,7 @@ impl Prices {
 
     /// What it costs at least to bring a value from where it is made to all its readers, what they
     /// pay taken off and what its maker is paid added.
-    fn least_of_value(&self, problem: &Factors, id: ValueId, tree: &mut Tree) -> i64 {
+    pub(super) fn least_of_value(&self, problem: &Factors, id: ValueId, tree: &mut Tree) -> i64 {
         let v = id.index();
         let (graph, made, readers) = (&problem.graphs[v], &self.made[v], self.paid[v].len());
         if readers == 0 {

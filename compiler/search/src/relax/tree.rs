@@ -132,6 +132,28 @@ impl Tree {
         cost
     }
 
+    /// Whether a value can be brought to each of some nodes from one of others.
+    pub(crate) fn can_reach(&mut self, graph: &Graph, from: &[Node], to: &[Node]) -> bool {
+        self.all_near(graph, (from, to), true)
+    }
+
+    /// Whether a value can be brought from each of some nodes to one of others.
+    pub(crate) fn can_leave(&mut self, graph: &Graph, from: &[Node], to: &[Node]) -> bool {
+        self.all_near(graph, (to, from), false)
+    }
+
+    fn all_near(
+        &mut self,
+        graph: &Graph,
+        (ends, nodes): (&[Node], &[Node]),
+        forward: bool,
+    ) -> bool {
+        let known = |node: &Node| if ends.contains(node) { 0 } else { FAR };
+        let mut cost: Vec<i64> = (0..graph.nodes() as Node).map(|node| known(&node)).collect();
+        spread_within(graph, &mut cost, &mut self.queue, forward);
+        nodes.iter().all(|node| cost.get(at(*node)).is_some_and(|cost| *cost < FAR))
+    }
+
     /// For each node, a bound on serving all readers from it: each on its own, at a share of the
     /// cost of each move.
     pub(crate) fn shares(

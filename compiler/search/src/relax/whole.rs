@@ -27,13 +27,6 @@ pub(crate) struct Question<'a> {
 }
 
 impl Whole {
-    /// What the prices say, after a sweep down, of the plans of a program that differs in its
-    /// layout patterns ([`Factors::with_patterns`]); `None` where its pins or results allow more.
-    pub(super) fn bound_beside(&self, problem: &Factors) -> Option<i64> {
-        let narrows = self.prices.sides.is_empty() && self.problem.narrows(problem);
-        narrows.then(|| self.prices.bound_of_patterns(&self.problem, problem))
-    }
-
     /// The same with labels fixed.
     pub(crate) fn under(&self, program: &Program, labels: &[Layout]) -> Whole {
         let problem = self.problem.with_labels(program, labels);

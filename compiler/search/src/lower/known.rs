@@ -1,0 +1,158 @@
+//! What is known of a program, for questions about programs that differ from it in their layout
+//! patterns alone.
+
+use std::sync::Arc;
+
+use shard_cost::Hardware;
+use shard_ir::{Def, Program};
+
+use super::{Lowering, Remembered, is_plain};
+use crate::kernel::Kernels;
+use crate::logical::{Form, Saturated};
+use crate::relax::{Better, Like, Whole};
+use crate::space::maxima;
+use crate::{LowerError, LowerOptions};
+
+/// What is known of the forms of a program.
+#[derive(Default)]
+pub(crate) struct Known(Vec<KnownForm>);
+
+/// What is known of one of them.
+struct KnownForm {
+    kernels: Arc<Kernels>,
+    /// What its plans are made of, where it was priced.
+    whole: Option<Arc<Whole>>,
+    /// Whether its own plans are not wanted: only those that another program has beside them.
+    is_unwanted: bool,
+    /// Whether prices show that no plan is wanted.
+    is_ruled_out: bool,
+}
+
+impl KnownForm {
+    /// Nothing as yet.
+    fn of(kernels: &Arc<Kernels>) -> KnownForm {
+        let kernels = Arc::clone(kernels);
+        KnownForm { kernels, whole: None, is_unwanted: false, is_ruled_out: false }
+    }
+
+    /// Whether a program differs from this form in its layout patterns alone.
+    fn is_like(&self, program: &Program) -> bool {
+        let same = |a: &Def, b: &Def| match (a, b) {
+            (Def::Parameter { kind: a, .. }, Def::Parameter { kind: b, .. }) => a == b,
+            (Def::Pin { operand: a, .. }, Def::Pin { operand: b, .. }) => a == b,
+            (a, b) => a == b,
+        };
+        let known = self.kernels.program.as_ref();
+        let values = known.values.iter().zip(&program.values);
+        known.values.len() == program.values.len()
+            && values.into_iter().all(|(a, b)| {
+                a.dims == b.dims && a.dtype == b.dtype && a.times == b.times && same(&a.def, &b.def)
+            })
+            && known.outputs.iter().map(|o| o.value).eq(program.outputs.iter().map(|o| o.value))
+            && maxima(known) == maxima(program)
+    }
+}
+
+impl Known {
+    pub(super) const NOTHING: &'static Known = &Known(Vec::new());
+
+    /// What a search has left.
+    pub(crate) fn of(lowered: &Remembered) -> Known {
+        let whole = lowered.whole.clone().filter(|_| lowered.complete);
+        Known(vec![KnownForm { whole, ..KnownForm::of(&lowered.kernels) }])
+    }
+
+    /// Whether it is known of a form of another program that none of its plans is wanted.
+    pub(super) fn rules_out(&self, program: &Program) -> bool {
+        self.0.iter().any(|form| form.is_ruled_out && form.is_like(program))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is known of a form of another program.
+    pub(super) fn of_form(&self, program: &Program) -> Option<Like<'_>> {
+        let form = self.0.iter().find(|form| form.is_like(program))?;
+        let unwanted = form.is_unwanted.then(|| form.kernels.program.as_ref());
+        Some(Like { whole: form.whole.as_deref()?, unwanted })
+    }
+}
+
+/// What is known of plans that take less than the best plan of a program, `best` picoseconds: of
+/// programs that allow more than that, but no more than `wider`, for searches that want no other
+/// plans. Nothing where there are more forms than are listed, labels, or plans that are not wanted.
+pub(crate) fn better_than(
+    (program, wider): (&Program, &Program),
+    (lowered, best): (&Remembered, u64),
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Better<Known>, LowerError> {
+    if !is_plain(program, options) {
+        return Ok(Better::Unknown);
+    }
+    let limits = &options.limits;
+    let lowering = Lowering { loops: options.fuse, ..Lowering::new(hardware, limits) };
+    let (Some(forms), Some(wider)) = (lowering.few_forms(program), lowering.few_forms(wider))
+    else {
+        return Ok(Better::Unknown);
+    };
+    let mut all: Option<u64> = None;
+    let mut known = Known::default();
+    for (_, kernels) in forms.into_iter().filter(|(bound, _)| *bound < best) {
+        let form = kernels.program.as_ref();
+        let mut own = KnownForm { is_unwanted: true, ..KnownForm::of(&kernels) };
+        let is_lowered = KnownForm::of(&lowered.kernels).is_like(form) && lowered.complete;
+        let (whole, settled) = match (&lowered.whole, &lowered.settled) {
+            (Some(whole), Some(settled)) if is_lowered => (Arc::clone(whole), Arc::clone(settled)),
+            _ => {
+                let (branch, whole) = lowering.all_plans_of(&kernels, false)?;
+                (whole, branch.whole())
+            }
+        };
+        let Some((_, wider)) = wider.iter().find(|(_, wider)| own.is_like(&wider.program)) else {
+            return Ok(Better::Unknown);
+        };
+        let patterns = (form, wider.program.as_ref(), maxima(form));
+        match whole.for_better_plans(&settled, patterns, best, limits) {
+            Better::Unknown => return Ok(Better::Unknown),
+            Better::None => own.is_ruled_out = true,
+            Better::Plans { least, known } => {
+                all = Some(all.map_or(least, |all| all.min(least)));
+                own.whole = Some(Arc::new(known));
+            }
+        }
+        known.0.push(own);
+        limits.stop.check()?;
+    }
+    Ok(all.map_or(Better::None, |least| Better::Plans { least, known }))
+}
+
+impl<'a> Lowering<'a> {
+    /// Of plans that take less than so many picoseconds.
+    pub(super) fn of_less_than(
+        below: u64,
+        hardware: &'a Hardware,
+        options: &'a LowerOptions,
+        like: &'a Known,
+    ) -> Lowering<'a> {
+        let below = Some(below);
+        Lowering { loops: options.fuse, below, like, ..Lowering::new(hardware, &options.limits) }
+    }
+
+    /// The forms of a program, each with what no plan of it takes less than, in picoseconds; `None`
+    /// where there are more than are listed.
+    fn few_forms(&self, program: &Program) -> Option<Vec<(u64, Arc<Kernels>)>> {
+        let saturated = Saturated::new(program, false, self.limits);
+        if saturated.choices(self.limits).is_some() {
+            return None;
+        }
+        let forms = saturated.forms(self.limits);
+        let form = |form: Form| {
+            let least = form.first_bound(self.hardware);
+            let kernels = Kernels::of_form(form, self.all_written, self.loops, self.hardware);
+            (least, Arc::new(kernels))
+        };
+        forms.cut.is_none().then(|| forms.all.into_iter().map(form).collect())
+    }
+}
