@@ -16,7 +16,9 @@ use shard_ir::{
 use crate::lower::{Known, fitting, lower_below};
 use crate::memory::{DeviceMemory, needed};
 use crate::stored::{is_open, stored, with_stored};
-use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, TIME_LIMIT, lower};
+use crate::{
+    Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Status, TIME_LIMIT, lower,
+};
 use within_memory::{Phases, within_memory};
 
 /// The phases of a layer with their weights' layouts settled.
@@ -119,10 +121,13 @@ pub fn share_weights(
         if given.any_size || fit(programs, &free, &best, &alone, hardware, options)? {
             (best, alone)
         } else {
+            // What each phase would have by itself is for comparison: it is not tried to better.
+            let limits = Limits { trials: false, ..given.limits.clone() };
+            let untried = LowerOptions { limits, ..given.clone() };
             let fit: Vec<Lowered> = programs
                 .iter()
                 .zip(&alone)
-                .map(|(program, fastest)| fitting(program, hardware, given, fastest.clone()))
+                .map(|(program, fastest)| fitting(program, hardware, &untried, fastest.clone()))
                 .collect::<Result<_, _>>()?;
             let own = of_each(&fit);
             let best = if own.iter().all(|layouts| *layouts == own[0]) {
@@ -200,20 +205,15 @@ fn under_below(
     below: u64,
     options: &LowerOptions,
 ) -> Result<Option<Vec<Lowered>>, LowerError> {
-    let times = |program: &Program, time: Picoseconds| time.0.saturating_mul(steps(program));
     // No phase takes less than under the layouts that it would have.
-    let mut least: Vec<u64> =
-        programs.iter().zip(own).map(|(p, own)| times(p, own.optimality.lower_bound)).collect();
+    let mut request = Request::of(programs, own);
     let mut phases = Vec::with_capacity(programs.len());
     for (at, (program, own)) in programs.iter().zip(own).enumerate() {
-        let others = (0..least.len()).filter(|other| *other != at).map(|other| least[other]);
-        let left = below.saturating_sub(others.fold(0, u64::saturating_add));
         let phase = if stored(&own.plan, free) == layouts {
             own.clone()
         } else {
             let program = with_stored(program, free, layouts);
-            // Steps that take together less than what is left.
-            let below = left.div_ceil(steps(&program).max(1));
+            let below = request.left_for(at, below);
             match lower_below(&program, hardware, options, below, &Known::of(&own.remembered)) {
                 Ok(Some(found)) => found,
                 Ok(None) => return Ok(None),
@@ -222,11 +222,38 @@ fn under_below(
                 Err(other) => return Err(other),
             }
         };
-        least[at] = times(program, phase.optimality.cost);
+        request.takes(at, phase.optimality.cost);
         phases.push(phase);
     }
-    let request = least.into_iter().fold(0, u64::saturating_add);
-    Ok((request < below).then_some(phases))
+    Ok((request.least() < below).then_some(phases))
+}
+
+/// What each phase of a request takes at least, in all its steps: in picoseconds.
+struct Request(Vec<(u64, u64)>);
+
+impl Request {
+    /// With what is known of the plans of each phase.
+    fn of(programs: &[&Program], known: &[Lowered]) -> Request {
+        let phases = programs.iter().zip(known);
+        let least = |known: &Lowered| known.optimality.lower_bound.0;
+        Request(phases.map(|(program, known)| (steps(program), least(known))).collect())
+    }
+
+    /// A step of a phase takes so long.
+    fn takes(&mut self, phase: usize, time: Picoseconds) {
+        self.0[phase].1 = time.0;
+    }
+
+    fn least(&self) -> u64 {
+        self.0.iter().fold(0, |sum, (steps, time)| sum.saturating_add(steps.saturating_mul(*time)))
+    }
+
+    /// What a step of a phase has to take less than so that the request takes less than `below`.
+    fn left_for(&self, phase: usize, below: u64) -> u64 {
+        let (steps, time) = self.0[phase];
+        let others = self.least().saturating_sub(steps.saturating_mul(time));
+        below.saturating_sub(others).div_ceil(steps.max(1))
+    }
 }
 
 /// The best stored layouts, found by a search over all phases at once; `known` are the best of those

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Def, Layout, Picoseconds, Plan, Program, ValueId};
 
-use super::{Chosen, best_of, side_by_side, sum, under_below};
+use super::{Chosen, Request, best_of, side_by_side, sum, under_below};
 use crate::lower::{fitting, lower_phases};
 use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::stored::{stored, with_stored};
@@ -166,6 +166,14 @@ impl Phases<'_> {
         let activations = |phase: &Lowered| Memory::of(&phase.plan).activations.0;
         let mut left: Vec<u64> = own.iter().map(activations).collect();
         let (mut best, mut most) = (known, Some(most));
+        let take = |layouts: &[Layout], phases: &[Lowered], best: &mut Option<_>| {
+            let cost = sum(self.programs, phases).cost;
+            if best.as_ref().is_none_or(|(_, known)| cost < *known) {
+                *best = Some((layouts.to_vec(), cost));
+            }
+        };
+        // Layouts under which the fastest plan of some phase does not fit.
+        let mut lacking: Vec<(Vec<Layout>, Vec<Lowered>)> = Vec::new();
         // The bound stands: what is looked for here are layouts, and good ones are found early.
         let limits = self.options.limits.part(PART_OF_A_TRY);
         let shorter = LowerOptions { limits, ..self.options.clone() };
@@ -180,33 +188,40 @@ impl Phases<'_> {
             let found = match found {
                 Ok(found) => found,
                 Err(LowerError::OutOfTime) if best.is_some() => return Ok(best),
-                Err(error) => return passed_over(error).map(|()| best),
+                Err(error) => {
+                    passed_over(error)?;
+                    break;
+                }
             };
             let order: Vec<ValueId> = (0..self.free.len() as u32).map(ValueId).collect();
             let layouts = stored(&found.plan, &order);
             let any_size = LowerOptions { any_size: true, ..self.options.clone() };
-            let fastest = self.under(&layouts, &any_size)?;
+            let Some(fastest) = self.under(&layouts, &any_size)? else { break };
             let lacks = |phase: &&Lowered| needed(&phase.plan) > capacity;
-            let enough = fastest.as_ref().is_some_and(|all| !all.iter().any(|p| lacks(&p)));
-            let phases = match &fastest {
-                Some(fastest) if !enough => self.fitting_under(&layouts, fastest)?,
-                fastest => fastest.clone(),
-            };
-            if let Some(phases) = phases {
-                let cost = sum(self.programs, &phases).cost;
-                if best.as_ref().is_none_or(|(_, known)| cost < *known) {
-                    best = Some((layouts, cost));
-                }
-            }
-            if enough || best.as_ref().is_some_and(|(_, cost)| is_near(*cost)) {
+            if !fastest.iter().any(|phase| lacks(&phase)) {
+                take(&layouts, &fastest, &mut best);
                 break;
             }
             let before = left.clone();
-            for (left, phase) in left.iter_mut().zip(fastest.iter().flatten()) {
+            for (left, phase) in left.iter_mut().zip(&fastest) {
                 *left = if lacks(&phase) { activations(phase).max(*left) } else { *left };
             }
+            lacking.push((layouts, fastest));
             if left == before {
                 break;
+            }
+        }
+        // Their plans that fit are searched for last: that takes longest, and mostly in vain.
+        for (layouts, fastest) in lacking {
+            if best.as_ref().is_some_and(|(_, cost)| is_near(*cost)) {
+                break;
+            }
+            let below = best.as_ref().map(|(_, cost)| cost.0);
+            match self.fitting_under(&layouts, &fastest, below) {
+                Ok(Some(phases)) => take(&layouts, &phases, &mut best),
+                Ok(None) => {}
+                Err(LowerError::OutOfTime) if best.is_some() => break,
+                Err(error) => return Err(error),
             }
         }
         Ok(best)
@@ -245,20 +260,31 @@ impl Phases<'_> {
         }
     }
 
-    /// The best plan that fits of each phase with these layouts stored, given its fastest.
+    /// The best plan that fits of each phase with these layouts stored, given its fastest, unless
+    /// no request takes less than `below` with them, in picoseconds.
     fn fitting_under(
         &self,
         layouts: &[Layout],
         fastest: &[Lowered],
+        below: Option<u64>,
     ) -> Result<Option<Vec<Lowered>>, LowerError> {
-        let fitting = |(program, fastest): (&&Program, &Lowered)| {
+        let mut request = Request::of(self.programs, fastest);
+        let mut phases = Vec::with_capacity(fastest.len());
+        for (at, (program, fastest)) in self.programs.iter().zip(fastest).enumerate() {
+            let left = below.map_or(u64::MAX, |below| request.left_for(at, below));
+            if fastest.optimality.lower_bound.0 >= left {
+                return Ok(None);
+            }
             let program = with_stored(program, self.free, layouts);
-            fitting(&program, self.hardware, self.options, fastest.clone())
-        };
-        match self.programs.iter().zip(fastest).map(fitting).collect::<Result<_, _>>() {
-            Ok(phases) => Ok(Some(phases)),
-            Err(error) => passed_over(error).map(|()| None),
+            match fitting(&program, self.hardware, self.options, fastest.clone()) {
+                Ok(found) => {
+                    request.takes(at, found.optimality.cost);
+                    phases.push(found);
+                }
+                Err(error) => return passed_over(error).map(|()| None),
+            }
         }
+        Ok(Some(phases))
     }
 
     /// The best of the layouts that each phase would have, and what a request takes.
