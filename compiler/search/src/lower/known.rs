@@ -93,10 +93,18 @@ pub(crate) fn better_than(
     }
     let limits = &options.limits;
     let lowering = Lowering { loops: options.fuse, ..Lowering::new(hardware, limits) };
-    let (Some(forms), Some(wider)) = (lowering.few_forms(program), lowering.few_forms(wider))
-    else {
-        return Ok(Better::Unknown);
+    let Some(wider) = lowering.few_forms(wider) else { return Ok(Better::Unknown) };
+    // Mostly there is nothing better, and prices show that at once.
+    let searched = Known::of(lowered);
+    let shows = |(least, kernels): &(u64, Arc<Kernels>)| {
+        let form = kernels.program.as_ref();
+        let shown = || searched.of_form(form)?.shows(form, maxima(form));
+        *least >= best || shown().is_some_and(|shown| shown >= best)
     };
+    if wider.iter().all(shows) {
+        return Ok(Better::None);
+    }
+    let Some(forms) = lowering.few_forms(program) else { return Ok(Better::Unknown) };
     let mut all: Option<u64> = None;
     let mut known = Known::default();
     for (_, kernels) in forms.into_iter().filter(|(bound, _)| *bound < best) {

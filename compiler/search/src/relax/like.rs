@@ -45,6 +45,13 @@ impl Like<'_> {
         })
     }
 
+    /// What prices show at once that any wanted plan of a program takes, in picoseconds.
+    pub(crate) fn shows(&self, program: &Program, maxima: AxisSet) -> Option<u64> {
+        let problem = self.problem_of(program, maxima)?;
+        let bound = self.whole.bound_beside(&problem)?;
+        Some(problem.picoseconds(bound).unwrap_or(u64::MAX))
+    }
+
     /// Prices on such a problem, the bound that they show, and what there was before anything was
     /// dropped, if it was. `plan` is the time of a plan known, in ticks. `None` where prices had
     /// better begin anew.
