@@ -93,7 +93,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut all = vec![
         Case::new("feed_forward", FEED_FORWARD.into()).mark(1.0),
         Case::new("palm_decode", PALM.into()).mark(20.0).on(Curve::PalmAxes, AXES),
-        Case::new("palm_prefill", prefill(PALM)).mark(100.0).on(Curve::PalmPrefillAxes, AXES),
+        Case::new("palm_prefill", prefill(PALM)).mark(20.0).on(Curve::PalmPrefillAxes, AXES),
         Case::new("llama_decode", LLAMA.into()).mark(20.0),
         Case::new("llama_prefill", prefill(LLAMA)).mark(60.0),
     ];

@@ -17,16 +17,17 @@ pub(crate) struct Process {
     pub(crate) fresh: f64,
 }
 
-/// The cases of one block on three axes.
-const BLOCKS: [&str; 4] = ["palm_decode", "palm_prefill", "llama_decode", "llama_prefill"];
+/// The cases of one block on three axes, and a chain.
+const PROCESSES: [&str; 5] =
+    ["palm_decode", "palm_prefill", "llama_decode", "llama_prefill", "chain_64"];
 
 pub(crate) fn explain_as_a_process(measured: &[Measured<'_>]) -> Vec<Process> {
     let Some(shardc) = built() else {
         eprintln!("shardc was not built: `shardc explain` is not measured");
         return Vec::new();
     };
-    let blocks = measured.iter().filter(|m| BLOCKS.contains(&m.case.name.as_str()));
-    blocks
+    let whole = measured.iter().filter(|m| PROCESSES.contains(&m.case.name.as_str()));
+    whole
         .filter_map(|m| {
             let (case, figures) = (m.case, m.figures.as_ref().ok()?);
             let file = std::env::temp_dir().join(format!(
