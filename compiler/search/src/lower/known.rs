@@ -133,6 +133,11 @@ pub(crate) fn better_than(
         known.0.push(own);
         limits.stop.check()?;
     }
+    // What has no like among the forms of the program nobody has looked at.
+    let is_known = |form: &Program| known.0.iter().any(|known| known.is_like(form));
+    if wider.iter().any(|(bound, form)| *bound < best && !is_known(&form.program)) {
+        return Ok(Better::Unknown);
+    }
     Ok(all.map_or(Better::None, |least| Better::Plans { least, known }))
 }
 
