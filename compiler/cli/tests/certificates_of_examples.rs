@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use common::shardc;
+use common::{on_all_cores, shardc};
 
 const BEGIN: &str = "<!-- certificates of examples -->\n";
 const END: &str = "<!-- end -->";
@@ -51,6 +51,32 @@ fn layers(out: &str) -> Vec<(String, &'static str, String)> {
     layers
 }
 
+/// What the table says of an example: what is held to it, and what was measured.
+fn row(path: &Path, name: &str) -> (String, String) {
+    let out = format!("certificate_of_{}.json", name.replace('/', "_"));
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(out);
+    let out = out.to_str().expect("UTF-8");
+    let explained = shardc(&["explain", path.to_str().expect("UTF-8"), "--certificate", out]);
+    assert_eq!(explained.status, 0, "{name}: {explained:?}");
+    let begun = Instant::now();
+    let ran = shardc(&["verify-certificate", out]);
+    let seconds = begun.elapsed().as_secs_f64();
+    let layers = layers(&ran.out);
+    let is_proven = layers.iter().all(|(_, status, _)| *status == "proven");
+    assert_eq!((ran.status, ran.err.as_str()), (i32::from(!is_proven), ""), "{name}: {ran:?}");
+    let bytes = std::fs::metadata(out).expect("written").len();
+    assert!(bytes <= MOST_BYTES, "{name}: {bytes} bytes");
+    std::fs::remove_file(out).expect("a file");
+    let names: Vec<&str> = layers.iter().map(|(name, _, _)| name.as_str()).collect();
+    let said =
+        layers.iter().filter(|(_, status, _)| *status != "proven").map(|(_, status, why)| {
+            if why.is_empty() { status.to_string() } else { format!("{status}: {why}") }
+        });
+    let said: Vec<String> = said.collect();
+    let said = if said.is_empty() { "proven".to_string() } else { said.join("; ") };
+    (format!("| `{name}` | {} | {said} |", names.join(", ")), format!("{bytes} | {seconds:.2}"))
+}
+
 #[test]
 fn the_certificate_of_every_example_says_what_the_page_says() {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -59,37 +85,15 @@ fn the_certificate_of_every_example_says_what_the_page_says() {
     let mut all = Vec::new();
     examples(&root.join("examples"), &mut all);
     all.sort();
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("certificate_of_an_example.json");
-    let out = out.to_str().expect("UTF-8");
-    let (mut table, mut held) = (String::new(), Vec::new());
-    table.push_str("| example | layers | by prices | bytes | seconds |\n|---|---|---|---|---|\n");
-    for path in &all {
+    let rows = on_all_cores(&all, |path| {
         let name =
             path.strip_prefix(root.join("examples")).expect("an example").display().to_string();
-        let explained = shardc(&["explain", path.to_str().expect("UTF-8"), "--certificate", out]);
-        assert_eq!(explained.status, 0, "{name}: {explained:?}");
-        let begun = Instant::now();
-        let ran = shardc(&["verify-certificate", out]);
-        let seconds = begun.elapsed().as_secs_f64();
-        let layers = layers(&ran.out);
-        let is_proven = layers.iter().all(|(_, status, _)| *status == "proven");
-        assert_eq!((ran.status, ran.err.as_str()), (i32::from(!is_proven), ""), "{name}: {ran:?}");
-        let bytes = std::fs::metadata(out).expect("written").len();
-        assert!(bytes <= MOST_BYTES, "{name}: {bytes} bytes");
-        let names: Vec<&str> = layers.iter().map(|(name, _, _)| name.as_str()).collect();
-        let said: Vec<String> = layers
-            .iter()
-            .filter(|(_, status, _)| *status != "proven")
-            .map(
-                |(_, status, why)| {
-                    if why.is_empty() { status.to_string() } else { format!("{status}: {why}") }
-                },
-            )
-            .collect();
-        let said = if said.is_empty() { "proven".to_string() } else { said.join("; ") };
-        let row = format!("| `{name}` | {} | {said} |", names.join(", "));
-        let _ = writeln!(table, "{row} {bytes} | {seconds:.2} |");
-        held.push(row);
+        row(path, &name)
+    });
+    let mut table =
+        "| example | layers | by prices | bytes | seconds |\n|---|---|---|---|---|\n".to_string();
+    for (held, measured) in &rows {
+        let _ = writeln!(table, "{held} {measured} |");
     }
     let page = root.join("spec/certificate.md");
     let text = std::fs::read_to_string(&page).expect("a page");
@@ -100,8 +104,8 @@ fn the_certificate_of_every_example_says_what_the_page_says() {
         return;
     }
     let said: Vec<&str> = now.lines().skip(2).collect();
-    assert_eq!(said.len(), held.len(), "every example stands in the table, once");
-    for (said, row) in said.iter().zip(&held) {
+    assert_eq!(said.len(), rows.len(), "every example stands in the table, once");
+    for (said, (row, _)) in said.iter().zip(&rows) {
         assert!(said.starts_with(row.as_str()), "the page says `{said}`, and it is `{row}`");
     }
 }

@@ -5,9 +5,7 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use common::{fed, shardc};
+use common::{fed, on_all_cores, shardc};
 use serde_json::Value;
 
 /// Configurations, with the parameters that are published of the parts that are written.
@@ -188,15 +186,10 @@ fn a_model_of_each_family_is_lowered_with_its_parameters_and_run() {
 #[ignore = "slow: every model, some of which are searched for ten seconds and more"]
 fn the_rest_of_the_models_are_lowered_with_their_parameters_and_run() {
     let rest: Vec<_> = MODELS.iter().filter(|(name, _)| !FEW.contains(name)).collect();
-    let next = AtomicUsize::new(0);
-    // Each takes a model as soon as it is done with one.
-    let work = || {
-        while let Some((name, published)) = rest.get(next.fetch_add(1, Ordering::Relaxed)) {
-            is_lowered_with_the_published_parameters(name, *published);
-            runs(name);
-        }
-    };
-    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+    on_all_cores(&rest, |(name, published)| {
+        is_lowered_with_the_published_parameters(name, *published);
+        runs(name);
+    });
 }
 
 /// Where memory binds and nothing is annotated, the stored weights of a model are searched among

@@ -6,6 +6,9 @@
 //! * `SHARD_BRUTE_FORCE_COUNT`: how many programs are made.
 //! * `SHARD_BRUTE_FORCE_ONLY`: one program alone, by number, with all that is known of it printed.
 
+#[path = "common/cores.rs"]
+mod cores;
+
 mod brute_force {
     pub(crate) mod attention;
     pub(crate) mod facts;
@@ -20,8 +23,6 @@ mod brute_force {
 }
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use brute_force::attention::{ATTENTIONS, RINGS, attention_case, ring_case};
@@ -34,6 +35,7 @@ use brute_force::generate::{
 use brute_force::layouts::{Written, meets};
 use brute_force::optimum::{Optimum, cheapest_plan};
 use brute_force::print::program_text;
+use cores::on_all_cores;
 use shard_ir::{Def, InstrKind, Op, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run_against};
 use shard_search::{Limits, LowerError, LowerOptions, Lowered, Status, lower};
@@ -198,31 +200,16 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bo
         Some(only) => vec![only],
         None => (0..number("SHARD_BRUTE_FORCE_COUNT").unwrap_or(count)).collect(),
     };
-    let next = AtomicU64::new(0);
-    let outcomes: Mutex<BTreeMap<u64, Result<Outcome, String>>> = Mutex::default();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed) as usize)
-                {
-                    let case = case(seed, *number);
-                    let outcome = judge(&case, fuse, numbers.len() == 1).map_err(|complaint| {
-                        format!(
-                            "program {number}: {complaint}\n{}{}",
-                            program_text(&case.program),
-                            case.hardware_text
-                        )
-                    });
-                    outcomes.lock().unwrap().insert(*number, outcome);
-                }
-            });
-        }
+    let outcomes = on_all_cores(numbers.iter().copied(), |number| {
+        let case = case(seed, number);
+        judge(&case, fuse, numbers.len() == 1).map_err(|complaint| {
+            let (program, chip) = (program_text(&case.program), &case.hardware_text);
+            format!("program {number}: {complaint}\n{program}{chip}")
+        })
     });
-    let outcomes = outcomes.into_inner().unwrap();
-    let complaints: Vec<&String> = outcomes.values().filter_map(|o| o.as_ref().err()).collect();
-    let good: Vec<&Outcome> = outcomes.values().filter_map(|o| o.as_ref().ok()).collect();
+    let complaints: Vec<&String> = outcomes.iter().filter_map(|o| o.as_ref().err()).collect();
+    let good: Vec<&Outcome> = outcomes.iter().filter_map(|o| o.as_ref().ok()).collect();
     let judged = good.iter().filter(|o| o.judged.is_ok()).count();
     let unreachable = good.iter().filter(|o| o.judged == Ok(Optimum::NoPlan)).count();
     let in_pieces = good.iter().filter(|o| o.judged.is_ok() && o.in_pieces).count();
@@ -234,7 +221,7 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bo
         "seed {seed}: {} programs, {judged} judged ({unreachable} of them without any plan, \
             {in_pieces} with composites \
          in pieces), too large: {too_large:?}; \
-         lowering {:.1?}, judging {:.1?} of {threads} threads, {:.1?} in all",
+         lowering {:.1?}, judging {:.1?} of all threads, {:.1?} in all",
         outcomes.len(),
         good.iter().map(|o| o.lowering).sum::<Duration>(),
         good.iter().map(|o| o.judging).sum::<Duration>(),

@@ -1,12 +1,13 @@
 //! Programs of more forms than are looked at one by one, against all their forms one by one.
 
+#[path = "common/cores.rs"]
+mod cores;
 #[path = "common/dice.rs"]
 mod dice;
 #[path = "common/blocks.rs"]
 mod generated;
 
-use std::sync::Mutex;
-
+use cores::on_all_cores;
 use dice::Dice;
 use generated::blocks;
 use shard_check::{CheckOptions, check_source};
@@ -37,15 +38,8 @@ const PROGRAMS: u64 = 30;
 fn forms_chosen_apart_have_the_plan_of_all_forms_one_by_one() {
     let programs =
         std::env::var("SHARDC_PROGRAMS").map_or(PROGRAMS, |n| n.parse().expect("a number"));
-    let seeds = Mutex::new(0..programs);
-    let next = || seeds.lock().ok().and_then(|mut seeds| seeds.next());
-    let held = || std::iter::from_fn(next).map(compared).fold((0, 0), both);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    let (compared, by_clusters) = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(held)).collect();
-        let counts = running.into_iter().map(|thread| thread.join().expect("no program fails"));
-        counts.fold((0, 0), both)
-    });
+    let (compared, by_clusters) =
+        on_all_cores(0..programs, compared).into_iter().fold((0, 0), both);
     eprintln!("{compared} compared, {by_clusters} proven apart");
     assert!(compared >= PROGRAMS / 2 && by_clusters >= PROGRAMS / 3, "{compared}, {by_clusters}");
 }

@@ -4,8 +4,10 @@
 //! The layers are larger than what a brute force can enumerate. A pin is searched by the same code,
 //! along another way: what one search leaves out, another one finds.
 
-use std::sync::Mutex;
+#[path = "common/cores.rs"]
+mod cores;
 
+use cores::on_all_cores;
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
@@ -193,19 +195,8 @@ impl Tally {
 /// Searches layers at limits between the least that weights take and what the fastest plan takes,
 /// with at most so many pins of each: as many layers at once as there are cores.
 fn held_to_pins(seed: u64, numbers: std::ops::Range<u64>, most_pins: u64) -> Tally {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    let numbers = Mutex::new(numbers);
-    let next = || numbers.lock().ok().and_then(|mut numbers| numbers.next());
-    let held = || {
-        let tallies =
-            std::iter::from_fn(next).map(|number| held_to_pins_of(seed, number, most_pins));
-        tallies.fold(Tally::default(), Tally::and)
-    };
-    std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(held)).collect();
-        let tallies = running.into_iter().map(|thread| thread.join().expect("no layer fails"));
-        tallies.fold(Tally::default(), Tally::and)
-    })
+    let tallies = on_all_cores(numbers, |number| held_to_pins_of(seed, number, most_pins));
+    tallies.into_iter().fold(Tally::default(), Tally::and)
 }
 
 /// The same of one layer.
