@@ -79,6 +79,8 @@ fn a_mesh_is_names_and_sizes() {
         &[
             ("mesh (x: 4)", one, one),
             ("mesh 4x2", two, two),
+            ("mesh x4 y2", two, two),
+            ("mesh x4, y2", two, two),
             ("mesh 4 x 2", two, two),
             ("mesh 2x4x4", three, three),
             ("mesh x: 4", one, one),
@@ -108,6 +110,8 @@ fn each_dim_has_a_line() {
         &[
             ("dim B: 8", one, one),
             ("dim B := 8", one, one),
+            ("dim B = 8K", "dim B = 8 * 1024", "dim B = 8 * 1024"),
+            ("dim B: 2M", "dim B = 2 * 1048576", "dim B = 2 * 1048576"),
             ("dim B == 8", one, one),
             ("dim (B = 8)", one, one),
             ("const B = 8", one, one),

@@ -20,7 +20,7 @@ pub(super) fn hardware(place: &Place<'_, '_>) -> Option<Mend> {
     place.as_item(format!("hardware {name}"))
 }
 
-/// `mesh (x: 4)`, `mesh 4x4`, `mesh {"x": 4, "y": 2}`, `mesh = ((4, 2), ("x", "y"))`.
+/// `mesh (x: 4)`, `mesh 4x4`, `mesh x4 y2`, `mesh {"x": 4, "y": 2}`, `mesh = ((4, 2), ("x", "y"))`.
 pub(super) fn mesh(place: &Place<'_, '_>) -> Option<Mend> {
     const NAMES: [&str; 4] = ["x", "y", "z", "w"];
     let (mut names, mut sizes) = (Vec::new(), Vec::new());
@@ -34,6 +34,11 @@ pub(super) fn mesh(place: &Place<'_, '_>) -> Option<Mend> {
             _ if matches!(word, "=" | ":" | "," | "*") => {}
             _ => return None,
         }
+    }
+    // `x4 y2`
+    if sizes.is_empty() {
+        let parts: Option<Vec<(&str, &str)>> = names.iter().map(|name| named_size(name)).collect();
+        (names, sizes) = parts?.into_iter().unzip();
     }
     // `4 x 4`
     let has_names = names.len() == sizes.len() && !names.is_empty();
@@ -49,7 +54,25 @@ pub(super) fn mesh(place: &Place<'_, '_>) -> Option<Mend> {
     place.as_item(format!("mesh {}", axes.join(", ")))
 }
 
-/// `dim B: 8`, `dim B = 8, E = 64`, `dim {B: 8, E: 64}`, and `B = 8` or `const B = 8` where a line
+/// The name and the size of `x4`.
+fn named_size(word: &str) -> Option<(&str, &str)> {
+    let size = word.find(|c: char| c.is_ascii_digit())?;
+    let (name, size) = word.split_at(size);
+    (!name.is_empty() && size.bytes().all(|b| b.is_ascii_digit())).then_some((name, size))
+}
+
+/// `8K`, which is `8 * 1024`, and `2M`.
+fn with_unit(value: String) -> String {
+    let units = [('K', 1 << 10), ('k', 1 << 10), ('M', 1 << 20)];
+    let of = |(unit, times): (char, u32)| {
+        let number = value.strip_suffix(unit)?.trim_end();
+        let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+        is_number.then(|| format!("{number} * {times}"))
+    };
+    units.into_iter().find_map(of).unwrap_or(value)
+}
+
+/// `dim B: 8`, `dim B = 8K`, `dim B = 8, E = 64`, `dim {B: 8, E: 64}`, and `B = 8` or `const B = 8` where a line
 /// may start.
 pub(super) fn dims(place: &Place<'_, '_>) -> Option<Mend> {
     let starts = |at: usize| {
@@ -72,7 +95,7 @@ pub(super) fn dims(place: &Place<'_, '_>) -> Option<Mend> {
     let lines = heads.iter().zip(ends).map(|(&head, end)| {
         let end = if place.word(end - 1) == "," { end - 1 } else { end };
         let value = (head + 1..end).find(|at| !matches!(place.word(*at), "=" | ":"))?;
-        Some(format!("dim {} = {}", place.word(head), place.text(value..end)))
+        Some(format!("dim {} = {}", place.word(head), with_unit(place.text(value..end))))
     });
     let lines: Vec<String> = lines.collect::<Option<_>>()?;
     let Mend { help, fix } = place.as_item(lines.join("\n"))?;
