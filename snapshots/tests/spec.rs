@@ -335,7 +335,7 @@ fn the_page_of_measurements_counts_its_own_marks() {
         "Met are {}, {}, {}.",
         met(&timed, 13, "**missed**", "the time of a search"),
         met(&small, 16, "**over**", "its memory"),
-        met(&processes, 5, "**missed**", "the time of a whole process")
+        met(&processes, 4, "**missed**", "the time of a whole process")
     );
     assert!(page.contains(&expected), "{expected}");
 }
