@@ -52,7 +52,7 @@ pub struct OrderSaving {
 /// nothing is asked.
 const MAX_AXES_ASKED: usize = 4;
 
-/// A question about one layout takes as long as the search for the plan did, as a rule. So many
+/// A question that prices leave open may take as long as the search for the plan did. So many
 /// strategies are priced and e-nodes and states made for all of them, counted as if each took what
 /// the plan took; one question is always asked.
 const WORK: usize = 150_000;
