@@ -1,7 +1,7 @@
 //! Units in time: each as early as what it reads, its streams, and memory allow.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use shard_cost::Streams;
@@ -91,6 +91,48 @@ pub(super) fn place(asked: Asked<'_>) -> Vec<Run> {
     let mut runs = placer.runs;
     runs.sort_by_key(|run| (asked.stages.stage_of(run.unit), run.copy, run.unit));
     runs
+}
+
+/// A unit that waits for streams and memory alone: a moment before which it cannot start, and what
+/// decides among those that start at once.
+type Waiting = (Picoseconds, Reverse<u64>, usize);
+
+/// Units of a copy that wait for what they read.
+#[derive(Default)]
+struct Waits {
+    /// Those that wait for a copy of a unit.
+    behind: HashMap<(usize, u64), Vec<usize>>,
+    /// For how many each waits.
+    missing: HashMap<usize, usize>,
+}
+
+impl Waits {
+    fn wait(&mut self, unit: usize, makers: Vec<(usize, u64)>) {
+        if !makers.is_empty() {
+            self.missing.insert(unit, makers.len());
+        }
+        makers.into_iter().for_each(|by| self.behind.entry(by).or_default().push(unit));
+    }
+
+    /// The units that wait for nothing more now that a copy of a unit is placed.
+    fn done(&mut self, by: (usize, u64)) -> Vec<usize> {
+        let mut free = self.behind.remove(&by).unwrap_or_default();
+        free.retain(|unit| {
+            let left = self.missing.get_mut(unit);
+            left.is_some_and(|left| {
+                *left -= 1;
+                *left == 0
+            })
+        });
+        for unit in &free {
+            self.missing.remove(unit);
+        }
+        free
+    }
+
+    fn are_some(&self) -> bool {
+        !self.missing.is_empty()
+    }
 }
 
 /// Units that are placed, one after another.
@@ -198,16 +240,55 @@ impl<'a> Placer<'a> {
     /// Places the units of a copy, each time the one that can start first; of equal ones the one of
     /// which `most` says most, of these the first of the program.
     fn soonest_first(&mut self, units: Range<usize>, copy: u64, most: &dyn Fn(usize) -> u64) {
-        let mut waiting: Vec<usize> = units.collect();
-        while !waiting.is_empty() {
-            let start = |unit: usize| Some(self.start(unit, copy, self.ready(unit, copy)?));
-            let of = |unit: &usize| Some((start(*unit)?, Reverse(most(*unit)), *unit));
-            let Some((start, _, unit)) = waiting.iter().filter_map(of).min() else {
-                return never!("units that wait for each other", ());
-            };
-            self.put_at(unit, copy, start);
-            waiting.retain(|other| *other != unit);
+        let mut waits = Waits::default();
+        let mut free: Vec<usize> = Vec::new();
+        for unit in units {
+            let mut missing = makers(self.asked, unit, copy);
+            missing.retain(|by| !self.finish.contains_key(by));
+            if missing.is_empty() {
+                free.push(unit);
+            }
+            waits.wait(unit, missing);
         }
+        let mut waiting = BTreeSet::new();
+        loop {
+            for unit in free {
+                let ready = self
+                    .ready(unit, copy)
+                    .unwrap_or_else(|| never!("a unit that waits for nothing", self.ends[2]));
+                waiting.insert((ready, Reverse(most(unit)), unit));
+            }
+            let Some((start, unit)) = self.soonest(&mut waiting, copy) else { break };
+            self.put_at(unit, copy, start);
+            free = waits.done((unit, copy));
+        }
+        if waits.are_some() {
+            never!("units that wait for each other", ());
+        }
+    }
+
+    /// Takes the unit that can start first out of those that wait for streams and memory alone, with
+    /// its start. They stand in the order of moments before which none can start: streams only fill,
+    /// so no such moment is ever too late, and only units are looked at that may start before the
+    /// best found.
+    fn soonest(&self, waiting: &mut BTreeSet<Waiting>, copy: u64) -> Option<(Picoseconds, usize)> {
+        let mut best: Option<Waiting> = None;
+        let mut looked_at = Vec::new();
+        while let Some(first) = waiting.pop_first() {
+            if best.is_some_and(|best| best <= first) {
+                waiting.insert(first);
+                break;
+            }
+            let (earliest, most, unit) = first;
+            let on_streams =
+                earliest_free(&self.taken, &self.asked.stages.units[unit].busy, earliest);
+            let start = (self.start(unit, copy, on_streams), most, unit);
+            best = Some(best.map_or(start, |best| best.min(start)));
+            looked_at.push((on_streams, most, unit));
+        }
+        let (start, _, unit) = best?;
+        waiting.extend(looked_at.into_iter().filter(|(_, _, other)| *other != unit));
+        Some((start, unit))
     }
 
     /// A copy of a stage is done: in a stack, nobody but the next one reads its results.
