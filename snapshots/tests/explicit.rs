@@ -6,11 +6,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use rayon::prelude::*;
 use shard_grammar::SourceFile;
 use shard_ir::{Collective, InstrKind, Plan, text};
 use shard_report::explicit::difference;
+
 use shard_snapshots::examples;
-use shard_snapshots::files::root;
+use shard_snapshots::files::{Example, root};
 
 /// Runs `shardc` with a text on standard input, in a folder from the root on: files that the text
 /// names lie beside it.
@@ -63,39 +65,33 @@ fn variants() -> &'static [Variant] {
 }
 
 fn make_variants() -> Vec<Variant> {
-    let mut all = Vec::new();
-    for example in examples().into_iter().filter(|example| !is_model(&example.text)) {
-        let words = example.text.lines().filter_map(|line| line.strip_prefix("phase "));
-        let phases: Vec<String> =
-            words.filter_map(|rest| rest.split(' ').next()).map(str::to_string).collect();
-        let options: Vec<Vec<String>> = if phases.is_empty() {
-            vec![Vec::new()]
-        } else {
-            phases.into_iter().map(|phase| vec!["--phase".to_string(), phase]).collect()
+    let mut layers = examples();
+    layers.retain(|example| !is_model(&example.text));
+    layers.par_iter().with_max_len(1).flat_map_iter(variants_of).collect()
+}
+
+/// An example in each of its phases.
+fn variants_of(example: &Example) -> Vec<Variant> {
+    let words = example.text.lines().filter_map(|line| line.strip_prefix("phase "));
+    let phases: Vec<&str> = words.filter_map(|rest| rest.split(' ').next()).collect();
+    let options: Vec<Vec<&str>> = if phases.is_empty() {
+        vec![Vec::new()]
+    } else {
+        phases.into_iter().map(|phase| vec!["--phase", phase]).collect()
+    };
+    let variant = |phase: Vec<&str>| {
+        let with = |command: &[&str]| {
+            printed(folder(&example.path), &[command, &phase].concat(), &example.text)
         };
-        for phase in options {
-            let with = |command: &[&str]| -> String {
-                let phase = phase.iter().map(String::as_str);
-                printed(
-                    folder(&example.path),
-                    &command.iter().copied().chain(phase).collect::<Vec<_>>(),
-                    &example.text,
-                )
-            };
-            let plans = text::parse(&with(&["lower", "-"])).expect("IR text");
-            if plans.iter().any(merges) {
-                continue;
-            }
-            let written = with(&["fmt", "--explicit", "-"]);
-            all.push(Variant {
-                path: example.path.clone(),
-                text: example.text.clone(),
-                plans,
-                written,
-            });
-        }
-    }
-    all
+        let plans = text::parse(&with(&["lower", "-"])).expect("IR text");
+        (!plans.iter().any(merges)).then(|| Variant {
+            path: example.path.clone(),
+            text: example.text.clone(),
+            written: with(&["fmt", "--explicit", "-"]),
+            plans,
+        })
+    };
+    options.into_iter().filter_map(variant).collect()
 }
 
 /// Whether attentions over parts of the keys are merged, which no strict file states.

@@ -7,6 +7,7 @@ mod common;
 use std::path::PathBuf;
 
 use common::{Ran, fed, shardc};
+use rayon::prelude::*;
 use serde_json::Value;
 
 /// A chip of so much memory.
@@ -78,28 +79,24 @@ fn explained(source: &str, hardware: &str, more: &[&str]) -> Ran {
 fn that_no_plan_fits_is_said_only_where_there_is_none() {
     let of = |name: &str, bytes: &str| chip(name, bytes, ["275e12", "1.2e12", "270e9"]);
     let pinned = PALM.replace("let attn =", "let attn: bf16 B_yzLE_x =");
-    // What needs all of the memory is found without the pin that leads to it, too.
-    let scarce = of("scarce", "1.6e9");
-    assert_eq!(
-        (explained(PALM, &scarce, &[]).status, explained(&pinned, &scarce, &[]).status),
-        (0, 0)
-    );
-    // Beside what each op holds there is `x`, which is still to be added, and then `attn`.
-    let beside = explained(PALM, &of("small", "1.54e9"), &[]);
-    assert_eq!(beside.status, 1, "{}", beside.err);
-    assert!(
-        beside.err.contains("E0704]: no plan of `block` fits in the memory of a small"),
-        "{}",
-        beside.err
-    );
-    // The first product alone needs more than is left beside the weights.
-    let least = explained(PALM, &of("smallest", "1.3e9"), &[]);
-    assert!(
-        least.err.contains("E0704]: no plan of `block` fits in the memory of a small"),
-        "{}",
-        least.err
-    );
-    assert_eq!(explained(&pinned, &of("smallest", "1.3e9"), &[]).status, 1);
+    let (scarce, small, smallest) =
+        (of("scarce", "1.6e9"), of("small", "1.54e9"), of("smallest", "1.3e9"));
+    let asked = [
+        // What needs all of the memory is found without the pin that leads to it, too.
+        (PALM, &scarce, 0),
+        (&pinned, &scarce, 0),
+        // Beside what each op holds there is `x`, which is still to be added, and then `attn`.
+        (PALM, &small, 1),
+        // The first product alone needs more than is left beside the weights.
+        (PALM, &smallest, 1),
+        (&pinned, &smallest, 1),
+    ];
+    asked.par_iter().with_max_len(1).for_each(|(program, chip, status)| {
+        let ran = explained(program, chip, &[]);
+        assert_eq!(ran.status, *status, "{}", ran.err);
+        let none_fits = "E0704]: no plan of `block` fits in the memory of a small";
+        assert_eq!(ran.err.contains(none_fits), *status == 1, "{}", ran.err);
+    });
 }
 
 #[test]

@@ -5,7 +5,8 @@
 
 mod common;
 
-use common::{fed, on_all_cores, shardc};
+use common::{fed, shardc};
+use rayon::prelude::*;
 use serde_json::Value;
 
 /// Configurations, with the parameters that are published of the parts that are written.
@@ -186,7 +187,7 @@ fn a_model_of_each_family_is_lowered_with_its_parameters_and_run() {
 #[ignore = "slow: every model, some of which are searched for ten seconds and more"]
 fn the_rest_of_the_models_are_lowered_with_their_parameters_and_run() {
     let rest: Vec<_> = MODELS.iter().filter(|(name, _)| !FEW.contains(name)).collect();
-    on_all_cores(&rest, |(name, published)| {
+    rest.par_iter().with_max_len(1).for_each(|(name, published)| {
         is_lowered_with_the_published_parameters(name, *published);
         runs(name);
     });

@@ -7,6 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{fed, shardc};
+use rayon::prelude::*;
 
 /// Templates and configurations, as arguments.
 const SOURCES: &[&[&str]] = &[
@@ -34,7 +35,7 @@ fn place(name: &str) -> PathBuf {
 
 #[test]
 fn what_is_written_is_checked_explained_costed_and_run_without_a_word() {
-    for source in SOURCES {
+    SOURCES.par_iter().with_max_len(1).for_each(|source| {
         let program = new(source);
         assert_eq!(fed(&["fmt", "-"], &program).out, program, "{source:?} is not formatted");
         for command in [
@@ -47,7 +48,7 @@ fn what_is_written_is_checked_explained_costed_and_run_without_a_word() {
             let ran = fed(&[command, &["-"]].concat(), &program);
             assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{source:?}: {command:?}");
         }
-    }
+    });
 }
 
 #[test]

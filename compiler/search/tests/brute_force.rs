@@ -6,9 +6,6 @@
 //! * `SHARD_BRUTE_FORCE_COUNT`: how many programs are made.
 //! * `SHARD_BRUTE_FORCE_ONLY`: one program alone, by number, with all that is known of it printed.
 
-#[path = "common/cores.rs"]
-mod cores;
-
 mod brute_force {
     pub(crate) mod attention;
     pub(crate) mod facts;
@@ -35,7 +32,7 @@ use brute_force::generate::{
 use brute_force::layouts::{Written, meets};
 use brute_force::optimum::{Optimum, cheapest_plan};
 use brute_force::print::program_text;
-use cores::on_all_cores;
+use rayon::prelude::*;
 use shard_ir::{Def, InstrKind, Op, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run_against};
 use shard_search::{Limits, LowerError, LowerOptions, Lowered, Status, lower};
@@ -201,13 +198,14 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bo
         None => (0..number("SHARD_BRUTE_FORCE_COUNT").unwrap_or(count)).collect(),
     };
     let start = Instant::now();
-    let outcomes = on_all_cores(numbers.iter().copied(), |number| {
-        let case = case(seed, number);
+    let outcome = |number: &u64| {
+        let case = case(seed, *number);
         judge(&case, fuse, numbers.len() == 1).map_err(|complaint| {
             let (program, chip) = (program_text(&case.program), &case.hardware_text);
             format!("program {number}: {complaint}\n{program}{chip}")
         })
-    });
+    };
+    let outcomes: Vec<_> = numbers.par_iter().with_max_len(1).map(outcome).collect();
     let complaints: Vec<&String> = outcomes.iter().filter_map(|o| o.as_ref().err()).collect();
     let good: Vec<&Outcome> = outcomes.iter().filter_map(|o| o.as_ref().ok()).collect();
     let judged = good.iter().filter(|o| o.judged.is_ok()).count();

@@ -1,15 +1,13 @@
 //! Programs of more forms than are looked at one by one, against all their forms one by one.
 
-#[path = "common/cores.rs"]
-mod cores;
 #[path = "common/dice.rs"]
 mod dice;
 #[path = "common/blocks.rs"]
 mod generated;
 
-use cores::on_all_cores;
 use dice::Dice;
 use generated::blocks;
+use rayon::prelude::*;
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
@@ -39,7 +37,7 @@ fn forms_chosen_apart_have_the_plan_of_all_forms_one_by_one() {
     let programs =
         std::env::var("SHARDC_PROGRAMS").map_or(PROGRAMS, |n| n.parse().expect("a number"));
     let (compared, by_clusters) =
-        on_all_cores(0..programs, compared).into_iter().fold((0, 0), both);
+        (0..programs).into_par_iter().map(compared).reduce(|| (0, 0), both);
     eprintln!("{compared} compared, {by_clusters} proven apart");
     assert!(compared >= PROGRAMS / 2 && by_clusters >= PROGRAMS / 3, "{compared}, {by_clusters}");
 }
@@ -52,19 +50,21 @@ fn both(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
 /// those were proven by a search.
 fn compared(seed: u64) -> (u64, u64) {
     let (mut compared, mut by_clusters) = (0, 0);
-    let mut chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
     let source = blocks(&mut Dice(seed));
     let program = program(&source);
-    chip.hbm_bytes = 1 << 40;
-    let mut capacities = vec![chip.hbm_bytes];
-    if let Ok(fastest) = with_forms(4096, &program, &chip) {
+    let chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
+    let within = |hbm_bytes| {
+        let chip = chip.with_memory_limit(hbm_bytes);
+        let (all, few) =
+            rayon::join(|| with_forms(4096, &program, &chip), || with_forms(1, &program, &chip));
+        (hbm_bytes, all, few)
+    };
+    let mut searched = vec![within(1 << 40)];
+    if let (_, Ok(fastest), _) = &searched[0] {
         let (least, most) = (least_kept(&program), Memory::of(&fastest.plan).peak().0);
-        let share = 1 + seed % 15;
-        capacities.push(least + most.saturating_sub(least) / 16 * share);
+        searched.push(within(least + most.saturating_sub(least) / 16 * (1 + seed % 15)));
     }
-    for capacity in capacities {
-        chip.hbm_bytes = capacity;
-        let (all, few) = (with_forms(4096, &program, &chip), with_forms(1, &program, &chip));
+    for (capacity, all, few) in searched {
         let (all, few) = match (all, few) {
             (Ok(all), Ok(few)) => (all, few),
             (Err(LowerError::NoPlanFits { proven: true, .. }), Ok(few)) => {

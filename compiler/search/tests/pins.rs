@@ -4,10 +4,7 @@
 //! The layers are larger than what a brute force can enumerate. A pin is searched by the same code,
 //! along another way: what one search leaves out, another one finds.
 
-#[path = "common/cores.rs"]
-mod cores;
-
-use cores::on_all_cores;
+use rayon::prelude::*;
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
@@ -195,8 +192,9 @@ impl Tally {
 /// Searches layers at limits between the least that weights take and what the fastest plan takes,
 /// with at most so many pins of each: as many layers at once as there are cores.
 fn held_to_pins(seed: u64, numbers: std::ops::Range<u64>, most_pins: u64) -> Tally {
-    let tallies = on_all_cores(numbers, |number| held_to_pins_of(seed, number, most_pins));
-    tallies.into_iter().fold(Tally::default(), Tally::and)
+    let tallies = numbers.into_par_iter();
+    let tallies = tallies.map(|number| held_to_pins_of(seed, number, most_pins));
+    tallies.reduce(Tally::default, Tally::and)
 }
 
 /// The same of one layer.

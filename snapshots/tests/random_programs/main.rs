@@ -224,13 +224,7 @@ fn hold(programs: u64, fuse: bool) {
             }
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        for worker in workers {
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        }
-    });
+    rayon::broadcast(|_| work());
     let mut failures = failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     failures.sort_by_key(|(_, text)| text.len());
     if let Some((seed, _)) = failures.first() {
@@ -243,7 +237,7 @@ fn hold(programs: u64, fuse: bool) {
             all.join("\n")
         );
     }
-    counts.tell(started.elapsed(), threads);
+    counts.tell(started.elapsed(), rayon::current_num_threads());
 }
 
 /// A fault that a test plants: the compiler is said to fail at every program with such an op in it.

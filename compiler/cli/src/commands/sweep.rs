@@ -2,9 +2,9 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rayon::prelude::*;
 use shard_check::diagnostics::{ALL, Source};
 use shard_check::{Diagnostic, Help};
 use shard_cost::Objective;
@@ -187,44 +187,32 @@ type Computed = (Vec<SweepRow>, Vec<Diagnostic>);
 impl Sweep<'_> {
     /// Computes all points, several at a time; the results stand in the order of the points.
     fn compute(&self, points: &[Point]) -> Vec<Computed> {
-        let next = AtomicUsize::new(0);
         let done = AtomicUsize::new(0);
-        let results: Mutex<Vec<Option<Computed>>> = Mutex::new(vec![None; points.len()]);
         let (shows_progress, is_terminal) = (self.shows_progress, std::io::stderr().is_terminal());
-        let work = || {
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(point) = points.get(at) else { break };
-                let computed = self.point(point);
-                if let Ok(mut results) = results.lock() {
-                    results[at] = Some(computed);
-                }
-                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                if shows_progress {
-                    let (before, after) = if is_terminal { ("\r", "") } else { ("", "\n") };
-                    let _ = write!(
-                        std::io::stderr(),
-                        "{before}{done} of {} points{after}",
-                        points.len()
-                    );
-                }
-            }
-        };
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = self.args.jobs.map_or_else(cores, usize::from);
-        std::thread::scope(|scope| {
-            for _ in 0..jobs.clamp(1, points.len().max(1)) {
-                // Where no thread can be had, the ones that run do all the work; without any, this
-                // one does.
+        let compute = |point: &Point| {
+            let computed = self.point(point);
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if shows_progress {
+                let (before, after) = if is_terminal { ("\r", "") } else { ("", "\n") };
                 let _ =
-                    std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+                    write!(std::io::stderr(), "{before}{done} of {} points{after}", points.len());
             }
-        });
-        work();
+            computed
+        };
+        // As many threads as there are cores, where nothing is said.
+        let jobs = self.args.jobs.map_or(0, usize::from).min(points.len());
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(jobs).stack_size(STACK_BYTES);
+        let computed = match threads.build() {
+            Ok(threads) => {
+                threads.install(|| points.par_iter().with_max_len(1).map(compute).collect())
+            }
+            // Where no thread can be had, this one does all the work.
+            Err(_) => points.iter().map(compute).collect(),
+        };
         if shows_progress && is_terminal {
             let _ = write!(std::io::stderr(), "\r\u{1b}[K");
         }
-        results.into_inner().unwrap_or_default().into_iter().flatten().collect()
+        computed
     }
 
     fn point(&self, point: &Point) -> Computed {

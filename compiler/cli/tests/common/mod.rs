@@ -3,8 +3,6 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What one command line did.
 #[derive(Debug)]
@@ -61,24 +59,4 @@ pub fn ran(output: Output) -> Ran {
 #[allow(dead_code)]
 pub fn text(file: &str) -> String {
     std::fs::read_to_string(files().join(file)).expect("a test file")
-}
-
-/// What a function makes of each item, in their order; each core takes an item as soon as it is done
-/// with one.
-#[allow(dead_code)] // see above
-pub fn on_all_cores<T: Sync, R: Send>(items: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let (next, made) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(items.len())));
-    let work = || {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else { break };
-            let result = act(item);
-            made.lock().expect("no thread failed").push((at, result));
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let mut made = made.into_inner().expect("no thread failed");
-    made.sort_by_key(|(at, _)| *at);
-    made.into_iter().map(|(_, result)| result).collect()
 }
