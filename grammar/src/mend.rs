@@ -14,15 +14,17 @@ use shard_words::Span;
 use std::ops::Range;
 
 /// The cases, in the order in which they are tried.
-const CASES: [fn(&Place<'_, '_>) -> Option<Mend>; 11] = [
+const CASES: [fn(&Place<'_, '_>) -> Option<Mend>; 13] = [
     statements::dashes,
     items::hardware,
     items::mesh,
     items::dims,
     items::result,
+    items::unnamed_results,
     items::braces,
     types::words_of_a_type,
     statements::assignment,
+    statements::assignment_in_place,
     statements::several_results,
     statements::last_value,
     statements::last_comma,

@@ -146,6 +146,13 @@ fn a_layer_is_called_one_and_states_its_result() {
             ("layer g(a: f32 A) -> f32 A B", "-> f32 AB", "layer g(a: f32 A) -> f32 AB"),
         ],
     );
+    let pair = |names: &str| format!("layer g(a: f32 A) -> (f32 A, f32 A) {{ return {names} }}");
+    let named = "(b: f32 A, c: f32 A)";
+    assert_eq!(helped(&pair("(b, c)")), named);
+    assert_eq!(mended(&pair("(b, c)")), pair("(b, c)").replace("(f32 A, f32 A)", named));
+    for others in ["(b, b)", "(b + c, c)", "g(a)"] {
+        assert_eq!(helped(&pair(others)), "(y: f32 A, z: f32 A)", "{others}");
+    }
     let help = "-> f32 [A, B_{x}]    (the type of what is returned)";
     let typed = "layer g(a: weight f32 [A, B_{x}], b: f32 A) -> f32 [A, B_{x}]";
     let any = "-> bf16 BE    (the type of what is returned)";
@@ -185,6 +192,9 @@ fn a_type_is_a_kind_a_dtype_and_a_word_of_dims() {
             ("x: B_xE bf16 weight", weight, weight),
             ("x: f32 Batch Embed", "x: f32 [Batch, Embed]", "x: f32 [Batch, Embed]"),
             ("x: f32[8]", "x: f32 B", "x: f32 B"),
+            ("x: tensor<8xbf16>", "x: bf16 B", "x: bf16 B"),
+            ("x: Tensor[B, E]", meant, meant),
+            ("x: bf16 Array[B, E]", meant, meant),
             ("x: bf16 B E (partialsum-x)", "x: bf16 BE(partialsum-x)", "x: bf16 BE(partialsum-x)"),
         ],
     );
@@ -192,7 +202,11 @@ fn a_type_is_a_kind_a_dtype_and_a_word_of_dims() {
     let sizes = "x: f32 BEF    (with dim E = 64 and dim F = 2)";
     are_told_alone(
         PARAM,
-        &[("x: f32[8, 64, 2]", sizes, "x: f32 BEF"), ("x: f32 8x64x2", sizes, "x: f32 BEF")],
+        &[
+            ("x: f32[8, 64, 2]", sizes, "x: f32 BEF"),
+            ("x: f32 8x64x2", sizes, "x: f32 BEF"),
+            ("x: tensor<8x64x2xf32>", sizes, "x: f32 BEF"),
+        ],
     );
     are_told(
         BODY,
@@ -200,6 +214,7 @@ fn a_type_is_a_kind_a_dtype_and_a_word_of_dims() {
             ("let h: bf16 B E = a", "h: bf16 BE", "let h: bf16 BE = a"),
             ("let h: B E = a", "h: BE", "let h: BE = a"),
             ("let h bf16 BE = a", "h: bf16 BE", "let h: bf16 BE = a"),
+            ("let h: Tensor[B, E] = a", "h: BE", "let h: BE = a"),
         ],
     );
 }
@@ -278,6 +293,8 @@ fn a_statement_is_a_let_or_a_return() {
             ("let h = gelu(b);", "remove it", meant),
         ],
     );
+    let once = "let b2 = b * ...    (a name has one value: what comes later reads `b2`)";
+    are_told_alone(BODY, &[("b *= a", once, "let b2 = b * a")]);
     are_told(
         END,
         &[
@@ -307,8 +324,6 @@ fn what_would_not_be_read_is_not_told() {
         (ITEM, "dim B = 1,000"),
         (ITEM, "device tpu-v5e"),
         (ITEM, "class g(a: f32 A) -> f32 A { return a }"),
-        (PARAM, "x: Tensor[B, E]"),
-        (PARAM, "x: tensor<8x64xf32>"),
         (PARAM, "x: bf16"),
         (PARAM, "x: f32[B, 64]"),
         (PARAM, "x: f32 B = 3"),

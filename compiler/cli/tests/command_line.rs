@@ -177,6 +177,22 @@ fn everything_wrong_with_a_hardware_file_is_said_with_the_nearest_word() {
 }
 
 #[test]
+fn a_mesh_and_a_size_in_the_words_of_others_are_told_as_they_are_written_here() {
+    for (words, help) in [
+        (["--mesh", "4x4"], "--mesh x=4,y=4"),
+        (["--mesh", "x4 y2"], "--mesh x=4,y=2"),
+        (["--mesh", "x:4"], "--mesh x=4"),
+        (["--mesh", "4, 4, 4, 4, 4"], "--mesh x=8,y=8"),
+        (["-D", "B:8"], "-D B=8"),
+        (["-D", "B"], "-D B=64"),
+    ] {
+        let ran = shardc(&["check", "mlp.shard", words[0], words[1]]);
+        assert_eq!(ran.status, 2, "{words:?}");
+        assert!(ran.err.ends_with(&format!("help: {help}\n")), "{words:?}: {}", ran.err);
+    }
+}
+
+#[test]
 fn a_mesh_that_no_slice_has_is_a_warning_and_a_wrong_fold_an_error() {
     let ran = shardc(&["check", "mlp.shard", "--hardware", "tpu-v5e"]);
     assert_eq!(ran.status, 0);

@@ -155,6 +155,69 @@ pub(super) fn result(place: &Place<'_, '_>) -> Option<Mend> {
     Some(mend)
 }
 
+/// `-> (f32 A, f32 B)`: results without names, which are called as what is returned.
+pub(super) fn unnamed_results(place: &Place<'_, '_>) -> Option<Mend> {
+    let open = (place.at.saturating_sub(4 * FAR)..place.at)
+        .rev()
+        .find(|at| place.word(*at) == "(" && *at > 0 && place.word(at - 1) == "->")?;
+    let bounds = commas(place, open + 1)?;
+    if bounds.len() < 2 {
+        return None;
+    }
+    let close = *bounds.last()?;
+    let returned = returned(place, close, bounds.len())?;
+    let mut start = open + 1;
+    let mut results = Vec::new();
+    for (end, name) in bounds.iter().zip(returned) {
+        let is_named = (start..*end).any(|at| place.word(at) == ":");
+        let ty = place.text(start..*end);
+        results.push(if is_named { ty } else { format!("{name}: {ty}") });
+        start = end + 1;
+    }
+    let written = format!("({})", results.join(", "));
+    reads(&format!("layer f() -> {written} {{ return a }}"))
+        .then(|| place.in_place_of(open..close + 1, written))
+}
+
+/// Where the parts of a bracket that opens before `start` end: at its commas, and where it closes.
+fn commas(place: &Place<'_, '_>, start: usize) -> Option<Vec<usize>> {
+    let (mut depth, mut ends) = (0usize, Vec::new());
+    for at in start..start + 8 * FAR {
+        match place.word(at) {
+            "," if depth == 0 => ends.push(at),
+            ")" if depth == 0 => {
+                ends.push(at);
+                return Some(ends);
+            }
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth = depth.checked_sub(1)?,
+            "" | "let" | "return" => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The names of so many values that the layer returns behind a token, or names for them.
+fn returned<'t>(place: &Place<'_, 't>, from: usize, count: usize) -> Option<Vec<&'t str>> {
+    const NAMES: [&str; 6] = ["y", "z", "u", "v", "w", "t"];
+    let found = (from..place.scan.tokens.len())
+        .take_while(|at| !matches!(place.word(*at), "layer" | "model"))
+        .find(|at| place.word(*at) == "return" && place.word(at + 1) == "(")
+        .and_then(|at| Some((at + 2, commas(place, at + 2)?)));
+    let names = found.and_then(|(first, ends)| {
+        let starts = std::iter::once(first).chain(ends.iter().map(|end| end + 1));
+        let names: Vec<&str> = starts
+            .zip(&ends)
+            .filter(|(start, end)| start + 1 == **end && place.is(*start, TokenKind::Word))
+            .map(|(start, _)| place.word(start))
+            .collect();
+        let are_different = (1..names.len()).all(|i| !names[..i].contains(&names[i]));
+        (names.len() == count && are_different).then_some(names)
+    });
+    names.or_else(|| NAMES.get(..count).map(<[&str]>::to_vec))
+}
+
 /// The type of the first parameter, which a result often has.
 fn first_type(place: &Place<'_, '_>) -> String {
     let from = place.at.saturating_sub(4 * FAR);

@@ -67,6 +67,21 @@ pub(super) fn assignment(place: &Place<'_, '_>) -> Option<Mend> {
     Some(Mend { help: format!("{help} ..."), fix })
 }
 
+/// `h += a`, which would give one name two values.
+pub(super) fn assignment_in_place(place: &Place<'_, '_>) -> Option<Mend> {
+    let (at, sign) = (place.at, place.word(place.at + 1));
+    let is_assigned =
+        matches!(sign, "+" | "-" | "*" | "/") && place.is_sign(at + 1, &format!("{sign}="));
+    if !place.starts_line(at) || !place.expects(&["`let`", "the next statement"]) || !is_assigned {
+        return None;
+    }
+    let name = place.word(at);
+    let written = format!("let {name}2 = {name} {sign} ...");
+    let help = format!("{written}    (a name has one value: what comes later reads `{name}2`)");
+    reads(&format!("layer f() -> f32 [] {{ let {name}2 = {name} return a }}"))
+        .then_some(Mend { help, fix: None })
+}
+
 /// `return a, b`.
 pub(super) fn several_results(place: &Place<'_, '_>) -> Option<Mend> {
     let line = place.line.clone();

@@ -21,7 +21,9 @@ enum Role {
 pub(super) fn words_of_a_type(place: &Place<'_, '_>) -> Option<Mend> {
     let (role, tokens) = around(place)?;
     let words = words(place, tokens.clone())?;
-    let dtype = words.dtype.map_or(String::new(), |dtype| format!("{dtype} "));
+    // What goes in and out has a dtype.
+    let assumed = (words.is_tensor && role != Role::Let).then_some("bf16");
+    let dtype = words.dtype.or(assumed).map_or(String::new(), |dtype| format!("{dtype} "));
     let kind = words.kind.map_or(String::new(), |kind| format!("{kind} "));
     let (layout, unnamed) = match words.sizes.as_slice() {
         [] => (layout(&words.dims)?, Vec::new()),
@@ -117,6 +119,9 @@ fn around(place: &Place<'_, '_>) -> Option<(Role, Range<usize>)> {
     (ends_well && at <= end).then_some(found)
 }
 
+/// What other languages call a tensor, before its type in brackets.
+const CONTAINERS: [&str; 5] = ["tensor", "array", "memref", "ndarray", "buffer"];
+
 /// The words of a type, in whatever order.
 #[derive(Default)]
 struct Words<'t> {
@@ -126,6 +131,8 @@ struct Words<'t> {
     dims: Vec<&'t str>,
     sizes: Vec<&'t str>,
     partial: Option<Range<usize>>,
+    /// Whether a word of [`CONTAINERS`] is there.
+    is_tensor: bool,
 }
 
 /// The words of a type; `None` where one is there twice or is no part of a type.
@@ -145,10 +152,17 @@ fn words<'t>(place: &Place<'_, 't>, tokens: Range<usize>) -> Option<Words<'t>> {
         let is_name = at == tokens.start && matches!(place.word(at + 1), ":" | "=");
         let is_upper = word.starts_with(|c: char| c.is_ascii_uppercase());
         let lower = word.to_ascii_lowercase();
+        let is_tensor = CONTAINERS.contains(&lower.as_str())
+            && (place.is(at + 1, TokenKind::Open) || place.word(at + 1) == "<");
         let is_twice = match place.scan.tokens[at].kind {
+            TokenKind::Word if is_tensor => std::mem::replace(&mut words.is_tensor, true),
+            // `8x64xf32`
             TokenKind::Number => {
-                words.sizes.extend(word.split('x'));
-                false
+                let (sizes, last) = word.rsplit_once('x').unwrap_or((word, ""));
+                let of_last = dtype(last);
+                let sizes = if of_last.is_some() { sizes } else { word };
+                words.sizes.extend(sizes.split('x'));
+                of_last.is_some() && std::mem::replace(&mut words.dtype, of_last).is_some()
             }
             TokenKind::Word if is_name => words.name.replace(word).is_some(),
             TokenKind::Word if matches!(word, "weight" | "cache") => {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use shard_check::CheckOptions;
 use shard_driver::{Compilation, CompileOptions, Outcome, Purpose, compile_input};
+use shard_grammar::SourceFile;
 
 use crate::args::ProgramArgs;
 use crate::console::Console;
@@ -51,7 +52,9 @@ pub(crate) fn check_options(args: &ProgramArgs, console: &mut Console) -> Outcom
             }
             None => {
                 let message = format!("`-D {text}` is no new size of a dim");
-                return Err(console.usage(&message, Some("-D B=64".to_string())));
+                let meant = as_item("dim", text).map(|dim| dim.replace(" = ", "="));
+                let help = format!("-D {}", meant.as_deref().unwrap_or("B=64"));
+                return Err(console.usage(&message, Some(help)));
             }
         }
     }
@@ -65,7 +68,19 @@ pub(crate) fn read_mesh(text: &str, console: &mut Console) -> Outcome<Vec<(Strin
         Ok(axes) => Ok(axes.into_iter().map(|axis| (axis.name.value, axis.size.value)).collect()),
         Err(error) => {
             let message = format!("`--mesh {text}` is no mesh: {error}");
-            Err(console.usage(&message, Some("--mesh x=8,y=8".to_string())))
+            let meant = as_item("mesh", text).map(|axes| axes.replace(", ", ","));
+            let help = format!("--mesh {}", meant.as_deref().unwrap_or("x=8,y=8"));
+            Err(console.usage(&message, Some(help)))
         }
     }
+}
+
+/// What an argument is meant to say, where the line of a file that it is made of has a help that is
+/// one word here.
+fn as_item(keyword: &str, text: &str) -> Option<String> {
+    let line = SourceFile::new("", format!("{keyword} {text}"));
+    let help = shard_grammar::parse(&line).errors.into_iter().next()?.help?;
+    let meant = help.strip_prefix(keyword)?.trim();
+    let is_typed = !meant.contains(['(', '\n', '\'', '*']);
+    is_typed.then(|| meant.to_string())
 }
