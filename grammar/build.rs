@@ -33,8 +33,12 @@ fn rules() -> String {
         |word: &&str| Code::of_source(word).is_some_and(|code| !code.row().is(Flag::Later));
     let mut reserved: Vec<&str> =
         shapes.iter().flat_map(|(_, words)| words).copied().filter(is_first).collect();
+    let mut all: Vec<&str> = shapes.iter().flat_map(|(_, words)| words).copied().collect();
+    // Most words of an expression are names: that none of the ops is meant is seen at once, and not
+    // form by form.
     let mut out = format!(
-        "\nop_form = _{{ {} }}\nop_name = _{{ ({}) ~ !word_char }}\n",
+        "\nop_form = _{{ &(({}) ~ !word_char) ~ ({}) }}\nop_name = _{{ ({}) ~ !word_char }}\n",
+        alternatives(&mut all),
         forms.join(" | "),
         alternatives(&mut reserved)
     );
