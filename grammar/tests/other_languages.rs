@@ -150,9 +150,15 @@ fn a_layer_is_called_one_and_states_its_result() {
     let named = "(b: f32 A, c: f32 A)";
     assert_eq!(helped(&pair("(b, c)")), named);
     assert_eq!(mended(&pair("(b, c)")), pair("(b, c)").replace("(f32 A, f32 A)", named));
-    for others in ["(b, b)", "(b + c, c)", "g(a)"] {
-        assert_eq!(helped(&pair(others)), "(y: f32 A, z: f32 A)", "{others}");
+    for (returned, help) in [
+        ("(b, b)", "(b: f32 A, y: f32 A)"),
+        ("(b + c, y)", "(z: f32 A, y: f32 A)"),
+        ("g(a)", "(y: f32 A, z: f32 A)"),
+    ] {
+        assert_eq!(helped(&pair(returned)), help, "{returned}");
     }
+    let half = pair("(b + c, c)").replace("(f32 A, f32 A)", "(f32 A, y: f32 A)");
+    assert_eq!(helped(&half), "(z: f32 A, y: f32 A)");
     let help = "-> f32 [A, B_{x}]    (the type of what is returned)";
     let typed = "layer g(a: weight f32 [A, B_{x}], b: f32 A) -> f32 [A, B_{x}]";
     let any = "-> bf16 BE    (the type of what is returned)";
@@ -295,6 +301,8 @@ fn a_statement_is_a_let_or_a_return() {
     );
     let once = "let b2 = b * ...    (a name has one value: what comes later reads `b2`)";
     are_told_alone(BODY, &[("b *= a", once, "let b2 = b * a")]);
+    let twice = helped(&BODY.replace("HERE", "let b2 = a\n  b -= a"));
+    assert_eq!(twice, once.replace("b2", "b3").replace('*', "-"));
     are_told(
         END,
         &[

@@ -10,7 +10,6 @@ use rayon::prelude::*;
 use shard_grammar::SourceFile;
 use shard_ir::{Collective, InstrKind, Plan, text};
 use shard_report::explicit::difference;
-
 use shard_snapshots::examples;
 use shard_snapshots::files::{Example, root};
 

@@ -184,6 +184,8 @@ fn a_mesh_and_a_size_in_the_words_of_others_are_told_as_they_are_written_here() 
         (["--mesh", "x:4"], "--mesh x=4"),
         (["--mesh", "4, 4, 4, 4, 4"], "--mesh x=8,y=8"),
         (["-D", "B:8"], "-D B=8"),
+        (["-D", "B: 48 pad 64"], "-D 'B=48 pad 64'"),
+        (["-D", "B:8,E:16"], "-D B=8"),
         (["-D", "B"], "-D B=64"),
     ] {
         let ran = shardc(&["check", "mlp.shard", words[0], words[1]]);

@@ -192,9 +192,8 @@ impl Tally {
 /// Searches layers at limits between the least that weights take and what the fastest plan takes,
 /// with at most so many pins of each: as many layers at once as there are cores.
 fn held_to_pins(seed: u64, numbers: std::ops::Range<u64>, most_pins: u64) -> Tally {
-    let tallies = numbers.into_par_iter();
-    let tallies = tallies.map(|number| held_to_pins_of(seed, number, most_pins));
-    tallies.reduce(Tally::default, Tally::and)
+    let tally = |number| held_to_pins_of(seed, number, most_pins);
+    numbers.into_par_iter().map(tally).reduce(Tally::default, Tally::and)
 }
 
 /// The same of one layer.

@@ -72,8 +72,8 @@ fn with_unit(value: String) -> String {
     units.into_iter().find_map(of).unwrap_or(value)
 }
 
-/// `dim B: 8`, `dim B = 8K`, `dim B = 8, E = 64`, `dim {B: 8, E: 64}`, and `B = 8` or `const B = 8` where a line
-/// may start.
+/// `dim B: 8`, `dim B = 8K`, `dim B = 8, E = 64`, `dim {B: 8, E: 64}`, and `B = 8` or `const B = 8`
+/// where a line may start.
 pub(super) fn dims(place: &Place<'_, '_>) -> Option<Mend> {
     let starts = |at: usize| {
         place.word(at).starts_with(|c: char| c.is_ascii_uppercase())
@@ -155,24 +155,32 @@ pub(super) fn result(place: &Place<'_, '_>) -> Option<Mend> {
     Some(mend)
 }
 
-/// `-> (f32 A, f32 B)`: results without names, which are called as what is returned.
+/// `-> (f32 A, f32 B)`: results without names. Each is called as what is returned in its place,
+/// where that is a name and no other result has it.
 pub(super) fn unnamed_results(place: &Place<'_, '_>) -> Option<Mend> {
+    const NAMES: [&str; 6] = ["y", "z", "u", "v", "w", "t"];
     let open = (place.at.saturating_sub(4 * FAR)..place.at)
         .rev()
         .find(|at| place.word(*at) == "(" && *at > 0 && place.word(at - 1) == "->")?;
-    let bounds = commas(place, open + 1)?;
-    if bounds.len() < 2 {
-        return None;
-    }
-    let close = *bounds.last()?;
-    let returned = returned(place, close, bounds.len())?;
-    let mut start = open + 1;
+    let ends = commas(place, open + 1)?;
+    let close = *ends.last().filter(|_| ends.len() > 1)?;
+    let starts: Vec<usize> = std::iter::once(open).chain(ends.iter().copied()).collect();
+    let is_named = |start: usize| place.word(start + 2) == ":";
+    let mut used: Vec<&str> =
+        starts.iter().filter(|at| is_named(**at)).map(|at| place.word(at + 1)).collect();
+    let returned = returned(place, close);
     let mut results = Vec::new();
-    for (end, name) in bounds.iter().zip(returned) {
-        let is_named = (start..*end).any(|at| place.word(at) == ":");
-        let ty = place.text(start..*end);
-        results.push(if is_named { ty } else { format!("{name}: {ty}") });
-        start = end + 1;
+    for (i, (start, end)) in starts.iter().zip(&ends).enumerate() {
+        let ty = place.text(start + 1..*end);
+        if is_named(*start) {
+            results.push(ty);
+            continue;
+        }
+        let own = returned.get(i).copied().flatten();
+        let others = NAMES.into_iter().filter(|name| !returned.contains(&Some(name)));
+        let name = own.into_iter().chain(others).find(|name| !used.contains(name))?;
+        used.push(name);
+        results.push(format!("{name}: {ty}"));
     }
     let written = format!("({})", results.join(", "));
     reads(&format!("layer f() -> {written} {{ return a }}"))
@@ -198,24 +206,18 @@ fn commas(place: &Place<'_, '_>, start: usize) -> Option<Vec<usize>> {
     None
 }
 
-/// The names of so many values that the layer returns behind a token, or names for them.
-fn returned<'t>(place: &Place<'_, 't>, from: usize, count: usize) -> Option<Vec<&'t str>> {
-    const NAMES: [&str; 6] = ["y", "z", "u", "v", "w", "t"];
-    let found = (from..place.scan.tokens.len())
+/// What the layer returns behind a token: the name of each value that is no more than a name.
+fn returned<'t>(place: &Place<'_, 't>, from: usize) -> Vec<Option<&'t str>> {
+    let values = (from..place.scan.tokens.len())
         .take_while(|at| !matches!(place.word(*at), "layer" | "model"))
         .find(|at| place.word(*at) == "return" && place.word(at + 1) == "(")
         .and_then(|at| Some((at + 2, commas(place, at + 2)?)));
-    let names = found.and_then(|(first, ends)| {
-        let starts = std::iter::once(first).chain(ends.iter().map(|end| end + 1));
-        let names: Vec<&str> = starts
-            .zip(&ends)
-            .filter(|(start, end)| start + 1 == **end && place.is(*start, TokenKind::Word))
-            .map(|(start, _)| place.word(start))
-            .collect();
-        let are_different = (1..names.len()).all(|i| !names[..i].contains(&names[i]));
-        (names.len() == count && are_different).then_some(names)
-    });
-    names.or_else(|| NAMES.get(..count).map(<[&str]>::to_vec))
+    let Some((first, ends)) = values else { return Vec::new() };
+    let starts = std::iter::once(first).chain(ends.iter().map(|end| end + 1));
+    let name = |(start, end): (usize, &usize)| {
+        (start + 1 == *end && place.is(start, TokenKind::Word)).then(|| place.word(start))
+    };
+    starts.zip(&ends).map(name).collect()
 }
 
 /// The type of the first parameter, which a result often has.

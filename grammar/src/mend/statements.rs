@@ -76,9 +76,11 @@ pub(super) fn assignment_in_place(place: &Place<'_, '_>) -> Option<Mend> {
         return None;
     }
     let name = place.word(at);
-    let written = format!("let {name}2 = {name} {sign} ...");
-    let help = format!("{written}    (a name has one value: what comes later reads `{name}2`)");
-    reads(&format!("layer f() -> f32 [] {{ let {name}2 = {name} return a }}"))
+    let is_free = |other: &String| (0..place.scan.tokens.len()).all(|at| place.word(at) != other);
+    let other = (2..FAR).map(|number| format!("{name}{number}")).find(is_free)?;
+    let written = format!("let {other} = {name} {sign} ...");
+    let help = format!("{written}    (a name has one value: what comes later reads `{other}`)");
+    reads(&format!("layer f() -> f32 [] {{ let {other} = {name} return a }}"))
         .then_some(Mend { help, fix: None })
 }
 

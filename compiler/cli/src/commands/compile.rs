@@ -52,7 +52,7 @@ pub(crate) fn check_options(args: &ProgramArgs, console: &mut Console) -> Outcom
             }
             None => {
                 let message = format!("`-D {text}` is no new size of a dim");
-                let meant = as_item("dim", text).map(|dim| dim.replace(" = ", "="));
+                let meant = as_argument("dim", text);
                 let help = format!("-D {}", meant.as_deref().unwrap_or("B=64"));
                 return Err(console.usage(&message, Some(help)));
             }
@@ -68,19 +68,23 @@ pub(crate) fn read_mesh(text: &str, console: &mut Console) -> Outcome<Vec<(Strin
         Ok(axes) => Ok(axes.into_iter().map(|axis| (axis.name.value, axis.size.value)).collect()),
         Err(error) => {
             let message = format!("`--mesh {text}` is no mesh: {error}");
-            let meant = as_item("mesh", text).map(|axes| axes.replace(", ", ","));
+            let meant = as_argument("mesh", text);
             let help = format!("--mesh {}", meant.as_deref().unwrap_or("x=8,y=8"));
             Err(console.usage(&message, Some(help)))
         }
     }
 }
 
-/// What an argument is meant to say, where the line of a file that it is made of has a help that is
-/// one word here.
-fn as_item(keyword: &str, text: &str) -> Option<String> {
+/// The argument that a text is meant to be: what the help of the line `keyword text` of a file says,
+/// if it says such a line. In quotes where a shell asks for them.
+fn as_argument(keyword: &str, text: &str) -> Option<String> {
     let line = SourceFile::new("", format!("{keyword} {text}"));
     let help = shard_grammar::parse(&line).errors.into_iter().next()?.help?;
-    let meant = help.strip_prefix(keyword)?.trim();
-    let is_typed = !meant.contains(['(', '\n', '\'', '*']);
-    is_typed.then(|| meant.to_string())
+    let meant = help.strip_prefix(keyword)?.trim().replace(" = ", "=").replace(", ", ",");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_=,".contains(c);
+    if meant.chars().all(is_plain) {
+        return Some(meant);
+    }
+    // A help may say more than the line, in parentheses.
+    (!meant.contains(['(', '\n', '\''])).then(|| format!("'{meant}'"))
 }

@@ -267,10 +267,9 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Takes the unit that can start first out of those that wait for streams and memory alone, with
-    /// its start. They stand in the order of moments before which none can start: streams only fill,
-    /// so no such moment is ever too late, and only units are looked at that may start before the
-    /// best found.
+    /// Takes the unit that can start first out of `waiting`, and says when it starts. Each unit there
+    /// has a moment before which its streams do not let it start. Streams only fill, so that moment
+    /// stays a bound; a unit whose bound is no better than the best start found is not looked at.
     fn soonest(&self, waiting: &mut BTreeSet<Waiting>, copy: u64) -> Option<(Picoseconds, usize)> {
         let mut best: Option<Waiting> = None;
         let mut looked_at = Vec::new();
