@@ -1,9 +1,7 @@
 //! Every move, executed on real data: the devices hold other blocks and the same global tensor, and
 //! the busiest device has sent what the model says.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use shard_ir::*;
 use shard_runtime::{RunOptions, run_plan};
 

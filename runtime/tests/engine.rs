@@ -1,7 +1,5 @@
 //! What an engine gives is judged as what the simulated devices hold.
 
-#![allow(missing_docs)]
-
 use std::sync::Arc;
 
 use shard_ir::{InstrId, Plan};

@@ -1,9 +1,7 @@
 //! Every loop of small einsums, executed chunk by chunk: the result is that of the two steps one
 //! after the other, and the busiest device has sent what the collective alone sends.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use shard_ir::*;
 
 /// Executes every loop of an einsum `a,b->r`, on operands in every layout without a partial

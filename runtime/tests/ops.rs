@@ -1,9 +1,7 @@
 //! The layout rule of every op is sound: for all operand layouts that it lets pass, devices that
 //! each apply the op to what they hold get, put together, what the unsharded op gives.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use shard_ir::op::Partial;
 use shard_ir::*;
 
@@ -79,7 +77,7 @@ impl Case {
                         .collect();
                     let kind = InstrKind::Op(self.op.clone());
                     let id = builder.push(kind, &inputs, result, typed.dtype, layout);
-                    let report = common::check(&builder.output(id), passed as u64);
+                    let report = crate::common::check(&builder.output(id), passed as u64);
                     assert_eq!(report.exact, self.exact);
                     passed += 1;
                 }

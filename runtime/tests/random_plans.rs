@@ -1,9 +1,7 @@
 //! Random plans of ops and moves: they verify, print and parse back, shrink, and run right,
 //! thousands of them in seconds.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use shard_ir::verify::verify;
 use shard_ir::*;
 use shard_runtime::{Random, shrink};

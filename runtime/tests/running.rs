@@ -1,11 +1,9 @@
 //! `run` itself: arithmetic, inputs, schedules, emulated dtypes.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::check;
+use crate::common::check;
 use shard_ir::{InstrId, Plan, text};
 use shard_runtime::{
     Arithmetic, Report, RunError, RunOptions, Spare, Tensor, execute, in_program_order, run,

@@ -1,8 +1,6 @@
 //! Shrunk plans are the same plans: they verify, they are small, and they run.
 
-mod common;
-
-use common::check;
+use crate::common::check;
 use shard_ir::verify::verify;
 use shard_ir::{Plan, text};
 use shard_runtime::{RunError, RunOptions, run_plan, shrink, work_needed};

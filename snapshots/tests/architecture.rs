@@ -1,8 +1,6 @@
 //! `ARCHITECTURE.md` is true: its crates and arrows are those of `cargo metadata`, and what it
 //! names exists.
 
-#![allow(missing_docs)]
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -109,4 +107,26 @@ fn reports_as_text_import_nothing_of_the_json_documents() {
             assert!(of_page || !text.contains("crate::json"), "{}", path.display());
         }
     }
+}
+
+#[test]
+fn every_file_of_tests_is_part_of_the_binary_of_its_crate() {
+    let mut of_one_binary = 0;
+    for (name, (folder, _)) in crates() {
+        let tests = root().join(folder).join("tests");
+        if !tests.join("main.rs").exists() {
+            continue;
+        }
+        of_one_binary += 1;
+        let main = read(&tests.join("main.rs"));
+        for entry in std::fs::read_dir(&tests).expect("a folder") {
+            let path = entry.expect("a file").path();
+            let is_module =
+                path.extension().is_some_and(|e| e == "rs") || path.join("mod.rs").exists();
+            let module = path.file_stem().expect("a name").to_string_lossy();
+            let declared = main.lines().any(|line| line == format!("mod {module};"));
+            assert!(!is_module || module == "main" || declared, "{name}: {}", path.display());
+        }
+    }
+    assert!(of_one_binary > 10, "{of_one_binary}");
 }

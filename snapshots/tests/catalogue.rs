@@ -3,8 +3,6 @@
 //! that `CONTRIBUTING.md` lists. `SHARDC_UPDATE=1` writes the grammar, the schemas, the maps of the
 //! tables and the list of diagnostics anew.
 
-#![allow(missing_docs)]
-
 use shard_check::diagnostics::ALL;
 use shard_ir::catalogue::{self, Code, Flag, Lead, Map, Move, Partial, Row, filled};
 use shard_snapshots::files::{holds, read, root};

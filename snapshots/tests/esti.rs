@@ -1,8 +1,6 @@
 //! What ESTI says of PaLM 540B on 64 chips comes out of the compiler: the layouts of Table 2, the
 //! contexts of Table 1.
 
-#![allow(missing_docs)]
-
 use std::process::Command;
 
 use serde_json::Value;

@@ -1,8 +1,6 @@
 //! Every program of `examples`, through every stage. The snapshots of a stage are in the folder of
 //! its name.
 
-#![allow(missing_docs)]
-
 use std::process::Command;
 
 use shard_grammar::SourceFile;

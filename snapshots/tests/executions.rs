@@ -1,8 +1,6 @@
 //! Schedules that are executed, stream by stream and at their addresses, in checking mode: what
 //! random programs compute, what they hold, and that a spoilt one is found out.
 
-#![allow(missing_docs)]
-
 use shard_cost::{Hardware, price};
 use shard_ir::{Execution, Picoseconds, Plan, Task, Work, text};
 use shard_runtime::{NamedTensor, Random, Report, RunError, RunOptions, run_on_streams};

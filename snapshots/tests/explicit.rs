@@ -1,7 +1,5 @@
 //! `fmt --explicit` of every example: a strict file with the same lowered program.
 
-#![allow(missing_docs)]
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;

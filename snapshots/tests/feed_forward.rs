@@ -1,7 +1,5 @@
 //! The form of a feed-forward layer follows from its batch alone, as ESTI's Figure 3 has it.
 
-#![allow(missing_docs)]
-
 use std::process::Command;
 
 use shard_snapshots::files::root;

@@ -1,7 +1,5 @@
 //! `spec/fidelity.md` is what the model says, and the calibrated chip is what the fit gives.
 
-#![allow(missing_docs)]
-
 use shard_cost::Hardware;
 use shard_snapshots::fidelity::fit::TableD2;
 use shard_snapshots::fidelity::paper::TABLE_2;

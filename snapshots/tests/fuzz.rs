@@ -2,8 +2,6 @@
 //! judges the same cases. What once failed is judged first. `spec/fuzzing.md` says how to run more
 //! of it.
 
-#![allow(missing_docs)]
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -8,8 +8,6 @@
 //! every time [`FINE`] times as long, all plans take a whole multiple of that, and a bound above
 //! the next lower multiple leaves no plan between the two. (The search is not asked.)
 
-#![allow(missing_docs)]
-
 use std::path::Path;
 use std::process::Command;
 

@@ -1,8 +1,6 @@
 //! `examples/README.md` is a table of the examples, made from what they say of themselves and what
 //! `explain` says of them.
 
-#![allow(missing_docs)]
-
 use std::fmt::Write as _;
 use std::process::Command;
 
@@ -114,6 +112,6 @@ fn the_page_of_examples_says_what_they_are_and_what_they_take() {
     assert_eq!(
         read(&path),
         page,
-        "UPDATE_EXAMPLES=1 cargo test -p shard-snapshots --test index writes the page"
+        "UPDATE_EXAMPLES=1 cargo test -p shard-snapshots index:: writes the page"
     );
 }

@@ -1,8 +1,6 @@
 //! What users see of a defect in a release build: an internal error beside the result, status 1,
 //! and no panic.
 
-#![allow(missing_docs)]
-
 use std::process::{Command, Output};
 
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! Models: a folded block counts as what it is when it is written out.
 
-#![allow(missing_docs)]
-
 use std::process::Command;
 
 use serde_json::Value;

@@ -1,8 +1,6 @@
 //! `--objective overlap`: how far above its bound each example is, and what the literature says of
 //! overlap.
 
-#![allow(missing_docs)]
-
 use std::process::Command;
 
 use rayon::prelude::*;

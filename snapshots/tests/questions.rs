@@ -1,8 +1,6 @@
 //! `explain --why`, `--why-not` and `diff`, as a person reads them, and whether what they say
 //! holds.
 
-#![allow(missing_docs)]
-
 use std::process::{Command, Stdio};
 
 use serde_json::Value;

@@ -1,8 +1,6 @@
 //! The code blocks of `spec/` and of the README are run; `spec/rules.md` is the compiler's own list
 //! of rules. The kinds of blocks are described in `spec/README.md`.
 
-#![allow(missing_docs)]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -235,7 +233,7 @@ fn the_page_of_rules_lists_every_rule_of_the_compiler() {
     assert_eq!(
         read(&path),
         rules_page(),
-        "UPDATE_SPEC=1 cargo test -p shard-snapshots --test spec writes the page"
+        "UPDATE_SPEC=1 cargo test -p shard-snapshots spec:: writes the page"
     );
     for rule in RULES {
         assert!(rule.law.lines().count() == 1 && !rule.law.contains('|'), "{}", rule.name);

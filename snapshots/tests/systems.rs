@@ -1,7 +1,5 @@
 //! What the sources say of their systems is chosen by cost, and by how much.
 
-#![allow(missing_docs)]
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -1,8 +1,6 @@
 //! Timelines of the examples and of random programs: traces that a strict reader opens, and facts
 //! that hold of every one.
 
-#![allow(missing_docs)]
-
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,5 @@
 //! How well each example uses its chips: never better than they can be used.
 
-#![allow(missing_docs)]
-
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{DimRoles, Hardware, Summary, price};
 use shard_grammar::SourceFile;

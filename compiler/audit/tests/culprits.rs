@@ -1,12 +1,8 @@
 //! Badly annotated programs: the line that is to blame is named, with the edit that mends it.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::path::Path;
 
-use common::{counts, mesh, own};
+use crate::common::{counts, mesh, own};
 use shard_audit::before::{advise, read, translate};
 use shard_audit::compare::Comparison;
 use shard_cost::Hardware;

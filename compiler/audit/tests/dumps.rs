@@ -2,13 +2,9 @@
 //! collective. The dumps in `tests/dumps` are in this repository; those of `../shared/hlo`, where
 //! it is there, are all that we have.
 
-#![allow(missing_docs)]
-
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Build, builds, shared};
+use crate::common::{Build, builds, shared};
 use serde_json::Value;
 use shard_audit::collectives::{Collective, collectives};
 use shard_audit::hlo::Module;
@@ -126,7 +122,7 @@ fn holds(build: &Build) {
 
 #[test]
 fn every_dump_of_ours_is_counted_to_the_byte() {
-    let builds = builds(&common::own());
+    let builds = builds(&crate::common::own());
     assert!(builds.len() > 20, "{}", builds.len());
     builds.iter().for_each(holds);
 }

@@ -1,11 +1,7 @@
 //! What is said of the other programs: those that have an optimum, and those that have none, with
 //! the reason.
 
-#![allow(missing_docs)]
-
-mod common;
-
-use common::{counts, folders, mesh, own};
+use crate::common::{counts, folders, mesh, own};
 use shard_audit::before::{optimum, read, translate};
 use shard_audit::collectives::collectives;
 use shard_audit::hlo::Module;

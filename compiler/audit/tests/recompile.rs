@@ -1,11 +1,7 @@
 //! Edits that are tried by compiling: what is handed to XLA, and what becomes of what it gives. XLA
 //! is a dump here.
 
-#![allow(missing_docs)]
-
-mod common;
-
-use common::{counts, mesh, own};
+use crate::common::{counts, mesh, own};
 use shard_audit::before::recompile::{Compiled, Subject, recompile};
 use shard_audit::before::{advise, read, translate};
 use shard_audit::compare::{AdviceKind, Comparison};

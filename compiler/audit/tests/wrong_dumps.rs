@@ -1,11 +1,7 @@
 //! A dump that is cut off or changed gives a count or an error with a place, and never a panic;
 //! what is looked at grows with the text.
 
-#![allow(missing_docs)]
-
-mod common;
-
-use common::{builds, counts, folders, mesh, own};
+use crate::common::{builds, counts, folders, mesh, own};
 use shard_audit::before::optimum::{self, Choice};
 use shard_audit::before::read::read;
 use shard_audit::before::translate::{Layer, translate};

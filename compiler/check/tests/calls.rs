@@ -1,8 +1,6 @@
 //! Calls and what inlining makes of them; errors that stay where they are.
 
-mod common;
-
-use common::{check, codes, demand, pins, program};
+use crate::common::{check, codes, demand, pins, program};
 use shard_ir::Def;
 
 const BLOCK: &str = "

@@ -1,10 +1,8 @@
 //! Nothing that is typed makes the checker panic or hang, and every label lies in the file.
 
-mod common;
-
 use std::path::Path;
 
-use common::check;
+use crate::common::check;
 use shard_check::Diagnostic;
 
 /// A small generator of numbers, the same on every machine.

@@ -1,8 +1,6 @@
 //! Models: what their calls own, and folded blocks.
 
-mod common;
-
-use common::{check, codes, program};
+use crate::common::{check, codes, program};
 use shard_ir::{Def, ParameterKind, Plan, Program};
 
 fn model(body: &str) -> Program {

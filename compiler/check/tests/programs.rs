@@ -1,8 +1,6 @@
 //! What a file without errors becomes.
 
-mod common;
-
-use common::{check, check_with, codes, demand, dims_of, messages, pins, program, value};
+use crate::common::{check, check_with, codes, demand, dims_of, messages, pins, program, value};
 use shard_check::CheckOptions;
 use shard_ir::{Def, Dtype, Op, ParameterKind};
 

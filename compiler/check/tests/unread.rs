@@ -1,9 +1,7 @@
 //! What is said of a file whose syntax is wrong somewhere: names are checked wherever nothing that
 //! is hidden can declare them.
 
-mod common;
-
-use common::codes;
+use crate::common::codes;
 
 const HEAD: &str = "mesh x=4\ndim B = 8\ndim E = 16\n";
 

@@ -1,10 +1,6 @@
 //! `shardc audit` on dumps of XLA.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 use serde_json::Value;
 
 const DUMPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../audit/tests/dumps/");

@@ -1,10 +1,6 @@
 //! `--bound-only`: what no plan falls below, without a plan.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 use serde_json::Value;
 
 /// A file of the examples.

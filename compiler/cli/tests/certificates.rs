@@ -1,12 +1,8 @@
 //! `explain --certificate` and `verify-certificate`, from outside.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
 use std::path::PathBuf;
 
-use common::{fed, shardc, text};
+use crate::common::{fed, shardc, text};
 
 /// Where a test writes a certificate.
 fn file(name: &str) -> String {

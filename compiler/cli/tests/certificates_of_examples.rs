@@ -1,15 +1,11 @@
 //! The certificate of every example: written, held to its schema, checked, and what comes of it
 //! held to the table of `spec/certificate.md`.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use common::shardc;
+use crate::common::shardc;
 use rayon::prelude::*;
 
 const BEGIN: &str = "<!-- certificates of examples -->\n";

@@ -1,13 +1,9 @@
 //! The binary from outside: exit status, streams, options.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use common::{command, fed, ran, shardc, text};
+use crate::common::{command, fed, ran, shardc, text};
 
 /// A layer that calls another one with a value of its own.
 const CALLED: &str = "called.shard";

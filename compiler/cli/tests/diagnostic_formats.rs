@@ -1,10 +1,6 @@
 //! Diagnostics for CI: GitHub's workflow commands and SARIF.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc, text};
+use crate::common::{fed, shardc, text};
 
 fn wrong() -> String {
     text("mlp.shard").replace("let a = gelu(h)", "let a = gelu(hh)").replace("E_xF_yz", "E_xF_yw")

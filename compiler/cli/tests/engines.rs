@@ -1,11 +1,7 @@
 //! `run --engine` where the engine is missing, fails, or is used wrongly. That engines compute the
 //! right thing is for `compiler/export/python/run` and `run-torch`.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{command, ran, shardc};
+use crate::common::{command, ran, shardc};
 
 #[test]
 fn a_python_that_is_missing_is_an_error_with_what_to_type() {

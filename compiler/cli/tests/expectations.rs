@@ -1,10 +1,6 @@
 //! `check --expect`, from outside: `mlp.shard` gathers x and a, and scatters h and y.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{Ran, fed, text};
+use crate::common::{Ran, fed, text};
 
 /// `mlp.shard` with lines put before its first `let`.
 fn expecting(lines: &str, options: &[&str]) -> Ran {

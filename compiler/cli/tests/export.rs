@@ -1,11 +1,7 @@
 //! `export`: what it writes, where, and what it refuses. What the modules compute is for
 //! `compiler/export/python/run`.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc, text};
+use crate::common::{fed, shardc, text};
 
 #[test]
 fn a_module_has_the_mesh_the_specs_and_a_line_for_each_instruction() {

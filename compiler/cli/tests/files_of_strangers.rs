@@ -1,15 +1,10 @@
 //! Files that somebody else wrote, and disks that are full: nothing is lost, shown that is not to
 //! be seen, or waited for.
 
-#![allow(missing_docs, unreachable_pub)]
-#![cfg(unix)]
-
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{command, ran, shardc, text};
+use crate::common::{command, ran, shardc, text};
 
 /// A folder of a test's own, empty.
 fn scratch(name: &str) -> PathBuf {

@@ -1,11 +1,7 @@
 //! IR text on the command line: how it is known, what is refused of it, and that it comes out as it
 //! went in.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc, text};
+use crate::common::{fed, shardc, text};
 
 #[test]
 fn ir_text_goes_through_and_comes_out_the_same() {

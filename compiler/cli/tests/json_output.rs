@@ -1,10 +1,6 @@
 //! JSON output is held to the schema files of the project.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc, text};
+use crate::common::{fed, shardc, text};
 
 fn schema(name: &str) -> serde_json::Value {
     let path = format!("{}/../../spec/schema/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));

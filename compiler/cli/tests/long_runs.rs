@@ -1,15 +1,10 @@
 //! Searches that take long: they end when they are told to, and say how far they are.
 
-#![allow(missing_docs, unreachable_pub)]
-#![cfg(unix)]
-
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Ran, command, fed, ran, shardc};
+use crate::common::{Ran, command, fed, ran, shardc};
 
 /// Feed-forward layers of as many widths, of which nothing is laid out, on a mesh of five axes: a
 /// search of them takes a core about 10 s. No test here gives it more than 4 s, or waits for longer

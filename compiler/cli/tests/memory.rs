@@ -1,12 +1,8 @@
 //! What is said where memory binds: nothing that is not so.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
 use std::path::PathBuf;
 
-use common::{Ran, fed, shardc};
+use crate::common::{Ran, fed, shardc};
 use rayon::prelude::*;
 use serde_json::Value;
 

@@ -1,11 +1,7 @@
 //! The models of today: what `new` writes of each configuration is checked, lowered and run, and
 //! has the parameters that are published of it.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 use rayon::prelude::*;
 use serde_json::Value;
 

@@ -1,12 +1,8 @@
 //! `shardc new`, as a newcomer meets it: what it writes goes through every command.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 use rayon::prelude::*;
 
 /// Templates and configurations, as arguments.

@@ -1,10 +1,6 @@
 //! `--notation`, and what `explain --emit` prints.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 
 #[test]
 fn explain_writes_its_layouts_in_the_notation_asked_for() {

@@ -1,10 +1,6 @@
 //! What plans are chosen for: `--objective`.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 use serde_json::Value;
 
 /// Layers whose plans differ from objective to objective, on a network of one stream and on one of

@@ -1,10 +1,6 @@
 //! Dims that the mesh does not divide: what padding costs and saves, as `explain` and E0205 say it.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::fed;
+use crate::common::fed;
 use serde_json::Value;
 
 /// The last layer of GPT-2, whose vocabulary is a multiple of 3 and 5 less one; `types` are those

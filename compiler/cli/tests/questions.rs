@@ -1,11 +1,7 @@
 //! `explain --why` and `--why-not` on programs that are no examples: what the answers say, and that a
 //! line that a reader could write does not beat them.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc, text};
+use crate::common::{fed, shardc, text};
 
 /// A layer that calls another one with a value of its own.
 const CALLED: &str = "called.shard";

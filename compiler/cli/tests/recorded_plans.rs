@@ -1,10 +1,6 @@
 //! `diff` of plans that `explain --emit json` wrote down.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 use jsonschema::Validator;
 use serde_json::Value;
 

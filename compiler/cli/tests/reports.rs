@@ -1,10 +1,6 @@
 //! What the reports say of whole stacks: flops, utilisation, memory, and how sure the plan is.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 use serde_json::{Value, json};
 
 const LAYERS: &str = "

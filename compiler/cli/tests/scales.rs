@@ -1,10 +1,6 @@
 //! Weights in blocks: a product with their scales is one op, however axes split it.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 
 /// What is summed, or not, is split; a weight moves, or what it is multiplied with; one scale for
 /// 32 numbers of a column, for so many rows, or for a square.

@@ -1,11 +1,7 @@
 //! Schedules: `lower --emit schedule` writes them, `run` takes them back, `run --schedule` executes
 //! what it has scheduled itself.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{fed, shardc};
+use crate::common::{fed, shardc};
 use serde_json::Value;
 
 fn written(more: &[&str]) -> Value {
@@ -22,7 +18,7 @@ fn written(more: &[&str]) -> Value {
     document
 }
 
-fn run(document: &Value) -> common::Ran {
+fn run(document: &Value) -> crate::common::Ran {
     fed(&["run", "-"], &document.to_string())
 }
 

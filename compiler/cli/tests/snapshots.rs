@@ -1,12 +1,8 @@
 //! `snapshot`, from outside.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
 use std::path::PathBuf;
 
-use common::{Ran, command, fed, files, ran, text};
+use crate::common::{Ran, command, fed, files, ran, text};
 
 /// A folder of a test's own with `mlp.shard` in it.
 struct Folder(PathBuf);

@@ -1,10 +1,6 @@
 //! What a striped order of queries and keys would save, as `explain` says it.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::fed;
+use crate::common::fed;
 use serde_json::Value;
 
 /// Attention of a sequence that is split, with few heads: keys and values are gathered.

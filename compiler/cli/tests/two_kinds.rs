@@ -1,10 +1,6 @@
 //! Stacks of two kinds of layers: found, bounded, proven, executed.
 
-#![allow(missing_docs, unreachable_pub)]
-
-mod common;
-
-use common::{Ran, fed, shardc};
+use crate::common::{Ran, fed, shardc};
 use serde_json::Value;
 
 /// Five layers whose weights have no room for two copies of all.

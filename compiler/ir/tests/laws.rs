@@ -1,10 +1,8 @@
 //! The laws of moves, over all layouts of rank <= 3 on <= 3 axes: enumerated, not sampled.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{each_layout, each_shape, mesh, one};
+use crate::common::{each_layout, each_shape, mesh, one};
 use shard_ir::*;
 
 /// A chain of moves, each of one axis.

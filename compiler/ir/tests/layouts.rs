@@ -1,10 +1,8 @@
 //! Layouts: how many there are, which are legal, what patterns admit, and their text.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{each_layout, each_shape, mesh, one};
+use crate::common::{each_layout, each_shape, mesh, one};
 use shard_ir::*;
 
 /// The number of layouts: choose k axes to split, put them into `rank` ordered lists, the others in

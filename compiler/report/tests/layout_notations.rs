@@ -1,7 +1,5 @@
 //! The notations on all layouts of small rank, and the table of `spec/notations.md`.
 
-#![allow(missing_docs, unreachable_pub)]
-
 use std::collections::BTreeMap;
 
 use shard_grammar::ast::PartialOp;

@@ -1,7 +1,5 @@
 //! What other orders of axes would save, against searches that know nothing of one another.
 
-#![allow(missing_docs)]
-
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;

@@ -1,8 +1,6 @@
 //! Whole transformer blocks: that they are solved to a proof, and what the plans are like.
 
-mod common;
-
-use common::{Builder, lines};
+use crate::common::{Builder, lines};
 use shard_cost::Hardware;
 use shard_ir::{Binary, Dtype, Map, Norm, Op, ParameterKind};
 use shard_search::{LowerOptions, Status, lower};

@@ -6,32 +6,31 @@
 //! * `SHARD_BRUTE_FORCE_COUNT`: how many programs are made.
 //! * `SHARD_BRUTE_FORCE_ONLY`: one program alone, by number, with all that is known of it printed.
 
-mod brute_force {
-    pub(crate) mod attention;
-    pub(crate) mod facts;
-    pub(crate) mod forms;
-    pub(crate) mod generate;
-    pub(crate) mod in_pieces;
-    pub(crate) mod layouts;
-    pub(crate) mod moves;
-    pub(crate) mod optimum;
-    pub(crate) mod print;
-    pub(crate) mod trees;
-}
+pub(crate) mod attention;
+pub(crate) mod elimination;
+pub(crate) mod facts;
+pub(crate) mod forms;
+pub(crate) mod generate;
+pub(crate) mod in_pieces;
+pub(crate) mod layouts;
+pub(crate) mod moves;
+pub(crate) mod optimum;
+pub(crate) mod print;
+pub(crate) mod trees;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use brute_force::attention::{ATTENTIONS, RINGS, attention_case, ring_case};
-use brute_force::facts::Facts;
-use brute_force::forms::forms;
-use brute_force::generate::{
+use self::attention::{ATTENTIONS, RINGS, attention_case, ring_case};
+use self::facts::Facts;
+use self::forms::forms;
+use self::generate::{
     Case, case, case_along_lines, case_by_ids, case_with_forms, case_with_scales, hosted_case,
     networked_case,
 };
-use brute_force::layouts::{Written, meets};
-use brute_force::optimum::{Optimum, cheapest_plan};
-use brute_force::print::program_text;
+use self::layouts::{Written, meets};
+use self::optimum::{Optimum, cheapest_plan};
+use self::print::program_text;
 use rayon::prelude::*;
 use shard_ir::{Def, InstrKind, Op, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run_against};

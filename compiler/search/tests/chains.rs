@@ -1,9 +1,7 @@
 //! Long chains of elementwise ops: a kernel has an end, so that what the search looks at grows with
 //! the ops and no faster.
 
-mod common;
-
-use common::{Builder, lines};
+use crate::common::{Builder, lines};
 use shard_cost::{Hardware, LONGEST_KERNEL, kernels, price};
 use shard_ir::{Binary, InstrKind, Map, Op, ParameterKind, ValueId};
 use shard_search::demand::with_demand;

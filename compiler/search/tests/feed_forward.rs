@@ -1,8 +1,6 @@
 //! The feed-forward layer of PaLM 540B on 64 chips, as ESTI section 3.2 lays it out.
 
-mod common;
-
-use common::{Builder, lines};
+use crate::common::{Builder, lines};
 use shard_cost::Hardware;
 use shard_ir::{Map, Op, ParameterKind};
 use shard_search::{LowerOptions, Status, lower};

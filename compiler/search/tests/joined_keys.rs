@@ -1,9 +1,6 @@
 //! Attention over keys and values that a `concat` joins: its plans, what they read, and what they
 //! compute.
 
-#[path = "common/kernels.rs"]
-mod kernels;
-
 use shard_cost::{Hardware, InstrPrice, kernels, price};
 use shard_ir::{InstrKind, Op, Plan, Program};
 use shard_runtime::{RunOptions, in_program_order, run};
@@ -47,7 +44,7 @@ fn program(body: &str, prefix: u64) -> Program {
         "mesh x=2, y=2\ndim B = 8\ndim P = {prefix}\ndim T = 16\ndim S = P + T\ndim Z = 32\n\
          dim A = Z + T\ndim W = P + A\ndim H = 4\ndim G = 2\ndim C = 8\ndim D = 4\nlayer f({body}"
     );
-    kernels::program(&text)
+    crate::common::kernels::program(&text)
 }
 
 fn plan(body: &str, prefix: u64, hardware: &Hardware) -> Plan {
@@ -65,7 +62,7 @@ fn concats(plan: &Plan) -> Vec<bool> {
 
 #[test]
 fn keys_that_are_joined_are_part_of_the_kernel_and_compute_what_the_source_says() {
-    let hardware = kernels::chip("1e12", "1e8");
+    let hardware = crate::common::kernels::chip("1e12", "1e8");
     for (seed, body) in BODIES.iter().enumerate() {
         let plan = plan(body, 64, &hardware);
         let text = shard_ir::text::print(&plan);
@@ -82,7 +79,7 @@ fn keys_that_are_joined_are_part_of_the_kernel_and_compute_what_the_source_says(
 
 #[test]
 fn a_shared_prefix_is_read_once_for_all_prompts_and_joined_in_no_memory() {
-    let hardware = kernels::chip("1e12", "1e8");
+    let hardware = crate::common::kernels::chip("1e12", "1e8");
     // A prefix of an odd length, so that no axis splits the keys.
     let plan = plan(LATENT, 63, &hardware);
     let kernel = kernels(&plan).remove(0);
@@ -98,7 +95,7 @@ fn a_shared_prefix_is_read_once_for_all_prompts_and_joined_in_no_memory() {
 
 #[test]
 fn parts_that_are_split_stay_where_they_lie_and_their_attentions_are_merged() {
-    let hardware = kernels::chip("1e12", "1e8");
+    let hardware = crate::common::kernels::chip("1e12", "1e8");
     let plan = plan(IN_BLOCKS, 64, &hardware);
     let text = shard_ir::text::print(&plan);
     let moves = plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Move(_)));
@@ -109,7 +106,7 @@ fn parts_that_are_split_stay_where_they_lie_and_their_attentions_are_merged() {
 
 #[test]
 fn a_mask_asks_where_keys_lie_so_that_parts_are_not_split() {
-    let hardware = kernels::chip("1e12", "1e8");
+    let hardware = crate::common::kernels::chip("1e12", "1e8");
     let body = "q: f32 THC, p: f32 P_xyC, c: f32 T_xyC) -> f32 THC {
  let keys = concat(p, c, P, T -> S)
  let s = causal(einsum(q, keys -> HTS) over T, S)
@@ -127,7 +124,7 @@ fn a_mask_asks_where_keys_lie_so_that_parts_are_not_split() {
 
 #[test]
 fn keys_that_something_else_reads_are_joined_in_memory() {
-    let hardware = kernels::chip("1e12", "1e8");
+    let hardware = crate::common::kernels::chip("1e12", "1e8");
     let body = "q: f32 BHC, p: f32 PC, c: f32 BTC) -> (o: f32 BHC, keys: f32 BSC) {
  let keys = concat(p, c, P, T -> S)
  return (einsum(softmax(einsum(q, keys -> BHS) over S), keys -> BHC), keys)\n}";
@@ -136,7 +133,7 @@ fn keys_that_something_else_reads_are_joined_in_memory() {
 
 #[test]
 fn a_concat_that_says_that_it_is_of_an_attention_is_held_to_it() {
-    let hardware = kernels::chip("1e12", "1e8");
+    let hardware = crate::common::kernels::chip("1e12", "1e8");
     let body = "a: f32 PC, c: f32 TC) -> f32 SC {\n return concat(a, c, P, T -> S)\n}";
     let mut plan = plan(body, 64, &hardware);
     assert_eq!(shard_ir::verify::verify(&plan), Ok(()));

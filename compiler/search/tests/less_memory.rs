@@ -4,12 +4,9 @@
 //! * `SHARD_LESS_MEMORY_COUNT`: how many layers are made.
 //! * `SHARD_LESS_MEMORY_SEED`: another seed.
 
-#[path = "common/dice.rs"]
-mod dice;
-
 use std::fmt::Write;
 
-use dice::Dice;
+use crate::common::dice::Dice;
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;

@@ -1,12 +1,7 @@
 //! Programs of more forms than are looked at one by one, against all their forms one by one.
 
-#[path = "common/dice.rs"]
-mod dice;
-#[path = "common/blocks.rs"]
-mod generated;
-
-use dice::Dice;
-use generated::blocks;
+use crate::common::blocks::blocks;
+use crate::common::dice::Dice;
 use rayon::prelude::*;
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};

@@ -1,9 +1,6 @@
 //! Composites over a split dim: in pieces, and the same as whole.
 
-#[allow(dead_code)]
-mod common;
-
-use common::Builder;
+use crate::common::Builder;
 use shard_cost::Hardware;
 use shard_ir::{Dtype, InstrKind, Layout, MeshShape, Norm, Op, ParameterKind, Plan, ValueId};
 use shard_runtime::{RunOptions, in_program_order, run_against};

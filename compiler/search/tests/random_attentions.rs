@@ -2,17 +2,10 @@
 //! read back, executed on simulated devices, and equal to its softmax of written-out scores, with
 //! the bytes that the model says.
 
-#[path = "common/attentions.rs"]
-mod attentions_of_seeds;
-#[path = "common/kernels.rs"]
-mod kernels;
-#[path = "common/plain.rs"]
-mod plain;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use attentions_of_seeds::attention;
+use crate::common::attentions::attention;
 use shard_cost::price;
 use shard_ir::attention::{attentions, carried_operand, rings};
 use shard_ir::{Def, InstrKind, Op, Plan};
@@ -56,12 +49,12 @@ impl Seen {
 }
 
 fn hold(seeds: u64) -> Seen {
-    let hardware = kernels::chip("1e10", "2e7");
+    let hardware = crate::common::kernels::chip("1e10", "2e7");
     let mut seen = Seen::default();
     for seed in 0..seeds {
         let text = attention(seed);
         let options = LowerOptions { fuse: seed % 3 == 0, ..LowerOptions::default() };
-        let lowered = lower(&kernels::program(&text), &hardware, &options)
+        let lowered = lower(&crate::common::kernels::program(&text), &hardware, &options)
             .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
         let plan = lowered.plan;
         let printed = shard_ir::text::print(&plan);
@@ -85,10 +78,10 @@ fn hold(seeds: u64) -> Seen {
 /// Both evaluators of the runtime, that of devices and that of whole tensors, held to a third.
 #[test]
 fn some_random_attentions_compute_what_a_plain_softmax_does() {
-    let hardware = kernels::chip("1e10", "2e7");
+    let hardware = crate::common::kernels::chip("1e10", "2e7");
     for seed in 0..40 {
         let text = attention(seed);
-        let program = kernels::program(&text);
+        let program = crate::common::kernels::program(&text);
         let mut random = Random::new(seed);
         let mut given = BTreeMap::new();
         for value in &program.values {
@@ -105,7 +98,7 @@ fn some_random_attentions_compute_what_a_plain_softmax_does() {
         let options = RunOptions { inputs: given.clone(), ..RunOptions::default() };
         let report = run(&in_program_order(&plan), &options).expect("a run");
         let given = given.into_iter().map(|(name, tensor)| (name, tensor.data.clone())).collect();
-        let wanted = plain::results(&program, &given);
+        let wanted = crate::common::plain::results(&program, &given);
         for (at, wanted) in wanted.iter().enumerate() {
             for found in [&report.outputs[at], &report.expected[at]] {
                 assert_eq!(found.tensor.data.len(), wanted.len(), "seed {seed}\n{text}");

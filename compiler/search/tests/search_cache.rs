@@ -1,7 +1,5 @@
 //! What searches have in common is made once, and nothing that is found depends on who made it.
 
-#![allow(missing_docs)]
-
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;

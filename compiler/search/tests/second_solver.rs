@@ -5,29 +5,14 @@
 //! * `SHARD_SECOND_SOLVER_COUNT`: how many programs of each kind are made.
 //! * `SHARD_SECOND_SOLVER_SEED`: another seed.
 
-#[allow(dead_code)] // of the brute force only some is asked for here
-mod brute_force {
-    pub(crate) mod attention;
-    pub(crate) mod elimination;
-    pub(crate) mod facts;
-    pub(crate) mod forms;
-    pub(crate) mod generate;
-    pub(crate) mod in_pieces;
-    pub(crate) mod layouts;
-    pub(crate) mod moves;
-    pub(crate) mod optimum;
-    pub(crate) mod print;
-    pub(crate) mod trees;
-}
-
-use brute_force::elimination::{cheapest_within, least_stored};
-use brute_force::facts::Facts;
-use brute_force::forms::forms;
-use brute_force::generate::{
+use crate::brute_force::elimination::{cheapest_within, least_stored};
+use crate::brute_force::facts::Facts;
+use crate::brute_force::forms::forms;
+use crate::brute_force::generate::{
     Case, case, case_by_ids, case_with_forms, hosted_case, networked_case,
 };
-use brute_force::optimum::{Optimum, cheapest_plan};
-use brute_force::print::program_text;
+use crate::brute_force::optimum::{Optimum, cheapest_plan};
+use crate::brute_force::print::program_text;
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Def, LayoutPattern, ParameterKind, Program};
 use shard_search::{LowerError, LowerOptions, Status, lower};

@@ -1,11 +1,8 @@
 //! One value that many read, each in another layout.
 
-#[path = "common/dice.rs"]
-mod dice;
-
 use std::fmt::Write;
 
-use dice::Dice;
+use crate::common::dice::Dice;
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;

@@ -1,9 +1,6 @@
 //! Attention over keys that axes split: its plans executed, device by device, against a plain
 //! softmax of written-out scores.
 
-#[path = "common/kernels.rs"]
-mod kernels;
-
 use std::collections::BTreeSet;
 
 use shard_cost::{Hardware, price};
@@ -88,7 +85,7 @@ fn program(body: &str, mesh: &str, keys: u64) -> Program {
         "mesh {mesh}\ndim L = 4\ndim S = {keys}\ndim T = S\ndim D = 8\ndim H = 4\ndim G = 2\n\
          dim R = 4\ndim N = 1\ndim M = L\ndim P = 12\nlayer f({body}"
     );
-    kernels::program(&text)
+    crate::common::kernels::program(&text)
 }
 
 fn merges(plan: &Plan) -> usize {
@@ -121,7 +118,8 @@ fn hold(plan: &Plan, hardware: &Hardware, seed: u64) {
 #[test]
 fn plans_that_merge_compute_what_the_source_says_and_send_what_was_predicted() {
     // Where memory is fast, an op is done on each part rather than behind a merge that scatters.
-    let chips = [kernels::chip("1e10", "1e8"), kernels::chip("3e11", "3e9")];
+    let chips =
+        [crate::common::kernels::chip("1e10", "1e8"), crate::common::kernels::chip("3e11", "3e9")];
     let (mut merged, mut act) = (0, BTreeSet::new());
     for (at, body) in BODIES.iter().enumerate() {
         for (mesh, keys) in [("x=2, y=2", 512), ("x=4, y=2", 1024), ("x=2, y=3", 384)] {
@@ -166,7 +164,7 @@ fn plans_that_merge_compute_what_the_source_says_and_send_what_was_predicted() {
 
 #[test]
 fn a_merge_over_two_axes_may_be_one_after_the_other() {
-    let hardware = kernels::chip("1e10", "1e8");
+    let hardware = crate::common::kernels::chip("1e10", "1e8");
     let lowered = lower(&program(BODIES[4], "x=2, y=2", 4096), &hardware, &LowerOptions::default());
     let mut plan = lowered.expect("a plan").plan;
     let at = plan

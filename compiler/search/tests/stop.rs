@@ -1,7 +1,5 @@
 //! A search that is asked to stop, or whose time is up, and one that cannot count so far.
 
-#![allow(missing_docs)]
-
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;

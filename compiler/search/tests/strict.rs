@@ -1,9 +1,7 @@
 //! Strict layers: a plan without a move that nobody wrote is looked for first, however much faster
 //! one with moves would be.
 
-mod common;
-
-use common::{Builder, lines};
+use crate::common::{Builder, lines};
 use shard_cost::Hardware;
 use shard_ir::{InstrKind, Map, Op, ParameterKind};
 use shard_search::{LowerError, LowerOptions, Lowered, Status, lower};

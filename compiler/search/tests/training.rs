@@ -1,7 +1,5 @@
 //! A step of training: forward and backward in one program, whose values have many readers.
 
-#![allow(missing_docs)]
-
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;

@@ -1,6 +1,4 @@
 //! Building small plans, and running them.
-#![allow(dead_code)]
-
 use shard_ir::*;
 use shard_runtime::{Report, RunOptions, run_plan};
 

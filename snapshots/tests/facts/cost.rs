@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::{Check, models, rooflines};
+use crate::facts::{Check, models, rooflines};
 
 const KINDS: [&str; 6] =
     ["flops", "params", "memory", "kv-cache", "roofline", "layout-cost-formula"];

@@ -4,7 +4,7 @@ use serde_json::Value;
 use shard_ir::InstrId;
 use shard_snapshots::lower_all;
 
-use crate::program::{error_codes, number, one_parameter, same};
+use crate::facts::program::{error_codes, number, one_parameter, same};
 
 /// Whether the fact calls its layout legal.
 pub(crate) fn verdict(expected: &Value) -> Option<bool> {

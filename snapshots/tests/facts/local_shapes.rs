@@ -4,7 +4,7 @@ use serde_json::Value;
 use shard_ir::InstrId;
 use shard_snapshots::lower_all;
 
-use crate::program::{error_codes, number, one_parameter, same};
+use crate::facts::program::{error_codes, number, one_parameter, same};
 
 /// The dtype whose size is the fact's bytes for each element; the shape does not depend on it.
 fn dtype(fact: &Value) -> &'static str {

@@ -6,8 +6,8 @@ use shard_cost::{DimRoles, Inventory};
 use shard_ir::DimId;
 use shard_ir::ParameterKind::{Cache, Weight};
 
-use crate::Check;
-use crate::priced::{Priced, chip, figure, input, priced};
+use crate::facts::Check;
+use crate::facts::priced::{Priced, chip, figure, input, priced};
 
 /// Facts, or figures of facts (`id/figure`), that are not computed, with the reason.
 pub(crate) const NOT_COMPUTED: &[(&str, &str)] = &[
@@ -377,12 +377,12 @@ fn two_weights_on_four_chips(fact: &Value) -> Result<(), String> {
     figure(fact, "total_weight_bytes", four.bytes(Weight))?;
     figure(fact, "bytes_per_chip_4way", four.inventory().memory.weights.0 as f64)?;
     let chip = chip(&[("memory", input(fact, "free_bytes"))]);
-    crate::program::same(
+    crate::facts::program::same(
         "fits 4-way",
         Some(four.fits(&chip)),
         fact["expected"]["fits_4way"].as_bool(),
     )?;
-    crate::program::same(
+    crate::facts::program::same(
         "fits 2-way",
         Some(two.fits(&chip)),
         fact["expected"]["fits_2way"].as_bool(),
@@ -413,7 +413,7 @@ fn adam_on_one_chip(fact: &Value) -> Result<(), String> {
     // 10 bytes a number.
     let state = numbers(input(fact, "state") / 10.0, true);
     let fits = state.fits(&chip(&[("memory", input(fact, "hbm"))]));
-    crate::program::same("fits", Some(fits), fact["expected"]["fits"].as_bool())
+    crate::facts::program::same("fits", Some(fits), fact["expected"]["fits"].as_bool())
 }
 
 fn memory_of_a_pod(fact: &Value) -> Result<(), String> {
@@ -518,7 +518,7 @@ fn gpus_for_530b(fact: &Value) -> Result<(), String> {
 fn largest_on_one_gpu(fact: &Value) -> Result<(), String> {
     let gpu = chip(&[("memory", input(fact, "hbm"))]);
     for (count, name) in [(20e9, "fits_20b"), (50e9, "fits_50b")] {
-        crate::program::same(
+        crate::facts::program::same(
             name,
             Some(numbers(count, false).fits(&gpu)),
             fact["expected"][name].as_bool(),

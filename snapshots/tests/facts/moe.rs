@@ -5,9 +5,9 @@ use shard_cost::{InstrPrice, price};
 use shard_ir::{InstrKind, Op, ParameterKind, Plan};
 use shard_snapshots::judge::{judge, lower_all, moves};
 
-use crate::Check;
-use crate::priced::{chip, figure, input, priced};
-use crate::program::{entries, named, same};
+use crate::facts::Check;
+use crate::facts::priced::{chip, figure, input, priced};
+use crate::facts::program::{entries, named, same};
 
 /// The facts of this file, by id.
 pub(crate) const CHECKS: &[(&str, Check)] = &[

@@ -9,8 +9,8 @@ use shard_cost::op::{Work, compute_time, memory_time};
 use shard_cost::{Bytes, CollectiveCost, Fabric, Flops, Hardware, collective_cost};
 use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Reduction};
 
-use crate::Check;
-use crate::program::{entries, same};
+use crate::facts::Check;
+use crate::facts::program::{entries, same};
 
 const KINDS: [&str; 4] = ["hardware-constant", "collective-time", "collective-bytes", "latency"];
 const STATES: [&str; 3] = ["exact", "verified", "derived"];
@@ -572,7 +572,7 @@ fn parts_fetched_from_the_host(fact: &Value) -> Result<(), String> {
              layer f(x: bf16 B_xE, w: weight host bf16 EF) -> bf16 B_xF {{ return einsum(x, w -> \
              BF) }}\n"
         );
-        let gpu = crate::priced::priced(&source, &named("a100-80g")).remove(0);
+        let gpu = crate::facts::priced::priced(&source, &named("a100-80g")).remove(0);
         let is_fetch = |id: &shard_ir::InstrId| {
             matches!(gpu.plan.instruction(*id).kind, shard_ir::InstrKind::Op(shard_ir::Op::Fetch))
         };

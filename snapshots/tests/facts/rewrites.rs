@@ -12,7 +12,7 @@ use shard_snapshots::judge::{
     Moved, check as check_source, compile, hardware, judge, lower_all, moves,
 };
 
-use crate::program::{dim_lines, mesh_line, same};
+use crate::facts::program::{dim_lines, mesh_line, same};
 
 /// A name of a fact as the name of a value.
 fn value(name: &Value) -> String {

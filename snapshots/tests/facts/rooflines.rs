@@ -5,9 +5,9 @@ use shard_cost::hardware::Torus;
 use shard_cost::{Bound, Fabric, Hardware, InstrPrice};
 use shard_ir::Dtype;
 
-use crate::Check;
-use crate::priced::{Priced, chip, figure, input, priced};
-use crate::program::{dim_lines, mesh_line};
+use crate::facts::Check;
+use crate::facts::priced::{Priced, chip, figure, input, priced};
+use crate::facts::program::{dim_lines, mesh_line};
 
 /// Facts, or figures of facts (`id/figure`), that are not computed, with the reason.
 pub(crate) const NOT_COMPUTED: &[(&str, &str)] = &[

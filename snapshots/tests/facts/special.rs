@@ -6,8 +6,8 @@ use shard_ir::{InstrId, Plan};
 use shard_search::{LowerError, LowerOptions, lower};
 use shard_snapshots::judge::{compile, hardware, judge, lower_all, moves};
 
-use crate::Check;
-use crate::program::{
+use crate::facts::Check;
+use crate::facts::program::{
     dim_lines, entries, error_codes, mesh_line, named, number, one_parameter, same,
 };
 

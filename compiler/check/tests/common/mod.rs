@@ -1,7 +1,5 @@
 //! What the tests of the checker share.
 
-#![allow(dead_code)] // each test binary uses a part of it
-
 use shard_check::{CheckOptions, Checked, check_source};
 use shard_grammar::SourceFile;
 use shard_ir::{Def, MeshShape, Program, Value};

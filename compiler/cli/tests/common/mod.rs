@@ -28,7 +28,6 @@ pub fn files() -> PathBuf {
 }
 
 /// Runs a command line with nothing on standard input.
-#[allow(dead_code)] // not every test file needs every way to run it
 pub fn shardc(args: &[&str]) -> Ran {
     fed(args, "")
 }
@@ -56,7 +55,6 @@ pub fn ran(output: Output) -> Ran {
 }
 
 /// The text of a test file.
-#[allow(dead_code)]
 pub fn text(file: &str) -> String {
     std::fs::read_to_string(files().join(file)).expect("a test file")
 }

@@ -5,9 +5,9 @@ use shard_search::certificate::{
 };
 use shard_search::{Limits, Proof, Stop};
 
-use crate::forged::accepted;
-use crate::made::{SMALL, TIGHT, within_tenths};
-use crate::programs::{Random, certificate_of, certificate_within, inputs_on, refused, shown};
+use super::forged::accepted;
+use super::made::{SMALL, TIGHT, within_tenths};
+use super::programs::{Random, certificate_of, certificate_within, inputs_on, refused, shown};
 
 /// The plans within some memory, divided by what is stored.
 pub(crate) fn divided() -> Certificate {

@@ -9,7 +9,7 @@ use shard_grammar::SourceFile;
 use shard_search::certificate::{Certificate, verify_certificate};
 use shard_search::{LowerOptions, lower};
 
-use crate::programs::{RESIDUAL, certificate};
+use super::programs::{RESIDUAL, certificate};
 
 /// Values shared and not, ops of every kind that prices tell apart, a composite in pieces, a label,
 /// a pin, two layers.
@@ -196,9 +196,9 @@ fn no_changed_field_proves_anything_false() {
 fn no_changed_field_of_branches_or_of_forms_bounded_together_proves_anything_false() {
     let (mut tried, mut held) = (0, 0);
     for best in [
-        crate::branches::divided(),
-        crate::branches::divided_by_label(),
-        crate::together::of_two_blocks(),
+        super::branches::divided(),
+        super::branches::divided_by_label(),
+        super::together::of_two_blocks(),
     ] {
         let (more, true_still) = change_every_field(&best);
         eprintln!("{more} forgeries, {true_still} accepted, all true");

@@ -3,7 +3,7 @@
 use shard_search::certificate::{Certificate, Inputs, PriceSet, verify_certificate};
 use shard_search::{Proof, Status};
 
-use crate::programs::{
+use super::programs::{
     CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, lowered, palm_block,
     random_program, shown, verified,
 };
@@ -197,7 +197,7 @@ fn every_random_attention_has_a_certificate_that_checks() {
     let chip = chip.replace("275e12", "1e10").replace("1.2e12", "2e7").replace("270e9", "3e8");
     let mut proven = 0;
     for seed in 0..200 {
-        let source = crate::attentions::attention(seed);
+        let source = crate::common::attentions::attention(seed);
         let inputs = Inputs { fuse: seed % 3 == 0, ..inputs_on(&chip, &source) };
         let text = certificate_of(inputs).text();
         let layers = verify_certificate(&text).unwrap_or_else(|e| panic!("{seed}: {e}\n{source}"));

@@ -4,8 +4,8 @@ use shard_search::certificate::{
     Certificate, Claim, PriceSet, ReaderPrices, Run, verify_certificate,
 };
 
-use crate::made::{PHASES, within_tenths};
-use crate::programs::{RESIDUAL, Random, certificate, refused};
+use super::made::{PHASES, within_tenths};
+use super::programs::{RESIDUAL, Random, certificate, refused};
 
 fn changed(change: impl FnOnce(&mut Certificate)) -> String {
     let mut certificate = certificate(RESIDUAL);

@@ -10,9 +10,9 @@ use shard_search::certificate::{
 };
 use shard_search::{Limits, LowerOptions, Proof, lower};
 
-use crate::dice::Dice;
-use crate::generated::blocks;
-use crate::programs::{CHIP, Random, inputs_on, refused, shown};
+use super::programs::{CHIP, Random, inputs_on, refused, shown};
+use crate::common::blocks::blocks;
+use crate::common::dice::Dice;
 
 /// Blocks of latent attention, in which the product of the cache and its weights may be absorbed
 /// into the query.

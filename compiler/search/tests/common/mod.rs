@@ -1,5 +1,11 @@
 //! Builds programs for tests, in the notation.
 
+pub(crate) mod attentions;
+pub(crate) mod blocks;
+pub(crate) mod dice;
+pub(crate) mod kernels;
+pub(crate) mod plain;
+
 use shard_grammar::Span;
 use shard_ir::{
     AxisSet, Cuts, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Mesh, Op, Output,

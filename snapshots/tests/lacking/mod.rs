@@ -11,8 +11,6 @@
 //! * `programs`: for each value of a plan that is moved, and each layout that it is read in, the
 //!   same.
 
-#![allow(missing_docs)]
-
 mod blocks;
 mod cases;
 

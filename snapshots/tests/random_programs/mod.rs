@@ -5,8 +5,6 @@
 //! `SHARDC_PROGRAMS=n` runs n of them, `SHARDC_SEED=n` the one of that seed, with its source and
 //! plan printed.
 
-#![allow(missing_docs)]
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

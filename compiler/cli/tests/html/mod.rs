@@ -1,15 +1,11 @@
 //! `explain --emit html` and `diff --emit html`: the file itself, and the file in a browser.
 
-#![allow(missing_docs, unreachable_pub)]
-
 mod browser;
-#[path = "../common/mod.rs"]
-mod common;
 
 use std::path::PathBuf;
 
+use crate::common::{fed, shardc, text};
 use browser::Browser;
-use common::{fed, shardc, text};
 use serde_json::json;
 
 #[test]

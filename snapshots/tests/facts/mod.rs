@@ -5,8 +5,6 @@
 //! Nothing is expected here but what the file says: each fact becomes a program, and what the
 //! compiler makes of it is compared with the fact.
 
-#![allow(missing_docs)]
-
 mod cost;
 mod legality;
 mod local_shapes;

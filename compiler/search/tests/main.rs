@@ -1,0 +1,37 @@
+//! Tests of the search: its own, and against solvers and checkers that share nothing with it.
+//!
+//! One binary for all of them: to link one for each file takes longer than most of them take to run.
+
+#![allow(missing_docs)]
+
+mod alternatives;
+mod attention;
+mod axis_orders;
+mod blocks;
+mod brute_force;
+mod certificate;
+mod chains;
+mod closure;
+mod common;
+mod feed_forward;
+mod grouped_queries;
+mod joined_keys;
+mod labels;
+mod less_memory;
+mod logical;
+mod many_forms;
+mod memory;
+mod moves_alone;
+mod parts;
+mod phases;
+mod pieces;
+mod pins;
+mod random_attentions;
+mod rings;
+mod search_cache;
+mod second_solver;
+mod shared_values;
+mod split_keys;
+mod stop;
+mod strict;
+mod training;
