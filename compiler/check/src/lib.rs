@@ -40,7 +40,7 @@ use std::collections::BTreeMap;
 use calls::Layers;
 use diagnostics::limits::MAX_FILE_VALUES;
 use environment::Environment;
-use shard_grammar::{SourceFile, ast};
+use shard_grammar::{Parsed, SourceFile, ast};
 use shard_ir::Program;
 use sink::Sink;
 use unread::Unread;
@@ -92,7 +92,11 @@ impl Checked {
 /// assert_eq!(checked.programs[0].name, "id");
 /// ```
 pub fn check_source(file: &SourceFile, options: &CheckOptions) -> Checked {
-    let parsed = shard_grammar::parse(file);
+    check_parsed(file, &shard_grammar::parse(file), options)
+}
+
+/// The same of a file that is parsed already.
+pub fn check_parsed(file: &SourceFile, parsed: &Parsed, options: &CheckOptions) -> Checked {
     let mut sink = Sink::default();
     for error in &parsed.errors {
         let mut diagnostic = Diagnostic::from(error);
@@ -105,27 +109,14 @@ pub fn check_source(file: &SourceFile, options: &CheckOptions) -> Checked {
         sink.report(diagnostic);
     }
     parsed.warnings.iter().for_each(|warning| sink.report(warning));
-    check_tree(file, &parsed.file, options, sink, &Unread::of(&parsed.file, &parsed.errors))
-}
-
-/// Checks a file that was parsed without error.
-pub fn check(file: &SourceFile, tree: &ast::File, options: &CheckOptions) -> Checked {
-    check_tree(file, tree, options, Sink::default(), &Unread::default())
-}
-
-fn check_tree(
-    file: &SourceFile,
-    tree: &ast::File,
-    options: &CheckOptions,
-    mut sink: Sink,
-    unread: &Unread,
-) -> Checked {
+    let tree = &parsed.file;
+    let unread = Unread::of(tree, &parsed.errors);
     let phases = phases::read(tree, unread.elsewhere, &mut sink);
     let mut checked = Checked::default();
     let mut found = Vec::new();
     for phase in &phases {
         let mut own = Sink::default();
-        check_phase(file, tree, options, *phase, unread, &mut checked, &mut own);
+        check_phase(file, tree, options, *phase, &unread, &mut checked, &mut own);
         found.push((phase.map(|phase| phase.name.value.clone()).unwrap_or_default(), own));
     }
     sink.take_phases(found);

@@ -270,8 +270,9 @@ pub fn check_source(
     host: &mut dyn Host,
 ) -> Outcome<Sound> {
     let pass = host.begin("check", String::new(), (0, 1));
-    let tree = shard_grammar::parse(file).file;
-    let mut checked = pipeline::check(file, &asked.check);
+    let parsed = shard_grammar::parse(file);
+    let mut checked = shard_check::check_parsed(file, &parsed, &asked.check);
+    let tree = parsed.file;
     if let Some(name) = &asked.hardware {
         // A plan names the chip that it was lowered for, and not the one that the file would have
         // taken; but no path of one machine.

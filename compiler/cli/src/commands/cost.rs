@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use shard_check::CheckOptions;
 use shard_cost::{Capacity, DimRoles, Summary, largest};
 use shard_driver::{Compilation, Purpose};
-use shard_grammar::{SourceFile, ast};
+use shard_grammar::{Parsed, SourceFile};
 use shard_ir::{Dim, DimId, InstrId, Plan};
 use shard_report::Layer;
 use shard_report::cost::{CostLayer, LargestDim, Role};
@@ -157,8 +157,8 @@ fn largest_dims(
     }
     // Many sizes are tried: the source is read once for all of them.
     let source = compilation.source.as_ref();
-    let source = source.map(|source| (source, shard_grammar::parse(source).file));
-    let source = source.as_ref().map(|(source, tree)| (*source, tree));
+    let source = source.map(|source| (source, shard_grammar::parse(source)));
+    let source = source.as_ref().map(|(source, parsed)| (*source, parsed));
     asked
         .into_iter()
         .map(|(dim, role)| {
@@ -171,13 +171,13 @@ fn largest_dims(
 /// All dims of a plan where one of them has another size: those derived from it follow, where there
 /// is a source to say how.
 fn dims_with(
-    source: Option<(&SourceFile, &ast::File)>,
+    source: Option<(&SourceFile, &Parsed)>,
     options: &CheckOptions,
     plan: &Plan,
     dim: DimId,
     size: u64,
 ) -> Option<Vec<Dim>> {
-    let Some((source, tree)) = source else {
+    let Some((source, parsed)) = source else {
         let mut dims = plan.dims.clone();
         dims[dim.index()] = Dim { size, useful: size, ..dims[dim.index()].clone() };
         return Some(dims);
@@ -187,7 +187,7 @@ fn dims_with(
     options.dim_overrides.retain(|(overridden, _)| overridden != name);
     options.dim_overrides.push((name.clone(), size.to_string()));
     // What is wrong in another phase or layer is not asked: this one has a program if it has no error.
-    let checked = shard_check::check(source, tree, &options);
+    let checked = shard_check::check_parsed(source, parsed, &options);
     let program = checked.programs.into_iter().find(|program| {
         program.name == plan.name && program.phase.as_ref().map(|p| &p.name) == plan.phase.as_ref()
     })?;

@@ -1,0 +1,80 @@
+//! The fewest flops that a class takes, with all that it is made of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use egg::Id;
+
+use super::graph::{Logical, Node};
+
+/// For each class the fewest flops of it and of all it is made of.
+pub(super) struct FewestFlops {
+    /// Of a class, so much falls on each that reads it.
+    shares: BTreeMap<Id, u128>,
+}
+
+impl FewestFlops {
+    /// A bound on those of every form: what several read is computed once, so that each class that
+    /// may read another answers for its share of it.
+    pub(super) fn at_least(
+        logical: &Logical<'_>,
+        options: &BTreeMap<Id, Vec<&Node>>,
+        roots: &[Id],
+    ) -> FewestFlops {
+        let mut readers: BTreeMap<Id, u128> = BTreeMap::new();
+        for nodes in options.values() {
+            let read: BTreeSet<Id> = nodes.iter().flat_map(|node| node.operands.clone()).collect();
+            read.into_iter().for_each(|class| *readers.entry(class).or_default() += 1);
+        }
+        for root in roots.iter().collect::<BTreeSet<_>>() {
+            *readers.entry(*root).or_default() += 1;
+        }
+        FewestFlops::new(logical, options, |class| readers.get(&class).copied().unwrap_or(1))
+    }
+
+    /// Where each that reads a class computes it for itself.
+    pub(super) fn computed_anew(
+        logical: &Logical<'_>,
+        options: &BTreeMap<Id, Vec<&Node>>,
+    ) -> FewestFlops {
+        FewestFlops::new(logical, options, |_| 1)
+    }
+
+    fn new(
+        logical: &Logical<'_>,
+        options: &BTreeMap<Id, Vec<&Node>>,
+        readers: impl Fn(Id) -> u128,
+    ) -> FewestFlops {
+        let mut fewest = FewestFlops { shares: BTreeMap::new() };
+        // Each round is a bound already, and no class is above more others than there are.
+        for _ in options {
+            let mut any = false;
+            for (class, nodes) in options {
+                let flops = nodes.iter().map(|node| fewest.of(logical, node)).min().unwrap_or(0);
+                let share = flops / readers(*class);
+                any |= fewest.shares.insert(*class, share).unwrap_or(0) != share;
+            }
+            if !any {
+                break;
+            }
+        }
+        fewest
+    }
+
+    /// Those of an e-node.
+    pub(super) fn of(&self, logical: &Logical<'_>, node: &Node) -> u128 {
+        let operands: BTreeSet<&Id> = node.operands.iter().collect();
+        operands.into_iter().fold(logical.flops_of(node), |flops, operand| {
+            flops.saturating_add(self.share(*operand))
+        })
+    }
+
+    /// Those of a form with these results.
+    pub(super) fn of_all(&self, roots: &[Id]) -> u128 {
+        let roots: BTreeSet<&Id> = roots.iter().collect();
+        roots.into_iter().fold(0, |flops, root| flops.saturating_add(self.share(*root)))
+    }
+
+    fn share(&self, class: Id) -> u128 {
+        self.shares.get(&class).copied().unwrap_or(0)
+    }
+}
