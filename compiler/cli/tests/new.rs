@@ -369,6 +369,27 @@ fn a_file_is_replaced_only_when_told_to() {
 }
 
 #[test]
+fn where_no_slice_divides_the_heads_the_last_axis_divides_d_ff() {
+    for (config, said) in [
+        ("phi4", "y is for d_ff (it does not divide the 40 heads)"),
+        ("gpt2_xl", "y is for d_ff (it does not divide the 25 heads)"),
+        ("falcon_7b", "y is for d_ff (it does not divide the 71 heads)"),
+        ("gemma3_4b", "y is for d_ff (it does not divide the 8 heads)"),
+        (
+            "mamba2_codestral_7b",
+            "y is for what is left open (it does not divide the 8 groups of heads)",
+        ),
+    ] {
+        let config = format!("configs/{config}.json");
+        let asked = ["--from-config", &config, "--hardware", "tpu-v5e", "--chips", "256"];
+        let program = new(&asked);
+        assert!(program.contains("\nmesh x=16, y=16\n") && program.contains(said), "{program}");
+        let ran = fed(&["check", "-"], &program);
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{config}");
+    }
+}
+
+#[test]
 fn a_mesh_that_divides_the_heads_and_is_no_slice_is_said_to_be_so() {
     let llama = ["new", "--from-config", "configs/llama3_70b.json", "--hardware", "h100"];
     let ran = shardc(&[&llama[..], &["--chips", "12"]].concat());

@@ -45,18 +45,21 @@ impl Axes {
 /// The mesh for so many chips, or for as few as hold weights and caches twice; `None` if there is
 /// none.
 ///
-/// The last axis divides d_ff and heads (keys' and values', unless there is one head for all); of
-/// the meshes that are left the network says which suits it.
+/// The last axis divides d_ff and heads (keys' and values', unless there is one head for all), or
+/// d_ff alone where no mesh does both; of the meshes that are left the network says which suits it.
 pub fn choose(model: &Model, hardware: &Hardware, chips: Option<u64>) -> Option<Axes> {
-    match chips {
-        Some(chips) => of_size(model, hardware, chips),
+    let sizes: Vec<u64> = match chips {
+        Some(chips) => vec![chips],
         None => (3..=MOST_CHIPS.ilog2())
             .map(|log| 1u64 << log)
             .filter(|chips| {
                 chips.saturating_mul(hardware.hbm_bytes) >= 2 * needed(model).min(u64::MAX / 2)
             })
-            .find_map(|chips| of_size(model, hardware, chips)),
-    }
+            .collect(),
+    };
+    let of_size = |chips: &u64| of_size(model, hardware, *chips);
+    let by_inner = |chips: &u64| of_ways(&divisors(model, *chips).by_inner, hardware, *chips);
+    sizes.iter().find_map(of_size).or_else(|| sizes.iter().find_map(by_inner))
 }
 
 /// Bytes of weights and caches.
@@ -67,7 +70,7 @@ fn needed(model: &Model) -> u64 {
 /// The mesh of two axes for so many chips whose last axis divides heads and d_ff, whatever slice of
 /// a chip's network it is: the one nearest to a square.
 pub fn of_any_slice(model: &Model, chips: u64) -> Option<Axes> {
-    let [by_all, by_queries] = divisors(model, chips);
+    let Divisors { by_all, by_queries, .. } = divisors(model, chips);
     let widest = |ways: &[u64]| {
         let mesh = |y: &u64| (chips / y).max(*y);
         ways.iter().copied().filter(|y| *y > 1).min_by_key(mesh)
@@ -77,13 +80,21 @@ pub fn of_any_slice(model: &Model, chips: u64) -> Option<Axes> {
 }
 
 fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
-    let [by_all, by_queries] = divisors(model, chips);
+    let Divisors { by_all, by_queries, .. } = divisors(model, chips);
     of_ways(&by_all, hardware, chips).or_else(|| of_ways(&by_queries, hardware, chips))
 }
 
-/// The parts of so many chips that divide d_ff and the heads of keys, smallest first, and those that
-/// divide the heads of queries instead.
-fn divisors(model: &Model, chips: u64) -> [Vec<u64>; 2] {
+/// The parts of so many chips that divide what the last axis of a mesh may split, smallest first.
+struct Divisors {
+    /// d_ff, the experts, and the heads of keys.
+    by_all: Vec<u64>,
+    /// d_ff and the heads of queries.
+    by_queries: Vec<u64>,
+    /// d_ff alone.
+    by_inner: Vec<u64>,
+}
+
+fn divisors(model: &Model, chips: u64) -> Divisors {
     let ways = |fits: &dyn Fn(u64) -> bool| -> Vec<u64> {
         (1..=chips).filter(|y| chips.is_multiple_of(*y) && fits(*y)).collect()
     };
@@ -101,7 +112,10 @@ fn divisors(model: &Model, chips: u64) -> [Vec<u64>; 2] {
     // A slice may have more chips than there are heads of keys: the batch then bears all axes.
     let by_queries =
         ways(&|y| divides(&inner, y) && heads.is_none_or(|a| a.heads.is_multiple_of(y)));
-    [by_all, by_queries]
+    // The groups of a recurrence are its heads.
+    let wide = model.kinds.iter().filter(|kind| kind.state_space().is_none());
+    let wide: Vec<u64> = wide.map(|kind| kind.feed.inner()).collect();
+    Divisors { by_all, by_queries, by_inner: ways(&|y| divides(&wide, y)) }
 }
 
 /// The mesh of a chip whose last axis has one of some sizes, smallest first.

@@ -1,5 +1,7 @@
 //! The `dim` lines.
 
+use shard_ir::gcd;
+
 use super::super::mesh::Axes;
 use super::super::model::{Attention, Feed, HeadNorms, Model, Sees, StateSpace};
 use super::super::sizes::{Heads, turned};
@@ -187,14 +189,9 @@ fn of_group(model: &Model) -> u64 {
             return experts.count;
         }
         let asked = (2 * experts.chosen.min(experts.count)).max(1);
-        let least = experts.count / common(experts.count, asked);
+        let least = experts.count / gcd(experts.count, asked).max(1);
         GROUP.next_multiple_of(least)
     })
-}
-
-/// The largest common divisor.
-fn common(a: u64, b: u64) -> u64 {
-    if b == 0 { a.max(1) } else { common(b, a % b) }
 }
 
 /// Into so many groups sequences go.

@@ -107,15 +107,30 @@ impl<'a> Words<'a> {
     }
 }
 
+/// What an axis of so many devices is for, the last of a mesh.
+fn of_last_axis(model: &Model, size: u64) -> String {
+    let mut heads =
+        model.kinds.iter().filter_map(|kind| match (&kind.attention, kind.state_space()) {
+            (Some(attention), _) => Some((attention.heads, "heads", "d_ff")),
+            (None, Some(space)) => Some((space.groups, "groups of heads", "what is left open")),
+            (None, None) => None,
+        });
+    match heads.find(|(count, ..)| !count.is_multiple_of(size)) {
+        Some((count, heads, what)) => format!("{what} (it does not divide the {count} {heads})"),
+        None => "heads and d_ff".to_string(),
+    }
+}
+
 /// What the file is, and what to do with it.
 fn header(model: &Model, axes: &Axes) -> String {
     let mut out = format!("//! {}.\n//!\n", model.title);
     let named = |axes: &mut dyn Iterator<Item = &(String, u64)>| {
         axes.map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
+    let of_model = axes.model().map_or_else(String::new, |(_, size)| of_last_axis(model, *size));
     let splits: Vec<String> = [
         (named(&mut axes.batch()), "the batch"),
-        (named(&mut axes.model().into_iter()), "heads and d_ff"),
+        (named(&mut axes.model().into_iter()), &of_model),
     ]
     .into_iter()
     .filter(|(names, _)| !names.is_empty())
