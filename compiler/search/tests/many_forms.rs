@@ -57,7 +57,14 @@ fn compared(seed: u64) -> (u64, u64) {
     let mut searched = vec![within(1 << 40)];
     if let (_, Ok(fastest), _) = &searched[0] {
         let (least, most) = (least_kept(&program), Memory::of(&fastest.plan).peak().0);
+        let cost = fastest.optimality.cost;
         searched.push(within(least + most.saturating_sub(least) / 16 * (1 + seed % 15)));
+        let limits = Limits { forms: 4096, enumerated_forms: 2, ..Limits::default() };
+        let options = LowerOptions { limits, ..LowerOptions::default() };
+        if let Ok(cut) = lower(&program, &chip, &options) {
+            let bound = cut.optimality.lower_bound;
+            assert!(bound <= cost, "seed {seed}: {bound:?} where a plan takes {cost:?}\n{source}");
+        }
     }
     for (capacity, all, few) in searched {
         let (all, few) = match (all, few) {
@@ -87,4 +94,29 @@ fn compared(seed: u64) -> (u64, u64) {
         by_clusters += u64::from(few.optimality.proof == Some(Proof::Search));
     }
     (compared, by_clusters)
+}
+
+/// Heads that are added up over all they have, which is to add up their weights.
+fn heads(count: usize) -> String {
+    let mut source =
+        "mesh x=2\ndim A = 62\ndim B = 2\ndim C = 1022\nlayer f(x: bf16 AB".to_string();
+    (0..count).for_each(|head| source += &format!(", w{head}: weight bf16 BC?"));
+    source += ") -> bf16 A {\n return ";
+    let added: Vec<String> =
+        (0..count).map(|head| format!("sum(einsum(x, w{head} -> AC) over C)")).collect();
+    source + &added.join(" + ") + "\n}\n"
+}
+
+#[test]
+fn of_more_forms_than_are_read_off_those_of_few_flops_are_searched() {
+    // Each head in two ways, all of the same x: so 65,536 forms in one cluster.
+    let program = program(&heads(16));
+    let chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
+    // All weights, and less than the scores of a head.
+    for hbm_bytes in [1 << 40, 60_000] {
+        let lowered = lower(&program, &chip.with_memory_limit(hbm_bytes), &LowerOptions::default());
+        let lowered = lowered.unwrap_or_else(|error| panic!("{hbm_bytes}: {error}"));
+        assert_eq!(lowered.optimality.status, Status::Bounded);
+        assert!(Memory::of(&lowered.plan).peak().0 < 60_000, "{:?}", Memory::of(&lowered.plan));
+    }
 }

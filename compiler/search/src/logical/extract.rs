@@ -6,6 +6,7 @@ use egg::Id;
 use shard_ir::reason::{Formula, Rewriting};
 use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, Value, ValueId};
 
+use super::fewest::FewestFlops;
 use super::graph::{Head, Logical, Node};
 use super::written::live_values;
 use super::{Form, Rewritten};
@@ -20,21 +21,32 @@ pub(super) struct Read {
     pub(super) forms: Vec<Form>,
     /// The fewest flops of those beyond, if there are any.
     pub(super) beyond: Option<u128>,
-    /// There may be more still.
-    pub(super) cut: bool,
+    /// There may be more still, which take at least so many flops.
+    pub(super) cut: Option<u128>,
 }
 
 /// Reads off at most `limit` forms and makes programs of at most `most` of them.
 pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, most: usize) -> Read {
     let classes = logical.classes();
-    let options = options(logical, &classes);
+    let mut options = options(logical, &classes);
     let live = live_values(logical.program);
     let merged = is_merged(logical, &live);
     if (!merged || strict) && options.values().all(|nodes| nodes.len() == 1) {
-        return Read { forms: Vec::new(), beyond: None, cut: false };
+        return Read { forms: Vec::new(), beyond: None, cut: None };
     }
+    let roots = roots(logical, &live);
     let mut found = Vec::new();
-    let all_read = choose(&options, roots(logical, &live), BTreeMap::new(), limit, &mut found);
+    let mut cut = None;
+    if !choose(&options, roots.clone(), BTreeMap::new(), limit, &mut found) {
+        // Those of few flops first, since the others are left out.
+        cut = Some(FewestFlops::at_least(logical, &options, &roots).of_all(&roots));
+        let fewest = FewestFlops::computed_anew(logical, &options);
+        for nodes in options.values_mut() {
+            nodes.sort_by_cached_key(|node| fewest.of(logical, node));
+        }
+        found.clear();
+        choose(&options, roots, BTreeMap::new(), limit, &mut found);
+    }
     let flops =
         |choice: &Choice<'_>| choice.values().map(|node| logical.flops_of(node)).sum::<u128>();
     found.sort_by_cached_key(flops);
@@ -42,7 +54,7 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, most: 
     let mut forms = found.iter().filter_map(|choice| reader.form(choice, merged));
     let first: Vec<Form> = forms.by_ref().take(most).collect();
     let beyond = forms.next().map(|form| form.flops);
-    Read { forms: first, beyond, cut: !all_read }
+    Read { forms: first, beyond, cut }
 }
 
 /// Whether the source computes something twice, or what is there already: a class is one value in

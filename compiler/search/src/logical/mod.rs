@@ -9,6 +9,7 @@
 mod blocks;
 mod choices;
 mod extract;
+mod fewest;
 mod graph;
 #[cfg(test)]
 mod held_to_checker;
@@ -124,8 +125,9 @@ impl<'p> Saturated<'p> {
             limits.enumerated_forms,
             limits.forms.max(1) - 1,
         );
-        if read.cut {
-            cut = Some(Cut { limit: "forms read off the logical e-graph", flops: 0 });
+        if let Some(flops) = read.cut {
+            let flops = if cut.is_some() { 0 } else { flops };
+            cut = Some(Cut { limit: "forms read off the logical e-graph", flops });
         }
         cut = cut.or(read.beyond.map(|flops| Cut { limit: "forms of the program", flops }));
         // A form may have too large a space where the one written has not.
