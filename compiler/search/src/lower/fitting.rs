@@ -44,6 +44,44 @@ const FEW_PARAMETERS: usize = 8;
 const SEVERAL_PARAMETERS: usize = 4;
 const PART_OF_A_TRIAL: usize = 16;
 
+/// A plan that is above its bound is bettered in at most so many parts at a time, in so many rounds,
+/// and until two of them in turn save no more than this part of it.
+const MOST_PARTS: usize = 16;
+const ROUNDS_OF_PARTS: usize = 3;
+const WORTH_A_ROUND: u64 = 256;
+
+/// So many plans that fit in less are bettered so, too.
+const STARTS: usize = 1;
+
+/// What is asked of a search within memory.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// Whether plans that leave room for their activations are looked for step by step.
+    may_steer: bool,
+    /// Only plans that take less are wanted, in picoseconds.
+    below: Option<u64>,
+}
+
+/// Whether a plan is so far above its bound that a better one is worth looking for.
+fn is_far(found: &Lowered) -> bool {
+    let Optimality { cost, lower_bound, .. } = found.optimality;
+    cost.0.saturating_sub(lower_bound.0) > lower_bound.0 / FAR_FROM_BOUND
+}
+
+/// The faster of two plans, with what is known of all plans.
+fn faster(best: Lowered, found: Lowered) -> Lowered {
+    if found.optimality.cost >= best.optimality.cost {
+        return best;
+    }
+    with_what_is_known(found, &best)
+}
+
+/// A plan with what is known of all plans, as another has it.
+fn with_what_is_known(found: Lowered, other: &Lowered) -> Lowered {
+    let cost = found.optimality.cost;
+    Lowered { optimality: Optimality { cost, ..other.optimality.clone() }, ..found }
+}
+
 /// A plan that was found in so much may take no more than this; one found in more hardly ever does.
 fn far_above(enough: u64) -> u64 {
     enough.saturating_add(enough / 8)
@@ -77,30 +115,42 @@ impl Fitting<'_> {
     /// A plan that a limit ended with, or a faster one that fits in less or stores some parameters
     /// as it does: of these there are fewer, and their search may come to an end.
     fn bettered(&self, found: Lowered) -> Result<Lowered, LowerError> {
-        let Optimality { status, cost, lower_bound, .. } = found.optimality;
-        let is_far = cost.0.saturating_sub(lower_bound.0) > lower_bound.0 / FAR_FROM_BOUND;
-        if status == Status::Proven || !is_far || !self.options.limits.trials {
+        let is_proven = found.optimality.status == Status::Proven;
+        if is_proven || !is_far(&found) || !self.options.limits.trials {
             return Ok(found);
         }
-        let mut best = found;
-        // What fits in less fits, and is found where more is passed over.
-        for sixteenths in SPARE_SIXTEENTHS.into_iter().take(STEERED) {
-            let mut smaller = self.hardware.clone();
-            smaller.hbm_bytes = self.spare_sixteenths(self.hardware.hbm_bytes, sixteenths);
-            best = self.tried(best, &smaller)?.0;
+        let mut best = self.bettered_in_parts(found)?;
+        // What fits in less fits, and is found where more is passed over; what there is more of can
+        // then be used.
+        let mut starts = 0;
+        for (n, sixteenths) in SPARE_SIXTEENTHS.into_iter().enumerate() {
+            if !is_far(&best) || starts == STARTS {
+                break;
+            }
+            let bytes = self.spare_sixteenths(self.hardware.hbm_bytes, sixteenths);
+            let asked = Asked { may_steer: n < STEERED, below: None };
+            let limits = self.options.limits.part(PART_OF_A_TRIAL);
+            match self.within(self.hardware, bytes, &limits, asked) {
+                Ok(start) => {
+                    starts += 1;
+                    let start = with_what_is_known(start, &best);
+                    best = faster(best, self.bettered_in_parts(start)?);
+                }
+                Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => {}
+                Err(LowerError::OutOfTime) => break,
+                Err(other) => return Err(other),
+            }
         }
         let open = open_parameters(self.program, &best.plan);
-        let mut proven_with = Vec::new();
+        let (mut proven_with, of_parts) = (Vec::new(), best.optimality.cost);
         for stored in trials(&open) {
             // With more of them stored so there are fewer plans.
             if stored.len() > 1 && !proven_with.is_empty() {
                 break;
             }
-            let program = stored_as_in(self.program, &best.plan, stored);
             let before = best.optimality.cost;
-            let (bettered, ended) =
-                Fitting { program: &program, ..*self }.tried(best, self.hardware)?;
-            best = bettered;
+            let ended;
+            (best, ended) = self.tried(best, stored)?;
             if best.optimality.cost < before {
                 proven_with.clear();
             }
@@ -108,25 +158,60 @@ impl Fitting<'_> {
                 proven_with = stored.to_vec();
             }
         }
+        if best.optimality.cost < of_parts {
+            best = self.bettered_in_parts(best)?;
+            proven_with.clear();
+        }
         Ok(Lowered { proven_with: Some(proven_with), ..best })
     }
 
-    /// The best plan so far, or a faster one that a short search finds on a chip, and whether that
-    /// search ended with a proof; what is known of all plans stays.
-    fn tried(&self, best: Lowered, hardware: &Hardware) -> Result<(Lowered, bool), LowerError> {
-        match self.searched(hardware, &self.options.limits.part(PART_OF_A_TRIAL)) {
-            Ok((found, limit)) => {
-                let ended = limit.is_none() && found.optimality.status == Status::Proven;
-                let Optimality { cost, .. } = found.optimality;
-                if cost >= best.optimality.cost {
-                    return Ok((best, ended));
+    /// The best plan so far, or a faster one that stores most parameters as it does: a half of them
+    /// is left open, then the other half, then quarters and less. Where many are alike, prices say
+    /// the same of all of them, while memory has room for some. Such searches are short.
+    fn bettered_in_parts(&self, mut best: Lowered) -> Result<Lowered, LowerError> {
+        let mut open = open_parameters(self.program, &best.plan);
+        open.sort_unstable();
+        // What stands together, then what is alike.
+        let mut in_vain = 0;
+        for round in 0..ROUNDS_OF_PARTS {
+            let before = best.optimality.cost;
+            let mut count = 2;
+            while count <= MOST_PARTS.min(open.len()) {
+                for part in 0..count {
+                    let is_kept = |at: usize| match round % 2 {
+                        0 => at * count / open.len() != part,
+                        _ => at % count != part,
+                    };
+                    let kept = open.iter().enumerate().filter(|(at, _)| is_kept(*at));
+                    let kept: Vec<ValueId> = kept.map(|(_, id)| *id).collect();
+                    best = self.tried(best, &kept)?.0;
                 }
-                let optimality = Optimality { cost, ..best.optimality };
-                Ok((Lowered { optimality, ..found }, ended))
+                count *= 2;
             }
-            Err(
-                LowerError::NoPlanFits { .. } | LowerError::Limit { .. } | LowerError::OutOfTime,
-            ) => Ok((best, false)),
+            let saved = before.0.saturating_sub(best.optimality.cost.0);
+            in_vain = if saved > before.0 / WORTH_A_ROUND { 0 } else { in_vain + 1 };
+            if in_vain == 2 {
+                break;
+            }
+        }
+        Ok(best)
+    }
+
+    /// The best plan so far, or a faster one that a short search finds among those that store some
+    /// parameters as it does, and whether that search left nothing out; what is known of all plans
+    /// stays.
+    fn tried(&self, best: Lowered, stored: &[ValueId]) -> Result<(Lowered, bool), LowerError> {
+        let program = stored_as_in(self.program, &best.plan, stored);
+        let limits = self.options.limits.part(PART_OF_A_TRIAL);
+        let asked = Asked { may_steer: false, below: Some(best.optimality.cost.0) };
+        let fitting = Fitting { program: &program, ..*self };
+        match fitting.within(self.hardware, self.hardware.hbm_bytes, &limits, asked) {
+            Ok(found) => {
+                let ended = found.optimality.status == Status::Proven;
+                Ok((faster(best, found), ended))
+            }
+            Err(LowerError::Unreachable { .. }) => Ok((best, true)),
+            Err(LowerError::Limit { .. } | LowerError::OutOfTime) => Ok((best, false)),
             Err(other) => Err(other),
         }
     }
@@ -242,15 +327,8 @@ impl Fitting<'_> {
         if least > capacity {
             return Err(none(true));
         }
-        let activations = Memory::of(&fastest.plan).activations.0;
-        let known = Known::of(&fastest.remembered);
         let within = |bytes, limits, may_steer| {
-            let lowering = Lowering::asked(program, hardware, self.options);
-            let like = &known;
-            let strict = lowering.strict;
-            let capacity = Some(bytes);
-            Lowering { capacity, like, activations, limits, may_steer, ..lowering }
-                .run(program, strict)
+            self.within(hardware, bytes, limits, Asked { may_steer, below: None })
         };
         match within(capacity, limits, true) {
             // Nothing was passed over: what was left out of the space has no room in any plan.
@@ -275,6 +353,28 @@ impl Fitting<'_> {
                 Ok((found, None))
             }
         }
+    }
+
+    /// The fastest plan that fits in so many bytes of a chip.
+    fn within(
+        &self,
+        hardware: &Hardware,
+        bytes: u64,
+        limits: &Limits,
+        Asked { may_steer, below }: Asked,
+    ) -> Result<Lowered, LowerError> {
+        let lowering = Lowering::asked(self.program, hardware, self.options);
+        let strict = lowering.strict;
+        let lowering = Lowering {
+            capacity: Some(bytes),
+            like: &Known::of(&self.fastest.remembered),
+            activations: Memory::of(&self.fastest.plan).activations.0,
+            limits,
+            may_steer,
+            below: below.or(lowering.below),
+            ..lowering
+        };
+        lowering.run(self.program, strict)
     }
 
     /// A plan that was found among some of those that fit: a limit ended the search of all.

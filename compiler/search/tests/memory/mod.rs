@@ -1,5 +1,6 @@
 //! Plans fit in memory, or there is none.
 
+mod alike;
 mod held;
 mod limits;
 mod proven;
