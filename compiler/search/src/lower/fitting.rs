@@ -50,9 +50,6 @@ const MOST_PARTS: usize = 16;
 const ROUNDS_OF_PARTS: usize = 3;
 const WORTH_A_ROUND: u64 = 256;
 
-/// So many plans that fit in less are bettered so, too.
-const STARTS: usize = 1;
-
 /// What is asked of a search within memory.
 #[derive(Clone, Copy)]
 struct Asked {
@@ -120,11 +117,10 @@ impl Fitting<'_> {
             return Ok(found);
         }
         let mut best = self.bettered_in_parts(found)?;
-        // What fits in less fits, and is found where more is passed over; what there is more of can
-        // then be used.
-        let mut starts = 0;
+        // The first plan found in less memory fits, too. It is bettered with all memory that there
+        // is: plans are found in less that are passed over in more.
         for (n, sixteenths) in SPARE_SIXTEENTHS.into_iter().enumerate() {
-            if !is_far(&best) || starts == STARTS {
+            if !is_far(&best) {
                 break;
             }
             let bytes = self.spare_sixteenths(self.hardware.hbm_bytes, sixteenths);
@@ -132,9 +128,9 @@ impl Fitting<'_> {
             let limits = self.options.limits.part(PART_OF_A_TRIAL);
             match self.within(self.hardware, bytes, &limits, asked) {
                 Ok(start) => {
-                    starts += 1;
                     let start = with_what_is_known(start, &best);
                     best = faster(best, self.bettered_in_parts(start)?);
+                    break;
                 }
                 Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => {}
                 Err(LowerError::OutOfTime) => break,
