@@ -1,7 +1,7 @@
 //! The type checker: AST to [`Program`], and every diagnostic.
 //!
-//! [`check_source`] parses and checks a file; [`check`] checks a tree that was parsed without
-//! error.
+//! [`check_source`] parses and checks a file; [`check_parsed`] checks a tree that was parsed
+//! already.
 //!
 //! The way of a file, once for each of its `phases`: `environment` reads the mesh, the dims
 //! (`int_expr`) and the hardware line; `calls` puts callees before callers; `layer` takes each
