@@ -3,6 +3,7 @@
 
 mod branches;
 mod by_prices;
+mod divided;
 mod fitting;
 mod forms;
 mod known;
@@ -363,6 +364,13 @@ impl<'a> Lowering<'a> {
             (Err(other), _) => return Err(other),
         }
         self.lowered(Some(program))
+    }
+
+    /// What no plan takes less than that was left out or not looked at; `None` where there is no
+    /// such plan.
+    fn least_left(&self) -> Option<u64> {
+        let best = &self.best;
+        [best.missed, best.open_bound, best.cut.map(|(_, bound)| bound)].into_iter().flatten().min()
     }
 
     /// What came of it. `written` is the program that was asked about, of which errors speak.

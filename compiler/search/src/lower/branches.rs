@@ -24,7 +24,7 @@ pub(super) struct Explored {
     /// All that its plans are made of.
     whole: Arc<Whole>,
     /// The ways of filling the memory that were tried.
-    dived: BTreeSet<Vec<u32>>,
+    pub(super) dived: BTreeSet<Vec<u32>>,
     /// Whether what seems best of it was searched.
     has_dived: bool,
     /// Where dives ended that found nothing: the layouts in which parameters may be stored there, the
@@ -33,6 +33,20 @@ pub(super) struct Explored {
     in_vain: BTreeSet<(Vec<Vec<Layout>>, u64, usize)>,
     /// Whether plans were searched that leave room for the activations that any plan has.
     leaves_room: bool,
+}
+
+impl Explored {
+    /// Nothing of it was searched yet.
+    pub(super) fn new(kernels: Arc<Kernels>, whole: Arc<Whole>) -> Explored {
+        Explored {
+            kernels,
+            whole,
+            dived: BTreeSet::new(),
+            has_dived: false,
+            in_vain: BTreeSet::new(),
+            leaves_room: false,
+        }
+    }
 }
 
 /// Plans of a form that are still to be looked at.
@@ -95,17 +109,7 @@ impl<'a> Lowering<'a> {
                         continue;
                     }
                     let (branch, whole) = self.all_plans_of(&kernels, false)?;
-                    explored.insert(
-                        form,
-                        Explored {
-                            kernels,
-                            whole,
-                            dived: BTreeSet::new(),
-                            has_dived: false,
-                            in_vain: BTreeSet::new(),
-                            leaves_room: false,
-                        },
-                    );
+                    explored.insert(form, Explored::new(kernels, whole));
                     vec![Pending { branch, form, settled: true }]
                 }
                 Turn::Branch => {
@@ -163,7 +167,7 @@ impl<'a> Lowering<'a> {
     /// ([`SEARCHES_WITHIN_MEMORY`]), or a quarter of the e-nodes of one without. Where the best plan
     /// is near its bound, a third of these e-nodes ends the search; of phases side by side a sixth
     /// of both does, since the best layouts for all phases may leave no room for their activations.
-    fn has_searched_long(&self, bound: u64) -> bool {
+    pub(super) fn has_searched_long(&self, bound: u64) -> bool {
         let Stats { expansions, nodes, .. } = self.best.stats;
         let most_expansions = SEARCHES_WITHIN_MEMORY * self.limits.expansions;
         let most_nodes = self.limits.nodes / 4;
@@ -284,7 +288,7 @@ impl<'a> Lowering<'a> {
     /// Whether a branch whose plans store what fits together may have a plan that fits and takes at
     /// most `most`, in picoseconds: beside what they store there may be no room for any way of making
     /// some value. A few sweeps show that; a search would show it of each region.
-    fn may_fit(&self, mut branch: Branch, kernels: &Kernels, most: Option<u64>) -> bool {
+    pub(super) fn may_fit(&self, mut branch: Branch, kernels: &Kernels, most: Option<u64>) -> bool {
         if !self.searches_memory() {
             return true;
         }
@@ -326,7 +330,11 @@ impl<'a> Lowering<'a> {
     }
 
     /// What the activations of any plan of a form take at least.
-    fn least_activations(&self, explored: &Explored, capacity: u64) -> Result<u64, LowerError> {
+    pub(super) fn least_activations(
+        &self,
+        explored: &Explored,
+        capacity: u64,
+    ) -> Result<u64, LowerError> {
         let kernels = &explored.kernels;
         let priced = explored.whole.priced();
         let region = priced.region(priced.dearest());
@@ -345,7 +353,11 @@ impl<'a> Lowering<'a> {
 
     /// Searches what seems best of a branch: one layout of each label, one way of filling the
     /// memory. Returns whether there is a plan, or none that is wanted.
-    fn dive(&mut self, branch: Branch, explored: &mut Explored) -> Result<bool, LowerError> {
+    pub(super) fn dive(
+        &mut self,
+        branch: Branch,
+        explored: &mut Explored,
+    ) -> Result<bool, LowerError> {
         if let (None, Some(bound)) = (self.most_wanted(), branch.bound()) {
             // A dive seldom ends far above where it began, and prices what it has left at each step.
             let near = branch.taking_at_most(bound.saturating_add(bound / A_DIVE_RISES_BY));
@@ -408,7 +420,7 @@ impl<'a> Lowering<'a> {
 
     /// Searches the plans of a branch that take no longer than its bound and so many parts of it of
     /// [`PARTS`], or all of them. Returns whether one is better than those before.
-    fn search_branch(
+    pub(super) fn search_branch(
         &mut self,
         branch: &Branch,
         (labels, parts): (Vec<Layout>, Option<u64>),
@@ -522,11 +534,11 @@ impl<'a> Lowering<'a> {
     }
 
     /// Prices a branch, without what has no room in it.
-    fn settle(&self, branch: &mut Branch, kernels: &Kernels, most: Option<u64>) {
+    pub(super) fn settle(&self, branch: &mut Branch, kernels: &Kernels, most: Option<u64>) {
         self.settle_in(branch, kernels, most, self.limits);
     }
 
-    fn settle_in(
+    pub(super) fn settle_in(
         &self,
         branch: &mut Branch,
         kernels: &Kernels,
@@ -591,4 +603,4 @@ const FIRST_DIVES: usize = 8;
 const BRANCHES_A_DIVE: usize = 16;
 
 /// The name of the limit on branches.
-const BRANCHES: &str = "branches";
+pub(super) const BRANCHES: &str = "branches";

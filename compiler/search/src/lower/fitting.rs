@@ -9,7 +9,9 @@ use crate::bound_only::lower_bound;
 use crate::memory::{DeviceMemory, needed};
 use crate::search::MEMORY_LIMIT;
 use crate::stored::{open_parameters, stored_as_in};
-use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Smallest, Status};
+use crate::{
+    Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Smallest, Status, TIME_LIMIT,
+};
 
 /// Where no plan was found in the memory of a device, it is searched as if of what is free beside
 /// the smallest weights and caches there were so many sixteenths: what fits in less fits, and plans
@@ -50,6 +52,13 @@ const MOST_PARTS: usize = 16;
 const ROUNDS_OF_PARTS: usize = 3;
 const WORTH_A_ROUND: u64 = 256;
 
+/// The first search may take this part of the limits. Where it is not enough, plans are divided by
+/// the layouts in which values are made, in so many strategies that may be priced; and again when
+/// what is found then was bettered.
+const PART_OF_A_QUICK_SEARCH: usize = 8;
+const PRICED_AT_FIRST: usize = 500_000;
+const PRICED_IN_THE_END: usize = 2_000_000;
+
 /// What is asked of a search within memory.
 #[derive(Clone, Copy)]
 struct Asked {
@@ -59,6 +68,15 @@ struct Asked {
     below: Option<u64>,
 }
 
+fn is_proven(found: &Lowered) -> bool {
+    found.optimality.status == Status::Proven
+}
+
+/// Whether it is worth while to look for a better plan, or for a better bound.
+fn is_open(found: &Lowered) -> bool {
+    !is_proven(found) && is_far(found)
+}
+
 /// Whether a plan is so far above its bound that a better one is worth looking for.
 fn is_far(found: &Lowered) -> bool {
     let Optimality { cost, lower_bound, .. } = found.optimality;
@@ -66,7 +84,7 @@ fn is_far(found: &Lowered) -> bool {
 }
 
 /// The faster of two plans, with what is known of all plans.
-fn faster(best: Lowered, found: Lowered) -> Lowered {
+pub(super) fn faster(best: Lowered, found: Lowered) -> Lowered {
     if found.optimality.cost >= best.optimality.cost {
         return best;
     }
@@ -77,6 +95,30 @@ fn faster(best: Lowered, found: Lowered) -> Lowered {
 fn with_what_is_known(found: Lowered, other: &Lowered) -> Lowered {
     let cost = found.optimality.cost;
     Lowered { optimality: Optimality { cost, ..other.optimality.clone() }, ..found }
+}
+
+/// The faster of two plans, with the better bound, and with all else that the second search says.
+fn with_longer_search(best: Lowered, found: Lowered) -> Lowered {
+    if is_proven(&found) {
+        return found;
+    }
+    let bound = best.optimality.lower_bound.max(found.optimality.lower_bound);
+    let faster = if best.optimality.cost <= found.optimality.cost {
+        with_what_is_known(best, &found)
+    } else {
+        found
+    };
+    bounded_by(faster, bound)
+}
+
+/// A plan than which none takes less than `bound`; it is proven where it takes no more.
+pub(super) fn bounded_by(mut found: Lowered, bound: Picoseconds) -> Lowered {
+    let Optimality { cost, lower_bound, status, proof, stopped_by, .. } = &mut found.optimality;
+    *lower_bound = bound.min(*cost);
+    if bound >= *cost {
+        (*status, *proof, *stopped_by) = (Status::Proven, Some(Proof::Search), None);
+    }
+    found
 }
 
 /// A plan that was found in so much may take no more than this; one found in more hardly ever does.
@@ -106,16 +148,41 @@ pub(crate) struct Fitting<'a> {
 impl Fitting<'_> {
     /// The best plan that was found in the memory of the chip, in which the fastest has no room.
     pub(super) fn best(&self) -> Result<Lowered, LowerError> {
-        self.bettered(self.found()?)
+        if !self.options.limits.trials {
+            return self.found();
+        }
+        let quick = self.options.limits.part(PART_OF_A_QUICK_SEARCH);
+        let (mut best, was_short) = match self.searched(self.hardware, &quick) {
+            Ok((found, None)) => (found, true),
+            Ok((found, Some(limit))) => (self.of_many(found, limit)?, true),
+            Err(LowerError::NoPlanFits { proven: false, .. }) => (self.found()?, false),
+            Err(other) => return Err(other),
+        };
+        if is_open(&best) {
+            best = self.divided(best, PRICED_AT_FIRST)?;
+        }
+        if is_open(&best) && was_short {
+            best = match self.searched(self.hardware, &self.options.limits) {
+                Ok((found, None)) => with_longer_search(best, found),
+                Ok((found, Some(limit))) => with_longer_search(best, self.of_many(found, limit)?),
+                Err(LowerError::NoPlanFits { .. } | LowerError::OutOfTime) => best,
+                Err(other) => return Err(other),
+            };
+        }
+        if is_open(&best) {
+            best = self.bettered(best)?;
+            // Of plans that take less than a better one there are fewer.
+            best = self.divided(best, PRICED_IN_THE_END)?;
+        }
+        if self.options.limits.stop.is_time_up() && !is_proven(&best) {
+            best.optimality.stopped_by = Some(TIME_LIMIT.to_owned());
+        }
+        Ok(best)
     }
 
     /// A plan that a limit ended with, or a faster one that fits in less or stores some parameters
     /// as it does: of these there are fewer, and their search may come to an end.
     fn bettered(&self, found: Lowered) -> Result<Lowered, LowerError> {
-        let is_proven = found.optimality.status == Status::Proven;
-        if is_proven || !is_far(&found) || !self.options.limits.trials {
-            return Ok(found);
-        }
         let mut best = self.bettered_in_parts(found)?;
         // The first plan found in less memory fits, too. It is bettered with all memory that there
         // is: plans are found in less that are passed over in more.

@@ -12,6 +12,7 @@ mod groups;
 mod guide;
 mod leap;
 mod like;
+mod made;
 mod moves_within;
 mod parts;
 mod priced;
@@ -44,6 +45,7 @@ pub(crate) use branch::{Branch, Fork};
 pub(crate) use dearer::Way;
 pub(crate) use guide::Guide;
 pub(crate) use like::{Better, Like};
+pub(crate) use made::Undecided;
 pub(crate) use priced::{Priced, Region};
 pub(crate) use whole::{Question, Whole};
 

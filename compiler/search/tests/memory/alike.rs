@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use shard_cost::Hardware;
-use shard_search::{Limits, LowerOptions, lower};
+use shard_search::{Limits, LowerOptions, Status, lower};
 
 use super::program;
 
@@ -45,4 +45,15 @@ fn of_many_weights_alike_as_many_are_whole_as_there_is_room_for() {
     // All weights whole take 32 MB more than none. Half of that is room for about half of them.
     let (least, half, all) = (within(290_000_000), within(304_000_000), within(320_000_000));
     assert!(half < least - (least - all) / 3, "{least}, {half}, {all}");
+}
+
+/// A Llama block with low-rank adapters, all weights open.
+const LORA: &str = include_str!("lora.shard");
+
+#[test]
+#[ignore = "slow: a block whose plans are divided by the layouts of values"]
+fn a_block_with_adapters_is_proven_where_memory_has_room_for_some_of_its_weights() {
+    let chip = Hardware::built_in("tpu-v5p").expect("a chip").with_memory_limit(430_000_000);
+    let found = lower(&program(LORA), &chip, &LowerOptions::default()).expect("a plan");
+    assert_eq!(found.optimality.status, Status::Proven, "{:?}", found.optimality);
 }

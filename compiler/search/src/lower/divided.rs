@@ -1,0 +1,285 @@
+//! Plans within memory, divided by the layouts in which values are made.
+//!
+//! The plans of all forms are divided again and again, the piece of least bound first: by the layout
+//! of the value that decides most, and where none decides anything, by what is stored. A piece whose
+//! weights and caches fit however they are stored is searched.
+//!
+//! Memory alone divides a program of many like parts badly: prices take a little of two ways of
+//! doing it in every part, and pay a little of what it takes to change from one to the other.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use shard_ir::{Picoseconds, Program, ValueId};
+
+use super::branches::{BRANCHES, Explored};
+use super::fitting::{bounded_by, faster};
+use super::{Fitting, Lowering};
+use crate::kernel::Kernels;
+use crate::logical::Saturated;
+use crate::relax::{Branch, Fork, Undecided};
+use crate::{Limits, LowerError, Lowered, Optimality, Status, TIME_LIMIT};
+
+/// Plans are asked for first that take no more than the bound and this part of what is open above
+/// it; where that comes to no end, a smaller part, and none smaller than the last.
+const FIRST_PART: u64 = 8;
+const LAST_PART: u64 = 64;
+
+/// Each such question may take this part of the limits.
+const PART_OF_LIMITS: usize = 8;
+
+/// Of so many values at most it is tried how much the layout of each decides.
+const MOST_TRIED: usize = 64;
+
+/// Of the pieces of a piece these are tried first: so many that decided most of it.
+const DECISIVE: usize = 6;
+
+/// A value decides something where its likeliest layout lifts the bound by more than this part of
+/// it.
+const DECIDES: u64 = 1024;
+
+/// So many layouts of a value make pieces of their own, the likeliest; all others make one more.
+const MOST_LAYOUTS: usize = 8;
+
+/// Sweeps that tell how much a layout decides, and sweeps of each piece.
+const SWEEPS_OF_A_TRIAL: usize = 6;
+const SWEEPS_OF_A_PIECE: usize = 24;
+
+/// Where no value decides anything, pieces are divided so many times by what is stored before values
+/// are tried again.
+const STORED_IN_A_ROW: usize = 8;
+
+/// Some plans of a form, with prices.
+struct Piece {
+    branch: Branch,
+    /// The form, by number.
+    form: usize,
+    /// The values that decided most of the piece that this is of.
+    decisive: Vec<ValueId>,
+    /// How many times it is to be divided by what is stored.
+    by_stored: usize,
+}
+
+/// Pieces that are still to be looked at: the one of least bound first, of those the last.
+#[derive(Default)]
+struct Open {
+    order: BinaryHeap<Reverse<(u64, Reverse<usize>)>>,
+    pieces: Vec<Option<Piece>>,
+}
+
+impl Open {
+    fn push(&mut self, (bound, piece): (u64, Piece)) {
+        self.order.push(Reverse((bound, Reverse(self.pieces.len()))));
+        self.pieces.push(Some(piece));
+    }
+
+    fn pop(&mut self) -> Option<(u64, Piece)> {
+        let Reverse((bound, Reverse(at))) = self.order.pop()?;
+        Some((bound, self.pieces[at].take()?))
+    }
+}
+
+impl Fitting<'_> {
+    /// The best plan so far, or a faster one, with a better bound: plans are asked for that take
+    /// hardly more than the bound, and then, as long as that comes to an end, more. The less they may
+    /// take the fewer they are.
+    pub(super) fn divided(
+        &self,
+        found: Lowered,
+        most_priced: usize,
+    ) -> Result<Lowered, LowerError> {
+        let (mut best, mut left, mut part) = (found, most_priced, FIRST_PART);
+        while left > 0 && part <= LAST_PART && best.optimality.status != Status::Proven {
+            let Optimality { cost, lower_bound: Picoseconds(bound), .. } = best.optimality;
+            let below = bound + (cost.0.saturating_sub(bound) / part).max(1);
+            let asked = (below.min(cost.0), left / 2);
+            let (priced, has_ended);
+            (best, priced, has_ended) = self.divided_below(best, asked)?;
+            left = left.saturating_sub(priced.max(1));
+            part = if has_ended { (part / 2).max(1) } else { part * 4 };
+        }
+        Ok(best)
+    }
+
+    /// The same of plans that take less than `below` picoseconds, until so many strategies are
+    /// priced; also how many were, and whether that came to an end.
+    fn divided_below(
+        &self,
+        found: Lowered,
+        (below, most_priced): (u64, usize),
+    ) -> Result<(Lowered, usize, bool), LowerError> {
+        let limits = self.options.limits.part(PART_OF_LIMITS);
+        let lowering = Lowering::asked(self.program, self.hardware, self.options);
+        let capacity = Some(self.hardware.hbm_bytes);
+        let mut lowering = Lowering { capacity, below: Some(below), limits: &limits, ..lowering };
+        match lowering.explore_divided(self.program, below, most_priced) {
+            Ok(true) => {}
+            Ok(false) | Err(LowerError::Limit { .. } | LowerError::OutOfTime) => {
+                return Ok((found, most_priced, false));
+            }
+            Err(other) => return Err(other),
+        }
+        let (priced, known) = (lowering.best.priced, lowering.known().unwrap_or(below));
+        let left = lowering.least_left().filter(|left| *left < known);
+        let shown = Picoseconds(left.unwrap_or(known)).max(found.optimality.lower_bound);
+        let best = match lowering.lowered(Some(self.program)) {
+            Ok(better) => faster(found, better),
+            Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => found,
+            Err(other) => return Err(other),
+        };
+        Ok((bounded_by(best, shown), priced, left.is_none()))
+    }
+}
+
+impl Lowering<'_> {
+    /// Searches the plans that take less than `below` picoseconds, until so many strategies are
+    /// priced. Returns whether anything is known of all forms: `false` where they are too many to be
+    /// listed.
+    pub(super) fn explore_divided(
+        &mut self,
+        program: &Program,
+        below: u64,
+        most_priced: usize,
+    ) -> Result<bool, LowerError> {
+        let saturated = Saturated::new(program, self.strict, self.limits);
+        if self.whole_space || saturated.choices(self.limits).is_some() {
+            return Ok(false);
+        }
+        let listed = saturated.forms(self.limits);
+        self.best.cut = listed.cut.map(|cut| (cut.limit, cut.first_bound(program, self.hardware)));
+        let (mut forms, mut open) = (Vec::new(), Open::default());
+        for form in listed.all {
+            if form.first_bound(self.hardware) >= below {
+                continue;
+            }
+            let kernels = Kernels::of_form(form, self.all_written, self.loops, self.hardware);
+            let (branch, whole) = self.all_plans_of(&kernels, false)?;
+            let form = Explored::new(Arc::new(kernels), whole);
+            let mut branch = self.leaving_room(branch, &form)?;
+            self.settle(&mut branch, &form.kernels, Some(below - 1));
+            if let Some(bound) = branch.bound().filter(|bound| *bound < below) {
+                let (form, decisive, by_stored) = (forms.len(), Vec::new(), 0);
+                open.push((bound, Piece { branch, form, decisive, by_stored }));
+            }
+            forms.push(form);
+        }
+        while let Some((bound, piece)) = open.pop() {
+            let below = self.known().map_or(below, |known| known.min(below));
+            if bound >= below {
+                break;
+            }
+            self.limits.stop.check_asked()?;
+            self.limits.stop.saw(bound, self.known());
+            if self.limits.stop.is_time_up() {
+                self.leave(bound, TIME_LIMIT);
+                break;
+            }
+            if self.best.priced > most_priced || self.has_searched_long(bound) {
+                self.leave(bound, BRANCHES);
+                break;
+            }
+            match self.divide(piece, &mut forms, bound, below - 1) {
+                Ok(pieces) => pieces.into_iter().for_each(|piece| open.push(piece)),
+                Err(LowerError::Limit { limit, .. }) => self.leave(bound, limit),
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Plans are left out that take `bound` or more.
+    fn leave(&mut self, bound: u64, limit: &'static str) {
+        self.best.stopped_by = self.best.stopped_by.or(Some(limit));
+        self.best.open_bound = Some(self.best.open_bound.map_or(bound, |left| left.min(bound)));
+    }
+
+    /// The plans of a form that leave room for the activations that any of them has.
+    fn leaving_room(&self, branch: Branch, form: &Explored) -> Result<Branch, LowerError> {
+        let Some(capacity) = self.capacity else { return Ok(branch) };
+        let least = self.least_activations(form, capacity)?;
+        Ok(branch.keeping_at_most(capacity.saturating_sub(least)))
+    }
+
+    /// Searches a piece or divides it. Returns what is still to be looked at, with bounds; only plans
+    /// that take at most `most` are wanted.
+    fn divide(
+        &mut self,
+        Piece { branch, form, decisive, by_stored }: Piece,
+        forms: &mut [Explored],
+        bound: u64,
+        most: u64,
+    ) -> Result<Vec<(u64, Piece)>, LowerError> {
+        let explored = &mut forms[form];
+        let kernels = Arc::clone(&explored.kernels);
+        let (parts, decisive, by_stored) = match branch.fork(Some(most), &mut explored.dived, 0) {
+            Fork::Search(labels) => {
+                let branch = branch.within_memory(Some(most));
+                if self.may_fit(branch.clone(), &kernels, Some(most)) {
+                    self.search_branch(&branch, (labels, None), explored)?;
+                }
+                return Ok(Vec::new());
+            }
+            Fork::Dive => return Err(LowerError::Internal("a dive where none may be".into())),
+            Fork::Branches(parts) if by_stored > 0 => (parts, decisive, by_stored - 1),
+            Fork::Branches(parts) => {
+                match self.by_layouts(&branch, &kernels, (bound, most), &decisive) {
+                    Some((parts, decisive)) => (parts, decisive, 0),
+                    None => (parts, Vec::new(), STORED_IN_A_ROW),
+                }
+            }
+        };
+        let few = Limits { sweeps: SWEEPS_OF_A_PIECE, ..self.limits.clone() };
+        let mut left = Vec::new();
+        for mut branch in parts {
+            self.best.priced += branch.strategies();
+            self.settle_in(&mut branch, &kernels, Some(most), &few);
+            if let Some(own) = branch.bound().filter(|own| *own <= most) {
+                let decisive = decisive.clone();
+                left.push((own.max(bound), Piece { branch, form, decisive, by_stored }));
+            }
+        }
+        Ok(left)
+    }
+
+    /// The parts of a branch by the layout of the value that decides most, and the values that
+    /// decide most; `None` where none decides anything. Those are tried first that decided most of
+    /// what the branch is of.
+    fn by_layouts(
+        &mut self,
+        branch: &Branch,
+        kernels: &Kernels,
+        (bound, most): (u64, u64),
+        decisive: &[ValueId],
+    ) -> Option<(Vec<Branch>, Vec<ValueId>)> {
+        let undecided = branch.undecided(most);
+        let known = |id: &ValueId| undecided.iter().find(|undecided| undecided.value == *id);
+        let known: Vec<&Undecided> = decisive.iter().filter_map(known).collect();
+        let every = undecided.len().div_ceil(MOST_TRIED).max(1);
+        let some: Vec<&Undecided> = undecided.iter().step_by(every).collect();
+        let few = Limits { sweeps: SWEEPS_OF_A_TRIAL, ..self.limits.clone() };
+        for tried in [known, some] {
+            let mut gains: Vec<(u64, &Undecided)> = Vec::new();
+            for undecided in tried {
+                let mut likely = branch.making(undecided.value, &|l| l == undecided.layouts[0]);
+                self.best.priced += likely.strategies() * SWEEPS_OF_A_TRIAL / SWEEPS_OF_A_PIECE;
+                self.settle_in(&mut likely, kernels, Some(most), &few);
+                let own = likely.bound().map_or(most, |own| own.min(most));
+                gains.push((own.saturating_sub(bound), undecided));
+            }
+            gains.sort_by_key(|(gain, _)| Reverse(*gain));
+            let Some((_, best)) = gains.first().filter(|(gain, _)| *gain > bound / DECIDES) else {
+                continue;
+            };
+            let likeliest = &best.layouts[..best.layouts.len().min(MOST_LAYOUTS)];
+            let one = |layout| branch.making(best.value, &|l| l == layout);
+            let mut parts: Vec<Branch> = likeliest.iter().map(|layout| one(*layout)).collect();
+            if likeliest.len() < best.layouts.len() {
+                parts.push(branch.making(best.value, &|l| !likeliest.contains(&l)));
+            }
+            let decisive = gains.iter().take(DECISIVE).map(|(_, undecided)| undecided.value);
+            return Some((parts, decisive.collect()));
+        }
+        None
+    }
+}
