@@ -29,6 +29,10 @@ const LAST_PART: u64 = 64;
 /// Each such question may take this part of the limits.
 const PART_OF_LIMITS: usize = 8;
 
+/// To search an e-node, with all ways of filling the memory, takes about as long as to price so many
+/// strategies.
+const STRATEGIES_OF_A_NODE: usize = 4;
+
 /// Of so many values at most it is tried how much the layout of each decides.
 const MOST_TRIED: usize = 64;
 
@@ -84,43 +88,39 @@ impl Fitting<'_> {
     /// The best plan so far, or a faster one, with a better bound: plans are asked for that take
     /// hardly more than the bound, and then, as long as that comes to an end, more. The less they may
     /// take the fewer they are.
-    pub(super) fn divided(
-        &self,
-        found: Lowered,
-        most_priced: usize,
-    ) -> Result<Lowered, LowerError> {
-        let (mut best, mut left, mut part) = (found, most_priced, FIRST_PART);
+    pub(super) fn divided(&self, found: Lowered, effort: usize) -> Result<Lowered, LowerError> {
+        let (mut best, mut left, mut part) = (found, effort, FIRST_PART);
         while left > 0 && part <= LAST_PART && best.optimality.status != Status::Proven {
             let Optimality { cost, lower_bound: Picoseconds(bound), .. } = best.optimality;
             let below = bound + (cost.0.saturating_sub(bound) / part).max(1);
             let asked = (below.min(cost.0), left / 2);
-            let (priced, has_ended);
-            (best, priced, has_ended) = self.divided_below(best, asked)?;
-            left = left.saturating_sub(priced.max(1));
+            let (effort, has_ended);
+            (best, effort, has_ended) = self.divided_below(best, asked)?;
+            left = left.saturating_sub(effort.max(1));
             part = if has_ended { (part / 2).max(1) } else { part * 4 };
         }
         Ok(best)
     }
 
-    /// The same of plans that take less than `below` picoseconds, until so many strategies are
-    /// priced; also how many were, and whether that came to an end.
+    /// The same of plans that take less than `below` picoseconds, with so much effort at most; also
+    /// how much it took, and whether that came to an end.
     fn divided_below(
         &self,
         found: Lowered,
-        (below, most_priced): (u64, usize),
+        (below, most): (u64, usize),
     ) -> Result<(Lowered, usize, bool), LowerError> {
         let limits = self.options.limits.part(PART_OF_LIMITS);
         let lowering = Lowering::asked(self.program, self.hardware, self.options);
         let capacity = Some(self.hardware.hbm_bytes);
         let mut lowering = Lowering { capacity, below: Some(below), limits: &limits, ..lowering };
-        match lowering.explore_divided(self.program, below, most_priced) {
+        match lowering.explore_divided(self.program, below, most) {
             Ok(true) => {}
             Ok(false) | Err(LowerError::Limit { .. } | LowerError::OutOfTime) => {
-                return Ok((found, most_priced, false));
+                return Ok((found, most, false));
             }
             Err(other) => return Err(other),
         }
-        let (priced, known) = (lowering.best.priced, lowering.known().unwrap_or(below));
+        let (effort, known) = (lowering.effort(), lowering.known().unwrap_or(below));
         let left = lowering.least_left().filter(|left| *left < known);
         let shown = Picoseconds(left.unwrap_or(known)).max(found.optimality.lower_bound);
         let best = match lowering.lowered(Some(self.program)) {
@@ -128,19 +128,24 @@ impl Fitting<'_> {
             Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => found,
             Err(other) => return Err(other),
         };
-        Ok((bounded_by(best, shown), priced, left.is_none()))
+        Ok((bounded_by(best, shown), effort, left.is_none()))
     }
 }
 
 impl Lowering<'_> {
-    /// Searches the plans that take less than `below` picoseconds, until so many strategies are
-    /// priced. Returns whether anything is known of all forms: `false` where they are too many to be
+    /// Strategies that were priced; an e-node counts as several of them.
+    fn effort(&self) -> usize {
+        self.best.priced + self.best.stats.nodes * STRATEGIES_OF_A_NODE
+    }
+
+    /// Searches the plans that take less than `below` picoseconds, with so much effort at most.
+    /// Returns whether anything is known of all forms: `false` where they are too many to be
     /// listed.
     pub(super) fn explore_divided(
         &mut self,
         program: &Program,
         below: u64,
-        most_priced: usize,
+        most: usize,
     ) -> Result<bool, LowerError> {
         let saturated = Saturated::new(program, self.strict, self.limits);
         if self.whole_space || saturated.choices(self.limits).is_some() {
@@ -175,7 +180,7 @@ impl Lowering<'_> {
                 self.leave(bound, TIME_LIMIT);
                 break;
             }
-            if self.best.priced > most_priced || self.has_searched_long(bound) {
+            if self.effort() > most || self.has_searched_long(bound) {
                 self.leave(bound, BRANCHES);
                 break;
             }
