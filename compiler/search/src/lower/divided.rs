@@ -175,7 +175,6 @@ impl Lowering<'_> {
                 break;
             }
             self.limits.stop.check_asked()?;
-            self.limits.stop.saw(bound, self.known());
             if self.limits.stop.is_time_up() {
                 self.leave(bound, TIME_LIMIT);
                 break;
@@ -187,6 +186,11 @@ impl Lowering<'_> {
             match self.divide(piece, &mut forms, bound, below - 1) {
                 Ok(pieces) => pieces.into_iter().for_each(|piece| open.push(piece)),
                 Err(LowerError::Limit { limit, .. }) => self.leave(bound, limit),
+                // A plan that was found stays.
+                Err(LowerError::OutOfTime) => {
+                    self.leave(bound, TIME_LIMIT);
+                    break;
+                }
                 Err(other) => return Err(other),
             }
         }
