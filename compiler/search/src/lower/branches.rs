@@ -353,11 +353,7 @@ impl<'a> Lowering<'a> {
 
     /// Searches what seems best of a branch: one layout of each label, one way of filling the
     /// memory. Returns whether there is a plan, or none that is wanted.
-    pub(super) fn dive(
-        &mut self,
-        branch: Branch,
-        explored: &mut Explored,
-    ) -> Result<bool, LowerError> {
+    fn dive(&mut self, branch: Branch, explored: &mut Explored) -> Result<bool, LowerError> {
         if let (None, Some(bound)) = (self.most_wanted(), branch.bound()) {
             // A dive seldom ends far above where it began, and prices what it has left at each step.
             let near = branch.taking_at_most(bound.saturating_add(bound / A_DIVE_RISES_BY));

@@ -141,7 +141,7 @@ impl Lowering<'_> {
     /// Searches the plans that take less than `below` picoseconds, with so much effort at most.
     /// Returns whether anything is known of all forms: `false` where they are too many to be
     /// listed.
-    pub(super) fn explore_divided(
+    fn explore_divided(
         &mut self,
         program: &Program,
         below: u64,
