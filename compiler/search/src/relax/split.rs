@@ -7,6 +7,7 @@ use shard_ir::{Layout, ValueId};
 
 use super::factors::Factors;
 use super::graph::FAR;
+use super::leap::Leaps;
 use super::parts::{Kind, Part, Seat};
 use super::prices::Prices;
 use super::{Branch, Whole};
@@ -61,7 +62,7 @@ impl Branch {
         let Whole { problem, prices } = self.whole.as_ref();
         let (problem, mut prices) = (problem.clone(), prices.clone());
         let goal = i64::try_from(target).unwrap_or(FAR).saturating_mul(problem.ticks).min(FAR - 1);
-        let mut best = i64::MIN;
+        let (mut best, mut leaps) = (i64::MIN, Leaps::default());
         for sweep in 0..sweeps.max(1) {
             prices.up(&problem, fresh && sweep == 0);
             if prices.bound() >= FAR {
@@ -69,6 +70,9 @@ impl Branch {
                 break;
             }
             prices.down(&problem);
+            if leaps.take_back(&mut prices, best) {
+                continue;
+            }
             let now = prices.bound();
             let gain = now.saturating_sub(best);
             best = best.max(now);
@@ -79,6 +83,9 @@ impl Branch {
                 gain <= 0 || (sweep >= FEWEST && gain <= goal.saturating_sub(now) / WORTH_SWEEPING);
             if slow && !std::mem::replace(&mut prices.sides.at_a_rate, false) {
                 break;
+            }
+            if sweep + 1 < sweeps {
+                leaps.leap(&mut prices, gain);
             }
         }
         self.bound = self.bound.max(best);
