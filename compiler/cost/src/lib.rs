@@ -33,8 +33,8 @@ pub mod units;
 pub mod utilisation;
 
 pub use collective::{
-    CollectiveCost, CollectiveTime, ExchangeTimes, How, NetworkTime, PermuteTimes, RegroupTimes,
-    Regroupings, Term, Weighted, axes_key, collective_cost, collective_time, least_permute_time,
+    CollectiveCost, CollectiveTime, How, NetworkTime, PermuteTimes, RegroupTimes, Regroupings,
+    Term, Weighted, axes_key, collective_cost, collective_time, least_permute_time,
 };
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{

@@ -3,7 +3,7 @@
 //! that the rules alone define the space.
 
 use rustc_hash::FxHashMap;
-use shard_cost::{ExchangeTimes, Hardware};
+use shard_cost::{Hardware, RegroupTimes};
 use shard_ir::{Collective, Def, Fused, LabelId, Layout, Program, ValueId};
 
 use crate::LowerError;
@@ -117,7 +117,7 @@ impl Tables {
         }
         let moves = MoveCosts {
             known: FxHashMap::default(),
-            exchanges: ExchangeTimes::new(hardware, &program.mesh),
+            times: RegroupTimes::new(hardware, &program.mesh),
         };
         let mut reading = Reading { space, hardware, values, moves };
         let place = |of: usize, count: usize| if backwards { count - 1 - of } else { of };
@@ -145,7 +145,7 @@ impl Tables {
 /// done.
 struct MoveCosts<'s> {
     known: FxHashMap<MoveKey<'s>, Cost>,
-    exchanges: ExchangeTimes<'s>,
+    times: RegroupTimes<'s>,
 }
 
 /// Tables that are being read off an e-graph.
@@ -223,9 +223,8 @@ impl<'s> Reading<'s> {
         let (from_layout, to_layout) = (source.layout, at.layout);
         let moved =
             MoveKey { dims: &value.dims, dtype: value.dtype, collective, from_layout, to_layout };
-        let MoveCosts { known, exchanges } = &mut self.moves;
-        let cost =
-            *known.entry(moved).or_insert_with_key(|moved| move_cost(program, exchanges, moved));
+        let MoveCosts { known, times } = &mut self.moves;
+        let cost = *known.entry(moved).or_insert_with_key(|moved| move_cost(program, times, moved));
         let cost = Cost { order: rank, ..cost.times(value.times) };
         let table = &mut self.values[at.value.index()];
         table.arcs_into[to as usize].push(MoveArc { from, to, collective, cost });

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use shard_cost::{
-    CollectiveCost, ExchangeTimes, Hardware, RingShape, Work, collective_cost, loop_time, roofline,
+    CollectiveCost, Hardware, RegroupTimes, RingShape, Work, collective_cost, loop_time, roofline,
 };
 use shard_ir::catalogue::Sends;
 use shard_ir::{Collective, DimId, Dtype, Fused, Layout, MeshShape, Picoseconds, Program, ValueId};
@@ -37,17 +37,14 @@ pub(crate) struct MoveKey<'d> {
 /// The cost of a move of a value, done once.
 pub(crate) fn move_cost(
     program: &Program,
-    exchanges: &mut ExchangeTimes<'_>,
+    times: &mut RegroupTimes<'_>,
     moved: &MoveKey<'_>,
 ) -> Cost {
-    let hardware = exchanges.hardware();
+    let hardware = times.hardware();
     let MoveKey { dims, dtype, collective, from_layout, to_layout } = moved;
     let sizes = program.sizes(dims);
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-    let price = match collective {
-        Collective::Exchange { to } => exchanges.cost(*from_layout, *to, &sizes, *dtype),
-        other => collective_cost(hardware, &program.mesh, other, *from_layout, &sizes, *dtype),
-    };
+    let price = times.cost(collective, *from_layout, &sizes, *dtype);
     let steps = steps_of(collective);
     let elements = if collective.has_traffic() || hardware.has_free_ops() {
         0

@@ -7,14 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{
-    AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, gcd, kept_by_each, never,
-};
+use shard_ir::{AxisId, Dtype, Layout, Mesh, Picoseconds, gcd, kept_by_each, never};
 
 use super::parts::followed;
 use super::permute::{Relation, affected, relation};
 use super::terms::NetworkTime;
-use super::{CollectiveCost, cost_in};
 use crate::hardware::{Fabric, Hardware, Topology, Wire, WireKind};
 
 /// Digits that are tried in all their values together; beyond, each wire is taken by itself.
@@ -65,7 +62,7 @@ impl Load {
 
 /// The times of exchanges on one mesh, for those who ask for many: what an exchange does to the
 /// networks is worked out once for all that do the same.
-pub struct ExchangeTimes<'h> {
+pub(super) struct ExchangeTimes<'h> {
     hw: &'h Hardware,
     mesh: &'h Mesh,
     topology: Topology<'h>,
@@ -74,18 +71,13 @@ pub struct ExchangeTimes<'h> {
 
 impl<'h> ExchangeTimes<'h> {
     /// Nothing worked out yet.
-    pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> ExchangeTimes<'h> {
+    pub(super) fn new(hw: &'h Hardware, mesh: &'h Mesh) -> ExchangeTimes<'h> {
         ExchangeTimes { hw, mesh, topology: hw.network.topology(mesh), known: BTreeMap::new() }
-    }
-
-    /// The chip.
-    pub fn hardware(&self) -> &'h Hardware {
-        self.hw
     }
 
     /// The time of the exchange from one layout to another of a value with so many elements on a
     /// device.
-    pub fn time(
+    pub(super) fn time(
         &mut self,
         from: Layout,
         to: Layout,
@@ -95,20 +87,6 @@ impl<'h> ExchangeTimes<'h> {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
         let once: Picoseconds = self.networks(from, to, bits).iter().map(NetworkTime::time).sum();
         Picoseconds(once.0.saturating_mul(self.hw.move_weight()))
-    }
-
-    /// What the exchange from one layout to another costs: as
-    /// [`collective_cost`](super::collective_cost).
-    pub fn cost(
-        &mut self,
-        from: Layout,
-        to: Layout,
-        sizes: &[u64],
-        dtype: Dtype,
-    ) -> CollectiveCost {
-        let local = MeshShape { mesh: self.mesh, sizes }.local_elements(from);
-        let time = self.time(from, to, local, dtype);
-        cost_in(time, self.mesh, &Collective::Exchange { to }, from, sizes, dtype)
     }
 
     /// The time for devices that hold `bits`, as the networks that they travel over.
@@ -459,7 +437,7 @@ impl Digits {
 
 #[cfg(test)]
 mod tests {
-    use shard_ir::AxisSet;
+    use shard_ir::{AxisSet, Collective, MeshShape};
 
     use super::*;
 

@@ -15,7 +15,7 @@ use shard_ir::{
 
 use crate::hardware::{Fabric, Hardware};
 use crate::units::{Bytes, time_at_rate};
-pub use exchange::ExchangeTimes;
+use exchange::ExchangeTimes;
 pub use permute::PermuteTimes;
 pub use regroup::{RegroupTimes, Regroupings};
 use steps::Networks;

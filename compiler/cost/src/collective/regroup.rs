@@ -10,6 +10,7 @@ use super::exchange::{self, ExchangeTimes};
 use super::permute::{self, PermuteTimes};
 use super::steps::Networks;
 use super::terms::NetworkTime;
+use super::{CollectiveCost, collective_cost, cost_in};
 use crate::hardware::Hardware;
 
 /// The times of all-to-alls, permutes and exchanges on one mesh, for those who ask for all of them.
@@ -79,6 +80,23 @@ impl<'h> RegroupTimes<'h> {
     /// The mesh.
     pub fn mesh(&self) -> &'h Mesh {
         self.mesh
+    }
+
+    /// What a move costs: as [`collective_cost`](super::collective_cost).
+    pub fn cost(
+        &mut self,
+        collective: &Collective,
+        from: Layout,
+        sizes: &[u64],
+        dtype: Dtype,
+    ) -> CollectiveCost {
+        let local = MeshShape { mesh: self.mesh, sizes }.local_elements(from);
+        let time = match collective {
+            Collective::Permute { to } => self.permutes.time(from, *to, local, dtype),
+            Collective::Exchange { to } => self.exchanges.time(from, *to, local, dtype),
+            other => return collective_cost(self.hw, self.mesh, other, from, sizes, dtype),
+        };
+        cost_in(time, self.mesh, collective, from, sizes, dtype)
     }
 
     /// The moves between layouts that the same axes split, and that are partial over the same axes:
@@ -267,12 +285,15 @@ mod tests {
                         for (j, to) in layouts.iter().enumerate().filter(|(j, _)| *j != i) {
                             let by_itself =
                                 Collective::regrouping(shape, *from, *to).expect("one move");
-                            let time =
-                                collective_cost(&hw, &mesh, &by_itself, *from, &sizes, Dtype::Bf16)
-                                    .time;
-                            assert_eq!(
+                            let cost =
+                                collective_cost(&hw, &mesh, &by_itself, *from, &sizes, Dtype::Bf16);
+                            let of_many = (
                                 of_kind[moves.kind(i, j)],
-                                time,
+                                times.cost(&by_itself, *from, &sizes, Dtype::Bf16),
+                            );
+                            assert_eq!(
+                                of_many,
+                                (cost.time, cost),
                                 "{network} {mesh}: {from:?} to {to:?}"
                             );
                             compared += 1;

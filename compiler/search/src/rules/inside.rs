@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use rustc_hash::FxHashMap;
-use shard_cost::{ExchangeTimes, Hardware};
+use shard_cost::{Hardware, RegroupTimes};
 use shard_ir::{AxisSet, Collective, Dtype, Layout, Program, Reduction, ValueId};
 
 use super::moves::Movable;
@@ -15,7 +15,7 @@ use crate::times::{MoveKey, move_cost};
 pub(crate) struct MovesInside<'p> {
     program: &'p Program,
     maxima: AxisSet,
-    exchanges: ExchangeTimes<'p>,
+    times: RegroupTimes<'p>,
     known: &'p mut KnownMoves,
 }
 
@@ -62,13 +62,13 @@ impl<'p> MovesInside<'p> {
         maxima: AxisSet,
         known: &'p mut KnownMoves,
     ) -> MovesInside<'p> {
-        let exchanges = ExchangeTimes::new(hardware, &program.mesh);
-        MovesInside { program, maxima, exchanges, known }
+        let times = RegroupTimes::new(hardware, &program.mesh);
+        MovesInside { program, maxima, times, known }
     }
 
     /// Those of a value.
     pub(crate) fn of(&mut self, id: ValueId, movable: Movable, region: &Region) -> MovesFrom {
-        let MovesInside { program, maxima, exchanges, known } = self;
+        let MovesInside { program, maxima, times, known } = self;
         let (mesh, sums) = (&program.mesh, program.mesh.all_axes());
         let value = program.value(id);
         let Known { from: known, exchanges: exchanged } =
@@ -82,7 +82,7 @@ impl<'p> MovesInside<'p> {
                     from_layout: from,
                     to_layout: to,
                 };
-                move_cost(program, exchanges, &moved).time
+                move_cost(program, times, &moved).time
             })
         };
         let mut sorted: Vec<Layout> = region.layouts[id.index()].iter().copied().collect();
