@@ -128,7 +128,14 @@ pub(crate) fn lower_below(
             Err(LowerError::Unreachable { .. }) => return Ok(None),
             Err(other) => return Err(other),
             Ok(found) if options.any_size || needed(&found.plan) <= hardware.hbm_bytes => found,
-            Ok(_) => lower(program, hardware, options)?,
+            Ok(fastest) => {
+                let fitting = Fitting { program, hardware, options, fastest: &fastest };
+                match fitting.less_than(below) {
+                    Err(LowerError::Unreachable { .. }) => return Ok(None),
+                    Err(LowerError::Limit { .. }) => lower(program, hardware, options)?,
+                    found => found?,
+                }
+            }
         }
     } else {
         lower(program, hardware, options)?

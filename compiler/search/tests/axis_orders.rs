@@ -1,10 +1,10 @@
 //! What other orders of axes would save, against searches that know nothing of one another.
 
 use shard_check::{CheckOptions, check_source};
-use shard_cost::Hardware;
+use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
-use shard_ir::Program;
-use shard_search::{Forced, LowerOptions, lower, order_savings};
+use shard_ir::{Picoseconds, Program, ValueId};
+use shard_search::{Forced, LowerOptions, OrderSavings, least_kept, lower, order_savings};
 
 /// Orders on weights, on an activation, on a pin and on results, which hang together by what reads
 /// them: an attention block with its caches, and a feed-forward block.
@@ -43,12 +43,13 @@ fn savings_told_twice(program: &Program, chip: &Hardware) -> usize {
     let any = Forced::ops(|_, _, _| true);
     let alone = LowerOptions { forced: Some(any), ..options };
     let alone = order_savings(program, &lowered, chip, &alone).expect("savings");
-    let told = |savings: &shard_search::OrderSavings| {
-        let each = savings.found.iter().map(|s| (s.value, s.output, s.saved));
-        each.collect::<Vec<_>>()
-    };
     assert_eq!(told(&by_prices), told(&alone), "{} {}", chip.name, program.name);
     by_prices.found.len()
+}
+
+/// Where, and how much.
+fn told(savings: &OrderSavings) -> Vec<(ValueId, Option<usize>, Picoseconds)> {
+    savings.found.iter().map(|s| (s.value, s.output, s.saved)).collect()
 }
 
 #[test]
@@ -72,4 +73,42 @@ fn orders_of_a_block_save_by_prices_what_searches_of_their_own_find() {
     let checked = check_source(&SourceFile::new("palm", text), &CheckOptions::default());
     let chip = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
     assert_eq!(savings_told_twice(&checked.programs[0], &chip), 4);
+}
+
+/// Weights that are left open, of which memory has no room for all that the fastest plan stores.
+#[test]
+fn within_memory_orders_save_what_searches_without_bounds_find() {
+    let (mut bound, mut found) = (0, 0);
+    for (source, weight) in
+        [(SOURCES[1], "v: weight bf16 F_zyE_x"), (SOURCES[2], "w: weight bf16 E_AXESF")]
+    {
+        let open = weight.replace("F_zyE_x", "FE?").replace("E_AXESF", "EF?");
+        let source = source.replace(weight, &open);
+        for (chip, axes) in ["tpu-v5e", "h100"].iter().flat_map(|c| ["xyz", "yxz"].map(|a| (c, a)))
+        {
+            let program = program(&source, axes);
+            let mut chip = Hardware::built_in(chip).expect("a built-in chip");
+            let options = LowerOptions::default();
+            let fastest = lower(&program, &chip, &options).expect("a plan");
+            let (least, most) = (least_kept(&program), Memory::of(&fastest.plan).peak().0);
+            for eighths in [3, 5, 7] {
+                chip.hbm_bytes = least + most.saturating_sub(least) / 8 * eighths;
+                let Ok(lowered) = lower(&program, &chip, &options) else { continue };
+                bound += usize::from(lowered.optimality.cost > fastest.optimality.cost);
+                let by_prices =
+                    order_savings(&program, &lowered, &chip, &options).expect("savings");
+                let whole = LowerOptions { whole_space: true, ..options.clone() };
+                let alone = order_savings(&program, &lowered, &chip, &whole).expect("savings");
+                assert_eq!(
+                    told(&by_prices),
+                    told(&alone),
+                    "{} {} {source}",
+                    chip.name,
+                    chip.hbm_bytes
+                );
+                found += by_prices.found.len();
+            }
+        }
+    }
+    assert!(bound >= 5 && found >= 5, "{found} where memory bound {bound} plans");
 }

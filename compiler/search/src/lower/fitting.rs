@@ -180,6 +180,13 @@ impl Fitting<'_> {
         Ok(best)
     }
 
+    /// The best plan that fits and takes less time than `below`, in picoseconds: of these there are
+    /// fewer.
+    pub(super) fn less_than(&self, below: u64) -> Result<Lowered, LowerError> {
+        let asked = Asked { may_steer: true, below: Some(below) };
+        self.within(self.hardware, self.hardware.hbm_bytes, &self.options.limits, asked)
+    }
+
     /// A plan that a limit ended with, or a faster one that fits in less or stores some parameters
     /// as it does: of these there are fewer, and their search may come to an end.
     fn bettered(&self, found: Lowered) -> Result<Lowered, LowerError> {
