@@ -76,32 +76,8 @@ impl Failure<'_, '_> {
         let at_end = index >= self.tokens.end;
         let end = scan.tokens[self.tokens.end - 1].span.end;
         let expected = expected_words(&self.rules, self.end_words);
-
-        match self.bracket {
-            Some(BracketFault::Unopened(stray)) if stray == index => {
-                let span = scan.tokens[stray].span;
-                let kind = SyntaxErrorKind::Unopened { close: first_char(scan.word(stray)) };
-                return SyntaxError::new(kind, span);
-            }
-            Some(BracketFault::Unclosed(open)) if at_end || open == index => {
-                let close = closer(scan.word(open));
-                let kind = SyntaxErrorKind::Unclosed {
-                    open: first_char(scan.word(open)),
-                    close: first_char(close),
-                };
-                let error = SyntaxError::new(kind, scan.tokens[open].span);
-                return if expected.iter().any(|word| word.trim_matches('`') == close) {
-                    error
-                        .with_help(format!(
-                            "put `{close}` behind `{}`",
-                            scan.word(self.tokens.end - 1)
-                        ))
-                        .with_fix(Span::at(end), close)
-                } else {
-                    error
-                };
-            }
-            _ => {}
+        if let Some(error) = self.of_bracket(index, &expected) {
+            return error;
         }
         let span = if at_end { Span::at(end) } else { scan.tokens[index].span };
         let found = match scan.tokens.get(index) {
@@ -150,6 +126,35 @@ impl Failure<'_, '_> {
             );
         }
         error
+    }
+
+    /// The error of a bracket that is closed and not opened at this token, or opened and not closed.
+    fn of_bracket(&self, index: usize, expected: &[String]) -> Option<SyntaxError> {
+        let scan = self.scan;
+        match self.bracket? {
+            BracketFault::Unopened(stray) if stray == index => {
+                let span = scan.tokens[stray].span;
+                let kind = SyntaxErrorKind::Unopened { close: first_char(scan.word(stray)) };
+                Some(SyntaxError::new(kind, span))
+            }
+            BracketFault::Unclosed(open) if index >= self.tokens.end || open == index => {
+                let close = closer(scan.word(open));
+                let kind = SyntaxErrorKind::Unclosed {
+                    open: first_char(scan.word(open)),
+                    close: first_char(close),
+                };
+                let error = SyntaxError::new(kind, scan.tokens[open].span);
+                if !expected.iter().any(|word| word.trim_matches('`') == close) {
+                    return Some(error);
+                }
+                let last = self.tokens.end - 1;
+                let help = format!("put `{close}` behind `{}`", scan.word(last));
+                Some(error.with_help(help).with_fix(Span::at(scan.tokens[last].span.end), close))
+            }
+            BracketFault::Unopened(_) | BracketFault::Unclosed(_) | BracketFault::TooDeep(_) => {
+                None
+            }
+        }
     }
 
     /// Whether the word there is a keyword with a slip in it.

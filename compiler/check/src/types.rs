@@ -166,6 +166,25 @@ fn check_dims(
     whole.then(|| out.into_iter().map(|(id, _)| id).collect())
 }
 
+/// The axes of a type as they are written, where they stand, and the word and the sign before them.
+fn groups_of_axes<'t>(
+    word: &'t ast::LayoutWord,
+    partial: &'t [ast::PartialGroup],
+) -> impl Iterator<Item = (&'t ast::AxesWord, MentionPlace, &'t str, char)> {
+    let split = word.dims.iter().enumerate().filter_map(|(i, d)| {
+        d.axes.as_ref().map(|axes| (axes, MentionPlace::Split(i), d.name.value.as_str(), '_'))
+    });
+    let partial = partial.iter().filter_map(|group| {
+        let kind = match group.op.value {
+            ast::PartialOp::Sum => Reduction::Sum,
+            ast::PartialOp::Max => Reduction::Max,
+            ast::PartialOp::Softmax => return None,
+        };
+        Some((&group.axes, MentionPlace::Partial(kind), group.op.value.word(), '-'))
+    });
+    split.chain(partial)
+}
+
 /// The axes of a type, each used once; those of size one are left out.
 fn check_axes(
     env: &mut Environment<'_>,
@@ -178,26 +197,10 @@ fn check_axes(
         sink.report(PartialProblem::Softmax { axes: group.axes.raw.clone(), span: group.span });
         return None;
     }
-    let groups: Vec<(&ast::AxesWord, MentionPlace, &str, char)> = word
-        .dims
-        .iter()
-        .enumerate()
-        .filter_map(|(i, d)| {
-            d.axes.as_ref().map(|axes| (axes, MentionPlace::Split(i), d.name.value.as_str(), '_'))
-        })
-        .chain(partial.iter().filter_map(|group| {
-            let kind = match group.op.value {
-                ast::PartialOp::Sum => Reduction::Sum,
-                ast::PartialOp::Max => Reduction::Max,
-                ast::PartialOp::Softmax => return None,
-            };
-            Some((&group.axes, MentionPlace::Partial(kind), group.op.value.word(), '-'))
-        }))
-        .collect();
     let mut named: Vec<(&str, Span, MentionPlace)> = Vec::new();
     let mut mentions = Vec::new();
     let mut whole = true;
-    for (axes, place, before, sign) in groups {
+    for (axes, place, before, sign) in groups_of_axes(word, partial) {
         let braced = axes.raw.contains('{');
         if !braced
             && axes.axes.len() > 1

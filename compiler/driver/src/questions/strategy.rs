@@ -2,6 +2,8 @@
 //! how the scores of an attention may lie. What `shard_report::strategy` recognises in a plan,
 //! asked of a program.
 
+use std::ops::RangeInclusive;
+
 use shard_ir::{AxisSet, Def, DimId, Layout, Op, Plan, Program, ValueId};
 use shard_report::strategy::{Attention, Strategy, attentions};
 use shard_search::Forced;
@@ -207,93 +209,130 @@ fn attention_ways(
 }
 
 fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
-    let Some(uses) = weight_uses(program).filter(|uses| !uses.is_empty()) else {
-        return Vec::new();
-    };
-    let axes: Vec<AxisSet> = program.mesh.all_axes().nonempty_subsets().collect();
-    let as_way = |forced| Way { program: program.clone(), value: None, forced: Some(forced) };
-    // The uses with these numbers are so; all others are as `others` says.
-    let forced = |of: &[usize], so: AllowedUse, others: AllowedUse| {
-        let (uses, of) = (uses.clone(), of.to_vec());
-        Forced::ops(move |value, _, read| {
-            let mut here = uses.iter().enumerate().filter(|(_, u)| u.einsum == value);
-            here.all(|(i, u)| if of.contains(&i) { so(u, read) } else { others(u, read) })
-        })
-    };
-    let all: Vec<usize> = (0..uses.len()).collect();
-    let mut largest = all.clone();
-    largest.sort_by_key(|i| std::cmp::Reverse(uses[*i].bytes));
-    // All uses are so; or one is, and the others are whole or so; or one is, and the others are free.
-    let stationary = |sides: usize| -> Vec<Way> {
-        let so = move || -> AllowedUse { Box::new(move |u, read| u.is_stationary(sides, read)) };
-        let so_or_whole = move || -> AllowedUse {
-            Box::new(move |u, read| u.is_stationary(sides, read) || u.is_stationary(0, read))
-        };
-        let one = largest.iter().take(MOST_ALONE).flat_map(|use_| {
-            let of = [*use_];
-            [forced(&of, so(), so_or_whole()), forced(&of, so(), in_any_way())]
-        });
-        std::iter::once(forced(&all, so(), in_any_way())).chain(one).map(as_way).collect()
-    };
-    let gathered = |least: usize, most: usize| -> Vec<Way> {
-        let sets = axes.iter().copied().filter(|s| (least..=most).contains(&s.len()));
-        let of_uses = |of: &[usize], set: AxisSet| -> Vec<Way> {
-            let so: AllowedUse = Box::new(move |u, read| u.is_gathered(set, read));
-            let gathered = forced(of, so, in_any_way());
-            // What is left open may be stored whole, and then nothing is gathered: it is asked for
-            // split as well.
-            let open: Vec<ValueId> =
-                of.iter().map(|i| &uses[*i]).filter(|u| u.is_open).map(|u| u.weight).collect();
-            let split = (!open.is_empty()).then(|| {
-                gathered.clone().stored(move |value, layout: Layout| {
-                    !open.contains(&value) || set.is_subset(layout.split_axes())
-                })
-            });
-            std::iter::once(gathered).chain(split).map(as_way).collect()
-        };
-        let most_bytes = most_bytes(&uses, &largest);
-        let parts = std::iter::once(&all).chain(&most_bytes);
-        let sets: Vec<AxisSet> = sets.collect();
-        parts.flat_map(|of| sets.iter().flat_map(|set| of_uses(of, *set))).collect()
-    };
+    let Some(uses) = WeightUses::of(program) else { return Vec::new() };
     match wanted {
-        Strategy::XWeightGathered => gathered(1, 1),
-        Strategy::XyWeightGathered => gathered(2, 2),
-        Strategy::XyzWeightGathered => gathered(3, 3),
-        Strategy::Fsdp => gathered(1, 3),
-        Strategy::OneDWeightStationary => stationary(1),
-        Strategy::TwoDWeightStationary => stationary(2),
-        Strategy::DataParallel => {
-            // An axis that a weight is stored over gathers it, and that has another name.
-            let stored = uses.iter().fold(AxisSet::EMPTY, |all, u| all.union(u.stored));
-            let single = axes.iter().copied().filter(|s| {
-                s.len() == 1 && s.is_subset(program.mesh.all_axes().difference(stored))
-            });
-            single
-                .map(|axis| -> AllowedUse {
-                    Box::new(move |u, read| u.is_data_parallel(axis, read))
-                })
-                .map(|so| as_way(forced(&all, so, in_any_way())))
-                .collect()
-        }
-        Strategy::ExpertParallel => {
-            let heads: Vec<DimId> = attentions(chosen).into_iter().flat_map(|a| a.heads).collect();
-            let experts: Vec<usize> =
-                largest.iter().copied().filter(|i| !uses[*i].experts(&heads).is_empty()).collect();
-            let so = || -> AllowedUse {
-                let heads = heads.clone();
-                Box::new(move |u, read| u.is_expert_parallel(&heads, read))
-            };
-            // One weight whose experts are split is enough.
-            let one =
-                experts.iter().take(MOST_ALONE).map(|use_| forced(&[*use_], so(), in_any_way()));
-            let together = (!experts.is_empty()).then(|| forced(&experts, so(), in_any_way()));
-            together.into_iter().chain(one).map(as_way).collect()
-        }
+        Strategy::XWeightGathered => uses.gathered(1..=1),
+        Strategy::XyWeightGathered => uses.gathered(2..=2),
+        Strategy::XyzWeightGathered => uses.gathered(3..=3),
+        Strategy::Fsdp => uses.gathered(1..=3),
+        Strategy::OneDWeightStationary => uses.stationary(1),
+        Strategy::TwoDWeightStationary => uses.stationary(2),
+        Strategy::DataParallel => uses.data_parallel(),
+        Strategy::ExpertParallel => uses.expert_parallel(chosen),
         Strategy::HeadShardedAttention
         | Strategy::BatchShardedAttention
         | Strategy::SequenceShardedAttention
         | Strategy::Unnamed => Vec::new(),
+    }
+}
+
+/// The uses of the weights of a program, for ways that say how some of them are.
+struct WeightUses<'p> {
+    program: &'p Program,
+    uses: Vec<WeightUse>,
+    /// Their numbers, those of the largest weights first.
+    largest: Vec<usize>,
+    /// All sets of axes of the mesh that are not empty.
+    axes: Vec<AxisSet>,
+}
+
+impl<'p> WeightUses<'p> {
+    /// `None` where there are none, or their order is not settled.
+    fn of(program: &'p Program) -> Option<WeightUses<'p>> {
+        let uses = weight_uses(program).filter(|uses| !uses.is_empty())?;
+        let axes = program.mesh.all_axes().nonempty_subsets().collect();
+        let mut largest: Vec<usize> = (0..uses.len()).collect();
+        largest.sort_by_key(|i| std::cmp::Reverse(uses[*i].bytes));
+        Some(WeightUses { program, uses, largest, axes })
+    }
+
+    /// The numbers of all.
+    fn all(&self) -> Vec<usize> {
+        (0..self.uses.len()).collect()
+    }
+
+    fn way(&self, forced: Forced) -> Way {
+        Way { program: self.program.clone(), value: None, forced: Some(forced) }
+    }
+
+    /// The uses with these numbers are so; all others are as `others` says.
+    fn forced(&self, of: &[usize], so: AllowedUse, others: AllowedUse) -> Forced {
+        let (uses, of) = (self.uses.clone(), of.to_vec());
+        Forced::ops(move |value, _, read| {
+            let mut here = uses.iter().enumerate().filter(|(_, u)| u.einsum == value);
+            here.all(|(i, u)| if of.contains(&i) { so(u, read) } else { others(u, read) })
+        })
+    }
+
+    /// All uses are so; or one is, and the others are whole or so; or one is, and the others are
+    /// free.
+    fn stationary(&self, sides: usize) -> Vec<Way> {
+        let so = move || -> AllowedUse { Box::new(move |u, read| u.is_stationary(sides, read)) };
+        let so_or_whole = move || -> AllowedUse {
+            Box::new(move |u, read| u.is_stationary(sides, read) || u.is_stationary(0, read))
+        };
+        let one = self.largest.iter().take(MOST_ALONE).flat_map(|use_| {
+            let of = [*use_];
+            [self.forced(&of, so(), so_or_whole()), self.forced(&of, so(), in_any_way())]
+        });
+        let all = self.forced(&self.all(), so(), in_any_way());
+        std::iter::once(all).chain(one).map(|forced| self.way(forced)).collect()
+    }
+
+    /// All uses are gathered over a set of so many axes, or those are that read most bytes.
+    fn gathered(&self, counts: RangeInclusive<usize>) -> Vec<Way> {
+        let sets = self.axes.iter().copied().filter(|set| counts.contains(&set.len()));
+        let sets: Vec<AxisSet> = sets.collect();
+        let parts = std::iter::once(self.all()).chain(most_bytes(&self.uses, &self.largest));
+        let ways = parts.flat_map(|of| {
+            let of_set = |set: &AxisSet| self.gathered_over(*set, &of);
+            sets.iter().flat_map(of_set).collect::<Vec<Way>>()
+        });
+        ways.collect()
+    }
+
+    /// The uses with these numbers are gathered over a set of axes. What is left open may be stored
+    /// whole, and then nothing is gathered: it is asked for split as well.
+    fn gathered_over(&self, set: AxisSet, of: &[usize]) -> Vec<Way> {
+        let so: AllowedUse = Box::new(move |u, read| u.is_gathered(set, read));
+        let gathered = self.forced(of, so, in_any_way());
+        let uses = of.iter().map(|i| &self.uses[*i]);
+        let open: Vec<ValueId> = uses.filter(|u| u.is_open).map(|u| u.weight).collect();
+        let split = (!open.is_empty()).then(|| {
+            gathered.clone().stored(move |value, layout: Layout| {
+                !open.contains(&value) || set.is_subset(layout.split_axes())
+            })
+        });
+        std::iter::once(gathered).chain(split).map(|forced| self.way(forced)).collect()
+    }
+
+    /// All uses are data-parallel over one axis. An axis that a weight is stored over gathers it,
+    /// and that has another name.
+    fn data_parallel(&self) -> Vec<Way> {
+        let stored = self.uses.iter().fold(AxisSet::EMPTY, |all, u| all.union(u.stored));
+        let free = self.program.mesh.all_axes().difference(stored);
+        let single = self.axes.iter().copied().filter(|s| s.len() == 1 && s.is_subset(free));
+        let over = |axis: AxisSet| {
+            let so: AllowedUse = Box::new(move |u, read| u.is_data_parallel(axis, read));
+            self.way(self.forced(&self.all(), so, in_any_way()))
+        };
+        single.map(over).collect()
+    }
+
+    /// All uses that have experts, or one of the largest of them: one weight whose experts are split
+    /// is enough.
+    fn expert_parallel(&self, chosen: &Plan) -> Vec<Way> {
+        let heads: Vec<DimId> = attentions(chosen).into_iter().flat_map(|a| a.heads).collect();
+        let has_experts = |i: &usize| !self.uses[*i].experts(&heads).is_empty();
+        let experts: Vec<usize> = self.largest.iter().copied().filter(has_experts).collect();
+        let so = || -> AllowedUse {
+            let heads = heads.clone();
+            Box::new(move |u, read| u.is_expert_parallel(&heads, read))
+        };
+        let one = experts.iter().take(MOST_ALONE);
+        let one = one.map(|use_| self.forced(&[*use_], so(), in_any_way()));
+        let together = (!experts.is_empty()).then(|| self.forced(&experts, so(), in_any_way()));
+        together.into_iter().chain(one).map(|forced| self.way(forced)).collect()
     }
 }
 
@@ -308,9 +347,9 @@ const MOST_ALONE: usize = 6;
 /// So many sets of uses are restricted that read most of the bytes of weights.
 const MOST_SETS: usize = 6;
 
-/// Sets of uses, by number, that read more than half of the bytes of weights, and without any one of
-/// their uses no more than half. At most [`MOST_SETS`], those with the largest weights first; the
-/// set of all uses is left out.
+/// Sets of uses, by number, that read more than half of the bytes of weights, and without any one
+/// of their uses no more than half. At most [`MOST_SETS`], those with the largest weights first;
+/// the set of all uses is left out.
 fn most_bytes(uses: &[WeightUse], largest: &[usize]) -> Vec<Vec<usize>> {
     let total = uses.iter().map(|u| u.bytes).fold(0, u128::saturating_add);
     let mut found = Vec::new();

@@ -169,21 +169,7 @@ fn best(
             ways.iter().enumerate().filter(|(_, way)| is_open(way)).collect();
         tried = tried.max(ways.len());
         for (number, forced) in left {
-            // A way far behind one that fits is none of those that are near.
-            let known = best.as_ref().filter(|b| has_room(&b.compiled, hardware));
-            let far = known.map(|b| Picoseconds(serial(&b.compiled).0 / 4 * 5 + 1));
-            let options = match far {
-                Some(far) => forced.options_below(&compilation.options, far),
-                None => forced.options(&compilation.options),
-            };
-            let compiled = match pipeline::compile(&forced.program, hardware, &options) {
-                // Then what it needs is told.
-                Err(CompileError::Lower(LowerError::NoPlanFits { .. })) => {
-                    let options = LowerOptions { any_size: true, ..options };
-                    pipeline::compile(&forced.program, hardware, &options)
-                }
-                compiled => compiled,
-            };
+            let compiled = compiled_as(forced, best.as_ref(), hardware, compilation);
             let Ok(compiled) = compiled else { continue };
             // One that fits before one that does not.
             let rank = |c: &Compiled| (!has_room(c, hardware), serial(c));
@@ -215,45 +201,76 @@ fn best(
     if let Some(best) = &mut best {
         best.near = near.into_iter().map(|(_, way)| way).collect();
     }
-    best.ok_or_else(|| {
-        let reason = match tried {
-            // Phases share what is stored.
-            0 if program.phase.is_some() => {
-                "nothing of this phase can be so, as its types are declared and with the weights \
-                 stored as for all phases"
-                    .to_string()
-            }
-            0 => "nothing of this layer can be so, as its types are declared".to_string(),
-            1 => "the layer's own types forbid it".to_string(),
-            n => format!(
-                "none of {n} ways of having it is a plan, as the layer's types are declared"
-            ),
-        };
-        let help = Some(match program.phase {
-            Some(_) => "a layout stated for a weight holds in all phases".to_string(),
-            None => "a `?` behind a declared layout leaves it to the compiler".to_string(),
-        });
-        let asked = match request {
-            Request::Layout { .. } | Request::Collective { .. } => words(request, program),
-            Request::Strategy(_) => asked.to_string(),
-        };
-        match (is_beaten, request) {
-            (true, Request::Strategy(_)) => {
-                let others: Vec<&str> = others.into_iter().collect();
-                let stored = match program.phase {
-                    Some(_) => ", the weights stored as for all phases",
-                    None => "",
-                };
-                let reason = format!(
-                    "with its ops done as the name means{stored}, the best plan is {}",
-                    others.join(", ")
-                );
-                QuestionProblem::Unfound { asked, reason, help }
-            }
-            (true, _) => QuestionProblem::Beaten { asked, ways: tried },
-            (false, _) => QuestionProblem::Impossible { asked, reason, help },
+    best.ok_or_else(|| unfound(request, asked, program, (is_beaten.then_some(others), tried)))
+}
+
+/// The best plan that has what is asked for in one way; one that does not fit where none does. A
+/// way far behind the best one known, if that fits, is none of those that are near.
+fn compiled_as(
+    way: &Way,
+    best: Option<&Best>,
+    hardware: &Hardware,
+    compilation: &Compilation,
+) -> Result<Compiled, CompileError> {
+    let known = best.filter(|b| has_room(&b.compiled, hardware));
+    let far = known.map(|b| Picoseconds(serial(&b.compiled).0 / 4 * 5 + 1));
+    let options = match far {
+        Some(far) => way.options_below(&compilation.options, far),
+        None => way.options(&compilation.options),
+    };
+    match pipeline::compile(&way.program, hardware, &options) {
+        // Then what it needs is told.
+        Err(CompileError::Lower(LowerError::NoPlanFits { .. })) => {
+            let options = LowerOptions { any_size: true, ..options };
+            pipeline::compile(&way.program, hardware, &options)
         }
-    })
+        compiled => compiled,
+    }
+}
+
+/// Why no plan has what was asked for, of so many ways that were tried; where plans without it were
+/// better in some way, the strategies of these.
+fn unfound(
+    request: &Request,
+    asked: &str,
+    program: &Program,
+    (beaten_by, tried): (Option<BTreeSet<&'static str>>, usize),
+) -> QuestionProblem {
+    let reason = match tried {
+        // Phases share what is stored.
+        0 if program.phase.is_some() => {
+            "nothing of this phase can be so, as its types are declared and with the weights \
+             stored as for all phases"
+                .to_string()
+        }
+        0 => "nothing of this layer can be so, as its types are declared".to_string(),
+        1 => "the layer's own types forbid it".to_string(),
+        n => format!("none of {n} ways of having it is a plan, as the layer's types are declared"),
+    };
+    let help = Some(match program.phase {
+        Some(_) => "a layout stated for a weight holds in all phases".to_string(),
+        None => "a `?` behind a declared layout leaves it to the compiler".to_string(),
+    });
+    let asked = match request {
+        Request::Layout { .. } | Request::Collective { .. } => words(request, program),
+        Request::Strategy(_) => asked.to_string(),
+    };
+    match (beaten_by, request) {
+        (Some(others), Request::Strategy(_)) => {
+            let others: Vec<&str> = others.into_iter().collect();
+            let stored = match program.phase {
+                Some(_) => ", the weights stored as for all phases",
+                None => "",
+            };
+            let reason = format!(
+                "with its ops done as the name means{stored}, the best plan is {}",
+                others.join(", ")
+            );
+            QuestionProblem::Unfound { asked, reason, help }
+        }
+        (Some(_), _) => QuestionProblem::Beaten { asked, ways: tried },
+        (None, _) => QuestionProblem::Impossible { asked, reason, help },
+    }
 }
 
 fn crossings(

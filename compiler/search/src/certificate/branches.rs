@@ -83,31 +83,32 @@ pub(super) fn branches(
         let Some((split, those, others)) = branch.divided(goal.target) else {
             return Ok(Err(Unshown::Searched));
         };
-        let (entry, if_so, if_not) = match split {
-            Split::Stored(value, up_to) => {
-                let entry = Entry::Stored { stored: value.0, up_to };
-                (entry, within.stored(value, up_to, true), within.stored(value, up_to, false))
-            }
-            Split::Label(label, layout) => {
-                let label = label as u16;
-                let all = space.layouts_of_label(label);
-                let layouts =
-                    all.iter().position(|l| *l == layout).map(|at| at as u32).into_iter().collect();
-                let entry = Entry::Label { label, layouts };
-                let named = [layout];
-                (
-                    entry,
-                    within.label(label, &all, &named, true),
-                    within.label(label, &all, &named, false),
-                )
-            }
-        };
+        let (entry, if_so, if_not) = entry_of(split, &within, space);
         found.tree.push(entry);
         open.push(Pending { branch: others, within: if_not, of: Some(number), fresh: false });
         open.push(Pending { branch: those, within: if_so, of: Some(number), fresh: false });
     }
     drop_unused(&mut found);
     Ok(Ok(found))
+}
+
+/// The entry of a question that divides a branch, and what the plans are within for which it holds,
+/// and the others.
+fn entry_of(split: Split, within: &Within, space: &mut Space<'_>) -> (Entry, Within, Within) {
+    match split {
+        Split::Stored(value, up_to) => {
+            let entry = Entry::Stored { stored: value.0, up_to };
+            (entry, within.stored(value, up_to, true), within.stored(value, up_to, false))
+        }
+        Split::Label(label, layout) => {
+            let label = label as u16;
+            let all = space.layouts_of_label(label);
+            let at = all.iter().position(|l| *l == layout).map(|at| at as u32);
+            let entry = Entry::Label { label, layouts: at.into_iter().collect() };
+            let so = |is_so| within.label(label, &all, &[layout], is_so);
+            (entry, so(true), so(false))
+        }
+    }
 }
 
 /// Leaves out prices that no branch has.

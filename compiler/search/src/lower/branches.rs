@@ -27,9 +27,9 @@ pub(super) struct Explored {
     pub(super) dived: BTreeSet<Vec<u32>>,
     /// Whether what seems best of it was searched.
     has_dived: bool,
-    /// Where dives ended that found nothing: the layouts in which parameters may be stored there, the
-    /// bound in picoseconds and the number of strategies. Another one that ends so is taken for the
-    /// same.
+    /// Where dives ended that found nothing: the layouts in which parameters may be stored there,
+    /// the bound in picoseconds and the number of strategies. Another one that ends so is taken for
+    /// the same.
     in_vain: BTreeSet<(Vec<Vec<Layout>>, u64, usize)>,
     /// Whether plans were searched that leave room for the activations that any plan has.
     leaves_room: bool,
@@ -142,16 +142,26 @@ impl<'a> Lowering<'a> {
         if let (None, Some(cost)) = (self.best.root_bound, self.known()) {
             self.best.root_bound = Some(cost.min(self.best.open_bound.unwrap_or(cost)));
         }
-        // What ops hold no price says: a bound by prices is what they show without that. Branches of
-        // them may also show what the search needed its states for.
+        let searched = explored.values().map(|explored| &explored.kernels);
+        self.bound_by_prices(program, searched)
+    }
+
+    /// Sets what prices alone show of all plans within memory. What ops hold no price says: a bound
+    /// by prices is what they show without that. Branches of them may also show what the search
+    /// needed its states for.
+    fn bound_by_prices<'k>(
+        &mut self,
+        program: &Program,
+        searched: impl Iterator<Item = &'k Arc<Kernels>>,
+    ) -> Result<(), LowerError> {
         if let (Some(_), Some(cost)) = (self.capacity, self.known())
             && (self.best.root_bound == Some(cost) || self.has_searched_all())
         {
-            let searched = explored.values().map(|explored| &explored.kernels);
             // Of a question about better plans nobody asks how its answer is proven.
-            let shown = match self.is_for_better_plans() {
-                true => 0,
-                false => self.shown_by_prices(program, searched, cost)?,
+            let shown = if self.is_for_better_plans() {
+                0
+            } else {
+                self.shown_by_prices(program, searched, cost)?
             };
             let known = self.best.root_bound.filter(|known| *known < cost).unwrap_or(0);
             self.best.root_bound = Some(shown.max(known));
@@ -173,9 +183,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether searches within memory have taken together the states that they may
-    /// ([`SEARCHES_WITHIN_MEMORY`]), or a quarter of the e-nodes of one without. Where the best plan
-    /// is near its bound, a third of these e-nodes ends the search; of phases side by side a sixth
-    /// of both does, since the best layouts for all phases may leave no room for their activations.
+    /// ([`SEARCHES_WITHIN_MEMORY`]), or a quarter of the e-nodes of one without. Where the best
+    /// plan is near its bound, a third of these e-nodes ends the search; of phases side by side a
+    /// sixth of both does, since the best layouts for all phases may leave no room for their
+    /// activations.
     pub(super) fn has_searched_long(&self, bound: u64) -> bool {
         let Stats { expansions, nodes, .. } = self.best.stats;
         let most_expansions = SEARCHES_WITHIN_MEMORY * self.limits.expansions;
@@ -295,8 +306,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether a branch whose plans store what fits together may have a plan that fits and takes at
-    /// most `most`, in picoseconds: beside what they store there may be no room for any way of making
-    /// some value. A few sweeps show that; a search would show it of each region.
+    /// most `most`, in picoseconds: beside what they store there may be no room for any way of
+    /// making some value. A few sweeps show that; a search would show it of each region.
     pub(super) fn may_fit(&self, mut branch: Branch, kernels: &Kernels, most: Option<u64>) -> bool {
         if !self.searches_memory() {
             return true;
@@ -364,7 +375,8 @@ impl<'a> Lowering<'a> {
     /// memory. Returns whether there is a plan, or none that is wanted.
     fn dive(&mut self, branch: Branch, explored: &mut Explored) -> Result<bool, LowerError> {
         if let (None, Some(bound)) = (self.most_wanted(), branch.bound()) {
-            // A dive seldom ends far above where it began, and prices what it has left at each step.
+            // A dive seldom ends far above where it began, and prices what it has left at each
+            // step.
             let near = branch.taking_at_most(bound.saturating_add(bound / A_DIVE_RISES_BY));
             if let Some(found) = self.dive_in(near, explored)? {
                 return Ok(found);
@@ -477,8 +489,8 @@ impl<'a> Lowering<'a> {
         Ok(better)
     }
 
-    /// Searches a branch whose first search ended early; memory is no constraint on it. Prices make a
-    /// plan ([`Branch::rounded`]), and the branch is priced again without what is dearer than the
+    /// Searches a branch whose first search ended early; memory is no constraint on it. Prices make
+    /// a plan ([`Branch::rounded`]), and the branch is priced again without what is dearer than the
     /// best plan known, as long as that makes a better one. Then it is searched with a guide. Where
     /// a limit ends that search, the best plan known stays.
     fn search_again(

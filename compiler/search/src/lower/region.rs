@@ -57,11 +57,12 @@ const A_STEERED_DIVE: usize = 512;
 const STATES_A_VALUE: usize = 8;
 
 /// A dive may have an e-node where a full search may have so many: where what is nearly as good as
-/// its bound is more than that, another dive, which leaves more memory free, comes to a plan sooner.
+/// its bound is more than that, another dive, which leaves more memory free, comes to a plan
+/// sooner.
 const NODES_OF_A_DIVE: usize = 32;
 
-/// A dive ends with a plan that is above its bound by no more than this part of it: that none of its
-/// branch is better is not worth a region of all that is as cheap.
+/// A dive ends with a plan that is above its bound by no more than this part of it: that none of
+/// its branch is better is not worth a region of all that is as cheap.
 const NEAR_OF_A_DIVE: u64 = 512;
 
 /// What is looked for in a region.
@@ -166,22 +167,8 @@ impl Lowering<'_> {
             let farthest = if most >= all { wanted } else { wider.min(end) };
             let upto = guide.is_some().then_some(farthest);
             let effort = lazy.map_or(Effort::Full, |lazy| lazy.effort);
-            let part = match effort {
-                Effort::First | Effort::Short => SHORT,
-                Effort::Near => NOT_LONG,
-                // A dive is for comparison, and not worth many states.
-                Effort::Full if is_dive && self.steers => A_STEERED_DIVE,
-                Effort::Full if is_dive && self.known().is_some() => ANOTHER_DIVE,
-                Effort::Full if is_dive => A_DIVE,
-                Effort::Full => 1,
-            };
             let is_short = matches!(effort, Effort::First | Effort::Short);
-            let for_all = match effort {
-                Effort::First => STATES_A_VALUE * kernels.program.values.len(),
-                Effort::Short | Effort::Near | Effort::Full => 0,
-            };
-            let expansions = (self.limits.expansions / part).max(for_all);
-            let expansions = expansions.min(self.limits.expansions);
+            let expansions = self.expansions_of(effort, is_dive, kernels.program.values.len());
             let nodes = self.limits.nodes / if is_dive { NODES_OF_A_DIVE } else { 1 };
             let within = Some(most);
             let is_last = wider >= end;
@@ -226,10 +213,28 @@ impl Lowering<'_> {
         }
     }
 
+    /// How many states a search of a program of so many values may expand. A dive is for
+    /// comparison, and not worth many.
+    fn expansions_of(&self, effort: Effort, is_dive: bool, values: usize) -> usize {
+        let part = match effort {
+            Effort::First | Effort::Short => SHORT,
+            Effort::Near => NOT_LONG,
+            Effort::Full if is_dive && self.steers => A_STEERED_DIVE,
+            Effort::Full if is_dive && self.known().is_some() => ANOTHER_DIVE,
+            Effort::Full if is_dive => A_DIVE,
+            Effort::Full => 1,
+        };
+        let for_all = match effort {
+            Effort::First => STATES_A_VALUE * values,
+            Effort::Short | Effort::Near | Effort::Full => 0,
+        };
+        (self.limits.expansions / part).max(for_all).min(self.limits.expansions)
+    }
+
     /// Searches a region, or the whole space. Returns the time of the best plan in it that was
     /// found, and the limit that ended the search, if one did. Where a limit ended a search of all
-    /// trees of moves, its bound stays open; there are fewer plans by the cheapest trees, and one of
-    /// them may be found, here and in wider regions.
+    /// trees of moves, its bound stays open; there are fewer plans by the cheapest trees, and one
+    /// of them may be found, here and in wider regions.
     pub(super) fn search(
         &mut self,
         kernels: &Arc<Kernels>,
