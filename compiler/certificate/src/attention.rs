@@ -201,10 +201,8 @@ impl<'a> Ops<'a> for InProgram<'a> {
 
 /// Enters the ways of having each attention that is looked at; with `loops` as a ring, too.
 pub(crate) fn find_ways(space: &mut Space<'_>, loops: bool, known: &mut FxHashMap<Key, u32>) {
-    let of_mesh = match loops {
-        true => AxisList::arrangements(space.program.mesh.all_axes()),
-        false => Vec::new(),
-    };
+    let of_mesh =
+        if loops { AxisList::arrangements(space.program.mesh.all_axes()) } else { Vec::new() };
     for product in space.live.clone() {
         let Some(mut found) = space.attentions[product.index()].take() else { continue };
         let mut outs = space.ways[product.index()].out.clone();

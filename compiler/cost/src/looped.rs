@@ -49,10 +49,8 @@ pub fn ring_time(
     let first = attention.0.saturating_sub(full.0.saturating_mul(beside));
     // Of whole picoseconds some transfers take one more than others, the first one does not.
     let sent = collective.0 / beside;
-    let others = match full.0 > sent {
-        true => full.0.saturating_mul(beside - 1),
-        false => collective.0 - sent,
-    };
+    let others =
+        if full.0 > sent { full.0.saturating_mul(beside - 1) } else { collective.0 - sent };
     Picoseconds(first.max(sent)) + Picoseconds(others) + full
 }
 

@@ -469,9 +469,10 @@ impl<'a> Search<'a> {
         visit.ways = self.ways(&visit);
         let whole = self.is_goal(&visit);
         let first = Pick::default();
-        let bound = match visit.ways.choices.is_empty() {
-            true => whole.then_some(visit.cost),
-            false => self.bound(&visit, first),
+        let bound = if visit.ways.choices.is_empty() {
+            whole.then_some(visit.cost)
+        } else {
+            self.bound(&visit, first)
         };
         if let Some(bound) = bound {
             open.push(Reverse((bound, u32::MAX - visit.depth, visits.len(), first)));

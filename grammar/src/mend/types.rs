@@ -111,10 +111,12 @@ fn around(place: &Place<'_, '_>) -> Option<(Role, Range<usize>)> {
     // `-> (f32 A)`
     let is_bracketed = role == Role::Param && start > 1 && place.word(start - 2) == "->";
     let is_alone = !(start..end).any(|at| place.word(at) == ":") && place.word(end) == ")";
-    let found = match is_bracketed && is_alone {
-        true => (Role::Result, start - 2..end + 1),
-        false if role == Role::Result => (role, start - 1..end),
-        false => (role, start..end),
+    let found = if is_bracketed && is_alone {
+        (Role::Result, start - 2..end + 1)
+    } else if role == Role::Result {
+        (role, start - 1..end)
+    } else {
+        (role, start..end)
     };
     (ends_well && at <= end).then_some(found)
 }

@@ -248,9 +248,12 @@ impl<'p> Devices<'p> {
                 let problem = "it reads a value that is not in memory";
                 let blocks = self.kept.get(&self.holder(id)?);
                 let blocks = blocks.ok_or(RunError::Schedule { id, problem })?;
-                let shaped = |block: &Arc<Tensor>| match block.sizes == sizes {
-                    true => Some(block.clone()),
-                    false => Tensor::new(sizes.clone(), block.data.clone()).map(Arc::new),
+                let shaped = |block: &Arc<Tensor>| {
+                    if block.sizes == sizes {
+                        Some(block.clone())
+                    } else {
+                        Tensor::new(sizes.clone(), block.data.clone()).map(Arc::new)
+                    }
                 };
                 let shaped = blocks.iter().map(shaped).collect::<Option<Vec<_>>>();
                 shaped.ok_or(RunError::Internal("values in one memory have different sizes"))

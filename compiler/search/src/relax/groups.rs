@@ -1,6 +1,6 @@
-//! Readers of a value that are alike, and so pay the same: where many read a value, the best tree of
-//! moves for groups of them is the best one for all, since what serves one member of a group best
-//! serves all of them best.
+//! Readers of a value that are alike, and so pay the same: where many read a value, the best tree
+//! of moves for groups of them is the best one for all, since what serves one member of a group
+//! best serves all of them best.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,8 +24,9 @@ enum Made {
 }
 
 impl Groups {
-    /// For each value the groups of its readers; `None` where they are priced one by one, or are too
-    /// many even in groups. Readers are alike that are made by one rule from values that are alike.
+    /// For each value the groups of its readers; `None` where they are priced one by one, or are
+    /// too many even in groups. Readers are alike that are made by one rule from values that are
+    /// alike.
     pub(super) fn of_all(
         (live, graphs): (&[ValueId], &[Arc<Graph>]),
         factors: &[Arc<Factor>],
@@ -118,9 +119,12 @@ impl Groups {
                     most.iter_mut().zip(&paid[*other]).for_each(|(m, price)| *m = (*m).max(*price));
                 }
                 let count = group.len() as i64;
-                let all = |price: i64| match price.abs() < FAR {
-                    true => price.saturating_mul(count).clamp(1 - FAR, FAR - 1),
-                    false => price,
+                let all = |price: i64| {
+                    if price.abs() < FAR {
+                        price.saturating_mul(count).clamp(1 - FAR, FAR - 1)
+                    } else {
+                        price
+                    }
                 };
                 Cow::Owned(most.into_iter().map(all).collect())
             }

@@ -258,9 +258,8 @@ impl Forks {
             for number in trunks.numbers(at) {
                 let trunk = Part::of(&trunks, number);
                 let is_early = trunks.path(number).is_early;
-                let [a, b] = match is_early {
-                    false => &later,
-                    true => early.get_or_insert_with(|| {
+                let [a, b] = if is_early {
+                    &*early.get_or_insert_with(|| {
                         let behind = layouts.clone().map(|on| least.beside((at, false), on));
                         let rest: Vec<_> = behind.collect();
                         let upto = left.upto.saturating_sub(trunk.cost.time);
@@ -269,7 +268,9 @@ impl Forks {
                         left.paths = behind.paths;
                         forks.leaves_out(on.unlisted.map(|cost| cost + trunk.cost));
                         wanted.map(|to| on.numbers(to).map(|n| Part::of(&on, n)).collect())
-                    }),
+                    })
+                } else {
+                    &later
                 };
                 forks.part(of, (&trunk, part_at, is_early), [a, b]);
             }

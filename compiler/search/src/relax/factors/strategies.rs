@@ -373,10 +373,7 @@ const OUTSIDE: i64 = i64::MIN / 2;
 fn rings(kernels: &Kernels, id: ValueId) -> Vec<AxisList> {
     let product = kernels.attention(id).and_then(|members| members.last().copied());
     let may = kernels.loops && product.is_some_and(|id| kernels.may_split_keys_of(id));
-    match may {
-        true => AxisList::arrangements(kernels.program.mesh.all_axes()),
-        false => Vec::new(),
-    }
+    if may { AxisList::arrangements(kernels.program.mesh.all_axes()) } else { Vec::new() }
 }
 
 /// The work of the attention of these ops as one kernel, and what travels meanwhile where it is a
