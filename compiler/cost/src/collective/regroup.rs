@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
+use shard_ir::catalogue::Sends;
 use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, never};
 
 use super::exchange::{self, ExchangeTimes};
@@ -91,10 +92,18 @@ impl<'h> RegroupTimes<'h> {
         dtype: Dtype,
     ) -> CollectiveCost {
         let local = MeshShape { mesh: self.mesh, sizes }.local_elements(from);
-        let time = match collective {
-            Collective::Permute { to } => self.permutes.time(from, *to, local, dtype),
-            Collective::Exchange { to } => self.exchanges.time(from, *to, local, dtype),
-            other => return collective_cost(self.hw, self.mesh, other, from, sizes, dtype),
+        let time = match (collective.row().sends, collective.terms().to) {
+            (Sends::Blocks, Some(to)) => self.permutes.time(from, to, local, dtype),
+            (Sends::Lacking, Some(to)) => self.exchanges.time(from, to, local, dtype),
+            (Sends::Blocks | Sends::Lacking, None)
+            | (
+                Sends::Nothing
+                | Sends::Around
+                | Sends::AroundTwice
+                | Sends::Across
+                | Sends::Weighted,
+                _,
+            ) => return collective_cost(self.hw, self.mesh, collective, from, sizes, dtype),
         };
         cost_in(time, self.mesh, collective, from, sizes, dtype)
     }
