@@ -141,8 +141,8 @@ fn is_apart(scan: &Scan<'_>, at: usize) -> bool {
     })
 }
 
-/// The tokens of the line around one, none where it is long or a bracket opens nowhere in it. A line
-/// goes on inside of brackets and behind a comma.
+/// The tokens of the line around one, none where it is long or a bracket opens nowhere in it. A
+/// line goes on inside of brackets and behind a comma.
 fn line(scan: &Scan<'_>, at: usize) -> Range<usize> {
     const KEYWORDS: [&str; 9] =
         ["hardware", "mesh", "dim", "phase", "layer", "strict", "let", "expect", "return"];

@@ -1,6 +1,7 @@
 //! Tests of the parser and of what is said of text that it refuses.
 //!
-//! One binary for all of them: to link one for each file takes longer than most of them take to run.
+//! One binary for all of them: to link one for each file takes longer than most of them take to
+//! run.
 
 mod layout_words;
 mod other_languages;

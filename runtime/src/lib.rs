@@ -8,12 +8,12 @@
 //! it is the judge.
 //!
 //! * **Data.** Every element is held as an `f64`, but for those of large plans. Where all ops of a
-//!   plan allow it ([`Arithmetic::Exact`]) the data are small whole numbers, on which `f64` is exact
-//!   up to 2^53; a result past that is an error, never a wrong number. Else ([`Arithmetic::F32`])
-//!   every whole value is rounded to `f32`, and sums are taken in `f64`; where there is much to
-//!   multiply ([`Arithmetic::Single`]), floats are held as `f32` and products summed so by blocks.
-//!   With [`RunOptions::emulate_dtypes`] each result, and every partial sum on its way, is rounded
-//!   to its own dtype ([`Arithmetic::Emulated`]).
+//!   plan allow it ([`Arithmetic::Exact`]) the data are small whole numbers, on which `f64` is
+//!   exact up to 2^53; a result past that is an error, never a wrong number. Else
+//!   ([`Arithmetic::F32`]) every whole value is rounded to `f32`, and sums are taken in `f64`;
+//!   where there is much to multiply ([`Arithmetic::Single`]), floats are held as `f32` and
+//!   products summed so by blocks. With [`RunOptions::emulate_dtypes`] each result, and every
+//!   partial sum on its way, is rounded to its own dtype ([`Arithmetic::Emulated`]).
 //! * **Speed.** Einsums of two operands are products of matrices by packed kernels (`product`).
 //!   What several devices hold alike is held once, and the memory of large blocks goes round
 //!   ([`Spare`]).

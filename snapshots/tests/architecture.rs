@@ -1,7 +1,8 @@
 //! `ARCHITECTURE.md` is true: its crates and arrows are those of `cargo metadata`, and what it
-//! names exists.
+//! names exists. And all crates are written as the house has it.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -129,4 +130,45 @@ fn every_file_of_tests_is_part_of_the_binary_of_its_crate() {
         }
     }
     assert!(of_one_binary > 10, "{of_one_binary}");
+}
+
+/// Comments are read beside what they are of. Tables, formulas, code and commands are as wide as
+/// they are.
+#[test]
+fn comments_are_at_most_100_columns_wide() {
+    let mut looked_at = 0;
+    for (folder, _) in crates().into_values() {
+        for path in rust_files(&root().join(folder)) {
+            let text = read(&path);
+            let mut is_code = false;
+            for (number, line) in text.lines().enumerate() {
+                let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+                let words = comment.trim_start_matches(['/', '!']);
+                is_code ^= words.trim_start().starts_with("```");
+                let is_set = is_code || words.starts_with(" |") || words.starts_with("  ");
+                looked_at += 1;
+                assert!(
+                    is_set || line.chars().count() <= 100,
+                    "{}:{}: {line}",
+                    path.display(),
+                    number + 1
+                );
+            }
+        }
+    }
+    assert!(looked_at > 10_000, "{looked_at} lines");
+}
+
+/// All files of a folder that end in `.rs`, and of the folders in it.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("a file").path();
+        if path.is_dir() {
+            found.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found
 }

@@ -1,6 +1,7 @@
 //! Tests of the whole compiler: snapshots, facts of the documents, the spec, random programs.
 //!
-//! One binary for all of them: to link one for each file takes longer than most of them take to run.
+//! One binary for all of them: to link one for each file takes longer than most of them take to
+//! run.
 
 #![allow(missing_docs)]
 

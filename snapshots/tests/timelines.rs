@@ -292,7 +292,8 @@ fn its_bound_holds(program: &Program, plan: &Plan, seed: u64) {
             LowerOptions { fuse: seed.is_multiple_of(2), any_size: true, ..options.clone() };
         its_bound_holds_on((program, plan), &chip, (&options, repeat), seed);
     }
-    // Of the plans that fit in as much memory as this one takes; of some programs, as it takes long.
+    // Of the plans that fit in as much memory as this one takes; of some programs, as it takes
+    // long.
     if !seed.is_multiple_of(3) {
         return;
     }

@@ -1,6 +1,7 @@
 //! Tests of the command line: each runs the binary.
 //!
-//! One binary for all of them: to link one for each file takes longer than most of them take to run.
+//! One binary for all of them: to link one for each file takes longer than most of them take to
+//! run.
 
 #![allow(missing_docs, unreachable_pub)]
 

@@ -1,5 +1,5 @@
-//! `explain --why` and `--why-not` on programs that are no examples: what the answers say, and that a
-//! line that a reader could write does not beat them.
+//! `explain --why` and `--why-not` on programs that are no examples: what the answers say, and that
+//! a line that a reader could write does not beat them.
 
 use crate::common::{fed, shardc, text};
 

@@ -200,8 +200,8 @@ impl<'h> Soonest<'h> {
         self.best.timeline.whole().makespan
     }
 
-    /// Whether one layer goes on beside the next in the best plan, so that it is the time of a stack
-    /// that counts.
+    /// Whether one layer goes on beside the next in the best plan, so that it is the time of a
+    /// stack that counts.
     fn is_of_stack(&self) -> bool {
         self.best.timeline.stack.is_some()
     }

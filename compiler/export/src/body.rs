@@ -145,8 +145,8 @@ impl<'p> Body<'p> {
         }
     }
 
-    /// Whether an op on whole tensors is held to its layout, which no move gives it and its operands
-    /// do not say: it makes each part of a dim where that is to lie.
+    /// Whether an op on whole tensors is held to its layout, which no move gives it and its
+    /// operands do not say: it makes each part of a dim where that is to lie.
     fn is_held(&self, id: InstrId, op: &Op) -> bool {
         let instr = self.plan.instruction(id);
         let own = op.own_dim().and_then(|own| instr.dims.iter().position(|dim| *dim == own));

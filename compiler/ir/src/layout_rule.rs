@@ -104,8 +104,8 @@ pub enum RuleError {
         /// The dim.
         dim: DimId,
     },
-    /// Splitting or merging dims would cut blocks across devices, or a part of which the largest are
-    /// chosen lies on several.
+    /// Splitting or merging dims would cut blocks across devices, or a part of which the largest
+    /// are chosen lies on several.
     #[error("the blocks of a split dim do not fall on whole parts")]
     BlocksStraddle {
         /// The dim (the whole one) whose axes do not fit.

@@ -289,8 +289,8 @@ ops! {
             /// By how many.
             by: u64,
         },
-        /// Operands `a, weights`: at each position what stands there and at the positions before it,
-        /// each times its tap, of which the last is the position's own. In front of the first
+        /// Operands `a, weights`: at each position what stands there and at the positions before
+        /// it, each times its tap, of which the last is the position's own. In front of the first
         /// position are zeros; all other dims of the weights are dims of `a`.
         Conv {
             /// The dim of the positions.
@@ -469,8 +469,8 @@ impl Op {
             .find_map(|(_, argument)| argument.dims().first().copied())
     }
 
-    /// How many blocks axes may cut a dim of the op's iteration space into, if not as many as it has
-    /// elements: the parts of a choice of the largest.
+    /// How many blocks axes may cut a dim of the op's iteration space into, if not as many as it
+    /// has elements: the parts of a choice of the largest.
     pub fn blocks_of(&self, dim: DimId) -> Option<u64> {
         match self {
             Op::TopK { to, parts, .. } | Op::ArgTopK { to, parts, .. } if *to == dim => {

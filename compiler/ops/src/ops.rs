@@ -199,7 +199,8 @@ table! {
         },
         /// `exp(a) / sum(exp(a))` over a dim.
         Softmax { ..composite("softmax") },
-        /// `exp(a) / (exp(sinks) + sum(exp(a)))` over a dim: a softmax of which a part goes nowhere.
+        /// `exp(a) / (exp(sinks) + sum(exp(a)))` over a dim: a softmax of which a part goes
+        /// nowhere.
         SinkSoftmax {
             op: "sink-softmax", text: "sink-softmax", source: Some("sink_softmax"),
             operands: &["a", "sinks"],
@@ -401,8 +402,8 @@ table! {
             combines: Combined::Max,
             flags: &[Exact, Later], ..form("locate")
         },
-        /// Of two values the first where a truth value holds, the second elsewhere; broadcast by dim
-        /// name.
+        /// Of two values the first where a truth value holds, the second elsewhere; broadcast by
+        /// dim name.
         Where {
             operands: &["holds", "a", "b"], flags: &[Elementwise, Exact, Later, KeepsErrors], ..form("where")
         },
@@ -436,8 +437,8 @@ table! {
             phrase: "{tokens} over {choices} of {experts} -> {places}",
             flags: &[Exact], ..form("route")
         },
-        // No source writes it: a weight in host memory is fetched by being used. What comes from the
-        // host is not read from the chip's own memory.
+        // No source writes it: a weight in host memory is fetched by being used. What comes from
+        // the host is not read from the chip's own memory.
         /// A value in host memory, brought to the chip.
         Fetch {
             op: "fetch", text: "fetch",

@@ -272,9 +272,9 @@ fn rejected(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
 }
 
 /// `; forced by w_in: E_xF_yz in line 18`: the declaration that a move follows from. Where that
-/// leaves the layout open, `; goes with w_in: E_xF_yz, chosen, line 18 leaves it open`. What follows
-/// from no declaration is `; forced in line 18` where that line states the layout, and else `; for
-/// line 18`.
+/// leaves the layout open, `; goes with w_in: E_xF_yz, chosen, line 18 leaves it open`. What
+/// follows from no declaration is `; forced in line 18` where that line states the layout, and else
+/// `; for line 18`.
 fn forced_by(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
     let line =
@@ -307,8 +307,8 @@ fn states_its_layout(layer: &Layer<'_>, id: InstrId) -> bool {
         || shard_grammar::parse_layout_with_partial(word, 0).is_ok_and(|(word, _)| is_closed(&word))
 }
 
-/// Whether the source leaves the layout of a value to the compiler, wholly or in part: the type of a
-/// parameter has a `?`, or a statement gives its value no type.
+/// Whether the source leaves the layout of a value to the compiler, wholly or in part: the type of
+/// a parameter has a `?`, or a statement gives its value no type.
 fn is_open(layer: &Layer<'_>, id: InstrId) -> bool {
     let instr = layer.plan().instruction(id);
     let Some((source, span)) = layer.source.zip(instr.origin.span) else { return false };

@@ -33,8 +33,8 @@ pub fn loop_phrase(plan: &Plan, id: InstrId) -> String {
     if moved == id { phrase } else { format!("{phrase} of {}", value_name(plan, moved)) }
 }
 
-/// What travels in the ring that begins with an instruction: `blocks of k and v passed round z along
-/// S`; empty where none does.
+/// What travels in the ring that begins with an instruction: `blocks of k and v passed round z
+/// along S`; empty where none does.
 pub fn ring_phrase(plan: &Plan, first: InstrId) -> String {
     let all = rings(plan);
     let Some(ring) = all.iter().find(|ring| ring.first() == first) else { return String::new() };

@@ -52,7 +52,8 @@ pub struct Crossing {
     pub figure: Figure,
     /// What it is as asked.
     pub now: u64,
-    /// Few of the ways of having it were tried at each figure: it is behind by no more than is said.
+    /// Few of the ways of having it were tried at each figure: it is behind by no more than is
+    /// said.
     pub at_most: bool,
     /// As it grows.
     pub up: Turn,

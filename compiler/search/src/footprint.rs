@@ -360,8 +360,8 @@ impl<'a> Holdings<'a> {
         self.program.values.len() as u32
     }
 
-    /// A value is settled; `None` where that leaves no room. Moves may pass through a layout `twice`,
-    /// which is held for each then.
+    /// A value is settled; `None` where that leaves no room. Moves may pass through a layout
+    /// `twice`, which is held for each then.
     pub(crate) fn settle(
         &self,
         held: &mut Footprint,

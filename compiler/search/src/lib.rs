@@ -324,8 +324,8 @@ pub fn lower(
     if options.objective == Objective::Comm { lowered.map(tell) } else { lowered }
 }
 
-/// Gives each op that joins a kernel the rule that says so. A search in which ops take no time takes
-/// a kernel for the ops that it is.
+/// Gives each op that joins a kernel the rule that says so. A search in which ops take no time
+/// takes a kernel for the ops that it is.
 fn tell_kernels(plan: &mut Plan) {
     let joins = shard_cost::elementwise_joins(plan);
     for (instr, _) in plan.instructions.iter_mut().zip(joins).filter(|(_, joins)| joins.is_some()) {

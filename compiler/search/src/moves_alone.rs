@@ -1,5 +1,5 @@
-//! Where moves alone count, nearly all ways of doing an op tie, and a search may end among them with
-//! a plan that moves far more than it need. Where ops count a little, it does not.
+//! Where moves alone count, nearly all ways of doing an op tie, and a search may end among them
+//! with a plan that moves far more than it need. Where ops count a little, it does not.
 
 use shard_cost::{Hardware, Objective, Weights, price};
 use shard_ir::Program;

@@ -256,8 +256,9 @@ impl Request {
     }
 }
 
-/// The best stored layouts, found by a search over all phases at once; `known` are the best of those
-/// that a phase would have by itself, which stay where nothing is better or the search ends early.
+/// The best stored layouts, found by a search over all phases at once; `known` are the best of
+/// those that a phase would have by itself, which stay where nothing is better or the search ends
+/// early.
 fn of_all(
     programs: &[&Program],
     free: &[ValueId],
@@ -265,7 +266,8 @@ fn of_all(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<Chosen, LowerError> {
-    // All that takes no longer, so that the search finds these too, and says what is proven of them.
+    // All that takes no longer, so that the search finds these too, and says what is proven of
+    // them.
     let below = known.as_ref().map_or(u64::MAX, |known| known.request.cost.0.saturating_add(1));
     let joint = side_by_side(programs, free);
     let limit = match lower_below(&joint, hardware, options, below, &Known::default()) {

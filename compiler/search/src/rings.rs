@@ -1,5 +1,5 @@
-//! Rings (`spec/cost.md`, *Rings*): attentions whose blocks of keys and of values travel, as ways of
-//! having what they end with.
+//! Rings (`spec/cost.md`, *Rings*): attentions whose blocks of keys and of values travel, as ways
+//! of having what they end with.
 //!
 //! In a way of having a value the kernel of a ring is that of the attention, led by the gather in
 //! the loop of its first einsum; the gathers of its other einsums follow from that.

@@ -1,5 +1,5 @@
-//! The layouts in which parameters are stored: which are open, and a program that has them as a plan
-//! does.
+//! The layouts in which parameters are stored: which are open, and a program that has them as a
+//! plan does.
 
 use std::cmp::Reverse;
 

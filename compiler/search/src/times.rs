@@ -62,8 +62,9 @@ pub(crate) fn parameter_cost(program: &Program, value: ValueId, layout: Layout) 
 }
 
 /// The cost of a kernel, with the collective in the loop of its first op, that reads its operands
-/// in these layouts and makes its value in one; `None` where the layouts do not fit together. Where the first op is a
-/// composite in pieces it is the cost of all of them: the last ones lead the kernel.
+/// in these layouts and makes its value in one; `None` where the layouts do not fit together. Where
+/// the first op is a composite in pieces it is the cost of all of them: the last ones lead the
+/// kernel.
 pub(crate) fn kernel_cost(
     kernels: &Kernels,
     hardware: &Hardware,

@@ -1,5 +1,5 @@
-//! Small layers within less and less memory, two by name and others random: what a search says of one
-//! limit holds against the plans that others find, with the regions of prices and without.
+//! Small layers within less and less memory, two by name and others random: what a search says of
+//! one limit holds against the plans that others find, with the regions of prices and without.
 //!
 //! * `SHARD_LESS_MEMORY_COUNT`: how many layers are made.
 //! * `SHARD_LESS_MEMORY_SEED`: another seed.

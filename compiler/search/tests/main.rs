@@ -1,6 +1,7 @@
 //! Tests of the search: its own, and against solvers and checkers that share nothing with it.
 //!
-//! One binary for all of them: to link one for each file takes longer than most of them take to run.
+//! One binary for all of them: to link one for each file takes longer than most of them take to
+//! run.
 
 #![allow(missing_docs)]
 

@@ -146,8 +146,8 @@ fn within_a_memory_limit_no_plan_that_fits_is_cheaper() {
     );
 }
 
-/// So few branches are not enough for a program whose memory leaves much open: its plans are divided
-/// by the layouts of values.
+/// So few branches are not enough for a program whose memory leaves much open: its plans are
+/// divided by the layouts of values.
 #[test]
 #[ignore = "slow: all plans of many programs, by another solver"]
 fn nor_where_plans_are_divided_by_the_layouts_of_values() {

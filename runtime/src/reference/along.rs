@@ -1,5 +1,5 @@
-//! What looks along a dim of the whole tensor: the largest, sums up to a position, recurrences, rows
-//! by their ids, routes.
+//! What looks along a dim of the whole tensor: the largest, sums up to a position, recurrences,
+//! rows by their ids, routes.
 
 use shard_ir::DimId;
 

@@ -75,8 +75,8 @@ pub(crate) fn read_mesh(text: &str, console: &mut Console) -> Outcome<Vec<(Strin
     }
 }
 
-/// The argument that a text is meant to be: what the help of the line `keyword text` of a file says,
-/// if it says such a line. In quotes where a shell asks for them.
+/// The argument that a text is meant to be: what the help of the line `keyword text` of a file
+/// says, if it says such a line. In quotes where a shell asks for them.
 fn as_argument(keyword: &str, text: &str) -> Option<String> {
     let line = SourceFile::new("", format!("{keyword} {text}"));
     let help = shard_grammar::parse(&line).errors.into_iter().next()?.help?;

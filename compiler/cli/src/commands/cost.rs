@@ -186,7 +186,8 @@ fn dims_with(
     let mut options = options.clone();
     options.dim_overrides.retain(|(overridden, _)| overridden != name);
     options.dim_overrides.push((name.clone(), size.to_string()));
-    // What is wrong in another phase or layer is not asked: this one has a program if it has no error.
+    // What is wrong in another phase or layer is not asked: this one has a program if it has no
+    // error.
     let checked = shard_check::check_parsed(source, parsed, &options);
     let program = checked.programs.into_iter().find(|program| {
         program.name == plan.name && program.phase.as_ref().map(|p| &p.name) == plan.phase.as_ref()

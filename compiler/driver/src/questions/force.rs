@@ -38,8 +38,8 @@ impl Way {
         LowerOptions { forced: self.forced.clone(), ..options.clone() }
     }
 
-    /// The same, where a plan that takes as long as this, or longer, is not wanted. Of ways that are
-    /// programs of their own all are looked at.
+    /// The same, where a plan that takes as long as this, or longer, is not wanted. Of ways that
+    /// are programs of their own all are looked at.
     pub(crate) fn options_below(&self, options: &LowerOptions, time: Picoseconds) -> LowerOptions {
         let forced = self.forced.clone().map(|forced| match options.objective {
             Objective::Serial => forced.faster_than(time),

@@ -4,8 +4,8 @@ use super::builder::{Builder, Value, tensor};
 use super::element::Element;
 use super::positions::places;
 
-/// Of so many parts of a dim the `each` largest, and their positions in the whole dim, part by part;
-/// the block begins at a place of it.
+/// Of so many parts of a dim the `each` largest, and their positions in the whole dim, part by
+/// part; the block begins at a place of it.
 pub(crate) fn largest(
     b: &mut Builder,
     a: &Value,

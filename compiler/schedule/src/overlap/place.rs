@@ -267,9 +267,10 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Takes the unit that can start first out of `waiting`, and says when it starts. Each unit there
-    /// has a moment before which its streams do not let it start. Streams only fill, so that moment
-    /// stays a bound; a unit whose bound is no better than the best start found is not looked at.
+    /// Takes the unit that can start first out of `waiting`, and says when it starts. Each unit
+    /// there has a moment before which its streams do not let it start. Streams only fill, so that
+    /// moment stays a bound; a unit whose bound is no better than the best start found is not
+    /// looked at.
     fn soonest(&self, waiting: &mut BTreeSet<Waiting>, copy: u64) -> Option<(Picoseconds, usize)> {
         let mut best: Option<Waiting> = None;
         let mut looked_at = Vec::new();

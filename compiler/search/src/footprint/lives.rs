@@ -43,7 +43,8 @@ pub(super) fn is_behind(at: Moment) -> bool {
 /// the first is behind the second.
 pub(super) struct Live {
     layout: LayoutId,
-    /// The place of the layout that it is moved from; its own of the one in which the value is made.
+    /// The place of the layout that it is moved from; its own of the one in which the value is
+    /// made.
     source: usize,
     /// It is there as soon as the value is made.
     early: bool,

@@ -161,8 +161,8 @@ pub(super) struct Logical<'a> {
     graph: EGraph<ENode, Types>,
     /// The class of each live value of the program.
     class_of: Vec<Option<Id>>,
-    /// The id that each e-node was given first, and the rule that made it; none for what the program
-    /// says itself.
+    /// The id that each e-node was given first, and the rule that made it; none for what the
+    /// program says itself.
     origins: FxHashMap<ENode, (Id, Option<Rule>)>,
     /// The e-nodes of each class, sorted, as they were when classes were last merged.
     nodes: BTreeMap<Id, Vec<Node>>,

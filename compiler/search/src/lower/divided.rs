@@ -1,8 +1,8 @@
 //! Plans within memory, divided by the layouts in which values are made.
 //!
-//! The plans of all forms are divided again and again, the piece of least bound first: by the layout
-//! of the value that decides most, and where none decides anything, by what is stored. A piece whose
-//! weights and caches fit however they are stored is searched.
+//! The plans of all forms are divided again and again, the piece of least bound first: by the
+//! layout of the value that decides most, and where none decides anything, by what is stored. A
+//! piece whose weights and caches fit however they are stored is searched.
 //!
 //! Memory alone divides a program of many like parts badly: prices take a little of two ways of
 //! doing it in every part, and pay a little of what it takes to change from one to the other.
@@ -29,8 +29,8 @@ const LAST_PART: u64 = 64;
 /// Each such question may take this part of the limits.
 const PART_OF_LIMITS: usize = 8;
 
-/// To search an e-node, with all ways of filling the memory, takes about as long as to price so many
-/// strategies.
+/// To search an e-node, with all ways of filling the memory, takes about as long as to price so
+/// many strategies.
 const STRATEGIES_OF_A_NODE: usize = 4;
 
 /// Of so many values at most it is tried how much the layout of each decides.
@@ -50,8 +50,8 @@ const MOST_LAYOUTS: usize = 8;
 const SWEEPS_OF_A_TRIAL: usize = 6;
 const SWEEPS_OF_A_PIECE: usize = 24;
 
-/// Where no value decides anything, pieces are divided so many times by what is stored before values
-/// are tried again.
+/// Where no value decides anything, pieces are divided so many times by what is stored before
+/// values are tried again.
 const STORED_IN_A_ROW: usize = 8;
 
 /// Some plans of a form, with prices.
@@ -86,8 +86,8 @@ impl Open {
 
 impl Fitting<'_> {
     /// The best plan so far, or a faster one, with a better bound: plans are asked for that take
-    /// hardly more than the bound, and then, as long as that comes to an end, more. The less they may
-    /// take the fewer they are.
+    /// hardly more than the bound, and then, as long as that comes to an end, more. The less they
+    /// may take the fewer they are.
     pub(super) fn divided(&self, found: Lowered, effort: usize) -> Result<Lowered, LowerError> {
         let (mut best, mut left, mut part) = (found, effort, FIRST_PART);
         while left > 0 && part <= LAST_PART && best.optimality.status != Status::Proven {
@@ -210,8 +210,8 @@ impl Lowering<'_> {
         Ok(branch.keeping_at_most(capacity.saturating_sub(least)))
     }
 
-    /// Searches a piece or divides it. Returns what is still to be looked at, with bounds; only plans
-    /// that take at most `most` are wanted.
+    /// Searches a piece or divides it. Returns what is still to be looked at, with bounds; only
+    /// plans that take at most `most` are wanted.
     fn divide(
         &mut self,
         Piece { branch, form, decisive, by_stored }: Piece,

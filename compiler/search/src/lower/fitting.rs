@@ -18,15 +18,15 @@ use crate::{
 /// are found in some memory that are passed over in a little more.
 const SPARE_SIXTEENTHS: [u64; 6] = [15, 13, 11, 8, 4, 2];
 
-/// In so many of them, the first, plans that leave room for their activations are looked for step by
-/// step; less helps where memory is left.
+/// In so many of them, the first, plans that leave room for their activations are looked for step
+/// by step; less helps where memory is left.
 const STEERED: usize = 2;
 
 /// Each of these searches may take this part of the limits of the first.
 const PART_OF_A_SHARE: usize = 4;
 
-/// Where nothing is found that way, as if it were so many eighths more than it is: of plans that are
-/// found in more, some need no more.
+/// Where nothing is found that way, as if it were so many eighths more than it is: of plans that
+/// are found in more, some need no more.
 const MORE_EIGHTHS: [u64; 2] = [1, 2];
 
 /// Searches for less and less memory. By halves first, until one part in `FINE` is left to save;
@@ -46,8 +46,8 @@ const FEW_PARAMETERS: usize = 8;
 const SEVERAL_PARAMETERS: usize = 4;
 const PART_OF_A_TRIAL: usize = 16;
 
-/// A plan that is above its bound is bettered in at most so many parts at a time, in so many rounds,
-/// and until two of them in turn save no more than this part of it.
+/// A plan that is above its bound is bettered in at most so many parts at a time, in so many
+/// rounds, and until two of them in turn save no more than this part of it.
 const MOST_PARTS: usize = 16;
 const ROUNDS_OF_PARTS: usize = 3;
 const WORTH_A_ROUND: u64 = 256;

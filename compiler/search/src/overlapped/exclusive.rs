@@ -281,8 +281,8 @@ impl<'a> Steps<'a> {
         self.problem.uses[value.index()].iter().filter(counts).count() == 1
     }
 
-    /// Whether a step goes with a set. Where cases are looked at, another layer may be another case:
-    /// what is in line is over in each layer before the next begins, whichever case that is.
+    /// Whether a step goes with a set. Where cases are looked at, another layer may be another
+    /// case: what is in line is over in each layer before the next begins, whichever case that is.
     fn fits(&self, set: &[Step], step: Step) -> bool {
         !set.contains(&step)
             && (self.chosen.is_empty() || self.is_in_line(step))

@@ -73,8 +73,9 @@ impl Ways {
         self.least
     }
 
-    /// What any plan takes at least with a way that is as near as the first so many of [`NEAR`] ask,
-    /// each time once: where no way lies between two of them, the same ways are as near as either.
+    /// What any plan takes at least with a way that is as near as the first so many of [`NEAR`]
+    /// ask, each time once: where no way lies between two of them, the same ways are as near as
+    /// either.
     fn near(&self, count: usize) -> Vec<u64> {
         let (least, enough) = (self.least.0, self.enough.0);
         let all = NEAR.map(|parts| least + enough.saturating_sub(least) / PARTS * parts);

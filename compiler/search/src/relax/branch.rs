@@ -80,7 +80,8 @@ impl Branch {
         Guide::read(&self.whole.problem, &self.whole.prices)
     }
 
-    /// The plans of it that take no longer than `most`, in picoseconds; its prices stay as they are.
+    /// The plans of it that take no longer than `most`, in picoseconds; its prices stay as they
+    /// are.
     pub(crate) fn taking_at_most(&self, most: u64) -> Branch {
         let Whole { problem, prices } = self.whole.as_ref();
         let (mut problem, mut prices) = (problem.clone(), prices.clone());

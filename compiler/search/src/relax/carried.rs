@@ -166,8 +166,8 @@ impl Prices {
     }
 }
 
-/// Whether what a problem allows instead of another lets nothing be had, and nothing be of use, that
-/// was not before, but for the results themselves. Both differ in layout patterns alone.
+/// Whether what a problem allows instead of another lets nothing be had, and nothing be of use,
+/// that was not before, but for the results themselves. Both differ in layout patterns alone.
 fn is_as_free(before: &Factors, problem: &Factors) -> bool {
     let (mut tree, graphs) = (Tree::default(), &problem.graphs);
     let values = problem.live.iter().all(|id| {

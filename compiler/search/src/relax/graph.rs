@@ -389,8 +389,8 @@ pub(crate) struct Queue {
 /// Lowers the cost of each node to the least of reaching it from those that have one; costs may be
 /// negative to start with, arcs are not.
 ///
-/// The nodes to start from are taken nearly in order of cost, then those whose cost fell, the first to
-/// fall first and those reached for nothing at once. That looks at a fifth more arcs than taking
+/// The nodes to start from are taken nearly in order of cost, then those whose cost fell, the first
+/// to fall first and those reached for nothing at once. That looks at a fifth more arcs than taking
 /// always the nearest (Dijkstra): most costs fall several times, but what it takes to keep the
 /// nearest at hand is more than that.
 fn spread(rows: &Rows, cost: &mut [i64], queue: &mut Queue, share: impl Fn(i64) -> i64) {
@@ -427,8 +427,8 @@ const FEW_TO_SORT: usize = 64;
 /// Costs are told apart by so many steps between the least and the most.
 const STEPS: usize = 256;
 
-/// Puts nodes in order of cost, those of nearly the same cost as they stand: [`spread`] comes to the
-/// same costs from any order, and to put them wholly in order takes longer than it saves.
+/// Puts nodes in order of cost, those of nearly the same cost as they stand: [`spread`] comes to
+/// the same costs from any order, and to put them wholly in order takes longer than it saves.
 fn order_nearly(given: &mut Vec<(i64, Node)>, ordered: &mut Vec<(i64, Node)>) {
     if given.len() < FEW_TO_SORT {
         given.sort_unstable();

@@ -91,9 +91,9 @@ impl Whole {
         is_plain.then(|| self.prices.bound_of_patterns(&self.problem, problem)).flatten()
     }
 
-    /// Of the plans of `own`, which these are, without what no plan of `wider`, which allows more, is
-    /// made of that takes less than `best` picoseconds: at the prices of `settled`, what was left of
-    /// them when prices stood still.
+    /// Of the plans of `own`, which these are, without what no plan of `wider`, which allows more,
+    /// is made of that takes less than `best` picoseconds: at the prices of `settled`, what was
+    /// left of them when prices stood still.
     pub(crate) fn for_better_plans(
         &self,
         settled: &Whole,

@@ -1,8 +1,8 @@
 //! The moves of a value that may be in a plan that takes no more than some time.
 //!
-//! A plan that moves a value from `a` to `b` serves some of its readers behind `b`: it takes no less
-//! than what it takes to have the value in `a` and serve the others, the move, and what it takes to
-//! serve these from `b`. (Reduced-cost fixing, of moves.)
+//! A plan that moves a value from `a` to `b` serves some of its readers behind `b`: it takes no
+//! less than what it takes to have the value in `a` and serve the others, the move, and what it
+//! takes to serve these from `b`. (Reduced-cost fixing, of moves.)
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_ir::Layout;

@@ -274,7 +274,8 @@ impl Part {
 /// more fit.
 const STEPS: u64 = 2048;
 
-/// Falls are sorted where there are fewer than one in so many steps, which are then not gone through.
+/// Falls are sorted where there are fewer than one in so many steps, which are then not gone
+/// through.
 const FEW_FALLS: usize = 16;
 
 /// What some places cost at least in so many steps: with more it is never more. Where it falls, and
@@ -445,8 +446,8 @@ impl Knapsack {
     }
 
     /// The classes of the cheapest choice, the first of those that tie; where it fits only because
-    /// bytes are rounded, that of those that fit when they are rounded up. Where nothing fits, one is
-    /// as good as another.
+    /// bytes are rounded, that of those that fit when they are rounded up. Where nothing fits, one
+    /// is as good as another.
     fn best(mut self, bytes: &[Vec<u64>], most: u64, cost: &[Vec<i64>]) -> Vec<u32> {
         let fits = |best: &Vec<u32>| {
             let taken = bytes.iter().zip(best).map(|(bytes, class)| bytes[*class as usize]);
@@ -584,8 +585,8 @@ mod tests {
         }
     }
 
-    /// Rounded down, more fits than there is room for: what is chosen fits all the same, and is hardly
-    /// dearer.
+    /// Rounded down, more fits than there is room for: what is chosen fits all the same, and is
+    /// hardly dearer.
     #[test]
     fn the_best_of_rounded_bytes_fits() {
         let bytes: Vec<Vec<u64>> = (0..10)

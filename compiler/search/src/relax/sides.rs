@@ -81,10 +81,10 @@ impl Sides {
         sides
     }
 
-    /// The same, where no price is infinite that a place pays for what others leave it no room or no
-    /// layout for: a checker adds up what is paid, so that what one place or reader pays for it and
-    /// what another is paid have to be numbers that cancel. `target` is what prices are to show, in
-    /// ticks.
+    /// The same, where no price is infinite that a place pays for what others leave it no room or
+    /// no layout for: a checker adds up what is paid, so that what one place or reader pays for it
+    /// and what another is paid have to be numbers that cancel. `target` is what prices are to
+    /// show, in ticks.
     pub(crate) fn in_numbers(mut self, problem: &Factors, target: i64) -> Sides {
         self.infinity = Some(target.saturating_mul(TIMES_THE_TARGET).clamp(1, LARGEST_INFINITY));
         self.seat(problem);
@@ -320,14 +320,14 @@ impl Sides {
 
     /// Each part looks at all its places at once, and hands back to each an even share of what each
     /// class costs it. `rest` is what the bound has beside the parts; none on the way up, where the
-    /// places have not handed over all that they have. `seen` is told, before anything is handed back, of each
-    /// part: what it comes to, and would with each class.
+    /// places have not handed over all that they have. `seen` is told, before anything is handed
+    /// back, of each part: what it comes to, and would with each class.
     pub(crate) fn balance(&mut self, rest: Option<i64>, mut seen: impl FnMut(&Sides, &[Least])) {
         if self.is_empty() {
             return;
         }
-        // On the way up the places of values have set their prices by what they pay now: it may only
-        // grow.
+        // On the way up the places of values have set their prices by what they pay now: it may
+        // only grow.
         let hands_back = |part: &Part| rest.is_some() || part.has_results();
         let least = |part: usize| {
             if hands_back(&self.parts[part]) {

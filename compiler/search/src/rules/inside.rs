@@ -34,8 +34,8 @@ impl KnownMoves {
     }
 }
 
-/// The moves of values that are alike. Such values differ in what they may pass through and in which
-/// moves are worth their time, but not in what moves there are.
+/// The moves of values that are alike. Such values differ in what they may pass through and in
+/// which moves are worth their time, but not in what moves there are.
 #[derive(Default)]
 struct Known {
     from: FxHashMap<Layout, Vec<(Layout, Timed)>>,

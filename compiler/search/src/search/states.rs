@@ -267,9 +267,9 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Whether a plan that takes no longer than one found may have been missed, where the first that
-    /// was reached took `least`: one that was passed over may have kept others, as fast as it is,
-    /// from being looked at, and one whose moves are not known may fit.
+    /// Whether a plan that takes no longer than one found may have been missed, where the first
+    /// that was reached took `least`: one that was passed over may have kept others, as fast as it
+    /// is, from being looked at, and one whose moves are not known may fit.
     pub(super) fn may_have_missed(&self, least: u64, found: u64) -> bool {
         (self.ways == 1 && self.too_large > 0 && found > least)
             || self.vague.is_some_and(|vague| found > vague)

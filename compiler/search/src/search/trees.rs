@@ -1,7 +1,7 @@
 //! The trees of moves by which a value comes from where it is made to all that is wanted of it.
 //!
-//! Where memory is no constraint the cheapest is enough ([`Steiner`]). Where it is one, a dearer tree
-//! may hold less: it moves in smaller steps, is cut sooner, or passes through smaller layouts.
+//! Where memory is no constraint the cheapest is enough ([`Steiner`]). Where it is one, a dearer
+//! tree may hold less: it moves in smaller steps, is cut sooner, or passes through smaller layouts.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -62,8 +62,8 @@ impl Moved {
     }
 }
 
-/// The trees from one layout, the cheapest first: the cheapest of all, and behind it others and what
-/// stands for others. They are listed as far as the search comes.
+/// The trees from one layout, the cheapest first: the cheapest of all, and behind it others and
+/// what stands for others. They are listed as far as the search comes.
 #[derive(Debug)]
 pub(super) struct Trees(RefCell<List>);
 
@@ -95,7 +95,8 @@ impl Trees {
         self.0.borrow().listed.get(number as usize).cloned()
     }
 
-    /// What the tree of a number costs, or at least if it is not listed; `None` where there is none.
+    /// What the tree of a number costs, or at least if it is not listed; `None` where there is
+    /// none.
     fn cost(&self, number: u32) -> Option<Cost> {
         let List { listed, behind, .. } = &*self.0.borrow();
         listed.get(number as usize).map(|moved| moved.tree().cost).or(*behind)
@@ -197,7 +198,8 @@ impl Search<'_> {
         if !self.all_trees || visit.ways.moves(made_in).is_empty() {
             return false;
         }
-        // What stands for several trees is within any of them, so it says nothing of those behind it.
+        // What stands for several trees is within any of them, so it says nothing of those behind
+        // it.
         let is_vague = matches!(self.moved(visit, pick), Some(Moved::Somehow(_)));
         let drafted = drafted.filter(|_| !is_vague);
         let producer = &self.tables.of(value).producers[made_in as usize][producer];

@@ -469,7 +469,8 @@ const BODIES: &[&str] = &[
     // A cast on the way.
     "q: f32 LQ, k: f32 SQ, v: bf16 SD) -> bf16 L_xD {
  return einsum(cast(softmax(einsum(q, k -> LS) over S), bf16), v -> LD)\n}",
-    // What runs along the values or looks among them acts on the parts; along the queries nothing does.
+    // What runs along the values or looks among them acts on the parts; along the queries nothing
+    // does.
     "q: f32 LQ, k: f32 S_xQ, v: f32 S_xD) -> f32 LO {
  let o = einsum(softmax(einsum(q, k -> LS) over S), v -> LD)
  return slice(cumsum(o over D), D -> O, 1)\n}",

@@ -24,7 +24,8 @@ impl Translator<'_> {
         let of = main.arguments.iter().enumerate().map(|(at, port)| (port.id.as_str(), at));
         let mut found = BTreeSet::new();
         self.sliced_in(&main.ops, &of.collect(), &mut found, 0);
-        // What an optimiser keeps of a stack of weights is a stack as well: it has its key and sizes.
+        // What an optimiser keeps of a stack of weights is a stack as well: it has its key and
+        // sizes.
         let key = |at: &usize| {
             let port = &main.arguments[*at];
             let name = port.name.as_deref()?;

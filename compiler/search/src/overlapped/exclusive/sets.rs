@@ -82,8 +82,8 @@ impl Steps<'_> {
     }
 
     /// Sets with moves that go on beside something that the cores do, and without that: such a move
-    /// may take longer than what it goes on beside. Those that lift the least that a set takes stay,
-    /// one after the other.
+    /// may take longer than what it goes on beside. Those that lift the least that a set takes
+    /// stay, one after the other.
     fn add_moves_one_by_one(&self, path: &[ValueId], trunk: &[ValueId], climb: &mut Climb<'_>) {
         let of_cores = |first: &[Step]| self.of_cores(first, path, trunk);
         let along = |first: &[Step]| self.along(first, path);

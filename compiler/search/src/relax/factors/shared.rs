@@ -18,8 +18,8 @@ use crate::strict::may_move_to;
 /// What graphs and factors have been made, for the searches to come: of the forms of a program, of
 /// its phases, within memory and beside it. It saves time, and changes nothing that is found.
 ///
-/// Clones are of one and the same store. It keeps little, and nothing of a very large program: there
-/// each search makes its own, so that no memory is held for what may never be asked again.
+/// Clones are of one and the same store. It keeps little, and nothing of a very large program:
+/// there each search makes its own, so that no memory is held for what may never be asked again.
 #[derive(Clone, Default)]
 pub struct SearchCache(Arc<Mutex<Vec<(Base, Shared)>>>);
 

@@ -168,8 +168,8 @@ impl Maker {
         }
     }
 
-    /// Rows added up by their ids, with something before or behind it; now and then ids that a table
-    /// is looked up with, too, as by a loss and its gradient.
+    /// Rows added up by their ids, with something before or behind it; now and then ids that a
+    /// table is looked up with, too, as by a loss and its gradient.
     pub(super) fn body_by_ids(&mut self) {
         let [a, b, rows, places] = [0, 1, 2, 3].map(DimId);
         let size = self.pick(&[4, 6, 8, 16, 24, 48]);
