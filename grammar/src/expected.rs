@@ -128,7 +128,8 @@ impl Failure<'_, '_> {
         error
     }
 
-    /// The error of a bracket that is closed and not opened at this token, or opened and not closed.
+    /// The error of a bracket that is closed and not opened at this token, or opened and not
+    /// closed.
     fn of_bracket(&self, index: usize, expected: &[String]) -> Option<SyntaxError> {
         let scan = self.scan;
         match self.bracket? {

@@ -319,8 +319,8 @@ impl<'p> WeightUses<'p> {
         single.map(over).collect()
     }
 
-    /// All uses that have experts, or one of the largest of them: one weight whose experts are split
-    /// is enough.
+    /// All uses that have experts, or one of the largest of them: one weight whose experts are
+    /// split is enough.
     fn expert_parallel(&self, chosen: &Plan) -> Vec<Way> {
         let heads: Vec<DimId> = attentions(chosen).into_iter().flat_map(|a| a.heads).collect();
         let has_experts = |i: &usize| !self.uses[*i].experts(&heads).is_empty();
