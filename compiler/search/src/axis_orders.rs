@@ -79,7 +79,7 @@ pub fn order_savings(
     let hardware = &*options.priced_by(hardware);
     let expansions = options.limits.expansions / PART_OF_STATES;
     // A saving that only trials find is not worth what they take.
-    let limits = Limits { expansions, trials: false, ..options.limits.clone() };
+    let limits = Limits { expansions, trials: false, time_alone: true, ..options.limits.clone() };
     let options = LowerOptions { limits, ..options.clone() };
     let cost = lowered.optimality.cost.0;
     let freed = |sites: &[Site]| {

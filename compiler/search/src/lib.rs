@@ -123,6 +123,9 @@ pub struct Limits {
     pub descents: usize,
     /// Whether a plan that memory ended the search with is bettered by shorter searches.
     pub trials: bool,
+    /// Whether only the time of the best plan is asked for: within memory, what prices alone show of
+    /// it is not worked out then, nor what is told of plans that tie.
+    pub time_alone: bool,
     /// Forms of the program that are searched: orders of multiplication and other ways of computing
     /// the same.
     pub forms: usize,
@@ -153,6 +156,7 @@ impl Default for Limits {
             branches: 4_000,
             descents: 12,
             trials: true,
+            time_alone: false,
             forms: 64,
             enumerated_forms: 4_096,
             logical_nodes: 4_096,

@@ -128,7 +128,7 @@ pub(crate) fn lower_below(
             Err(LowerError::Unreachable { .. }) => return Ok(None),
             Err(other) => return Err(other),
             Ok(found) if options.any_size || needed(&found.plan) <= hardware.hbm_bytes => found,
-            Ok(fastest) => {
+            Ok(fastest) if options.limits.time_alone => {
                 let fitting = Fitting { program, hardware, options, fastest: &fastest };
                 match fitting.less_than(below) {
                     Err(LowerError::Unreachable { .. }) => return Ok(None),
@@ -136,6 +136,7 @@ pub(crate) fn lower_below(
                     found => found?,
                 }
             }
+            Ok(_) => lower(program, hardware, options)?,
         }
     } else {
         lower(program, hardware, options)?

@@ -157,8 +157,7 @@ impl<'a> Lowering<'a> {
         if let (Some(_), Some(cost)) = (self.capacity, self.known())
             && (self.best.root_bound == Some(cost) || self.has_searched_all())
         {
-            // Of a question about better plans nobody asks how its answer is proven.
-            let shown = if self.is_for_better_plans() {
+            let shown = if self.limits.time_alone {
                 0
             } else {
                 self.shown_by_prices(program, searched, cost)?
@@ -167,11 +166,6 @@ impl<'a> Lowering<'a> {
             self.best.root_bound = Some(shown.max(known));
         }
         Ok(())
-    }
-
-    /// Whether a plan is known already, and one that takes less is asked for.
-    fn is_for_better_plans(&self) -> bool {
-        self.below.is_some() && self.forced.is_none() && self.scopes.is_none()
     }
 
     /// Whether all forms were searched, and no plan was left out that may take less than the best

@@ -272,7 +272,8 @@ impl Fitting<'_> {
     /// stays.
     fn tried(&self, best: Lowered, stored: &[ValueId]) -> Result<(Lowered, bool), LowerError> {
         let program = stored_as_in(self.program, &best.plan, stored);
-        let limits = self.options.limits.part(PART_OF_A_TRIAL);
+        let part = self.options.limits.part(PART_OF_A_TRIAL);
+        let limits = Limits { time_alone: true, ..part };
         let asked = Asked { may_steer: false, below: Some(best.optimality.cost.0) };
         let fitting = Fitting { program: &program, ..*self };
         match fitting.within(self.hardware, self.hardware.hbm_bytes, &limits, asked) {
