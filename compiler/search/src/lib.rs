@@ -123,8 +123,8 @@ pub struct Limits {
     pub descents: usize,
     /// Whether a plan that memory ended the search with is bettered by shorter searches.
     pub trials: bool,
-    /// Whether only the time of the best plan is asked for: within memory, what prices alone show of
-    /// it is not worked out then, nor what is told of plans that tie.
+    /// Whether only the time of the best plan is asked for: within memory, what prices alone show
+    /// of it is not worked out then, nor what is told of plans that tie.
     pub time_alone: bool,
     /// Forms of the program that are searched: orders of multiplication and other ways of computing
     /// the same.
