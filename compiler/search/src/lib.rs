@@ -119,6 +119,8 @@ pub struct Limits {
     /// Branches of the plan space: layouts of labels, and ways of filling the memory, that are
     /// looked at apart.
     pub branches: usize,
+    /// Branches that are looked at one after another without a better plan or a better bound.
+    pub branches_in_vain: usize,
     /// Searches in less and less memory, where none found a plan in the memory that there is.
     pub descents: usize,
     /// Whether a plan that memory ended the search with is bettered by shorter searches.
@@ -154,6 +156,7 @@ impl Default for Limits {
             sweeps: 64,
             label_layouts: 512,
             branches: 4_000,
+            branches_in_vain: usize::MAX,
             descents: 12,
             trials: true,
             time_alone: false,

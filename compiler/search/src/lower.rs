@@ -7,6 +7,7 @@ mod divided;
 mod fitting;
 mod forms;
 mod known;
+mod progress;
 mod region;
 mod steered;
 

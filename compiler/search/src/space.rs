@@ -159,7 +159,8 @@ impl Space {
         region: Option<Region>,
         limits: &Limits,
     ) -> Result<Space, LowerError> {
-        let context = Context::new(kernels, hardware, region, limits);
+        let too_many = LowerError::Limit { limit: "e-nodes", count: limits.nodes };
+        let context = Context::new(kernels, hardware, region, limits).ok_or(too_many)?;
         Space::by_rules(&RuleKind::ALL, context, limits)
     }
 
@@ -182,9 +183,6 @@ impl Space {
         let kernels = Arc::clone(&context.kernels);
         let program = Arc::clone(&kernels.program);
         let too_many = LowerError::Limit { limit: "e-nodes", count: limits.nodes };
-        if context.fewest_nodes() > limits.nodes {
-            return Err(too_many);
-        }
         let context = Arc::new(context);
         let mut graph = PlanGraph::default();
         for output in &program.outputs {
@@ -284,12 +282,14 @@ struct Context {
 }
 
 impl Context {
+    /// `None` where the graph of the region would have more e-nodes than it may: it has a goal for
+    /// each layout of a value, and a node for each move from there.
     fn new(
         kernels: Arc<Kernels>,
         hardware: &Hardware,
         region: Option<Region>,
         limits: &Limits,
-    ) -> Context {
+    ) -> Option<Context> {
         let program = Arc::clone(&kernels.program);
         let maxima = maxima(&program);
         let live = |id: &ValueId| kernels.live[id.index()];
@@ -313,15 +313,20 @@ impl Context {
             }
             Some(region) => {
                 let base = Base::of(&kernels, hardware, maxima, false);
+                let goals = region.layouts.iter().map(|layouts| layouts.len()).sum();
+                let mut left = limits.nodes.checked_sub(goals)?;
                 limits.cache.with_moves(base, |known| {
                     let mut inside = MovesInside::new(&program, hardware, maxima, known);
                     for id in program.value_ids().filter(live) {
-                        moves[id.index()] = Arc::new(inside.of(id, movable(id), region));
+                        let found = inside.of(id, movable(id), region, left)?;
+                        left -= found.values().map(Vec::len).sum::<usize>();
+                        moves[id.index()] = Arc::new(found);
                     }
-                });
+                    Some(())
+                })?;
             }
         }
-        Context { moves, ..Context::without_moves(kernels, region) }
+        Some(Context { moves, ..Context::without_moves(kernels, region) })
     }
 
     /// What is read where no value is moved.
@@ -343,15 +348,6 @@ impl Context {
             })
             .collect();
         context
-    }
-
-    /// So many e-nodes the graph of a region has at least: a goal for each layout of a value, and a
-    /// node for each of its moves from there.
-    fn fewest_nodes(&self) -> usize {
-        let Some(region) = &self.region else { return 0 };
-        let goals = region.layouts.iter().map(|layouts| layouts.len());
-        let moves = self.moves.iter().flat_map(|from| from.values()).map(Vec::len);
-        goals.chain(moves).sum()
     }
 
     fn candidates(&self, value: ValueId, pattern: &LayoutPattern) -> Vec<Layout> {
@@ -485,6 +481,7 @@ pub(crate) fn maxima(program: &Program) -> AxisSet {
         || program.values.iter().any(|v| match &v.def {
             Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
             Def::Op { op, .. } => {
+                // Logical rules make these take a maximum.
                 let becomes_max = matches!(op, Op::Argmax { .. } | Op::Binary(Binary::Maximum));
                 becomes_max || op.row().combines == Combined::Max
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use shard_ir::{Layout, Program};
 
+use super::progress::Progress;
 use super::region::{Effort, LazyGuide};
 use super::{Lowering, within_limits};
 use crate::kernel::Kernels;
@@ -31,6 +32,9 @@ pub(super) struct Explored {
     /// the bound in picoseconds and the number of strategies. Another one that ends so is taken for
     /// the same.
     in_vain: BTreeSet<(Vec<Vec<Layout>>, u64, usize)>,
+    /// What the weights and caches take at most, in bytes, of the plans where the last of these
+    /// dives ended: one of plans that may take as much ends there, too.
+    kept_in_vain: Option<u64>,
     /// Whether plans were searched that leave room for the activations that any plan has.
     leaves_room: bool,
 }
@@ -44,6 +48,7 @@ impl Explored {
             dived: BTreeSet::new(),
             has_dived: false,
             in_vain: BTreeSet::new(),
+            kept_in_vain: None,
             leaves_room: false,
         }
     }
@@ -53,7 +58,7 @@ impl Explored {
 struct Pending {
     branch: Branch,
     form: usize,
-    /// Whether it has prices of its own, or those of the branch that it is of.
+    /// Whether sweeps made its prices its own; before that they are those of its parent.
     settled: bool,
 }
 
@@ -89,6 +94,7 @@ impl<'a> Lowering<'a> {
             .collect();
         let mut explored: BTreeMap<usize, Explored> = BTreeMap::new();
         let mut branches: Vec<Option<Pending>> = Vec::new();
+        let mut progress = Progress::default();
         while let Some(Reverse((bound, turn, at, _))) = open.pop() {
             self.limits.stop.check_asked()?;
             let form = match turn {
@@ -113,7 +119,9 @@ impl<'a> Lowering<'a> {
                     vec![Pending { branch, form, settled: true }]
                 }
                 Turn::Branch => {
+                    let in_vain = progress.branches_since(bound, self.known(), self.best.branches);
                     if branches.len() > self.limits.branches
+                        || in_vain > self.limits.branches_in_vain
                         || self.has_priced_long(bound)
                         || self.has_searched_long(bound)
                     {
@@ -268,7 +276,7 @@ impl<'a> Lowering<'a> {
             self.settle(&mut branch, &explored.kernels, most);
             return Ok(vec![Pending { branch, form, settled: true }]);
         }
-        // One plan of it tells what in all of it is too dear.
+        // A dive finds one plan of the branch; whatever is dearer is then dropped from all of it.
         let most_dives = FIRST_DIVES + self.best.branches / BRANCHES_A_DIVE;
         let fork = match branch.fork(most, &mut explored.dived, most_dives) {
             Fork::Branches(_) if self.known().is_none() && !explored.has_dived => Fork::Dive,
@@ -335,7 +343,10 @@ impl<'a> Lowering<'a> {
         let branch = branch.keeping_at_most(capacity.saturating_sub(least));
         for times in LEFT_FREE {
             let free = self.activations.max(least).saturating_mul(times);
-            self.dive(branch.keeping_at_most(capacity.saturating_sub(free)), explored)?;
+            let most = capacity.saturating_sub(free);
+            if explored.kept_in_vain.is_none_or(|kept| most < kept) {
+                self.dive(branch.keeping_at_most(most), explored)?;
+            }
         }
         if self.known().is_none() {
             self.steer(&branch, explored, capacity)?;
@@ -402,11 +413,12 @@ impl<'a> Lowering<'a> {
         if !is_wanted(bound) {
             return Ok(Some(true));
         }
-        let end = (branch.stored(&explored.kernels.program), bound, branch.strategies());
-        if explored.in_vain.contains(&end) {
-            return Ok(Some(false));
-        }
-        let found = self.search_near(&branch, explored)?;
+        let kernels = Arc::clone(&explored.kernels);
+        let program = kernels.program.as_ref();
+        let end = (branch.stored(program), bound, branch.strategies());
+        let kept = self.memory(program).map(|memory| branch.keeps_at_most(program, &memory));
+        let found = !explored.in_vain.contains(&end) && self.search_near(&branch, explored)?;
+        explored.kept_in_vain = kept.filter(|_| !found);
         if !found {
             explored.in_vain.insert(end);
         }
@@ -465,9 +477,10 @@ impl<'a> Lowering<'a> {
             found => found?,
         }
         // One plan after another left no room for all that is live at its peak: plans of smaller
-        // steps are tried.
+        // steps are tried; in a dive only where no plan is known.
+        let may_help = parts.is_none() || self.known().is_none();
         for share in SHARES {
-            let helps = self.best.gave_up && !self.best.is_too_large;
+            let helps = may_help && self.best.gave_up && !self.best.is_too_large;
             let Some(memory) = memory.as_ref().filter(|_| helps) else { break };
             let within = (Some(&memory.sparing(share)), guide);
             self.widen(kernels, &labels, sought, within)?;

@@ -52,10 +52,11 @@ const MOST_PARTS: usize = 16;
 const ROUNDS_OF_PARTS: usize = 3;
 const WORTH_A_ROUND: u64 = 256;
 
-/// The first search may take this part of the limits. Where it is not enough, plans are divided by
-/// the layouts in which values are made, in so many strategies that may be priced; and again when
-/// what is found then was bettered.
+/// The first search may take this part of the limits, and so many branches in vain. Where it is not
+/// enough, plans are divided by the layouts in which values are made, in so many strategies that
+/// may be priced; and again when what is found then was bettered.
 const PART_OF_A_QUICK_SEARCH: usize = 8;
+const IN_VAIN_OF_A_QUICK_SEARCH: usize = 32;
 const PRICED_AT_FIRST: usize = 500_000;
 const PRICED_IN_THE_END: usize = 2_000_000;
 
@@ -151,7 +152,8 @@ impl Fitting<'_> {
         if !self.options.limits.trials {
             return self.found();
         }
-        let quick = self.options.limits.part(PART_OF_A_QUICK_SEARCH);
+        let part = self.options.limits.part(PART_OF_A_QUICK_SEARCH);
+        let quick = Limits { branches_in_vain: IN_VAIN_OF_A_QUICK_SEARCH, ..part };
         let (mut best, was_short) = match self.searched(self.hardware, &quick) {
             Ok((found, None)) => (found, true),
             Ok((found, Some(limit))) => (self.of_many(found, limit)?, true),

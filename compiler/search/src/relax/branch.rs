@@ -311,6 +311,16 @@ impl Branch {
         Branch { whole, bound }
     }
 
+    /// What the weights and caches of its plans take at most, in bytes.
+    pub(crate) fn keeps_at_most(&self, program: &Program, memory: &DeviceMemory<'_>) -> u64 {
+        let most = |id: ValueId| {
+            let given = self.whole.problem.given(program, id).into_iter();
+            given.map(|layout| memory.kept(id, layout)).max().unwrap_or(0)
+        };
+        let kept = program.value_ids().filter(|id| memory.is_kept(*id));
+        kept.map(most).fold(0, u64::saturating_add)
+    }
+
     /// Leaves out what has no room beside the weights and caches that all its plans store.
     pub(crate) fn fit(&mut self, kernels: &Kernels, memory: &DeviceMemory<'_>) {
         let Whole { problem, prices } = self.whole.as_ref();

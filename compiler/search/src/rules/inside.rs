@@ -66,8 +66,14 @@ impl<'p> MovesInside<'p> {
         MovesInside { program, maxima, times, known }
     }
 
-    /// Those of a value.
-    pub(crate) fn of(&mut self, id: ValueId, movable: Movable, region: &Region) -> MovesFrom {
+    /// Those of a value; `None` where they are more than `most`.
+    pub(crate) fn of(
+        &mut self,
+        id: ValueId,
+        movable: Movable,
+        region: &Region,
+        most: usize,
+    ) -> Option<MovesFrom> {
         let MovesInside { program, maxima, times, known } = self;
         let (mesh, sums) = (&program.mesh, program.mesh.all_axes());
         let value = program.value(id);
@@ -130,6 +136,12 @@ impl<'p> MovesInside<'p> {
             }
             (from, within)
         };
-        sorted.iter().copied().map(&mut of_layout).collect()
+        let (mut found, mut left) = (MovesFrom::default(), most);
+        for layout in &sorted {
+            let (from, within) = of_layout(*layout);
+            left = left.checked_sub(within.len())?;
+            found.insert(from, within);
+        }
+        Some(found)
     }
 }
