@@ -4,24 +4,8 @@
 use rayon::prelude::*;
 use shard_grammar::ast::CommentKind;
 use shard_grammar::{Parsed, SourceFile, SyntaxErrorKind, format, parse};
+use shard_ops::Random;
 use std::time::Duration;
-
-/// A small deterministic generator (xorshift), so that tests need no dependency and fail the same
-/// way everywhere.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % bound
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len())]
-    }
-}
 
 const WRITTEN: &[&str] = &[
     include_str!("files/mlp.shard"),
@@ -170,7 +154,7 @@ struct Generator(Random);
 
 impl Generator {
     fn space(&mut self) -> &'static str {
-        match self.0.below(40) {
+        match self.0.index(40) {
             0 => "\n",
             1 => "\n\n\n",
             2 => "\t ",
@@ -230,7 +214,7 @@ impl Generator {
 
     fn ty(&mut self, dtype: bool) -> String {
         let kind = self.0.pick(&["", "", "weight", "cache"]);
-        let dtype = if dtype || self.0.below(2) == 0 {
+        let dtype = if dtype || self.0.index(2) == 0 {
             self.0.pick(&["bf16", "f32", "int8", "bool"])
         } else {
             ""
@@ -244,7 +228,7 @@ impl Generator {
     }
 
     fn int(&mut self, depth: usize) -> String {
-        let words = match self.0.below(if depth == 0 { 2 } else { 4 }) {
+        let words = match self.0.index(if depth == 0 { 2 } else { 4 }) {
             0 => vec![self.0.pick(&["0", "12", "007"]).to_string()],
             1 => vec![self.0.pick(&["B", "E2", "Seq"]).to_string()],
             2 => vec!["(".into(), self.int(depth - 1), ")".into()],
@@ -258,7 +242,7 @@ impl Generator {
     }
 
     fn expr(&mut self, depth: usize) -> String {
-        let form = if depth == 0 { self.0.below(3) } else { self.0.below(24) };
+        let form = if depth == 0 { self.0.index(3) } else { self.0.index(24) };
         let mut words: Vec<String> = Vec::new();
         let say = |words: &mut Vec<String>, more: &[&str]| {
             words.extend(more.iter().map(|word| word.to_string()))
@@ -274,7 +258,7 @@ impl Generator {
             }
             9 => {
                 say(&mut words, &["f_1", "("]);
-                for _ in 0..self.0.below(4) {
+                for _ in 0..self.0.index(4) {
                     words.extend([self.expr(depth - 1), ",".into()]);
                 }
                 say(&mut words, &[")"]);
@@ -309,7 +293,7 @@ impl Generator {
             }
             form => words = self.op(form, depth),
         }
-        match self.0.below(12) {
+        match self.0.index(12) {
             0 => {
                 words = vec![
                     "reshard".into(),
@@ -379,18 +363,18 @@ impl Generator {
 
     fn expect(&mut self, words: &mut Vec<String>) {
         words.push("expect".into());
-        if self.0.below(4) == 0 {
+        if self.0.index(4) == 0 {
             return words.extend([
                 "strategy".into(),
                 self.0.pick(&["2d-weight-stationary", "fsdp"]).into(),
             ]);
         }
-        let none = self.0.below(3) == 0;
+        let none = self.0.index(3) == 0;
         if none {
             words.push("no".into());
         }
         words.push(self.0.pick(&["comm", "all-gathers", "peak-memory"]).into());
-        if self.0.below(2) == 0 {
+        if self.0.index(2) == 0 {
             words.extend(["of".into(), self.value().into()]);
         }
         if !none {
@@ -403,8 +387,8 @@ impl Generator {
 
     fn file(&mut self) -> String {
         let mut words: Vec<String> = Vec::new();
-        for _ in 0..self.0.below(5) {
-            match self.0.below(4) {
+        for _ in 0..self.0.index(5) {
+            match self.0.index(4) {
                 0 => words.extend([
                     "hardware".into(),
                     self.0.pick(&["tpu-v4-flat", "\"a b/é.toml\""]).into(),
@@ -428,16 +412,16 @@ impl Generator {
                 _ => words.extend(["dim".into(), "B".into(), "=".into(), self.int(3)]),
             }
         }
-        for _ in 0..1 + self.0.below(2) {
-            if self.0.below(4) == 0 {
+        for _ in 0..1 + self.0.index(2) {
+            if self.0.index(4) == 0 {
                 words.push("strict".into());
             }
             words.extend(["layer".into(), "f_1".into(), "(".into()]);
-            for _ in 0..self.0.below(4) {
+            for _ in 0..self.0.index(4) {
                 words.extend([self.value().into(), ":".into(), self.ty(true), ",".into()]);
             }
             words.extend([")".into(), "->".into()]);
-            match self.0.below(2) {
+            match self.0.index(2) {
                 0 => words.push(self.ty(true)),
                 _ => words.extend([
                     "(".into(),
@@ -450,21 +434,21 @@ impl Generator {
                     ")".into(),
                 ]),
             }
-            if self.0.below(3) == 0 {
+            if self.0.index(3) == 0 {
                 words.extend(["repeat".into(), "12".into()]);
             }
             words.push("{".into());
-            for _ in 0..self.0.below(4) {
+            for _ in 0..self.0.index(4) {
                 words.extend(["let".into(), self.value().into()]);
-                if self.0.below(3) == 0 {
+                if self.0.index(3) == 0 {
                     words.extend([":".into(), self.ty(false)]);
                 }
                 words.extend(["=".into(), self.expr(3)]);
-                if self.0.below(4) == 0 {
+                if self.0.index(4) == 0 {
                     self.expect(&mut words);
                 }
             }
-            match self.0.below(3) {
+            match self.0.index(3) {
                 0 => words.extend([
                     "let".into(),
                     "(".into(),
@@ -500,7 +484,7 @@ impl ConcatSpaced for Vec<String> {
 
 #[test]
 fn generated_files_keep_their_meaning() {
-    let mut generator = Generator(Random(0x5eed));
+    let mut generator = Generator(Random::new(0x5eed));
     for _ in 0..3000 {
         let text = generator.file();
         assert!(hold(&text), "{text}\n{:?}", parse(&SourceFile::new("t", text.as_str())).errors);
@@ -546,19 +530,19 @@ fn broken_files_are_refused_or_kept_and_never_panic() {
         "}\n",
         "let q = ",
     ];
-    let mut generator = Generator(Random(0xb0b));
+    let mut generator = Generator(Random::new(0xb0b));
     let mut kept = 0;
     for round in 0..8000 {
         let mut text =
             if round % 4 == 0 { generator.file() } else { generator.0.pick(WRITTEN).to_string() };
-        for _ in 0..1 + generator.0.below(3) {
+        for _ in 0..1 + generator.0.index(3) {
             let boundaries: Vec<usize> =
                 (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
-            let at = boundaries[generator.0.below(boundaries.len())];
-            let end = boundaries[generator.0.below(boundaries.len())].clamp(at, at + 12);
+            let at = boundaries[generator.0.index(boundaries.len())];
+            let end = boundaries[generator.0.index(boundaries.len())].clamp(at, at + 12);
             let end = (at..=end).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(at);
             let scrap = generator.0.pick(&scraps);
-            match generator.0.below(3) {
+            match generator.0.index(3) {
                 0 => text.insert_str(at, scrap),
                 1 => text.replace_range(at..end, ""),
                 _ => text.replace_range(at..end, scrap),

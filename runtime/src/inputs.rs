@@ -11,9 +11,9 @@ use crate::collectives::Held;
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::parallel;
-use crate::random::Random;
 use crate::spare::Spare;
 use crate::tensor::{Element, Tensor};
+use shard_ir::Random;
 
 /// The whole tensor of each parameter, by instruction: as given, or drawn.
 pub(crate) fn parameters(

@@ -386,7 +386,7 @@ fn in_single<T: Element>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use shard_ir::Random;
 
     /// By dims `a` and `b`, each a letter with its size; by the definition and by `product`.
     fn both(

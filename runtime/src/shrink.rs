@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::attention::unmoved;
 use shard_ir::op::{Argument, Fit};
 use shard_ir::verify::verify;
-use shard_ir::{DimId, InstrId, InstrKind, Op, Plan, gcd, never};
+use shard_ir::{DimId, Groups, InstrId, InstrKind, Op, Plan, gcd, never};
 
 use crate::limits::work_needed;
 
@@ -154,13 +154,13 @@ struct Problem {
 impl Problem {
     fn of(plan: &Plan) -> Problem {
         let count = plan.dims.len();
-        let mut leader: Vec<usize> = (0..count).collect();
+        let mut alike = Groups::default();
         for instr in &plan.instructions {
             if let InstrKind::Op(Op::Rename { from, to }) = instr.kind {
-                let (a, b) = (leader[from.index()], leader[to.index()]);
-                leader.iter_mut().filter(|l| **l == b).for_each(|l| *l = a);
+                alike.join(from.index(), to.index());
             }
         }
+        let leader: Vec<usize> = (0..count).map(|dim| alike.first_of(dim)).collect();
         let mut units = vec![1u64; count];
         let mut used = vec![false; count];
         for instr in &plan.instructions {

@@ -8,17 +8,7 @@ use shard_audit::before::translate::{Layer, translate};
 use shard_audit::collectives::collectives;
 use shard_audit::hlo::{Module, ReadError};
 use shard_cost::Hardware;
-
-/// A sequence of numbers that depends on nothing but its seed.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: usize) -> usize {
-        // Knuth's multiplier; the high bits are the good ones.
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % bound
-    }
-}
+use shard_ir::Random;
 
 fn audit(text: &str) -> Result<usize, ReadError> {
     let module = Module::read(text)?;
@@ -33,28 +23,28 @@ fn is_clear(error: &ReadError, text: &str) {
 }
 
 /// A dump with something changed, in text that stays UTF-8.
-fn mutated(text: &str, numbers: &mut Numbers) -> String {
+fn mutated(text: &str, numbers: &mut Random) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    for _ in 0..=numbers.below(3) {
-        let at = numbers.below(bytes.len());
-        match numbers.below(6) {
+    for _ in 0..=numbers.index(3) {
+        let at = numbers.index(bytes.len());
+        match numbers.index(6) {
             0 => bytes.truncate(at.max(1)),
             1 => drop(bytes.remove(at)),
-            2 => bytes[at] = b"(){}[]\"',%=0129-\n ax"[numbers.below(20)],
+            2 => bytes[at] = b"(){}[]\"',%=0129-\n ax"[numbers.index(20)],
             3 => {
-                let to = (at + numbers.below(200)).min(bytes.len());
+                let to = (at + numbers.index(200)).min(bytes.len());
                 bytes.drain(at..to);
             }
             4 => {
-                let to = (at + numbers.below(400)).min(bytes.len());
+                let to = (at + numbers.index(400)).min(bytes.len());
                 let part = bytes[at..to].to_vec();
-                let into = numbers.below(bytes.len());
+                let into = numbers.index(bytes.len());
                 bytes.splice(into..into, part);
             }
             _ => {
                 let digits: Vec<usize> =
                     (0..bytes.len()).filter(|at| bytes[*at].is_ascii_digit()).collect();
-                if let Some(at) = digits.get(numbers.below(digits.len().max(1))) {
+                if let Some(at) = digits.get(numbers.index(digits.len().max(1))) {
                     bytes.splice(*at..*at, *b"99999999999");
                 }
             }
@@ -68,7 +58,7 @@ fn mutated(text: &str, numbers: &mut Numbers) -> String {
 
 fn mutate(times: usize) {
     let builds = builds(&own());
-    let mut numbers = Numbers(17);
+    let mut numbers = Random::new(17);
     let mut refused = 0;
     for turn in 0..times {
         let build = &builds[turn % builds.len()];
@@ -99,7 +89,7 @@ fn before(text: &str, mesh: &[(String, u64)]) -> Result<Option<Layer>, ReadError
 
 #[test]
 fn a_changed_program_before_gives_a_layer_or_a_clear_error_or_a_reason() {
-    let mut numbers = Numbers(71);
+    let mut numbers = Random::new(71);
     let (mut refused, mut layers) = (0, 0);
     for turn in 0..3_000 {
         let folders = folders(&own());
@@ -134,9 +124,9 @@ fn a_program_before_that_is_cut_off_is_refused() {
         let text = std::fs::read_to_string(folder.join("stablehlo.loc.mlir")).expect("StableHLO");
         let mesh = mesh(&counts(&folder));
         let end = text.rfind("\n}").expect("the end of the module");
-        let mut numbers = Numbers(5);
+        let mut numbers = Random::new(5);
         for _ in 0..40 {
-            let cut = numbers.below(end);
+            let cut = numbers.index(end);
             let error = before(&text[..cut], &mesh).expect_err("cut off");
             is_clear(&error, &text[..cut]);
         }
@@ -149,9 +139,9 @@ fn a_dump_that_is_cut_off_anywhere_is_refused() {
         let text = &build.text;
         // Behind the last brace there is nothing to miss.
         let end = text.trim_end().len() - 1;
-        let mut numbers = Numbers(4);
+        let mut numbers = Random::new(4);
         for _ in 0..60 {
-            let cut = numbers.below(end);
+            let cut = numbers.index(end);
             if !text.is_char_boundary(cut) {
                 continue;
             }

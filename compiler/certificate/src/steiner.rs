@@ -79,7 +79,7 @@ fn one_by_one(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
 #[cfg(test)]
 mod tests {
     use shard_cost::Hardware;
-    use shard_ir::{AxisSet, Dtype, Layout, Mesh};
+    use shard_ir::{AxisSet, Dtype, Layout, Mesh, Random};
 
     use super::*;
     use crate::moves::{Alike, Freedom};
@@ -168,13 +168,7 @@ mod tests {
     fn the_best_tree_is_the_best_of_all_sets_of_moves() {
         let hardware = Hardware::built_in("tpu-v5e").expect("built in");
         let mesh = Mesh::new([("x", 4)]).expect("a mesh");
-        let mut seed = 7u64;
-        let mut random = |n: u64| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed % n
-        };
+        let mut random = Random::new(7);
         for readers in 1..=MOST_TOGETHER + 2 {
             for _ in 0..6 {
                 let of = Alike {
@@ -185,8 +179,9 @@ mod tests {
                     statistics: None,
                 };
                 let moves = Moves::new(&mesh, &of, AxisSet::EMPTY, &hardware);
-                let mut price =
-                    || if random(4) == 0 { NEVER } else { Sum::from(random(40_000_000)) };
+                let mut price = || {
+                    if random.below(4) == 0 { NEVER } else { Sum::from(random.below(40_000_000)) }
+                };
                 let paid: Vec<Vec<Sum>> = (0..readers)
                     .map(|_| (0..moves.layouts.len()).map(|_| price()).collect())
                     .collect();

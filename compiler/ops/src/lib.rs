@@ -9,6 +9,7 @@ mod dtype;
 mod moves;
 mod ops;
 mod phrase;
+mod random;
 mod row;
 mod table;
 
@@ -16,6 +17,7 @@ pub use dtype::Dtype;
 pub use moves::{Move, MoveRow, Sends};
 pub use ops::{Binary, Code, Form, Map, Norm, Reduce};
 pub use phrase::filled;
+pub use random::Random;
 pub use row::{
     Amount, Combined, Field, Fit, Flag, Lead, Of, Part, Partial, Row, Slot, Takes, Traffic,
 };

@@ -2,7 +2,7 @@
 
 mod shapes;
 
-use super::random::Random;
+use shard_runtime::Random;
 
 /// A value that statements may use.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ const MADE_UP: [char; 6] = ['P', 'Q', 'R', 'S', 'T', 'U'];
 /// (weights among them, also of the host), 2 to 6 statements, 1 or 2 results; some in two phases,
 /// some strict.
 pub fn generate(seed: u64) -> String {
-    let mut random = Random::new(seed);
+    let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d);
     let meshes: &[&[usize]] = &[
         &[2],
         &[3],
@@ -66,7 +66,7 @@ pub fn generate(seed: u64) -> String {
     let names: &[&'static str] =
         if random.chance(10) { &["data", "model", "z"] } else { &["x", "y", "z"] };
     let axes = names.iter().copied().zip(sizes.iter().copied()).collect();
-    let count = 2 + random.below(4);
+    let count = 2 + random.index(4);
     let dims = ['A', 'B', 'C', 'D', 'E'][..count]
         .iter()
         .map(|name| (*name, random.pick(&[2, 3, 4, 4, 6, 6, 8, 8, 12])))
@@ -103,7 +103,7 @@ impl Generator {
             self.axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
         let mut text = format!("mesh {}\n", axes.join(", "));
         for (name, size) in self.dims.clone() {
-            let useful = 1 + self.random.below(size);
+            let useful = 1 + self.random.index(size);
             if self.random.chance(8) {
                 text.push_str(&format!("dim {name} = {useful} pad {size}\n"))
             } else {
@@ -113,7 +113,7 @@ impl Generator {
         let Given { text: given, passed, labelled } = self.parameters();
         text.push_str(&given);
         let mut body = String::new();
-        for i in 0..2 + self.random.below(5) {
+        for i in 0..2 + self.random.index(5) {
             let (expr, dims) = self.expression();
             let annotation = if self.random.chance(30) {
                 let stated = self.random.shuffled(&dims);
@@ -127,7 +127,7 @@ impl Generator {
         let last = self.values.len() - 1;
         let mut results = vec![self.values[last].clone()];
         if self.random.chance(25) {
-            let at = self.random.below(last);
+            let at = self.random.index(last);
             results.push(self.values[at].clone());
         }
         let (types, names) = self.results(&results, labelled.as_ref());
@@ -156,7 +156,7 @@ impl Generator {
         let mut passed: Vec<(String, String)> = Vec::new();
         let mut labelled: Option<Vec<char>> = None;
         text.push_str(if self.random.chance(8) { "strict layer f(\n" } else { "layer f(\n" });
-        for i in 0..1 + self.random.below(4) {
+        for i in 0..1 + self.random.index(4) {
             let dims = self.some_dims(3);
             let kind =
                 self.random.pick(&["weight ", "weight ", "weight host ", "", "", "", "", ""]);
@@ -222,7 +222,7 @@ impl Generator {
     fn model(&mut self, passed: &[(String, String)], results: &[Value]) -> String {
         let (dtype, dims) = (self.dtype, results[0].dims.clone());
         let all: String = dims.iter().collect();
-        let repeat = 2 + self.random.below(3);
+        let repeat = 2 + self.random.index(3);
         self.of_weights.extend(&dims);
         let scale = format!("scale: weight {dtype} {}", self.layout(&dims, Place::Parameter));
         let dim = self.random.pick(&dims);
@@ -291,7 +291,7 @@ impl Generator {
     /// One to `most` dims of the file, in some order.
     fn some_dims(&mut self, most: usize) -> Vec<char> {
         let names: Vec<char> = self.dims.iter().map(|d| d.0).collect();
-        let count = 1 + self.random.below(most.min(names.len()));
+        let count = 1 + self.random.index(most.min(names.len()));
         self.random.shuffled(&names)[..count].to_vec()
     }
 
@@ -302,14 +302,14 @@ impl Generator {
     fn value(&mut self) -> Value {
         // Late values more often than early ones, so that programs are deep.
         let count = self.values.len();
-        let at = self.random.below(count).max(self.random.below(count));
+        let at = self.random.index(count).max(self.random.index(count));
         self.values[at].clone()
     }
 
     /// An operand as it stands in an expression: a value, at times under a map.
     fn operand(&mut self) -> (String, Vec<char>) {
         let value = self.value();
-        let text = match self.random.below(10) {
+        let text = match self.random.index(10) {
             0 => format!("relu({})", value.name),
             1 => format!("(-{})", value.name),
             _ => value.name,
@@ -319,7 +319,7 @@ impl Generator {
 
     fn expression(&mut self) -> (String, Vec<char>) {
         let integers = self.dtype == "int32";
-        let other = match self.random.below(100) {
+        let other = match self.random.index(100) {
             0..14 => self.reshaping(),
             14..18 if !integers => self.positional(),
             18..22 => self.call(),
@@ -330,7 +330,7 @@ impl Generator {
             return other;
         }
         let (a, dims) = self.operand();
-        match self.random.below(100) {
+        match self.random.index(100) {
             0..30 => self.einsum(),
             30..55 => {
                 let (b, others) = self.operand();
@@ -339,7 +339,7 @@ impl Generator {
                 if all.len() > MAX_RANK {
                     return (format!("{a} * 2"), dims);
                 }
-                let text = match self.random.below(10) {
+                let text = match self.random.index(10) {
                     0..4 => format!("{a} + {b}"),
                     4 => format!("{a} - {b}"),
                     5..7 => format!("{a} * {b}"),
@@ -350,7 +350,7 @@ impl Generator {
             }
             55..67 if dims.len() > 1 => {
                 let over = self.random.shuffled(&dims)
-                    [..1 + self.random.below(2).min(dims.len() - 2)]
+                    [..1 + self.random.index(2).min(dims.len() - 2)]
                     .to_vec();
                 let kind = self.random.pick(if integers {
                     &["sum", "max"]
@@ -371,7 +371,7 @@ impl Generator {
                 }
             }
             79..83 => (
-                format!("{a} {} {}", self.random.pick(&["+", "-", "*"]), self.random.below(4)),
+                format!("{a} {} {}", self.random.pick(&["+", "-", "*"]), self.random.index(4)),
                 dims,
             ),
             83..86 if !integers => {
@@ -419,12 +419,12 @@ impl Generator {
             operands.push(text);
             all.extend(dims.into_iter().filter(|d| !all.contains(d)).collect::<Vec<_>>());
         }
-        let kept = 1 + self.random.below(all.len().min(3));
+        let kept = 1 + self.random.index(all.len().min(3));
         let out = self.random.shuffled(&all)[..kept].to_vec();
         let names: String = out.iter().collect();
         // Now and then accumulated in f32, and given in the dtype of all the rest.
         let text = match self.dtype {
-            "bf16" if self.random.below(4) == 0 => {
+            "bf16" if self.random.index(4) == 0 => {
                 format!("cast(einsum({} -> {names} : f32), bf16)", operands.join(", "))
             }
             _ => format!("einsum({} -> {names})", operands.join(", ")),
@@ -452,11 +452,11 @@ impl Generator {
         let (mut sums, mut maxima) = (Vec::new(), Vec::new());
         let partial = if place == Place::Let { 8 } else { 15 };
         for axis in self.random.shuffled(&numbers) {
-            match self.random.below(100) {
+            match self.random.index(100) {
                 roll if roll < partial => sums.push(axis),
                 roll if roll < partial + 6 => maxima.push(axis),
                 roll if roll < partial + 6 + 55 => {
-                    let dim = self.random.below(dims.len());
+                    let dim = self.random.index(dims.len());
                     let devices: usize = on[dim].iter().map(|a| self.axes[*a].1).product();
                     if self.size(dims[dim]).is_multiple_of(devices * self.axes[axis].1) {
                         on[dim].push(axis);

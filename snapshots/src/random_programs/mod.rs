@@ -3,7 +3,6 @@
 
 mod generator;
 mod lowered;
-mod random;
 mod shrink;
 
 pub use generator::generate;

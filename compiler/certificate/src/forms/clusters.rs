@@ -8,7 +8,7 @@ use super::equal::{Class, ENode, Equal, Head};
 use super::flops_of;
 use super::read::{Choice, nodes_to_take, roots};
 use shard_ir::attention::softmax_over;
-use shard_ir::{DimId, Op};
+use shard_ir::{DimId, Groups, Op};
 
 use crate::carried::after;
 
@@ -144,7 +144,7 @@ fn touched(equal: &Equal<'_>, nodes: &Nodes<'_>, needed: &BTreeSet<Class>) -> Ve
         // Who reads what it is computed from hangs on it; and whatever no form needs is there for
         // it.
         let (mut open, mut seen) = (vec![choice], BTreeSet::from([choice]));
-        groups.join(choice, choice);
+        groups.name(choice);
         while let Some(class) = open.pop() {
             for operand in
                 nodes[&class].iter().flat_map(|node| &node.operands).filter(|o| !is_number(o))
@@ -158,7 +158,7 @@ fn touched(equal: &Equal<'_>, nodes: &Nodes<'_>, needed: &BTreeSet<Class>) -> Ve
     }
     // Whether ops run as one kernel hangs on who reads what is between them.
     let beside = beside_in_a_kernel(equal, nodes);
-    let mut open: Vec<Class> = groups.first.keys().copied().collect();
+    let mut open: Vec<Class> = groups.things().collect();
     let mut seen: BTreeSet<Class> = open.iter().copied().collect();
     while let Some(class) = open.pop() {
         for other in beside.get(&class).into_iter().flatten() {
@@ -374,36 +374,5 @@ fn needs_itself(classes: &BTreeSet<Class>, choice: &Choice, fixed: &Choice) -> b
             return !left.is_empty();
         }
         left = bound;
-    }
-}
-
-/// Classes that belong together; each group is known by one of its classes.
-#[derive(Default)]
-struct Groups {
-    first: BTreeMap<Class, Class>,
-}
-
-impl Groups {
-    fn first_of(&mut self, class: Class) -> Class {
-        let mut at = class;
-        while let Some(next) = self.first.get(&at).copied().filter(|next| *next != at) {
-            at = next;
-        }
-        self.first.insert(class, at);
-        at
-    }
-
-    fn join(&mut self, one: Class, other: Class) {
-        let (one, other) = (self.first_of(one), self.first_of(other));
-        self.first.insert(one.max(other), one.min(other));
-    }
-
-    fn all(mut self) -> Vec<BTreeSet<Class>> {
-        let classes: Vec<Class> = self.first.keys().copied().collect();
-        let mut groups: BTreeMap<Class, BTreeSet<Class>> = BTreeMap::new();
-        for class in classes {
-            groups.entry(self.first_of(class)).or_default().insert(class);
-        }
-        groups.into_values().collect()
     }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
-use shard_ir::{Def, DimId, Factor, FoldId, Op, Program, TensorType, ValueId, is_scaled_product};
+use shard_ir::{
+    Def, DimId, Factor, FoldId, Groups, Op, Program, TensorType, ValueId, is_scaled_product,
+};
 
 use super::written::{chain, is_long};
 use crate::actions::{Site, commutes};
@@ -62,8 +64,9 @@ pub(super) struct Equal<'a> {
     pub(super) program: &'a Program,
     /// The class of each live value of the program.
     pub(super) class_of: Vec<Option<Class>>,
-    /// Of each class the one that it is merged into, and its type.
-    merged: Vec<Class>,
+    /// Classes that are one, each known by the least.
+    merged: Groups<Class>,
+    /// The type of each class.
     types: Vec<TensorType>,
     /// The class of each node, and whether the source has the node itself.
     nodes: BTreeMap<ENode, (Class, bool)>,
@@ -80,7 +83,7 @@ impl<'a> Equal<'a> {
         let mut equal = Equal {
             program,
             class_of: vec![None; program.values.len()],
-            merged: Vec::new(),
+            merged: Groups::default(),
             types: Vec::new(),
             nodes: BTreeMap::new(),
             by_class: BTreeMap::new(),
@@ -134,11 +137,8 @@ impl<'a> Equal<'a> {
     }
 
     /// The class that a class is now.
-    pub(super) fn now(&self, mut class: Class) -> Class {
-        while self.merged[class] != class {
-            class = self.merged[class];
-        }
-        class
+    pub(super) fn now(&self, class: Class) -> Class {
+        self.merged.first_of(class)
     }
 
     /// The class of a live value of the program.
@@ -160,9 +160,8 @@ impl<'a> Equal<'a> {
 
     /// Says that two classes are one. What follows is worked out by [`Equal::close`].
     fn merge(&mut self, one: Class, other: Class) {
-        let (one, other) = (self.now(one), self.now(other));
         debug_assert_eq!(self.types[one], self.types[other], "a rule made one class of two types");
-        self.merged[one.max(other)] = one.min(other);
+        self.merged.join(one, other);
     }
 
     /// Adds what a rule has found to a class.
@@ -200,8 +199,7 @@ impl<'a> Equal<'a> {
             *is_written |= written;
             return *class;
         }
-        let class = self.merged.len();
-        self.merged.push(class);
+        let class = self.types.len();
         self.types.push(ty);
         self.nodes.insert(node, (class, written));
         class

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use shard_ir::Random;
+
 use super::live::{Buffer, Buffers};
 
 /// A buffer and where it lies.
@@ -60,19 +62,8 @@ pub fn placed(buffers: &Buffers) -> Vec<Placed> {
 
 /// So many numbers in orders that have nothing to do with each other, the same every time.
 fn shuffled(count: usize) -> impl Iterator<Item = Vec<usize>> {
-    // Marsaglia's xorshift, of 64 bits.
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    std::iter::repeat_with(move || {
-        let mut order: Vec<usize> = (0..count).collect();
-        (1..count).for_each(|at| order.swap(at, (next() % (at as u64 + 1)) as usize));
-        order
-    })
+    let mut random = Random::new(0x9E37_79B9_7F4A_7C15);
+    std::iter::repeat_with(move || random.shuffled(&(0..count).collect::<Vec<usize>>()))
 }
 
 /// Pairs of buffers that are compared, at most, for each order to begin with.

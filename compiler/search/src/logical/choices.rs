@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
 use shard_ir::attention::{carried, softmax_over};
-use shard_ir::{DimId, Op, Program};
+use shard_ir::{DimId, Groups, Op, Program};
 
 use super::Form;
 use super::extract::{Choice, Fragment, Reader, Surroundings, is_merged, options, roots};
@@ -24,9 +24,9 @@ pub(crate) struct Choices<'a> {
     /// The source computes something twice that every form computes once: so none of them is the
     /// one written.
     pub(crate) merged: bool,
-    /// What is in every form, in the one way there is.
+    /// The classes that every form has, each with its only e-node.
     fixed: Choice<'a>,
-    /// What is chosen apart.
+    /// The choices, each cluster independent of the others.
     pub(crate) clusters: Vec<Cluster<'a>>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Choices<'a> {
         let touched = ways.touched();
         let mut clusters = Vec::new();
         let readers = ways.readers();
-        for classes in touched.clusters() {
+        for classes in touched.all() {
             let entries: Vec<Id> = classes
                 .iter()
                 .copied()
@@ -293,10 +293,10 @@ impl<'a> Ways<'a> {
     }
 
     /// What choices touch.
-    fn touched(&self) -> Touched {
-        let mut touched = Touched::default();
+    fn touched(&self) -> Groups<Id> {
+        let mut touched = Groups::default();
         for choice in self.reachable.iter().copied().filter(|class| self.is_choice(*class)) {
-            touched.touch(choice);
+            touched.name(choice);
             let (mut open, mut seen) = (vec![choice], BTreeSet::from([choice]));
             while let Some(class) = open.pop() {
                 for operand in self.options(class).iter().flat_map(|node| &node.operands).copied() {
@@ -314,10 +314,10 @@ impl<'a> Ways<'a> {
         // What may be in one kernel is touched together: whether it is hangs on who reads the
         // values between.
         let links = self.links();
-        let mut open: Vec<Id> = touched.of.keys().copied().collect();
+        let mut open: Vec<Id> = touched.things().collect();
         while let Some(class) = open.pop() {
             for other in links.get(&class).into_iter().flatten() {
-                if !touched.of.contains_key(other) {
+                if !touched.has(*other) {
                     open.push(*other);
                 }
                 touched.join(class, *other);
@@ -499,41 +499,5 @@ fn can_do_without(class: usize, ways: &[Vec<Vec<usize>>], roots: &[usize]) -> bo
         if !more {
             return roots.iter().all(|root| had[*root]);
         }
-    }
-}
-
-/// Touched classes; those that are touched together know each other by a first among them.
-#[derive(Default)]
-struct Touched {
-    of: BTreeMap<Id, Id>,
-}
-
-impl Touched {
-    fn touch(&mut self, class: Id) {
-        self.of.entry(class).or_insert(class);
-    }
-
-    fn first(&mut self, class: Id) -> Id {
-        self.touch(class);
-        let mut at = class;
-        while self.of[&at] != at {
-            at = self.of[&at];
-        }
-        self.of.insert(class, at);
-        at
-    }
-
-    fn join(&mut self, a: Id, b: Id) {
-        let (a, b) = (self.first(a), self.first(b));
-        self.of.insert(a.max(b), a.min(b));
-    }
-
-    fn clusters(mut self) -> Vec<BTreeSet<Id>> {
-        let classes: Vec<Id> = self.of.keys().copied().collect();
-        let mut clusters: BTreeMap<Id, BTreeSet<Id>> = BTreeMap::new();
-        for class in classes {
-            clusters.entry(self.first(class)).or_default().insert(class);
-        }
-        clusters.into_values().collect()
     }
 }

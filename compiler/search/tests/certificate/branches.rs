@@ -1,5 +1,6 @@
 //! Plans that are divided by what is stored of a weight, or by the layout of a label.
 
+use shard_runtime::Random;
 use shard_search::certificate::{
     Branch, Branches, Certificate, Claim, PriceSet, Run, Unshown, verify_certificate,
 };
@@ -7,7 +8,7 @@ use shard_search::{Limits, Proof, Stop};
 
 use super::forged::accepted;
 use super::made::{SMALL, TIGHT, within_tenths};
-use super::programs::{Random, certificate_of, certificate_within, inputs_on, refused, shown};
+use super::programs::{certificate_of, certificate_within, inputs_on, refused, shown};
 
 /// The plans within some memory, divided by what is stored.
 pub(crate) fn divided() -> Certificate {
@@ -135,7 +136,7 @@ fn branches_that_do_not_cover_all_plans_are_refused() {
 /// Divisions and prices that anybody could make up, of which each is true.
 #[test]
 fn no_tree_shows_a_bound_above_the_optimum() {
-    let mut random = Random(31);
+    let mut random = Random::new(31);
     let mut tried = 0;
     for best in [divided(), divided_by_label()] {
         let optimum = best.layers[0].cost_ps;
@@ -149,15 +150,15 @@ fn no_tree_shows_a_bound_above_the_optimum() {
             let mut tree = Vec::new();
             let mut open = 1;
             while open > 0 {
-                let division = match random.below(if tree.len() > 12 { 1 } else { 4 }) {
-                    0 | 1 => Branch::Leaf { prices: random.below(sets.len()) as u32 },
+                let division = match random.index(if tree.len() > 12 { 1 } else { 4 }) {
+                    0 | 1 => Branch::Leaf { prices: random.index(sets.len()) as u32 },
                     2 => Branch::Stored {
-                        stored: random.below(parameters) as u32,
-                        up_to: (random.below(1 << 24) as u64) << random.below(8),
+                        stored: random.index(parameters) as u32,
+                        up_to: (random.index(1 << 24) as u64) << random.index(8),
                     },
                     _ => Branch::Label {
-                        label: random.below(2) as u16,
-                        layouts: (0..random.below(6)).map(|_| random.below(8) as u32).collect(),
+                        label: random.index(2) as u16,
+                        layouts: (0..random.index(6)).map(|_| random.index(8) as u32).collect(),
                     },
                 };
                 open = if matches!(division, Branch::Leaf { .. }) { open - 1 } else { open + 1 };
@@ -184,7 +185,7 @@ fn made_up(random: &mut Random, from: &PriceSet) -> PriceSet {
     let mut set = from.clone();
     let readers = set.readers.iter_mut().flat_map(|of| &mut of.paid);
     for run in readers.chain(set.sides.iter_mut().flat_map(|of| &mut of.paid)) {
-        let more = (random.below(1 << 30) as i64 - (1 << 29)) * i64::from(random.below(4) == 0);
+        let more = (random.index(1 << 30) as i64 - (1 << 29)) * i64::from(random.index(4) == 0);
         *run = match *run {
             Run::One(price) => Run::One(price.saturating_add(more)),
             Run::Many(price, times) => Run::Many(price.saturating_add(more), times),

@@ -1,11 +1,12 @@
 //! Certificates as they are made.
 
+use shard_runtime::Random;
 use shard_search::certificate::{Certificate, Inputs, PriceSet, verify_certificate};
 use shard_search::{Proof, Status};
 
 use super::programs::{
-    CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, lowered, palm_block,
-    random_program, shown, verified,
+    CHIP, RESIDUAL, certificate, certificate_of, inputs_on, lowered, palm_block, random_program,
+    shown, verified,
 };
 
 #[test]
@@ -181,7 +182,7 @@ fn a_value_with_many_readers_is_bounded_one_by_one() {
 
 #[test]
 fn every_random_program_has_a_certificate_that_checks() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut proven = 0;
     for _ in 0..150 {
         let layer = &verified(&random_program(&mut random))[0];

@@ -4,6 +4,7 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
+use shard_runtime::Random;
 use shard_search::certificate::{
     Certificate, Found, Inputs, Verified, certify, verify_certificate,
 };
@@ -141,33 +142,18 @@ layer block(
     )
 }
 
-/// Numbers without meaning, the same in every run (Marsaglia's xorshift).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-
-    fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.below(all.len())]
-    }
-}
-
 /// A program of a few ops on square-ish matrices: shared values, residuals, labels, pins, products
 /// of three, calls of elementwise ops.
 pub(crate) fn random_program(random: &mut Random) -> String {
-    let mesh = random.of(&["x=2, y=2", "x=4", "x=2, y=4", "x=2, y=2, z=2"]);
-    let split = |random: &mut Random| random.of(&["B_xC", "BC_x", "BC", "BC?", "BC?l", "B_(x)C?"]);
+    let mesh = random.pick(&["x=2, y=2", "x=4", "x=2, y=4", "x=2, y=2, z=2"]);
+    let split =
+        |random: &mut Random| random.pick(&["B_xC", "BC_x", "BC", "BC?", "BC?l", "B_(x)C?"]);
     let mut names = vec!["a".to_string(), "b".to_string()];
     let mut lines = String::new();
-    for i in 0..2 + random.below(4) {
+    for i in 0..2 + random.index(4) {
         let (one, other) =
-            (names[random.below(names.len())].clone(), names[random.below(names.len())].clone());
-        let right = match random.below(6) {
+            (names[random.index(names.len())].clone(), names[random.index(names.len())].clone());
+        let right = match random.index(6) {
             0 => format!("gelu({one})"),
             1 => format!("{one} + {other}"),
             2 => format!("{one} * {other}"),
@@ -175,8 +161,8 @@ pub(crate) fn random_program(random: &mut Random) -> String {
             4 => format!("softmax({one} over C)"),
             _ => format!("einsum(einsum({one}, w -> BD), u -> BC)"),
         };
-        let pin = if random.below(5) == 0 {
-            random.of(&[": B_xC", ": BC_x", ": BC?", ": BC?l"])
+        let pin = if random.index(5) == 0 {
+            random.pick(&[": B_xC", ": BC_x", ": BC?", ": BC?l"])
         } else {
             ""
         };
@@ -185,9 +171,9 @@ pub(crate) fn random_program(random: &mut Random) -> String {
     }
     let (a, b, y) = (split(random), split(random), split(random));
     let last = &names[names.len() - 1];
-    let result = if random.below(3) == 0 { format!("{last} + a") } else { last.clone() };
+    let result = if random.index(3) == 0 { format!("{last} + a") } else { last.clone() };
     let sizes = random
-        .of(&["dim B = 8\ndim C = 16\ndim D = 32", "dim B = 4096\ndim C = 1024\ndim D = 4096"]);
+        .pick(&["dim B = 8\ndim C = 16\ndim D = 32", "dim B = 4096\ndim C = 1024\ndim D = 4096"]);
     format!(
         "mesh {mesh}\n{sizes}\nlayer f(a: bf16 {a}, b: bf16 {b}, w: weight bf16 CD_x, u: weight bf16 D_xC) -> bf16 {y} {{
 {lines}  return {result}\n}}"

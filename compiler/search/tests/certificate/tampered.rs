@@ -1,11 +1,12 @@
 //! Certificates that somebody has changed: whatever is changed, nothing false is proven.
 
+use shard_runtime::Random;
 use shard_search::certificate::{
     Certificate, Claim, PriceSet, ReaderPrices, Run, verify_certificate,
 };
 
 use super::made::{PHASES, within_tenths};
-use super::programs::{RESIDUAL, Random, certificate, refused};
+use super::programs::{RESIDUAL, certificate, refused};
 
 fn changed(change: impl FnOnce(&mut Certificate)) -> String {
     let mut certificate = certificate(RESIDUAL);
@@ -16,13 +17,13 @@ fn changed(change: impl FnOnce(&mut Certificate)) -> String {
 
 /// Prices that anybody could make up.
 fn made_up(random: &mut Random, from: &PriceSet) -> PriceSet {
-    let price = |random: &mut Random| match random.below(4) {
+    let price = |random: &mut Random| match random.index(4) {
         0 => 0,
-        1 => random.below(1000) as i64,
-        2 => random.below(1 << 40) as i64,
-        _ => -(random.below(1 << 40) as i64),
+        1 => random.index(1000) as i64,
+        2 => random.index(1 << 40) as i64,
+        _ => -(random.index(1 << 40) as i64),
     };
-    let runs = |random: &mut Random, run: &Run| match (random.below(3), *run) {
+    let runs = |random: &mut Random, run: &Run| match (random.index(3), *run) {
         (0, Run::One(_)) => Run::One(price(random)),
         (0, Run::Many(_, times)) => Run::Many(price(random), times),
         (1, Run::One(p)) => Run::One(p.saturating_add(price(random) >> 20)),
@@ -55,7 +56,7 @@ fn no_prices_prove_a_worse_plan_best() {
     worse.layers[0].lower_bound_ps = worse.layers[0].cost_ps;
     let prices = worse.layers[0].forms[0][0].clone();
     assert!(!prices.readers.is_empty(), "prices to change");
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for _ in 0..2000 {
         worse.layers[0].forms[0] = vec![made_up(&mut random, &prices), prices.clone()];
         refused(&worse);
@@ -70,7 +71,7 @@ fn no_prices_show_a_bound_above_the_optimum() {
     // says its own.
     worse.layers[0].lower_bound_ps = worse.layers[0].cost_ps;
     let prices = worse.layers[0].forms[0][0].clone();
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     for _ in 0..2000 {
         worse.layers[0].forms[0] = vec![made_up(&mut random, &prices)];
         let message = refused(&worse);
@@ -366,13 +367,13 @@ fn made_up_side_prices_show_no_bound_above_the_optimum() {
         [] => best.layers[0].forms[0][0].clone(),
     };
     assert!(!set.sides.is_empty(), "prices to change");
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for _ in 0..1000 {
         let mut set = set.clone();
         for side in &mut set.sides {
             for run in &mut side.paid {
                 let more =
-                    (random.below(1 << 30) as i64 - (1 << 29)) * i64::from(random.below(2) == 0);
+                    (random.index(1 << 30) as i64 - (1 << 29)) * i64::from(random.index(2) == 0);
                 *run = match *run {
                     Run::One(price) => Run::One(price + more),
                     Run::Many(price, times) => Run::Many(price + more, times),

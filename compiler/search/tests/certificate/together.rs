@@ -4,13 +4,14 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
+use shard_runtime::Random;
 use shard_search::certificate::{
     AlternativePrices, Certificate, Claim, Found, Inputs, PriceSet, ReaderPrices, Run, certify,
     verify_certificate,
 };
 use shard_search::{Limits, LowerOptions, Proof, lower};
 
-use super::programs::{CHIP, Random, inputs_on, refused, shown};
+use super::programs::{CHIP, inputs_on, refused, shown};
 use crate::common::blocks::blocks;
 use crate::common::dice::Dice;
 
@@ -111,14 +112,14 @@ fn a_bound_on_all_forms_together_is_one_on_each() {
 
 /// Prices that anybody could make up.
 fn made_up(random: &mut Random, readers: &mut [ReaderPrices]) {
-    let price = |random: &mut Random| match random.below(4) {
+    let price = |random: &mut Random| match random.index(4) {
         0 => 0,
-        1 => random.below(1 << 20) as i64,
-        2 => random.below(1 << 40) as i64,
-        _ => -(random.below(1 << 40) as i64),
+        1 => random.index(1 << 20) as i64,
+        2 => random.index(1 << 40) as i64,
+        _ => -(random.index(1 << 40) as i64),
     };
     for run in readers.iter_mut().flat_map(|of| &mut of.paid) {
-        *run = match (random.below(6), *run) {
+        *run = match (random.index(6), *run) {
             (0, Run::One(_)) => Run::One(price(random)),
             (0, Run::Many(_, times)) => Run::Many(price(random), times),
             (1, Run::One(p)) => Run::One(p.saturating_add(price(random) >> 20)),
@@ -130,7 +131,7 @@ fn made_up(random: &mut Random, readers: &mut [ReaderPrices]) {
 #[test]
 fn no_prices_of_many_forms_show_a_bound_above_the_optimum() {
     let mut tried = 0;
-    let mut random = Random(23);
+    let mut random = Random::new(23);
     for source in [latent(2), blocks(&mut Dice(3)), blocks(&mut Dice(8)), blocks(&mut Dice(21))] {
         let (best, optimum) = with_forms(&source, 1);
         if best.layers[0].together.is_none() {
@@ -141,7 +142,7 @@ fn no_prices_of_many_forms_show_a_bound_above_the_optimum() {
             let layer = &mut forged.layers[0];
             (layer.proof, layer.lower_bound_ps) = (Claim::None, u64::MAX);
             let together = layer.together.as_mut().expect("bounded together");
-            match random.below(3) {
+            match random.index(3) {
                 0 => made_up(&mut random, &mut together.prices.readers),
                 1 => together
                     .alternatives
@@ -149,7 +150,7 @@ fn no_prices_of_many_forms_show_a_bound_above_the_optimum() {
                     .for_each(|of| made_up(&mut random, &mut of.readers)),
                 _ => {
                     made_up(&mut random, &mut together.prices.readers);
-                    together.alternatives.retain(|_| random.below(2) == 0);
+                    together.alternatives.retain(|_| random.index(2) == 0);
                 }
             }
             // The bound claimed is no bound, so that the message says what is shown.

@@ -1,22 +1,11 @@
 //! Random layers that are an attention, as text: heads, groups, latent keys, masks, biases, sinks,
 //! keys that are joined, linear ops behind it, and layouts of all kinds.
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-}
+use shard_runtime::Random;
 
 /// The layer of a seed, small enough to be executed in a moment.
 pub(crate) fn attention(seed: u64) -> String {
-    Attention::new(Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491)).text()
+    Attention::new(Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491)).text()
 }
 
 /// Letters of dims: B sequences, H heads of keys, G queries a head, L positions of queries, S those
@@ -38,19 +27,19 @@ struct Attention {
 
 impl Attention {
     fn new(mut random: Random) -> Attention {
-        let rows: String = "BHGL".chars().filter(|_| random.below(3) > 0).collect();
+        let rows: String = "BHGL".chars().filter(|_| random.index(3) > 0).collect();
         let rows = if rows.is_empty() { "L".to_string() } else { rows };
-        let joined = random.below(2) == 0;
-        let (mesh, axes) = [("x=2", "x"), ("x=4", "x"), ("x=2, y=2", "xy")][random.below(3)];
+        let joined = random.index(2) == 0;
+        let (mesh, axes) = [("x=2", "x"), ("x=4", "x"), ("x=2, y=2", "xy")][random.index(3)];
         let keys = if joined { 'U' } else { 'S' };
         // As many as keys, where there are no others beside them.
-        let queries = if rows.len() < 3 && random.below(2) == 0 { 64 } else { 4 };
+        let queries = if rows.len() < 3 && random.index(2) == 0 { 64 } else { 4 };
         Attention { random, rows, given: Vec::new(), keys, joined, queries, mesh, axes }
     }
 
     /// A parameter of these dims, some of them split, or open.
     fn parameter(&mut self, name: &str, dims: &str) {
-        let open = self.random.below(5) == 0;
+        let open = self.random.index(5) == 0;
         let layout = if open { format!("{dims}?") } else { self.layout(dims) };
         self.given.push(format!("{name}: f32 {layout}"));
     }
@@ -59,8 +48,8 @@ impl Attention {
         let mut on: Vec<String> = dims.chars().map(|dim| dim.to_string()).collect();
         for axis in self.axes.chars() {
             // All dims are a multiple of 4, which is all devices of a mesh.
-            if self.random.below(3) > 0 {
-                let at = self.random.below(on.len());
+            if self.random.index(3) > 0 {
+                let at = self.random.index(on.len());
                 on[at] = if on[at].contains('_') {
                     format!("{}{axis}", on[at])
                 } else {
@@ -74,7 +63,7 @@ impl Attention {
     /// Of what the queries have, what keys have as well: sequences and heads, or fewer.
     fn shared(&mut self) -> String {
         let random = &mut self.random;
-        self.rows.chars().filter(|dim| "BH".contains(*dim) && random.below(4) > 0).collect()
+        self.rows.chars().filter(|dim| "BH".contains(*dim) && random.index(4) > 0).collect()
     }
 
     /// Keys or values of this width, joined or not, as an expression.
@@ -99,27 +88,27 @@ impl Attention {
         let k = self.keyed("k", 'Q');
         body.push_str(&format!("  let k1 = {k}\n  let s = einsum(q, k1 -> {scores})\n"));
         let mut s = "s".to_string();
-        if self.random.below(4) == 0 {
+        if self.random.index(4) == 0 {
             self.parameter("p", &format!("{rows}R"));
             let r = self.keyed("r", 'R');
             s = format!("{s} + einsum(p, {r} -> {scores})");
         }
-        if self.random.below(2) == 0 {
+        if self.random.index(2) == 0 {
             s = format!("({s}) * 0.25");
         }
-        if self.random.below(6) == 0 {
+        if self.random.index(6) == 0 {
             s = format!("tanh({s})");
         }
-        if self.random.below(6) == 0 {
+        if self.random.index(6) == 0 {
             let of: String = scores.chars().filter(|dim| *dim == keys || *dim == 'L').collect();
             self.parameter("bias", &of);
             s = format!("{s} + bias");
         }
-        if rows.contains('L') && self.random.below(3) == 0 {
-            let window = [String::new(), ", 3".to_string()][self.random.below(2)].clone();
+        if rows.contains('L') && self.random.index(3) == 0 {
+            let window = [String::new(), ", 3".to_string()][self.random.index(2)].clone();
             s = format!("causal({s} over L, {keys}{window})");
         }
-        let sinks = self.random.below(8) == 0;
+        let sinks = self.random.index(8) == 0;
         body.push_str(&format!("  let t = {s}\n"));
         let softmax = if sinks {
             let of: String = rows.chars().filter(|dim| "HG".contains(*dim)).collect();
@@ -129,13 +118,13 @@ impl Attention {
             format!("softmax(t over {keys})")
         };
         // Values are the keys, now and then.
-        let (v, width) = match self.random.below(3) {
+        let (v, width) = match self.random.index(3) {
             0 => ("k1".to_string(), 'Q'),
             _ => (self.keyed("v", 'D'), 'D'),
         };
         let out = format!("{rows}{width}");
         body.push_str(&format!("  let o = einsum({softmax}, {v} -> {out})\n"));
-        let (result, dims) = match self.random.below(6) {
+        let (result, dims) = match self.random.index(6) {
             0 => {
                 self.parameter("w", &format!("{width}N"));
                 (format!("einsum(o, w -> {rows}N)"), format!("{rows}N"))

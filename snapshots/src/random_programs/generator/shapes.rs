@@ -11,7 +11,7 @@ impl Generator {
         let replaced = |by: &[char]| -> Vec<char> {
             dims.iter().flat_map(|d| if *d == dim { by.to_vec() } else { vec![*d] }).collect()
         };
-        Some(match self.random.below(12) {
+        Some(match self.random.index(12) {
             0 => {
                 let parts: Vec<usize> = (2..size).filter(|n| size.is_multiple_of(*n)).collect();
                 if parts.is_empty() || dims.len() == MAX_RANK {
@@ -39,12 +39,12 @@ impl Generator {
                 )
             }
             3 => {
-                let kept = 1 + self.random.below(size);
-                let (part, start) = (self.make_up(kept)?, self.random.below(size - kept + 1));
+                let kept = 1 + self.random.index(size);
+                let (part, start) = (self.make_up(kept)?, self.random.index(size - kept + 1));
                 (format!("slice({a}, {dim} -> {part}, {start})"), replaced(&[part]))
             }
             4 => {
-                let kept = 1 + self.random.below(size);
+                let kept = 1 + self.random.index(size);
                 let new = self.make_up(kept)?;
                 (format!("append({a}, slice({a}, {dim} -> {new}, 0), {new} -> {dim})"), dims)
             }
@@ -69,7 +69,7 @@ impl Generator {
                     "3".to_string()
                 };
                 let word = self.random.pick(&["less", "less_equal", "equal"]);
-                let at = self.random.below(size);
+                let at = self.random.index(size);
                 let holds = format!("{word}(iota({a} over {dim}), {at})");
                 (format!("where({holds}, {a}, {other})"), dims)
             }
@@ -83,10 +83,10 @@ impl Generator {
                 }
                 (format!("conv({a}, {} over {dim}, {taps})", value.name), dims)
             }
-            8 => (format!("shift({a} over {dim}, {})", 1 + self.random.below(size)), dims),
+            8 => (format!("shift({a} over {dim}, {})", 1 + self.random.index(size)), dims),
             9 | 10 if dims.len() > 1 => {
                 let kept = dims.iter().copied().filter(|d| *d != dim).collect();
-                let text = match self.random.below(2) {
+                let text = match self.random.index(2) {
                     0 if self.dtype == "int32" => format!("argmax({a} over {dim})"),
                     _ if self.dtype == "int32" => {
                         format!("locate({a}, max({a} over {dim}) over {dim})")
@@ -109,9 +109,9 @@ impl Generator {
                     .find(|v| v.name.starts_with('p') && (2..MAX_RANK).contains(&v.dims.len()));
                 let gates = gates.filter(|_| self.dtype != "int32")?.clone();
                 let order = self.random.shuffled(&gates.dims);
-                let size = 1 + self.random.below(3);
+                let size = 1 + self.random.index(3);
                 let places = self.make_up(size)?;
-                let choices = 1 + self.random.below(self.size(order[0]));
+                let choices = 1 + self.random.index(self.size(order[0]));
                 let out = gates.dims.iter().copied().chain([places]).collect();
                 (
                     format!(
@@ -133,7 +133,7 @@ impl Generator {
     ) -> Option<(String, Vec<char>)> {
         let size = self.size(dim);
         let replaced = |to: char| dims.iter().map(|d| if *d == dim { to } else { *d }).collect();
-        match self.random.below(4) {
+        match self.random.index(4) {
             0 => {
                 let factor = self.value();
                 let fits = factor.dims.iter().all(|d| dims.contains(d));
@@ -146,7 +146,7 @@ impl Generator {
                 Some((format!("scan({a}, {factor} over {dim})"), dims))
             }
             1 => {
-                let (before, behind) = (self.random.below(3), self.random.below(3));
+                let (before, behind) = (self.random.index(3), self.random.index(3));
                 let longer = self.make_up(size + before + behind)?;
                 Some((format!("pad({a}, {dim} -> {longer}, {before})"), replaced(longer)))
             }
@@ -154,7 +154,7 @@ impl Generator {
                 let fits: Vec<usize> =
                     [1, 2, 4].into_iter().filter(|n| size.is_multiple_of(*n)).collect();
                 let parts = self.random.pick(&fits);
-                let each = 1 + self.random.below(size / parts);
+                let each = 1 + self.random.index(size / parts);
                 let chosen = self.make_up(parts * each)?;
                 // Positions are those of numbers that nothing has rounded.
                 let given = |v: &&Value| v.name.starts_with('p') && v.dims == dims;
@@ -187,9 +187,9 @@ impl Generator {
             return None;
         }
         let (a, dims) = self.random.pick(&fits);
-        let over = self.random.shuffled(&ids)[..1 + self.random.below(ids.len())].to_vec();
+        let over = self.random.shuffled(&ids)[..1 + self.random.index(ids.len())].to_vec();
         // Some that axes may split, and some that they may not.
-        let room = [1, 2, 4, 5, 6, 8][self.random.below(6)];
+        let room = [1, 2, 4, 5, 6, 8][self.random.index(6)];
         let places = self.make_up(room)?;
         self.sizes_belong_together = true;
         let mut out = dims.clone();
@@ -207,12 +207,12 @@ impl Generator {
         let pair = self.random.shuffled(&dims);
         let &[first, second, ..] = pair.as_slice() else { return None };
         self.sizes_belong_together = true;
-        let text = match self.random.below(2) {
+        let text = match self.random.index(2) {
             0 if self.size(first) <= self.size(second) => {
                 // Half of them see no more than a window.
-                let window = match self.random.below(2) {
+                let window = match self.random.index(2) {
                     0 => String::new(),
-                    _ => format!(", {}", 1 + self.random.below(self.size(second))),
+                    _ => format!(", {}", 1 + self.random.index(self.size(second))),
                 };
                 format!("softmax(causal({a} over {first}, {second}{window}) over {second})")
             }

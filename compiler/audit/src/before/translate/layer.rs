@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use shard_ir::Groups;
 use shard_words::Span;
 
 use crate::before::read::Tensor;
@@ -170,8 +171,8 @@ pub struct Layer {
     pub by_hand: Option<Totals>,
     /// The size of each class.
     pub(super) sizes: Vec<u64>,
-    /// The class that each is part of.
-    pub(super) parents: Vec<Class>,
+    /// Classes that are one.
+    pub(super) alike: Groups<Class>,
     /// The dims of every value, for who may be one with whom.
     pub(super) tensors: Vec<Vec<Class>>,
 }
@@ -179,11 +180,7 @@ pub struct Layer {
 impl Layer {
     /// The class that a class is one with.
     pub fn root(&self, class: Class) -> Class {
-        let mut class = class;
-        while self.parents[class] != class {
-            class = self.parents[class];
-        }
-        class
+        self.alike.first_of(class)
     }
 
     /// The size of a dim.
@@ -193,7 +190,7 @@ impl Layer {
 
     /// Every dim, with its size.
     pub fn classes(&self) -> impl Iterator<Item = (Class, u64)> + '_ {
-        (0..self.sizes.len()).filter(|at| self.parents[*at] == *at).map(|at| (at, self.sizes[at]))
+        (0..self.sizes.len()).filter(|at| self.root(*at) == *at).map(|at| (at, self.sizes[at]))
     }
 
     /// What a name of the layer stands for: the user's name of a parameter, else what computes the
@@ -219,8 +216,7 @@ impl Layer {
 
     pub(super) fn fresh(&mut self, size: u64) -> Class {
         self.sizes.push(size);
-        self.parents.push(self.parents.len());
-        self.parents.len() - 1
+        self.sizes.len() - 1
     }
 
     /// Makes two dims one; not where a tensor has both.
@@ -236,7 +232,7 @@ impl Layer {
         if self.sizes[one] != self.sizes[other] || self.tensors.iter().any(both) {
             return false;
         }
-        self.parents[other] = one;
+        self.alike.join(one, other);
         true
     }
 }

@@ -1,6 +1,7 @@
-//! A small generator of pseudo-random numbers: the same seed gives the same data on every machine.
+//! A small generator of pseudo-random numbers: the same seed gives the same numbers on every
+//! machine.
 
-/// SplitMix64.
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators").
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -30,6 +31,11 @@ impl Random {
         if n == 0 { 0 } else { self.next_u64() % n }
     }
 
+    /// A place in a list of so many things; 0 where there are none.
+    pub fn index(&mut self, count: usize) -> usize {
+        self.below(count as u64) as usize
+    }
+
     /// A whole number from `low` to `high`, both in it.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         low + self.below((high - low + 1).max(1) as u64) as i64
@@ -38,5 +44,29 @@ impl Random {
     /// A number from 0 up to 1.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// True `percent` times in a hundred.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of these.
+    ///
+    /// # Panics
+    ///
+    /// Where there are none.
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())].clone()
+    }
+
+    /// These in some order.
+    pub fn shuffled<T: Clone>(&mut self, from: &[T]) -> Vec<T> {
+        let mut left = from.to_vec();
+        let mut out = Vec::with_capacity(left.len());
+        while !left.is_empty() {
+            out.push(left.swap_remove(self.index(left.len())));
+        }
+        out
     }
 }
