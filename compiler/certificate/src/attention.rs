@@ -31,7 +31,7 @@ use crate::space::Space;
 pub(crate) struct Attention {
     /// Its ops, first to last.
     pub(crate) members: Vec<ValueId>,
-    /// The pins that what passes in it passes, with who is pinned.
+    /// The pins through which values within the kernel pass.
     pub(crate) pins: Vec<ValueId>,
     /// What it reads from outside: by which op, as which operand.
     pub(crate) reads: Vec<(ValueId, usize)>,
@@ -56,6 +56,12 @@ impl Attention {
     /// That of these with most in it.
     pub(crate) fn widest(&self) -> &Attention {
         self.joined.as_deref().unwrap_or(self)
+    }
+
+    /// What it reads from outside, past pins.
+    pub(crate) fn origins(&self, program: &Program) -> Vec<ValueId> {
+        let operand = |(by, place): &(ValueId, usize)| program.value(*by).def.operands()[*place];
+        self.reads.iter().map(|read| unpinned(program, operand(read))).collect()
     }
 
     /// Whether a value passes within it, or is what it ends with.
@@ -213,7 +219,7 @@ pub(crate) fn find_ways(space: &mut Space<'_>, loops: bool, known: &mut FxHashMa
         outs.dedup();
         let layouts = space.moves[product.index()].layouts.clone();
         for out in outs {
-            let axes = layouts.get(out as usize).map(|l| l.softmax_axes()).unwrap_or_default();
+            let axes = layouts[out as usize].softmax_axes();
             let orders =
                 if axes.is_empty() { vec![AxisList::EMPTY] } else { AxisList::arrangements(axes) };
             for keys in orders.into_iter().filter(|keys| keys.len() == axes.len()) {

@@ -2,7 +2,7 @@
 //! summed. No choice in one part depends on that in another, so that nothing is searched.
 
 use rustc_hash::FxHashMap;
-use shard_ir::{Def, Layout, LayoutPattern, ValueId};
+use shard_ir::{Def, Layout, LayoutPattern, ValueId, never};
 
 use crate::attention::{Attention, Way};
 use crate::carried::bytes;
@@ -139,7 +139,7 @@ impl<'s> Making<'s> {
         let layout = self.space.moves[v].layouts[out as usize];
         let makes = bytes(self.space.program, self.id, layout, self.space.parts[v]);
         for (kernel, cost) in &self.view.part(joins.maker.index()).led[between as usize] {
-            let (kernel, cost) = (kernel.joined(adds, makes), plus(*cost, others));
+            let (kernel, cost) = (kernel.joined(adds.to(kernel), makes), plus(*cost, others));
             if cost < NEVER {
                 self.offer(out, cost, kernel.time(self.space.hardware));
                 self.lead(out, kernel, cost);
@@ -261,7 +261,9 @@ impl Space<'_> {
             joins.pins.iter().chain([&joins.maker]).for_each(|id| joined[id.index()] = true);
         }
         for found in self.attentions.iter().flatten().map(Attention::widest) {
-            let (_, within) = found.members.split_last().unwrap_or((&ValueId(0), &[]));
+            let Some((_, within)) = found.members.split_last() else {
+                never!("an attention without members", continue)
+            };
             within.iter().chain(&found.pins).for_each(|id| joined[id.index()] = true);
         }
         joined
@@ -399,10 +401,8 @@ impl Space<'_> {
         let start = view.bound.sides.of_value(id, way.out);
         let sides = found.pins.iter().zip(&way.pinned).fold(start, side);
         found.reads.iter().zip(&way.reads).fold(sides, |sum, ((reader, place), node)| {
-            let paid = self.reads[reader.index()]
-                .get(*place)
-                .and_then(|(operand, number)| view.paid(*operand, *number).get(*node as usize));
-            plus(sum, paid.copied().unwrap_or(NEVER))
+            let (operand, number) = self.reads[reader.index()][*place];
+            plus(sum, view.paid(operand, number)[*node as usize])
         })
     }
 

@@ -2,7 +2,7 @@
 //! met.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use shard_ir::composite::{Read, pieces};
 use shard_ir::{
@@ -67,37 +67,20 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
         known: RefCell::default(),
     };
     matched.fix_labels()?;
-    let open: Vec<usize> =
-        (0..matched.labels.len()).filter(|l| matched.labels[*l].is_none()).collect();
-    // Labels that stand at pins alone: any layout that the pinned value has somewhere in the plan.
-    let mut cases = vec![matched.labels.clone()];
-    for label in open {
-        let layouts = matched.layouts_at_pins(LabelId(label as u16));
-        if layouts.is_empty() {
-            // It stands only where no result looks; else the check misses the pinned value.
-            continue;
-        }
-        cases = cases
-            .into_iter()
-            .flat_map(|case| {
-                layouts.iter().map(move |layout| {
-                    let mut case = case.clone();
-                    case[label] = Some(*layout);
-                    case
-                })
-            })
-            .take(MAX_LABEL_CASES)
-            .collect();
-    }
-    let mut why = Err("the layout labels have no layouts in the plan".to_string());
-    for labels in cases {
-        matched.labels = labels;
-        why = matched.check();
-        if why.is_ok() {
-            return why;
+    // What fails with a label left open fails with every layout of it.
+    matched.check()?;
+    let mut several: Vec<(usize, Vec<Layout>)> = Vec::new();
+    let open = (0..matched.labels.len()).filter(|label| matched.labels[*label].is_none());
+    for label in open.collect::<Vec<usize>>() {
+        // One of what no result needs stays open.
+        let Some(layouts) = matched.layouts_at_pins(LabelId(label as u16)) else { continue };
+        match layouts.as_slice() {
+            [] => return Err("a layout label stands for no layout in the plan".to_string()),
+            [only] => matched.labels[label] = Some(*only),
+            layouts => several.push((label, layouts.to_vec())),
         }
     }
-    why
+    matched.check_with(&several, &mut MAX_LABEL_CASES.clone())
 }
 
 /// The program with the pieces of its composites as values of their own, behind all others, and for
@@ -133,7 +116,7 @@ fn with_pieces(program: &Program) -> (Program, HashMap<ValueId, ValueId>) {
     (all, composites)
 }
 
-/// Layouts tried for labels that stand at pins alone.
+/// Layouts tried for labels that stand at pins alone, of all together.
 const MAX_LABEL_CASES: usize = 4096;
 
 /// What instructions and values must share to be the same op.
@@ -229,27 +212,58 @@ impl<'a> Match<'a> {
         Ok(has.iter().map(|output| output.id).collect())
     }
 
-    /// The layouts, as the label sees them, in which values that a pin with the label pins are
-    /// somewhere in the plan.
-    fn layouts_at_pins(&self, label: LabelId) -> Vec<Layout> {
-        let mut layouts = Vec::new();
+    /// The layouts, as the label sees them, in which the plan has every value that a pin with the
+    /// label pins, as far as is known while labels are open; `None` where it has none of these
+    /// values.
+    fn layouts_at_pins(&self, label: LabelId) -> Option<Vec<Layout>> {
+        let mut layouts: Option<BTreeSet<Layout>> = None;
         for value in &self.program.values {
-            let Def::Pin { pattern, .. } = &value.def else { continue };
-            if pattern.label == Some(label) {
-                let same = self
-                    .plan
-                    .instructions
-                    .iter()
-                    .filter(|i| i.dims == value.dims && i.dtype == value.dtype);
-                layouts.extend(same.map(|i| label_layout(&i.dims, i.layout)));
+            let Def::Pin { operand, pattern, .. } = &value.def else { continue };
+            if pattern.label != Some(label) {
+                continue;
+            }
+            let is_it = |id: &InstrId| {
+                let instr = self.plan.instruction(*id);
+                let is_alike = instr.dims == value.dims && instr.dtype == value.dtype;
+                let mut way = self.way(*id, true);
+                is_alike
+                    && pattern.admits(instr.layout)
+                    && way.any(|at| self.stands_for(at, *operand))
+            };
+            let seen = |id: InstrId| label_layout(&value.dims, self.plan.instruction(id).layout);
+            let here: BTreeSet<Layout> = self.plan.ids().filter(is_it).map(seen).collect();
+            // A value that no result needs is nowhere in the plan.
+            if !here.is_empty() {
+                layouts = Some(layouts.map_or(here.clone(), |before| &before & &here));
             }
         }
-        layouts.sort_unstable();
-        layouts.dedup();
-        layouts
+        layouts.map(|layouts| layouts.into_iter().collect())
     }
 
-    /// The whole check, the layouts of the labels given.
+    /// The whole check, with some layout of each of these labels; so many layouts are tried at
+    /// most.
+    fn check_with(
+        &mut self,
+        labels: &[(usize, Vec<Layout>)],
+        tries: &mut usize,
+    ) -> Result<(), String> {
+        self.check()?;
+        let Some(((label, layouts), rest)) = labels.split_first() else { return Ok(()) };
+        let mut found = Err(format!("no more than {MAX_LABEL_CASES} layouts of labels are tried"));
+        for layout in layouts {
+            let Some(left) = tries.checked_sub(1) else { break };
+            *tries = left;
+            self.labels[*label] = Some(*layout);
+            found = self.check_with(rest, tries);
+            if found.is_ok() {
+                return found;
+            }
+        }
+        self.labels[*label] = None;
+        found
+    }
+
+    /// The whole check, the layouts of the labels given; any layout will do for one that is open.
     fn check(&mut self) -> Result<(), String> {
         let defined = self.defined()?;
         self.known.borrow_mut().clear();
@@ -463,10 +477,8 @@ impl<'a> Match<'a> {
     fn commutes(&self, value: ValueId) -> bool {
         let Def::Op { op, operands } = &self.program.value(value).def else { return false };
         let ty = |id: &ValueId| (&self.program.value(*id).dims, self.program.value(*id).dtype);
-        match op {
-            Op::Einsum => true,
-            op => commutes(op) && operands.windows(2).all(|two| ty(&two[0]) == ty(&two[1])),
-        }
+        let are_alike = || operands.windows(2).all(|two| ty(&two[0]) == ty(&two[1]));
+        *op == Op::Einsum || commutes(op) && are_alike()
     }
 
     /// Whether an instruction has a value: does what it is defined as, or moves one that does; past
@@ -520,8 +532,9 @@ impl<'a> Match<'a> {
     fn admits(&self, pattern: &LayoutPattern, value: ValueId, layout: Layout) -> bool {
         let labelled = match pattern.label {
             Some(LabelId(label)) => {
-                self.labels.get(label as usize).copied().flatten()
-                    == Some(label_layout(&self.program.value(value).dims, layout))
+                let seen = label_layout(&self.program.value(value).dims, layout);
+                let known = self.labels.get(label as usize);
+                known.is_some_and(|known| known.is_none_or(|known| known == seen))
             }
             None => true,
         };

@@ -9,6 +9,7 @@ use shard_ir::composite::composite_dim;
 use shard_ir::{Def, Dtype, Layout, MeshShape, Op, Picoseconds, Program, ValueId};
 
 use crate::actions::Site;
+use crate::attention::Attention;
 use crate::carried::{Part, beside};
 
 /// A kernel of some ops, in layouts.
@@ -77,6 +78,23 @@ pub(crate) struct Joins {
     /// what an op of the kernel may have read already, or stands twice (which is counted as
     /// nothing, so that this is a bound).
     pub(crate) reads: Vec<bool>,
+    /// The same where the kernel is an attention, which reads more.
+    pub(crate) reads_beside_attention: Vec<bool>,
+}
+
+/// The bytes that an op adds to what the kernel reads that it joins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Adds {
+    pub(crate) alone: u64,
+    /// Where the kernel is an attention.
+    pub(crate) beside_attention: u64,
+}
+
+impl Adds {
+    /// To a kernel.
+    pub(crate) fn to(self, kernel: &Kernel) -> u64 {
+        if kernel.work.attention { self.beside_attention } else { self.alone }
+    }
 }
 
 /// The value behind pins.
@@ -112,10 +130,17 @@ pub(crate) fn site(program: &Program, id: ValueId) -> Option<Site<'_>> {
 
 /// For each live value how it may join a kernel. `readers` says by how many operands and results
 /// each value is read.
-pub(crate) fn joins(program: &Program, live: &[ValueId], readers: &[usize]) -> Vec<Option<Joins>> {
+pub(crate) fn joins(
+    program: &Program,
+    live: &[ValueId],
+    readers: &[usize],
+    attentions: &[Option<Attention>],
+) -> Vec<Option<Joins>> {
     let mut all: Vec<Option<Joins>> = vec![None; program.values.len()];
-    // What the ops of the longest kernel that makes each value read.
+    // What the ops of the longest kernel that makes each value read; and the same where the kernel
+    // is an attention.
     let mut read: Vec<Vec<ValueId>> = vec![Vec::new(); program.values.len()];
+    let mut read_by_attention = read.clone();
     let mut places = vec![0; program.values.len()];
     for id in live.iter().copied() {
         let Def::Op { op, operands } = &program.value(id).def else { continue };
@@ -124,6 +149,9 @@ pub(crate) fn joins(program: &Program, live: &[ValueId], readers: &[usize]) -> V
         let makers = || origins.iter().filter(is_op).copied();
         places[id.index()] = place_in_chain(op, makers(), |maker| places[maker.index()]);
         read[id.index()] = origins.clone();
+        let attention = attentions[id.index()].as_ref();
+        read_by_attention[id.index()] =
+            attention.map_or_else(|| origins.clone(), |found| found.widest().origins(program));
         if begins_a_kernel(places[id.index()]) {
             continue;
         }
@@ -133,16 +161,18 @@ pub(crate) fn joins(program: &Program, live: &[ValueId], readers: &[usize]) -> V
                 fed.iter().flat_map(|i| pins_from(program, operands[*i])).collect();
             pins.sort_unstable();
             pins.dedup();
-            let known = &read[maker.index()];
-            let reads = (0..operands.len())
-                .map(|i| {
+            let reads_beside = |known: &[ValueId]| {
+                let is_read = |i: usize| {
                     !fed.contains(&i)
                         && !known.contains(&origins[i])
                         && !origins[..i].contains(&origins[i])
                         && !is_constant(program, origins[i])
-                })
-                .collect();
-            Joins { maker, pins, fed, reads }
+                };
+                (0..operands.len()).map(is_read).collect()
+            };
+            let reads = reads_beside(&read[maker.index()]);
+            let reads_beside_attention = reads_beside(&read_by_attention[maker.index()]);
+            Joins { maker, pins, fed, reads, reads_beside_attention }
         });
         // Nobody else reads what the maker makes.
         let joins = joins.filter(|j| {
@@ -150,8 +180,10 @@ pub(crate) fn joins(program: &Program, live: &[ValueId], readers: &[usize]) -> V
             all == j.fed.len() + j.pins.len()
         });
         if let Some(joins) = &joins {
-            let more = read[joins.maker.index()].clone();
-            read[id.index()].extend(more);
+            for read in [&mut read, &mut read_by_attention] {
+                let more = read[joins.maker.index()].clone();
+                read[id.index()].extend(more);
+            }
         }
         all[id.index()] = joins;
     }

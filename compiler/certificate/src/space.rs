@@ -17,7 +17,7 @@ use crate::branches::Within;
 use crate::carried::{self, Part, bytes};
 use crate::format::CertificateError;
 use crate::forms::Region;
-use crate::kernel::{self, Joins, Kernel, Key, Works, may_be_joined};
+use crate::kernel::{self, Adds, Joins, Kernel, Key, Works, may_be_joined};
 use crate::loops::Loops;
 use crate::moves::{Alike, Freedom, Moves, Node};
 use crate::pieces::last_kernel;
@@ -89,7 +89,7 @@ pub(crate) struct Ways {
     pub(crate) leads: Vec<bool>,
     /// The bytes that the op adds to what the kernel reads that makes its operand, if it joins it
     /// in this way.
-    pub(crate) adds: Vec<Option<u64>>,
+    pub(crate) adds: Vec<Option<Adds>>,
     /// Whether a plan may have it so, in a kernel that it begins, and joined to the kernel of its
     /// operand.
     pub(crate) begins: Vec<bool>,
@@ -221,8 +221,8 @@ impl<'a> Space<'a> {
         let readers = readers(program, &present);
         let reads = reads(program, &present, &readers);
         let numbers: Vec<usize> = readers.iter().map(Vec::len).collect();
-        let joins = kernel::joins(program, &present, &numbers);
         let attentions = attention::attentions(program, hardware, &present, &numbers);
+        let joins = kernel::joins(program, &present, &numbers, &attentions);
         if let Some(extent) = extent {
             extent.has_whole_kernels(&joins, &attentions)?;
         }
@@ -350,7 +350,7 @@ impl<'a> Space<'a> {
         };
         let moves = &self.moves;
         let mut push =
-            |read: &[Layout], out: Layout, kernel: Kernel, leads: bool, adds: Option<u64>| {
+            |read: &[Layout], out: Layout, kernel: Kernel, leads: bool, adds: Option<Adds>| {
                 let nodes =
                     operands.iter().zip(read).map(|(o, layout)| moves[o.index()].node(*layout));
                 let (Some(nodes), Some(out)) =
@@ -377,10 +377,13 @@ impl<'a> Space<'a> {
                 let between = read[joins.fed[0]];
                 let fits = joins.fed.iter().all(|i| read[*i] == between)
                     && may_be_joined(program, joins.maker, between);
-                let reads = (0..read.len()).filter(|i| joins.reads[*i]);
                 let size =
                     |i: usize| bytes(program, operands[i], read[i], parts[operands[i].index()]);
-                fits.then(|| reads.map(size).sum())
+                let of = |reads: &[bool]| (0..read.len()).filter(|i| reads[*i]).map(size).sum();
+                fits.then(|| Adds {
+                    alone: of(&joins.reads),
+                    beside_attention: of(&joins.reads_beside_attention),
+                })
             });
             push(read, out, kernel, may_be_joined(program, id, out), adds);
             // No loop acts on the attention over a part of the keys.

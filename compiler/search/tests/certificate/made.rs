@@ -209,6 +209,34 @@ fn every_random_attention_has_a_certificate_that_checks() {
 }
 
 #[test]
+fn an_op_that_joins_an_attention_reads_nothing_that_the_attention_has_read() {
+    let source = "dim B = 8\ndim E = 16\ndim F = 32
+layer f(x: f32 BE, w1: weight f32 EF, w2: weight f32 FE) -> f32 BE {
+  let h = x + einsum(softmax(einsum(x, w1 -> BF) over F), w2 -> BE)\n  return relu(h) * x\n}";
+    let chip = include_str!("../../../cost/hardware/tpu-v5p.toml");
+    for source in [source.to_string(), source.replace("relu(h) * x", "h")] {
+        let layers = verify_certificate(&certificate_of(inputs_on(chip, &source)).text());
+        let layers = layers.unwrap_or_else(|error| panic!("{error}\n{source}"));
+        assert_eq!(layers[0].proof, Some(Proof::Certificate));
+    }
+}
+
+#[test]
+fn labels_of_many_calls_are_found_in_the_plan_one_by_one() {
+    let calls: String =
+        (1..14).map(|i| format!("  let x{i} = block(x{}, w, v)\n", i - 1)).collect();
+    let source = format!(
+        "mesh x=2\ndim B = 64\ndim E = 256\ndim F = 1024
+layer block(x: bf16 BE?l, w: weight bf16 EF_x, v: weight bf16 F_xE) -> bf16 BE?l {{
+  return x + einsum(relu(einsum(rmsnorm(x over E), w -> BF)), v -> BE)\n}}
+layer f(x0: bf16 B_xE, w: weight bf16 EF_x, v: weight bf16 F_xE) -> bf16 B_xE {{
+{calls}  return x13\n}}"
+    );
+    // Of each label the plan has values of its dims in two layouts.
+    assert_eq!(verified(&source)[0].proof, Some(Proof::Certificate));
+}
+
+#[test]
 fn a_label_at_a_pin_alone_is_found_in_the_plan() {
     let source = "mesh x=2, y=2\ndim B = 64\ndim C = 128\ndim D = 64
 layer f(b: bf16 B_xC, w: weight bf16 CD_y) -> (y: bf16 BD, z: bf16 BD_x) {

@@ -136,6 +136,8 @@ impl Attention {
             }
             3 => (format!("sum(o over {width})"), rows.clone()),
             4 => ("tanh(o)".to_string(), out),
+            // What the attention reads is read by an op that joins it, too.
+            5 if width == 'Q' => ("q + o".to_string(), out),
             _ => ("o".to_string(), out),
         };
         let wanted = self.layout(&dims);
