@@ -1,212 +1,198 @@
 //! The report as a page of its own: no script, nothing from elsewhere.
 
-use std::fmt::Write;
-
+use askama::Template;
 use shard_cost::Bytes;
+use shard_ir::never;
 use shard_report::scale;
 
+use crate::before::optimum::Move;
 use crate::before::sharding::whole_partition_spec;
-use crate::compare::{Comparison, Recompiled};
-use crate::report::{Report, Totals};
+use crate::compare::{Advice, Comparison, Recompiled};
+use crate::hlo::tables::Place;
+use crate::report::{Line, Report, Totals};
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;\
-    padding:0 1rem;color:#1c2430}table{border-collapse:collapse;width:100%}td,th{text-align:left;\
-    padding:.25rem .6rem;border-bottom:1px solid #dde2ea;vertical-align:top}td.n,th.n{text-align:\
-    right;white-space:nowrap}code,pre{font:13px ui-monospace,monospace}.bar{background:#4a7ab5;\
-    height:.5rem;display:block}.why{color:#5a6575;font-size:13px}tr.line td{background:#f4f6f9;\
-    font-weight:600}ins{background:#dff3e0;text-decoration:none}del{background:#fbe3e3;\
-    text-decoration:none}";
+/// The page: all that it says, in words.
+#[derive(Template)]
+#[template(path = "audit.html")]
+struct Page<'a> {
+    title: String,
+    facts: String,
+    /// Theirs and ours side by side.
+    plans: Vec<(&'static str, Cost)>,
+    again: Option<Again<'a>>,
+    /// What was not compiled, not understood, or not found, and why.
+    notes: Vec<String>,
+    moves: Vec<MoveRow<'a>>,
+    edits: Vec<Edit<'a>>,
+    lines: Vec<LineRow<'a>>,
+}
+
+/// What is sent, and how long that takes.
+struct Cost {
+    sent: String,
+    time: String,
+}
+
+/// What XLA made of the edits.
+struct Again<'a> {
+    platform: &'a str,
+    programs: [(&'static str, String); 3],
+    left: Vec<(String, String)>,
+    verdict: String,
+}
+
+/// What the best plan sends, beside what is said of the lines below.
+struct MoveRow<'a> {
+    place: String,
+    what: String,
+    value: &'a str,
+    asked: String,
+    sent: String,
+}
+
+struct Edit<'a> {
+    place: String,
+    value: &'a str,
+    from: &'a str,
+    to: &'a str,
+    tried: &'static str,
+    saves: String,
+}
+
+struct LineRow<'a> {
+    place: String,
+    text: &'a str,
+    cost: Cost,
+    share: String,
+    collectives: Vec<CollectiveRow<'a>>,
+}
+
+struct CollectiveRow<'a> {
+    what: String,
+    operands: String,
+    executions: String,
+    causes: String,
+    op: &'a str,
+    cost: Cost,
+}
 
 /// The page.
 pub fn html(report: &Report) -> String {
-    let mut out = String::new();
-    let title = format!("audit of {}", report.file);
-    let head = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title>\
-        <style>{STYLE}</style>\n<h1>{0}</h1>\n",
-        escaped(&title)
-    );
-    out.push_str(&head);
-    columns(report, &mut out);
-    advice(report, &mut out);
-    lines(report, &mut out);
-    out.push_str("</html>\n");
-    out
+    let comparison = report.comparison.as_ref();
+    let page = Page {
+        title: format!("audit of {}", report.file),
+        facts: facts(report),
+        plans: plans(report),
+        again: comparison.and_then(|c| c.compiled.as_ref()).map(again),
+        notes: comparison.map(notes).unwrap_or_default(),
+        moves: comparison.map(|c| c.moves.iter().map(move_row).collect()).unwrap_or_default(),
+        edits: comparison.map(|c| c.advice.iter().map(edit).collect()).unwrap_or_default(),
+        lines: report.lines.iter().map(|line| line_row(report, line)).collect(),
+    };
+    // Every hole of the template is a string.
+    page.render().unwrap_or_else(|_| never!("a page that does not render", String::new()))
 }
 
-fn cells(totals: Totals) -> String {
+fn sent(bytes: u64) -> String {
+    scale::bytes(Bytes(bytes))
+}
+
+fn cost(totals: Totals) -> Cost {
     let time = totals.time.map_or("–".to_string(), scale::time);
-    let bytes = scale::bytes(Bytes(totals.wire_bytes));
-    format!("<td class=\"n\">{bytes}<td class=\"n\">{time}")
+    Cost { sent: sent(totals.wire_bytes), time }
 }
 
-/// Theirs and ours side by side.
-fn columns(report: &Report, out: &mut String) {
-    let chip = report.chip.as_deref().unwrap_or("no chip named");
+/// A place, or these words.
+fn place(place: Option<&Place>, none: &str) -> String {
+    place.map_or(none.to_string(), ToString::to_string)
+}
+
+fn facts(report: &Report) -> String {
     let mesh = report.mesh.as_ref().map_or("no mesh given".to_string(), |mesh| {
         let axes: Vec<String> = mesh.iter().map(|(name, n)| format!("{name}={n}")).collect();
         axes.join(", ")
     });
-    let _ = writeln!(
-        out,
-        "<p>{}: {} devices, {}, {}. Each figure is of one device and one run.\n<table><tr><th>\
-        plan<th class=\"n\">sent<th class=\"n\">time",
-        escaped(&report.program.name),
-        report.program.devices,
-        escaped(&mesh),
-        escaped(chip)
-    );
-    let _ = writeln!(out, "<tr><td>as compiled{}", cells(report.totals));
-    let comparison = report.comparison.as_ref();
-    for (name, totals) in [
-        (
-            "optimum, arguments and results laid out as they are",
-            comparison.and_then(|c| c.same_specs),
-        ),
-        ("optimum, parameters laid out freely", comparison.and_then(|c| c.free)),
-    ] {
-        if let Some(totals) = totals {
-            let _ = writeln!(out, "<tr><td>{name}{}", cells(totals));
+    let (program, chip) = (&report.program, report.chip.as_deref().unwrap_or("no chip named"));
+    format!("{}: {} devices, {mesh}, {chip}", program.name, program.devices)
+}
+
+fn plans(report: &Report) -> Vec<(&'static str, Cost)> {
+    let of = |of: fn(&Comparison) -> Option<Totals>| report.comparison.as_ref().and_then(of);
+    let plans = [
+        ("as compiled", Some(report.totals)),
+        ("optimum, arguments and results laid out as they are", of(|c| c.same_specs)),
+        ("optimum, parameters laid out freely", of(|c| c.free)),
+    ];
+    plans.into_iter().filter_map(|(name, totals)| Some((name, cost(totals?)))).collect()
+}
+
+fn again(compiled: &Recompiled) -> Again<'_> {
+    let left = compiled.left.iter().map(|left| {
+        let (at, axes) = (place(left.place.as_ref(), "no source line"), left.axes.join(", "));
+        (format!("{at}: {} over {axes}", left.op), sent(left.wire_bytes))
+    });
+    Again {
+        platform: &compiled.platform,
+        programs: [
+            ("as it is", sent(compiled.as_is)),
+            ("with the edits below", sent(compiled.edited)),
+            ("optimum with these edits", sent(compiled.optimum)),
+        ],
+        left: left.collect(),
+        verdict: compiled.verdict(),
+    }
+}
+
+fn notes(comparison: &Comparison) -> Vec<String> {
+    let not_compiled =
+        comparison.not_compiled.iter().map(|why| format!("not compiled again: {why}"));
+    let barriers = comparison.barriers.iter().map(|barrier| {
+        let share = 100.0 * barrier.share;
+        format!("not understood: {} x {}, {share:.1} % of the ops", barrier.count, barrier.op)
+    });
+    not_compiled.chain(barriers).chain(comparison.why_not.clone()).collect()
+}
+
+fn move_row(one: &Move) -> MoveRow<'_> {
+    let asked = |spec| format!("with_sharding_constraint(.., {})", whole_partition_spec(spec));
+    MoveRow {
+        place: place(one.place.as_ref(), ""),
+        what: format!("{} over {}", one.op, one.axes.join(", ")),
+        value: one.value.as_deref().unwrap_or("a value"),
+        asked: one.to.as_ref().map(asked).unwrap_or_default(),
+        sent: sent(one.wire_bytes),
+    }
+}
+
+fn edit(one: &Advice) -> Edit<'_> {
+    Edit {
+        place: place(one.source.as_ref(), ""),
+        value: &one.value,
+        from: &one.from,
+        to: &one.to,
+        tried: one.tried_words(),
+        saves: sent(one.saves_bytes),
+    }
+}
+
+fn line_row<'a>(report: &'a Report, line: &'a Line) -> LineRow<'a> {
+    let collective = |index: &usize| {
+        let one = &report.program.collectives[*index];
+        let operands: Vec<String> = one.operands.iter().map(ToString::to_string).collect();
+        CollectiveRow {
+            what: format!("{} over {}", one.kind.name(), report.over(one)),
+            operands: operands.join(", "),
+            executions: one.executions.to_string(),
+            causes: one.causes().join("; "),
+            op: one.op_name.as_deref().unwrap_or_default(),
+            cost: cost(report.costs[*index]),
         }
-    }
-    out.push_str("</table>\n");
-    if let Some(compiled) = comparison.and_then(|c| c.compiled.as_ref()) {
-        again(compiled, out);
-    }
-    if let Some(why) = comparison.and_then(|c| c.not_compiled.as_ref()) {
-        let _ = writeln!(out, "<p class=\"why\">not compiled again: {}", escaped(why));
-    }
-    for barrier in comparison.iter().flat_map(|c| &c.barriers) {
-        let _ = writeln!(
-            out,
-            "<p class=\"why\">not understood: {} x {}, {:.1} % of the ops",
-            barrier.count,
-            escaped(&barrier.op),
-            100.0 * barrier.share
-        );
-    }
-    ours(comparison, out);
-    if let Some(why) = comparison.and_then(|c| c.why_not.as_ref()) {
-        let _ = writeln!(out, "<p class=\"why\">{}", escaped(why));
-    }
-}
-
-/// What XLA made of the edits.
-fn again(compiled: &Recompiled, out: &mut String) {
-    let _ = writeln!(
-        out,
-        "<h2>Compiled again for {}</h2>\n<table><tr><th>program<th class=\"n\">sent",
-        escaped(&compiled.platform)
-    );
-    for (name, bytes) in [
-        ("as it is", compiled.as_is),
-        ("with the edits below", compiled.edited),
-        ("optimum with these edits", compiled.optimum),
-    ] {
-        let _ = writeln!(out, "<tr><td>{name}<td class=\"n\">{}", scale::bytes(Bytes(bytes)));
-    }
-    for left in &compiled.left {
-        let place = left.place.as_ref().map_or("no source line".to_string(), ToString::to_string);
-        let _ = writeln!(
-            out,
-            "<tr><td class=\"why\">still: {}: {} over {}<td class=\"n\">{}",
-            escaped(&place),
-            left.op,
-            escaped(&left.axes.join(", ")),
-            scale::bytes(Bytes(left.wire_bytes))
-        );
-    }
-    let _ = writeln!(out, "</table>\n<p class=\"why\">{}", escaped(&compiled.verdict()));
-}
-
-/// What the best plan sends, beside what is said of the lines below.
-fn ours(comparison: Option<&Comparison>, out: &mut String) {
-    let Some(moves) = comparison.map(|c| &c.moves).filter(|moves| !moves.is_empty()) else {
-        return;
     };
-    out.push_str(
-        "<h2>What the optimum sends</h2>\n<table><tr><th>where<th>move<th>asked for by<th \
-        class=\"n\">sent\n",
-    );
-    for one in moves {
-        let place = one.place.as_ref().map_or(String::new(), ToString::to_string);
-        let asked = one.to.as_ref().map_or(String::new(), |spec| {
-            format!("with_sharding_constraint(.., {})", whole_partition_spec(spec))
-        });
-        let _ = writeln!(
-            out,
-            "<tr><td>{}<td>{} over {} of <code>{}</code><td><code>{}</code><td class=\"n\">{}",
-            escaped(&place),
-            one.op,
-            escaped(&one.axes.join(", ")),
-            escaped(one.value.as_deref().unwrap_or("a value")),
-            escaped(&asked),
-            scale::bytes(Bytes(one.wire_bytes))
-        );
+    LineRow {
+        place: place(line.place.as_ref(), "no source line"),
+        text: line.text.as_deref().unwrap_or_default().trim(),
+        cost: cost(line.totals),
+        share: format!("{:.1}", 100.0 * report.share(line.totals)),
+        collectives: line.collectives.iter().map(collective).collect(),
     }
-    out.push_str("</table>\n");
-}
-
-fn advice(report: &Report, out: &mut String) {
-    let Some(comparison) = report.comparison.as_ref().filter(|c| !c.advice.is_empty()) else {
-        return;
-    };
-    out.push_str("<h2>To edit</h2>\n<table><tr><th>where<th>value<th>edit<th class=\"n\">saves\n");
-    for one in &comparison.advice {
-        let place = one.source.as_ref().map_or(String::new(), ToString::to_string);
-        let _ = writeln!(
-            out,
-            "<tr><td>{}<td><code>{}</code><td><del><code>{}</code></del> <ins><code>{}</code>\
-            </ins><br><span class=\"why\">tried: {}</span><td class=\"n\">{}",
-            escaped(&place),
-            escaped(&one.value),
-            escaped(&one.from),
-            escaped(&one.to),
-            one.tried_words(),
-            scale::bytes(Bytes(one.saves_bytes))
-        );
-    }
-    out.push_str("</table>\n");
-}
-
-fn lines(report: &Report, out: &mut String) {
-    out.push_str(
-        "<h2>By source line</h2>\n<table><tr><th>line<th class=\"n\">sent<th class=\"n\">time<th>\
-        share\n",
-    );
-    for line in &report.lines {
-        let place = line.place.as_ref().map_or("no source line".to_string(), ToString::to_string);
-        let text = line.text.as_deref().unwrap_or_default().trim();
-        let share = 100.0 * report.share(line.totals);
-        let _ = writeln!(
-            out,
-            "<tr class=\"line\"><td>{}<br><code>{}</code>{}<td><span class=\"bar\" \
-            style=\"width:{share:.1}%\"></span>{share:.1} %",
-            escaped(&place),
-            escaped(text),
-            cells(line.totals)
-        );
-        for index in &line.collectives {
-            let one = &report.program.collectives[*index];
-            let operands: Vec<String> = one.operands.iter().map(ToString::to_string).collect();
-            let causes: Vec<String> = one.causes().iter().map(|cause| escaped(cause)).collect();
-            let _ = writeln!(
-                out,
-                "<tr><td>{} over {} of <code>{}</code>, x{}<br><span class=\"why\">{} \
-                <code>{}</code></span>{}<td>",
-                one.kind.name(),
-                escaped(&report.over(one)),
-                escaped(&operands.join(", ")),
-                one.executions,
-                causes.join("; "),
-                escaped(one.op_name.as_deref().unwrap_or_default()),
-                cells(report.costs[*index])
-            );
-        }
-    }
-    out.push_str("</table>\n");
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
