@@ -60,18 +60,11 @@ impl Move<'_> {
         grid: &Grid<'_>,
         blocks: &[Arc<Tensor<T>>],
     ) -> Result<(Held<T>, Network), RunError> {
-        let denominator = match self.collective {
-            Collective::AllReduce { axes, .. } => grid.mesh.group_size(axes.iter()) as usize,
-            Collective::AllGather { .. }
-            | Collective::AllGatherDims { .. }
-            | Collective::ReduceScatter { .. }
-            | Collective::ReduceScatterDims { .. }
-            | Collective::AllToAll { .. }
-            | Collective::Permute { .. }
-            | Collective::Exchange { .. }
-            | Collective::Slice { .. }
-            | Collective::ToPartial { .. }
-            | Collective::SoftmaxMerge { .. } => 1,
+        // An all-reduce alone sends parts of a block.
+        let denominator = if let Collective::AllReduce { axes, .. } = self.collective {
+            grid.mesh.group_size(axes.iter()) as usize
+        } else {
+            1
         };
         let mut network = Network::new(grid.devices(), self.dtype.bits(), denominator);
         let out = match self.collective {
@@ -216,7 +209,7 @@ impl Move<'_> {
         })?
         .into_iter();
         let whole = |_| {
-            let first = made.next().unwrap_or_default();
+            let first = made.next().ok_or(RunError::Internal("fewer pieces of a sum than cut"))?;
             let data = (1..pieces).filter_map(|_| made.next()).fold(first, |mut all, more| {
                 all.extend(more);
                 all

@@ -84,3 +84,17 @@ pub fn holds(path: &str, from: &str, to: &str, wanted: &str) {
         assert_eq!(&text[start..end], wanted, "{path}: run this test with SHARDC_UPDATE=1");
     }
 }
+
+/// All files of a folder that end in `.rs`, and of the folders in it.
+pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("a file").path();
+        if path.is_dir() {
+            found.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}

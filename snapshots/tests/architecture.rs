@@ -2,11 +2,10 @@
 //! names exists. And all crates are written as the house has it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use shard_snapshots::files::{read, root};
+use shard_snapshots::files::{read, root, rust_files};
 
 /// Our own crates, each with its folder and what it depends on of them, tests aside.
 fn crates() -> BTreeMap<String, (String, Vec<String>)> {
@@ -157,18 +156,4 @@ fn comments_are_at_most_100_columns_wide() {
         }
     }
     assert!(looked_at > 10_000, "{looked_at} lines");
-}
-
-/// All files of a folder that end in `.rs`, and of the folders in it.
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("a file").path();
-        if path.is_dir() {
-            found.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            found.push(path);
-        }
-    }
-    found
 }

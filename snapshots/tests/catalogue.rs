@@ -3,9 +3,12 @@
 //! that `CONTRIBUTING.md` lists. `SHARDC_UPDATE=1` writes the grammar, the schemas, the maps of the
 //! tables and the list of diagnostics anew.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
 use shard_check::diagnostics::ALL;
 use shard_ir::catalogue::{self, Code, Flag, Lead, Map, Move, Partial, Row, filled};
-use shard_snapshots::files::{holds, read, root};
+use shard_snapshots::files::{holds, read, root, rust_files};
 
 #[test]
 fn the_editors_grammar_knows_every_word() {
@@ -159,4 +162,38 @@ fn the_places_that_contributing_names_exist() {
         }
     }
     assert!(places > 35, "{places}");
+}
+
+/// The section of `CONTRIBUTING.md` with this title.
+fn contributing(title: &str) -> String {
+    let text = read(&root().join("CONTRIBUTING.md"));
+    let section = text.split("\n## ").find(|section| section.lines().next() == Some(title));
+    section.unwrap_or_else(|| panic!("no section {title}")).to_string()
+}
+
+/// The files of Rust in which a name stands, tests and benches apart.
+fn files_with(name: &str) -> BTreeSet<String> {
+    let is_a_test = |path: &str| {
+        path.contains("/tests/") || path.contains("/benches/") || path.ends_with("tests.rs")
+    };
+    let folders = ["grammar/src", "compiler", "runtime/src"];
+    let files = folders.iter().flat_map(|folder| rust_files(&root().join(folder)));
+    let has_it = files.filter(|file| read(file).contains(name));
+    let path = |file: PathBuf| file.strip_prefix(root()).expect("in it").display().to_string();
+    has_it.map(path).filter(|path| !is_a_test(path)).collect()
+}
+
+/// An op and a move of which no law says more than of others stand where `CONTRIBUTING.md` says
+/// that each has to, and nowhere else.
+#[test]
+fn a_new_op_and_a_new_move_are_written_in_the_files_that_contributing_lists() {
+    for (title, name) in [("Add an op", "Op::Iota"), ("Add a collective", "Collective::ToPartial")]
+    {
+        let section = contributing(title);
+        let found = files_with(name);
+        let unlisted: Vec<&String> =
+            found.iter().filter(|path| !section.contains(&format!("`{path}`"))).collect();
+        assert!(unlisted.is_empty(), "{title}: {name} stands in {unlisted:?} as well");
+        assert!(found.len() >= 8, "{name} stands in {found:?} alone");
+    }
 }

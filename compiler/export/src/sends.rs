@@ -123,23 +123,10 @@ fn pairs(
     if let Some(fused) = fused {
         return Ok(Some(ring_pairs(mesh, &fused.axes())));
     }
-    match *collective {
-        Collective::Permute { to } => {
-            let shape = MeshShape { mesh, sizes: &plan.sizes(&instr.dims) };
-            let pairs = permute_pairs(shape, plan.instruction(plan.moved(id)).layout, to)?;
-            Ok(Some(pairs.into_iter().filter(|[from, to]| from != to).collect()))
-        }
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::ReduceScatter { .. }
-        | Collective::ReduceScatterDims { .. }
-        | Collective::AllReduce { .. }
-        | Collective::AllToAll { .. }
-        | Collective::Exchange { .. }
-        | Collective::Slice { .. }
-        | Collective::ToPartial { .. }
-        | Collective::SoftmaxMerge { .. } => Ok(None),
-    }
+    let Collective::Permute { to } = *collective else { return Ok(None) };
+    let shape = MeshShape { mesh, sizes: &plan.sizes(&instr.dims) };
+    let pairs = permute_pairs(shape, plan.instruction(plan.moved(id)).layout, to)?;
+    Ok(Some(pairs.into_iter().filter(|[from, to]| from != to).collect()))
 }
 
 /// A gather begins with the chunk that the device has, a scatter with the one that is furthest from

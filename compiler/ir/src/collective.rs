@@ -257,10 +257,11 @@ impl Collective {
                 }
                 Ok(to)
             }
-            Collective::Exchange { to } => match regroup::between(shape, from, to) {
-                Some(Collective::Exchange { .. }) if shape.admits(to) => Ok(to),
-                _ => Err(E::NotAnExchange),
-            },
+            Collective::Exchange { to } => {
+                let between = regroup::between(shape, from, to);
+                let is_one = matches!(between, Some(Collective::Exchange { .. }));
+                if is_one && shape.admits(to) { Ok(to) } else { Err(E::NotAnExchange) }
+            }
             Collective::AllGatherDims { to } => gather_dims(from, to),
             Collective::ReduceScatterDims { kind, to } => scatter_dims(shape, from, to, kind),
             Collective::ToPartial { kind, dim: None, axes } => {
@@ -414,6 +415,12 @@ impl Collective {
             }
         }
         found
+    }
+
+    /// Whether a device has more after the move than before: others' blocks, or its own as a term
+    /// among neutral elements.
+    pub fn makes_more(&self) -> bool {
+        self.row().gathers || matches!(self, Collective::ToPartial { dim: Some(_), .. })
     }
 
     /// The dims that an all-gather or a reduce-scatter of a value in this layout changes, each with

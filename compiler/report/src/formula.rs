@@ -151,12 +151,7 @@ fn of_group(
     let instr = plan.instruction(moved);
     let sizes = plan.sizes(&instr.dims);
     let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
-    let gives = matches!(
-        collective,
-        Collective::AllGather { .. }
-            | Collective::AllGatherDims { .. }
-            | Collective::ToPartial { dim: Some(_), .. }
-    );
+    let gives = collective.makes_more();
     let larger = if gives {
         collective
             .apply(shape, from)

@@ -263,19 +263,13 @@ struct Moved<'a> {
 /// alone.
 fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<CannotTake> {
     let combines = moved.collective.row().combines;
-    let gathered = match moved.collective {
-        Collective::AllGather { dim, .. } | Collective::AllToAll { from_dim: dim, .. } => {
-            program.value(moved.value).dims.get(*dim)
-        }
-        Collective::Slice { .. }
-        | Collective::ReduceScatter { .. }
-        | Collective::AllReduce { .. }
-        | Collective::Permute { .. }
-        | Collective::Exchange { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::ReduceScatterDims { .. }
-        | Collective::SoftmaxMerge { .. }
-        | Collective::ToPartial { .. } => None,
+    let dims = &program.value(moved.value).dims;
+    let gathered = if let Collective::AllGather { dim, .. }
+    | Collective::AllToAll { from_dim: dim, .. } = moved.collective
+    {
+        dims.get(*dim)
+    } else {
+        None
     };
     let whole = |over: &DimId| (gathered == Some(over)).then_some(CannotTake::Whole(*over));
     match op {
@@ -425,7 +419,6 @@ fn cause_in_kernel(
     let mut over: Vec<(DimId, AxisList)> = Vec::new();
     let mut explained = AxisSet::EMPTY;
     let chain = settled_chain(kernels, producer.source, value);
-    let (reducing, how) = reduces(program, chain, kind);
     for (operand, layout) in &producer.reads {
         let layout = tables.of(*operand).layouts[*layout as usize];
         for axis in axes.difference(explained).iter() {
@@ -441,7 +434,10 @@ fn cause_in_kernel(
     let mut causes: Vec<Cause> = Vec::new();
     let mut named = value;
     if !over.is_empty() {
-        named = reducing.unwrap_or(value);
+        let (reducing, how) = reduces(program, chain, kind).unwrap_or_else(|| {
+            never!("a kernel that combines nothing of what lies split", (value, Combining::Sum))
+        });
+        named = reducing;
         causes.push(Cause::Combined { value: told(program, named), axes, how, over });
     }
     // A sum of terms that were there before: one that is made so tells more than one cut into
@@ -487,25 +483,13 @@ fn cut_into_terms(
     cut: AxisSet,
 ) -> Cause {
     let table = tables.of(value);
-    let dims =
-        settled.moves.iter().filter_map(|(from, to)| match table.arc(*from, *to)?.collective {
-            Collective::ToPartial { dim: Some(dim), axes, .. }
-                if axes.iter().any(|a| cut.contains(a)) =>
-            {
-                Some(program.value(value).dims[dim])
-            }
-            Collective::ToPartial { .. }
-            | Collective::AllGather { .. }
-            | Collective::Slice { .. }
-            | Collective::ReduceScatter { .. }
-            | Collective::AllReduce { .. }
-            | Collective::AllToAll { .. }
-            | Collective::Permute { .. }
-            | Collective::Exchange { .. }
-            | Collective::AllGatherDims { .. }
-            | Collective::ReduceScatterDims { .. }
-            | Collective::SoftmaxMerge { .. } => None,
-        });
+    let dims = settled.moves.iter().filter_map(|(from, to)| {
+        let Collective::ToPartial { dim: Some(dim), axes, .. } = table.arc(*from, *to)?.collective
+        else {
+            return None;
+        };
+        axes.iter().any(|a| cut.contains(a)).then(|| program.value(value).dims[dim])
+    });
     Cause::Terms { value: told(program, value), axes: cut, dims: dims.collect() }
 }
 
@@ -519,22 +503,23 @@ fn settled_chain(kernels: &Kernels, source: Source, value: ValueId) -> &[ValueId
     }
 }
 
-/// The op of a kernel that combines terms over a dim, and how.
-fn reduces(program: &Program, chain: &[ValueId], kind: Reduction) -> (Option<ValueId>, Combining) {
-    let mut found = chain.iter().filter_map(|id| match &program.value(*id).def {
-        Def::Op { op: Op::Reduce { .. }, .. } if kind == Reduction::Max => {
-            Some((Some(*id), Combining::Maximum))
-        }
-        Def::Op { op: Op::Locate { .. }, .. } => Some((Some(*id), Combining::Search)),
-        Def::Op { op: Op::Einsum, .. } => Some((Some(*id), Combining::Contraction)),
-        Def::Op { op: Op::Reduce { .. }, .. } => Some((Some(*id), Combining::Sum)),
-        Def::Op { op: Op::Take { .. }, .. } => Some((Some(*id), Combining::Lookup)),
-        Def::Op { op, .. } => match op.row().combines {
-            Combined::No => None,
-            Combined::Sum => Some((Some(*id), Combining::Sum)),
-            Combined::Max => Some((Some(*id), Combining::Maximum)),
-        },
-        Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
-    });
-    found.next_back().unwrap_or((None, Combining::Contraction))
+/// The op of a kernel that combines terms over a dim, and how; `None` where none of it does.
+fn reduces(program: &Program, chain: &[ValueId], kind: Reduction) -> Option<(ValueId, Combining)> {
+    let how = |id: &ValueId| {
+        let Def::Op { op, .. } = &program.value(*id).def else { return None };
+        let how = match op {
+            Op::Reduce { .. } if kind == Reduction::Max => Combining::Maximum,
+            Op::Locate { .. } => Combining::Search,
+            Op::Einsum => Combining::Contraction,
+            Op::Reduce { .. } => Combining::Sum,
+            Op::Take { .. } => Combining::Lookup,
+            op => match op.row().combines {
+                Combined::No => return None,
+                Combined::Sum => Combining::Sum,
+                Combined::Max => Combining::Maximum,
+            },
+        };
+        Some((*id, how))
+    };
+    chain.iter().rev().find_map(how)
 }

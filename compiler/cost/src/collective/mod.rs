@@ -158,13 +158,7 @@ pub fn collective_time(
 fn larger_buffer(mesh: &Mesh, collective: &Collective, from: Layout, sizes: &[u64]) -> u64 {
     let before = MeshShape { mesh, sizes }.local_elements(from);
     let group = mesh.group_size(collective.axes(mesh, from).iter());
-    // A block that becomes partial stands among neutral elements.
-    if collective.row().gathers || matches!(collective, Collective::ToPartial { dim: Some(_), .. })
-    {
-        before.saturating_mul(group)
-    } else {
-        before
-    }
+    if collective.makes_more() { before.saturating_mul(group) } else { before }
 }
 
 /// No permute of a value that has so many elements on a device takes less: a block that moves

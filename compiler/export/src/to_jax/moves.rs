@@ -8,6 +8,8 @@ use crate::moved::{Moved, Written};
 use crate::python::Py;
 use crate::specs::axes_tuple;
 
+const A_MAXIMUM_SCATTERED: &str = "as all-to-all and a maximum";
+
 /// The expressions of a move of `value`, all but the last of which are assigned to `between`.
 pub(crate) fn write(
     moved: &Moved<'_>,
@@ -18,6 +20,8 @@ pub(crate) fn write(
     let value = value.clone();
     let mesh = moved.shape.mesh;
     let tuple = |axes: &AxisList| axes_tuple(mesh, axes.iter());
+    // What JAX does the move by, where it has none like it.
+    let mut instead = None;
     let step = match *collective {
         Collective::AllGather { dim, axes } => Py::call("lax.all_gather", [value, tuple(&axes)])
             .with("axis", Py::atom(dim))
@@ -34,6 +38,7 @@ pub(crate) fn write(
                 .with("tiled", Py::atom("True"))
         }
         Collective::ReduceScatter { kind: Reduction::Max, dim, axes } => {
+            instead = Some(A_MAXIMUM_SCATTERED);
             Py::call("max_scatter", [value, tuple(&axes)]).with("axis", Py::atom(dim))
         }
         Collective::AllReduce { kind, axes } => {
@@ -61,36 +66,19 @@ pub(crate) fn write(
         Collective::ReduceScatterDims { kind, .. } => {
             let function = match kind {
                 Reduction::Sum => "scatter_dims",
-                Reduction::Max => "max_scatter_dims",
+                Reduction::Max => {
+                    instead = Some(A_MAXIMUM_SCATTERED);
+                    "max_scatter_dims"
+                }
             };
             let (axes, parts) = moved.parts(collective);
             Py::call(function, [value, axes, parts])
         }
         Collective::SoftmaxMerge { dim, axes, statistics } => {
+            instead = Some("as a maximum of the statistics, and sums");
             moved.softmax_merge(value, (dim, axes), statistics)
         }
         Collective::ToPartial { kind, dim, axes } => moved.as_terms(&Jax, value, kind, (dim, axes)),
     };
-    Ok(Written { steps: vec![step], instead: done_by(collective).map(str::to_string) })
-}
-
-/// What JAX does a move by, where it has none like it.
-fn done_by(collective: &Collective) -> Option<&'static str> {
-    match collective {
-        Collective::ReduceScatter { kind, .. } | Collective::ReduceScatterDims { kind, .. } => {
-            match kind {
-                Reduction::Sum => None,
-                Reduction::Max => Some("as all-to-all and a maximum"),
-            }
-        }
-        Collective::SoftmaxMerge { .. } => Some("as a maximum of the statistics, and sums"),
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::Slice { .. }
-        | Collective::AllReduce { .. }
-        | Collective::AllToAll { .. }
-        | Collective::Permute { .. }
-        | Collective::Exchange { .. }
-        | Collective::ToPartial { .. } => None,
-    }
+    Ok(Written { steps: vec![step], instead: instead.map(str::to_string) })
 }

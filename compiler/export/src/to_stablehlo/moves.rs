@@ -19,25 +19,13 @@ pub(crate) struct Moved<'a> {
 impl Moved<'_> {
     /// What stands in for a move that StableHLO does not have.
     pub(crate) fn instead(&self, collective: &Collective) -> Result<Option<String>, ExportError> {
-        match *collective {
-            Collective::Exchange { to } => {
-                let chain = steps_of(self.shape, self.from, to)?;
-                let names: Vec<&str> = chain.iter().map(|(step, _)| step.name()).collect();
-                Ok(Some(format!("as {}", names.join(", "))))
-            }
-            Collective::AllGather { .. }
-            | Collective::AllGatherDims { .. }
-            | Collective::ReduceScatter { .. }
-            | Collective::ReduceScatterDims { .. }
-            | Collective::AllReduce { .. }
-            | Collective::AllToAll { .. }
-            | Collective::Permute { .. }
-            | Collective::Slice { .. }
-            | Collective::ToPartial { .. } => Ok(None),
-            Collective::SoftmaxMerge { .. } => {
-                Ok(Some("as a maximum of the statistics, and sums".to_string()))
-            }
+        if let Collective::Exchange { to } = *collective {
+            let chain = steps_of(self.shape, self.from, to)?;
+            let names: Vec<&str> = chain.iter().map(|(step, _)| step.name()).collect();
+            return Ok(Some(format!("as {}", names.join(", "))));
         }
+        let is_merge = matches!(collective, Collective::SoftmaxMerge { .. });
+        Ok(is_merge.then(|| "as a maximum of the statistics, and sums".to_string()))
     }
 
     /// The value after a move.
