@@ -84,10 +84,13 @@ pub enum RunError {
 /// A time as people say it.
 fn duration(seconds: u128) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match () {
-        () if seconds < 120 => format!("{seconds} seconds"),
-        () if minutes < 120 => format!("{minutes} minutes"),
-        () if hours < 48 => format!("{hours} hours"),
-        () => format!("{days} days"),
+    if seconds < 120 {
+        format!("{seconds} seconds")
+    } else if minutes < 120 {
+        format!("{minutes} minutes")
+    } else if hours < 48 {
+        format!("{hours} hours")
+    } else {
+        format!("{days} days")
     }
 }

@@ -37,8 +37,7 @@ pub struct RunOptions {
     pub inputs: BTreeMap<String, Arc<Tensor>>,
     /// Round each result to its own dtype ([`Arithmetic::Emulated`]).
     pub emulate_dtypes: bool,
-    /// Compute as in a plan that is as large as it is written, however small it is
-    /// ([`Arithmetic::Single`]).
+    /// Use the arithmetic of large plans ([`Arithmetic::Single`]) even where the plan is small.
     pub single: bool,
     /// The tolerance to use in place of [`Arithmetic::tolerance`].
     pub tolerance: Option<f64>,
@@ -151,11 +150,14 @@ pub(crate) fn check(plan: &Plan, options: &RunOptions) -> Result<(), RunError> {
 }
 
 pub(crate) fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
-    match () {
-        () if options.emulate_dtypes => Arithmetic::Emulated,
-        () if options.single => Arithmetic::Single,
-        () if allows_exact(plan) && inputs::all_whole(&options.inputs) => Arithmetic::Exact,
-        () => inexact(plan),
+    if options.emulate_dtypes {
+        Arithmetic::Emulated
+    } else if options.single {
+        Arithmetic::Single
+    } else if allows_exact(plan) && inputs::all_whole(&options.inputs) {
+        Arithmetic::Exact
+    } else {
+        inexact(plan)
     }
 }
 

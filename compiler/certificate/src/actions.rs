@@ -81,13 +81,11 @@ fn combining(kind: Reduce) -> Reduction {
 
 /// Whether the operands of an op may change places, where they are of one type.
 pub(crate) fn commutes(op: &Op) -> bool {
-    match op {
-        Op::Binary(binary) => match binary {
-            Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum | Binary::Equal => true,
-            Binary::Sub | Binary::Div | Binary::Less | Binary::LessEqual => false,
-        },
-        // Nothing is found to be the same that is not.
-        _ => false,
+    // Of other ops nothing is found to be the same that is not.
+    let Op::Binary(binary) = op else { return false };
+    match binary {
+        Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum | Binary::Equal => true,
+        Binary::Sub | Binary::Div | Binary::Less | Binary::LessEqual => false,
     }
 }
 

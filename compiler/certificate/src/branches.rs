@@ -34,8 +34,8 @@ impl Within {
         within
     }
 
-    /// Those in which a label has one of these layouts; or none of them. `all` are those that it
-    /// may have.
+    /// This branch with a label restricted to `layouts`, or to all others where `holds` is false;
+    /// `all` are the layouts that the label may have at first.
     #[must_use]
     pub fn label(&self, label: u16, all: &[Layout], layouts: &[Layout], holds: bool) -> Within {
         let mut within = self.clone();

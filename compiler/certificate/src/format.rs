@@ -1,7 +1,7 @@
 //! What a certificate says, and what a check of it has shown.
 
 use serde::{Deserialize, Serialize};
-use shard_ir::Picoseconds;
+use shard_ir::{Picoseconds, never};
 
 use crate::forms::TooMany;
 
@@ -23,8 +23,9 @@ pub struct Certificate {
 impl Certificate {
     /// The text of the file.
     pub fn text(&self) -> String {
-        // Serialising to memory cannot fail: every key is a string.
-        let mut text = serde_json::to_string(self).unwrap_or_default();
+        // Every key is a string.
+        let mut text = serde_json::to_string(self)
+            .unwrap_or_else(|_| never!("a certificate that JSON cannot hold", String::new()));
         text.push('\n');
         text
     }

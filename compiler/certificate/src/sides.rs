@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use shard_ir::{Def, LabelId, Layout, LayoutPattern, ParameterKind, Program, ValueId};
+use shard_ir::{Def, LabelId, Layout, LayoutPattern, ParameterKind, Program, ValueId, never};
 
 use crate::format::{CertificateError, Part, Place, PriceSet, SidePrices};
 use crate::kernel::local_bytes;
@@ -204,7 +204,9 @@ impl Space<'_> {
         };
         let cost = |layout: &Layout| {
             to_it.iter().fold(0, |sum, (side, prices)| {
-                let nodes = self.allowed_at(side.place).unwrap_or(&[]);
+                let nodes = self.allowed_at(side.place).unwrap_or_else(|| {
+                    never!("a price at a place of which a label asks nothing", &[])
+                });
                 let here = nodes
                     .iter()
                     .zip(prices)
@@ -231,7 +233,9 @@ impl Space<'_> {
             let prices = paid
                 .iter()
                 .find(|(side, _)| side.to == Part::Memory(memory) && side.place == place);
-            let nodes = self.allowed_at(place).unwrap_or(&[]);
+            let nodes = self
+                .allowed_at(place)
+                .unwrap_or_else(|| never!("something kept that is no parameter", &[]));
             let pattern = self.program.value(*value).def.pattern();
             let is_left = |node: Node| {
                 self.may_be_stored(*value, node)

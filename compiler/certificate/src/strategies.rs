@@ -107,7 +107,7 @@ impl Walk<'_> {
                     let (parts, layout, dims) = match self.site.op {
                         Op::Merge { from, to } => {
                             let Some(at) = self.site.result.iter().position(|d| d == to) else {
-                                return;
+                                never!("a merge into a dim that its result lacks", return)
                             };
                             result = result.with_dim(at, *axes);
                             (from, &mut operands[0], self.site.operands[0].0)
@@ -121,7 +121,9 @@ impl Walk<'_> {
                     let Some(dealt) = self.dealt(*axes, parts) else { return };
                     for (part, axes) in parts.iter().zip(dealt).filter(|(_, axes)| !axes.is_empty())
                     {
-                        let Some(at) = dims.iter().position(|d| d == part) else { return };
+                        let Some(at) = dims.iter().position(|d| d == part) else {
+                            never!("a part that the tensor of parts lacks", return)
+                        };
                         *layout = layout.with_dim(at, axes);
                     }
                 }

@@ -4,8 +4,8 @@
 /// A sum.
 pub(crate) type Sum = i128;
 
-/// The sum of what there is no way to do. What has one as a term is never less than half of it,
-/// whatever the prices are.
+/// Infinity: the sum of what cannot be done. It is so large that no prices bring a sum that has it
+/// as a term below half of it.
 pub(crate) const NEVER: Sum = 1 << 100;
 
 /// A time, of so many times, in so small parts of a picosecond; one beyond all that is bounded is

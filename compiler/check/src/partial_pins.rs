@@ -110,10 +110,8 @@ fn is_sum(op: &Op) -> bool {
 
 /// The op as the source writes it.
 fn word(op: &Op) -> &'static str {
-    match op {
-        Op::Binary(binary) => binary.row().sign.unwrap_or(op.word()),
-        op => op.word(),
-    }
+    let sign = if let Op::Binary(binary) = op { binary.row().sign } else { None };
+    sign.unwrap_or(op.word())
 }
 
 /// The op's rule along one axis: operands that are stated to be partial over it are so, the others

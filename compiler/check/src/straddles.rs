@@ -14,25 +14,21 @@ use crate::sink::Sink;
 pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
     for value in program.values.iter().filter(|v| v.in_layers.is_empty()) {
         let Def::Op { op, operands } = &value.def else { continue };
-        let (parts, whole) = match op {
-            Op::Split { from, to } => (to, *from),
-            Op::Merge { from, to } => (from, *to),
-            _ => continue,
+        let (Op::Split { from: whole, to: parts } | Op::Merge { from: parts, to: whole }) = op
+        else {
+            continue;
         };
         let Some(axes) = stated(program, operands[0]) else { continue };
         let sizes = program.sizes(parts);
         let of_part = |d: &DimId| {
             axes.iter().find(|(dim, _)| dim == d).map_or(AxisList::EMPTY, |(_, list)| *list)
         };
-        let (list, fits) = match op {
-            Op::Split { .. } => {
-                (of_part(&whole), deal(of_part(&whole), &sizes, &program.mesh).is_some())
-            }
-            _ => {
-                let lists: Vec<AxisList> = parts.iter().map(of_part).collect();
-                let all = lists.iter().fold(AxisList::EMPTY, |all, list| all.concat(*list));
-                (all, deal(all, &sizes, &program.mesh).as_ref() == Some(&lists))
-            }
+        let (list, fits) = if matches!(op, Op::Split { .. }) {
+            (of_part(whole), deal(of_part(whole), &sizes, &program.mesh).is_some())
+        } else {
+            let lists: Vec<AxisList> = parts.iter().map(of_part).collect();
+            let all = lists.iter().fold(AxisList::EMPTY, |all, list| all.concat(*list));
+            (all, deal(all, &sizes, &program.mesh).as_ref() == Some(&lists))
         };
         if fits {
             continue;
@@ -45,7 +41,7 @@ pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
         sink.report(Straddle {
             op: op.word(),
             span: value.span,
-            whole: name(&whole),
+            whole: name(whole),
             parts: parts.iter().map(|d| (name(d), env.size(*d))).collect(),
             axes: list
                 .iter()
@@ -56,7 +52,7 @@ pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
                 .filter(|text| !text.is_empty()),
             mesh: other_mesh(&program.mesh, list, &sizes),
             factored: in_two(&program.mesh, list, &sizes)
-                .map(|(mesh, axes)| (mesh, format!("{}_{axes}", name(&whole)))),
+                .map(|(mesh, axes)| (mesh, format!("{}_{axes}", name(whole)))),
         });
     }
 }

@@ -94,10 +94,12 @@ fn directly(path: &Path, content: Content<'_>) -> io::Result<()> {
         path == Path::new(name) || names(number).iter().any(|n| path == Path::new(n))
     };
     // Opened anew, a file would be written from its start on, under what is printed.
-    let to: Box<dyn Write> = match () {
-        () if is("/dev/stdout", 1) => Box::new(io::stdout()),
-        () if is("/dev/stderr", 2) => Box::new(io::stderr()),
-        () => Box::new(OpenOptions::new().append(true).open(path)?),
+    let to: Box<dyn Write> = if is("/dev/stdout", 1) {
+        Box::new(io::stdout())
+    } else if is("/dev/stderr", 2) {
+        Box::new(io::stderr())
+    } else {
+        Box::new(OpenOptions::new().append(true).open(path)?)
     };
     let mut out = BufWriter::new(to);
     content(&mut out)?;

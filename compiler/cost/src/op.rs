@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use shard_ir::attention::softmax_over;
 use shard_ir::op::Amount;
-use shard_ir::{Binary, Def, Dim, DimId, Dtype, Op, Picoseconds, Program, Value};
+use shard_ir::{Binary, Def, Dim, DimId, Dtype, Op, Picoseconds, Program, Value, never};
 
 use crate::hardware::Hardware;
 use crate::sight::{Seen, Sight, pairs_in_sight};
@@ -57,9 +57,9 @@ pub struct Work {
     pub flops: Flops,
     /// The arithmetic that they are done in.
     pub arithmetic: Dtype,
-    /// The matrix product that they are, where they are one.
+    /// The matrix product, where the operations are those of a single one.
     pub matmul: Option<Matmul>,
-    /// They are those of attention as one kernel, which reaches a fraction of peak of its own.
+    /// Whether this is an attention that runs as one kernel, which has an efficiency of its own.
     pub attention: bool,
     /// Of a ring the pairs of the fullest step, and of all steps together.
     pub step: Option<[u128; 2]>,
@@ -512,10 +512,8 @@ fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
 /// The arithmetic of a product: a narrow operand is multiplied in the other's, int8 with int8 in
 /// int8; scales bring to their size what is read or added up.
 fn arithmetic(member: &KernelOp<'_>) -> Dtype {
-    let multiplied = match without_scales(member.operands) {
-        Some(two) if *member.op == Op::Einsum => two.to_vec(),
-        _ => member.operands.iter().collect(),
-    };
+    let product = without_scales(member.operands).filter(|_| *member.op == Op::Einsum);
+    let multiplied = product.map_or_else(|| member.operands.iter().collect(), |two| two.to_vec());
     let mut dtypes = multiplied.into_iter().filter(|o| !o.constant).map(|o| o.dtype);
     let Some(first) = dtypes.next() else { return member.result.dtype };
     dtypes.fold(first, |a, b| match (a, b) {
@@ -531,7 +529,10 @@ fn bytes_of(amount: Amount, tensor: &LocalTensor<'_>, member: &KernelOp<'_>) -> 
         Amount::None => Bytes(0),
         Amount::Whole => tensor.bytes(),
         Amount::OfResult => member.result.bytes(),
-        Amount::OfSecond => member.operands.get(1).map_or(Bytes(0), LocalTensor::bytes),
+        Amount::OfSecond => match member.operands.get(1) {
+            Some(second) => second.bytes(),
+            None => never!("an op without the operand that its row names", Bytes(0)),
+        },
     }
 }
 

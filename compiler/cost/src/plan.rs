@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use shard_ir::attention::{Ring, rings, unmoved};
+use shard_ir::attention::{Ring, rings, softmax_over, unmoved};
 use shard_ir::{
     Collective, DimId, Dtype, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan,
 };
@@ -324,10 +324,8 @@ fn may_be_striped(plan: &Plan, dims: [DimId; 2]) -> bool {
         }
     }
     plan.instructions.iter().filter_map(|instr| instr.kind.op()).all(|op| {
-        let goes_by_positions = matches!(
-            op,
-            Op::Mask { .. } | Op::Rope { .. } | Op::Rename { .. } | Op::Softmax { .. }
-        );
+        let goes_by_positions = softmax_over(op).is_some()
+            || matches!(op, Op::Mask { .. } | Op::Rope { .. } | Op::Rename { .. });
         goes_by_positions || !op.dims().iter().any(|dim| ordered.contains(dim))
     })
 }

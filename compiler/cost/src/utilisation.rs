@@ -181,12 +181,12 @@ fn useful_flops(plan: &Plan, id: InstrId) -> Flops {
     let times = if dims.iter().all(|d| instr.dims.contains(d)) { 1 } else { 2 };
     let all = dims.iter().fold(times, |n: u128, d| n.saturating_mul(useful(*d)));
     // Of the places of experts, no more than the choices of all tokens are taken.
-    let taken = plan.instructions.iter().find_map(|instr| match instr.kind.op() {
-        Some(Op::Route { over, at, to, choices }) if dims.contains(over) && dims.contains(to) => {
-            let places = useful(*over).saturating_mul(useful(*to));
-            Some((useful(*at).saturating_mul(u128::from(*choices)).min(places), places))
-        }
-        _ => None,
+    let taken = plan.instructions.iter().find_map(|instr| {
+        let Op::Route { over, at, to, choices } = instr.kind.op()? else { return None };
+        let is_of_it = dims.contains(over) && dims.contains(to);
+        let places = useful(*over).saturating_mul(useful(*to));
+        let chosen = useful(*at).saturating_mul(u128::from(*choices)).min(places);
+        is_of_it.then_some((chosen, places))
     });
     Flops(taken.map_or(all, |(taken, places)| (all / places.max(1)).saturating_mul(taken)))
 }

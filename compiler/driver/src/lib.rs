@@ -50,6 +50,7 @@ pub mod certificate;
 pub mod compile;
 pub mod expected;
 pub mod explicit;
+mod found;
 pub mod hardware_choice;
 pub mod host;
 pub mod input;

@@ -177,10 +177,12 @@ pub(crate) fn assignment(indent: usize, target: &str, value: &Py, comment: &str)
     let head = format!("{pad}{target} = ");
     let flat = format!("{head}{}", value.flat());
     let comment = comment.replace(char::is_control, "?");
-    match () {
-        () if comment.is_empty() => format!("{head}{}\n", value.laid_out(indent, width(&head), 0)),
-        () if width(&flat) + 4 + width(&comment) <= COLUMNS => format!("{flat}  # {comment}\n"),
-        () => format!("{pad}# {comment}\n{head}{}\n", value.laid_out(indent, width(&head), 0)),
+    if comment.is_empty() {
+        format!("{head}{}\n", value.laid_out(indent, width(&head), 0))
+    } else if width(&flat) + 4 + width(&comment) <= COLUMNS {
+        format!("{flat}  # {comment}\n")
+    } else {
+        format!("{pad}# {comment}\n{head}{}\n", value.laid_out(indent, width(&head), 0))
     }
 }
 
@@ -190,12 +192,12 @@ pub(crate) fn entry(indent: usize, key: &str, value: &Py, comment: &str) -> Stri
     let head = format!("{pad}{key}: ");
     let comment = comment.replace(char::is_control, "?");
     let flat = format!("{head}{},", value.flat());
-    match () {
-        () if comment.is_empty() => {
-            format!("{head}{},\n", value.laid_out(indent, width(&head), 1))
-        }
-        () if width(&flat) + 4 + width(&comment) <= COLUMNS => format!("{flat}  # {comment}\n"),
-        () => format!("{pad}# {comment}\n{head}{},\n", value.laid_out(indent, width(&head), 1)),
+    if comment.is_empty() {
+        format!("{head}{},\n", value.laid_out(indent, width(&head), 1))
+    } else if width(&flat) + 4 + width(&comment) <= COLUMNS {
+        format!("{flat}  # {comment}\n")
+    } else {
+        format!("{pad}# {comment}\n{head}{},\n", value.laid_out(indent, width(&head), 1))
     }
 }
 

@@ -112,9 +112,10 @@ pub fn specs(layers: &[Exported<'_>], writer: Writer<'_>) -> Result<String, Expo
     let layers = layers.iter().map(|exported| layer(exported, writer));
     let sheet =
         Sheet { schema: "shardc.specs/1", layers: layers.collect::<Result<_, ExportError>>()? };
-    // Serialising these types to memory cannot fail: every key is a string, and there are no
-    // floats.
-    Ok(serde_json::to_string_pretty(&sheet).unwrap_or_default() + "\n")
+    // Every key is a string, and there are no floats.
+    let text = serde_json::to_string_pretty(&sheet)
+        .map_err(|_| ExportError::Internal("specs that JSON cannot hold"))?;
+    Ok(text + "\n")
 }
 
 fn layer(exported: &Exported<'_>, writer: Writer<'_>) -> Result<LayerSheet, ExportError> {

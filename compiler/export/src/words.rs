@@ -61,7 +61,7 @@ pub(crate) trait Words {
     /// The elements in another shape.
     fn reshaped(&self, value: Py, sizes: Vec<u64>) -> Py;
 
-    /// A tensor as one of these sizes, by each of size 1 in it that is another there.
+    /// A tensor broadcast to these sizes, from those of its dims that have size 1.
     fn spread(&self, value: Py, sizes: Vec<u64>) -> Py;
 
     /// Two tensors one behind the other.

@@ -199,10 +199,7 @@ pub fn joined_layout(
 
 /// The dim of a softmax, with sinks or without; none of another op.
 pub fn softmax_over(op: &Op) -> Option<DimId> {
-    match op {
-        Op::Softmax { over } | Op::SinkSoftmax { over } => Some(*over),
-        _ => None,
-    }
+    if let Op::Softmax { over } | Op::SinkSoftmax { over } = op { Some(*over) } else { None }
 }
 
 /// The layout that a softmax of an attention gives: that of the operand, the keys split or not,
@@ -252,11 +249,11 @@ pub fn carried(
 
 /// Dims of an operand as the result of an op calls them.
 fn renamed(op: &Op, dims: &[DimId]) -> Vec<DimId> {
-    let name = |dim: &DimId| match op {
-        Op::Rename { from, to } if dim == from => *to,
-        _ => *dim,
+    let name = |dim: DimId| {
+        let Op::Rename { from, to } = op else { return dim };
+        if dim == *from { *to } else { dim }
     };
-    dims.iter().map(name).collect()
+    dims.iter().copied().map(name).collect()
 }
 
 /// Of an op on the attention over a part of the keys, the dims of the statistics as they lie beside

@@ -47,10 +47,7 @@ impl Read {
 
 /// The dim of a composite; none for other ops.
 pub fn composite_dim(op: &Op) -> Option<DimId> {
-    match op {
-        Op::Softmax { over } | Op::Norm { over, .. } => Some(*over),
-        _ => None,
-    }
+    if let Op::Softmax { over } | Op::Norm { over, .. } = op { Some(*over) } else { None }
 }
 
 /// The pieces of a composite on an operand of these dims, in order; the last makes its result.

@@ -63,7 +63,8 @@ pub struct Halo {
     pub around: Option<DimId>,
 }
 
-/// Those of a dim among which its largest are: as many of each part as are chosen of all.
+/// Candidates for the largest entries along a dim: from each part of the dim as many as are chosen
+/// in all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candidates {
     /// The dim.

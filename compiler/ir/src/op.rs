@@ -472,12 +472,10 @@ impl Op {
     /// How many blocks axes may cut a dim of the op's iteration space into, if not as many as it
     /// has elements: the parts of a choice of the largest.
     pub fn blocks_of(&self, dim: DimId) -> Option<u64> {
-        match self {
-            Op::TopK { to, parts, .. } | Op::ArgTopK { to, parts, .. } if *to == dim => {
-                Some(parts.unwrap_or(1))
-            }
-            _ => None,
-        }
+        let (Op::TopK { to, parts, .. } | Op::ArgTopK { to, parts, .. }) = self else {
+            return None;
+        };
+        (*to == dim).then_some(parts.unwrap_or(1))
     }
 }
 

@@ -431,9 +431,10 @@ fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErro
         return has_operands(instr, 1);
     }
     let types = types_of_operands(plan, instr);
-    let expected = match op {
-        Op::Einsum => einsum_type(&types, &instr.dims, instr.dtype, &plan.dims)?,
-        op => result_type(op, &types, &instr.dims, &plan.dims)?,
+    let expected = if *op == Op::Einsum {
+        einsum_type(&types, &instr.dims, instr.dtype, &plan.dims)?
+    } else {
+        result_type(op, &types, &instr.dims, &plan.dims)?
     };
     has_type(plan, instr, &expected, true)?;
     let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();

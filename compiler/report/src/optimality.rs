@@ -38,7 +38,8 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         return "plan given as IR: not searched for".to_string();
     };
     let status = status_word(o.status);
-    // Phases that share weights have them as suits all, and what is shown of one is shown of that.
+    // Phases that share weights store them as suits all of them: what is shown of one phase is
+    // shown for that way of storing them.
     let no_plan = match layer.sharing {
         Some(_) => "no plan with the weights stored so",
         None => "no plan",

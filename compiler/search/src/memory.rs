@@ -190,7 +190,7 @@ impl<'a> DeviceMemory<'a> {
         problem: &Factors,
     ) -> (DeviceMemory<'a>, Factors) {
         let mut fits = problem.clone();
-        // Of several phases it is not said which op is of which.
+        // A program of several phases does not record which op is of which phase.
         if self.scopes.is_some() {
             return (self, fits);
         }

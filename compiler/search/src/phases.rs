@@ -308,7 +308,7 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
         Picoseconds(terms.fold(0, u64::saturating_add))
     };
     let priced = phases.iter().all(|l| l.optimality.price_bound.is_some());
-    // What is said of them together is what is said of the one that is known least.
+    // The phases together are only as proven as the least proven of them.
     let least_known = |o: &&Optimality| match (o.status, o.proof) {
         (Status::Bounded, _) => 0,
         (Status::Proven, Some(Proof::Certificate)) => 2,

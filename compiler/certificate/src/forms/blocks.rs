@@ -216,11 +216,13 @@ pub(super) fn conv(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
 pub(super) fn largest_few(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for node in equal.nodes(class) {
         let &[a] = node.operands.as_slice() else { continue };
-        let (of, to, is_place) = match equal.op(node) {
-            Some(Op::TopK { over, to, parts: None }) => (*over, *to, false),
-            Some(Op::ArgTopK { over, to, parts: None }) => (*over, *to, true),
-            _ => continue,
+        let Some(
+            chosen @ (Op::TopK { over, to, parts: None } | Op::ArgTopK { over, to, parts: None }),
+        ) = equal.op(node)
+        else {
+            continue;
         };
+        let (of, to, is_place) = (*over, *to, matches!(chosen, Op::ArgTopK { .. }));
         let is_it = |cut: &&Candidates| cut.of == of && cut.chosen == to;
         for cut in equal.program.cuts.choices.iter().filter(is_it) {
             let (all, parts, ty) = (cut.all, Some(cut.parts), equal.ty(class));

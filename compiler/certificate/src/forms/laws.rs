@@ -209,17 +209,13 @@ fn readings(equal: &Equal<'_>, class: Class, within: &mut Vec<Class>) -> Vec<Vec
     within.push(class);
     let mut all: Vec<Vec<Term>> = Vec::new();
     for node in equal.nodes(class) {
-        let takes_away = match equal.op(node) {
-            Some(Op::Binary(Binary::Add)) => Some(false),
-            Some(Op::Binary(Binary::Sub)) => Some(true),
-            _ => None,
-        };
-        let (Some(takes_away), true) =
-            (takes_away, node.operands.iter().all(|o| equal.ty(*o) == equal.ty(class)))
-        else {
+        let is_alike = node.operands.iter().all(|o| equal.ty(*o) == equal.ty(class));
+        let op = equal.op(node).filter(|_| is_alike);
+        let Some(Op::Binary(sign @ (Binary::Add | Binary::Sub))) = op else {
             all.push(alone.clone());
             continue;
         };
+        let takes_away = *sign == Binary::Sub;
         let right = readings(equal, node.operands[1], within);
         for left in readings(equal, node.operands[0], within) {
             for right in &right {

@@ -69,10 +69,12 @@ fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
         matches!(&value.def, Def::Op { op: Op::Einsum, .. })
             && value.def.operands().len() > laws::MOST_OPERANDS
     };
-    let limit = match () {
-        () if !is_whole => Some(TooMany::Ways),
-        () if program.values.iter().any(too_long) => Some(TooMany::Operands),
-        () => None,
+    let limit = if !is_whole {
+        Some(TooMany::Ways)
+    } else if program.values.iter().any(too_long) {
+        Some(TooMany::Operands)
+    } else {
+        None
     };
     (equal, limit)
 }

@@ -64,7 +64,7 @@ pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e
         (class, equal.nodes(class).iter().filter(is_taken).collect())
     };
     let mut nodes: BTreeMap<Class, Vec<&ENode>> = equal.classes().into_iter().map(of).collect();
-    // What has none takes those with it that need it.
+    // A class without a node cannot be computed: it goes, and every node that reads it.
     while let Some(empty) =
         nodes.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class)
     {

@@ -17,7 +17,7 @@ use shard_check::diagnostics::AuditProblem;
 use shard_cost::{Bytes, Hardware};
 use shard_driver::hardware_choice;
 use shard_grammar::SourceFile;
-use shard_ir::Mesh;
+use shard_ir::{Mesh, never};
 use shard_report::scale;
 
 use crate::args::Format;
@@ -209,8 +209,10 @@ struct Answer<'a> {
 }
 
 fn line(of: &impl serde::Serialize) -> String {
-    // Strings and nothing else: there is nothing that JSON could not hold.
-    serde_json::to_string(of).unwrap_or_default() + "\n"
+    // Strings and nothing else.
+    serde_json::to_string(of)
+        .unwrap_or_else(|_| never!("an answer that JSON cannot hold", String::new()))
+        + "\n"
 }
 
 /// Who compiles: asked on standard output, and heard on standard input.

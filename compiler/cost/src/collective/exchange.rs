@@ -405,8 +405,8 @@ impl Digits {
                     |wires: &[&Crossed]| wires.iter().all(|c| self.may_stay(c, &known, values));
                 let (home, same) =
                     (u64::from(stays(&outside)), u64::from(stays(&outside) && stays(&within)));
-                // In parts of one in `all`: what stays in the node is one in `out`, what stays
-                // where it is one in `all`.
+                // In units of one `all`-th of the block: `all / out` of them stay in the node, and
+                // one stays on the device.
                 most = most.max(all - home * (all / out));
                 inside = inside.max(home * (all / out) - same);
             });

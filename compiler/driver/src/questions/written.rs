@@ -15,6 +15,7 @@ use shard_search::demand::{annotated, label_of, value_named};
 use super::force;
 use super::request::Request;
 use crate::explicit::strict_layer;
+use crate::found::found;
 
 /// A value in a layout.
 type Annotation = (ValueId, Layout);
@@ -144,7 +145,8 @@ impl Wanted<'_> {
             let rank = self.program.value(*value).dims.len();
             program = annotated(&program, *value, &LayoutPattern::exactly(*layout, rank));
         }
-        let Ok(lowered) = shard_search::lower(&program, self.hardware, self.options) else {
+        let Some(lowered) = found(shard_search::lower(&program, self.hardware, self.options))
+        else {
             return false;
         };
         let time = |plan: &Plan| shard_cost::price(plan, self.hardware).totals.serial_time;

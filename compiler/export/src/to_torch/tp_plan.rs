@@ -87,31 +87,30 @@ fn style(
     let others = read.operands.iter().filter(|o| **o != weight);
     let in_others =
         others.clone().any(|o| plan.instruction(*o).dims.contains(&cut) && of_result(&cut));
-    match () {
-        () if in_others => Err("is one matrix for each place of the dim that is cut"),
-        () if side.into_iter().next() != Some(&cut) => Err("is cut along a dim that is not major"),
-        () if of_result(&cut) => {
-            let is_whole = |o: &InstrId| {
-                let layout = plan.instruction(*o).layout;
-                layout.split_axes().union(layout.partial_axes()).intersection(axes).is_empty()
-            };
-            let whole = others.clone().all(is_whole);
-            if whole { Ok("colwise") } else { Err("takes activations that are cut too") }
-        }
-        () => {
-            let reduced = plan.ids().filter(|id| plan.instruction(*id).operands.contains(&reader));
-            let mut reduced = reduced.map(|id| &plan.instruction(id).kind);
-            let is_all_reduce = |kind: &InstrKind| {
-                matches!(
-                    kind,
-                    InstrKind::Move(Collective::AllReduce { kind: Reduction::Sum, axes: over })
-                        if *over == axes
-                )
-            };
-            match (reduced.next(), reduced.next()) {
-                (Some(kind), None) if is_all_reduce(kind) => Ok(row),
-                _ => Err("gives a sum that is not all-reduced at once"),
-            }
+    if in_others {
+        Err("is one matrix for each place of the dim that is cut")
+    } else if side.into_iter().next() != Some(&cut) {
+        Err("is cut along a dim that is not major")
+    } else if of_result(&cut) {
+        let is_whole = |o: &InstrId| {
+            let layout = plan.instruction(*o).layout;
+            layout.split_axes().union(layout.partial_axes()).intersection(axes).is_empty()
+        };
+        let whole = others.clone().all(is_whole);
+        if whole { Ok("colwise") } else { Err("takes activations that are cut too") }
+    } else {
+        let reduced = plan.ids().filter(|id| plan.instruction(*id).operands.contains(&reader));
+        let mut reduced = reduced.map(|id| &plan.instruction(id).kind);
+        let is_all_reduce = |kind: &InstrKind| {
+            matches!(
+                kind,
+                InstrKind::Move(Collective::AllReduce { kind: Reduction::Sum, axes: over })
+                    if *over == axes
+            )
+        };
+        match (reduced.next(), reduced.next()) {
+            (Some(kind), None) if is_all_reduce(kind) => Ok(row),
+            _ => Err("gives a sum that is not all-reduced at once"),
         }
     }
 }

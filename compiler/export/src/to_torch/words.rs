@@ -199,10 +199,8 @@ impl Words for Torch {
         let eight_bits = [dtypes.common, dtypes.result]
             .iter()
             .any(|dtype| self.cannot_compute(*dtype, dtypes.floats) == Some("f8"));
-        let within = match () {
-            () if eight_bits && dtypes.result == Dtype::F8 => "torch.float32",
-            () => result,
-        };
+        let within =
+            if eight_bits && dtypes.result == Dtype::F8 { "torch.float32" } else { result };
         let operands = operands
             .into_iter()
             .map(|operand| if common == within { operand } else { self.cast(operand, within) });

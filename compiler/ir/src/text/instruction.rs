@@ -335,10 +335,12 @@ fn dtype(cursor: &mut Cursor<'_>) -> Parsed<Dtype> {
 }
 
 fn reduction(cursor: &mut Cursor<'_>) -> Parsed<Reduction> {
-    match () {
-        () if cursor.take_word("sum") => Ok(Reduction::Sum),
-        () if cursor.take_word("max") => Ok(Reduction::Max),
-        () => cursor.unexpected("`sum` or `max`"),
+    if cursor.take_word("sum") {
+        Ok(Reduction::Sum)
+    } else if cursor.take_word("max") {
+        Ok(Reduction::Max)
+    } else {
+        cursor.unexpected("`sum` or `max`")
     }
 }
 

@@ -157,7 +157,7 @@ fn nanos(time: Picoseconds) -> u64 {
 struct Process<'a> {
     layer: &'a Layer<'a>,
     pid: u64,
-    /// Copies that are shown of those that are not listed.
+    /// How many copies of a stage are shown at most where its copies are not listed one by one.
     most: u64,
 }
 

@@ -5,8 +5,9 @@ use shard_ir::Picoseconds;
 use super::place::Run;
 use super::{Stages, Timeline};
 
-/// Copies of a stage that are as one that is placed, each so much later than the one before. They
-/// stand behind it, and everything behind them is as much later.
+/// Copies of a stage that repeat one that is placed already, each a fixed time after the one
+/// before. They follow it, and all that comes after them is shifted by the time that they take
+/// together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Steady {
     /// The stage.

@@ -5,6 +5,7 @@ use shard_certificate::{
     Branch as Entry, Branches, CertificateError, PriceSet, Space, Unshown, Within,
 };
 
+use super::certify::scale_of;
 use super::prices::price_set;
 use crate::relax::Branch;
 use crate::relax::split::{Goal, Split};
@@ -65,7 +66,7 @@ pub(super) fn branches(
         }
         branch.sweep(goal, fresh);
         let (problem, of_branch) = branch.parts();
-        let scale = u32::try_from(problem.ticks).unwrap_or(1);
+        let scale = scale_of(problem);
         let set = PriceSet { scale, ..price_set(space, problem, of_branch, false) };
         let is_shown = shown(space, &set, &within)?;
         prices += set

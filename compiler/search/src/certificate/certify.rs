@@ -9,7 +9,7 @@ use shard_certificate::{
     assignments, derive, forms, least_time, phases_of, side_by_side,
 };
 use shard_cost::Hardware;
-use shard_ir::{Def, Layout, Plan, Program};
+use shard_ir::{Def, Layout, Plan, Program, never};
 
 use super::branches::branches;
 use super::prices::price_set;
@@ -262,6 +262,12 @@ pub(super) fn factors_of(
     )
 }
 
+/// The parts of a picosecond in which prices are written, as a certificate has it.
+pub(super) fn scale_of(factors: &Factors) -> u32 {
+    u32::try_from(factors.ticks)
+        .unwrap_or_else(|_| never!("prices in smaller parts than a certificate may have", 1))
+}
+
 /// A set of prices, with side prices for labels and, where there is `memory` to fit in, for memory.
 fn at_once(
     kernels: &Kernels,
@@ -272,7 +278,7 @@ fn at_once(
 ) -> PriceSet {
     let sweeps = limits.sweeps.saturating_mul(SWEEPS_OF_A_CERTIFICATE);
     let prices = swept(kernels, memory, factors, target, sweeps);
-    let scale = u32::try_from(factors.ticks).unwrap_or(1);
+    let scale = scale_of(factors);
     PriceSet { scale, ..price_set(space, factors, &prices, false) }
 }
 

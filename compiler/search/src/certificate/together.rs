@@ -11,7 +11,7 @@ use shard_certificate::{
 use shard_cost::Hardware;
 use shard_ir::{Layout, Plan, Program, ValueId};
 
-use super::certify::{SWEEPS_OF_A_CERTIFICATE, factors_of, scopes, swept};
+use super::certify::{SWEEPS_OF_A_CERTIFICATE, factors_of, scale_of, scopes, swept};
 use super::prices::{PROHIBITIVE, levelled, runs, side_prices};
 use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
@@ -116,7 +116,7 @@ fn prices_of(
     (factors, prices): (&Factors, &Prices),
     clusters: usize,
 ) -> Result<PriceSet, CertificateError> {
-    let scale = u32::try_from(factors.ticks).unwrap_or(1);
+    let scale = scale_of(factors);
     let mut set = PriceSet { scale, ..PriceSet::default() };
     let common = Common::default();
     let price = |value: ValueId, reader: &Reader, layout: Layout| {

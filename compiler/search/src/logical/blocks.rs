@@ -218,11 +218,13 @@ pub(super) fn conv(logical: &Logical<'_>, class: Id, found: &mut Found) {
 pub(super) fn largest_few(logical: &Logical<'_>, class: Id, found: &mut Found) {
     let ty = logical.ty(class);
     for node in logical.nodes(class) {
-        let (over, to, is_place) = match logical.op(node) {
-            Some(Op::TopK { over, to, parts: None }) => (*over, *to, false),
-            Some(Op::ArgTopK { over, to, parts: None }) => (*over, *to, true),
-            _ => continue,
+        let Some(
+            chosen @ (Op::TopK { over, to, parts: None } | Op::ArgTopK { over, to, parts: None }),
+        ) = logical.op(node)
+        else {
+            continue;
         };
+        let (over, to, is_place) = (*over, *to, matches!(chosen, Op::ArgTopK { .. }));
         let &[a] = node.operands.as_slice() else { continue };
         let of_a = logical.ty(a);
         let choices = &logical.program.cuts.choices;

@@ -288,8 +288,8 @@ pub(crate) struct Fragment {
     pub(crate) program: Program,
     /// The class of each value.
     pub(crate) classes: Vec<Id>,
-    /// For the results of the source that it has, which they are there. Other results are what
-    /// reads the part.
+    /// The results of the source that are in this fragment, by their number in the source. Its
+    /// other results are values that are read outside of it.
     pub(crate) outputs: Vec<usize>,
 }
 

@@ -171,16 +171,13 @@ fn readings(logical: &Logical<'_>, class: Id) -> Rc<Vec<Vec<Term>>> {
     let ty = logical.ty(class);
     let mut all: Vec<Vec<Term>> = Vec::new();
     for node in logical.nodes(class) {
-        let minus = match logical.op(node) {
-            Some(Op::Binary(Binary::Add)) => Some(false),
-            Some(Op::Binary(Binary::Sub)) => Some(true),
-            _ => None,
-        };
-        let (Some(minus), true) = (minus, node.operands.iter().all(|o| logical.ty(*o) == ty))
-        else {
+        let is_alike = node.operands.iter().all(|o| logical.ty(*o) == ty);
+        let op = logical.op(node).filter(|_| is_alike);
+        let Some(Op::Binary(sign @ (Binary::Add | Binary::Sub))) = op else {
             all.push(alone.clone());
             continue;
         };
+        let minus = *sign == Binary::Sub;
         let (left, right) =
             (readings(logical, node.operands[0]), readings(logical, node.operands[1]));
         for left in left.iter() {

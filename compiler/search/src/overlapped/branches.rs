@@ -127,7 +127,7 @@ impl Asked<'_> {
 }
 
 impl Part {
-    /// What the branch that it is of says of its plans.
+    /// The lower bound that the parent branch gives for the plans of this part.
     fn least(&self) -> Picoseconds {
         let through = self.of.climbed.through.get(self.value);
         let times = through.into_iter().flatten().zip(&self.kept).filter(|(_, kept)| **kept);

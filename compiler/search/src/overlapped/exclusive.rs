@@ -53,7 +53,8 @@ enum Step {
     Streaming(ValueId, Option<ValueId>, usize),
 }
 
-/// Which of several long ops is begun first, or done last: a case of which every schedule is one.
+/// One case of a distinction over all schedules: which of several long ops is begun first, or done
+/// last.
 ///
 /// What begins first begins when what it reads has been moved there, so that everything that waits
 /// for one of them is behind that move. What is done last is moved when everything that one of them

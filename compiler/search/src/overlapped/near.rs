@@ -46,7 +46,7 @@ const PARTS: u64 = 64;
 const PART_OF_LIMITS: usize = 20;
 
 impl Ways {
-    /// Those of all plans of a form, given what is known of them.
+    /// The ways of making values that plans of a form may have, given the bounds known of ways.
     pub(super) fn of(all: &Branch, enough: Picoseconds) -> Ways {
         let problem = &all.problem;
         let mut through: FxHashMap<Way, u64> = FxHashMap::default();
@@ -58,7 +58,7 @@ impl Ways {
                 let read: Option<Vec<Layout>> =
                     read.map(|(node, of)| problem.layout(*of, *node)).collect();
                 let layouts = problem.layout(*id, factor.out[way]).zip(read);
-                // Of a way of which nothing is said nothing is known but that.
+                // A way without a known bound has the bound 0.
                 let time = times.and_then(|of| of.get(way)).copied().unwrap_or(0);
                 if let Some((out, read)) = layouts.filter(|_| time < enough.0) {
                     let known = through.entry((*id, out, read)).or_insert(time);

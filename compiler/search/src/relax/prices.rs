@@ -402,10 +402,12 @@ impl Prices {
             let mut next = vec![-FAR; paid.len()];
             for (choice, node) in allowed.iter().enumerate() {
                 let side = sides.get(choice).copied().unwrap_or(0);
-                next[at(*node)] = match () {
-                    () if paid[at(*node)] >= FAR => FAR,
-                    () if side >= FAR => -FAR,
-                    () => add(least, -side),
+                next[at(*node)] = if paid[at(*node)] >= FAR {
+                    FAR
+                } else if side >= FAR {
+                    -FAR
+                } else {
+                    add(least, -side)
                 };
             }
             *paid = next;
@@ -607,10 +609,12 @@ impl Prices {
                 *sum -= marginal[at(factor.reads_of(s)[place])];
             }
             for (paid, m) in self.paid[*operand][*reader].iter_mut().zip(marginal) {
-                *paid = match () {
-                    () if *paid >= FAR => FAR,
-                    () if m >= FAR => -FAR,
-                    () => *paid - m,
+                *paid = if *paid >= FAR {
+                    FAR
+                } else if m >= FAR {
+                    -FAR
+                } else {
+                    *paid - m
                 };
             }
         }

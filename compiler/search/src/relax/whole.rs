@@ -22,7 +22,7 @@ pub(crate) struct Whole {
 pub(crate) struct Question<'a> {
     whole: &'a Whole,
     value: ValueId,
-    /// Of each strategy of the value, whether it is one of them.
+    /// For each strategy of the value, whether the question allows it.
     kept: Vec<bool>,
 }
 

@@ -116,9 +116,10 @@ impl Movable {
         to: impl Iterator<Item = Layout>,
     ) -> Vec<(Collective, Layout)> {
         let shape = MeshShape { mesh, sizes: &self.sizes };
-        let exchange = |to: Layout| match Collective::regrouping(shape, from, to) {
-            Some(exchange @ Collective::Exchange { .. }) => Some((exchange, to)),
-            _ => None,
+        let exchange = |to: Layout| {
+            let found = Collective::regrouping(shape, from, to);
+            let is_one = |found: &Collective| matches!(found, Collective::Exchange { .. });
+            found.filter(is_one).map(|exchange| (exchange, to))
         };
         if !from.softmax_axes().is_empty() {
             return Vec::new();

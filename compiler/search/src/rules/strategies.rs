@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use shard_ir::layout_rule::{deal, iteration_dim};
 use shard_ir::{
     AxisId, AxisList, Dim, DimId, Dtype, Layout, Mesh, MeshShape, Op, Operand, Place, Reduction,
-    result_layout_as,
+    never, result_layout_as,
 };
 
 /// What is done with a strategy: the layout of the result, those of the operands; says whether to
@@ -94,7 +94,9 @@ impl<'a> OpSite<'a> {
 
     /// Probes the layout rule of the op on a mesh of one axis that divides everything it has to.
     pub fn profile(&self) -> OpProfile {
-        let Ok(mesh) = Mesh::new([("probe", 2)]) else { return OpProfile::default() };
+        let Ok(mesh) = Mesh::new([("probe", 2)]) else {
+            never!("no mesh of one axis", return OpProfile::default())
+        };
         let dims: Vec<Dim> = self
             .dims
             .iter()

@@ -22,7 +22,7 @@ pub(super) struct Guided<'a> {
 /// What a kernel is to the prices.
 #[derive(Default)]
 struct Members {
-    /// For each thing that it reads, which use of it that is.
+    /// For each value that the kernel reads, the index of that read among the uses of the value.
     uses: Vec<usize>,
     /// What its members before the last, and the pins between them, come to at least: a plan that
     /// has the kernel does not pay that apart.

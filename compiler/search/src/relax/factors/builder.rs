@@ -36,7 +36,7 @@ pub(super) struct Builder<'s> {
     pub(super) states: Vec<KernelStates>,
     pub(super) factors: Vec<Arc<Factor>>,
     pub(super) known: &'s mut FxHashMap<Site, Arc<Factor>>,
-    /// Of which of these the strategies are counted: once, whoever made them.
+    /// The factors whose strategies were counted against the limit; a shared factor counts once.
     pub(super) counted: FxHashSet<*const Factor>,
     pub(super) exact: bool,
     /// How many strategies there may still be.
