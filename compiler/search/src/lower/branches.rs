@@ -399,11 +399,18 @@ impl<'a> Lowering<'a> {
         let most = self.most_wanted();
         let few = Limits { sweeps: SWEEPS_OF_A_DIVE, ..self.limits.clone() };
         let is_wanted = |bound: u64| most.is_none_or(|most| bound <= most);
-        while let Some(likely) = branch.toward_the_best() {
-            branch = likely;
-            self.best.priced_in_dives += branch.strategies();
-            self.settle_in(&mut branch, &explored.kernels, most, &few);
-            let Some(bound) = branch.bound() else { return Ok(None) };
+        // Several places at once where they are many, as long as that lifts the bound by little.
+        let mut at_once = usize::MAX;
+        while let Some((mut likely, count)) = branch.toward_the_best(at_once) {
+            self.best.priced_in_dives += likely.strategies();
+            self.settle_in(&mut likely, &explored.kernels, most, &few);
+            let (before, now) = (branch.bound().unwrap_or(0), likely.bound());
+            if count > 1 && now.is_none_or(|now| now - before > before / LIFTED_AT_ONCE) {
+                at_once = count / 2;
+                continue;
+            }
+            (branch, at_once) = (likely, count.saturating_mul(2));
+            let Some(bound) = now else { return Ok(None) };
             if !is_wanted(bound) {
                 return Ok(Some(true));
             }
@@ -583,6 +590,10 @@ const PARTS: u64 = 64;
 
 /// Sweeps after each step of a dive: enough to tell what seems best next.
 const SWEEPS_OF_A_DIVE: usize = 8;
+
+/// Where deciding some places at once lifts the bound by more than this part of it, fewer are
+/// decided.
+const LIFTED_AT_ONCE: u64 = 1 << 12;
 
 /// Sweeps before a branch is searched that show whether it has anything that fits.
 const SWEEPS_OF_WHAT_FITS: usize = 4;

@@ -160,7 +160,7 @@ impl Fitting<'_> {
             Err(LowerError::NoPlanFits { proven: false, .. }) => (self.found()?, false),
             Err(other) => return Err(other),
         };
-        if is_open(&best) {
+        if !is_proven(&best) {
             best = self.divided(best, PRICED_AT_FIRST)?;
         }
         if is_open(&best) && was_short {

@@ -56,10 +56,18 @@ const A_STEERED_DIVE: usize = 512;
 /// large program takes a few states a value where nothing is in doubt.
 const STATES_A_VALUE: usize = 8;
 
+/// So often a dive tries a region between one that it searched in vain and one that has too many
+/// e-nodes, this part of the way from the one to the other.
+const NARROWER: usize = 3;
+const NARROWER_BY: u64 = 8;
+
 /// A dive may have an e-node where a full search may have so many: where what is nearly as good as
 /// its bound is more than that, another dive, which leaves more memory free, comes to a plan
 /// sooner.
 const NODES_OF_A_DIVE: usize = 32;
+
+/// Or so many for each value, where these are more.
+const NODES_A_VALUE: usize = 200;
 
 /// A dive ends with a plan that is above its bound by no more than this part of it: that none of
 /// its branch is better is not worth a region of all that is as cheap.
@@ -144,7 +152,7 @@ impl Lowering<'_> {
         (priced, bound, farthest): (&Priced, u64, u64),
         (memory, lazy): (Option<&DeviceMemory<'_>>, Option<&LazyGuide<'_>>),
     ) -> Result<(), LowerError> {
-        let mut most = bound;
+        let (mut most, mut searched, mut narrower) = (bound, bound, NARROWER);
         let mut slack = (bound >> 18).max(1);
         let is_dive = farthest < u64::MAX;
         let near = bound.saturating_add(slack.max(bound / NEAR_OF_A_DIVE));
@@ -169,7 +177,7 @@ impl Lowering<'_> {
             let effort = lazy.map_or(Effort::Full, |lazy| lazy.effort);
             let is_short = matches!(effort, Effort::First | Effort::Short);
             let expansions = self.expansions_of(effort, is_dive, kernels.program.values.len());
-            let nodes = self.limits.nodes / if is_dive { NODES_OF_A_DIVE } else { 1 };
+            let nodes = self.nodes_of(is_dive, kernels.program.values.len());
             let within = Some(most);
             let is_last = wider >= end;
             let mut aim = Aim {
@@ -184,6 +192,9 @@ impl Lowering<'_> {
                 guide,
             };
             let found = self.search(kernels, region, Some(labels), memory, &mut aim)?;
+            if !self.best.is_too_large {
+                searched = most;
+            }
             all_trees = aim.all_trees;
             guide = lazy.map(LazyGuide::get);
             most = match found {
@@ -201,6 +212,14 @@ impl Lowering<'_> {
                 }
                 // A plan far from the bound is not to widen the region to all that is as far.
                 Some((time, _)) => time.min(wider).min(end),
+                // Between a region in which none fits and one too large there may be one in which
+                // one does.
+                None if is_dive && self.best.is_too_large && most > searched && narrower > 0 => {
+                    narrower -= 1;
+                    slack = ((most - searched) / NARROWER_BY).max(1);
+                    most = searched.saturating_add(slack);
+                    continue;
+                }
                 // One plan after another does not fit: the case is given up, and its bound stays
                 // open.
                 None if self.best.gave_up => {
@@ -211,6 +230,12 @@ impl Lowering<'_> {
             };
             slack = slack.saturating_mul(if memory.is_some() { WIDER_WITHIN_MEMORY } else { 8 });
         }
+    }
+
+    /// How many e-nodes a search of a program of so many values may have.
+    fn nodes_of(&self, is_dive: bool, values: usize) -> usize {
+        let few = (self.limits.nodes / NODES_OF_A_DIVE).max(NODES_A_VALUE * values);
+        if is_dive { few.min(self.limits.nodes) } else { self.limits.nodes }
     }
 
     /// How many states a search of a program of so many values may expand. A dive is for

@@ -124,7 +124,7 @@ impl Lowering<'_> {
     /// The ways in which the plan makes values to which prices lead.
     fn decided(&self, branch: &Branch) -> Option<Vec<(ValueId, Way)>> {
         let mut branch = branch.clone();
-        while let Some(likely) = branch.toward_the_best() {
+        while let Some((likely, _)) = branch.toward_the_best(1) {
             branch = likely;
             branch.settle(&self.few_sweeps(), None);
             branch.bound()?;

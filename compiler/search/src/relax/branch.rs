@@ -141,9 +141,9 @@ impl Branch {
         }
     }
 
-    /// A part of it that has what seems best to one of the parts that are still open; itself where
-    /// none is.
-    pub(crate) fn toward_the_best(&self) -> Option<Branch> {
+    /// A part of it that has what seems best at so many of the places that are still open, at most,
+    /// and how many it are; `None` where none is open. Of labels all are decided at once.
+    pub(crate) fn toward_the_best(&self, most: usize) -> Option<(Branch, usize)> {
         let sides = &self.whole.prices.sides;
         if self.open_label(FAR - 1).is_some() {
             // All labels at once: each by itself would have the whole program priced again.
@@ -155,12 +155,20 @@ impl Branch {
             let having = |branch: Branch, (part, best): (usize, u32)| {
                 branch.having(part, &|_, class| class == best)
             };
-            return Some(best.into_iter().fold(self.clone(), having));
+            return Some((best.into_iter().fold(self.clone(), having), 1));
         }
-        let (part, live) = self.open_memory(FAR - 1)?;
+        let (part, mut live) = self.open_memory(FAR - 1)?;
         let best = sides.best(part);
-        let place = self.widest(part, &live)?;
-        Some(self.having(part, &|p, class| p != place || class == best[place]))
+        let open = live.iter().filter(|live| live.len() > 1).count();
+        let mut decided = vec![false; live.len()];
+        let count = most.min(open / STEPS_AT_LEAST).max(1);
+        for _ in 0..count {
+            let place = self.widest(part, &live)?;
+            decided[place] = true;
+            live[place].truncate(1);
+        }
+        let is_so = |place: usize, class: u32| !decided[place] || class == best[place];
+        Some((self.having(part, &is_so), count))
     }
 
     /// The label of fewest live layouts among those that have several.
@@ -344,6 +352,10 @@ impl Branch {
         memory.beside(program.value_ids().map(least).collect())
     }
 }
+
+/// So many steps lead at least to the plans that store everything as seems best, where there are as
+/// many places.
+const STEPS_AT_LEAST: usize = 8;
 
 /// So many layouts of a label are branches of their own; of more, the best is one and the others
 /// are another.

@@ -57,3 +57,33 @@ fn a_block_with_adapters_is_proven_where_memory_has_room_for_some_of_its_weights
     let found = lower(&program(LORA), &chip, &LowerOptions::default()).expect("a plan");
     assert_eq!(found.optimality.status, Status::Proven, "{:?}", found.optimality);
 }
+
+/// Feed-forward blocks one on another, each with weights of its own, all open.
+fn stack(blocks: usize) -> String {
+    let mut text =
+        "mesh x=2, y=2, z=2\ndim B = 512\ndim E = 4096\ndim F = 16384\nlayer f(h0: bf16 \
+                    BE?"
+        .to_string();
+    let mut body = String::new();
+    for n in 0..blocks {
+        let _ = write!(text, ", u{n}: weight bf16 EF?, d{n}: weight bf16 FE?");
+        let _ = writeln!(
+            body,
+            " let h{} = h{n} + einsum(relu(einsum(h{n}, u{n} -> BF)), d{n} -> BE)",
+            n + 1
+        );
+    }
+    text + ") -> bf16 BE? {\n" + &body + &format!(" return h{blocks}\n}}\n")
+}
+
+#[test]
+#[ignore = "slow: forty blocks in memory for hardly more than their weights"]
+fn a_large_stack_has_a_plan_in_little_more_memory_than_its_weights_take() {
+    // Few branches and no trials: what the first search finds on its way.
+    let few = Limits { branches: 1, trials: false, ..Limits::default().part(8) };
+    let options = LowerOptions { limits: few, ..LowerOptions::default() };
+    let chip = Hardware::built_in("h100").expect("a chip").with_memory_limit(1_500_000_000);
+    let found = lower(&program(&stack(40)), &chip, &options).expect("a plan").optimality;
+    let gap = found.cost.0 - found.lower_bound.0;
+    assert!(gap < found.lower_bound.0 / 100, "{found:?}");
+}
