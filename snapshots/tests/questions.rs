@@ -372,6 +372,18 @@ fn what_is_said_to_do_away_with_a_collective_does() {
 }
 
 #[test]
+fn what_is_said_to_do_away_with_a_collective_of_a_repeated_layer_is_said_of_all_that_is_alike() {
+    let source = "hardware tpu-v5e\nmesh x=4\ndim B = 512\ndim E = 1024\ndim F = 4096
+layer f(x: bf16 BE?s, w1: weight bf16 EF_x, w2: weight bf16 F_xE) -> bf16 BE?s repeat 4 {
+  return x + einsum(relu(einsum(x, w1 -> BF)), w2 -> BE)\n}\n";
+    let answer = json(&["explain", "-", "--why", "x"], source);
+    let removal = &answer["answers"][0]["removals"][0];
+    assert_eq!(removal["write"], "x: bf16 BE, and -> bf16 BE    (the result `result`)");
+    let written = source.replace("BE?s", "BE");
+    assert_eq!(removal["time_s"].as_f64(), Some(time(&written)));
+}
+
+#[test]
 fn a_derivation_ends_with_the_time_of_the_plan() {
     for value in ["h", "a", "y"] {
         let answers = json(&["explain", STATIONARY, "--why", value], "");

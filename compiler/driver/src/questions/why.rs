@@ -8,7 +8,7 @@ use shard_check::names::nearest;
 use shard_cost::Hardware;
 use shard_ir::{
     Def, InstrId, InstrKind, Instruction, Layout, LayoutPattern, Op, Operand, Picoseconds, Plan,
-    Program, Reduction, ValueId,
+    Program, Reduction, Value, ValueId,
 };
 use shard_report::Layer;
 use shard_report::draw::Place;
@@ -290,37 +290,56 @@ impl About<'_> {
     fn parameter_as_moved(&self, id: InstrId) -> Option<(Program, String)> {
         let (plan, program) = (self.plan, self.program);
         let given = plan.instruction(origin(plan, id));
-        let (InstrKind::Parameter(kind), Some(name)) = (&given.kind, &given.name) else {
+        let (InstrKind::Parameter(_), Some(name)) = (&given.kind, &given.name) else {
             return None;
         };
         let value = program.value_ids().find(|v| {
             matches!(program.value(*v).def, Def::Parameter { .. })
                 && program.value(*v).name.as_ref() == Some(name)
         })?;
-        let instr = plan.instruction(id);
-        let mut other = program.clone();
-        if let Def::Parameter { pattern, .. } = &mut other.values[value.index()].def {
-            *pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
-        }
-        let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
-        let text = format!("{name}: {kind}{} {}", instr.dtype, plan.layout_text(id));
-        Some((other, text))
+        self.with_border(Border::Parameter(value), plan.instruction(id).layout)
     }
 
     /// Each result that the move makes, given as it was before.
     fn results_unmoved(&self, id: InstrId) -> Vec<(Program, String)> {
         let plan = self.plan;
         let Some(before) = plan.instruction(id).operands.first() else { return Vec::new() };
-        let instr = plan.instruction(*before);
+        let layout = plan.instruction(*before).layout;
         let results = plan.outputs.iter().enumerate().filter(|(_, output)| output.id == id);
-        results
-            .map(|(i, output)| {
-                let mut other = self.program.clone();
-                other.outputs[i].pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
-                let (dtype, layout) = (instr.dtype, plan.layout_text(*before));
-                (other, format!("-> {dtype} {layout}    (the result `{}`)", output.name))
-            })
-            .collect()
+        results.filter_map(|(i, _)| self.with_border(Border::Result(i), layout)).collect()
+    }
+
+    /// The program with a layout stated at a place of its border, and at every place that has to be
+    /// alike; and how that is written. `None` where a value within would have to be alike.
+    fn with_border(&self, border: Border, layout: Layout) -> Option<(Program, String)> {
+        let (program, plan) = (self.program, self.plan);
+        let mut other = program.clone();
+        let mut texts = Vec::new();
+        for place in alike(program, border)? {
+            let value = match place {
+                Border::Parameter(id) => id,
+                Border::Result(i) => program.outputs[i].value,
+            };
+            let value = program.value(value);
+            let stated = LayoutPattern::exactly(layout, value.dims.len());
+            let layout = layout.text(&plan.mesh, &plan.dim_names(&value.dims));
+            texts.push(match place {
+                Border::Parameter(id) => {
+                    let Def::Parameter { kind, pattern } = &mut other.values[id.index()].def else {
+                        return None;
+                    };
+                    *pattern = stated;
+                    let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
+                    format!("{}: {kind}{} {layout}", value.name.as_ref()?, value.dtype)
+                }
+                Border::Result(i) => {
+                    let output = &mut other.outputs[i];
+                    output.pattern = stated;
+                    format!("-> {} {layout}    (the result `{}`)", value.dtype, output.name)
+                }
+            });
+        }
+        Some((other, texts.join(", and ")))
     }
 
     /// The values around the move, annotated as the best plan without it has them.
@@ -362,6 +381,50 @@ impl About<'_> {
         };
         instead.iter().filter_map(reshard).collect()
     }
+}
+
+/// A place in the type of a layer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Border {
+    Parameter(ValueId),
+    Result(usize),
+}
+
+/// The places that have one layout with this one, itself among them: those that bear its label, and
+/// what one application of a repeated layer hands to the next. `None` where a value within bears
+/// the label, or dims are in another order elsewhere.
+fn alike(program: &Program, border: Border) -> Option<Vec<Border>> {
+    let is_parameter = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
+    let parameters = program.value_ids().filter(is_parameter).map(Border::Parameter);
+    let results = (0..program.outputs.len()).map(Border::Result);
+    let places: Vec<Border> = parameters.chain(results).collect();
+    let seen = |place: Border| match place {
+        Border::Parameter(id) => (program.value(id).def.pattern(), &program.value(id).dims),
+        Border::Result(i) => {
+            let output = &program.outputs[i];
+            (Some(&output.pattern), &program.value(output.value).dims)
+        }
+    };
+    let label = |place: Border| seen(place).0.and_then(|pattern| pattern.label);
+    let first = |of: fn(&Border) -> bool| places.iter().copied().find(of);
+    let handed_on = [
+        first(|place| matches!(place, Border::Parameter(_))),
+        first(|place| matches!(place, Border::Result(_))),
+    ];
+    let is_handed_on = |place: Border| program.repeat > 1 && handed_on.contains(&Some(place));
+    let is_within = |value: &Value| {
+        let Def::Pin { pattern, .. } = &value.def else { return false };
+        pattern.label.is_some() && pattern.label == label(border)
+    };
+    let is_alike = |place: &Border| {
+        *place == border
+            || label(*place).is_some() && label(*place) == label(border)
+            || is_handed_on(*place) && is_handed_on(border)
+    };
+    let found: Vec<Border> = places.iter().copied().filter(is_alike).collect();
+    let may = !program.values.iter().any(is_within)
+        && found.iter().all(|place| seen(*place).1 == seen(border).1);
+    may.then_some(found)
 }
 
 /// Whether another plan has a move of the same kind, of the same value, over any of the same axes.
