@@ -344,8 +344,11 @@ impl<'a> Lowering<'a> {
         for times in LEFT_FREE {
             let free = self.activations.max(least).saturating_mul(times);
             let most = capacity.saturating_sub(free);
-            if explored.kept_in_vain.is_none_or(|kept| most < kept) {
-                self.dive(branch.keeping_at_most(most), explored)?;
+            // What leaves more free than a plan that was found, or than plans of which none is fast
+            // enough, is hardly faster.
+            let may_help = explored.kept_in_vain.is_none_or(|kept| most < kept);
+            if may_help && self.dive(branch.keeping_at_most(most), explored)? {
+                break;
             }
         }
         if self.known().is_none() {
