@@ -1,7 +1,7 @@
 //! Which computations run, in which order, and how often.
 
 use super::module::{Called, Module, called};
-use super::scan::ReadError;
+use super::scan::{ReadError, shortened};
 use super::trips::{Carried, Known, turns};
 
 /// How one computation runs.
@@ -110,6 +110,7 @@ fn calls(module: &Module<'_>) -> Result<Vec<Vec<Call>>, ReadError> {
         for (at, instruction) in computation.instructions.iter().enumerate() {
             for (role, name) in called(instruction) {
                 let Some(callee) = module.computation_named(name) else {
+                    let name = shortened(name);
                     let message = format!("the dump has no computation `%{name}`");
                     return Err(ReadError { message, span: instruction.span });
                 };
