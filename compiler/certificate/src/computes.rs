@@ -80,7 +80,8 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
             layouts => several.push((label, layouts.to_vec())),
         }
     }
-    matched.check_with(&several, &mut MAX_LABEL_CASES.clone())
+    let mut tries = MAX_LABEL_CASES;
+    matched.check_with(&several, &mut tries)
 }
 
 /// The program with the pieces of its composites as values of their own, behind all others, and for
@@ -217,7 +218,7 @@ impl<'a> Match<'a> {
     /// values.
     fn layouts_at_pins(&self, label: LabelId) -> Option<Vec<Layout>> {
         let mut layouts: Option<BTreeSet<Layout>> = None;
-        for value in &self.program.values {
+        for value in self.program.live_values().into_iter().map(|id| self.program.value(id)) {
             let Def::Pin { operand, pattern, .. } = &value.def else { continue };
             if pattern.label != Some(label) {
                 continue;
@@ -232,7 +233,7 @@ impl<'a> Match<'a> {
             };
             let seen = |id: InstrId| label_layout(&value.dims, self.plan.instruction(id).layout);
             let here: BTreeSet<Layout> = self.plan.ids().filter(is_it).map(seen).collect();
-            // A value that no result needs is nowhere in the plan.
+            // Where no instruction stands for a value that has to be there, the check says so.
             if !here.is_empty() {
                 layouts = Some(layouts.map_or(here.clone(), |before| &before & &here));
             }

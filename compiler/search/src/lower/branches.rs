@@ -408,7 +408,9 @@ impl<'a> Lowering<'a> {
             self.best.priced_in_dives += likely.strategies();
             self.settle_in(&mut likely, &explored.kernels, most, &few);
             let (before, now) = (branch.bound().unwrap_or(0), likely.bound());
-            if count > 1 && now.is_none_or(|now| now - before > before / LIFTED_AT_ONCE) {
+            if count > 1
+                && now.is_none_or(|now| now.saturating_sub(before) > before / LIFTED_AT_ONCE)
+            {
                 at_once = count / 2;
                 continue;
             }
