@@ -338,15 +338,14 @@ fn handed_on(plan: &Plan, id: InstrId) -> Option<DimId> {
     let instr = plan.instruction(id);
     let made_by = |of: InstrId| plan.instruction(unmoved(plan, of)).kind.op();
     let operand = *instr.operands.first()?;
-    match (instr.kind.op()?, made_by(operand)?) {
-        (Op::Shift { over, .. }, Op::SliceDim { to, .. }) if to != over => Some(*to),
-        (Op::SliceDim { from, to, .. }, Op::Conv { over, .. }) if from == over => {
-            let padded = *plan.instruction(unmoved(plan, operand)).operands.first()?;
-            let is_pad = |op: &Op| matches!(op, Op::Pad { from, .. } if from == to);
-            made_by(padded).is_some_and(is_pad).then_some(*from)
-        }
-        _ => None,
+    let (op, before) = (instr.kind.op()?, made_by(operand)?);
+    if let (Op::Shift { over, .. }, Op::SliceDim { to, .. }) = (op, before) {
+        return (to != over).then_some(*to);
     }
+    let (Op::SliceDim { from, to, .. }, Op::Conv { over, .. }) = (op, before) else { return None };
+    let padded = *plan.instruction(unmoved(plan, operand)).operands.first()?;
+    let is_pad = |op: &Op| matches!(op, Op::Pad { from, .. } if from == to);
+    (from == over && made_by(padded).is_some_and(is_pad)).then_some(*from)
 }
 
 /// Each relation once, in a fixed order.

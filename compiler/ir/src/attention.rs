@@ -103,20 +103,18 @@ fn made_of_scores<'a, G: Ops<'a>>(
     }
     let operands: BTreeSet<G::Id> = graph.operands(id).into_iter().collect();
     let mut members = vec![id];
-    match graph.op(id)? {
-        Op::Einsum => {
-            let all = graph.operands(id);
-            let has_keys = |operand: &&G::Id| graph.dims(**operand).contains(&key);
-            let contracts = |operand: &G::Id| {
-                graph.dims(*operand).iter().any(|dim| !graph.dims(id).contains(dim))
-            };
-            let is_score = all.len() == 2
-                && all.iter().filter(has_keys).count() == 1
-                && all.iter().all(contracts);
-            return is_score.then_some(members);
-        }
-        Op::Map(_) | Op::Cast(_) | Op::Binary(_) | Op::Mask { .. } | Op::Where => {}
-        _ => return None,
+    let op = graph.op(id)?;
+    if *op == Op::Einsum {
+        let all = graph.operands(id);
+        let has_keys = |operand: &&G::Id| graph.dims(**operand).contains(&key);
+        let contracts =
+            |operand: &G::Id| graph.dims(*operand).iter().any(|dim| !graph.dims(id).contains(dim));
+        let is_score =
+            all.len() == 2 && all.iter().filter(has_keys).count() == 1 && all.iter().all(contracts);
+        return is_score.then_some(members);
+    }
+    if !matches!(op, Op::Map(_) | Op::Cast(_) | Op::Binary(_) | Op::Mask { .. } | Op::Where) {
+        return None;
     }
     for operand in operands {
         members.extend(made_of_scores(graph, operand, id, (key, dims)).into_iter().flatten());

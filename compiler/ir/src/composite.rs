@@ -7,6 +7,7 @@
 //! [`verify`](crate::verify::verify) refuses a plan in which another one says that it is.
 
 use crate::collective::Collective;
+use crate::never;
 use crate::op::{Binary, Map, NORM_EPSILON, Norm, Op, Reduce};
 use crate::plan::{InstrId, InstrKind, Number, Plan};
 use crate::tensor::DimId;
@@ -66,32 +67,29 @@ pub fn pieces(op: &Op, operand: &[DimId], result: &[DimId]) -> Option<Vec<Piece>
         Read::Piece(all.len() - 1)
     };
     let reduce = |kind: Reduce| Op::Reduce { kind, over: vec![over] };
-    match op {
-        Op::Softmax { .. } => {
-            let largest = push(reduce(Reduce::Max), &[Read::Operand], &small);
-            let below = push(Op::Binary(Binary::Sub), &[Read::Operand, largest], operand);
-            let weights = push(Op::Map(Map::Exp), &[below], operand);
-            let sum = push(reduce(Reduce::Sum), &[weights], &small);
-            push(Op::Binary(Binary::Div), &[weights, sum], result);
-        }
-        Op::Norm { kind, .. } => {
-            let centred = match kind {
-                Norm::Rms => Read::Operand,
-                Norm::Layer => {
-                    let mean = push(reduce(Reduce::Mean), &[Read::Operand], &small);
-                    push(Op::Binary(Binary::Sub), &[Read::Operand, mean], operand)
-                }
-            };
-            let squares = push(Op::Einsum, &[centred, centred], &small);
-            let size = Read::Number(Number::SizeOf(over));
-            let mean = push(Op::Binary(Binary::Div), &[squares, size], &small);
-            let epsilon = Read::Number(Number::Given(NORM_EPSILON));
-            let raised = push(Op::Binary(Binary::Add), &[mean, epsilon], &small);
-            let scale = push(Op::Map(Map::Rsqrt), &[raised], &small);
-            push(Op::Binary(Binary::Mul), &[centred, scale], result);
-        }
-        _ => return None,
+    if let Op::Softmax { .. } = op {
+        let largest = push(reduce(Reduce::Max), &[Read::Operand], &small);
+        let below = push(Op::Binary(Binary::Sub), &[Read::Operand, largest], operand);
+        let weights = push(Op::Map(Map::Exp), &[below], operand);
+        let sum = push(reduce(Reduce::Sum), &[weights], &small);
+        push(Op::Binary(Binary::Div), &[weights, sum], result);
+        return Some(all);
     }
+    let Op::Norm { kind, .. } = op else { never!("a composite without pieces", return None) };
+    let centred = match kind {
+        Norm::Rms => Read::Operand,
+        Norm::Layer => {
+            let mean = push(reduce(Reduce::Mean), &[Read::Operand], &small);
+            push(Op::Binary(Binary::Sub), &[Read::Operand, mean], operand)
+        }
+    };
+    let squares = push(Op::Einsum, &[centred, centred], &small);
+    let size = Read::Number(Number::SizeOf(over));
+    let mean = push(Op::Binary(Binary::Div), &[squares, size], &small);
+    let epsilon = Read::Number(Number::Given(NORM_EPSILON));
+    let raised = push(Op::Binary(Binary::Add), &[mean, epsilon], &small);
+    let scale = push(Op::Map(Map::Rsqrt), &[raised], &small);
+    push(Op::Binary(Binary::Mul), &[centred, scale], result);
     Some(all)
 }
 
@@ -212,16 +210,18 @@ fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
 fn composite_that_starts_with(plan: &Plan, first: InstrId, operand: InstrId) -> Option<Op> {
     let instr = plan.instruction(first);
     let InstrKind::Op(does) = &instr.kind else { return None };
-    match does {
-        Op::Reduce { kind: Reduce::Max, over } => Some(Op::Softmax { over: *over.first()? }),
-        Op::Reduce { kind: Reduce::Mean, over } => {
-            Some(Op::Norm { kind: Norm::Layer, over: *over.first()? })
-        }
-        Op::Einsum => {
-            let dims = &plan.instruction(operand).dims;
-            let over = dims.iter().copied().find(|d| !instr.dims.contains(d))?;
-            Some(Op::Norm { kind: Norm::Rms, over })
-        }
-        _ => None,
+    if let Op::Reduce { kind, over } = does {
+        let over = *over.first()?;
+        return match kind {
+            Reduce::Max => Some(Op::Softmax { over }),
+            Reduce::Mean => Some(Op::Norm { kind: Norm::Layer, over }),
+            Reduce::Sum => None,
+        };
     }
+    if *does != Op::Einsum {
+        return None;
+    }
+    let dims = &plan.instruction(operand).dims;
+    let over = dims.iter().copied().find(|d| !instr.dims.contains(d))?;
+    Some(Op::Norm { kind: Norm::Rms, over })
 }

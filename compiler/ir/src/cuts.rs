@@ -275,15 +275,13 @@ impl Looks {
 
 /// The dim along which an op looks back, and by how many positions.
 fn looks_back(op: &Op, size: impl Fn(DimId) -> u64) -> Option<(DimId, u64, Looks)> {
-    match op {
-        Op::Shift { over, by } => Some((*over, *by, Looks { in_shift: true, in_conv: false })),
-        // The last tap is for the position itself; with one tap nothing before it is seen.
-        Op::Conv { over, taps } => {
-            let back = size(*taps).checked_sub(1).filter(|back| *back > 0)?;
-            Some((*over, back, Looks { in_shift: false, in_conv: true }))
-        }
-        _ => None,
+    if let Op::Shift { over, by } = op {
+        return Some((*over, *by, Looks { in_shift: true, in_conv: false }));
     }
+    let Op::Conv { over, taps } = op else { return None };
+    // The last tap is for the position itself; with one tap nothing before it is seen.
+    let back = size(*taps).checked_sub(1).filter(|back| *back > 0)?;
+    Some((*over, back, Looks { in_shift: false, in_conv: true }))
 }
 
 /// Whether what all parts tell of a dim, so many positions each, is no more than one of them has.

@@ -423,10 +423,13 @@ fn partial_over(
     }
     let row = op.row();
     if sums.is_empty() {
-        return match row.maxima.allows(&maxima, operands.len()) {
-            true if !matches!(op, Op::Cast(Dtype::Bool)) => Ok(Some(Reduction::Max)),
-            _ if row.maxima == Partial::Together => added(other(maxima[0])),
-            _ => not_increasing(maxima[0]),
+        let may = row.maxima.allows(&maxima, operands.len()) && *op != Op::Cast(Dtype::Bool);
+        return if may {
+            Ok(Some(Reduction::Max))
+        } else if row.maxima == Partial::Together {
+            added(other(maxima[0]))
+        } else {
+            not_increasing(maxima[0])
         };
     }
     // Each term drops its own remainder in a division of integers, its own fraction in a cast to

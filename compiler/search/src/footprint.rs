@@ -535,7 +535,7 @@ fn kind(program: &Program, memory: &DeviceMemory<'_>, value: ValueId) -> Kind {
         Def::Parameter { .. } => Kind::Kept,
         Def::Constant(_) => Kind::Nowhere,
         Def::Pin { .. } => Kind::View,
-        Def::Op { .. } if memory.is_view(value) => Kind::View,
+        Def::Op { .. } if memory.shares_memory(value) => Kind::View,
         Def::Op { .. } => Kind::Made,
     }
 }

@@ -314,7 +314,7 @@ impl<'a> DeviceMemory<'a> {
         stored: &'r [Vec<Layout>],
     ) -> Option<impl Fn(Layout, &[Layout]) -> u64 + 'r> {
         let Def::Op { operands, .. } = &self.program.value(value).def else { return None };
-        let ends_a_kernel = !self.is_view(value) && !is_passed_on(kernels, value);
+        let ends_a_kernel = !self.shares_memory(value) && !is_passed_on(kernels, value);
         let is_held = move |operand: ValueId, layout: Layout| {
             let (origin, viewed) = self.origin(operand);
             match &self.program.value(origin).def {
@@ -376,7 +376,7 @@ impl<'a> DeviceMemory<'a> {
     }
 
     /// Whether an op may give the memory of its first operand another name, and take none.
-    pub(crate) fn is_view(&self, value: ValueId) -> bool {
+    pub(crate) fn shares_memory(&self, value: ValueId) -> bool {
         matches!(
             &self.program.value(value).def,
             Def::Op {
@@ -392,7 +392,7 @@ impl<'a> DeviceMemory<'a> {
         loop {
             match &self.program.value(value).def {
                 Def::Pin { operand, .. } => value = *operand,
-                Def::Op { operands, .. } if self.is_view(value) && !operands.is_empty() => {
+                Def::Op { operands, .. } if self.shares_memory(value) && !operands.is_empty() => {
                     viewed = true;
                     value = operands[0];
                 }
@@ -455,8 +455,8 @@ impl Held<'_> {
             let known = read.entry(origin).or_default();
             *known = bytes.max(*known);
         }
-        let is_view = kernel.chain.last().is_some_and(|op| self.memory.is_view(*op));
-        let made = if is_view { 0 } else { self.value(value, layout).1 };
+        let shares = kernel.chain.last().is_some_and(|op| self.memory.shares_memory(*op));
+        let made = if shares { 0 } else { self.value(value, layout).1 };
         let passes = self.memory.passes(&self.passing, value, &kernel.operands);
         read.into_values().fold(made.saturating_add(passes), u64::saturating_add)
     }

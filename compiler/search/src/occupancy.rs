@@ -67,7 +67,10 @@ impl<'a> Occupancy<'a> {
         let count = program.values.len();
         let is_step = program.value_ids().map(|id| {
             let is_op = matches!(program.value(id).def, Def::Op { .. });
-            is_op && kernels.live[id.index()] && !memory.is_view(id) && !is_passed_on(kernels, id)
+            is_op
+                && kernels.live[id.index()]
+                && !memory.shares_memory(id)
+                && !is_passed_on(kernels, id)
         });
         let is_step: Vec<bool> = is_step.collect();
         let mut of = Occupancy {
@@ -224,7 +227,7 @@ impl<'a> Occupancy<'a> {
 
     /// Whether a value is its first operand under another name.
     fn is_name(&self, value: ValueId) -> bool {
-        self.memory.is_view(value) || matches!(self.program.value(value).def, Def::Pin { .. })
+        self.memory.shares_memory(value) || matches!(self.program.value(value).def, Def::Pin { .. })
     }
 
     /// Whether what reads a value reads memory of an activation.

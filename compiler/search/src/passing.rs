@@ -174,7 +174,9 @@ fn held(
     let mut held: FxHashMap<ValueId, Held> = FxHashMap::default();
     for id in order.live().filter(|id| order.is_made_in_place(*id)) {
         let made = match &program.value(id).def {
-            Def::Op { .. } if memory.is_view(id) || order.may_be_inside[id.index()] => continue,
+            Def::Op { .. } if memory.shares_memory(id) || order.may_be_inside[id.index()] => {
+                continue;
+            }
             Def::Op { .. } => Some(id.0),
             Def::Parameter { kind: ParameterKind::Activation, .. } => None,
             Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => continue,
@@ -190,7 +192,7 @@ fn held(
     }
     let reads = |reader: &ValueId| {
         let is_op = matches!(program.value(*reader).def, Def::Op { .. });
-        is_op && !memory.is_view(*reader) && order.is_made_in_place(*reader)
+        is_op && !memory.shares_memory(*reader) && order.is_made_in_place(*reader)
     };
     for reader in order.live().filter(reads) {
         for operand in program.value(reader).def.operands() {

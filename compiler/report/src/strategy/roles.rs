@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use shard_ir::attention::softmax_over;
 use shard_ir::{DimId, InstrId, InstrKind, Op, Plan, Reduce};
 
 /// The einsums of a plan that read weights, its attentions, and the dims that weights have.
@@ -74,12 +75,13 @@ impl Roles {
 
     /// The attention around a softmax, if there is one.
     fn attention(&self, plan: &Plan, uses: &[Vec<InstrId>], softmax: InstrId) -> Option<Attention> {
-        let keys = match &plan.instruction(softmax).kind {
-            InstrKind::Op(Op::Softmax { over } | Op::SinkSoftmax { over }) => *over,
-            // A softmax in pieces begins with the maximum.
-            InstrKind::Op(Op::Reduce { kind: Reduce::Max, over }) if over.len() == 1 => over[0],
-            _ => return None,
+        let InstrKind::Op(op) = &plan.instruction(softmax).kind else { return None };
+        // A softmax in pieces begins with the maximum.
+        let in_pieces = || {
+            let Op::Reduce { kind: Reduce::Max, over } = op else { return None };
+            if let [only] = over.as_slice() { Some(*only) } else { None }
         };
+        let keys = softmax_over(op).or_else(in_pieces)?;
         let scores = einsum_behind(plan, *plan.instruction(softmax).operands.first()?)?;
         let [a, b] = plan.instruction(scores).operands.as_slice() else { return None };
         let is_activation = |id: &InstrId| stored_weight(plan, *id).is_none();

@@ -475,10 +475,13 @@ impl Writer<'_, '_> {
             let choice = program.cuts.choices.iter().find(|choice| choice.all == all)?;
             Some((choice.of, choice.parts))
         };
-        let (over, parts) = match self.reader.logical.op(node)? {
-            Op::Merge { from, to } => (*to, *program.sizes(from).first()?),
-            Op::TopK { over, .. } | Op::Take { over } => parts_of(*over)?,
-            _ => return None,
+        let made_by = self.reader.logical.op(node)?;
+        let (over, parts) = if let Op::Merge { from, to } = made_by {
+            (*to, *program.sizes(from).first()?)
+        } else if let Op::TopK { over, .. } | Op::Take { over } = made_by {
+            parts_of(*over)?
+        } else {
+            return None;
         };
         Some(Rewriting::InParts { op: op.clone(), over, parts })
     }

@@ -33,12 +33,14 @@ impl Laid {
 
 /// The rule by which a composite falls in pieces.
 pub fn rule_of_pieces(op: &Op) -> Option<Rule> {
-    match op {
-        Op::Softmax { .. } => Some(super::SOFTMAX_IN_PIECES),
-        Op::Norm { kind: Norm::Rms, .. } => Some(super::RMSNORM_IN_PIECES),
-        Op::Norm { kind: Norm::Layer, .. } => Some(super::LAYERNORM_IN_PIECES),
-        _ => None,
+    if let Op::Softmax { .. } = op {
+        return Some(super::SOFTMAX_IN_PIECES);
     }
+    let Op::Norm { kind, .. } = op else { return None };
+    Some(match kind {
+        Norm::Rms => super::RMSNORM_IN_PIECES,
+        Norm::Layer => super::LAYERNORM_IN_PIECES,
+    })
 }
 
 impl<'a> OpSite<'a> {

@@ -183,21 +183,16 @@ impl<'a> OpSite<'a> {
                 lists.insert(*dim, axes);
             }
         }
-        match self.op {
-            Op::Split { from, to } => {
-                let whole = to
-                    .iter()
-                    .filter_map(|d| lists.remove(d))
-                    .fold(AxisList::EMPTY, AxisList::concat);
-                lists.insert(*from, whole);
-            }
-            Op::Merge { from, to } => {
-                let sizes: Vec<u64> = from.iter().map(|d| self.size(*d)).collect();
-                let whole = lists.remove(to).unwrap_or(AxisList::EMPTY);
-                let Some(parts) = deal(whole, &sizes, self.mesh) else { return Vec::new() };
-                lists.extend(from.iter().copied().zip(parts));
-            }
-            _ => {}
+        if let Op::Split { from, to } = self.op {
+            let parts = to.iter().filter_map(|d| lists.remove(d));
+            let whole = parts.fold(AxisList::EMPTY, AxisList::concat);
+            lists.insert(*from, whole);
+        }
+        if let Op::Merge { from, to } = self.op {
+            let sizes: Vec<u64> = from.iter().map(|d| self.size(*d)).collect();
+            let whole = lists.remove(to).unwrap_or(AxisList::EMPTY);
+            let Some(parts) = deal(whole, &sizes, self.mesh) else { return Vec::new() };
+            lists.extend(from.iter().copied().zip(parts));
         }
         let partial: Vec<(AxisId, Reduction)> = [Reduction::Sum, Reduction::Max]
             .into_iter()
