@@ -173,32 +173,26 @@ fn width(text: &str) -> usize {
 /// `target = value  # comment`, and where that is too long the comment in front, on a line of its
 /// own.
 pub(crate) fn assignment(indent: usize, target: &str, value: &Py, comment: &str) -> String {
-    let pad = " ".repeat(indent);
-    let head = format!("{pad}{target} = ");
-    let flat = format!("{head}{}", value.flat());
-    let comment = comment.replace(char::is_control, "?");
-    if comment.is_empty() {
-        format!("{head}{}\n", value.laid_out(indent, width(&head), 0))
-    } else if width(&flat) + 4 + width(&comment) <= COLUMNS {
-        format!("{flat}  # {comment}\n")
-    } else {
-        format!("{pad}# {comment}\n{head}{}\n", value.laid_out(indent, width(&head), 0))
-    }
+    commented(indent, (&format!("{target} = "), value, ""), comment)
 }
 
 /// An entry of a dictionary; a comment stands behind it, or in front where that is too long.
 pub(crate) fn entry(indent: usize, key: &str, value: &Py, comment: &str) -> String {
+    commented(indent, (&format!("{key}: "), value, ","), comment)
+}
+
+/// What stands in front of a value, the value, and what stands behind it, with a comment.
+fn commented(indent: usize, (before, value, behind): (&str, &Py, &str), comment: &str) -> String {
     let pad = " ".repeat(indent);
-    let head = format!("{pad}{key}: ");
+    let head = format!("{pad}{before}");
+    let flat = format!("{head}{}{behind}", value.flat());
     let comment = comment.replace(char::is_control, "?");
-    let flat = format!("{head}{},", value.flat());
-    if comment.is_empty() {
-        format!("{head}{},\n", value.laid_out(indent, width(&head), 1))
-    } else if width(&flat) + 4 + width(&comment) <= COLUMNS {
-        format!("{flat}  # {comment}\n")
-    } else {
-        format!("{pad}# {comment}\n{head}{},\n", value.laid_out(indent, width(&head), 1))
+    if !comment.is_empty() && width(&flat) + 4 + width(&comment) <= COLUMNS {
+        return format!("{flat}  # {comment}\n");
     }
+    let laid_out = value.laid_out(indent, width(&head), behind.len());
+    let in_front = if comment.is_empty() { comment } else { format!("{pad}# {comment}\n") };
+    format!("{in_front}{head}{laid_out}{behind}\n")
 }
 
 /// `NAME = {...}`, one entry a line.
