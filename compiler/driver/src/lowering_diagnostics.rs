@@ -15,7 +15,7 @@ use shard_report::notation::phrase;
 use shard_search::demand::is_argument;
 use shard_search::{LowerError, LowerOptions, OrderSaving, OrderSavings, Unasked};
 
-use crate::found::found;
+use crate::noted::ok_or_noted;
 use crate::pipeline::{CompileError, Compiled, compile_plan};
 
 /// Why a program was not compiled. `header` is the place of the layer's name.
@@ -120,7 +120,7 @@ pub fn axis_orders(
             Ok(OrderSavings::default())
         }
     };
-    let OrderSavings { found: savings, unasked } = found(savings).unwrap_or_default();
+    let OrderSavings { found: savings, unasked } = ok_or_noted(savings).unwrap_or_default();
     let words = layout_words(tree, &program.name);
     let word_of = |value: ValueId, output: Option<usize>| {
         let place = output.map_or(program.value(value).span, |output| program.outputs[output].span);

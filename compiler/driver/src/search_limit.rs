@@ -11,7 +11,7 @@ use shard_search::{
     lower, open_parameters, stored_as_in,
 };
 
-use crate::found::found;
+use crate::noted::ok_or_noted;
 use crate::pipeline::Compiled;
 
 /// A limit stopped the search before the plan was proven best.
@@ -96,7 +96,7 @@ fn gap(optimality: &Optimality) -> Option<f64> {
 fn fits_with(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Option<String> {
     let mut larger = hardware.clone();
     larger.hbm_bytes = u64::MAX;
-    let found = found(lower(program, &larger, options))?;
+    let found = ok_or_noted(lower(program, &larger, options))?;
     let peak = Memory::of(&found.plan).peak().0;
     // Three digits are rounded, and what is typed must be enough.
     let most = peak.saturating_add(peak / 100);

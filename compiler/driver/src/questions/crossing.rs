@@ -10,7 +10,7 @@ use shard_search::LowerOptions;
 
 use super::request::Request;
 use super::{force, request};
-use crate::found::found;
+use crate::noted::ok_or_noted;
 use crate::pipeline;
 
 /// So many times a size is doubled, and halved.
@@ -119,7 +119,7 @@ impl Question<'_> {
         let fits =
             |plan: &Plan| self.lower.any_size || Memory::of(plan).peak().0 <= hardware.hbm_bytes;
         let any_size = LowerOptions { any_size: true, ..self.lower.clone() };
-        let fastest = found(shard_search::lower(program, hardware, &any_size))?;
+        let fastest = ok_or_noted(shard_search::lower(program, hardware, &any_size))?;
         let is_had = |plan: &Plan| force::has(&request, program, plan);
         // A layout may be so for some of its readers alone.
         let is_layout = matches!(request, Request::Layout { .. });
@@ -133,7 +133,7 @@ impl Question<'_> {
                 Some(below) => way.options_below(self.lower, Picoseconds(below)),
                 None => way.options(self.lower),
             };
-            let other = found(shard_search::lower(&way.program, hardware, &options))?;
+            let other = ok_or_noted(shard_search::lower(&way.program, hardware, &options))?;
             (is_had(&other.plan) && fits(&other.plan)).then_some(other.optimality.cost.0)
         };
         let less = |least: Option<u64>, way| match (cost(way, least), least) {
@@ -145,7 +145,7 @@ impl Question<'_> {
         let best = if fits(&fastest.plan) {
             fastest
         } else {
-            found(shard_search::lower(program, hardware, self.lower))?
+            ok_or_noted(shard_search::lower(program, hardware, self.lower))?
         };
         let is_best = !is_layout && is_had(&best.plan);
         let behind = least.saturating_sub(best.optimality.cost.0);

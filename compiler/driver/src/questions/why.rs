@@ -20,7 +20,7 @@ use shard_search::rules::rule_of_axis;
 use shard_search::{Alternative, LowerOptions, lower};
 
 use crate::compile::Compilation;
-use crate::found::found;
+use crate::noted::ok_or_noted;
 
 /// So many removals are shown.
 const MOST_REMOVALS: usize = 3;
@@ -157,7 +157,7 @@ fn dim_of_parts(instr: &Instruction) -> Option<usize> {
 impl About<'_> {
     /// What the best plan takes where a value is in a layout.
     fn time(&self, program: &Program) -> Option<(Picoseconds, Plan)> {
-        let lowered = found(lower(program, self.hardware, self.options))?;
+        let lowered = ok_or_noted(lower(program, self.hardware, self.options))?;
         Some((lowered.optimality.cost, lowered.plan))
     }
 

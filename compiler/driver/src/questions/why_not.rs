@@ -12,6 +12,7 @@ use shard_search::{LowerError, LowerOptions};
 
 use crate::compile::{Compilation, CompileOptions};
 use crate::explicit::overrides;
+use crate::noted::compiled_or_noted;
 use crate::pipeline::{self, CompileError, Compiled};
 use crate::questions::crossing::{NumberedWay, Question, WAYS_AT_A_FIGURE, batch_dim};
 use crate::questions::force::{self, Way};
@@ -170,7 +171,7 @@ fn best(
         tried = tried.max(ways.len());
         for (number, forced) in left {
             let compiled = compiled_as(forced, best.as_ref(), hardware, compilation);
-            let Ok(compiled) = compiled else { continue };
+            let Some(compiled) = compiled_or_noted(compiled) else { continue };
             // One that fits before one that does not.
             let rank = |c: &Compiled| (!has_room(c, hardware), serial(c));
             let is_better = best.as_ref().is_none_or(|b| rank(&compiled) < rank(&b.compiled));

@@ -15,7 +15,7 @@ use shard_search::demand::{annotated, label_of, value_named};
 use super::force;
 use super::request::Request;
 use crate::explicit::strict_layer;
-use crate::found::found;
+use crate::noted::ok_or_noted;
 
 /// A value in a layout.
 type Annotation = (ValueId, Layout);
@@ -145,7 +145,7 @@ impl Wanted<'_> {
             let rank = self.program.value(*value).dims.len();
             program = annotated(&program, *value, &LayoutPattern::exactly(*layout, rank));
         }
-        let Some(lowered) = found(shard_search::lower(&program, self.hardware, self.options))
+        let Some(lowered) = ok_or_noted(shard_search::lower(&program, self.hardware, self.options))
         else {
             return false;
         };

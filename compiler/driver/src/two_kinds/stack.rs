@@ -10,7 +10,7 @@ use shard_search::{LowerError, LowerOptions, Optimality, least_kept};
 
 use super::frontier::{Frontier, Need, Point};
 use super::{kinds, replaced};
-use crate::found::found;
+use crate::noted::ok_or_noted;
 use crate::pipeline::{self, CompileError};
 
 /// Searches for stacks of one kind under a limit of memory, and for plans of a split: of one
@@ -54,8 +54,8 @@ impl Stack<'_> {
     /// none of two either, since one of the kinds would fit.
     pub(super) fn split(&self) -> Option<Found> {
         let memory = self.hardware.hbm_bytes;
-        let fastest = found(self.of_one_kind(None))?;
-        let one = found(self.of_one_kind(Some(memory)))?;
+        let fastest = ok_or_noted(self.of_one_kind(None))?;
+        let one = ok_or_noted(self.of_one_kind(Some(memory)))?;
         let one_kind = one.cost;
         let floor = if self.is_bounded() { fastest.bound } else { 0 };
         if floor >= one_kind {
@@ -92,7 +92,7 @@ impl Stack<'_> {
             else {
                 break;
             };
-            let Some(point) = found(self.of_split(first)) else { break };
+            let Some(point) = ok_or_noted(self.of_split(first)) else { break };
             if point.cost < best.1 {
                 best = (Some(first), point.cost);
             }
