@@ -162,7 +162,27 @@ pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
     };
     match found {
         Some(foreign) => SyntaxError { note: error.note, ..foreign.error() },
-        None => dims_apart(error, scan, at),
+        None => as_signed(dims_apart(error, scan, at), scan, at),
+    }
+}
+
+/// `rope(q over Q)`: where an op lacks a part and nothing better is known, how the op is written.
+fn as_signed(error: SyntaxError, scan: &Scan<'_>, at: usize) -> SyntaxError {
+    let lacks = |lead: &&str| error.expected().iter().any(|word| word == lead);
+    let is_short = scan.word(at) == ")" && lacks(&"`,`");
+    let word = call(scan, at).map(|(word, _)| scan.word(word));
+    let signature = word.and_then(|word| match Code::of_source(word) {
+        Some(op) => Some(op.row().signature()),
+        None => (word == "reshard").then(|| "reshard(a, BLE_x)".to_string()),
+    });
+    match signature {
+        Some(signature)
+            if error.help.is_none()
+                && (is_short || ["`at`", "`over`", "`->`"].iter().any(lacks)) =>
+        {
+            error.with_help(signature)
+        }
+        _ => error,
     }
 }
 
@@ -412,17 +432,7 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
         let help = written_here(word).unwrap_or(&OPERATIONS);
         return no_such(word, span(scan, at - 1..at), help.to_string());
     }
-    let mut depth = 0usize;
-    let open = (at.saturating_sub(FAR)..at).rev().find(|at| {
-        match scan.word(*at) {
-            ")" => depth += 1,
-            "(" if depth == 0 => return true,
-            "(" => depth -= 1,
-            _ => {}
-        }
-        false
-    })?;
-    let word = open.checked_sub(1).filter(|at| scan.tokens[*at].kind == TokenKind::Word)?;
+    let (word, open) = call(scan, at)?;
     let name = scan.word(word);
     if !is_reserved(name) && !is_layer(scan, name) && matches!(scan.word(at), "over" | "->" | "at")
     {
@@ -458,6 +468,22 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
         }
         _ => None,
     }
+}
+
+/// The word of the call that a token stands in, and the parenthesis that opens it.
+fn call(scan: &Scan<'_>, at: usize) -> Option<(usize, usize)> {
+    let mut depth = 0usize;
+    let open = (at.saturating_sub(FAR)..at).rev().find(|at| {
+        match scan.word(*at) {
+            ")" => depth += 1,
+            "(" if depth == 0 => return true,
+            "(" => depth -= 1,
+            _ => {}
+        }
+        false
+    })?;
+    let word = open.checked_sub(1).filter(|at| scan.tokens[*at].kind == TokenKind::Word)?;
+    Some((word, open))
 }
 
 /// A dim that stands in a help for one that the operand has.

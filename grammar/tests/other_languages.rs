@@ -321,6 +321,27 @@ fn a_statement_is_a_let_or_a_return() {
 }
 
 #[test]
+fn a_kind_in_the_plural_and_axes_behind_a_bracket_are_put_right() {
+    let open = "b: weight bf16 A?";
+    are_told(
+        PARAM,
+        &[
+            ("b: weights bf16 A?", open, open),
+            ("b: param bf16 [A]", "b: weight bf16 A", "b: weight bf16 A"),
+            ("b: f32 [B, A]_x", "b: f32 BA_x", "b: f32 BA_x"),
+        ],
+    );
+}
+
+#[test]
+fn an_op_that_lacks_a_part_is_told_how_it_is_written() {
+    let told = |written: &str| helped(&BODY.replace("HERE", written));
+    assert_eq!(told("let h = rope(b over B)"), "rope(a over dim at position[, extent])");
+    assert_eq!(told("let h = split(b)"), "split(a, from -> to)");
+    assert_eq!(told("let h = einsum(b, b)"), "einsum(a, b, ... -> dims)");
+}
+
+#[test]
 fn what_would_not_be_read_is_not_told() {
     for (frame, written) in [
         (ITEM, "hardware: tpu-v5e, chips: 16"),

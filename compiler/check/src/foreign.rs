@@ -5,11 +5,13 @@ use shard_grammar::{
     ANY_DIM, SourceFile, SyntaxError, SyntaxErrorKind, ast, parse, print_expr, written_here,
 };
 use shard_ir::ValueId;
+use shard_ir::op::Code;
 
 use crate::layer::LayerChecker;
 
 impl LayerChecker<'_, '_> {
-    /// What a call of another language's function is written as.
+    /// What a call of another language's function is written as, or of an op of this language that
+    /// is called like a layer.
     pub(crate) fn written_here(
         &self,
         name: &str,
@@ -41,7 +43,8 @@ impl LayerChecker<'_, '_> {
         {
             return Some(self.moved(name, (a, moved), rest));
         }
-        written_here(name).map(str::to_string)
+        let signature = || Code::of_source(name).map(|op| op.row().signature());
+        written_here(name).map(str::to_string).or_else(signature)
     }
 
     /// The collective of another language as the layout that its result has: whole along the axis,

@@ -59,11 +59,14 @@ impl LayerChecker<'_, '_> {
                 self.sink.report(DtypeProblem::DoNotMeet { op: word.to_string(), left, right });
             }
             TypeError::OperandDtype { operand: i, found, wanted } => {
+                let others = operands.iter().enumerate().filter(|(other, _)| *other != i);
+                let others = others.map(|(_, (v, _))| self.builder.value(*v).dtype).collect();
                 self.sink.report(DtypeProblem::NotTaken {
                     op: word.to_string(),
                     operand: operand(i),
                     found,
                     wanted,
+                    others,
                 });
             }
             TypeError::RepeatedDim(dim) => {

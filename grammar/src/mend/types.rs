@@ -25,13 +25,18 @@ pub(super) fn words_of_a_type(place: &Place<'_, '_>) -> Option<Mend> {
     let assumed = (words.is_tensor && role != Role::Let).then_some("bf16");
     let dtype = words.dtype.or(assumed).map_or(String::new(), |dtype| format!("{dtype} "));
     let kind = words.kind.map_or(String::new(), |kind| format!("{kind} "));
+    let mut dims: Vec<String> = words.dims.iter().map(ToString::to_string).collect();
+    if let Some(last) = dims.last_mut() {
+        last.extend(words.axes);
+    }
     let (layout, unnamed) = match words.sizes.as_slice() {
-        [] => (layout(&words.dims)?, Vec::new()),
+        [] => (layout(&dims)?, Vec::new()),
         sizes if words.dims.is_empty() => dims_of_sizes(place, sizes)?,
         _ => return None,
     };
     let partial = words.partial.map_or(String::new(), |partial| place.text(partial));
-    let ty = format!("{kind}{dtype}{layout}{partial}");
+    let open = if words.is_open { "?" } else { "" };
+    let ty = format!("{kind}{dtype}{layout}{open}{partial}");
     let named = words.name.map(|name| format!("{name}: {ty}"));
     let (written, alone) = match (role, named) {
         (Role::Result, _) => (format!("-> {ty}"), format!("layer f() -> {ty} {{ return a }}")),
@@ -131,6 +136,10 @@ struct Words<'t> {
     kind: Option<&'t str>,
     dtype: Option<&'static str>,
     dims: Vec<&'t str>,
+    /// What stands behind the bracket of the dims.
+    axes: Option<&'t str>,
+    /// Whether its weights are left to the compiler: `EF?`.
+    is_open: bool,
     sizes: Vec<&'t str>,
     partial: Option<Range<usize>>,
     /// Whether a word of [`CONTAINERS`] is there.
@@ -170,6 +179,14 @@ fn words<'t>(place: &Place<'_, 't>, tokens: Range<usize>) -> Option<Words<'t>> {
             TokenKind::Word if matches!(word, "weight" | "cache") => {
                 words.kind.replace(word).is_some()
             }
+            // `w: weights bf16 EF`
+            TokenKind::Word if words.name.is_some() && matches!(word, "weights" | "param") => {
+                words.kind.replace("weight").is_some()
+            }
+            // `[B, E]_x`: the axes of the dim that stands last.
+            TokenKind::Word if word.starts_with('_') && place.word(at - 1) == "]" => {
+                words.axes.replace(word).is_some()
+            }
             TokenKind::Word
                 if dtype(word).is_some() || is_upper && !small && dtype(&lower).is_some() =>
             {
@@ -189,6 +206,7 @@ fn words<'t>(place: &Place<'_, 't>, tokens: Range<usize>) -> Option<Words<'t>> {
                 words.partial.replace(partial).is_some()
             }
             TokenKind::Open | TokenKind::Close => false,
+            _ if word == "?" => std::mem::replace(&mut words.is_open, true),
             _ => !matches!(word, "->" | ":" | "=" | "," | "*" | "<" | ">"),
         };
         if is_twice {

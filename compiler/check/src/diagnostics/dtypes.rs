@@ -27,6 +27,8 @@ pub enum DtypeProblem {
         found: Dtype,
         /// What would do.
         wanted: Wanted,
+        /// The dtypes of the op's other operands, of which one may be what it is best cast to.
+        others: Vec<Dtype>,
     },
     /// A stated dtype that is not the expression's.
     Stated {
@@ -122,14 +124,16 @@ impl From<DtypeProblem> for Diagnostic {
                     }
                 }
             }
-            NotTaken { op, operand, found, wanted } => {
+            NotTaken { op, operand, found, wanted, others } => {
                 let out = Diagnostic::error(
                     "E0402",
                     format!("`{op}` takes {wanted}, and this is {found}"),
                 )
                 .at(operand.0, format!("is {found}"));
                 let would_do = match wanted {
-                    Wanted::Number | Wanted::Float => Dtype::F32,
+                    Wanted::Number | Wanted::Float => {
+                        others.into_iter().find(|other| other.is_float()).unwrap_or(Dtype::F32)
+                    }
                     Wanted::Dtype(dtype) => dtype,
                 };
                 cast(out, &operand, would_do)

@@ -1,6 +1,7 @@
 //! Values, layers, calls, returns and repetition.
 
 use shard_grammar::Span;
+use shard_ir::{never, op::Code};
 
 use super::words::{count, name_list};
 use crate::diagnostic::Diagnostic;
@@ -319,8 +320,14 @@ fn unknown_layer(
     here: Option<String>,
     known: &[String],
 ) -> Diagnostic {
-    let out = Diagnostic::error("E0603", format!("there is no layer or operation `{name}`"))
-        .at(span, "called here")
+    let called = |message: String| Diagnostic::error("E0603", message).at(span, "called here");
+    if Code::of_source(name).is_some() {
+        let out = called(format!("the operation `{name}` is not called like a layer"));
+        return out.help(
+            here.unwrap_or_else(|| never!("an operation that is not written", String::new())),
+        );
+    }
+    let out = called(format!("there is no layer or operation `{name}`"))
         .note(format!("layers of the file: {}", name_list(known)));
     match (here, near) {
         (Some(here), _) => out.help(here),

@@ -297,7 +297,7 @@ impl From<LoweringProblem> for Diagnostic {
                     proven_with.iter().map(|written| format!("`{written}`")).collect();
                 match (written.as_slice(), fits_with) {
                     ([], None) => {
-                        out.help("annotate some weights, so that there is less to search")
+                        out.help("annotate some weights or values, so that there is less to search")
                     }
                     ([], Some(_)) => out,
                     _ => out.help(format!(
