@@ -14,47 +14,33 @@ use crate::hlo::tables::Place;
 use crate::hlo::visits::{Visits, visits};
 use crate::hlo::{Instruction, Module, ReadError, shortened};
 
-/// What a collective does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Kind {
-    /// Each device receives the parts of all.
-    AllGather,
-    /// Terms are added up, on every device.
-    AllReduce,
-    /// Terms are added up, each device receiving a part.
-    ReduceScatter,
-    /// Each device sends a part to every other one.
-    AllToAll,
-    /// Each device sends what it has to one other.
-    Permute,
-    /// One device sends what it has to all.
-    Broadcast,
+shard_ir::worded! {
+    /// What a collective does.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Kind {
+        /// Each device receives the parts of all.
+        AllGather = "all-gather",
+        /// Terms are added up, on every device.
+        AllReduce = "all-reduce",
+        /// Terms are added up, each device receiving a part.
+        ReduceScatter = "reduce-scatter",
+        /// Each device sends a part to every other one.
+        AllToAll = "all-to-all",
+        /// Each device sends what it has to one other.
+        Permute = "collective-permute",
+        /// One device sends what it has to all.
+        Broadcast = "collective-broadcast",
+    }
+    /// The name in the field, and in JSON.
+    fn name;
 }
 
 impl Kind {
-    /// The name in the field, and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::AllGather => "all-gather",
-            Kind::AllReduce => "all-reduce",
-            Kind::ReduceScatter => "reduce-scatter",
-            Kind::AllToAll => "all-to-all",
-            Kind::Permute => "collective-permute",
-            Kind::Broadcast => "collective-broadcast",
-        }
-    }
-
     /// What an operation does, if it is a collective or begins one. What ends one counts nothing.
     fn of(opcode: &str) -> Option<Kind> {
-        Some(match opcode.strip_suffix("-start").unwrap_or(opcode) {
-            "all-gather" => Kind::AllGather,
-            "all-reduce" => Kind::AllReduce,
-            "reduce-scatter" => Kind::ReduceScatter,
-            "all-to-all" | "ragged-all-to-all" => Kind::AllToAll,
-            "collective-permute" => Kind::Permute,
-            "collective-broadcast" => Kind::Broadcast,
-            _ => return None,
-        })
+        let code = opcode.strip_suffix("-start").unwrap_or(opcode);
+        let code = if code == "ragged-all-to-all" { "all-to-all" } else { code };
+        Kind::ALL.into_iter().find(|kind| kind.name() == code)
     }
 }
 

@@ -4,23 +4,17 @@ use crate::before::optimum::Move;
 use crate::hlo::tables::Place;
 use crate::report::Totals;
 
-/// What an edit changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AdviceKind {
-    /// A `with_sharding_constraint` on a value.
-    Constraint,
-    /// The `PartitionSpec` of an argument or a result.
-    Spec,
-}
-
-impl AdviceKind {
-    /// The word in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            AdviceKind::Constraint => "constraint",
-            AdviceKind::Spec => "spec",
-        }
+shard_ir::worded! {
+    /// What an edit changes.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum AdviceKind {
+        /// A `with_sharding_constraint` on a value.
+        Constraint = "constraint",
+        /// The `PartitionSpec` of an argument or a result.
+        Spec = "spec",
     }
+    /// The word in JSON.
+    fn word;
 }
 
 /// An edit that removes something that is sent.

@@ -3,26 +3,19 @@
 
 use shard_grammar::Span;
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// The program is wrong: exit status 1.
-    Error,
-    /// The program is right, and probably not what was meant.
-    Warning,
-    /// Something worth knowing about a program that is right.
-    Note,
-}
-
-impl Severity {
-    /// The word in text and JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Note => "note",
-        }
+shard_ir::worded! {
+    /// How bad it is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Severity {
+        /// The program is wrong: exit status 1.
+        Error = "error",
+        /// The program is right, and probably not what was meant.
+        Warning = "warning",
+        /// Something worth knowing about a program that is right.
+        Note = "note",
     }
+    /// The word in text and JSON.
+    fn word;
 }
 
 /// A place in the source and what it has to do with the diagnostic.

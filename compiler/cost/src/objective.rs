@@ -6,36 +6,26 @@ use shard_ir::Picoseconds;
 
 use crate::plan::Totals;
 
-/// What a plan is chosen for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Objective {
-    /// The sum of the times of all ops and all collectives. Additive and exact: what proofs are
-    /// about.
-    #[default]
-    Serial,
-    /// The makespan of a schedule with one compute stream and one stream for each network axis.
-    Overlap,
-    /// Communication time alone, ties broken by flops.
-    Comm,
-    /// Bytes at the peak.
-    Memory,
+shard_ir::worded! {
+    /// What a plan is chosen for.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+    pub enum Objective {
+        /// The sum of the times of all ops and all collectives. Additive and exact: what proofs are
+        /// about.
+        #[default]
+        Serial = "serial",
+        /// The makespan of a schedule with one compute stream and one stream for each network axis.
+        Overlap = "overlap",
+        /// Communication time alone, ties broken by flops.
+        Comm = "comm",
+        /// Bytes at the peak.
+        Memory = "memory",
+    }
+    /// The word on the command line and in JSON.
+    fn name;
 }
 
 impl Objective {
-    /// Every objective.
-    pub const ALL: [Objective; 4] =
-        [Objective::Serial, Objective::Overlap, Objective::Comm, Objective::Memory];
-
-    /// The word on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Objective::Serial => "serial",
-            Objective::Overlap => "overlap",
-            Objective::Comm => "comm",
-            Objective::Memory => "memory",
-        }
-    }
-
     /// The time that a plan with these totals is chosen by.
     pub fn time(self, totals: &Totals) -> Picoseconds {
         match self {

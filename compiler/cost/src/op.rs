@@ -97,26 +97,19 @@ impl Work {
     }
 }
 
-/// Which side of the roofline a kernel hits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Bound {
-    /// Arithmetic takes at least as long as memory.
-    Compute,
-    /// Memory takes longer.
-    Memory,
-    /// Fetching from the host takes longest.
-    Pcie,
-}
-
-impl Bound {
-    /// The word in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Bound::Compute => "compute",
-            Bound::Memory => "memory",
-            Bound::Pcie => "pcie",
-        }
+shard_ir::worded! {
+    /// Which side of the roofline a kernel hits.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Bound {
+        /// Arithmetic takes at least as long as memory.
+        Compute = "compute",
+        /// Memory takes longer.
+        Memory = "memory",
+        /// Fetching from the host takes longest.
+        Pcie = "pcie",
     }
+    /// The word in reports.
+    fn name;
 }
 
 /// The work of one op.

@@ -63,7 +63,7 @@ pub use rules::Rules;
 pub use scaled::{Factor, is_scaled_product};
 pub use schedule::{Picoseconds, Schedule, Step, Stream};
 pub use shard_ops as catalogue;
-pub use shard_ops::{Random, never};
+pub use shard_ops::{Random, never, worded};
 pub use tensor::{Dim, DimId, Dtype, TensorType};
 pub use told::{Made, Told};
 pub use typing::{TypeError, Wanted, accumulates_in, einsum_type, result_type};

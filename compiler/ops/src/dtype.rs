@@ -2,60 +2,37 @@
 
 use std::fmt;
 
-/// The type of an element.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Dtype {
-    /// 32-bit float.
-    F32,
-    /// bfloat16.
-    Bf16,
-    /// IEEE half.
-    F16,
-    /// 8-bit float.
-    F8,
-    /// 4-bit float, e2m1: two to a byte.
-    F4,
-    /// 8-bit integer.
-    Int8,
-    /// 4-bit integer: two to a byte.
-    Int4,
-    /// 32-bit integer.
-    Int32,
-    /// Truth value, one byte.
-    Bool,
+crate::worded! {
+    /// The type of an element.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Dtype {
+        /// 32-bit float.
+        F32 = "f32",
+        /// bfloat16.
+        Bf16 = "bf16",
+        /// IEEE half.
+        F16 = "f16",
+        /// 8-bit float.
+        F8 = "f8",
+        /// 4-bit float, e2m1: two to a byte.
+        F4 = "f4",
+        /// 8-bit integer.
+        Int8 = "int8",
+        /// 4-bit integer: two to a byte.
+        Int4 = "int4",
+        /// 32-bit integer.
+        Int32 = "int32",
+        /// Truth value, one byte.
+        Bool = "bool",
+    }
+    /// The word in the source.
+    fn name;
 }
 
 /// The largest bfloat16: 2^128 - 2^120.
 const BF16_MAX: f64 = f64::from_bits(0x47ef_e000_0000_0000);
 
 impl Dtype {
-    /// Every dtype.
-    pub const ALL: [Dtype; 9] = [
-        Dtype::F32,
-        Dtype::Bf16,
-        Dtype::F16,
-        Dtype::F8,
-        Dtype::F4,
-        Dtype::Int8,
-        Dtype::Int4,
-        Dtype::Int32,
-        Dtype::Bool,
-    ];
-
-    /// The word in the source.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dtype::F32 => "f32",
-            Dtype::Bf16 => "bf16",
-            Dtype::F16 => "f16",
-            Dtype::F8 => "f8",
-            Dtype::F4 => "f4",
-            Dtype::Int8 => "int8",
-            Dtype::Int4 => "int4",
-            Dtype::Int32 => "int32",
-            Dtype::Bool => "bool",
-        }
-    }
     /// The dtype of this name.
     pub fn from_name(name: &str) -> Option<Dtype> {
         Dtype::ALL.into_iter().find(|d| d.name() == name)

@@ -198,29 +198,21 @@ pub struct Slot {
     pub field: Option<Field>,
 }
 
-/// What stands in front of a slot, in the language as in IR text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lead {
-    /// `, L`
-    Comma,
-    /// ` -> L`
-    Arrow,
-    /// ` over L`
-    Over,
-    /// ` at L`
-    At,
-}
-
-impl Lead {
-    /// With its blanks.
-    pub fn text(self) -> &'static str {
-        match self {
-            Lead::Comma => ", ",
-            Lead::Arrow => " -> ",
-            Lead::Over => " over ",
-            Lead::At => " at ",
-        }
+crate::worded! {
+    /// What stands in front of a slot, in the language as in IR text.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Lead {
+        /// `, L`
+        Comma = ", ",
+        /// ` -> L`
+        Arrow = " -> ",
+        /// ` over L`
+        Over = " over ",
+        /// ` at L`
+        At = " at ",
     }
+    /// With its blanks.
+    fn text;
 }
 
 /// What fills a slot.
@@ -277,39 +269,27 @@ pub enum Of {
     None,
 }
 
-/// The arguments of an op in JSON output, in their order there.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[allow(missing_docs)] // each is its own word
-pub enum Field {
-    Over,
-    From,
-    To,
-    At,
-    Extent,
-    Offset,
-    Choices,
-    Window,
-    By,
-    Parts,
+crate::worded! {
+    /// The arguments of an op in JSON output, in their order there.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    #[allow(missing_docs)] // each is its own word
+    pub enum Field {
+        Over = "over",
+        From = "from",
+        To = "to",
+        At = "at",
+        Extent = "extent",
+        Offset = "offset",
+        Choices = "choices",
+        Window = "window",
+        By = "by",
+        Parts = "parts",
+    }
+    /// The key.
+    fn name;
 }
 
 impl Field {
-    /// The key.
-    pub fn name(self) -> &'static str {
-        match self {
-            Field::Over => "over",
-            Field::From => "from",
-            Field::To => "to",
-            Field::At => "at",
-            Field::Extent => "extent",
-            Field::Offset => "offset",
-            Field::Choices => "choices",
-            Field::Window => "window",
-            Field::By => "by",
-            Field::Parts => "parts",
-        }
-    }
-
     /// Whether its value is a list, even of one.
     pub fn is_list(self) -> bool {
         match self {

@@ -27,3 +27,44 @@ macro_rules! table {
     };
 }
 pub(crate) use table;
+
+/// An enum with a word for each variant: `ALL` of it, and the word by the method named last.
+///
+/// ```
+/// shard_ops::worded! {
+///     /// A way to go.
+///     #[derive(Clone, Copy, PartialEq, Debug)]
+///     pub enum Way {
+///         /// To the left.
+///         Left = "left",
+///         /// To the right.
+///         Right = "right",
+///     }
+///     /// As it is written.
+///     fn name;
+/// }
+/// assert_eq!(Way::ALL.map(Way::name), ["left", "right"]);
+/// ```
+#[macro_export]
+macro_rules! worded {
+    (
+        $(#[$about:meta])*
+        $vis:vis enum $name:ident { $($(#[$of:meta])* $variant:ident = $text:literal),+ $(,)? }
+        $(#[doc = $doc:literal])+
+        fn $word:ident;
+    ) => {
+        $(#[$about])*
+        $vis enum $name { $($(#[$of])* $variant),+ }
+
+        #[allow(dead_code)]
+        impl $name {
+            /// Every one, in order.
+            $vis const ALL: [$name; [$($text),+].len()] = [$($name::$variant),+];
+
+            $(#[doc = $doc])+
+            $vis const fn $word(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+        }
+    };
+}

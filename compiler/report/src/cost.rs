@@ -54,26 +54,19 @@ pub struct LargestDim {
     pub largest: Largest,
 }
 
-/// What a dim counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// Sequences.
-    Batch,
-    /// Positions in a cache.
-    Context,
-    /// Tokens, in a layer without a cache.
-    Tokens,
-}
-
-impl Role {
-    /// The word in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Batch => "batch",
-            Role::Context => "context",
-            Role::Tokens => "tokens",
-        }
+shard_ir::worded! {
+    /// What a dim counts.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Role {
+        /// Sequences.
+        Batch = "batch",
+        /// Positions in a cache.
+        Context = "context",
+        /// Tokens, in a layer without a cache.
+        Tokens = "tokens",
     }
+    /// The word in reports.
+    fn name;
 }
 
 /// The cost report of some layers, `width` characters wide.

@@ -10,38 +10,27 @@
 
 use shard_ir::{AxisId, AxisSet, Layout, Mesh, PARTIAL_SOFTMAX_WORD, Place, Plan, Reduction};
 
-/// A way of writing layouts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Notation {
-    /// ESTI's, which is the language's own.
-    #[default]
-    Esti,
-    /// The book's: axes in capitals, unreduced ones behind.
-    Book,
-    /// JAX's `PartitionSpec`.
-    Jax,
-    /// PyTorch's `DTensor` placements.
-    Dtensor,
-    /// Shardy's, without the name of the mesh.
-    Shardy,
+shard_ir::worded! {
+    /// A way of writing layouts.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum Notation {
+        /// ESTI's, which is the language's own.
+        #[default]
+        Esti = "esti",
+        /// The book's: axes in capitals, unreduced ones behind.
+        Book = "book",
+        /// JAX's `PartitionSpec`.
+        Jax = "jax",
+        /// PyTorch's `DTensor` placements.
+        Dtensor = "dtensor",
+        /// Shardy's, without the name of the mesh.
+        Shardy = "shardy",
+    }
+    /// Its name on the command line.
+    fn name;
 }
 
 impl Notation {
-    /// Every notation.
-    pub const ALL: [Notation; 5] =
-        [Notation::Esti, Notation::Book, Notation::Jax, Notation::Dtensor, Notation::Shardy];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Notation::Esti => "esti",
-            Notation::Book => "book",
-            Notation::Jax => "jax",
-            Notation::Dtensor => "dtensor",
-            Notation::Shardy => "shardy",
-        }
-    }
-
     /// A layout of a value whose dims have these names.
     ///
     /// ```

@@ -248,23 +248,16 @@ impl Space {
     }
 }
 
-/// The rules by how they are run; each covers the rules of one or more families of
-/// [`crate::rules::RULES`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum RuleKind {
-    Strategies,
-    Moves,
-}
-
-impl RuleKind {
-    const ALL: [RuleKind; 2] = [RuleKind::Strategies, RuleKind::Moves];
-
-    fn name(self) -> &'static str {
-        match self {
-            RuleKind::Strategies => "strategies",
-            RuleKind::Moves => "moves",
-        }
+shard_ir::worded! {
+    /// The rules by how they are run; each covers the rules of one or more families of
+    /// [`crate::rules::RULES`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum RuleKind {
+        Strategies = "strategies",
+        Moves = "moves",
     }
+    /// The word of it.
+    fn name;
 }
 
 /// The moves of a value from each of its layouts.

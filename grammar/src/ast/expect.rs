@@ -40,42 +40,26 @@ pub enum Claim {
     },
 }
 
-/// The sign between a measure and an amount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    /// `<`
-    Less,
-    /// `<=`
-    AtMost,
-    /// `==`
-    Equal,
-    /// `>=`
-    AtLeast,
-    /// `>`
-    Greater,
+shard_ops::worded! {
+    /// The sign between a measure and an amount.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Comparison {
+        /// `<`
+        Less = "<",
+        /// `<=`
+        AtMost = "<=",
+        /// `==`
+        Equal = "==",
+        /// `>=`
+        AtLeast = ">=",
+        /// `>`
+        Greater = ">",
+    }
+    /// The sign.
+    fn sign;
 }
 
 impl Comparison {
-    /// Every one.
-    pub const ALL: [Comparison; 5] = [
-        Comparison::Less,
-        Comparison::AtMost,
-        Comparison::Equal,
-        Comparison::AtLeast,
-        Comparison::Greater,
-    ];
-
-    /// The sign.
-    pub fn sign(self) -> &'static str {
-        match self {
-            Comparison::Less => "<",
-            Comparison::AtMost => "<=",
-            Comparison::Equal => "==",
-            Comparison::AtLeast => ">=",
-            Comparison::Greater => ">",
-        }
-    }
-
     /// Whether `left` compares so with `right`.
     pub fn holds(self, left: u128, right: u128) -> bool {
         match self {

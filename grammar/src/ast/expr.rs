@@ -69,30 +69,24 @@ pub enum ExprKind {
     Reshard { word_span: Span, operand: Box<Expr>, layout: LayoutWord, partial: Vec<PartialGroup> },
 }
 
-/// The four signs, of expressions and of dims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BinaryOp {
-    /// `+`
-    Add,
-    /// `-`
-    Sub,
-    /// `*`
-    Mul,
-    /// `/`
-    Div,
+shard_ops::worded! {
+    /// The four signs, of expressions and of dims.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum BinaryOp {
+        /// `+`
+        Add = "+",
+        /// `-`
+        Sub = "-",
+        /// `*`
+        Mul = "*",
+        /// `/`
+        Div = "/",
+    }
+    /// The sign of the language.
+    fn sign;
 }
 
 impl BinaryOp {
-    /// The sign of the language.
-    pub fn sign(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "+",
-            BinaryOp::Sub => "-",
-            BinaryOp::Mul => "*",
-            BinaryOp::Div => "/",
-        }
-    }
-
     /// How tightly it binds: 1 for `+ -`, 2 for `* /`. Both are left-associative.
     pub fn precedence(self) -> u8 {
         match self {

@@ -21,24 +21,17 @@ pub struct Type {
     pub partial: Vec<PartialGroup>,
 }
 
-/// What kind of storage a parameter or result is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// A parameter that stays in memory from step to step.
-    Weight,
-    /// A weight that stays in the memory of the host.
-    HostWeight,
-    /// Per-sequence state that stays.
-    Cache,
-}
-
-impl Kind {
-    /// The word of the language.
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::Weight => "weight",
-            Kind::HostWeight => "weight host",
-            Kind::Cache => "cache",
-        }
+shard_ops::worded! {
+    /// What kind of storage a parameter or result is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Kind {
+        /// A parameter that stays in memory from step to step.
+        Weight = "weight",
+        /// A weight that stays in the memory of the host.
+        HostWeight = "weight host",
+        /// Per-sequence state that stays.
+        Cache = "cache",
     }
+    /// The word of the language.
+    fn word;
 }

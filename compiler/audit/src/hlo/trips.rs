@@ -6,26 +6,19 @@
 
 use super::module::{Instruction, Module};
 
-/// How the number of turns is known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Known {
-    /// XLA prints it.
-    Printed,
-    /// It follows from condition, start and step.
-    Condition,
-    /// It is not known: the loop is counted once.
-    No,
-}
-
-impl Known {
-    /// The word of it in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Known::Printed => "known_trip_count",
-            Known::Condition => "condition",
-            Known::No => "unknown",
-        }
+shard_ir::worded! {
+    /// How the number of turns is known.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Known {
+        /// XLA prints it.
+        Printed = "known_trip_count",
+        /// It follows from condition, start and step.
+        Condition = "condition",
+        /// It is not known: the loop is counted once.
+        No = "unknown",
     }
+    /// The word of it in JSON.
+    fn word;
 }
 
 /// What is known of the tuple that a loop carries: the constants among its elements.

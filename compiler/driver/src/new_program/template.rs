@@ -7,34 +7,24 @@ use super::model::{
 };
 use super::order::Piece;
 
-/// The templates.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Template {
-    /// A feed-forward layer of two matrices.
-    Mlp,
-    /// PaLM 540B: multiquery attention beside a gated feed-forward layer.
-    PalmBlock,
-    /// Llama 3 8B: grouped-query attention, then a gated feed-forward layer.
-    LlamaBlock,
-    /// Mixtral 8x7B: grouped-query attention, then a mixture of experts.
-    MoeBlock,
+shard_ir::worded! {
+    /// The templates.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Template {
+        /// A feed-forward layer of two matrices.
+        Mlp = "mlp",
+        /// PaLM 540B: multiquery attention beside a gated feed-forward layer.
+        PalmBlock = "palm-block",
+        /// Llama 3 8B: grouped-query attention, then a gated feed-forward layer.
+        LlamaBlock = "llama-block",
+        /// Mixtral 8x7B: grouped-query attention, then a mixture of experts.
+        MoeBlock = "moe-block",
+    }
+    /// The word on the command line.
+    fn name;
 }
 
 impl Template {
-    /// Every template.
-    pub const ALL: [Template; 4] =
-        [Template::Mlp, Template::PalmBlock, Template::LlamaBlock, Template::MoeBlock];
-
-    /// The word on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Template::Mlp => "mlp",
-            Template::PalmBlock => "palm-block",
-            Template::LlamaBlock => "llama-block",
-            Template::MoeBlock => "moe-block",
-        }
-    }
-
     /// What it is, in a line.
     pub fn about(self) -> &'static str {
         match self {

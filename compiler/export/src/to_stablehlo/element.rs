@@ -4,21 +4,25 @@ use shard_ir::{Dtype, Reduction};
 
 use crate::dtypes::Floats;
 
-/// The element type of a tensor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Element {
-    F64,
-    F32,
-    Bf16,
-    F16,
-    F8,
-    F4,
-    I32,
-    I8,
-    I4,
-    Bool,
-    /// Of the number of a device alone.
-    Unsigned,
+shard_ir::worded! {
+    /// The element type of a tensor.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Element {
+        F64 = "f64",
+        F32 = "f32",
+        Bf16 = "bf16",
+        F16 = "f16",
+        F8 = "f8E4M3FN",
+        F4 = "f4E2M1FN",
+        I32 = "i32",
+        I8 = "i8",
+        I4 = "i4",
+        Bool = "i1",
+        /// Of the number of a device alone.
+        Unsigned = "ui32",
+    }
+    /// The word of it.
+    fn name;
 }
 
 impl Element {
@@ -38,22 +42,6 @@ impl Element {
             (Dtype::Int8, _) => Element::I8,
             (Dtype::Int4, _) => Element::I4,
             (Dtype::Bool, _) => Element::Bool,
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Element::F64 => "f64",
-            Element::F32 => "f32",
-            Element::Bf16 => "bf16",
-            Element::F16 => "f16",
-            Element::F8 => "f8E4M3FN",
-            Element::F4 => "f4E2M1FN",
-            Element::I32 => "i32",
-            Element::I8 => "i8",
-            Element::I4 => "i4",
-            Element::Bool => "i1",
-            Element::Unsigned => "ui32",
         }
     }
 

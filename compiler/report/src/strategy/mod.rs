@@ -16,74 +16,44 @@ use shard_ir::Plan;
 pub use roles::Attention;
 use roles::Roles;
 
-/// A name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Strategy {
-    /// Weights stay, split along one side of their product.
-    OneDWeightStationary,
-    /// Weights stay, split along both sides of their product.
-    TwoDWeightStationary,
-    /// Weights are gathered over one mesh axis, which splits the tokens.
-    XWeightGathered,
-    /// Weights are gathered over two mesh axes.
-    XyWeightGathered,
-    /// Weights are gathered over three mesh axes.
-    XyzWeightGathered,
-    /// Weights are gathered along one dim over axes that split the tokens, and at most one axis is
-    /// left on them.
-    Fsdp,
-    /// Weights are replicated over axes that split the tokens.
-    DataParallel,
-    /// The heads of attention are split.
-    HeadShardedAttention,
-    /// The sequences of attention are split.
-    BatchShardedAttention,
-    /// The positions within the sequences of attention are split.
-    SequenceShardedAttention,
-    /// The experts, each of which has weights of its own, are split.
-    ExpertParallel,
-    /// None of these.
-    Unnamed,
+shard_ir::worded! {
+    /// A name.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Strategy {
+        /// Weights stay, split along one side of their product.
+        OneDWeightStationary = "1d-weight-stationary",
+        /// Weights stay, split along both sides of their product.
+        TwoDWeightStationary = "2d-weight-stationary",
+        /// Weights are gathered over one mesh axis, which splits the tokens.
+        XWeightGathered = "x-weight-gathered",
+        /// Weights are gathered over two mesh axes.
+        XyWeightGathered = "xy-weight-gathered",
+        /// Weights are gathered over three mesh axes.
+        XyzWeightGathered = "xyz-weight-gathered",
+        /// Weights are gathered along one dim over axes that split the tokens, and at most one axis is
+        /// left on them.
+        Fsdp = "fsdp",
+        /// Weights are replicated over axes that split the tokens.
+        DataParallel = "data-parallel",
+        /// The heads of attention are split.
+        HeadShardedAttention = "head-sharded-attention",
+        /// The sequences of attention are split.
+        BatchShardedAttention = "batch-sharded-attention",
+        /// The positions within the sequences of attention are split.
+        SequenceShardedAttention = "sequence-sharded-attention",
+        /// The experts, each of which has weights of its own, are split.
+        ExpertParallel = "expert-parallel",
+        /// None of these.
+        Unnamed = "unnamed",
+    }
+    /// The name in reports.
+    fn name;
 }
 
 impl Strategy {
-    /// Every name, in the order in which a report gives them.
-    pub const ALL: [Strategy; 12] = [
-        Strategy::OneDWeightStationary,
-        Strategy::TwoDWeightStationary,
-        Strategy::XWeightGathered,
-        Strategy::XyWeightGathered,
-        Strategy::XyzWeightGathered,
-        Strategy::Fsdp,
-        Strategy::DataParallel,
-        Strategy::HeadShardedAttention,
-        Strategy::BatchShardedAttention,
-        Strategy::SequenceShardedAttention,
-        Strategy::ExpertParallel,
-        Strategy::Unnamed,
-    ];
-
     /// Those that have a name of the field, in the same order.
     pub fn named() -> impl Iterator<Item = Strategy> {
         Strategy::ALL.into_iter().filter(|strategy| *strategy != Strategy::Unnamed)
-    }
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Strategy::OneDWeightStationary => "1d-weight-stationary",
-            Strategy::TwoDWeightStationary => "2d-weight-stationary",
-            Strategy::XWeightGathered => "x-weight-gathered",
-            Strategy::XyWeightGathered => "xy-weight-gathered",
-            Strategy::XyzWeightGathered => "xyz-weight-gathered",
-            Strategy::Fsdp => "fsdp",
-            Strategy::DataParallel => "data-parallel",
-            Strategy::HeadShardedAttention => "head-sharded-attention",
-            Strategy::BatchShardedAttention => "batch-sharded-attention",
-            Strategy::SequenceShardedAttention => "sequence-sharded-attention",
-            Strategy::ExpertParallel => "expert-parallel",
-            Strategy::Unnamed => "unnamed",
-        }
     }
 }
 
