@@ -8,7 +8,7 @@ use shard_ir::attention::{Ring, rings};
 use shard_ir::liveness::Liveness;
 use shard_ir::verify::verify;
 use shard_ir::{
-    InstrId, InstrKind, MeshShape, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream,
+    InstrId, InstrKind, MeshShape, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step,
 };
 
 use crate::arithmetic::{Arithmetic, allows_exact};
@@ -112,14 +112,7 @@ pub fn in_program_order(plan: &Plan) -> Schedule {
     let liveness = Liveness::of(plan);
     let step = |id: InstrId| Step {
         id,
-        stream: match &plan.instruction(id).kind {
-            InstrKind::Move(collective) if collective.has_traffic() => Stream::Network,
-            InstrKind::Move(_)
-            | InstrKind::Parameter(_)
-            | InstrKind::Constant(_)
-            | InstrKind::Op(_)
-            | InstrKind::CollectiveEinsum(_) => Stream::Compute,
-        },
+        stream: plan.instruction(id).kind.stream(),
         start: Picoseconds(0),
         finish: Picoseconds(0),
         live_bytes: liveness.live_bytes[id.index()],

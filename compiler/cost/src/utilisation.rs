@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use shard_ir::{DimId, Dtype, InstrId, InstrKind, Op, ParameterKind, Picoseconds, Plan};
+use shard_ir::{DimId, Dtype, InstrId, InstrKind, Op, Picoseconds, Plan};
 
 use crate::hardware::Hardware;
 use crate::plan::{InstrPrice, PlanPrice};
@@ -68,7 +68,7 @@ pub fn model_flops(plan: &Plan, price: &PlanPrice) -> Option<Vec<(Dtype, Flops)>
     let mut sums = None;
     for id in plan.ids().filter(|id| first[id.index()] == *id) {
         let instr = plan.instruction(id);
-        let is_einsum = einsum_of(&instr.kind).is_some() && instr.operands.len() > 1;
+        let is_einsum = instr.kind.op() == Some(&Op::Einsum) && instr.operands.len() > 1;
         if is_einsum && instr.operands.iter().any(|o| weights[o.index()]) {
             let InstrPrice::Kernel { arithmetic, .. } = price.of(id) else { continue };
             add(
@@ -107,26 +107,13 @@ fn main_arithmetic(done: &[(Dtype, Flops)]) -> Dtype {
         .map_or(Dtype::Bf16, |(dtype, _)| *dtype)
 }
 
-fn einsum_of(kind: &InstrKind) -> Option<()> {
-    match kind {
-        InstrKind::CollectiveEinsum(_) | InstrKind::Op(Op::Einsum) => Some(()),
-        InstrKind::Op(_)
-        | InstrKind::Move(_)
-        | InstrKind::Parameter(_)
-        | InstrKind::Constant(_) => None,
-    }
-}
-
 /// For each instruction whether its value is made of weights, and of numbers, alone.
 fn made_of_weights(plan: &Plan) -> Vec<bool> {
     let mut weights: Vec<bool> = Vec::with_capacity(plan.instructions.len());
     for id in plan.ids() {
         let instr = plan.instruction(id);
         weights.push(match &instr.kind {
-            InstrKind::Parameter(kind) => match kind {
-                ParameterKind::Weight | ParameterKind::HostWeight => true,
-                ParameterKind::Cache | ParameterKind::Activation => false,
-            },
+            InstrKind::Parameter(kind) => kind.is_weight(),
             InstrKind::Constant(_) => false,
             InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => {
                 let is_number =

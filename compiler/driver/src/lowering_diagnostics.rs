@@ -11,6 +11,7 @@ use shard_ir::{
     Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId,
     never,
 };
+use shard_report::explicit::fresh;
 use shard_report::notation::phrase;
 use shard_search::demand::is_argument;
 use shard_search::{LowerError, LowerOptions, OrderSaving, OrderSavings, Unasked};
@@ -361,16 +362,4 @@ fn strict(plan: &Plan, inserted: &[InstrId], program: &Program, header: Span) ->
         inserted.iter().all(|id| matches!(plan.instruction(*id).kind, InstrKind::Move(_)))
     );
     found
-}
-
-/// A name that no value has yet: `x1`, `x2`, ...
-fn fresh(name: &str, taken: &mut BTreeSet<String>) -> String {
-    let mut n = 1u32;
-    loop {
-        let candidate = format!("{name}{n}");
-        if taken.insert(candidate.clone()) {
-            return candidate;
-        }
-        n += 1;
-    }
 }

@@ -4,7 +4,7 @@ use shard_check::diagnostics::{HardwareProblem, NoPlanFits};
 use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::{Hardware, Memory, buffers};
 use shard_grammar::{SourceFile, Span};
-use shard_ir::{Def, DimId, Dtype, InstrId, InstrKind, Op, ParameterKind, Plan, Program, ValueId};
+use shard_ir::{Def, DimId, Dtype, InstrId, Op, ParameterKind, Plan, Program, ValueId};
 use shard_search::{Limits, LowerOptions, least_kept, lower};
 
 use crate::pipeline;
@@ -76,17 +76,13 @@ fn problem(
 
 /// What takes most memory: weights and caches with all their layers, and activations.
 fn largest(plan: &Plan) -> Vec<(String, u64, Option<Span>)> {
-    let held = |id: InstrId| match plan.instruction(id).kind {
-        InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache) => {
+    let held = |id: InstrId| match plan.instruction(id).kind.parameter() {
+        Some(ParameterKind::Weight | ParameterKind::Cache) => {
             let layers = plan.repeat.saturating_mul(plan.copies_of(id));
             plan.local_bytes(id).saturating_mul(layers)
         }
-        InstrKind::Parameter(ParameterKind::HostWeight) => 0,
-        InstrKind::Parameter(ParameterKind::Activation)
-        | InstrKind::Constant(_)
-        | InstrKind::Op(_)
-        | InstrKind::CollectiveEinsum(_)
-        | InstrKind::Move(_) => plan.local_bytes(id),
+        Some(ParameterKind::HostWeight) => 0,
+        Some(ParameterKind::Activation) | None => plan.local_bytes(id),
     };
     // What is in another's memory, or in none, is not named beside it.
     let mut ids: Vec<InstrId> =
@@ -94,15 +90,8 @@ fn largest(plan: &Plan) -> Vec<(String, u64, Option<Span>)> {
     ids.sort_by_key(|id| (std::cmp::Reverse(held(*id)), *id));
     let text = |id: InstrId| {
         let instr = plan.instruction(id);
-        let kind = match instr.kind {
-            InstrKind::Parameter(kind) => {
-                kind.word().map(|word| format!("{word} ")).unwrap_or_default()
-            }
-            InstrKind::Constant(_)
-            | InstrKind::Op(_)
-            | InstrKind::CollectiveEinsum(_)
-            | InstrKind::Move(_) => String::new(),
-        };
+        let word = instr.kind.parameter().and_then(ParameterKind::word);
+        let kind = word.map(|word| format!("{word} ")).unwrap_or_default();
         let name = instr.name.clone().unwrap_or_else(|| format!("%{}", id.0));
         format!("{name}: {kind}{} {}", instr.dtype.name(), plan.layout_text(id))
     };

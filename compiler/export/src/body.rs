@@ -128,21 +128,14 @@ impl<'p> Body<'p> {
     /// to.
     fn is_alias(&self, id: InstrId) -> bool {
         let instr = self.plan.instruction(id);
-        match (&instr.kind, self.form) {
-            (InstrKind::Move(_), Form::Alone) => true,
+        let is_move = matches!(instr.kind, InstrKind::Move(_));
+        let is_idle = || match self.form {
+            Form::Alone => true,
             // What lies in host memory is cut as it is fetched.
-            (InstrKind::Move(_), Form::Constraints) => {
-                !instr.layout.is_complete() || self.plan.in_host_memory(id)
-            }
-            (InstrKind::Move(_), Form::Devices) => false,
-            (
-                InstrKind::Parameter(_)
-                | InstrKind::Constant(_)
-                | InstrKind::Op(_)
-                | InstrKind::CollectiveEinsum(_),
-                _,
-            ) => false,
-        }
+            Form::Constraints => !instr.layout.is_complete() || self.plan.in_host_memory(id),
+            Form::Devices => false,
+        };
+        is_move && is_idle()
     }
 
     /// Whether an op on whole tensors is held to its layout, which no move gives it and its

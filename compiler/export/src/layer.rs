@@ -208,15 +208,8 @@ pub(crate) fn stack_of_output(plan: &Plan, output: &PlanOutput) -> bool {
 /// Whether an instruction is a tensor for each application of its block: a parameter of it, or a
 /// state.
 pub(crate) fn stacked_value(plan: &Plan, id: InstrId) -> bool {
-    match plan.instruction(id).kind {
-        InstrKind::Parameter(_) => true,
-        InstrKind::Constant(_)
-        | InstrKind::Op(_)
-        | InstrKind::Move(_)
-        | InstrKind::CollectiveEinsum(_) => {
-            plan.outputs.iter().any(|output| output.id == id && output.state)
-        }
-    }
+    plan.instruction(id).kind.parameter().is_some()
+        || plan.outputs.iter().any(|output| output.id == id && output.state)
 }
 
 pub(crate) fn parameters(words: &dyn Words, plan: &Plan) -> Vec<Parameter> {

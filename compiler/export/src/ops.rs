@@ -2,7 +2,7 @@
 //! whole tensors.
 
 mod along;
-mod dims;
+pub(crate) mod dims;
 mod einsum;
 mod elementwise;
 pub(crate) mod numbers;

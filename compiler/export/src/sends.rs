@@ -76,13 +76,7 @@ fn send(
     together: Option<u32>,
 ) -> Result<SendSheet, ExportError> {
     let (mesh, instr) = (&plan.mesh, plan.instruction(id));
-    let fused = match instr.kind {
-        InstrKind::CollectiveEinsum(fused) => Some(fused),
-        InstrKind::Parameter(_)
-        | InstrKind::Constant(_)
-        | InstrKind::Op(_)
-        | InstrKind::Move(_) => None,
-    };
+    let fused = instr.kind.fused();
     let place = fused.and_then(|fused| fused.gathered()).unwrap_or(0);
     let gathers = fused.is_some_and(|fused| fused.gathered().is_some());
     let operand = match (fused, gathers) {

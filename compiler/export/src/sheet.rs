@@ -176,13 +176,7 @@ fn of_layout(
     ValueSheet {
         id: id.0,
         name: instr.name.clone(),
-        kind: match instr.kind {
-            InstrKind::Parameter(kind) => Some(kind.word().unwrap_or("activation")),
-            InstrKind::Constant(_)
-            | InstrKind::Op(_)
-            | InstrKind::Move(_)
-            | InstrKind::CollectiveEinsum(_) => None,
-        },
+        kind: instr.kind.parameter().map(|kind| kind.word().unwrap_or("activation")),
         dtype: instr.dtype.name(),
         dims: names.iter().map(ToString::to_string).collect(),
         shape: plan.sizes(dims),

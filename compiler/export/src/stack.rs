@@ -43,26 +43,20 @@ pub(crate) fn stack(plan: &Plan) -> Option<Plan> {
     let (taken, given) = (plan.instruction(from), plan.instruction(first.id));
     let alike =
         (&taken.dims, taken.dtype, taken.layout) == (&given.dims, given.dtype, given.layout);
-    let is_made = |id: InstrId| match plan.instruction(id).kind {
-        InstrKind::Parameter(_) | InstrKind::Constant(_) => false,
-        InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
+    let is_given = |id: InstrId| {
+        matches!(plan.instruction(id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_))
     };
-    let apart = others.iter().all(|output| output.id != first.id && is_made(output.id));
-    if !alike || first.dims != given.dims || !is_made(first.id) || !apart {
+    let apart = others.iter().all(|output| output.id != first.id && !is_given(output.id));
+    if !alike || first.dims != given.dims || is_given(first.id) || !apart {
         return None;
     }
     let mut stack = plan.clone();
     for (at, instr) in stack.instructions.iter_mut().enumerate() {
-        instr.fold = match instr.kind {
-            InstrKind::Constant(_) | InstrKind::Parameter(ParameterKind::Activation) => None,
-            _ if at == from.index() => None,
-            InstrKind::Parameter(
-                ParameterKind::Weight | ParameterKind::HostWeight | ParameterKind::Cache,
-            )
-            | InstrKind::Op(_)
-            | InstrKind::Move(_)
-            | InstrKind::CollectiveEinsum(_) => Some(FoldId(0)),
-        };
+        let of_all = matches!(
+            instr.kind,
+            InstrKind::Constant(_) | InstrKind::Parameter(ParameterKind::Activation)
+        );
+        instr.fold = (!of_all && at != from.index()).then_some(FoldId(0));
     }
     stack.outputs.iter_mut().skip(1).for_each(|output| output.state = true);
     stack.folds.push(PlanFold {

@@ -59,10 +59,14 @@ pub(crate) trait Words {
     fn expanded(&self, value: Py, places: Vec<usize>) -> Py;
 
     /// The elements in another shape.
-    fn reshaped(&self, value: Py, sizes: Vec<u64>) -> Py;
+    fn reshaped(&self, value: Py, sizes: Vec<u64>) -> Py {
+        Py::call(format!("{}.reshape", self.module()), [value, Py::numbers(sizes)])
+    }
 
     /// A tensor broadcast to these sizes, from those of its dims that have size 1.
-    fn spread(&self, value: Py, sizes: Vec<u64>) -> Py;
+    fn spread(&self, value: Py, sizes: Vec<u64>) -> Py {
+        Py::call(format!("{}.broadcast_to", self.module()), [value, Py::numbers(sizes)])
+    }
 
     /// Two tensors one behind the other.
     fn concatenated(&self, values: [Py; 2], axis: usize) -> Py;
@@ -80,7 +84,9 @@ pub(crate) trait Words {
     fn extremum(&self, kind: Extremum, operands: [Py; 2]) -> Py;
 
     /// Of two values the first where a truth value holds, the second elsewhere.
-    fn either(&self, holds: Py, values: [Py; 2]) -> Py;
+    fn either(&self, holds: Py, [a, b]: [Py; 2]) -> Py {
+        Py::call(format!("{}.where", self.module()), [holds, a, b])
+    }
 
     /// A softmax.
     fn softmax(&self, value: Py, axis: usize) -> Py;

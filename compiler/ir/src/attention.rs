@@ -300,14 +300,8 @@ fn softmax_of(plan: &Plan, product: InstrId) -> Option<(InstrId, DimId)> {
             at = *plan.instruction(at).operands.first()?;
         }
         let softmax = plan.instruction(at);
-        match &softmax.kind {
-            InstrKind::Op(Op::Softmax { over }) if softmax.origin.attention => Some((at, *over)),
-            InstrKind::Op(_)
-            | InstrKind::Parameter(_)
-            | InstrKind::Constant(_)
-            | InstrKind::Move(_)
-            | InstrKind::CollectiveEinsum(_) => None,
-        }
+        let InstrKind::Op(Op::Softmax { over }) = softmax.kind else { return None };
+        softmax.origin.attention.then_some((at, over))
     })
 }
 
@@ -329,14 +323,10 @@ pub fn partial_softmax(plan: &Plan, id: InstrId) -> Option<(InstrId, DimSet)> {
         .collect();
     for (at, place) in passed.into_iter().rev() {
         let instr = plan.instruction(at);
-        by = match &instr.kind {
-            InstrKind::Op(op) => carried(op, (place, &by), (&instr.dims, instr.dtype))?,
-            // A move keeps the dims.
-            InstrKind::Move(_)
-            | InstrKind::Parameter(_)
-            | InstrKind::Constant(_)
-            | InstrKind::CollectiveEinsum(_) => by,
-        };
+        // A move keeps the dims.
+        if let InstrKind::Op(op) = &instr.kind {
+            by = carried(op, (place, &by), (&instr.dims, instr.dtype))?;
+        }
     }
     let dims = &plan.instruction(id).dims;
     Some((softmax, (0..dims.len()).filter(|at| by.contains(&dims[*at])).collect()))
@@ -350,16 +340,11 @@ fn is_partial_softmax(instr: &Instruction) -> bool {
 /// what it makes is so by that: it moves it, or is an op on it.
 pub fn carried_operand(plan: &Plan, id: InstrId) -> Option<usize> {
     let instr = plan.instruction(id);
-    match &instr.kind {
-        InstrKind::Op(_) | InstrKind::Move(_) if is_partial_softmax(instr) => {
-            instr.operands.iter().position(|o| is_partial_softmax(plan.instruction(*o)))
-        }
-        InstrKind::Op(_)
-        | InstrKind::Move(_)
-        | InstrKind::Parameter(_)
-        | InstrKind::Constant(_)
-        | InstrKind::CollectiveEinsum(_) => None,
+    let carries = matches!(instr.kind, InstrKind::Op(_) | InstrKind::Move(_));
+    if !carries || !is_partial_softmax(instr) {
+        return None;
     }
+    instr.operands.iter().position(|o| is_partial_softmax(plan.instruction(*o)))
 }
 
 /// How many elements of the statistics a device holds of a value in a layout.
@@ -531,16 +516,8 @@ impl Ring {
 /// What a collective einsum gathers: the operand, the dim in it, and the axes.
 fn gather_of(plan: &Plan, id: InstrId) -> Option<(InstrId, usize, AxisList)> {
     let instr = plan.instruction(id);
-    match &instr.kind {
-        InstrKind::CollectiveEinsum(Fused::AllGather { operand, dim, axes }) => {
-            Some((*instr.operands.get(*operand)?, *dim, *axes))
-        }
-        InstrKind::CollectiveEinsum(Fused::ReduceScatter { .. })
-        | InstrKind::Op(_)
-        | InstrKind::Parameter(_)
-        | InstrKind::Constant(_)
-        | InstrKind::Move(_) => None,
-    }
+    let Some(Fused::AllGather { operand, dim, axes }) = instr.kind.fused() else { return None };
+    Some((*instr.operands.get(operand)?, dim, axes))
 }
 
 /// The axes over which every einsum of an attention gathers its operand with the keys; `None` where

@@ -90,44 +90,28 @@ impl Cuts {
 
     /// Adds those of a program whose dims are called otherwise here.
     pub fn extend(&mut self, other: &Cuts, dim: impl Fn(DimId) -> DimId) {
-        for line in &other.lines {
-            let line = Blocks {
-                of: dim(line.of),
-                blocks: dim(line.blocks),
-                within: dim(line.within),
-                positions: line.positions,
-                one: line.one.map(&dim),
-            };
-            if !self.lines.contains(&line) {
-                self.lines.push(line);
-            }
+        for mut line in other.lines.iter().copied() {
+            let dims = [&mut line.of, &mut line.blocks, &mut line.within].into_iter();
+            dims.chain(&mut line.one).for_each(|of| *of = dim(*of));
+            add(&mut self.lines, line);
         }
-        for halo in &other.halos {
-            let halo = Halo {
-                of: dim(halo.of),
-                blocks: dim(halo.blocks),
-                within: dim(halo.within),
-                positions: halo.positions,
-                back: halo.back,
-                seen: dim(halo.seen),
-                others: halo.others.map(&dim),
-                around: halo.around.map(&dim),
-            };
-            if !self.halos.contains(&halo) {
-                self.halos.push(halo);
-            }
+        for mut halo in other.halos.iter().copied() {
+            let own = [&mut halo.of, &mut halo.blocks, &mut halo.within, &mut halo.seen];
+            let dims = own.into_iter().chain(&mut halo.others).chain(&mut halo.around);
+            dims.for_each(|of| *of = dim(*of));
+            add(&mut self.halos, halo);
         }
-        for choice in &other.choices {
-            let choice = Candidates {
-                of: dim(choice.of),
-                chosen: dim(choice.chosen),
-                parts: choice.parts,
-                all: dim(choice.all),
-            };
-            if !self.choices.contains(&choice) {
-                self.choices.push(choice);
-            }
+        for mut choice in other.choices.iter().copied() {
+            let dims = [&mut choice.of, &mut choice.chosen, &mut choice.all];
+            dims.into_iter().for_each(|of| *of = dim(*of));
+            add(&mut self.choices, choice);
         }
+    }
+}
+
+fn add<T: PartialEq>(all: &mut Vec<T>, one: T) {
+    if !all.contains(&one) {
+        all.push(one);
     }
 }
 
@@ -145,14 +129,10 @@ impl Plan {
             self.outputs.iter().flat_map(|output| &output.dims).copied().collect();
         for instr in &self.instructions {
             used.extend(&instr.dims);
-            match &instr.kind {
-                InstrKind::Op(op) => used.extend(op.dims()),
-                InstrKind::Constant(Number::SizeOf(dim)) => used.extend([*dim]),
-                InstrKind::Constant(Number::Given(_))
-                | InstrKind::Parameter(_)
-                | InstrKind::Move(_)
-                | InstrKind::CollectiveEinsum(_) => {}
+            if let InstrKind::Constant(Number::SizeOf(dim)) = instr.kind {
+                used.insert(dim);
             }
+            used.extend(instr.kind.op().into_iter().flat_map(Op::dims));
         }
         used
     }

@@ -131,14 +131,8 @@ impl Plan {
         let (from, to) = (self.ids().find(is_parameter)?, self.results().next()?.id);
         let mut block = Plan { repeat: 1, ..self.clone() };
         for (id, instr) in self.ids().zip(&mut block.instructions) {
-            let of_each = match instr.kind {
-                InstrKind::Parameter(kind) => kind != ParameterKind::Activation,
-                // The pieces of a softmax have numbers of their own in each layer.
-                InstrKind::Constant(_)
-                | InstrKind::Op(_)
-                | InstrKind::Move(_)
-                | InstrKind::CollectiveEinsum(_) => true,
-            };
+            // The pieces of a softmax have numbers of their own in each layer.
+            let of_each = instr.kind.parameter() != Some(ParameterKind::Activation);
             instr.fold = (of_each && id != from).then_some(FoldId(0));
         }
         block.folds = vec![PlanFold { layer: self.name.clone(), repeat: self.repeat, from, to }];

@@ -20,13 +20,6 @@ pub const MAX_DEVICES: u64 = 1 << 24;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AxisId(pub u8);
 
-impl AxisId {
-    /// The index into [`Mesh::axes`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 /// One named axis of the mesh.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MeshAxis {

@@ -13,18 +13,12 @@ use crate::op::{Argument, Op};
 use crate::program::{FoldId, ParameterKind};
 use crate::reason::Reason;
 use crate::rules::Rules;
+use crate::schedule::Stream;
 use crate::tensor::{Dim, DimId, Dtype};
 
 /// An instruction, as an index into [`Plan::instructions`]; dense, in program order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct InstrId(pub u32);
-
-impl InstrId {
-    /// The index into [`Plan::instructions`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A lowered layer: per-device ops and inserted collectives. Verified by
 /// [`verify`](crate::verify::verify); its text is `.shir` ([`text`](crate::text)).
@@ -141,6 +135,30 @@ impl InstrKind {
             InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => None,
         }
     }
+
+    /// The kind of the parameter that it is.
+    pub fn parameter(&self) -> Option<ParameterKind> {
+        if let InstrKind::Parameter(kind) = self { Some(*kind) } else { None }
+    }
+
+    /// The collective einsum that it is.
+    pub fn fused(&self) -> Option<Fused> {
+        if let InstrKind::CollectiveEinsum(fused) = self { Some(*fused) } else { None }
+    }
+
+    /// What it keeps busy. A move without traffic is the device's own work, and a loop multiplies
+    /// while it sends.
+    pub fn stream(&self) -> Stream {
+        match self {
+            InstrKind::Move(collective) if collective.has_traffic() => Stream::Network,
+            _ => Stream::Compute,
+        }
+    }
+
+    /// Whether a collective is fused into its loop that gathers.
+    pub fn gathers_in_a_loop(&self) -> bool {
+        self.fused().is_some_and(|fused| fused.gathered().is_some())
+    }
 }
 
 /// Why an instruction is there.
@@ -233,15 +251,11 @@ impl Plan {
     /// How many tensors lie in memory for an instruction: those of all applications for a parameter
     /// that stays there, else one, since the applications run one after another.
     pub fn copies_of(&self, id: InstrId) -> u64 {
-        match self.instruction(id).kind {
-            InstrKind::Parameter(ParameterKind::Activation)
-            | InstrKind::Constant(_)
-            | InstrKind::Op(_)
-            | InstrKind::Move(_)
-            | InstrKind::CollectiveEinsum(_) => 1,
-            InstrKind::Parameter(
-                ParameterKind::Weight | ParameterKind::HostWeight | ParameterKind::Cache,
-            ) => self.repeat_of(id),
+        match self.instruction(id).kind.parameter() {
+            Some(ParameterKind::Activation) | None => 1,
+            Some(ParameterKind::Weight | ParameterKind::HostWeight | ParameterKind::Cache) => {
+                self.repeat_of(id)
+            }
         }
     }
     /// Whether an instruction is run in a folded block: it is in one, and neither a parameter nor a

@@ -15,23 +15,9 @@ pub const MAX_VALUES: usize = 16384;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ValueId(pub u32);
 
-impl ValueId {
-    /// The index into [`Program::values`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 /// A folded block, as an index into [`Program::folds`] or [`Plan::folds`](crate::Plan::folds).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FoldId(pub u16);
-
-impl FoldId {
-    /// The index into [`Program::folds`].
-    pub fn index(self) -> usize {
-        usize::from(self.0)
-    }
-}
 
 /// A folded block of a model: N applications of a layer one after another, each with weights and
 /// caches of its own, written once. The block hands one value on: what the first takes comes from

@@ -20,12 +20,18 @@ pub const MAX_ELEMENTS: u64 = 1 << 52;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DimId(pub u16);
 
-impl DimId {
-    /// The index into the table of dims.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
+/// Ids as indices.
+macro_rules! indices {
+    ($($id:path),+) => {
+        $(impl $id {
+            /// The index into its table.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        })+
+    };
 }
+indices!(DimId, crate::AxisId, crate::FoldId, crate::InstrId, crate::ValueId);
 
 /// A named dim: one size in the whole program.
 #[derive(Clone, PartialEq, Eq, Debug)]

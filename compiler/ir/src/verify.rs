@@ -3,8 +3,6 @@
 
 pub(crate) mod words;
 
-use std::fmt;
-
 use crate::attention::{carried_operand, joined_layout, partial_softmax, softmax_layout};
 use crate::collective::{Collective, CollectiveError};
 use crate::collective_einsum::{Fused, LoopError};
@@ -17,7 +15,8 @@ use crate::tensor::{DimId, Dtype, MAX_DIM_SIZE, MAX_DIMS, MAX_ELEMENTS, MAX_RANK
 use crate::typing::{TypeError, einsum_type, result_type, same_dims};
 
 /// What is wrong with a plan, and where.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[error("{}{kind}", .id.map_or(String::new(), |id| format!("%{} {}: ", id.0, .what)))]
 pub struct VerifyError {
     /// The instruction; `None` where the dims, the mesh or a result are wrong.
     pub id: Option<InstrId>,
@@ -158,17 +157,6 @@ pub enum VerifyErrorKind {
     #[error("result {0} is not a permutation of the dims of an instruction")]
     BadOutput(String),
 }
-
-impl fmt::Display for VerifyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.id {
-            Some(id) => write!(f, "%{} {}: {}", id.0, self.what, self.kind),
-            None => write!(f, "{}", self.kind),
-        }
-    }
-}
-
-impl std::error::Error for VerifyError {}
 
 /// Checks a whole plan; the errors are in program order, at most one an instruction.
 ///

@@ -108,12 +108,9 @@ fn known(side: Side<'_>) -> Vec<Known> {
     let of = |id: InstrId| {
         let instr = plan.instruction(id);
         // An einsum is the same one with a collective in its loop.
-        let what = match instr.kind {
-            InstrKind::CollectiveEinsum(_) => format!("einsum {}", plan.equation(id)),
-            InstrKind::Parameter(_)
-            | InstrKind::Constant(_)
-            | InstrKind::Op(_)
-            | InstrKind::Move(_) => phrase(plan, id),
+        let what = match instr.kind.fused() {
+            Some(_) => format!("einsum {}", plan.equation(id)),
+            None => phrase(plan, id),
         };
         Known {
             kind: kind(side, id),

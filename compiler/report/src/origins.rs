@@ -22,15 +22,8 @@ pub fn reader(plan: &Plan, id: InstrId) -> Option<InstrId> {
     let mut at = id;
     loop {
         let next = *users[at.index()].first()?;
-        match plan.instruction(next).kind {
-            InstrKind::Move(_) => at = next,
-            InstrKind::Parameter(_)
-            | InstrKind::Constant(_)
-            | InstrKind::Op(_)
-            | InstrKind::CollectiveEinsum(_) => {
-                return Some(next);
-            }
-        }
+        let InstrKind::Move(_) = plan.instruction(next).kind else { return Some(next) };
+        at = next;
     }
 }
 
@@ -73,12 +66,9 @@ pub fn forcing(plan: &Plan, id: InstrId) -> Option<InstrId> {
         .collect();
     let mut given: Vec<InstrId> =
         beside.iter().filter_map(|o| declared(plan, *o, axes)).filter(|o| *o != own).collect();
-    given.sort_by_key(|o| match plan.instruction(*o).kind {
-        InstrKind::Parameter(kind) => (kind.word().is_none(), !beside.contains(o)),
-        InstrKind::Constant(_)
-        | InstrKind::Op(_)
-        | InstrKind::Move(_)
-        | InstrKind::CollectiveEinsum(_) => (true, true),
+    given.sort_by_key(|o| {
+        let kind = plan.instruction(*o).kind.parameter();
+        kind.map_or((true, true), |kind| (kind.word().is_none(), !beside.contains(o)))
     });
     let is_named = |o: &&InstrId| plan.instruction(**o).name.is_some();
     let own = Some(own).filter(|o| is_given(plan, *o));

@@ -102,13 +102,7 @@ fn key(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
     let instr = plan.instruction(id);
     // A move bears the name of what it moves, which the first layer has from elsewhere.
-    let name = match instr.kind {
-        InstrKind::Move(_) => None,
-        InstrKind::Op(_)
-        | InstrKind::CollectiveEinsum(_)
-        | InstrKind::Parameter(_)
-        | InstrKind::Constant(_) => instr.name.as_ref(),
-    };
+    let name = instr.name.as_ref().filter(|_| !matches!(instr.kind, InstrKind::Move(_)));
     let from: Vec<String> = instr.operands.iter().map(|o| plan.layout_text(*o)).collect();
     let price = match *layer.price.of(id) {
         // Which instruction it is fused into has another number in each copy.

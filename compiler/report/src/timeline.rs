@@ -3,7 +3,7 @@
 use shard_cost::{Bytes, InstrPrice, Streams};
 use shard_ir::{InstrId, Picoseconds};
 use shard_schedule::Timeline;
-use shard_schedule::overlap::{Part, Run, Steady, buffers};
+use shard_schedule::overlap::{Part, Run, Steady, Unit, buffers};
 
 use crate::Layer;
 use crate::notation::{kind_of_layer, layer_name, phrase, value_name};
@@ -44,16 +44,19 @@ pub(crate) fn called(layer: &Layer<'_>, members: &[InstrId]) -> String {
 }
 
 /// What a part of a unit adds to its name.
-pub(crate) fn part_text(part: Part, gathers: bool, chunks: u64) -> String {
+pub(crate) fn part_text(layer: &Layer<'_>, unit: &Unit, part: Part) -> String {
+    let first = unit.first();
     match part {
         Part::Kernel | Part::Transfer | Part::Fetch => String::new(),
-        Part::Chunk(at) => format!(", chunk {} of {chunks}", at + 1),
+        Part::Chunk(at) => {
+            let chunks = layer.price.of(first).looped().map_or(1, |looped| looped.chunks);
+            format!(", chunk {} of {chunks}", at + 1)
+        }
         Part::Send(at) => {
-            format!(
-                ", {} of chunk {}",
-                if gathers { "gather" } else { "scatter" },
-                at + u64::from(gathers)
-            )
+            let fused = layer.plan().instruction(first).kind.fused();
+            let gathers = fused.is_some_and(|fused| fused.gathered().is_some());
+            let what = if gathers { "gather" } else { "scatter" };
+            format!(", {what} of chunk {}", at + u64::from(gathers))
         }
     }
 }

@@ -146,15 +146,7 @@ fn title(
         | InstrKind::Parameter(_)
         | InstrKind::Constant(_) => layer.layout_text(last),
     };
-    let gathers = match &plan.instruction(unit.first()).kind {
-        InstrKind::CollectiveEinsum(fused) => fused.gathered().is_some(),
-        InstrKind::Op(_)
-        | InstrKind::Move(_)
-        | InstrKind::Parameter(_)
-        | InstrKind::Constant(_) => false,
-    };
-    let looped = layer.price.of(unit.first()).looped();
-    let part = part_text(busy.part, gathers, looped.map_or(1, |looped| looped.chunks));
+    let part = part_text(layer, unit, busy.part);
     let (from, until) = (scale::time(run.start + busy.from), scale::time(run.start + busy.until));
     format!("{of}{}{part}{at}\n{layouts}\n{from} to {until}", called(layer, &unit.members))
 }

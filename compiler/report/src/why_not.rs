@@ -324,44 +324,34 @@ pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId
 
 fn crossing_text(crossing: &Crossing) -> String {
     let most = if crossing.at_most { "at most " } else { "" };
+    let place = |n: u64| match &crossing.figure {
+        Figure::Dim(dim) => format!("{dim} = {n}"),
+        Figure::Network => format!("{} the bandwidth", times(n)),
+    };
+    let turn = |turn: Turn, word: &str| match turn {
+        Turn::Wins { at, loses_at, behind } => {
+            let loses_at = match &crossing.figure {
+                Figure::Dim(_) => loses_at.to_string(),
+                Figure::Network => times(loses_at),
+            };
+            let (at, behind) = (place(at), scale::time(behind));
+            format!("it wins at {at} (at {loses_at} it is {most}{behind} behind)")
+        }
+        Turn::Never { to, behind } => {
+            let (to, behind) = (place(to), scale::time(behind));
+            format!("it never wins {word} to {to} (there it is {most}{behind} behind)")
+        }
+        Turn::Unknown => match &crossing.figure {
+            Figure::Dim(_) => format!("no other size was searched {word} from here"),
+            Figure::Network => "no bandwidth was searched".to_string(),
+        },
+    };
+    let (up, down) = (turn(crossing.up, "up"), turn(crossing.down, "down"));
     match &crossing.figure {
         Figure::Dim(dim) => {
-            let turn = |turn: Turn, word: &str| match turn {
-                Turn::Wins { at, loses_at, behind } => {
-                    format!(
-                        "it wins at {dim} = {at} (at {loses_at} it is {most}{} behind)",
-                        scale::time(behind)
-                    )
-                }
-                Turn::Never { to, behind } => {
-                    format!(
-                        "it never wins {word} to {dim} = {to} (there it is {most}{} behind)",
-                        scale::time(behind)
-                    )
-                }
-                Turn::Unknown => format!("no other size was searched {word} from here"),
-            };
-            let (up, down) = (turn(crossing.up, "up"), turn(crossing.down, "down"));
             format!("With {dim} = {} as it grows, {up}; as it shrinks, {down}.", crossing.now)
         }
-        Figure::Network => {
-            let turn = |turn: Turn, word: &str| match turn {
-                Turn::Wins { at, loses_at, behind } => format!(
-                    "it wins at {} the bandwidth (at {} it is {most}{} behind)",
-                    times(at),
-                    times(loses_at),
-                    scale::time(behind)
-                ),
-                Turn::Never { to, behind } => format!(
-                    "it never wins {word} to {} the bandwidth (there it is {most}{} behind)",
-                    times(to),
-                    scale::time(behind)
-                ),
-                Turn::Unknown => "no bandwidth was searched".to_string(),
-            };
-            let (up, down) = (turn(crossing.up, "up"), turn(crossing.down, "down"));
-            format!("On a faster network, {up}; on a slower one, {down}.")
-        }
+        Figure::Network => format!("On a faster network, {up}; on a slower one, {down}."),
     }
 }
 

@@ -6,7 +6,7 @@ pub mod overlap;
 mod verify;
 
 use shard_cost::{PlanPrice, buffers};
-use shard_ir::{InstrKind, Liveness, Picoseconds, Plan, Schedule, Step, Stream};
+use shard_ir::{Liveness, Picoseconds, Plan, Schedule, Step};
 
 pub use overlap::{Timeline, TimelineError, overlap, verify_timeline};
 pub use verify::{ScheduleError, verify};
@@ -28,7 +28,7 @@ pub fn schedule(plan: Plan, price: &PlanPrice) -> Schedule {
         now = now + price.of(id).time();
         steps.push(Step {
             id,
-            stream: stream_of(&plan.instruction(id).kind),
+            stream: plan.instruction(id).kind.stream(),
             start,
             finish: now,
             live_bytes,
@@ -46,17 +46,4 @@ pub fn schedule(plan: Plan, price: &PlanPrice) -> Schedule {
         }
     }
     Schedule { plan, steps, frees }
-}
-
-/// What an instruction keeps busy. A move without traffic is the device's own work.
-fn stream_of(kind: &InstrKind) -> Stream {
-    match kind {
-        InstrKind::Move(collective) if collective.has_traffic() => Stream::Network,
-        // A loop multiplies while it sends.
-        InstrKind::Move(_)
-        | InstrKind::Op(_)
-        | InstrKind::CollectiveEinsum(_)
-        | InstrKind::Parameter(_)
-        | InstrKind::Constant(_) => Stream::Compute,
-    }
 }

@@ -315,16 +315,11 @@ impl<'p> Devices<'p> {
     /// Whether a value is its operand under another name.
     fn is_view(&self, id: InstrId) -> bool {
         let instr = self.plan().instruction(id);
-        match &instr.kind {
-            InstrKind::Op(Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }) => {
-                self.execution.held_by[id.index()] != Some(id)
-            }
-            InstrKind::Op(_)
-            | InstrKind::Move(_)
-            | InstrKind::CollectiveEinsum(_)
-            | InstrKind::Parameter(_)
-            | InstrKind::Constant(_) => false,
-        }
+        let renames = matches!(
+            instr.kind,
+            InstrKind::Op(Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. })
+        );
+        renames && self.execution.held_by[id.index()] != Some(id)
     }
 
     fn touched(&self, task: &Task) -> Result<Vec<Touched>, RunError> {
@@ -335,13 +330,8 @@ impl<'p> Devices<'p> {
         };
         // A transfer of a loop carries chunks; what is multiplied with them the chunks read. One
         // that scatters writes its result with its last chunk.
-        let scatters = match &self.plan().instruction(first).kind {
-            InstrKind::CollectiveEinsum(fused) => fused.gathered().is_none(),
-            InstrKind::Op(_)
-            | InstrKind::Move(_)
-            | InstrKind::Parameter(_)
-            | InstrKind::Constant(_) => false,
-        };
+        let fused = self.plan().instruction(first).kind.fused();
+        let scatters = fused.is_some_and(|fused| fused.gathered().is_none());
         let (all_reads, all_writes) = match task.work {
             Work::Kernel | Work::Transfer | Work::End => (true, true),
             Work::Chunk(_) => (true, !scatters),

@@ -32,17 +32,8 @@ pub(super) fn verify_tasks(execution: &Execution) -> Result<(), RunError> {
             Work::Chunk(at) | Work::Send(at) => Some(at),
             Work::End => Some(0),
         };
-        let kind = plan.instructions.get(first.index()).map(|instr| &instr.kind);
-        let chunks = match kind {
-            Some(InstrKind::CollectiveEinsum(fused)) => fused.chunks(&plan.mesh),
-            Some(
-                InstrKind::Op(_)
-                | InstrKind::Move(_)
-                | InstrKind::Parameter(_)
-                | InstrKind::Constant(_),
-            )
-            | None => 0,
-        };
+        let fused = plan.instructions.get(first.index()).and_then(|instr| instr.kind.fused());
+        let chunks = fused.map_or(0, |fused| fused.chunks(&plan.mesh));
         if task.members.is_empty() || part.is_some_and(|at| at >= chunks) {
             return problem(first, "it is done in parts that it has not");
         }

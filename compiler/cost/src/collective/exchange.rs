@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{AxisId, Dtype, Layout, Mesh, Picoseconds, gcd, kept_by_each, never};
+use shard_ir::{AxisId, Layout, Mesh, gcd, kept_by_each, never};
 
 use super::parts::followed;
-use super::permute::{Relation, affected, relation};
 use super::terms::NetworkTime;
-use crate::hardware::{Fabric, Hardware, Topology, Wire, WireKind};
+use super::times::{MoveTimes, NetworkLoad};
+use crate::hardware::{Fabric, Topology, Wire, WireKind};
 
 /// Digits that are tried in all their values together; beyond, each wire is taken by itself.
 const MAX_TOGETHER: u64 = 1 << 14;
@@ -60,64 +60,8 @@ impl Load {
     pub(crate) const NONE: Load = Load { most: Part::NONE, inside: Part::NONE, steps: 0 };
 }
 
-/// The times of exchanges on one mesh, for those who ask for many: what an exchange does to the
-/// networks is worked out once for all that do the same.
-pub(super) struct ExchangeTimes<'h> {
-    hw: &'h Hardware,
-    mesh: &'h Mesh,
-    topology: Topology<'h>,
-    known: BTreeMap<Relation, Vec<Load>>,
-}
-
-impl<'h> ExchangeTimes<'h> {
-    /// Nothing worked out yet.
-    pub(super) fn new(hw: &'h Hardware, mesh: &'h Mesh) -> ExchangeTimes<'h> {
-        ExchangeTimes { hw, mesh, topology: hw.network.topology(mesh), known: BTreeMap::new() }
-    }
-
-    /// The time of the exchange from one layout to another of a value with so many elements on a
-    /// device.
-    pub(super) fn time(
-        &mut self,
-        from: Layout,
-        to: Layout,
-        local_elements: u64,
-        dtype: Dtype,
-    ) -> Picoseconds {
-        let bits = u128::from(local_elements) * u128::from(dtype.bits());
-        let once: Picoseconds = self.networks(from, to, bits).iter().map(NetworkTime::time).sum();
-        Picoseconds(once.0.saturating_mul(self.hw.move_weight()))
-    }
-
-    /// The time for devices that hold `bits`, as the networks that they travel over.
-    pub(super) fn networks(&mut self, from: Layout, to: Layout, bits: u128) -> Vec<NetworkTime> {
-        let loads = self.loads(from, to).to_vec();
-        let under = self.topology.fabrics.iter().zip(&loads).filter(|(_, load)| load.steps > 0);
-        under.map(|(fabric, load)| network_under(fabric, load, bits)).collect()
-    }
-
-    /// What the parts do to each network.
-    pub(super) fn loads(&mut self, from: Layout, to: Layout) -> &[Load] {
-        let ids = affected(self.mesh, from, to);
-        let (mesh, topology) = (self.mesh, &self.topology);
-        self.known
-            .entry(relation(&ids, from, to))
-            .or_insert_with(|| loads(topology, mesh, from, to))
-    }
-}
-
-/// One network under a load, where devices hold `bits`.
-fn network_under(fabric: &Fabric, load: &Load, bits: u128) -> NetworkTime {
-    let kind = fabric.kind();
-    let terms = kind.exchange(load, bits);
-    NetworkTime {
-        kind: kind.name(),
-        terms,
-        at_once: true,
-        steps: load.steps,
-        step_time: kind.latency(),
-    }
-}
+/// The times of exchanges on one mesh.
+pub(super) type ExchangeTimes<'h> = MoveTimes<'h, Load>;
 
 /// A wire, and the network that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,18 +78,36 @@ pub(super) fn wires_of(topology: &Topology<'_>, axis: AxisId) -> Vec<WireOf> {
     wires.iter().filter(|wire| wire.size > 1).map(of).collect()
 }
 
-/// The load on each network.
-fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout) -> Vec<Load> {
-    let is_uniform = topology.fabrics.len() == 1 && topology.fabrics[0].kind().is_uniform();
-    if is_uniform {
-        // A device sends all but what it keeps.
-        let most = kept_by_each(mesh, from, to)
-            .map_or(Part { num: 1, den: 1 }, |k| Part { num: k - 1, den: k });
-        return vec![Load { most, steps: 1, ..Load::NONE }];
+impl NetworkLoad for Load {
+    fn on_each(
+        topology: &Topology<'_>,
+        mesh: &Mesh,
+        from: Layout,
+        to: Layout,
+        _: &[AxisId],
+    ) -> Vec<Load> {
+        let is_uniform = topology.fabrics.len() == 1 && topology.fabrics[0].kind().is_uniform();
+        if is_uniform {
+            // A device sends all but what it keeps.
+            let most = kept_by_each(mesh, from, to)
+                .map_or(Part { num: 1, den: 1 }, |k| Part { num: k - 1, den: k });
+            return vec![Load { most, steps: 1, ..Load::NONE }];
+        }
+        match Digits::new(topology, mesh, from, to) {
+            Some(digits) => (0..topology.fabrics.len()).map(|n| digits.load(n)).collect(),
+            None => followed(topology, mesh, from, to),
+        }
     }
-    match Digits::new(topology, mesh, from, to) {
-        Some(digits) => (0..topology.fabrics.len()).map(|n| digits.load(n)).collect(),
-        None => followed(topology, mesh, from, to),
+
+    fn under(&self, fabric: &Fabric, bits: u128) -> Option<NetworkTime> {
+        let kind = fabric.kind();
+        (self.steps > 0).then(|| NetworkTime {
+            kind: kind.name(),
+            terms: kind.exchange(self, bits),
+            at_once: true,
+            steps: self.steps,
+            step_time: kind.latency(),
+        })
     }
 }
 
@@ -437,9 +399,10 @@ impl Digits {
 
 #[cfg(test)]
 mod tests {
-    use shard_ir::{AxisSet, Collective, MeshShape};
+    use shard_ir::{AxisSet, Collective, Dtype, MeshShape};
 
     use super::*;
+    use crate::Hardware;
 
     /// On every exchange between layouts of these sizes: how many there are.
     fn each_exchange(mesh: &Mesh, sizes: &[u64], mut test: impl FnMut(Layout, Layout)) -> usize {
@@ -523,7 +486,7 @@ mod tests {
             each_exchange(&mesh, &[48, 48, 48], |from, to| {
                 let most = |all: Vec<Load>| all[0].most;
                 assert_eq!(
-                    most(loads(&topology, &mesh, from, to)),
+                    most(Load::on_each(&topology, &mesh, from, to, &[])),
                     most(followed(&topology, &mesh, from, to)),
                     "{mesh}: {from:?} to {to:?}"
                 );

@@ -6,6 +6,7 @@ pub(crate) mod permute;
 mod regroup;
 mod steps;
 mod terms;
+mod times;
 mod weighted;
 
 use shard_ir::catalogue::Sends;

@@ -1,12 +1,11 @@
 //! The time of a collective-permute: whole blocks from device to device.
 
-use std::collections::BTreeMap;
-
 use shard_ir::mesh::MAX_AXES;
-use shard_ir::{AxisId, Dtype, Layout, Mesh, Picoseconds, Place};
+use shard_ir::{AxisId, Layout, Mesh, Place};
 
 use super::terms::{How, NetworkTime};
-use crate::hardware::{Fabric, Hardware, Topology, Wire, WireKind};
+use super::times::{MoveTimes, NetworkLoad};
+use crate::hardware::{Fabric, Topology, Wire, WireKind};
 use crate::network::inside;
 
 /// Blocks times hops that are followed link by link; a permute of more is taken to load links as
@@ -15,7 +14,7 @@ const MAX_HOPS: u64 = 1 << 22;
 
 /// What the blocks of a permute do to one network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Load {
+pub struct Load {
     /// Blocks over the busiest link; on other networks, 1 if any block travels over it.
     blocks: u64,
     /// Hops of the longest way.
@@ -24,60 +23,12 @@ pub(crate) struct Load {
     pub(crate) leaves_node: bool,
 }
 
-/// The times of permutes on one mesh, for those who ask for many: what a permute does to the links
-/// is worked out once for all that do the same.
-pub struct PermuteTimes<'h> {
-    mesh: &'h Mesh,
-    topology: Topology<'h>,
-    /// How often the time of a move counts.
-    weight: u64,
-    known: BTreeMap<Relation, Vec<Load>>,
-}
+/// The times of permutes on one mesh.
+pub type PermuteTimes<'h> = MoveTimes<'h, Load>;
 
 /// Where each affected axis is before and after, its dims numbered in the order of their first
 /// mention; 0 for the other axes.
 pub(super) type Relation = [(u8, u8); MAX_AXES];
-
-impl<'h> PermuteTimes<'h> {
-    /// Nothing worked out yet.
-    pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> PermuteTimes<'h> {
-        PermuteTimes {
-            mesh,
-            topology: hw.network.topology(mesh),
-            weight: hw.move_weight(),
-            known: BTreeMap::new(),
-        }
-    }
-
-    /// The time of the permute from one layout to another of a value with so many elements on a
-    /// device.
-    pub fn time(
-        &mut self,
-        from: Layout,
-        to: Layout,
-        local_elements: u64,
-        dtype: Dtype,
-    ) -> Picoseconds {
-        let bits = u128::from(local_elements) * u128::from(dtype.bits());
-        let once: Picoseconds = self.networks(from, to, bits).iter().map(NetworkTime::time).sum();
-        Picoseconds(once.0.saturating_mul(self.weight))
-    }
-
-    /// The same for blocks of `bits`, as the networks that they travel over.
-    pub(super) fn networks(&mut self, from: Layout, to: Layout, bits: u128) -> Vec<NetworkTime> {
-        let loads = self.loads(from, to).to_vec();
-        networks_under(&self.topology, &loads, bits)
-    }
-
-    /// What the blocks do to each network.
-    pub(super) fn loads(&mut self, from: Layout, to: Layout) -> &[Load] {
-        let ids = affected(self.mesh, from, to);
-        let (mesh, topology) = (self.mesh, &self.topology);
-        self.known
-            .entry(relation(&ids, from, to))
-            .or_insert_with(|| loads(topology, mesh, from, to, &ids))
-    }
-}
 
 /// The axes along which blocks may travel: those of dims that are split otherwise after.
 pub(super) fn affected(mesh: &Mesh, from: Layout, to: Layout) -> Vec<AxisId> {
@@ -107,76 +58,72 @@ pub(super) fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
     relation
 }
 
-/// The networks that blocks of `bits` travel over, loaded so.
-fn networks_under(topology: &Topology<'_>, loads: &[Load], bits: u128) -> Vec<NetworkTime> {
-    let on = |(fabric, load): (&&Fabric, &Load)| {
-        let kind = fabric.kind();
-        let terms = vec![How::Blocks { blocks: load.blocks }.at(bits, kind.permute_rate(load))];
-        NetworkTime {
-            kind: kind.name(),
-            terms,
-            at_once: false,
-            steps: load.hops,
-            step_time: kind.latency(),
+impl NetworkLoad for Load {
+    fn on_each(
+        topology: &Topology<'_>,
+        mesh: &Mesh,
+        from: Layout,
+        to: Layout,
+        ids: &[AxisId],
+    ) -> Vec<Load> {
+        let mut loads = vec![Load::default(); topology.fabrics.len()];
+        let is_flat = |(network, _): &(usize, Vec<Wire>)| {
+            *network == 0 && topology.fabrics[0].kind().is_uniform()
+        };
+        if ids.iter().all(|a| is_flat(&topology.axes[a.index()])) {
+            loads[0] = Load { blocks: 1, hops: 1, leaves_node: false };
+            return loads;
         }
-    };
-    let travelled = |(_, load): &(&&Fabric, &Load)| load.blocks > 0 || load.hops > 0;
-    topology.fabrics.iter().zip(loads).filter(travelled).map(on).collect()
-}
-
-/// The load on each network.
-fn loads(
-    topology: &Topology<'_>,
-    mesh: &Mesh,
-    from: Layout,
-    to: Layout,
-    ids: &[AxisId],
-) -> Vec<Load> {
-    let mut loads = vec![Load::default(); topology.fabrics.len()];
-    let is_flat = |(network, _): &(usize, Vec<Wire>)| {
-        *network == 0 && topology.fabrics[0].kind().is_uniform()
-    };
-    if ids.iter().all(|a| is_flat(&topology.axes[a.index()])) {
-        loads[0] = Load { blocks: 1, hops: 1, leaves_node: false };
-        return loads;
-    }
-    let grid = Grid { sizes: ids.iter().map(|a| mesh.size(*a)).collect() };
-    let reach: u64 = ids.iter().map(|a| longest(&topology.axes[a.index()].1)).sum();
-    if grid.devices().saturating_mul(reach) > MAX_HOPS {
-        for id in ids {
-            let (network, wires) = &topology.axes[id.index()];
-            let load = &mut loads[*network];
-            load.blocks = load.blocks.max(longest(wires)).max(1);
-            let has_links = topology.fabrics[*network].kind().has_links();
-            load.hops = if has_links { load.hops + longest(wires) } else { 1 };
-            load.leaves_node |=
-                wires.iter().any(|wire| wire.kind == WireKind::Outside && wire.size > 1);
+        let grid = Grid { sizes: ids.iter().map(|a| mesh.size(*a)).collect() };
+        let reach: u64 = ids.iter().map(|a| longest(&topology.axes[a.index()].1)).sum();
+        if grid.devices().saturating_mul(reach) > MAX_HOPS {
+            for id in ids {
+                let (network, wires) = &topology.axes[id.index()];
+                let load = &mut loads[*network];
+                load.blocks = load.blocks.max(longest(wires)).max(1);
+                let has_links = topology.fabrics[*network].kind().has_links();
+                load.hops = if has_links { load.hops + longest(wires) } else { 1 };
+                load.leaves_node |=
+                    wires.iter().any(|wire| wire.kind == WireKind::Outside && wire.size > 1);
+            }
+            return loads;
         }
-        return loads;
-    }
-    let messages = messages(mesh, from, to, ids, &grid);
-    for (network, load) in loads.iter_mut().enumerate() {
-        let on: Vec<(usize, &[Wire])> = ids
-            .iter()
-            .enumerate()
-            .filter(|(_, a)| topology.axes[a.index()].0 == network)
-            .map(|(i, a)| (i, topology.axes[a.index()].1.as_slice()))
-            .collect();
-        if topology.fabrics[network].kind().has_links() {
-            *load = link_load(&grid, &on, &messages);
-            continue;
-        }
-        for (source, target) in &messages {
-            for (axis, wires) in &on {
-                let (a, b) = (grid.coordinate(*source, *axis), grid.coordinate(*target, *axis));
-                if a != b {
-                    (load.blocks, load.hops) = (1, 1);
-                    load.leaves_node |= node_of(wires, a) != node_of(wires, b);
+        let messages = messages(mesh, from, to, ids, &grid);
+        for (network, load) in loads.iter_mut().enumerate() {
+            let on: Vec<(usize, &[Wire])> = ids
+                .iter()
+                .enumerate()
+                .filter(|(_, a)| topology.axes[a.index()].0 == network)
+                .map(|(i, a)| (i, topology.axes[a.index()].1.as_slice()))
+                .collect();
+            if topology.fabrics[network].kind().has_links() {
+                *load = link_load(&grid, &on, &messages);
+                continue;
+            }
+            for (source, target) in &messages {
+                for (axis, wires) in &on {
+                    let (a, b) = (grid.coordinate(*source, *axis), grid.coordinate(*target, *axis));
+                    if a != b {
+                        (load.blocks, load.hops) = (1, 1);
+                        load.leaves_node |= node_of(wires, a) != node_of(wires, b);
+                    }
                 }
             }
         }
+        loads
     }
-    loads
+
+    fn under(&self, fabric: &Fabric, bits: u128) -> Option<NetworkTime> {
+        let kind = fabric.kind();
+        let terms = || vec![How::Blocks { blocks: self.blocks }.at(bits, kind.permute_rate(self))];
+        (self.blocks > 0 || self.hops > 0).then(|| NetworkTime {
+            kind: kind.name(),
+            terms: terms(),
+            at_once: false,
+            steps: self.hops,
+            step_time: kind.latency(),
+        })
+    }
 }
 
 /// The hops from end to end of a mesh axis.
@@ -283,9 +230,10 @@ fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> L
 
 #[cfg(test)]
 mod tests {
-    use shard_ir::{AxisSet, Collective, MeshShape};
+    use shard_ir::{AxisSet, Collective, Dtype, MeshShape};
 
     use super::*;
+    use crate::Hardware;
 
     #[test]
     fn permutes_that_do_the_same_take_the_same_time() {

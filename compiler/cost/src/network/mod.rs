@@ -43,7 +43,7 @@ pub enum AxisNetwork {
 }
 
 /// The networks of a mesh, and what each axis runs over.
-pub(crate) struct Topology<'h> {
+pub struct Topology<'h> {
     pub(crate) fabrics: Vec<&'h Fabric>,
     /// By mesh axis: the index of its network, and its wires, major to minor.
     pub(crate) axes: Vec<(usize, Vec<Wire>)>,

@@ -1,7 +1,7 @@
 //! Which dims a value has and where they stand: in order, beside others, read as others, one behind
 //! another.
 
-use shard_ir::{DimId, InstrId};
+use shard_ir::{DimId, InstrId, Plan};
 
 use super::{Named, Ops};
 use crate::error::ExportError;
@@ -88,32 +88,8 @@ impl Ops<'_> {
         operand: &Named,
     ) -> Result<Py, ExportError> {
         let dims = self.dims(operand.id);
-        let local = self.plan.local_sizes(id);
-        let first = from.first().and_then(|d| dims.iter().position(|o| o == d));
-        let first = first.ok_or(ExportError::Internal("a reshape of nothing"))?;
-        let together = dims[first..].starts_with(from);
-        // Where the dims do not stand together, they go behind all others first.
-        let (before, value) = if together {
-            (dims.to_vec(), operand.py.clone())
-        } else {
-            let mut order: Vec<DimId> =
-                dims.iter().copied().filter(|d| !from.contains(d)).collect();
-            order.extend(from);
-            let value = self.transposed(dims, &order, operand.py.clone())?;
-            (order, value)
-        };
-        let mut after = Vec::new();
-        for dim in before {
-            match from.iter().position(|d| *d == dim) {
-                Some(0) => after.extend(to),
-                Some(_) => {}
-                None => after.push(dim),
-            }
-        }
-        let sizes = after
-            .iter()
-            .map(|d| Ok(local[self.place(id, *d)?]))
-            .collect::<Result<Vec<u64>, ExportError>>()?;
+        let ([before, after], sizes) = reshape(self.plan, id, dims, from, to)?;
+        let value = self.transposed(dims, &before, operand.py.clone())?;
         self.in_order(&after, id, self.words.reshaped(value, sizes))
     }
 
@@ -161,6 +137,37 @@ impl Ops<'_> {
     }
 }
 
-pub(super) fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
+/// The order in which dims stand before they are read as others, the order after it, and the sizes
+/// after it. Where the dims do not stand together, they go behind all others first.
+pub(crate) fn reshape(
+    plan: &Plan,
+    id: InstrId,
+    dims: &[DimId],
+    from: &[DimId],
+    to: &[DimId],
+) -> Result<([Vec<DimId>; 2], Vec<u64>), ExportError> {
+    let first = from.first().and_then(|d| dims.iter().position(|o| o == d));
+    let first = first.ok_or(ExportError::Internal("a reshape of nothing"))?;
+    let mut before = dims.to_vec();
+    if !dims[first..].starts_with(from) {
+        before.retain(|d| !from.contains(d));
+        before.extend(from);
+    }
+    let mut after = Vec::new();
+    for dim in &before {
+        match from.iter().position(|d| d == dim) {
+            Some(0) => after.extend(to),
+            Some(_) => {}
+            None => after.push(*dim),
+        }
+    }
+    let (of, local) = (&plan.instruction(id).dims, plan.local_sizes(id));
+    let size = |dim: &DimId| of.iter().position(|d| d == dim).map(|at| local[at]);
+    let sizes = after.iter().map(size).collect::<Option<Vec<u64>>>();
+    let sizes = sizes.ok_or(ExportError::Internal("a reshape to a dim that it has not"))?;
+    Ok(([before, after], sizes))
+}
+
+pub(crate) fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
     dims.iter().map(|d| if *d == from { to } else { *d }).collect()
 }

@@ -87,14 +87,6 @@ impl Words for Jax {
         Py::call("jnp.expand_dims", [value, Py::numbers(places)])
     }
 
-    fn reshaped(&self, value: Py, sizes: Vec<u64>) -> Py {
-        Py::call("jnp.reshape", [value, Py::numbers(sizes)])
-    }
-
-    fn spread(&self, value: Py, sizes: Vec<u64>) -> Py {
-        Py::call("jnp.broadcast_to", [value, Py::numbers(sizes)])
-    }
-
     fn concatenated(&self, [a, b]: [Py; 2], axis: usize) -> Py {
         Py::call("jnp.concatenate", [Py::Tuple(vec![a, b])]).with("axis", Py::atom(axis))
     }
@@ -136,10 +128,6 @@ impl Words for Jax {
             Extremum::Smaller => "jnp.minimum",
         };
         Py::call(function, operands)
-    }
-
-    fn either(&self, holds: Py, [a, b]: [Py; 2]) -> Py {
-        Py::call("jnp.where", [holds, a, b])
     }
 
     fn softmax(&self, value: Py, axis: usize) -> Py {

@@ -46,15 +46,7 @@ impl Element {
     }
 
     pub(crate) fn is_float(self) -> bool {
-        match self {
-            Element::F64
-            | Element::F32
-            | Element::Bf16
-            | Element::F16
-            | Element::F8
-            | Element::F4 => true,
-            Element::I32 | Element::I8 | Element::I4 | Element::Bool | Element::Unsigned => false,
-        }
+        self.range().is_none()
     }
 
     /// The largest number of a float that has no infinity.
@@ -76,16 +68,7 @@ impl Element {
 
     /// What is computed in where roundings would add up: floats of no less than 32 bits.
     pub(crate) fn wide(self) -> Element {
-        match self {
-            Element::Bf16 | Element::F16 | Element::F8 | Element::F4 => Element::F32,
-            Element::F64
-            | Element::F32
-            | Element::I32
-            | Element::I8
-            | Element::I4
-            | Element::Bool
-            | Element::Unsigned => self,
-        }
+        if self.is_float() && self != Element::F64 { Element::F32 } else { self }
     }
 
     /// The least and the largest whole number; `None` of floats.
@@ -108,14 +91,9 @@ impl Element {
     /// The word of `stablehlo.compare` for numbers of this type.
     pub(crate) fn comparison(self) -> &'static str {
         match self {
-            Element::F64
-            | Element::F32
-            | Element::Bf16
-            | Element::F16
-            | Element::F8
-            | Element::F4 => "FLOAT",
-            Element::I32 | Element::I8 | Element::I4 => "SIGNED",
+            _ if self.is_float() => "FLOAT",
             Element::Bool | Element::Unsigned => "UNSIGNED",
+            _ => "SIGNED",
         }
     }
 

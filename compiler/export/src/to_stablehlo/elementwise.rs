@@ -141,15 +141,25 @@ fn along(b: &mut Builder, a: &Value, shape: &[u64], dim: usize) -> Value {
     b.broadcast(a, shape, &into)
 }
 
-/// `exp(a) / sum(exp(a))` along a dim, less the largest in the exponents.
-pub(crate) fn softmax(b: &mut Builder, a: &Value, dim: usize) -> Value {
+/// `exp(a) / sum(exp(a))` along a dim, less the largest in the exponents; with `exp(sinks)` in the
+/// sum where there are sinks, which have the shape of the value.
+pub(crate) fn softmax(b: &mut Builder, a: &Value, sinks: Option<&Value>, dim: usize) -> Value {
     let wide = b.convert(a, a.element.wide());
+    let sinks = sinks.map(|sinks| b.convert(sinks, wide.element));
     let largest = b.reduce(Reduction::Max, &wide, &[dim]);
-    let largest = along(b, &largest, &wide.shape, dim);
+    let mut largest = along(b, &largest, &wide.shape, dim);
+    if let Some(sinks) = &sinks {
+        largest = b.binary("maximum", &largest, sinks);
+    }
     let below = b.binary("subtract", &wide, &largest);
     let powers = b.unary("exponential", &below);
     let sum = b.reduce(Reduction::Sum, &powers, &[dim]);
-    let sum = along(b, &sum, &wide.shape, dim);
+    let mut sum = along(b, &sum, &wide.shape, dim);
+    if let Some(sinks) = &sinks {
+        let sinks = b.binary("subtract", sinks, &largest);
+        let sinks = b.unary("exponential", &sinks);
+        sum = b.binary("add", &sum, &sinks);
+    }
     let parts = b.binary("divide", &powers, &sum);
     b.convert(&parts, a.element)
 }
@@ -174,24 +184,6 @@ pub(crate) fn softmax_of_part(b: &mut Builder, a: &Value, dim: usize) -> [Value;
     // Minus infinity plus 0 where the device sees no key.
     let logarithm = b.unary("log", &sum);
     [parts, b.binary("add", &largest, &logarithm)]
-}
-
-/// [`softmax`] with `exp(sinks)` in the sum; the sinks have the shape of the value.
-pub(crate) fn sink_softmax(b: &mut Builder, a: &Value, sinks: &Value, dim: usize) -> Value {
-    let wide = b.convert(a, a.element.wide());
-    let sinks = b.convert(sinks, wide.element);
-    let largest = b.reduce(Reduction::Max, &wide, &[dim]);
-    let largest = along(b, &largest, &wide.shape, dim);
-    let largest = b.binary("maximum", &largest, &sinks);
-    let below = b.binary("subtract", &wide, &largest);
-    let powers = b.unary("exponential", &below);
-    let sum = b.reduce(Reduction::Sum, &powers, &[dim]);
-    let sum = along(b, &sum, &wide.shape, dim);
-    let sinks = b.binary("subtract", &sinks, &largest);
-    let sinks = b.unary("exponential", &sinks);
-    let sum = b.binary("add", &sum, &sinks);
-    let parts = b.binary("divide", &powers, &sum);
-    b.convert(&parts, a.element)
 }
 
 /// A normalisation along a dim, without learned scales.

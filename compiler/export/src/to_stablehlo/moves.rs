@@ -55,18 +55,13 @@ impl Moved<'_> {
                 let mut shape = value.shape.clone();
                 shape[from_dim] *= k;
                 shape[to_dim] /= k;
-                let channel = b.channel();
-                let text = format!(
-                    "\"stablehlo.all_to_all\"({}) <{{{channel}, \
-                     concat_dimension = {from_dim} : i64, replica_groups = {}, \
-                     split_count = {k} : i64, split_dimension = {to_dim} : i64}}> \
-                     : ({}) -> {}",
-                    value.name,
+                let attributes = format!(
+                    "<{{{}, concat_dimension = {from_dim} : i64, replica_groups = {}, \
+                     split_count = {k} : i64, split_dimension = {to_dim} : i64}}>",
+                    b.channel(),
                     table(&groups(mesh, &axes)),
-                    value.ty(),
-                    tensor(&shape, value.element)
                 );
-                b.op(shape, value.element, &text)
+                called(b, "all_to_all", &attributes, value, shape)
             }
             Collective::Permute { to } => {
                 permuted(b, value, &permute_pairs(self.shape, self.from, to)?)
@@ -97,33 +92,23 @@ impl Moved<'_> {
         kind: Reduction,
         axes: &AxisList,
     ) -> Value {
-        let groups = groups(self.shape.mesh, axes);
+        let groups = table(&groups(self.shape.mesh, axes));
         let (channel, combiner) = (b.channel(), b.combiner(kind, value.element));
-        let text = format!(
-            "\"stablehlo.all_reduce\"({}) <{{{channel}, replica_groups = {}, \
-             use_global_device_ids}}> {combiner} : ({}) -> {}",
-            value.name,
-            table(&groups),
-            value.ty(),
-            value.ty()
-        );
-        b.op(value.shape.clone(), value.element, &text)
+        let attributes =
+            format!("<{{{channel}, replica_groups = {groups}, use_global_device_ids}}> {combiner}");
+        called(b, "all_reduce", &attributes, value, value.shape.clone())
     }
 
     fn all_gather(&self, b: &mut Builder, value: &Value, dim: usize, axes: &AxisList) -> Value {
         let mesh = self.shape.mesh;
         let mut shape = value.shape.clone();
         shape[dim] *= mesh.group_size(axes.iter());
-        let channel = b.channel();
-        let text = format!(
-            "\"stablehlo.all_gather\"({}) <{{all_gather_dim = {dim} : i64, {channel}, \
-             replica_groups = {}, use_global_device_ids}}> : ({}) -> {}",
-            value.name,
+        let attributes = format!(
+            "<{{all_gather_dim = {dim} : i64, {}, replica_groups = {}, use_global_device_ids}}>",
+            b.channel(),
             table(&groups(mesh, axes)),
-            value.ty(),
-            tensor(&shape, value.element)
         );
-        b.op(shape, value.element, &text)
+        called(b, "all_gather", &attributes, value, shape)
     }
 
     pub(super) fn reduce_scatter(
@@ -138,15 +123,12 @@ impl Moved<'_> {
         let mut shape = value.shape.clone();
         shape[dim] /= mesh.group_size(axes.iter());
         let (channel, combiner) = (b.channel(), b.combiner(kind, value.element));
-        let text = format!(
-            "\"stablehlo.reduce_scatter\"({}) <{{{channel}, replica_groups = {}, \
-             scatter_dimension = {dim} : i64, use_global_device_ids}}> {combiner} : ({}) -> {}",
-            value.name,
+        let attributes = format!(
+            "<{{{channel}, replica_groups = {}, scatter_dimension = {dim} : i64, \
+             use_global_device_ids}}> {combiner}",
             table(&groups(mesh, axes)),
-            value.ty(),
-            tensor(&shape, value.element)
         );
-        b.op(shape, value.element, &text)
+        called(b, "reduce_scatter", &attributes, value, shape)
     }
 
     /// The axes of a move along several dims, dim by dim, and into how many parts each dim is cut.
@@ -242,14 +224,13 @@ impl Moved<'_> {
 
 /// Blocks that change places: each pair is the device that sends and the one that gets.
 pub(crate) fn permuted(b: &mut Builder, value: &Value, pairs: &[[u64; 2]]) -> Value {
-    let channel = b.channel();
-    let text = format!(
-        "\"stablehlo.collective_permute\"({}) <{{{channel}, source_target_pairs = {}}}> : \
-         ({}) -> {}",
-        value.name,
-        table(pairs),
-        value.ty(),
-        value.ty()
-    );
-    b.op(value.shape.clone(), value.element, &text)
+    let attributes = format!("<{{{}, source_target_pairs = {}}}>", b.channel(), table(pairs));
+    called(b, "collective_permute", &attributes, value, value.shape.clone())
+}
+
+/// The collective of this name on a value, which has this shape afterwards.
+fn called(b: &mut Builder, name: &str, attributes: &str, value: &Value, shape: Vec<u64>) -> Value {
+    let (ty, after) = (value.ty(), tensor(&shape, value.element));
+    let text = format!("\"stablehlo.{name}\"({}) {attributes} : ({ty}) -> {after}", value.name);
+    b.op(shape, value.element, &text)
 }

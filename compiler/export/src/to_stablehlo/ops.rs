@@ -6,11 +6,12 @@ use shard_ir::{DimId, Fused, InstrId, Op, Plan};
 use super::builder::{Builder, Value};
 use super::einsum::{Factor, Product, Ring, in_order};
 use super::element::Element;
-use super::elementwise::{binary, cast, map, norm, reduce, sink_softmax, softmax, softmax_of_part};
+use super::elementwise::{binary, cast, map, norm, reduce, softmax, softmax_of_part};
 use super::ranks::origin;
 use super::{positions, sorted, tables};
 use crate::dtypes::Floats;
 use crate::error::ExportError;
+use crate::ops::dims::{renamed, reshape};
 use crate::parts::{are_weights_of_part, dims_of_statistics};
 
 /// What the ops of one plan are made from.
@@ -102,10 +103,10 @@ impl Ops<'_> {
                 dims.retain(|d| !over.contains(d));
                 reduce(b, *kind, value, &places, count)
             }
-            Op::Softmax { over } => softmax(b, value, place(over)?),
+            Op::Softmax { over } => softmax(b, value, None, place(over)?),
             Op::SinkSoftmax { over } => {
                 let sinks = self.beside(b, value, &dims, second()?)?;
-                sink_softmax(b, value, &sinks, place(over)?)
+                softmax(b, value, Some(&sinks), place(over)?)
             }
             Op::Norm { kind, over } => norm(b, *kind, value, place(over)?),
             Op::Rename { from, to } => {
@@ -384,26 +385,8 @@ impl Ops<'_> {
         operand: &Operand,
     ) -> Result<Value, ExportError> {
         let dims = self.dims(operand.id);
-        let first = from.first().and_then(|d| dims.iter().position(|o| o == d));
-        let first = first.ok_or(ExportError::Internal("a reshape of nothing"))?;
-        // Where the dims do not stand together, they go behind all others first.
-        let mut before = dims.to_vec();
-        if !dims[first..].starts_with(from) {
-            before.retain(|d| !from.contains(d));
-            before.extend(from);
-        }
+        let ([before, after], sizes) = reshape(self.plan, id, dims, from, to)?;
         let value = in_order(b, dims, &before, &operand.value)?;
-        let mut after = Vec::new();
-        for dim in before {
-            match from.iter().position(|d| *d == dim) {
-                Some(0) => after.extend(to),
-                Some(_) => {}
-                None => after.push(dim),
-            }
-        }
-        let local = self.plan.local_sizes(id);
-        let sizes = after.iter().map(|d| Ok(local[self.place(id, *d)?]));
-        let sizes = sizes.collect::<Result<Vec<u64>, ExportError>>()?;
         let value = b.reshape(&value, &sizes);
         self.arranged(b, &after, id, &value)
     }
@@ -455,8 +438,4 @@ impl Ops<'_> {
 
 fn without(dims: &[DimId], dim: DimId) -> Vec<DimId> {
     dims.iter().copied().filter(|d| *d != dim).collect()
-}
-
-fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
-    dims.iter().map(|d| if *d == from { to } else { *d }).collect()
 }

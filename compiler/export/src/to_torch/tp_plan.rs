@@ -52,14 +52,7 @@ fn is_other_move(plan: &Plan, axes: AxisSet, id: InstrId) -> bool {
 }
 
 fn is_weight(plan: &Plan, id: InstrId) -> bool {
-    match plan.instruction(id).kind {
-        InstrKind::Parameter(ParameterKind::Weight | ParameterKind::HostWeight) => true,
-        InstrKind::Parameter(ParameterKind::Activation | ParameterKind::Cache)
-        | InstrKind::Constant(_)
-        | InstrKind::Op(_)
-        | InstrKind::Move(_)
-        | InstrKind::CollectiveEinsum(_) => false,
-    }
+    plan.instruction(id).kind.parameter().is_some_and(ParameterKind::is_weight)
 }
 
 fn style(

@@ -112,14 +112,6 @@ impl Words for Torch {
             .fold(value, |value, place| Py::call("torch.unsqueeze", [value, Py::atom(place)]))
     }
 
-    fn reshaped(&self, value: Py, sizes: Vec<u64>) -> Py {
-        Py::call("torch.reshape", [value, Py::numbers(sizes)])
-    }
-
-    fn spread(&self, value: Py, sizes: Vec<u64>) -> Py {
-        Py::call("torch.broadcast_to", [value, Py::numbers(sizes)])
-    }
-
     fn concatenated(&self, [a, b]: [Py; 2], axis: usize) -> Py {
         Py::call("torch.cat", [Py::Tuple(vec![a, b])]).with("dim", Py::atom(axis))
     }
@@ -167,10 +159,6 @@ impl Words for Torch {
             (false, true) => Py::call("torch.clamp", [a]).with(bound, b),
             (true, _) => Py::call("torch.clamp", [b]).with(bound, a),
         }
-    }
-
-    fn either(&self, holds: Py, [a, b]: [Py; 2]) -> Py {
-        Py::call("torch.where", [holds, a, b])
     }
 
     fn softmax(&self, value: Py, axis: usize) -> Py {

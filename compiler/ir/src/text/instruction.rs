@@ -309,16 +309,11 @@ fn tail(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(Origin, Option<Fol
 
 /// An einsum's equation says again what its operands and its layout say: it must say the same.
 fn equation_matches(plan: &Plan, instr: &Instruction, start: Cursor<'_>) -> Parsed<()> {
-    let word = match &instr.kind {
-        InstrKind::Op(Op::Einsum) => "einsum",
-        InstrKind::CollectiveEinsum(_) => "collective-einsum",
-        InstrKind::Op(_)
-        | InstrKind::Parameter(_)
-        | InstrKind::Constant(_)
-        | InstrKind::Move(_) => return Ok(()),
-    };
+    if instr.kind.op() != Some(&Op::Einsum) {
+        return Ok(());
+    }
     let mut cursor = start;
-    cursor.expect_word(word)?;
+    cursor.expect_word(instr.kind.name())?;
     cursor.skip_blanks();
     let before = cursor;
     let written = cursor.bracketed_word("an equation", false)?;

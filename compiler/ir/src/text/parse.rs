@@ -1,7 +1,6 @@
 //! Text to plans: the lines around the instructions.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use shard_words::{SourceFile, Span};
 
@@ -24,7 +23,8 @@ const MAX_FOLDS: usize = 1 << 10;
 pub const MAX_LAYERS: usize = 1 << 10;
 
 /// What is wrong with a text, and where.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{line}:{column}: {message}")]
 pub struct ParseError {
     /// The line, from 1.
     pub line: usize,
@@ -35,14 +35,6 @@ pub struct ParseError {
     /// The sentence.
     pub message: String,
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.line, self.column, self.message)
-    }
-}
-
-impl std::error::Error for ParseError {}
 
 /// Reads the plans of a text. What is read is well-formed and not yet judged:
 /// [`verify`](crate::verify::verify) it.

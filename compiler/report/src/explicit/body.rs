@@ -194,12 +194,9 @@ impl<'a> Writer<'a> {
     fn expression(&self, id: InstrId) -> Written {
         let instr = self.plan.instruction(id);
         let operands: Vec<Written> = instr.operands.iter().map(|o| self.operand(*o)).collect();
-        match &instr.kind {
-            InstrKind::Op(op) => op_text(self.plan, id, op, &operands),
-            InstrKind::CollectiveEinsum(_) => op_text(self.plan, id, &Op::Einsum, &operands),
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => {
-                self.operand(id)
-            }
+        match instr.kind.op() {
+            Some(op) => op_text(self.plan, id, op, &operands),
+            None => self.operand(id),
         }
     }
 
@@ -214,8 +211,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A name that no value has yet: `x1`, `x2`, ...
-fn fresh(base: &str, taken: &mut BTreeSet<String>) -> String {
+/// A name that no value has yet, and that one has now: `x1`, `x2`, ...
+pub fn fresh(base: &str, taken: &mut BTreeSet<String>) -> String {
     let mut n = 1u32;
     loop {
         let candidate = format!("{base}{n}");

@@ -6,6 +6,7 @@
 //! layers that others call are left out.
 
 mod body;
+pub use body::fresh;
 mod comments;
 mod expression;
 

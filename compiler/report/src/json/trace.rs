@@ -3,7 +3,7 @@
 use serde::Serialize;
 use shard_cost::{InstrPrice, Streams};
 use shard_ir::{InstrId, InstrKind, Picoseconds, never};
-use shard_schedule::overlap::{Busy, Run, Unit, buffers, waits};
+use shard_schedule::overlap::{Run, Unit, buffers, waits};
 
 use super::text;
 use crate::Layer;
@@ -226,7 +226,7 @@ impl Process<'_> {
             let name = &names[run.unit];
             for busy in &unit.busy {
                 let (start, finish) = (run.start + busy.from, run.start + busy.until);
-                let whole = format!("{name}{}", self.part(unit, busy));
+                let whole = format!("{name}{}", part_text(self.layer, unit, busy.part));
                 let cat = if busy.stream == Streams::COMPUTE { "compute" } else { "transfer" };
                 let (ts, end) = (nanos(start), nanos(finish));
                 events.push(EventJson {
@@ -254,18 +254,6 @@ impl Process<'_> {
         let line = line(self.layer, unit.first())
             .map_or_else(|| format!("%{}", unit.first().0), |n| format!("line {n}"));
         format!("{line}: {}", called(self.layer, &unit.members))
-    }
-
-    fn part(&self, unit: &Unit, busy: &Busy) -> String {
-        let gathers = match &self.layer.plan().instruction(unit.first()).kind {
-            InstrKind::CollectiveEinsum(fused) => fused.gathered().is_some(),
-            InstrKind::Parameter(_)
-            | InstrKind::Constant(_)
-            | InstrKind::Op(_)
-            | InstrKind::Move(_) => false,
-        };
-        let chunks = self.layer.price.of(unit.first()).looped().map_or(1, |looped| looped.chunks);
-        part_text(busy.part, gathers, chunks)
     }
 
     fn step(&self, run: &Run, start: Picoseconds, finish: Picoseconds) -> ArgsJson {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use shard_ir::attention::{Ring, rings};
-use shard_ir::{Allocation, Execution, Fused, InstrId, InstrKind, Task, Work};
+use shard_ir::{Allocation, Execution, InstrId, InstrKind, Task, Work};
 
 /// What each task reads and writes, and who makes what.
 pub(super) struct Accesses<'a> {
@@ -75,16 +75,8 @@ impl<'a> Accesses<'a> {
             return ring.travels.iter().map(|(id, _)| *id).collect();
         }
         let instr = self.execution.plan.instruction(*first);
-        let operand = match &instr.kind {
-            InstrKind::CollectiveEinsum(fused) => {
-                fused.gathered().and_then(|place| instr.operands.get(place).copied())
-            }
-            InstrKind::Op(_)
-            | InstrKind::Move(_)
-            | InstrKind::Parameter(_)
-            | InstrKind::Constant(_) => None,
-        };
-        operand.into_iter().collect()
+        let place = instr.kind.fused().and_then(|fused| fused.gathered());
+        place.and_then(|place| instr.operands.get(place).copied()).into_iter().collect()
     }
 
     /// In whose memory a task reads or writes, each once.
@@ -184,13 +176,7 @@ impl<'a> Accesses<'a> {
     /// the buffer that a chunk leaves.
     fn parts_before(&self, task: &Task) -> Vec<usize> {
         let Some(first) = task.members.first() else { return Vec::new() };
-        let gathers = match &self.execution.plan.instruction(*first).kind {
-            InstrKind::CollectiveEinsum(fused) => matches!(fused, Fused::AllGather { .. }),
-            InstrKind::Op(_)
-            | InstrKind::Move(_)
-            | InstrKind::Parameter(_)
-            | InstrKind::Constant(_) => false,
-        };
+        let gathers = self.execution.plan.instruction(*first).kind.gathers_in_a_loop();
         let earlier = |at: u64, by: u64| at.checked_sub(by);
         let waits = match (task.work, gathers) {
             (Work::Kernel | Work::Transfer, _) => Vec::new(),

@@ -225,13 +225,7 @@ fn verify_work(
 /// it is sent.
 fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineError> {
     let id = unit.first();
-    let gathers = match &plan.instruction(id).kind {
-        InstrKind::CollectiveEinsum(fused) => fused.gathered().is_some(),
-        InstrKind::Parameter(_)
-        | InstrKind::Constant(_)
-        | InstrKind::Op(_)
-        | InstrKind::Move(_) => false,
-    };
+    let gathers = plan.instruction(id).kind.gathers_in_a_loop();
     let of = |wanted: Part| unit.busy.iter().filter(move |busy| busy.part == wanted);
     for at in 1..chunks {
         // What takes less than a picosecond is not listed, and comes when its neighbours do.
