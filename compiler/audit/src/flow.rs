@@ -109,6 +109,9 @@ impl<'m, 'a> Tracer<'m, 'a> {
                     }
                     Some(caller) => {
                         let call = self.instruction(caller);
+                        if call.opcode == "while" && !self.stays(call, *elements.last()?)? {
+                            return None;
+                        }
                         (caller.0, *call.operands.get(instruction.index()?)?)
                     }
                 },
@@ -128,6 +131,28 @@ impl<'m, 'a> Tracer<'m, 'a> {
                     (callee, self.module.computations[callee].root)
                 }
             };
+        }
+        None
+    }
+
+    /// Whether every turn of a loop hands on an element of its tuple as it got it.
+    fn stays(&self, call: &Instruction<'_>, element: usize) -> Option<bool> {
+        let body = self.module.computation_named(call.attribute("body")?)?;
+        let root = self.instruction((body, self.module.computations[body].root));
+        if root.opcode != "tuple" {
+            return None;
+        }
+        let mut at = *root.operands.get(element)?;
+        for _ in 0..MOST_STEPS {
+            let instruction = self.instruction((body, at));
+            at = *instruction.operands.first()?;
+            if instruction.opcode == "get-tuple-element" {
+                let is_given = self.instruction((body, at)).opcode == "parameter";
+                return Some(is_given && instruction.index() == Some(element));
+            }
+            if !hands_on(instruction.opcode) {
+                return Some(false);
+            }
         }
         None
     }

@@ -8,6 +8,7 @@
 mod common;
 mod culprits;
 mod dumps;
+mod loops;
 mod programs;
 mod recompile;
 mod wrong_dumps;
