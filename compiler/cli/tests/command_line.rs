@@ -242,6 +242,20 @@ fn an_annotation_without_axes_that_costs_a_collective_is_a_warning() {
 }
 
 #[test]
+fn an_annotation_without_axes_is_no_warning_where_its_reader_needs_the_value_whole() {
+    let source = |layout: &str| {
+        format!(
+            "hardware tpu-v5e\nmesh x=4\ndim B = 64\ndim E = 1024\ndim F = 4096\nlayer f(a: bf16 \
+             BE, w: weight bf16 EF_x, v: weight bf16 FE_x) -> bf16 BE_x {{\n  let h: {layout} = \
+             einsum(a, w -> BF)\n  return einsum(h, v -> BE)\n}}\n"
+        )
+    };
+    let [pinned, free] = ["BF", "BF?"].map(|layout| fed(&["lower", "-"], &source(layout)));
+    assert_eq!(pinned.out, free.out, "the same plan");
+    assert!(pinned.out.contains("all-gather") && pinned.err.is_empty(), "{}", pinned.err);
+}
+
+#[test]
 fn scores_inside_of_an_attention_are_not_said_to_be_larger_than_the_memory() {
     let source = "mesh x=4
 dim L = 524288

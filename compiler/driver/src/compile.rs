@@ -474,7 +474,7 @@ impl<'s> Lowering<'s> {
                     found.extend(search_limit_of_phases(shared, &program.name, header));
                 }
                 found.extend(too_large(&layer, hardware));
-                found.extend(replication_costs(file, program, &layer, options.objective));
+                found.extend(replication_costs(file, program, &layer, hardware, options));
                 found.extend(missing_arithmetic(&layer, hardware));
                 Some(layer)
             }

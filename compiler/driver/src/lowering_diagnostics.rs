@@ -14,7 +14,7 @@ use shard_ir::{
 use shard_report::explicit::fresh;
 use shard_report::notation::phrase;
 use shard_search::demand::is_argument;
-use shard_search::{LowerError, LowerOptions, OrderSaving, OrderSavings, Unasked};
+use shard_search::{LowerError, LowerOptions, Lowered, OrderSaving, OrderSavings, Status, Unasked};
 
 use crate::noted::ok_or_noted;
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -215,21 +215,22 @@ fn layout_words<'t>(tree: &'t ast::File, layer: &str) -> Vec<&'t ast::LayoutWord
     types.map(|ty| &ty.layout).collect()
 }
 
-/// Annotations of a `let` that name no mesh axis, and cost collectives. Where the plan was chosen
-/// for its overlapped schedule, a collective costs what of it others wait for: one that goes on
-/// beside something longer costs no time.
+/// Annotations of a `let` that name no mesh axis, and cost collectives: without them a plan takes
+/// less, where that is known. Where the plan was chosen for its overlapped schedule, a collective
+/// costs what of it others wait for: one that goes on beside something longer costs no time.
 pub fn replication_costs(
     file: &SourceFile,
     program: &Program,
     layer: &Compiled,
-    objective: Objective,
+    hardware: &Hardware,
+    options: &LowerOptions,
 ) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
     let mut said = BTreeSet::new();
-    let mut found = Vec::new();
+    let mut sites = Vec::new();
     for id in program.value_ids() {
         let value = program.value(id);
-        let Def::Pin { operand, pattern, written: false } = &value.def else { continue };
+        let Def::Pin { pattern, written: false, .. } = &value.def else { continue };
         let shape = MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) };
         if pattern.exact(shape) != Some(Layout::REPLICATED) || !said.insert(value.span) {
             continue;
@@ -242,41 +243,58 @@ pub fn replication_costs(
             )
             .filter(|id| plan.instruction(*id).origin.span == Some(value.span))
             .collect();
-        let moves: Vec<InstrId> = match objective {
+        let moves: Vec<InstrId> = match options.objective {
             Objective::Overlap => {
                 let waited_for = &layer.timeline.whole().critical_path;
                 moves.into_iter().filter(|id| waited_for.contains(id)).collect()
             }
             Objective::Serial | Objective::Comm | Objective::Memory => moves,
         };
-        if moves.is_empty() {
-            continue;
+        if !moves.is_empty() {
+            sites.push((id, moves));
         }
-        let time: Picoseconds = moves.iter().map(|id| layer.price.of(*id).time()).sum();
-        let name =
-            program.value(origin(program, *operand)).name.clone().or_else(|| value.name.clone());
-        let is_argument = is_argument(program, id);
-        let layout = if is_argument {
-            Layout::REPLICATED.text(&program.mesh, &program.dim_names(&value.dims))
-        } else {
-            let words = file.slice(value.span).split_whitespace();
-            words.last().unwrap_or_else(|| never!("a layout stated by no word", "")).to_string()
-        };
-        let problem = LoweringProblem::ReplicationCosts {
-            name: name.unwrap_or_else(|| "this value".to_string()),
-            span: value.span,
-            is_argument,
-            layout,
-            collective: moves
-                .iter()
-                .map(|id| phrase(plan, *id))
-                .collect::<Vec<_>>()
-                .join(", then "),
-            seconds: time.seconds(),
-        };
-        found.push(problem.into());
     }
-    found
+    if let Some(lowered) = layer.lowered.as_ref().filter(|lowered| is_proven(lowered)) {
+        let pins: Vec<ValueId> = sites.iter().map(|(id, _)| *id).collect();
+        let cost = shard_search::pins_that_cost(program, lowered, hardware, options, &pins);
+        let cost = ok_or_noted(cost).unwrap_or(pins);
+        sites.retain(|(id, _)| cost.contains(id));
+    }
+    sites.into_iter().map(|(id, moves)| replication(file, program, layer, id, &moves)).collect()
+}
+
+fn is_proven(lowered: &Lowered) -> bool {
+    lowered.optimality.status == Status::Proven
+}
+
+/// The warning of one such annotation, to which these moves lead.
+fn replication(
+    file: &SourceFile,
+    program: &Program,
+    layer: &Compiled,
+    id: ValueId,
+    moves: &[InstrId],
+) -> Diagnostic {
+    let value = program.value(id);
+    let time: Picoseconds = moves.iter().map(|id| layer.price.of(*id).time()).sum();
+    let name = program.value(origin(program, id)).name.clone().or_else(|| value.name.clone());
+    let is_argument = is_argument(program, id);
+    let layout = if is_argument {
+        Layout::REPLICATED.text(&program.mesh, &program.dim_names(&value.dims))
+    } else {
+        let words = file.slice(value.span).split_whitespace();
+        words.last().unwrap_or_else(|| never!("a layout stated by no word", "")).to_string()
+    };
+    let phrases: Vec<String> = moves.iter().map(|id| phrase(&layer.schedule.plan, *id)).collect();
+    LoweringProblem::ReplicationCosts {
+        name: name.unwrap_or_else(|| "this value".to_string()),
+        span: value.span,
+        is_argument,
+        layout,
+        collective: phrases.join(", then "),
+        seconds: time.seconds(),
+    }
+    .into()
 }
 
 fn unreachable(
@@ -339,7 +357,9 @@ fn strict(plan: &Plan, inserted: &[InstrId], program: &Program, header: Span) ->
             phrases.insert(0, phrase(plan, start));
             start = plan.moved(start);
         }
-        let name = plan.instruction(start).name.clone();
+        // A result that bears no name in the source is called as what the layer gives.
+        let named = |name: &String| program.values.iter().any(|v| v.name.as_ref() == Some(name));
+        let name = plan.instruction(start).name.clone().filter(named);
         let to = plan.layout_text(end);
         let line = match &name {
             Some(name) => format!("let {} = reshard({name}, {to})", fresh(name, &mut taken)),

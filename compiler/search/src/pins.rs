@@ -1,0 +1,55 @@
+//! What pins cost: whether a plan takes less time where they are left open.
+
+use shard_cost::Hardware;
+use shard_ir::{Def, LayoutPattern, Program, ValueId};
+
+use crate::demand::is_argument;
+use crate::lower::{Known, lower_below};
+use crate::{Limits, LowerError, LowerOptions, Lowered};
+
+/// Of some pins those that cost time, given the plan with all of them: those without which alone a
+/// plan takes less. Where that is none of them, but all together cost time, it is all.
+pub fn pins_that_cost(
+    program: &Program,
+    lowered: &Lowered,
+    hardware: &Hardware,
+    options: &LowerOptions,
+    pins: &[ValueId],
+) -> Result<Vec<ValueId>, LowerError> {
+    let hardware = &*options.priced_by(hardware);
+    let limits = Limits { trials: false, time_alone: true, ..options.limits.clone() };
+    let options = LowerOptions { limits, ..options.clone() };
+    let known = Known::of(&lowered.remembered);
+    let cost = |pins: &[ValueId]| -> Result<bool, LowerError> {
+        let freed = without(program, pins);
+        let below = lowered.optimality.cost.0;
+        match lower_below(&freed, hardware, &options, below, &known) {
+            Ok(found) => Ok(found.is_some()),
+            // Nothing is known that would take the warning back.
+            Err(LowerError::Limit { .. } | LowerError::OutOfTime) => Ok(true),
+            Err(other) => Err(other),
+        }
+    };
+    if pins.is_empty() || !cost(pins)? {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for pin in pins {
+        if cost(&[*pin])? {
+            found.push(*pin);
+        }
+    }
+    Ok(if found.is_empty() { pins.to_vec() } else { found })
+}
+
+/// The program with some pins left open.
+fn without(program: &Program, pins: &[ValueId]) -> Program {
+    let mut freed = program.clone();
+    for pin in pins {
+        let at_a_border = is_argument(program, *pin);
+        if let Def::Pin { pattern, .. } = &mut freed.values[pin.index()].def {
+            *pattern = LayoutPattern::any(pattern.dims.len(), !at_a_border);
+        }
+    }
+    freed
+}
