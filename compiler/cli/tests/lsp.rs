@@ -308,6 +308,12 @@ fn renaming_an_axis_rewrites_the_words_that_need_another_form() {
             serde_json::to_value(editor.respond("textDocument/rename", params)).expect("JSON")["error"].is_object()
         );
     }
+    // A line that is not read would keep the name.
+    editor.change(3, &renamed.replace("return y", "retrun y"));
+    let params = json!({"textDocument": {"uri": URI}, "position": at, "newName": "other"});
+    let refused = serde_json::to_value(editor.respond("textDocument/rename", params));
+    let refused = refused.expect("JSON")["error"]["message"].to_string();
+    assert!(refused.contains("mend them first"), "{refused}");
     editor.close();
 }
 

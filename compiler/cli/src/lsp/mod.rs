@@ -453,6 +453,10 @@ impl Server {
     ) -> Result<Option<WorkspaceEdit>, (ErrorCode, String)> {
         let wrong = |message: String| Err((ErrorCode::InvalidParams, message));
         let renamed = self.at(uri, place, |document, symbols, name| {
+            // What stands in a line that is not read would keep its name.
+            if !shard_grammar::parse(&document.file).errors.is_empty() {
+                return Some(wrong("the file has errors of syntax: mend them first".to_string()));
+            }
             if !name.kind.admits(to) {
                 return Some(wrong(format!(
                     "`{to}` cannot name this: see the language's rules for names"
