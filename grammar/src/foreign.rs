@@ -3,6 +3,7 @@
 
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::names::is_reserved;
+use crate::outline::nearest;
 use crate::scan::{Scan, TokenKind};
 use shard_ops::{Code, Flag, Form, Takes};
 use shard_words::Span;
@@ -436,9 +437,18 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
     let name = scan.word(word);
     if !is_reserved(name) && !is_layer(scan, name) && matches!(scan.word(at), "over" | "->" | "at")
     {
-        let help =
-            written_here(name).map_or_else(|| format!("one of: {}", *OPERATIONS), str::to_string);
-        return no_such(name, span(scan, word..open), help);
+        let near = || nearest(name, &Code::sources().chain(["einsum"]).collect::<Vec<_>>());
+        let (at, help) = (span(scan, word..open), written_here(name));
+        return match help.is_none().then(near).flatten() {
+            Some(near) => Some(Foreign {
+                fix: Some((at, near.to_string())),
+                ..no_such(name, at, near.to_string())?
+            }),
+            None => {
+                let all = || format!("one of: {}", *OPERATIONS);
+                no_such(name, at, help.map_or_else(all, str::to_string))
+            }
+        };
     }
     let operand = text(scan, open + 1..at);
     let first = span(scan, word..open);

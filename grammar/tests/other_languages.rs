@@ -342,6 +342,24 @@ fn an_op_that_lacks_a_part_is_told_how_it_is_written() {
 }
 
 #[test]
+fn an_error_in_a_body_is_not_told_of_the_results_in_the_header() {
+    let text = "dim A = 8\nlayer f(a: f32 A) -> (y: f32 A, z: f32 A) {\n  let h == a\n  \
+                return (h, a)\n}\n";
+    assert_eq!(helped(text), "let h = ...");
+}
+
+#[test]
+fn a_misspelt_op_with_slots_is_told_with_the_nearest() {
+    for (written, meant) in [
+        ("let h = insum(b, b -> B)", "let h = einsum(b, b -> B)"),
+        ("let h = softmx(b over B)", "let h = softmax(b over B)"),
+        ("let h = rop(b over B at B)", "let h = rope(b over B at B)"),
+    ] {
+        assert_eq!(mended(&BODY.replace("HERE", written)), BODY.replace("HERE", meant));
+    }
+}
+
+#[test]
 fn what_would_not_be_read_is_not_told() {
     for (frame, written) in [
         (ITEM, "hardware: tpu-v5e, chips: 16"),

@@ -29,6 +29,8 @@ pub(crate) struct CheckedType {
 pub(crate) struct Labels {
     pub(crate) names: Vec<String>,
     declared: BTreeMap<String, (LabelId, Vec<DimId>, Span)>,
+    /// What was proposed for types that bear a label of other dims, by its dims.
+    proposed: BTreeMap<String, Vec<DimId>>,
 }
 
 impl Labels {
@@ -37,6 +39,17 @@ impl Labels {
         let id = LabelId(self.names.len() as u16);
         self.names.push(name.to_string());
         id
+    }
+
+    /// A name like this one for a type of these dims, that no type of other dims has.
+    fn propose(&mut self, name: &str, dims: &[DimId]) -> String {
+        let is_free = |name: &String| {
+            let declared = self.declared.get(name).is_none_or(|(_, other, _)| other == dims);
+            declared && self.proposed.get(name).is_none_or(|other| other == dims)
+        };
+        let free = (2u32..).map(|n| format!("{name}{n}")).find(is_free).unwrap_or_default();
+        self.proposed.insert(free.clone(), dims.to_vec());
+        free
     }
 }
 
@@ -243,7 +256,7 @@ fn check_axes(
                 Some(id) => mentions.push(Mention { axis: id, place }),
                 None => {
                     let before = format!("{before}{sign}");
-                    report_unknown_axis(env, axis, (braced, &before), sink);
+                    report_unknown_axis(env, axis, (axes, braced, &before), sink);
                     whole = false;
                 }
             }
@@ -319,16 +332,31 @@ fn axes_in<'a>(name: &str, known: &'a [String]) -> Option<Vec<&'a str>> {
 fn report_unknown_axis(
     env: &mut Environment<'_>,
     axis: &ast::Name,
-    (braced, before): (bool, &str),
+    (axes, braced, before): (&ast::AxesWord, bool, &str),
     sink: &mut Sink,
 ) {
     if env.mesh_is_broken {
         return;
     }
-    let (name, span) = (axis.value.clone(), axis.span);
-    let text = |near: &String| {
-        if braced || near.len() == 1 { near.clone() } else { format!("{{{near}}}") }
+    let name = axis.value.clone();
+    // Among letters, a longer name puts all of them in braces: `B_dt` is `B_{d,t2}` then.
+    let is_letter = axis.value.len() == 1 && axes.axes.len() > 1 && !braced;
+    let text = |near: &String| match (braced || near.len() == 1, is_letter) {
+        (true, _) => near.clone(),
+        (false, false) => format!("{{{near}}}"),
+        (false, true) => {
+            let name =
+                |a: &ast::Name| if a.span == axis.span { near.clone() } else { a.value.clone() };
+            format!("{{{}}}", axes.axes.iter().map(name).collect::<Vec<_>>().join(","))
+        }
     };
+    let known: Vec<String> = env.mesh.declared().iter().map(|(name, _)| name.clone()).collect();
+    let apart = axes_in(&name, &known).map(|axes| axes.join(","));
+    let near = apart
+        .clone()
+        .or_else(|| nearest(&name, known.iter().map(String::as_str)).map(str::to_string));
+    let is_long = near.as_ref().is_some_and(|near| near.len() > 1);
+    let span = if is_letter && is_long { axes.span } else { axis.span };
     if let Some(near) = env.unknown_axes.get(&name)
         && sink.is_told("E0201", &name, span, near.as_ref().map(text))
     {
@@ -353,11 +381,6 @@ fn report_unknown_axis(
             return;
         }
     }
-    let known: Vec<String> = env.mesh.declared().iter().map(|(name, _)| name.clone()).collect();
-    let apart = axes_in(&name, &known).map(|axes| axes.join(","));
-    let near = apart
-        .clone()
-        .or_else(|| nearest(&name, known.iter().map(String::as_str)).map(str::to_string));
     env.unknown_axes.insert(name.clone(), near.clone());
     let near = near.as_ref().map(text).map(|edit| match &apart {
         Some(axes) => (format!("{before}{{{axes}}}"), edit),
@@ -556,12 +579,14 @@ fn check_label(
         }
         Some((id, first_dims, _)) if first_dims == dims => Some(*id),
         Some((_, first_dims, first)) => {
+            let (first_dims, first) = (env.dims_text(first_dims), *first);
             sink.report(LayoutProblem::LabelDims {
                 label: label.value.clone(),
                 dims: env.dims_text(dims),
                 span,
-                first_dims: env.dims_text(first_dims),
-                first: *first,
+                first_dims,
+                first,
+                proposed: labels.propose(&label.value, dims),
             });
             None
         }

@@ -381,3 +381,38 @@ fn a_phase_does_not_tell_a_wrong_axis_again() {
         [("E0201", 4)]
     );
 }
+
+/// The helps of the errors of a text.
+fn helps(text: &str) -> Vec<String> {
+    let checked = check(text);
+    let all = checked.diagnostics.iter().flat_map(|d| d.helps.iter().map(|h| h.text.clone()));
+    all.collect()
+}
+
+#[test]
+fn a_longer_axis_among_letters_puts_all_of_them_in_braces() {
+    let text = "mesh d=4, t2=8\ndim B = 64\nlayer f(x: f32 B_dt) -> f32 B_{d,t2} { return x }";
+    assert_eq!(helps(text), ["{d,t2}"]);
+    let checked = check(text);
+    let edit = &checked.diagnostics[0].helps[0].edits[0];
+    let mut mended = text.to_string();
+    mended.replace_range(edit.span.start..edit.span.end, &edit.replacement);
+    assert!(codes(&mended).is_empty(), "{mended}");
+}
+
+#[test]
+fn a_dim_above_the_one_that_it_is_to_follow_is_told_in_numbers() {
+    let text =
+        |dims: &str| format!("{dims}\nlayer f(a: f32 E) -> f32 F {{ return rename(a, E -> F) }}");
+    assert_eq!(helps(&text("dim E = 64\ndim F = 128")), ["dim F = E"]);
+    assert_eq!(helps(&text("dim F = 128\ndim E = 64")), ["dim F = 64"]);
+}
+
+#[test]
+fn each_kind_of_dims_that_bears_a_label_wrongly_is_told_a_label_of_its_own() {
+    let text = "dim B = 8\ndim E = 8\ndim F = 8\nlayer f(x: f32 BE?l, w: weight f32 EF?l, \
+                v: weight f32 EF?l) -> f32 BF?l { return einsum(x, w, v -> BF) }";
+    let labels: Vec<String> =
+        helps(text).iter().map(|h| h.split(' ').next().unwrap_or("").to_string()).collect();
+    assert_eq!(labels, ["?l2", "?l2", "?l3"]);
+}

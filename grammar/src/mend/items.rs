@@ -163,7 +163,7 @@ pub(super) fn unnamed_results(place: &Place<'_, '_>) -> Option<Mend> {
         .rev()
         .find(|at| place.word(*at) == "(" && *at > 0 && place.word(at - 1) == "->")?;
     let ends = commas(place, open + 1)?;
-    let close = *ends.last().filter(|_| ends.len() > 1)?;
+    let close = *ends.last().filter(|close| ends.len() > 1 && place.at <= **close)?;
     let starts: Vec<usize> = std::iter::once(open).chain(ends.iter().copied()).collect();
     let is_named = |start: usize| place.word(start + 2) == ":";
     let mut used: Vec<&str> =

@@ -251,7 +251,12 @@ fn unknown(
     let out = Diagnostic::error("E0301", format!("there is no dim `{name}`"))
         .at(span, "unknown dim")
         .note(format!("dims of the file: {}", name_list(known)));
+    let is_long = |name: &str| name.contains(|c: char| c.is_ascii_lowercase());
     match near {
+        // Beside other letters a longer name is not read as one.
+        Some(near) if is_long(&near) && !is_long(name) => {
+            out.help(format!("[{near}]    (with the layout's other dims: [B, {near}])"))
+        }
         Some(near) => out.mend(near.clone(), span, near),
         None => out.help(format!("dim {name} = ...    (a line of its own above the layer)")),
     }

@@ -96,6 +96,8 @@ pub enum LayoutProblem {
         first_dims: String,
         /// The layout there.
         first: Span,
+        /// A label that dims of this kind alone have.
+        proposed: String,
     },
 }
 
@@ -224,7 +226,7 @@ impl From<LayoutProblem> for Diagnostic {
                     },
                 )
             }
-            LabelDims { label, dims, span, first_dims, first } => Diagnostic::error(
+            LabelDims { label, dims, span, first_dims, first, proposed } => Diagnostic::error(
                 "E0210",
                 format!(
                     "label `{label}` stands on {dims} and on {first_dims}, and one layout \
@@ -234,7 +236,7 @@ impl From<LayoutProblem> for Diagnostic {
             .at(span, format!("dims {dims}"))
             .also(first, format!("dims {first_dims}"))
             .note("types that bear one label have the same dims in the same order")
-            .help(format!("?{label}2    (a label of its own, for one of the two)")),
+            .help(format!("?{proposed}    (a label of its own, for dims {dims})")),
         }
     }
 }

@@ -108,7 +108,10 @@ impl LayerChecker<'_, '_> {
         }
         let (has, wants) = (self.sized(from), self.sized(to));
         let message = format!("`{op}` keeps the size, and {has} while {wants}");
-        let help = format!("dim {} = {}", self.env.dim_name(to), self.env.dim_name(from));
+        // A dim's line speaks of dims above it alone.
+        let (name, size) = (self.env.dim_name(from), self.env.size(from).to_string());
+        let size = if from < to { name } else { size.as_str() };
+        let help = format!("dim {} = {size}", self.env.dim_name(to));
         self.sizes(message, span, "of different sizes", Some(help))
     }
 
@@ -146,10 +149,15 @@ impl LayerChecker<'_, '_> {
             return Some(());
         }
         let names: Vec<&str> = parts.iter().map(|d| self.env.dim_name(*d)).collect();
+        let names = names.join(" * ");
+        let is_above = parts.iter().all(|part| *part < whole);
+        let size = match product {
+            Some(product) if !is_above => product.to_string(),
+            Some(_) | None => names.clone(),
+        };
         let product = product.map_or("a number beyond all limits".to_string(), |n| n.to_string());
-        let message =
-            format!("`{op}`: {} = {product}, and {}", names.join(" * "), self.sized(whole));
-        let help = format!("dim {} = {}", self.env.dim_name(whole), names.join(" * "));
+        let message = format!("`{op}`: {names} = {product}, and {}", self.sized(whole));
+        let help = format!("dim {} = {size}", self.env.dim_name(whole));
         self.sizes(message, span, "sizes do not multiply", Some(help))
     }
 
@@ -159,6 +167,7 @@ impl LayerChecker<'_, '_> {
             return Some(());
         }
         let is_part = parts.contains(&whole);
+        let is_above = parts.iter().all(|part| *part < whole);
         let parts = parts.map(|dim| self.env.dim_name(dim)).join(" + ");
         let message = format!("`{op}` gives {parts} = {sum} positions, and {}", self.sized(whole));
         let name = self.env.dim_name(whole);
@@ -168,7 +177,7 @@ impl LayerChecker<'_, '_> {
             let free = free.unwrap_or_default();
             format!("dim {free} = {parts}    (a line of its own, and `-> {free}` in `{op}`)")
         } else {
-            format!("dim {name} = {parts}")
+            format!("dim {name} = {}", if is_above { parts } else { sum.to_string() })
         };
         self.sizes(message, span, "sizes do not add up", Some(help))
     }
