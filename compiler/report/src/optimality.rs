@@ -131,18 +131,31 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
         .map(|w| named(w, w.alone[phase]))
         .collect();
     let (time, alone) = (layer.chosen_by(), shared.alone[phase]);
+    // The layouts are those of the fastest plans, and for other objectives the plans shown are
+    // others: what these take is not held against it.
+    let by_objective = match layer.objective {
+        Objective::Serial | Objective::Comm => true,
+        Objective::Overlap | Objective::Memory => false,
+    };
     page.wrapped(
         2,
-        &if other.is_empty() {
-            format!("as {} alone would have it", name(program))
-        } else {
-            format!(
-                "alone, {} would have {} and take {}: sharing costs it {}",
+        &match (other.is_empty(), by_objective) {
+            (true, true) => format!("as {} alone would have it", name(program)),
+            (true, false) => format!("as the fastest plan of {} alone has it", name(program)),
+            (false, true) => format!(
+                "alone, {} would have {} and {} {}: sharing costs it {}",
                 name(program),
                 other.join(", "),
+                if layer.objective == Objective::Comm { "communicate for" } else { "take" },
                 scale::time(alone),
                 share(time, alone)
-            )
+            ),
+            (false, false) => format!(
+                "the fastest plan of {} alone has {} and takes {}, one step after another",
+                name(program),
+                other.join(", "),
+                scale::time(alone)
+            ),
         },
     );
     let steps: Vec<String> = shared
@@ -168,19 +181,27 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
     } else {
         String::new()
     };
-    let (steps, cost) = (steps.join(", "), scale::time(cost));
+    let (steps, layers) = (steps.join(", "), program.repeat.max(1));
+    let cost = match layers {
+        1 => scale::time(cost),
+        _ => format!(
+            "{} a layer, {} in all {layers}",
+            scale::time(cost),
+            scale::time(cost.times(layers))
+        ),
+    };
     let request = match layer.objective {
-        Objective::Serial | Objective::Overlap | Objective::Comm => {
-            format!("a request ({steps}) takes {cost}")
-        }
+        Objective::Serial => format!("a request ({steps}) takes {cost}"),
+        Objective::Comm => format!("a request ({steps}) communicates for {cost}"),
         // The plans shown are others.
-        Objective::Memory => {
+        Objective::Overlap | Objective::Memory => {
             format!(
-                "the fastest plans with the weights stored so take {cost} for a request ({steps})"
+                "the fastest plans with the weights stored so, one step after another, take {cost} \
+                 for a request ({steps})"
             )
         }
     };
-    let alone = scale::time(alone);
+    let alone = scale::time(alone) + if layers == 1 { "" } else { " a layer" };
     page.wrapped(2, &format!("{request}, {status}; stored for each phase alone, {alone}{less}"));
 }
 
