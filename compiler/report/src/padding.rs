@@ -4,7 +4,7 @@ use serde::Serialize;
 use shard_cost::Bytes;
 use shard_ir::Picoseconds;
 
-use crate::scale;
+use crate::{object, scale};
 
 /// A dim that some axes of the mesh do not divide, and what a plan takes where it is padded so that
 /// they do. Times are those of one layer, by which plans are chosen; bytes are those of a device at
@@ -27,19 +27,6 @@ pub struct Padding {
     pub own_peak: Bytes,
     /// What the best plan holds where the dim is padded.
     pub peak: Bytes,
-}
-
-/// The same, in JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct PaddingJson {
-    dim: String,
-    size: u64,
-    padded: u64,
-    devices: u64,
-    time_s: f64,
-    padded_time_s: f64,
-    peak_bytes: u64,
-    padded_peak_bytes: u64,
 }
 
 impl Padding {
@@ -68,9 +55,10 @@ impl Padding {
         )
     }
 
-    pub(crate) fn json(&self) -> PaddingJson {
-        PaddingJson {
-            dim: self.dim.clone(),
+    /// The same, in JSON.
+    pub(crate) fn json(&self) -> impl Serialize {
+        object!(PaddingJson {
+            dim: &self.dim,
             size: self.size,
             padded: self.padded,
             devices: self.devices,
@@ -78,7 +66,7 @@ impl Padding {
             padded_time_s: self.time.seconds(),
             peak_bytes: self.own_peak.0,
             padded_peak_bytes: self.peak.0,
-        }
+        })
     }
 }
 

@@ -22,7 +22,6 @@ pub struct Recorded {
     /// Its name.
     pub name: String,
     /// Its phase, in a file that has some.
-    #[serde(default)]
     pub phase: Option<String>,
     pub(crate) hardware: String,
     pub(crate) mesh_axes: Vec<(String, u64)>,
@@ -30,14 +29,11 @@ pub struct Recorded {
     pub(crate) dims: Vec<Dim>,
     #[serde(default)]
     pub(crate) outputs: Vec<Output>,
-    #[serde(default)]
     pub(crate) objective: Option<String>,
     pub(crate) strategy: Vec<String>,
     pub(crate) instructions: Vec<Step>,
     pub(crate) totals: Totals,
-    #[serde(default)]
     model_totals: Option<ModelTotals>,
-    #[serde(default)]
     pub(crate) optimality: Option<Optimality>,
 }
 
@@ -46,7 +42,6 @@ pub struct Recorded {
 pub(crate) struct Dim {
     pub(crate) name: String,
     pub(crate) size: u64,
-    #[serde(default)]
     useful: Option<u64>,
 }
 
@@ -80,7 +75,6 @@ pub(crate) struct Totals {
 /// Sums over the stack.
 #[derive(Clone, Debug, Deserialize)]
 struct ModelTotals {
-    #[serde(default)]
     peak_hbm_bytes: Option<u64>,
 }
 
@@ -88,7 +82,6 @@ struct ModelTotals {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Optimality {
     pub(crate) status: String,
-    #[serde(default)]
     pub(crate) stopped_by: Option<String>,
     pub(crate) cost_s: f64,
     pub(crate) lower_bound_s: f64,
@@ -99,7 +92,6 @@ pub(crate) struct Optimality {
 pub(crate) struct Step {
     pub(crate) id: u32,
     pub(crate) op: String,
-    #[serde(default)]
     pub(crate) name: Option<String>,
     pub(crate) operands: Vec<u32>,
     pub(crate) layout: String,
@@ -109,28 +101,20 @@ pub(crate) struct Step {
     pub(crate) local_shape: Vec<u64>,
     #[serde(default, rename = "in")]
     pub(crate) within: Vec<String>,
-    #[serde(default)]
     pub(crate) piece_of: Option<String>,
     /// How often it is run in a step of the layer.
-    #[serde(default)]
     repeat: Option<u64>,
     #[serde(default)]
     time_s: f64,
     #[serde(default)]
     bytes: u64,
-    #[serde(default)]
     wire_bytes: Option<u64>,
     /// Why a collective is there.
-    #[serde(default)]
     pub(crate) reason: Option<String>,
     /// What bounds an op: compute or memory.
-    #[serde(default)]
     pub(crate) bound: Option<String>,
-    #[serde(default)]
     span: Option<Place>,
-    #[serde(default)]
     equation: Option<String>,
-    #[serde(default)]
     function: Option<String>,
     #[serde(default)]
     over: Vec<String>,
@@ -138,19 +122,13 @@ pub(crate) struct Step {
     from: Vec<String>,
     #[serde(default)]
     to: Vec<String>,
-    #[serde(default)]
     at: Option<String>,
     #[serde(default)]
     axes: Vec<String>,
-    #[serde(default)]
     dim: Option<String>,
-    #[serde(default)]
     from_dim: Option<String>,
-    #[serde(default)]
     to_dim: Option<String>,
-    #[serde(default)]
     reduction: Option<String>,
-    #[serde(default)]
     pub(crate) fused: Option<String>,
 }
 

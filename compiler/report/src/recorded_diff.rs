@@ -19,6 +19,7 @@ pub type Pair<'a> = (Option<&'a Recorded>, Option<&'a Recorded>);
 
 /// What tells two plans apart. The same value in both is one of the same name, or made in the same
 /// way of the same values.
+#[derive(Default)]
 pub(crate) struct Comparison<'a> {
     /// Moves with traffic of one plan alone.
     pub(crate) went: Vec<&'a Step>,

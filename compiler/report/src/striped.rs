@@ -4,8 +4,7 @@ use serde::Serialize;
 use shard_cost::{InstrPrice, Stripes, kernels, striped};
 use shard_ir::{InstrId, Picoseconds};
 
-use crate::Layer;
-use crate::scale;
+use crate::{Layer, object, scale};
 
 /// What saves less than one part in so many of a step is not worth a word.
 const WORTH: u64 = 20;
@@ -18,18 +17,6 @@ pub(crate) struct Striped {
     stripes: Stripes,
     own: Picoseconds,
     time: Picoseconds,
-}
-
-/// The same, in JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct StripedJson {
-    id: u32,
-    queries: String,
-    keys: String,
-    query_blocks: u64,
-    key_blocks: u64,
-    time_s: f64,
-    striped_time_s: f64,
 }
 
 /// The attentions of a plan that stripes would make faster.
@@ -73,9 +60,10 @@ impl Striped {
         )
     }
 
-    pub(crate) fn json(&self, layer: &Layer<'_>) -> StripedJson {
+    /// The same, in JSON.
+    pub(crate) fn json(&self, layer: &Layer<'_>) -> impl Serialize + use<> {
         let name = |at: usize| layer.plan().dims[self.stripes.dims[at].index()].name.clone();
-        StripedJson {
+        object!(StripedJson {
             id: self.id.0,
             queries: name(0),
             keys: name(1),
@@ -83,6 +71,6 @@ impl Striped {
             key_blocks: self.stripes.blocks[1],
             time_s: self.own.seconds(),
             striped_time_s: self.time.seconds(),
-        }
+        })
     }
 }

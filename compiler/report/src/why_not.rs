@@ -9,7 +9,7 @@ use crate::comparison::{Comparison, Side, told};
 use crate::notation::phrase;
 use crate::page::Page;
 use crate::scale;
-use crate::strategy::strategy;
+use crate::strategy::strategies;
 
 /// One answer.
 #[derive(Clone, Debug)]
@@ -161,11 +161,6 @@ pub(crate) fn time(layer: &Layer<'_>) -> Picoseconds {
     layer.price.totals.serial_time
 }
 
-/// The names of the strategies of a plan.
-pub(crate) fn strategies(layer: &Layer<'_>) -> Vec<&'static str> {
-    strategy(layer.plan()).into_iter().map(|s| s.name()).collect()
-}
-
 /// The answers as text.
 pub fn why_not(answers: &[WhyNot<'_>], width: usize) -> String {
     let texts: Vec<String> = answers.iter().map(|a| answer(a, width)).collect();
@@ -208,8 +203,14 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
 /// What the best plan with it takes beside the chosen one, and whether it could be had.
 fn verdict(page: &mut Page, a: &WhyNot<'_>) {
     let (chosen, other) = (time(&a.chosen), time(&a.other));
-    page.row(&format!("  chosen: {}", strategies(&a.chosen).join(", ")), &scale::time(chosen));
-    page.row(&format!("  best with it: {}", strategies(&a.other).join(", ")), &scale::time(other));
+    page.row(
+        &format!("  chosen: {}", strategies(a.chosen.plan()).join(", ")),
+        &scale::time(chosen),
+    );
+    page.row(
+        &format!("  best with it: {}", strategies(a.other.plan()).join(", ")),
+        &scale::time(other),
+    );
     match Faster::of(a) {
         Some(_) => {
             page.row("  faster by", &dearer(Picoseconds(chosen.0.saturating_sub(other.0)), chosen))

@@ -7,7 +7,7 @@ use shard_cost::{Hardware, Objective};
 use shard_driver::pipeline::{self, CompileError};
 use shard_grammar::{SourceFile, Span};
 use shard_ir::{Mesh, text};
-use shard_report::json::hardware::HardwareJson;
+use shard_report::json;
 use shard_runtime::Random;
 use shard_search::{LowerError, LowerOptions};
 
@@ -67,7 +67,7 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
             };
         }
     };
-    HardwareJson::new([(&hardware, file.text.as_str())]);
+    json::hardware::hardware([(&hardware, file.text.as_str())]);
     for sizes in [&[4, 2][..], &[1, 1], &[16, 16, 16], &[3, 5], &[1 << 12, 1 << 10]] {
         let axes = ["x", "y", "z"].into_iter().zip(sizes.iter().copied());
         hardware.slice_problem(&Mesh::new(axes).map_err(|error| error.to_string())?);

@@ -18,7 +18,7 @@ use shard_cost::{Bytes, Hardware};
 use shard_driver::hardware_choice;
 use shard_grammar::SourceFile;
 use shard_ir::{Mesh, never};
-use shard_report::scale;
+use shard_report::{object, scale};
 
 use crate::args::Format;
 use crate::commands::compile::read_mesh;
@@ -107,7 +107,8 @@ pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
             Some(compared(text, &before.1, &report, hardware.as_ref(), &mut lines, compiler));
     }
     if args.ask_compiler {
-        let answer = Answer { audit: &json::json(&report), text: &text::text(&report) };
+        // The last line: what was found, as a document and for people.
+        let answer = object!(Answer { audit: json::json(&report), text: text::text(&report) });
         console.result(&line(&answer))?;
         return within_budget(args, &report, console);
     }
@@ -180,32 +181,16 @@ fn compared(
     found
 }
 
-/// A request on standard output, one a line.
-#[derive(serde::Serialize)]
-struct Request<'a> {
-    /// The text of the program to compile.
-    compile: &'a str,
-}
-
-/// What stands on the line of standard input behind a request.
+/// What stands on the line of standard input behind a request on standard output, one a line.
 #[derive(serde::Deserialize)]
 struct Reply {
     /// The optimised HLO.
-    #[serde(default)]
     hlo: Option<String>,
     /// The kind of device: `cpu`, `tpu`.
     #[serde(default)]
     platform: String,
     /// Why there is none.
-    #[serde(default)]
     error: Option<String>,
-}
-
-/// The last line: what was found, as a document and for people.
-#[derive(serde::Serialize)]
-struct Answer<'a> {
-    audit: &'a str,
-    text: &'a str,
 }
 
 fn line(of: &impl serde::Serialize) -> String {
@@ -229,7 +214,7 @@ impl Asked {
             return Err(none());
         }
         let mut stdout = std::io::stdout().lock();
-        let request = line(&Request { compile: text });
+        let request = line(&object!(Request { compile: text }));
         let asked = stdout.write_all(request.as_bytes()).and_then(|()| stdout.flush());
         let mut answer = String::new();
         // A line of one dump, and no more than is read of a file.

@@ -2,7 +2,6 @@
 
 use shard_cost::Hardware;
 use shard_cost::hardware::{BUILT_IN, BuiltIn};
-use shard_report::json::hardware::HardwareJson;
 
 use crate::args::Format;
 use crate::console::{Console, Outcome, Status};
@@ -26,8 +25,8 @@ pub(crate) fn run(args: &HardwareArgs, console: &mut Console) -> Outcome {
         (Format::Json, _, chips) => {
             let read: Vec<(Hardware, &str)> =
                 chips.iter().filter_map(|c| Some((Hardware::built_in(c.name)?, c.text))).collect();
-            let document = HardwareJson::new(read.iter().map(|(hardware, text)| (hardware, *text)));
-            console.result(&shard_report::json::text(&document))
+            let read = read.iter().map(|(hardware, text)| (hardware, *text));
+            console.result(&shard_report::json::hardware::hardware(read))
         }
         (Format::Text, Some(_), [chip, ..]) => console.result(chip.text),
         (Format::Text, _, chips) => {

@@ -20,7 +20,7 @@ use crate::scale;
 use crate::status::status_word;
 use crate::strategy::strategy;
 use crate::timeline_svg::{Drawing, drawing};
-use panel::{LayerData, layer_data};
+use panel::layer_data;
 use program::{Program, program};
 use summary::{Overview, Tile, overview, totals};
 use tables::{Table, time_table, traffic_table};
@@ -65,7 +65,7 @@ pub fn html(layers: &[Layer<'_>]) -> String {
     let names: Vec<&str> = layers.iter().map(|layer| layer.plan().name.as_str()).collect();
     let title = format!("shardc explain {file}: {}", names.join(", "));
     let sections = layers.iter().enumerate().map(|(at, layer)| section(layer, at)).collect();
-    let data: Vec<LayerData<'_>> = layers.iter().map(layer_data).collect();
+    let data: Vec<_> = layers.iter().map(layer_data).collect();
     // Serialising these types to memory cannot fail. `<` could end the script.
     let data = serde_json::to_string(&data)
         .unwrap_or_else(|_| never!("data that cannot be written", String::new()))

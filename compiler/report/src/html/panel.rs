@@ -4,58 +4,37 @@ use serde::Serialize;
 use shard_cost::Bytes;
 use shard_ir::{InstrId, Reduction};
 
-use crate::Layer;
 use crate::notation::value_name;
-use crate::scale;
+use crate::{Layer, object, scale};
 
 /// What the script draws from.
-#[derive(Serialize)]
-pub(super) struct LayerData<'a> {
-    /// The axes that have more than one place.
-    mesh: Vec<(&'a str, u64)>,
-    /// One for each instruction.
-    values: Vec<ValueData<'a>>,
-}
-
-#[derive(Serialize)]
-struct ValueData<'a> {
-    name: String,
-    dtype: &'static str,
-    layout: String,
-    words: String,
-    bytes: String,
-    dims: Vec<DimData<'a>>,
-    partial: Vec<&'a str>,
-}
-
-#[derive(Serialize)]
-struct DimData<'a> {
-    /// Major to minor.
-    axes: Vec<&'a str>,
-}
-
-pub(super) fn layer_data<'a>(layer: &Layer<'a>) -> LayerData<'a> {
+pub(super) fn layer_data<'a>(layer: &Layer<'a>) -> impl Serialize + use<'a> {
     let plan = layer.plan();
     let mesh = &plan.mesh;
     let value = |id: InstrId| {
         let instr = plan.instruction(id);
-        let axes = |at| instr.layout.axes_of(at).iter().map(|axis| mesh.name(axis)).collect();
+        let dim_data = |at: usize| {
+            let axes = instr.layout.axes_of(at).iter().map(|axis| mesh.name(axis));
+            object!(DimData { axes: axes.collect::<Vec<_>>() }) // major to minor
+        };
         let sizes: Vec<String> = plan.local_sizes(id).iter().map(u64::to_string).collect();
+        let partial = instr.layout.partial_axes().iter().map(|axis| mesh.name(axis));
         let shape = if sizes.is_empty() { "a scalar".to_string() } else { sizes.join(" × ") };
-        ValueData {
+        object!(ValueData {
             name: value_name(plan, id),
             dtype: instr.dtype.name(),
             layout: layer.layout_text(id),
             words: words(layer, id),
             bytes: format!("{shape}, {} on each device", scale::bytes(Bytes(plan.local_bytes(id)))),
-            dims: (0..instr.dims.len()).map(|at| DimData { axes: axes(at) }).collect(),
-            partial: instr.layout.partial_axes().iter().map(|axis| mesh.name(axis)).collect(),
-        }
+            dims: (0..instr.dims.len()).map(dim_data).collect::<Vec<_>>(),
+            partial: partial.collect::<Vec<_>>(),
+        })
     };
-    LayerData {
-        mesh: mesh.axis_ids().map(|axis| (mesh.name(axis), mesh.size(axis))).collect(),
-        values: plan.ids().map(value).collect(),
-    }
+    // The axes that have more than one place, and a value for each instruction.
+    object!(LayerData {
+        mesh: mesh.axis_ids().map(|axis| (mesh.name(axis), mesh.size(axis))).collect::<Vec<_>>(),
+        values: plan.ids().map(value).collect::<Vec<_>>(),
+    })
 }
 
 /// A layout in words.

@@ -5,89 +5,54 @@ use shard_check::Diagnostic;
 use shard_grammar::SourceFile;
 
 use super::{SpanJson, text};
-use crate::{InFile, pages};
-
-#[derive(Debug, Serialize)]
-struct DiagnosticsJson<'a> {
-    schema: &'static str,
-    diagnostics: Vec<DiagnosticJson<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct DiagnosticJson<'a> {
-    code: Option<&'a str>,
-    /// Where the specification says more of the code.
-    page: Option<String>,
-    severity: &'static str,
-    message: &'a str,
-    file: Option<&'a str>,
-    /// The place at which it is reported.
-    span: Option<SpanJson>,
-    labels: Vec<LabelJson<'a>>,
-    notes: &'a [String],
-    helps: Vec<HelpJson<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct LabelJson<'a> {
-    span: SpanJson,
-    text: &'a str,
-    primary: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct HelpJson<'a> {
-    text: &'a str,
-    edits: Vec<EditJson<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct EditJson<'a> {
-    span: SpanJson,
-    replacement: &'a str,
-}
+use crate::{InFile, object, pages};
 
 /// The document of `--error-format json`.
 pub fn diagnostics(files: &[InFile<'_>]) -> String {
-    text(&DiagnosticsJson {
+    text(&object!(DiagnosticsJson {
         schema: "shardc.diagnostics/1",
         diagnostics: files
             .iter()
             .flat_map(|(file, list)| list.iter().map(|d| diagnostic(*file, d)))
-            .collect(),
-    })
+            .collect::<Vec<_>>(),
+    }))
 }
 
-fn diagnostic<'a>(file: Option<&'a SourceFile>, d: &'a Diagnostic) -> DiagnosticJson<'a> {
+fn diagnostic(file: Option<&SourceFile>, d: &Diagnostic) -> impl Serialize {
     let place = |span| file.map(|file| SpanJson::new(file, span));
-    DiagnosticJson {
+    object!(DiagnosticJson {
         code: (!d.code.is_empty()).then_some(d.code),
+        // Where the specification says more of the code.
         page: (!d.code.is_empty()).then(|| pages::path(d.code)),
         severity: d.severity.word(),
         message: &d.message,
         file: file.map(|f| f.name.as_str()),
+        // The place at which it is reported.
         span: d.primary_span().and_then(place),
         labels: d
             .labels
             .iter()
             .filter_map(|l| {
-                Some(LabelJson { span: place(l.span)?, text: &l.text, primary: l.primary })
+                Some(object!(LabelJson { span: place(l.span)?, text: &l.text, primary: l.primary }))
             })
-            .collect(),
+            .collect::<Vec<_>>(),
         notes: &d.notes,
         helps: d
             .helps
             .iter()
-            .map(|h| HelpJson {
+            .map(|h| object!(HelpJson {
                 text: &h.text,
                 edits: h
                     .edits
                     .iter()
                     .filter_map(|e| {
-                        Some(EditJson { span: place(e.span)?, replacement: &e.replacement })
+                        Some(object!(EditJson {
+                            span: place(e.span)?,
+                            replacement: &e.replacement
+                        }))
                     })
-                    .collect(),
-            })
-            .collect(),
-    }
+                    .collect::<Vec<_>>(),
+            }))
+            .collect::<Vec<_>>(),
+    })
 }

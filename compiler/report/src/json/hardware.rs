@@ -4,30 +4,13 @@ use serde::Serialize;
 use shard_cost::hardware::{AxisNetwork, Fabric, Figure};
 use shard_cost::{Hardware, Network};
 
-use super::Ordered;
+use super::{Ordered, text};
+use crate::object;
 
-/// Chips, as their hardware files give them: rates with the file's efficiency in them.
-#[derive(Debug, Serialize)]
-pub struct HardwareJson {
-    schema: &'static str,
-    chips: Vec<ChipJson>,
-}
-
-#[derive(Debug, Serialize)]
-struct ChipJson {
-    name: String,
-    source: Option<String>,
-    /// Operations per second by arithmetic type.
-    flops: Ordered<u64>,
-    hbm_bytes: u64,
-    hbm_reserved_bytes: u64,
-    hbm_bandwidth: u64,
-    network: FabricJson,
-    /// Mesh axes with a network of their own, or several torus axes, by name.
-    network_axes: Ordered<AxisJson>,
-    pcie_bandwidth: Option<u64>,
-    /// The hardware file.
-    file: String,
+/// The document for some chips, each with its file: rates with the file's efficiency in them.
+pub fn hardware<'a>(chips: impl IntoIterator<Item = (&'a Hardware, &'a str)>) -> String {
+    let chips = chips.into_iter().map(|(hardware, file)| chip(hardware, file));
+    text(&object!(HardwareJson { schema: "shardc.hardware/1", chips: chips.collect::<Vec<_>>() }))
 }
 
 #[derive(Debug, Serialize)]
@@ -51,15 +34,7 @@ enum FigureJson {
     Flag(bool),
 }
 
-impl HardwareJson {
-    /// The document for some chips, each with its file.
-    pub fn new<'a>(chips: impl IntoIterator<Item = (&'a Hardware, &'a str)>) -> HardwareJson {
-        let chips = chips.into_iter().map(|(hardware, file)| chip(hardware, file)).collect();
-        HardwareJson { schema: "shardc.hardware/1", chips }
-    }
-}
-
-fn chip(hardware: &Hardware, file: &str) -> ChipJson {
+fn chip<'a>(hardware: &'a Hardware, file: &'a str) -> impl Serialize {
     let Network { fabric: own, axes } = &hardware.network;
     let axes = axes.iter().map(|(name, network)| {
         let network = match network {
@@ -68,9 +43,10 @@ fn chip(hardware: &Hardware, file: &str) -> ChipJson {
         };
         (name.clone(), network)
     });
-    ChipJson {
-        name: hardware.name.clone(),
-        source: hardware.source.clone(),
+    object!(ChipJson {
+        name: &hardware.name,
+        source: &hardware.source,
+        // Operations per second by arithmetic type.
         flops: Ordered(
             hardware
                 .arithmetic_types()
@@ -81,10 +57,12 @@ fn chip(hardware: &Hardware, file: &str) -> ChipJson {
         hbm_reserved_bytes: hardware.chip_hbm_bytes.saturating_sub(hardware.hbm_bytes),
         hbm_bandwidth: hardware.hbm_rate,
         network: fabric(own),
+        // Mesh axes with a network of their own, or several torus axes, by name.
         network_axes: Ordered(axes.collect()),
         pcie_bandwidth: hardware.host_rate,
-        file: file.to_string(),
-    }
+        // The hardware file.
+        file,
+    })
 }
 
 fn fabric(fabric: &Fabric) -> FabricJson {

@@ -1,5 +1,5 @@
-//! JSON: each document is a type that serialises to it, held to its schema in `spec/schema/` by a
-//! test.
+//! JSON: each document is an [`object!`](crate::object!) that serialises to it, held to its schema
+//! in `spec/schema/` by a test.
 
 pub mod bound;
 mod compared;
@@ -10,6 +10,7 @@ pub mod explain;
 pub mod explain_code;
 pub mod hardware;
 pub(crate) mod instruction;
+pub mod object;
 pub(crate) mod placed;
 pub mod recorded_diff;
 pub mod run;

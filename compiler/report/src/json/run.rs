@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::text;
+use crate::object;
 
 /// What one executed layer was found to be.
 #[derive(Clone, Debug, Serialize)]
@@ -74,15 +75,9 @@ pub struct RunCollective {
     pub model_wire_bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct RunJson<'a> {
-    schema: &'static str,
-    layers: &'a [RunLayer],
-}
-
 /// The document of `run --format json`.
 pub fn run(layers: &[RunLayer]) -> String {
-    text(&RunJson { schema: "shardc.run/1", layers })
+    text(&object!(RunJson { schema: "shardc.run/1", layers }))
 }
 
 fn as_object<S: serde::Serializer>(

@@ -5,51 +5,11 @@ use shard_cost::{InstrPrice, Streams};
 use shard_ir::{InstrId, InstrKind, Picoseconds, never};
 use shard_schedule::overlap::{Run, Unit, buffers, waits};
 
+use super::object::Said;
 use super::text;
-use crate::Layer;
 use crate::notation::{kind_of_layer, layer_name};
 use crate::timeline::{called, line, part_text, shown};
-
-/// A trace in the JSON object format, but for its events. Their times are in microseconds, whole
-/// nanoseconds; picoseconds are among the arguments.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct HeadJson {
-    display_time_unit: &'static str,
-    other_data: OtherJson,
-}
-
-#[derive(Debug, Serialize)]
-struct OtherJson {
-    schema: &'static str,
-    layers: Vec<LayerJson>,
-}
-
-/// What a process of the trace is.
-#[derive(Debug, Serialize)]
-struct LayerJson {
-    pid: u64,
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    phase: Option<String>,
-    hardware: String,
-    repeat: u64,
-    /// Layers that the trace shows: all, or one where a layer cannot run beside the next.
-    shown: u64,
-    makespan_ps: u64,
-    peak_bytes: u64,
-    /// Copies of a block that are alike and not in the trace.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    left_out: Vec<LeftOutJson>,
-}
-
-#[derive(Debug, Serialize)]
-struct LeftOutJson {
-    /// The copy behind which they would stand, from 0.
-    behind: u64,
-    copies: u64,
-    period_ps: u64,
-}
+use crate::{Layer, object};
 
 /// One event; what does not belong to its kind is left out.
 #[derive(Debug, Default, Serialize)]
@@ -135,8 +95,12 @@ pub fn trace(layers: &[Layer<'_>]) -> String {
         serde_json::to_string(event)
             .unwrap_or_else(|_| never!("an event that cannot be written", String::new()))
     };
-    let other_data = OtherJson { schema: "shardc.trace/1", layers: described };
-    let head = text(&HeadJson { display_time_unit: "ns", other_data });
+    // A trace in the JSON object format, but for its events. Their times are in microseconds, whole
+    // nanoseconds; picoseconds are among the arguments.
+    let head = text(&object!(HeadJson {
+        displayTimeUnit: "ns",
+        otherData: object!(OtherJson { schema: "shardc.trace/1", layers: described }),
+    }));
     let events: Vec<String> = events.iter().map(line).collect();
     format!(
         "{},\n  \"traceEvents\": [\n{}\n  ]\n}}\n",
@@ -161,28 +125,32 @@ struct Process<'a> {
     most: u64,
 }
 
-impl Process<'_> {
-    fn described(&self) -> LayerJson {
+impl<'a> Process<'a> {
+    /// What a process of the trace is.
+    fn described(&self) -> impl Serialize + use<'a> {
         let (plan, timeline) = (self.layer.plan(), self.layer.timeline.whole());
         let left_out =
             timeline.steady.iter().filter(|steady| steady.copies > self.most).map(|steady| {
-                LeftOutJson {
+                object!(LeftOutJson {
+                    // The copy behind which they would stand, from 0.
                     behind: steady.like + self.most,
                     copies: steady.copies - self.most,
                     period_ps: steady.period.0,
-                }
+                })
             });
-        LayerJson {
+        object!(LayerJson {
             pid: self.pid,
-            name: plan.name.clone(),
-            phase: plan.phase.clone(),
-            hardware: self.layer.hardware.name.clone(),
+            name: &plan.name,
+            phase: Said(plan.phase.as_ref()),
+            hardware: &self.layer.hardware.name,
             repeat: plan.repeat,
+            // Layers that the trace shows: all, or one where a layer cannot run beside the next.
             shown: if timeline.is_stack { plan.repeat } else { 1 },
             makespan_ps: timeline.makespan.0,
             peak_bytes: timeline.peak_bytes,
-            left_out: left_out.collect(),
-        }
+            // Copies of a block that are alike and not in the trace.
+            left_out: Said::list(left_out),
+        })
     }
 
     fn event(&self, ph: &'static str, tid: Option<u64>, name: String) -> EventJson {

@@ -76,3 +76,8 @@ pub fn strategy(plan: &Plan) -> Vec<Strategy> {
     }
     names.into_iter().collect()
 }
+
+/// The same as words.
+pub fn strategies(plan: &Plan) -> Vec<&'static str> {
+    strategy(plan).into_iter().map(Strategy::name).collect()
+}
