@@ -12,6 +12,7 @@ use shard_cost::{Bytes, Hardware, Objective};
 use shard_ir::{Picoseconds, Program};
 use shard_search::LowerBound;
 
+use crate::notation::{mesh_text, repeated};
 use crate::page::Page;
 use crate::scale;
 
@@ -47,16 +48,8 @@ fn layer_text(layer: &Bounded<'_>, width: usize) -> String {
     let kind = if program.folds.is_empty() { "layer" } else { "model" };
     let phase =
         program.phase.as_ref().map_or(String::new(), |phase| format!(", phase {}", phase.name));
-    let repeat = if program.repeat > 1 {
-        format!(" (repeated {} times)", program.repeat)
-    } else {
-        String::new()
-    };
-    page.line(&format!("{kind} {}{phase}{repeat}", program.name));
-    let mesh = match program.mesh.declared() {
-        [] => "none".to_string(),
-        _ => program.mesh.to_string(),
-    };
+    page.line(&format!("{kind} {}{phase}{}", program.name, repeated(program.repeat)));
+    let mesh = mesh_text(&program.mesh);
     page.labelled("  mesh       ", &format!("{mesh} ({} devices)", program.mesh.devices()));
     page.labelled("  hardware   ", &hardware.name);
     let what = match objective {

@@ -5,12 +5,14 @@ use shard_cost::{Bytes, Capacity, Flops, InstrPrice, Kept, Largest, Objective, S
 use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 
 use crate::Layer;
-use crate::notation::{loop_bound, phrase, value_name};
+use crate::notation::{
+    kind_of_layer, layer_name, loop_bound, mesh_text, phrase, repeated, value_name,
+};
 use crate::optimality::bounded;
 use crate::page::Page;
 use crate::paint::{Paint, Style};
 use crate::scale;
-use crate::strategy::strategy;
+use crate::strategy::strategies;
 use crate::table::{Column, Row, table};
 
 /// A layer with all that the cost report says of it.
@@ -89,25 +91,22 @@ fn layer_text(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
 
 fn header(report: &CostLayer<'_>, width: usize) -> String {
     let plan = report.layer.plan();
-    let repeat =
-        if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
     let devices = plan.mesh.devices();
-    let mesh =
-        if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
-    let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
     let mut page = Page::of_width(width);
     if let Some(bounded) = bounded(&report.layer) {
         page.labelled("  plan       ", &bounded);
     }
     let plan_line = page.text;
     format!(
-        "{} {}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  \
+        "{} {}{}\n  mesh       {} ({devices} chip{})\n  hardware   {}\n  \
             strategy   {}\n{plan_line}",
-        crate::notation::kind_of_layer(plan),
-        crate::notation::layer_name(plan),
+        kind_of_layer(plan),
+        layer_name(plan),
+        repeated(plan.repeat),
+        mesh_text(&plan.mesh),
         if devices == 1 { "" } else { "s" },
         report.layer.hardware.name,
-        names.join(", ")
+        strategies(plan).join(", ")
     )
 }
 

@@ -5,11 +5,11 @@ use shard_ir::{InstrId, Picoseconds};
 
 use crate::Layer;
 use crate::comparison::{Comparison, Side, told};
-use crate::notation::phrase;
+use crate::notation::{mesh_text, phrase};
 use crate::page::Page;
 use crate::recorded::sized;
 use crate::scale;
-use crate::strategy::strategy;
+use crate::strategy::strategies;
 use crate::why_not::{move_line, side};
 
 /// Two sides of a layer; `None` where only one side has it.
@@ -42,22 +42,14 @@ pub(crate) fn apart(a: &[String], b: &[String]) -> (String, String) {
 }
 
 fn facts(a: &Layer<'_>, b: &Layer<'_>) -> Vec<Fact> {
-    let mesh = |l: &Layer<'_>| {
-        if l.plan().mesh.declared().is_empty() {
-            "none".to_string()
-        } else {
-            l.plan().mesh.to_string()
-        }
-    };
+    let mesh = |l: &Layer<'_>| mesh_text(&l.plan().mesh);
     let dims = |l: &Layer<'_>| {
         let dims = l.plan().dims.iter().map(|d| sized(&d.name, d.size, d.useful));
         dims.collect::<Vec<_>>()
     };
     let results =
         |l: &Layer<'_>| l.plan().outputs.iter().map(|o| o.name.clone()).collect::<Vec<_>>();
-    let names = |l: &Layer<'_>| {
-        strategy(l.plan()).into_iter().map(|s| s.name()).collect::<Vec<_>>().join(", ")
-    };
+    let names = |l: &Layer<'_>| strategies(l.plan()).join(", ");
     let (dims_before, dims_after) = apart(&dims(a), &dims(b));
     let (results_before, results_after) = apart(&results(a), &results(b));
     let (s, t) = (&a.price.totals, &b.price.totals);

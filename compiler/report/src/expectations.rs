@@ -11,7 +11,7 @@ use shard_ir::{InstrId, InstrKind, Liveness, Op, Picoseconds, Plan, never};
 use crate::Layer;
 use crate::notation::{phrase, value_name};
 use crate::scale;
-use crate::strategy::strategy;
+use crate::strategy::strategies;
 
 /// At most so many places of the source are shown as the cause.
 const MOST_CAUSES: usize = 3;
@@ -28,7 +28,7 @@ pub fn unmet(layer: &Layer<'_>, expected: &[Expectation]) -> Vec<Diagnostic> {
 fn check(layer: &Layer<'_>, expectation: &Expectation) -> Option<ExpectationProblem> {
     let (found, causes, holds) = match &expectation.meaning {
         Meaning::Strategy(name) => {
-            let names: Vec<&str> = strategy(layer.plan()).into_iter().map(|s| s.name()).collect();
+            let names = strategies(layer.plan());
             if names.contains(&name.as_str()) {
                 return None;
             }

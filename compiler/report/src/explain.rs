@@ -28,14 +28,15 @@ use shard_search::rules::pieces::IN_PIECES;
 use crate::Layer;
 use crate::comparison::told;
 use crate::notation::{
-    kind_of_layer, layer_name, loop_bound, loop_phrase, phrase, ring_phrase, value_name,
+    kind_of_layer, layer_name, loop_bound, loop_phrase, mesh_text, phrase, repeated, ring_phrase,
+    value_name,
 };
 use crate::optimality::optimality;
 use crate::origins::{axis_by_axis, forcing};
 use crate::page::{Page, WIDTH};
 use crate::repeats::{self, Run};
 use crate::scale;
-use crate::strategy::strategy;
+use crate::strategy::strategies;
 use crate::striped::{self, Striped};
 use crate::words::{reason_of, without};
 
@@ -104,10 +105,7 @@ fn start_of_block(page: &mut Page, plan: &Plan, fold: FoldId) {
 /// Behind the first of several equal layers, what the others take.
 fn end_of_run(page: &mut Page, layer: &Layer<'_>, run: &Run) {
     let time = run.hidden_time(layer);
-    let share = match layer.price.totals.serial_time.0 {
-        0 => String::new(),
-        all => format!("  {:.1} %", 100.0 * time.0 as f64 / all as f64),
-    };
+    let share = part_of_step(layer, time);
     let times = run.copies() - 1;
     page.row(
         &format!("  {times} more calls of {}, equal to this one", run.called(layer.plan())),
@@ -123,10 +121,7 @@ fn end_of_block(page: &mut Page, layer: &Layer<'_>, fold: FoldId) {
         .filter(|id| plan.runs_in(*id) == Some(fold))
         .map(|id| layer.time_in_step(id))
         .sum();
-    let share = match layer.price.totals.serial_time.0 {
-        0 => String::new(),
-        all => format!("  {:.1} %", 100.0 * time.0 as f64 / all as f64),
-    };
+    let share = part_of_step(layer, time);
     let fold = &plan.folds[fold.index()];
     page.row(
         &format!("  {} x {}, together", fold.repeat, fold.layer),
@@ -134,21 +129,24 @@ fn end_of_block(page: &mut Page, layer: &Layer<'_>, fold: FoldId) {
     );
 }
 
+/// The share of a step, as a column behind the time.
+fn part_of_step(layer: &Layer<'_>, time: Picoseconds) -> String {
+    let share = scale::percent(time, layer.price.totals.serial_time);
+    share.map_or_else(String::new, |share| format!("  {share}"))
+}
+
 fn header(page: &mut Page, layer: &Layer<'_>) {
     let plan = layer.plan();
-    let repeat =
-        if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
+    let repeat = repeated(plan.repeat);
     page.line(&format!("{} {}{repeat}", kind_of_layer(plan), layer_name(plan)));
     let devices = plan.mesh.devices();
-    let mesh =
-        if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
+    let mesh = mesh_text(&plan.mesh);
     page.labelled(
         "  mesh       ",
         &format!("{mesh} ({devices} device{})", if devices == 1 { "" } else { "s" }),
     );
     page.labelled("  hardware   ", &layer.hardware.name);
-    let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
-    page.labelled("  strategy   ", &names.join(", "));
+    page.labelled("  strategy   ", &strategies(plan).join(", "));
     let parameters: Vec<InstrId> = plan
         .ids()
         .filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)))
@@ -445,12 +443,10 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
     page.line("totals, on each device");
     let hidden = |id| Some(layer.price.of(id).looped()?.hidden().times(plan.repeat_of(id)));
     let beside: Picoseconds = plan.ids().filter_map(hidden).sum();
-    let exposed = totals.comm_time.0.saturating_sub(beside.0);
-    let part = match totals.serial_time.0 {
-        0 => String::new(),
-        all => format!("{:.1} % of all steps  ", 100.0 * exposed as f64 / all as f64),
-    };
-    page.row("  communication", &format!("{part}{}", scale::time(Picoseconds(exposed))));
+    let exposed = Picoseconds(totals.comm_time.0.saturating_sub(beside.0));
+    let part = scale::percent(exposed, totals.serial_time);
+    let part = part.map_or_else(String::new, |part| format!("{part} of all steps  "));
+    page.row("  communication", &format!("{part}{}", scale::time(exposed)));
     if beside > Picoseconds(0) {
         page.row("    and beside einsums, in loops", &scale::time(beside));
     }

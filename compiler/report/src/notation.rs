@@ -4,11 +4,23 @@ use shard_cost::{Bound, LoopPrice};
 use shard_ir::attention::rings;
 use shard_ir::collective::Move;
 use shard_ir::op::{Argument, filled};
-use shard_ir::{AxisList, Collective, InstrId, InstrKind, Layout, Op, Plan, Program, Reduction};
+use shard_ir::{
+    AxisList, Collective, InstrId, InstrKind, Layout, Mesh, Op, Plan, Program, Reduction,
+};
 
 /// `layer`, or `model` where it has folded blocks.
 pub fn kind_of_layer(plan: &Plan) -> &'static str {
     if plan.folds.is_empty() { "layer" } else { "model" }
+}
+
+/// A mesh as it is declared.
+pub fn mesh_text(mesh: &Mesh) -> String {
+    if mesh.declared().is_empty() { "none".to_string() } else { mesh.to_string() }
+}
+
+/// ` (repeated 80 times)`; empty for what is not repeated.
+pub fn repeated(times: u64) -> String {
+    if times > 1 { format!(" (repeated {times} times)") } else { String::new() }
 }
 
 /// What an instruction does, in one phrase.

@@ -31,6 +31,11 @@ pub fn count(count: u128) -> String {
     scaled(count, &["", "k", "M", "G", "T", "P", "E"]).trim_end().to_string()
 }
 
+/// `7.5 %`: a part of a time; `None` of no time at all.
+pub fn percent(part: Picoseconds, whole: Picoseconds) -> Option<String> {
+    (whole.0 > 0).then(|| format!("{:.1} %", 100.0 * part.0 as f64 / whole.0 as f64))
+}
+
 /// `9.04 ms`: a time that need not be whole picoseconds.
 pub fn seconds(seconds: f64) -> String {
     time(Picoseconds((seconds * 1e12).round() as u64))

@@ -63,8 +63,7 @@ pub fn why(answers: &[Why<'_>], width: usize, colour: bool) -> String {
 
 /// The share of a step that an instruction takes.
 pub(crate) fn share(layer: &Layer<'_>, id: InstrId) -> Option<String> {
-    let (time, all) = (layer.time_in_step(id).0, layer.price.totals.serial_time.0);
-    (all > 0).then(|| format!("{:.1} %", 100.0 * time as f64 / all as f64))
+    scale::percent(layer.time_in_step(id), layer.price.totals.serial_time)
 }
 
 fn answer(a: &Why<'_>, width: usize, colour: bool) -> String {

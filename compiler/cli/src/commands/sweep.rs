@@ -19,7 +19,7 @@ use shard_driver::pipeline::{self, CompileError};
 use shard_grammar::SourceFile;
 use shard_ir::Program;
 use shard_report::paint::Paint;
-use shard_report::strategy::strategy;
+use shard_report::strategy::strategies;
 use shard_report::sweep::{Figures, Outcome as PointOutcome, SweepRow, mark_frontier};
 use shard_search::{Limits, LowerError, LowerOptions, Stop};
 
@@ -330,7 +330,7 @@ impl Sweep<'_> {
             efficiency: summary.efficiency,
             memory: peak,
             fits: capacity.holds_peak(&summary.inventory.memory, peak),
-            strategy: strategy(plan).into_iter().map(|s| s.name()).collect(),
+            strategy: strategies(plan),
             proven: compiled.optimality.is_some_and(|o| o.proof.is_some()),
             mesh: plan.mesh.declared().to_vec(),
         })))

@@ -12,13 +12,13 @@ use shard_cost::InstrPrice;
 use shard_ir::{InstrId, Picoseconds, never};
 
 use crate::Layer;
-use crate::notation::kind_of_layer;
+use crate::notation::{kind_of_layer, mesh_text};
 use crate::optimality::optimality_text;
 use crate::overlap_choice;
 use crate::padding::Padding;
 use crate::scale;
 use crate::status::status_word;
-use crate::strategy::strategy;
+use crate::strategy::strategies;
 use crate::timeline_svg::{Drawing, drawing};
 use panel::layer_data;
 use program::{Program, program};
@@ -77,9 +77,6 @@ pub fn html(layers: &[Layer<'_>]) -> String {
 
 fn section<'a>(layer: &Layer<'a>, at: usize) -> Section<'a> {
     let plan = layer.plan();
-    let strategies: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
-    let mesh =
-        if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
     let mut repeat =
         if plan.repeat > 1 { format!(" · {} times", plan.repeat) } else { String::new() };
     plan.folds.iter().for_each(|fold| repeat += &format!(" · {} x {}", fold.repeat, fold.layer));
@@ -90,10 +87,11 @@ fn section<'a>(layer: &Layer<'a>, at: usize) -> Section<'a> {
         phase: plan.phase.as_deref(),
         badge: layer.optimality.map(|o| status_word(o.status)),
         facts: format!(
-            "mesh {mesh} · {} devices · {} · {}{repeat}",
+            "mesh {} · {} devices · {} · {}{repeat}",
+            mesh_text(&plan.mesh),
             plan.mesh.devices(),
             layer.hardware.name,
-            strategies.join(", ")
+            strategies(plan).join(", ")
         ),
         tiles: totals(layer),
         overview: overview(layer, at),
@@ -131,10 +129,7 @@ fn time_and_share(layer: &Layer<'_>, time: Picoseconds) -> [String; 2] {
 
 /// A time as a part of the step.
 fn share(layer: &Layer<'_>, time: Picoseconds) -> String {
-    match layer.price.totals.serial_time.0 {
-        0 => "0 %".to_string(),
-        all => format!("{:.1} %", 100.0 * time.0 as f64 / all as f64),
-    }
+    scale::percent(time, layer.price.totals.serial_time).unwrap_or_else(|| "0 %".to_string())
 }
 
 /// The last part of a path: the folders are those of one machine.
