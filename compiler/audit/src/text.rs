@@ -1,6 +1,7 @@
 //! The report for people.
 
 use shard_cost::Bytes;
+use shard_report::page::Page;
 use shard_report::scale;
 
 use crate::before::optimum::Move;
@@ -17,7 +18,7 @@ const FIGURES: usize = 30;
 
 /// The report as text.
 pub fn text(report: &Report) -> String {
-    let mut page = Page(String::new());
+    let mut page = Page::of_width(WIDTH);
     heading(report, &mut page);
     for line in &report.lines {
         one_line(report, line, &mut page);
@@ -26,44 +27,17 @@ pub fn text(report: &Report) -> String {
     if let Some(comparison) = &report.comparison {
         compared(report, comparison, &mut page);
     }
-    page.0
+    page.text
 }
 
-/// Text under construction.
-struct Page(String);
-
-impl Page {
-    fn line(&mut self, line: &str) {
-        self.0.push_str(line.trim_end());
-        self.0.push('\n');
-    }
-
-    /// Words on the left and figures on the right edge.
-    fn row(&mut self, words: &str, figures: &str) {
-        let left = WIDTH.saturating_sub(words.chars().count());
-        if left > figures.chars().count() {
-            self.line(&format!("{words}{figures:>left$}"));
-        } else {
-            self.line(words);
-            self.line(&format!("{figures:>WIDTH$}"));
-        }
-    }
-
-    /// Words in lines that fit.
-    fn words(&mut self, indent: usize, words: &str) {
-        let mut line = String::new();
-        for word in words.split_whitespace() {
-            let long = indent + line.chars().count() + 1 + word.chars().count();
-            if !line.is_empty() && long > WIDTH {
-                self.line(&format!("{:indent$}{line}", ""));
-                line.clear();
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-        self.line(&format!("{:indent$}{line}", ""));
+/// Words on the left and figures on the right edge.
+fn row(page: &mut Page, words: &str, figures: &str) {
+    let left = WIDTH.saturating_sub(words.chars().count());
+    if left > figures.chars().count() {
+        page.line(&format!("{words}{figures:>left$}"));
+    } else {
+        page.line(words);
+        page.line(&format!("{figures:>WIDTH$}"));
     }
 }
 
@@ -115,7 +89,7 @@ fn heading(report: &Report, page: &mut Page) {
 
 fn one_line(report: &Report, line: &Line, page: &mut Page) {
     let place = line.place.as_ref().map_or("no source line".to_string(), ToString::to_string);
-    page.row(&place, &figures(report, line.totals, true));
+    row(page, &place, &figures(report, line.totals, true));
     if let Some(text) = &line.text {
         page.line(&format!("  | {}", text.trim()));
     }
@@ -127,16 +101,20 @@ fn one_line(report: &Report, line: &Line, page: &mut Page) {
             totals.wire_bytes = totals.wire_bytes.saturating_add(cost.wire_bytes);
             totals.time = totals.time.zip(cost.time).map(|(a, b)| a + b);
         }
-        page.row(&format!("  {}", what(report, one, alike.len())), &figures(report, totals, false));
+        row(
+            page,
+            &format!("  {}", what(report, one, alike.len())),
+            &figures(report, totals, false),
+        );
         for cause in one.causes() {
-            page.words(6, &cause);
+            page.wrapped(6, &cause);
         }
         if let Some(op) = &one.op_name {
             page.line(&format!("      from {op}"));
         }
         let callers: Vec<String> = one.stack.iter().skip(1).map(ToString::to_string).collect();
         if !callers.is_empty() {
-            page.words(6, &format!("called from {}", callers.join(", ")));
+            page.wrapped(6, &format!("called from {}", callers.join(", ")));
         }
     }
     page.line("");
@@ -182,11 +160,11 @@ fn sums(report: &Report, page: &mut Page) {
     }
     page.line("by kind");
     for (kind, totals) in report.sums(|one| one.kind) {
-        page.row(&format!("  {}", kind.name()), &figures(report, totals, true));
+        row(page, &format!("  {}", kind.name()), &figures(report, totals, true));
     }
     page.line("by axes");
     for (axes, totals) in report.sums(|one| report.over(one)) {
-        page.row(&format!("  {axes}"), &figures(report, totals, true));
+        row(page, &format!("  {axes}"), &figures(report, totals, true));
     }
     let loops: Vec<String> = report
         .program
@@ -199,25 +177,25 @@ fn sums(report: &Report, page: &mut Page) {
         .collect();
     if !loops.is_empty() {
         page.line("loops");
-        page.words(2, &loops.join(", "));
+        page.wrapped(2, &loops.join(", "));
     }
 }
 
 fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
     page.line("");
     page.line("could be");
-    page.row("  as compiled", &figures(report, report.totals, false));
+    row(page, "  as compiled", &figures(report, report.totals, false));
     let rows = [
         ("  optimum, arguments and results laid out as they are", comparison.same_specs),
         ("  optimum, parameters laid out freely", comparison.free),
     ];
     for (words, totals) in rows {
         if let Some(totals) = totals {
-            page.row(words, &figures(report, totals, false));
+            row(page, words, &figures(report, totals, false));
         }
     }
     if let Some(by_hand) = comparison.by_hand.filter(|totals| totals.wire_bytes > 0) {
-        page.row("  of each, what shard_maps send by hand", &figures(report, by_hand, false));
+        row(page, "  of each, what shard_maps send by hand", &figures(report, by_hand, false));
     }
     if !comparison.moves.is_empty() && comparison.same_specs != Some(report.totals) {
         page.line("  what the first of the two sends");
@@ -230,7 +208,7 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
             // Turns of a loop that is written out do the same.
             let times = if times > 1 { format!(", {times} times") } else { String::new() };
             let words = format!("    {place}{} over {axes} of {value}{times}", one.op);
-            page.row(&words, &format!("{bytes:>10}{behind}"));
+            row(page, &words, &format!("{bytes:>10}{behind}"));
             if let Some(spec) = &one.to {
                 let spec = whole_partition_spec(spec);
                 page.line(&format!("      with_sharding_constraint(.., {spec}) asks for it"));
@@ -238,18 +216,18 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
         }
     }
     if let Some(why) = &comparison.why_not {
-        page.words(2, why);
+        page.wrapped(2, why);
     }
     if let Some(compiled) = &comparison.compiled {
         recompiled(compiled, page);
     }
     if let Some(why) = &comparison.not_compiled {
-        page.words(2, &format!("not compiled again: {why}"));
+        page.wrapped(2, &format!("not compiled again: {why}"));
     }
     for barrier in &comparison.barriers {
         let (count, op, share) = (barrier.count, &barrier.op, 100.0 * barrier.share);
         let words = format!("not understood: {count} x {op}, {share:.1} % of the ops");
-        page.words(2, &words);
+        page.wrapped(2, &words);
     }
     if comparison.advice.is_empty() {
         return;
@@ -263,10 +241,10 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
             AdviceKind::Spec => "annotate",
         };
         let saves = scale::bytes(Bytes(advice.saves_bytes));
-        page.row(&format!("  {place}{what} {}", advice.value), &format!("saves {saves}"));
+        row(page, &format!("  {place}{what} {}", advice.value), &format!("saves {saves}"));
         page.line(&format!("    - {}", advice.from));
         page.line(&format!("    + {}", advice.to));
-        page.words(4, &format!("tried: {}", advice.tried_words()));
+        page.wrapped(4, &format!("tried: {}", advice.tried_words()));
     }
 }
 
@@ -292,22 +270,22 @@ fn counted(moves: &[Move]) -> Vec<(Move, usize)> {
 
 /// What XLA made of the edits.
 fn recompiled(compiled: &Recompiled, page: &mut Page) {
-    let row = |page: &mut Page, words: &str, bytes: u64| {
+    let bytes_row = |page: &mut Page, words: &str, bytes: u64| {
         let bytes = scale::bytes(Bytes(bytes));
-        page.row(words, &format!("{bytes:>10}{:20}", ""));
+        row(page, words, &format!("{bytes:>10}{:20}", ""));
     };
     page.line("");
     page.line(&format!(
         "compiled again for {}, {} times",
         compiled.platform, compiled.compilations
     ));
-    row(page, "  as it is", compiled.as_is);
-    row(page, "  with the edits below", compiled.edited);
-    row(page, "  optimum with these edits", compiled.optimum);
-    page.words(2, &compiled.verdict());
+    bytes_row(page, "  as it is", compiled.as_is);
+    bytes_row(page, "  with the edits below", compiled.edited);
+    bytes_row(page, "  optimum with these edits", compiled.optimum);
+    page.wrapped(2, &compiled.verdict());
     for left in &compiled.left {
         let place = left.place.as_ref().map_or("no source line".to_string(), ToString::to_string);
         let words = format!("    {place}: {} over {}", left.op, left.axes.join(", "));
-        row(page, &words, left.wire_bytes);
+        bytes_row(page, &words, left.wire_bytes);
     }
 }

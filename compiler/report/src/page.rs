@@ -8,8 +8,9 @@ pub const NARROWEST: usize = 40;
 
 /// Text under construction; no line ends in blanks.
 #[derive(Clone, Debug)]
-pub(crate) struct Page {
-    pub(crate) text: String,
+pub struct Page {
+    /// What is written so far.
+    pub text: String,
     width: usize,
 }
 
@@ -20,11 +21,13 @@ impl Default for Page {
 }
 
 impl Page {
-    pub(crate) fn of_width(width: usize) -> Page {
+    /// An empty one, no narrower than reads.
+    pub fn of_width(width: usize) -> Page {
         Page { text: String::new(), width: width.max(NARROWEST) }
     }
 
-    pub(crate) fn line(&mut self, line: &str) {
+    /// A line.
+    pub fn line(&mut self, line: &str) {
         self.text.push_str(line.trim_end());
         self.text.push('\n');
     }
@@ -65,7 +68,7 @@ impl Page {
     }
 
     /// Words broken into lines that fit.
-    pub(crate) fn wrapped(&mut self, indent: usize, words: &str) {
+    pub fn wrapped(&mut self, indent: usize, words: &str) {
         self.wrapped_more(indent, 0, words);
     }
 
