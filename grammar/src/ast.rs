@@ -22,41 +22,31 @@ pub struct File {
     pub comments: Vec<Comment>,
 }
 
-impl File {
+/// The items of a kind in file order, by a name of their own.
+macro_rules! items {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident;)*) => {
+        impl File {
+            $($(#[$doc])*
+            pub fn $name(&self) -> impl Iterator<Item = &$kind> {
+                self.items
+                    .iter()
+                    .filter_map(|item| if let Item::$kind(item) = item { Some(item) } else { None })
+            })*
+        }
+    };
+}
+
+items! {
     /// The layers in file order.
-    pub fn layers(&self) -> impl Iterator<Item = &Layer> {
-        self.items
-            .iter()
-            .filter_map(|item| if let Item::Layer(layer) = item { Some(layer) } else { None })
-    }
-
+    layers: Layer;
     /// The dims in file order.
-    pub fn dims(&self) -> impl Iterator<Item = &Dim> {
-        self.items
-            .iter()
-            .filter_map(|item| if let Item::Dim(dim) = item { Some(dim) } else { None })
-    }
-
+    dims: Dim;
     /// The phases in file order.
-    pub fn phases(&self) -> impl Iterator<Item = &Phase> {
-        self.items
-            .iter()
-            .filter_map(|item| if let Item::Phase(phase) = item { Some(phase) } else { None })
-    }
-
+    phases: Phase;
     /// The mesh lines in file order (more than one is the checker's error).
-    pub fn meshes(&self) -> impl Iterator<Item = &Mesh> {
-        self.items
-            .iter()
-            .filter_map(|item| if let Item::Mesh(mesh) = item { Some(mesh) } else { None })
-    }
-
+    meshes: Mesh;
     /// The hardware lines in file order (more than one is the checker's error).
-    pub fn hardware(&self) -> impl Iterator<Item = &Hardware> {
-        self.items.iter().filter_map(|item| {
-            if let Item::Hardware(hardware) = item { Some(hardware) } else { None }
-        })
-    }
+    hardware: Hardware;
 }
 
 /// What a comment is for.

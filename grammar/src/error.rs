@@ -2,7 +2,7 @@
 
 use crate::limits;
 use shard_words::{Span, WordError};
-use std::fmt;
+use thiserror::Error;
 
 /// A replacement of a stretch of source text that mends an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub struct Note {
 }
 
 /// One syntax error. Its `Display` is its kind's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{kind}")]
 pub struct SyntaxError {
     /// What is wrong.
     pub kind: SyntaxErrorKind,
@@ -77,18 +78,11 @@ impl SyntaxError {
     }
 }
 
-impl fmt::Display for SyntaxError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind.fmt(f)
-    }
-}
-
-impl std::error::Error for SyntaxError {}
-
 /// What is wrong with a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SyntaxErrorKind {
     /// Something else was expected here.
+    #[error("expected {}, found {found}", any_of(expected))]
     Unexpected {
         /// What could have stood there, in the user's words: `` `=` ``, `a value name`.
         expected: Vec<String>,
@@ -96,8 +90,10 @@ pub enum SyntaxErrorKind {
         found: String,
     },
     /// A `;`: there are none in the language.
+    #[error("there are no semicolons: `let`, `return` and `}}` end a statement")]
     StraySemicolon,
     /// A word where a keyword belongs, and it is near one.
+    #[error("unknown word `{word}`, where `{meant}` could stand")]
     MisspeltKeyword {
         /// The word.
         word: String,
@@ -105,6 +101,7 @@ pub enum SyntaxErrorKind {
         meant: &'static str,
     },
     /// A parenthesis, bracket or brace that is never closed.
+    #[error("this `{open}` is never closed by a `{close}`")]
     Unclosed {
         /// The bracket.
         open: char,
@@ -112,13 +109,16 @@ pub enum SyntaxErrorKind {
         close: char,
     },
     /// A closing bracket that closes nothing.
+    #[error("this `{close}` closes nothing")]
     Unopened {
         /// The bracket.
         close: char,
     },
     /// A string without its closing quote.
+    #[error("this string has no closing `\"` on its line")]
     UnclosedString,
     /// A name that breaks the lexical rule of its namespace.
+    #[error("`{name}` cannot name a {what}: {rule}")]
     MalformedName {
         /// `value`, `layer`, `mesh axis`, `dim`.
         what: &'static str,
@@ -128,33 +128,45 @@ pub enum SyntaxErrorKind {
         rule: &'static str,
     },
     /// A reserved word where a value or layer is named.
+    #[error("`{word}` is a word of the language and cannot name a value or layer")]
     ReservedName {
         /// The word.
         word: String,
     },
     /// A word that is kept for later where a value or layer is named.
+    #[error(
+        "`{word}` is kept for a later version of the language and cannot name a value or layer"
+    )]
     KeptForLater {
         /// The word.
         word: String,
     },
     /// A word in the place of a dtype that is none.
+    #[error("unknown dtype `{word}`")]
     UnknownDtype {
         /// The word.
         word: String,
     },
     /// A type without a dtype, where only an annotation may leave it out.
+    #[error("this type has no dtype")]
     MissingDtype,
     /// A statement outside a layer.
+    #[error("`{word}` stands outside any layer")]
     StatementOutsideLayer {
         /// `let` or `return`.
         word: &'static str,
     },
     /// Something is wrong inside a layout word, a partial or a list of dims.
+    #[error("{message}")]
     Word {
         /// The sentence.
         message: String,
     },
     /// A list of dims of another length than the operation needs.
+    #[error(
+        "`{word}` needs two dims or more here, major first, and {} here",
+        how_many_stand(*found)
+    )]
     DimCount {
         /// `split` or `merge`.
         word: &'static str,
@@ -162,16 +174,19 @@ pub enum SyntaxErrorKind {
         found: usize,
     },
     /// A number that is no whole number, where one is needed.
+    #[error("`{text}` is not a whole number")]
     NotWhole {
         /// The number.
         text: String,
     },
     /// A number beyond what a float can hold.
+    #[error("`{text}` is larger than any number of the language")]
     NumberTooLarge {
         /// The number.
         text: String,
     },
     /// A sign of another language between two operands.
+    #[error("there is no operator `{sign}`")]
     NoSuchOperator {
         /// The sign.
         sign: String,
@@ -179,15 +194,19 @@ pub enum SyntaxErrorKind {
         operands: Option<Box<(String, String)>>,
     },
     /// A function of another language.
+    #[error("there is no operation `{name}`")]
     NoSuchOperation {
         /// Its name.
         name: String,
     },
     /// `a[0]`.
+    #[error("a value is not indexed: dims have names, and positions are taken by operations")]
     NoIndexing,
     /// An einsum with its subscripts in quotes.
+    #[error("an einsum names the dims of its result alone, without quotes")]
     QuotedSubscripts,
     /// A reduction, or an operation along a dim, that names no dim.
+    #[error("`{word}` goes over dims, which it names")]
     ReducesOverDims {
         /// The word.
         word: String,
@@ -195,108 +214,38 @@ pub enum SyntaxErrorKind {
         operand: Option<String>,
     },
     /// A character that is no part of the language.
+    #[error("`{}` is no character of the language", character.escape_debug())]
     StrangeCharacter {
         /// The character.
         character: char,
     },
     /// A comment of another language.
+    #[error("no comment starts with `{sign}`")]
     OtherComment {
         /// What it starts with: `#`, `/*`.
         sign: &'static str,
     },
     /// The file is past [`limits::MAX_FILE_BYTES`].
+    #[error("the file has {bytes} bytes, more than the {} allowed", limits::MAX_FILE_BYTES)]
     FileTooLarge {
         /// Its size.
         bytes: usize,
     },
     /// Brackets are nested past [`limits::MAX_NESTING`].
+    #[error("brackets are nested more than {} deep", limits::MAX_NESTING)]
     NestedTooDeep,
     /// More than [`limits::MAX_TREE_DEPTH`] operations of an expression stand one upon another.
+    #[error("this expression has more than {} operations one upon another", limits::MAX_TREE_DEPTH)]
     ExpressionTooLong,
     /// A number has too many digits.
+    #[error("this number has more than {limit} digits")]
     TooManyDigits {
         /// How many are allowed.
         limit: usize,
     },
     /// A name is past [`limits::MAX_NAME_BYTES`].
+    #[error("this name is longer than {} bytes", limits::MAX_NAME_BYTES)]
     NameTooLong,
-}
-
-impl fmt::Display for SyntaxErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use SyntaxErrorKind::*;
-        match self {
-            Unexpected { expected, found } => {
-                write!(f, "expected {}, found {found}", any_of(expected))
-            }
-            StraySemicolon => {
-                f.write_str("there are no semicolons: `let`, `return` and `}` end a statement")
-            }
-            MisspeltKeyword { word, meant } => {
-                write!(f, "unknown word `{word}`, where `{meant}` could stand")
-            }
-            Unclosed { open, close } => write!(f, "this `{open}` is never closed by a `{close}`"),
-            Unopened { close } => write!(f, "this `{close}` closes nothing"),
-            UnclosedString => f.write_str("this string has no closing `\"` on its line"),
-            MalformedName { what, name, rule } => {
-                write!(f, "`{name}` cannot name a {what}: {rule}")
-            }
-            ReservedName { word } => {
-                write!(f, "`{word}` is a word of the language and cannot name a value or layer")
-            }
-            KeptForLater { word } => {
-                write!(
-                    f,
-                    "`{word}` is kept for a later version of the language and cannot name a value \
-                        or layer"
-                )
-            }
-            UnknownDtype { word } => write!(f, "unknown dtype `{word}`"),
-            MissingDtype => f.write_str("this type has no dtype"),
-            StatementOutsideLayer { word } => write!(f, "`{word}` stands outside any layer"),
-            Word { message } => f.write_str(message),
-            DimCount { word, found } => {
-                let stand = if *found == 1 { "one stands" } else { "none stands" };
-                write!(f, "`{word}` needs two dims or more here, major first, and {stand} here")
-            }
-            NotWhole { text } => write!(f, "`{text}` is not a whole number"),
-            NumberTooLarge { text } => {
-                write!(f, "`{text}` is larger than any number of the language")
-            }
-            NoSuchOperator { sign, .. } => write!(f, "there is no operator `{sign}`"),
-            NoSuchOperation { name } => write!(f, "there is no operation `{name}`"),
-            NoIndexing => f.write_str(
-                "a value is not indexed: dims have names, and positions are taken by operations",
-            ),
-            QuotedSubscripts => {
-                f.write_str("an einsum names the dims of its result alone, without quotes")
-            }
-            ReducesOverDims { word, .. } => write!(f, "`{word}` goes over dims, which it names"),
-            StrangeCharacter { character } => {
-                write!(f, "`{}` is no character of the language", character.escape_debug())
-            }
-            OtherComment { sign } => write!(f, "no comment starts with `{sign}`"),
-            FileTooLarge { bytes } => {
-                write!(
-                    f,
-                    "the file has {bytes} bytes, more than the {} allowed",
-                    limits::MAX_FILE_BYTES
-                )
-            }
-            NestedTooDeep => {
-                write!(f, "brackets are nested more than {} deep", limits::MAX_NESTING)
-            }
-            ExpressionTooLong => {
-                write!(
-                    f,
-                    "this expression has more than {} operations one upon another",
-                    limits::MAX_TREE_DEPTH
-                )
-            }
-            TooManyDigits { limit } => write!(f, "this number has more than {limit} digits"),
-            NameTooLong => write!(f, "this name is longer than {} bytes", limits::MAX_NAME_BYTES),
-        }
-    }
 }
 
 /// `a`, `a or b`, `a, b or c`.
@@ -308,8 +257,14 @@ fn any_of(words: &[String]) -> String {
     }
 }
 
+/// What stands where two dims or more are needed.
+fn how_many_stand(found: usize) -> &'static str {
+    if found == 1 { "one stands" } else { "none stands" }
+}
+
 /// Something that is probably not meant so. Its `Display` is its kind's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{kind}")]
 pub struct SyntaxWarning {
     /// What it is.
     pub kind: SyntaxWarningKind,
@@ -322,44 +277,23 @@ pub struct SyntaxWarning {
 }
 
 /// What is probably not meant so.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SyntaxWarningKind {
     /// A `///` with no item, parameter or `let` below it.
+    #[error("this `///` documents nothing: no item, parameter or `let` starts below it")]
     DocOfNothing,
     /// A `//!` that is not at the top of the file.
+    #[error("this `//!` is not at the top of the file, so it documents nothing")]
     FileDocNotAtTop,
     /// A name and, on a later line, `(`: this is a call.
+    #[error(
+        "this is a call of `{callee}`, although its `(` stands on a later line: line ends mean \
+            nothing"
+    )]
     CallOverLines {
         /// The name.
         callee: String,
     },
-}
-
-impl fmt::Display for SyntaxWarningKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use SyntaxWarningKind::*;
-        match self {
-            DocOfNothing => f.write_str(
-                "this `///` documents nothing: no item, parameter or `let` starts below it",
-            ),
-            FileDocNotAtTop => {
-                f.write_str("this `//!` is not at the top of the file, so it documents nothing")
-            }
-            CallOverLines { callee } => {
-                write!(
-                    f,
-                    "this is a call of `{callee}`, although its `(` stands on a later line: line \
-                        ends mean nothing"
-                )
-            }
-        }
-    }
-}
-
-impl fmt::Display for SyntaxWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind.fmt(f)
-    }
 }
 
 impl From<WordError> for SyntaxError {

@@ -162,7 +162,7 @@ pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
         _ => None,
     };
     match found {
-        Some(foreign) => SyntaxError { note: error.note, ..foreign.error() },
+        Some(found) => SyntaxError { note: error.note, ..found },
         None => as_signed(dims_apart(error, scan, at), scan, at),
     }
 }
@@ -223,24 +223,6 @@ fn is_in_expression(scan: &Scan<'_>, at: usize) -> bool {
 /// Whether a layer of the file has this name.
 fn is_layer(scan: &Scan<'_>, name: &str) -> bool {
     (1..scan.tokens.len()).any(|at| scan.word(at - 1) == "layer" && scan.word(at) == name)
-}
-
-/// What is written and by what it is replaced, before it is an error.
-struct Foreign {
-    kind: SyntaxErrorKind,
-    span: Span,
-    help: String,
-    fix: Option<(Span, String)>,
-}
-
-impl Foreign {
-    fn error(self) -> SyntaxError {
-        let error = SyntaxError::new(self.kind, self.span).with_help(self.help);
-        match self.fix {
-            Some((span, with)) => error.with_fix(span, with),
-            None => error,
-        }
-    }
 }
 
 fn touch(scan: &Scan<'_>, at: usize) -> bool {
@@ -327,7 +309,7 @@ fn is_statement(word: &str) -> bool {
 }
 
 /// A sign of `count` tokens between two operands.
-fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<Foreign> {
+fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<SyntaxError> {
     let sign = text(scan, at..at + count).to_string();
     let (left, right) = (before(scan, at), behind(scan, at + count));
     let (l, r) = (left.clone().map(|l| text(scan, l)), right.clone().map(|r| text(scan, r)));
@@ -364,19 +346,17 @@ fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<Foreign> {
         }
         _ => return None,
     };
-    Some(Foreign {
-        kind: SyntaxErrorKind::NoSuchOperator {
-            sign,
-            operands: l.zip(r).map(|(l, r)| Box::new((l.into(), r.into()))),
-        },
-        span: span(scan, at..at + count),
-        help,
-        fix: edit,
+    let operands = l.zip(r).map(|(l, r)| Box::new((l.into(), r.into())));
+    let kind = SyntaxErrorKind::NoSuchOperator { sign, operands };
+    let error = SyntaxError::new(kind, span(scan, at..at + count)).with_help(help);
+    Some(match edit {
+        Some((span, with)) => error.with_fix(span, with),
+        None => error,
     })
 }
 
 /// `a.sum()`, `a.T`.
-fn method(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
+fn method(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
     let name = scan.word(at + 1);
     before(scan, at)
         .filter(|_| scan.tokens.get(at + 1).is_some_and(|t| t.kind == TokenKind::Word))?;
@@ -389,20 +369,15 @@ fn method(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
 }
 
 /// `a[0]`.
-fn index(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
+fn index(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
     let operand = before(scan, at)?;
     let a = text(scan, operand);
     let help = format!("slice({a}, S -> W, 0), or take({a}, ids over S)");
-    Some(Foreign {
-        kind: SyntaxErrorKind::NoIndexing,
-        span: span(scan, at..at + 1),
-        help,
-        fix: None,
-    })
+    Some(SyntaxError::new(SyntaxErrorKind::NoIndexing, span(scan, at..at + 1)).with_help(help))
 }
 
 /// `einsum("be,ef->bf", a, w)`.
-fn subscripts(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
+fn subscripts(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
     if !(at >= 2 && scan.word(at - 2) == "einsum" && scan.word(at - 1) == "(") {
         return None;
     }
@@ -414,17 +389,13 @@ fn subscripts(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
         None => "a, w",
     };
     let help = format!("einsum({operands} -> {dims})    (dims are matched by name)");
-    Some(Foreign {
-        kind: SyntaxErrorKind::QuotedSubscripts,
-        span: span(scan, at..at + 1),
-        help,
-        fix: None,
-    })
+    let place = span(scan, at..at + 1);
+    Some(SyntaxError::new(SyntaxErrorKind::QuotedSubscripts, place).with_help(help))
 }
 
 /// A word in front of the place that takes it for an operation: `topk(g over X -> K)`, `grad f(x)`,
 /// `max(a, b)`.
-fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
+fn form(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
     // `grad f(x)`: two words in a row.
     if at > 0
         && scan.tokens.get(at).is_some_and(|t| t.kind == TokenKind::Word)
@@ -440,10 +411,7 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
         let near = || nearest(name, &Code::sources().chain(["einsum"]).collect::<Vec<_>>());
         let (at, help) = (span(scan, word..open), written_here(name));
         return match help.is_none().then(near).flatten() {
-            Some(near) => Some(Foreign {
-                fix: Some((at, near.to_string())),
-                ..no_such(name, at, near.to_string())?
-            }),
+            Some(near) => Some(no_such(name, at, near.to_string())?.with_fix(at, near)),
             None => {
                 let all = || format!("one of: {}", *OPERATIONS);
                 no_such(name, at, help.map_or_else(all, str::to_string))
@@ -451,30 +419,22 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
         };
     }
     let operand = text(scan, open + 1..at);
-    let first = span(scan, word..open);
+    let over_dims = |operand, help: String| {
+        let kind = SyntaxErrorKind::ReducesOverDims { word: name.to_string(), operand };
+        Some(SyntaxError::new(kind, span(scan, word..open)).with_help(help))
+    };
     let along = |dim: &str| format!("{name}({operand} over {dim})");
     match (name, scan.word(at)) {
         ("max", ",") => {
-            let help = behind(scan, at + 1).map_or("b", |right| text(scan, right));
-            Some(Foreign {
-                kind: SyntaxErrorKind::ReducesOverDims {
-                    word: name.to_string(),
-                    operand: Some(operand.to_string()),
-                },
-                span: first,
-                help: format!("maximum({operand}, {help}), or {}", along(ANY_DIM)),
-                fix: None,
-            })
+            let other = behind(scan, at + 1).map_or("b", |right| text(scan, right));
+            let help = format!("maximum({operand}, {other}), or {}", along(ANY_DIM));
+            over_dims(Some(operand.to_string()), help)
         }
         (name, sign @ ("," | ")")) if open + 1 < at && goes_over_dims(name) => {
             let dim = scan.word(at + 1);
             let is_dim = sign == "," && dim.starts_with(|c: char| c.is_ascii_uppercase());
-            let kind = SyntaxErrorKind::ReducesOverDims {
-                word: name.to_string(),
-                operand: (!is_dim).then(|| operand.to_string()),
-            };
             let help = if is_dim { along(dim) } else { along(ANY_DIM) };
-            Some(Foreign { kind, span: first, help, fix: None })
+            over_dims((!is_dim).then(|| operand.to_string()), help)
         }
         _ => None,
     }
@@ -505,11 +465,7 @@ fn goes_over_dims(word: &str) -> bool {
     matches!(slots, [slot] if matches!(slot.takes, Takes::Dims | Takes::ListOfOne))
 }
 
-fn no_such(name: &str, span: Span, help: String) -> Option<Foreign> {
-    Some(Foreign {
-        kind: SyntaxErrorKind::NoSuchOperation { name: name.to_string() },
-        span,
-        help,
-        fix: None,
-    })
+fn no_such(name: &str, span: Span, help: String) -> Option<SyntaxError> {
+    let kind = SyntaxErrorKind::NoSuchOperation { name: name.to_string() };
+    Some(SyntaxError::new(kind, span).with_help(help))
 }
