@@ -108,9 +108,9 @@ pub(crate) fn attentions(
 }
 
 fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
-    let (keys, op, softmax) = members.iter().find_map(|id| match &program.value(*id).def {
-        Def::Op { op, .. } => Some((softmax_over(op)?, op, program.value(*id))),
-        Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+    let (keys, op, softmax) = members.iter().find_map(|id| {
+        let value = program.value(*id);
+        value.def.op().and_then(|op| Some((softmax_over(op)?, op, value)))
     })?;
     let by = statistics_of(&program.value(*members.last()?).dims, &softmax.dims, keys);
     // In a strict layer no merge could be written.
@@ -138,10 +138,7 @@ fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
 /// mask asks for the places of keys, nothing that is read has them as a dim, and no pin says where
 /// what is joined lies.
 fn keys_in_any_order(program: &Program, found: &Attention) -> bool {
-    let op = |id: ValueId| match &program.value(id).def {
-        Def::Op { op, .. } => Some(op),
-        Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
-    };
+    let op = |id: ValueId| program.value(id).def.op();
     let has_keys = |(reader, place): &(ValueId, usize)| {
         let operand = program.value(*reader).def.operands()[*place];
         program.value(operand).dims.contains(&found.keys)
@@ -153,7 +150,7 @@ fn keys_in_any_order(program: &Program, found: &Attention) -> bool {
 }
 
 /// The pins from a value back to what is pinned.
-fn pins_of(program: &Program, mut id: ValueId) -> Vec<ValueId> {
+pub(crate) fn pins_of(program: &Program, mut id: ValueId) -> Vec<ValueId> {
     let mut pins = Vec::new();
     while let Def::Pin { operand, .. } = &program.value(id).def {
         pins.push(id);
@@ -171,10 +168,7 @@ impl<'a> Ops<'a> for InProgram<'a> {
     type Id = ValueId;
 
     fn op(&self, id: ValueId) -> Option<&'a Op> {
-        match &self.program.value(id).def {
-            Def::Op { op, .. } => Some(op),
-            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
-        }
+        self.program.value(id).def.op()
     }
 
     fn operands(&self, id: ValueId) -> Vec<ValueId> {

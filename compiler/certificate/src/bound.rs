@@ -2,7 +2,7 @@
 //! summed. No choice in one part depends on that in another, so that nothing is searched.
 
 use rustc_hash::FxHashMap;
-use shard_ir::{Def, Layout, LayoutPattern, ValueId, never};
+use shard_ir::{Layout, LayoutPattern, ValueId, never};
 
 use crate::attention::{Attention, Way};
 use crate::carried::bytes;
@@ -275,8 +275,8 @@ impl Space<'_> {
         let follows = |(operand, reader): &(usize, usize)| {
             view.bound.paid[*operand][*reader].is_none() && view.changed[*operand].is_some()
         };
-        let is_labelled =
-            |id: ValueId| pattern_of(self, id).is_some_and(|pattern| pattern.label.is_some());
+        let pattern = |id: ValueId| self.program.value(id).def.pattern();
+        let is_labelled = |id: ValueId| pattern(id).is_some_and(|p| p.label.is_some());
         let within = |id: ValueId| is_labelled(id) || view.changed[id.index()].is_some();
         let in_attention = |found: &Attention| {
             let pays = |(reader, place): &(ValueId, usize)| {
@@ -335,7 +335,7 @@ impl Space<'_> {
         };
         for way in 0..making.ways.len() {
             let out = making.ways.out[way];
-            if let Some(pattern) = pattern_of(self, id)
+            if let Some(pattern) = self.program.value(id).def.pattern()
                 && !(self.allows(view.labels, pattern, id, out) && self.may_be_stored(id, out))
             {
                 continue;
@@ -410,7 +410,7 @@ impl Space<'_> {
     fn all_pass(&self, pins: &[ValueId], node: Node, labels: &[Layout]) -> bool {
         pins.iter().all(|pin| {
             let layout = self.moves[pin.index()].layouts[node as usize];
-            pattern_of(self, *pin).is_some_and(|pattern| {
+            self.program.value(*pin).def.pattern().is_some_and(|pattern| {
                 pattern.admits(layout) && self.allows(labels, pattern, *pin, node)
             })
         })
@@ -452,12 +452,4 @@ impl Space<'_> {
 pub(crate) fn in_picoseconds(sum: Sum, scale: i64) -> Option<u64> {
     let whole = (sum.max(0) + Sum::from(scale) - 1) / Sum::from(scale);
     (sum < NEVER).then(|| u64::try_from(whole).unwrap_or(u64::MAX))
-}
-
-/// The pattern of a parameter or a pin.
-fn pattern_of<'p>(space: &Space<'p>, id: ValueId) -> Option<&'p LayoutPattern> {
-    match &space.program.value(id).def {
-        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => Some(pattern),
-        Def::Constant(_) | Def::Op { .. } => None,
-    }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{Def, LabelId, Layout, ParameterKind, ValueId};
+use shard_ir::{LabelId, Layout, ParameterKind, ValueId};
 
 use crate::format::{Branch, Branches, CertificateError};
 use crate::labels::layouts_of;
@@ -130,10 +130,7 @@ impl Space<'_> {
     }
 
     fn is_kept(&self, value: ValueId) -> bool {
-        let def = self.program.values.get(value.index()).map(|value| &value.def);
-        matches!(
-            def,
-            Some(Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. })
-        )
+        let value = self.program.values.get(value.index());
+        value.and_then(|value| value.def.parameter()).is_some_and(ParameterKind::is_kept)
     }
 }

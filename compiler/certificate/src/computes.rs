@@ -186,11 +186,8 @@ impl<'a> Match<'a> {
             .plan
             .ids()
             .filter(|id| matches!(self.plan.instruction(*id).kind, InstrKind::Parameter(_)));
-        let values = self
-            .program
-            .value_ids()
-            .filter(|id| matches!(self.program.value(*id).def, Def::Parameter { .. }));
-        let (instrs, values): (Vec<InstrId>, Vec<ValueId>) = (instrs.collect(), values.collect());
+        let instrs: Vec<InstrId> = instrs.collect();
+        let values: Vec<ValueId> = self.program.parameters().collect();
         if instrs.len() != values.len() {
             return Err(format!("it has {} parameters, the layer {}", instrs.len(), values.len()));
         }

@@ -9,7 +9,7 @@ use shard_ir::composite::composite_dim;
 use shard_ir::{Def, Dtype, Layout, MeshShape, Op, Picoseconds, Program, ValueId};
 
 use crate::actions::Site;
-use crate::attention::Attention;
+use crate::attention::{Attention, pins_of};
 use crate::carried::{Part, beside};
 
 /// A kernel of some ops, in layouts.
@@ -158,7 +158,7 @@ pub(crate) fn joins(
         let joins = fuses_with(op, makers(), |maker| leads(program, maker, id)).map(|maker| {
             let fed: Vec<usize> = (0..operands.len()).filter(|i| origins[*i] == maker).collect();
             let mut pins: Vec<ValueId> =
-                fed.iter().flat_map(|i| pins_from(program, operands[*i])).collect();
+                fed.iter().flat_map(|i| pins_of(program, operands[*i])).collect();
             pins.sort_unstable();
             pins.dedup();
             let reads_beside = |known: &[ValueId]| {
@@ -188,15 +188,6 @@ pub(crate) fn joins(
         all[id.index()] = joins;
     }
     all
-}
-
-fn pins_from(program: &Program, mut id: ValueId) -> Vec<ValueId> {
-    let mut pins = Vec::new();
-    while let Def::Pin { operand, .. } = &program.value(id).def {
-        pins.push(id);
-        id = *operand;
-    }
-    pins
 }
 
 /// Whether an op may join what makes another value. A composite in pieces ends with an elementwise

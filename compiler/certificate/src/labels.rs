@@ -1,6 +1,6 @@
 //! Layout labels: types that bear one have one and the same layout.
 
-use shard_ir::{Def, DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
+use shard_ir::{DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
 use crate::space::maxima;
 
@@ -42,10 +42,8 @@ pub(crate) fn layouts_of(program: &Program, label: LabelId) -> Vec<Layout> {
         seen
     };
     // A pin that no result needs is in no plan, and asks nothing.
-    let values = program.live_values().into_iter().filter_map(|id| match &program.value(id).def {
-        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => Some((id, pattern)),
-        Def::Constant(_) | Def::Op { .. } => None,
-    });
+    let pattern = |id: ValueId| program.value(id).def.pattern().map(|pattern| (id, pattern));
+    let values = program.live_values().into_iter().filter_map(pattern);
     let results = program.outputs.iter().map(|output| (output.value, &output.pattern));
     let places = values.chain(results).filter(|(_, pattern)| pattern.label == Some(label));
     let common = places.map(of).reduce(|mut one, other| {

@@ -55,12 +55,7 @@ pub struct Joint {
 /// a pin of its own, from which it may move them.
 pub fn side_by_side(programs: &[&Program]) -> Option<Joint> {
     let (first, others) = programs.split_first()?;
-    let parameters = |program: &Program| {
-        program
-            .value_ids()
-            .filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }))
-            .count()
-    };
+    let parameters = |program: &Program| program.parameters().count();
     if others.is_empty() {
         return Some(Joint {
             program: (*first).clone(),

@@ -23,14 +23,9 @@ pub(crate) struct Kept {
 
 /// The weights and caches among some parameters of a program, given by their place among all.
 pub(crate) fn kept(program: &Program, present: &[usize], most: u64) -> Kept {
-    let is_parameter = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
-    let parameters: Vec<ValueId> = program.value_ids().filter(is_parameter).collect();
-    let is_kept = |id: &ValueId| {
-        matches!(
-            program.value(*id).def,
-            Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. }
-        )
-    };
+    let parameters: Vec<ValueId> = program.parameters().collect();
+    let is_kept =
+        |id: &ValueId| program.value(*id).def.parameter().is_some_and(ParameterKind::is_kept);
     let values =
         present.iter().filter_map(|at| parameters.get(*at).copied()).filter(is_kept).collect();
     Kept { values, most }
@@ -130,10 +125,8 @@ impl Space<'_> {
             return kept.iter().map(|id| Place::Value(id.0)).collect();
         };
         let bears = |pattern: &LayoutPattern| pattern.label == Some(LabelId(label));
-        let values = self.present.iter().filter(|id| match &self.program.value(**id).def {
-            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => bears(pattern),
-            Def::Constant(_) | Def::Op { .. } => false,
-        });
+        let pattern = |id: ValueId| self.program.value(id).def.pattern();
+        let values = self.present.iter().filter(|id| pattern(**id).is_some_and(bears));
         let results =
             (0..self.program.outputs.len()).filter(|i| bears(&self.program.outputs[*i].pattern));
         values.map(|id| Place::Value(id.0)).chain(results.map(Place::Result)).collect()

@@ -64,9 +64,7 @@ pub fn lower_error(
 
 /// A weight in host memory, where the hardware states no way there.
 pub fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
-    let is_there = |v: &&shard_ir::Value| {
-        matches!(v.def, Def::Parameter { kind: ParameterKind::HostWeight, .. })
-    };
+    let is_there = |v: &&shard_ir::Value| v.def.parameter() == Some(ParameterKind::HostWeight);
     let value = program.values.iter().find(is_there).filter(|_| hardware.host_rate.is_none())?;
     let (weight, chip) = (
         value.name.clone().unwrap_or_else(|| never!("a weight without a name", String::new())),
@@ -277,7 +275,7 @@ fn replication(
 ) -> Diagnostic {
     let value = program.value(id);
     let time: Picoseconds = moves.iter().map(|id| layer.price.of(*id).time()).sum();
-    let name = program.value(origin(program, id)).name.clone().or_else(|| value.name.clone());
+    let name = program.value(program.unpinned(id)).name.clone().or_else(|| value.name.clone());
     let is_argument = is_argument(program, id);
     let layout = if is_argument {
         Layout::REPLICATED.text(&program.mesh, &program.dim_names(&value.dims))
@@ -304,7 +302,7 @@ fn unreachable(
     value: Option<ValueId>,
     output: Option<usize>,
 ) -> Diagnostic {
-    let made = value.map(|id| program.value(origin(program, id)));
+    let made = value.map(|id| program.value(program.unpinned(id)));
     let wanted = match (output.and_then(|o| program.outputs.get(o)), value, made) {
         (Some(output), _, _) => Some((output.span, output.name.clone())),
         (None, Some(value), Some(made)) => Some((
@@ -328,14 +326,6 @@ fn unreachable(
         source,
     }
     .into()
-}
-
-/// The value behind pins.
-fn origin(program: &Program, mut id: ValueId) -> ValueId {
-    while let Def::Pin { operand, .. } = &program.value(id).def {
-        id = *operand;
-    }
-    id
 }
 
 /// One diagnostic for each chain of moves that a strict layer does not write: a `reshard` to where

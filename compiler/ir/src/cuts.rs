@@ -12,7 +12,7 @@ use crate::mesh::Mesh;
 use crate::numbers::gcd;
 use crate::op::Op;
 use crate::plan::{InstrKind, Number, Plan};
-use crate::program::{Def, Program};
+use crate::program::Program;
 use crate::tensor::{Dim, DimId, MAX_DIMS};
 
 /// The dims of a program that no source declares. They stand behind those that one does.
@@ -225,10 +225,7 @@ pub fn cut_dims(programs: &mut [Program]) {
 }
 
 fn ops_of(program: &Program) -> impl Iterator<Item = &Op> {
-    program.values.iter().filter_map(|value| match &value.def {
-        Def::Op { op, .. } => Some(op),
-        Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
-    })
+    program.values.iter().filter_map(|value| value.def.op())
 }
 
 fn scanned(op: &Op) -> Option<DimId> {

@@ -71,10 +71,7 @@ impl Liveness {
         }
         let kept = |id: InstrId| {
             plan.outputs.iter().any(|o| o.id == id)
-                || matches!(
-                    plan.instruction(id).kind,
-                    InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache)
-                )
+                || plan.instruction(id).kind.parameter().is_some_and(ParameterKind::is_kept)
         };
         let mut frees = vec![Vec::new(); count];
         for id in plan.ids() {

@@ -53,6 +53,13 @@ impl ParameterKind {
             ParameterKind::Activation | ParameterKind::Cache => false,
         }
     }
+    /// Whether it stays in the memory of the chip from step to step: a weight or a cache.
+    pub fn is_kept(self) -> bool {
+        match self {
+            ParameterKind::Weight | ParameterKind::Cache => true,
+            ParameterKind::Activation | ParameterKind::HostWeight => false,
+        }
+    }
     /// The word in a type; nothing for an activation.
     pub fn word(self) -> Option<&'static str> {
         match self {
@@ -184,19 +191,35 @@ impl Program {
     pub fn value_ids(&self) -> impl DoubleEndedIterator<Item = ValueId> + use<> {
         (0..self.values.len() as u32).map(ValueId)
     }
-    /// The values that results need, and all parameters, which are there whether they are read or
-    /// not; in program order.
-    pub fn live_values(&self) -> Vec<ValueId> {
+    /// The parameters, in program order.
+    pub fn parameters(&self) -> impl DoubleEndedIterator<Item = ValueId> {
+        self.value_ids().filter(|id| self.value(*id).def.parameter().is_some())
+    }
+    /// Of each value whether results need it, or it is a parameter, which is there whether it is
+    /// read or not.
+    pub fn live(&self) -> Vec<bool> {
         let mut live = vec![false; self.values.len()];
         self.outputs.iter().for_each(|output| live[output.value.index()] = true);
         for id in self.value_ids().rev() {
             let def = &self.value(id).def;
-            live[id.index()] |= matches!(def, Def::Parameter { .. });
+            live[id.index()] |= def.parameter().is_some();
             if live[id.index()] {
                 def.operands().iter().for_each(|operand| live[operand.index()] = true);
             }
         }
+        live
+    }
+    /// The values that are [live](Program::live), in program order.
+    pub fn live_values(&self) -> Vec<ValueId> {
+        let live = self.live();
         self.value_ids().filter(|id| live[id.index()]).collect()
+    }
+    /// The value behind pins.
+    pub fn unpinned(&self, mut id: ValueId) -> ValueId {
+        while let Def::Pin { operand, .. } = &self.value(id).def {
+            id = *operand;
+        }
+        id
     }
     /// The same with no values and no results as yet.
     pub fn without_values(&self) -> Program {
@@ -236,7 +259,7 @@ impl Program {
     fn border(&self, is: impl Fn(Option<FoldId>, Option<FoldId>) -> bool) -> Option<ValueId> {
         let is_kept_in_a_block = |id: ValueId| {
             let value = self.value(id);
-            value.fold.is_some() && matches!(value.def, Def::Parameter { .. })
+            value.fold.is_some() && value.def.parameter().is_some()
         };
         self.value_ids().find(|id| match &self.value(*id).def {
             Def::Pin { operand, .. } => {
@@ -248,14 +271,8 @@ impl Program {
 
     /// Whether a value lies in the memory of the host, where it can be cut and not sent: a
     /// parameter that is kept there, pinned or not.
-    pub fn in_host_memory(&self, mut id: ValueId) -> bool {
-        loop {
-            match &self.value(id).def {
-                Def::Parameter { kind, .. } => return *kind == ParameterKind::HostWeight,
-                Def::Pin { operand, .. } => id = *operand,
-                Def::Constant(_) | Def::Op { .. } => return false,
-            }
-        }
+    pub fn in_host_memory(&self, id: ValueId) -> bool {
+        self.value(self.unpinned(id)).def.parameter() == Some(ParameterKind::HostWeight)
     }
     /// The global sizes of some dims.
     pub fn sizes(&self, dims: &[DimId]) -> Vec<u64> {
@@ -274,6 +291,22 @@ impl Def {
             Def::Parameter { .. } | Def::Constant(_) => &[],
             Def::Op { operands, .. } => operands,
             Def::Pin { operand, .. } => std::slice::from_ref(operand),
+        }
+    }
+
+    /// The op whose result it is.
+    pub fn op(&self) -> Option<&Op> {
+        match self {
+            Def::Op { op, .. } => Some(op),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+        }
+    }
+
+    /// What it is kept for, where it is a parameter.
+    pub fn parameter(&self) -> Option<ParameterKind> {
+        match self {
+            Def::Parameter { kind, .. } => Some(*kind),
+            Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What every schedule must be: the judge of this crate's own work and of any later scheduler's.
 
-use shard_ir::{InstrId, InstrKind, Liveness, ParameterKind, Schedule, Stream, never};
+use shard_ir::{InstrId, Liveness, ParameterKind, Schedule, Stream, never};
 
 /// Why a schedule cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -110,10 +110,8 @@ fn verify_frees(schedule: &Schedule, at: &dyn Fn(InstrId) -> usize) -> Result<()
         for value in values {
             let wrong = Err(ScheduleError::WrongFree { value: *value, after: step.id });
             let Some(instr) = plan.instructions.get(value.index()) else { return wrong };
-            let stays = matches!(
-                instr.kind,
-                InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache)
-            ) || plan.outputs.iter().any(|o| o.id == *value);
+            let stays = instr.kind.parameter().is_some_and(ParameterKind::is_kept)
+                || plan.outputs.iter().any(|o| o.id == *value);
             let read_later = uses[value.index()].iter().any(|user| at(*user) > order);
             if stays || read_later || at(*value) > order || freed[value.index()] {
                 return wrong;

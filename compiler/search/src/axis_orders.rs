@@ -208,9 +208,7 @@ fn is_moved(lowered: &Lowered, program: &Program, id: ValueId) -> bool {
 /// The layout in which the plan has a parameter or a pinned value.
 fn layout_of(lowered: &Lowered, program: &Program, id: ValueId) -> Option<Layout> {
     let value = program.value(id);
-    let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &value.def else {
-        return None;
-    };
+    let pattern = value.def.pattern()?;
     let name = crate::emit::name_of(program, id);
     let fits = |i: &&shard_ir::Instruction| {
         i.name.as_deref() == name && i.dims == value.dims && pattern.admits(i.layout)

@@ -79,10 +79,8 @@ pub(crate) fn emit(
         moves: Vec::new(),
         made: BTreeMap::new(),
     };
-    for id in program.value_ids() {
-        if matches!(program.value(id).def, Def::Parameter { .. }) {
-            emitter.value(id)?;
-        }
+    for id in program.parameters() {
+        emitter.value(id)?;
     }
     for id in program.value_ids() {
         if matches!(program.value(id).def, Def::Op { .. } | Def::Pin { .. }) {
@@ -323,12 +321,7 @@ impl Emitter<'_> {
     /// The rules by which an op makes what it makes of its operands in these layouts.
     fn rules_of(&self, id: ValueId, op: &Op, link: &Link) -> Vec<Rule> {
         let site = self.kernels.site(id);
-        let seen: Vec<Operand<'_>> = site
-            .operands
-            .iter()
-            .zip(&link.inside)
-            .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
-            .collect();
+        let seen = site.operands_in(&link.inside);
         let value = self.program.value(id);
         let result = Operand { dims: &value.dims, dtype: value.dtype, layout: link.made };
         rules_of_strategy(op, &seen, result, &self.program.mesh)

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use shard_cost::{Hardware, begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
 use shard_ir::attention::carried;
 use shard_ir::composite::composite_dim;
-use shard_ir::{
-    AxisList, Def, DimId, DimSet, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId,
-};
+use shard_ir::{AxisList, Def, DimId, DimSet, Fused, Layout, LoopLayouts, Op, Program, ValueId};
 
 use crate::logical::{Form, Rewritten};
 use crate::rules::strategies::{OpProfile, OpSite};
@@ -89,11 +87,7 @@ impl Kernels {
     /// Those of one way of computing a program. In a `strict` layer no composite is computed in
     /// pieces, and no einsum does a collective in its loop: what moves there cannot be written.
     pub(crate) fn of_form(form: Form, strict: bool, loops: bool, hardware: &Hardware) -> Kernels {
-        Kernels {
-            made: form.made,
-            loops: loops && !strict,
-            ..Kernels::new(Arc::new(form.program), strict, hardware)
-        }
+        Kernels { made: form.made, ..Kernels::of_program(form.program, strict, loops, hardware) }
     }
 
     /// Those of a program as it is.
@@ -103,10 +97,7 @@ impl Kernels {
         loops: bool,
         hardware: &Hardware,
     ) -> Kernels {
-        Kernels { loops: loops && !strict, ..Kernels::new(Arc::new(program), strict, hardware) }
-    }
-
-    fn new(program: Arc<Program>, strict: bool, hardware: &Hardware) -> Kernels {
+        let program = Arc::new(program);
         let count = program.values.len();
         let (live, uses) = used(&program);
         let mut kernels = Kernels {
@@ -145,7 +136,7 @@ impl Kernels {
                 kernels.of[id.index()] = all;
             }
         }
-        kernels
+        Kernels { loops: loops && !strict, ..kernels }
     }
 
     /// The kernels of ops that an elementwise op joins, each with that op.
@@ -304,11 +295,8 @@ impl Kernels {
     }
 
     /// The value behind pins.
-    pub(crate) fn origin_of(&self, mut id: ValueId) -> ValueId {
-        while let Def::Pin { operand, .. } = &self.program.value(id).def {
-            id = *operand;
-        }
-        id
+    pub(crate) fn origin_of(&self, id: ValueId) -> ValueId {
+        self.program.unpinned(id)
     }
 
     /// The value behind pins, and the pins, nearest to it first.
@@ -340,12 +328,7 @@ impl Kernels {
         given: &[Layout],
     ) -> Option<LoopLayouts> {
         let site = self.site(id);
-        let operands: Vec<Operand<'_>> = site
-            .operands
-            .iter()
-            .zip(given)
-            .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
-            .collect();
+        let operands = site.operands_in(given);
         fused.layouts(&operands, site.result, site.mesh, site.dims).ok()
     }
 
@@ -459,28 +442,12 @@ impl Kernels {
 
 /// Of each value whether a result depends on it, and in how many places it is used.
 fn used(program: &Program) -> (Vec<bool>, Vec<usize>) {
-    let count = program.values.len();
-    let mut live = vec![false; count];
-    let mut uses = vec![0; count];
-    for output in &program.outputs {
-        live[output.value.index()] = true;
-        uses[output.value.index()] += 1;
-    }
-    for id in program
-        .value_ids()
-        .rev()
-        .filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }))
-    {
-        // Parameters are part of the layer's interface: they stay, used or not.
-        live[id.index()] = true;
-    }
-    for id in program.value_ids().rev() {
-        if live[id.index()] {
-            for operand in program.value(id).def.operands() {
-                live[operand.index()] = true;
-                uses[operand.index()] += 1;
-            }
-        }
+    let live = program.live();
+    let operands =
+        program.live_values().into_iter().flat_map(|id| program.value(id).def.operands());
+    let mut uses = vec![0; program.values.len()];
+    for used in program.outputs.iter().map(|output| &output.value).chain(operands) {
+        uses[used.index()] += 1;
     }
     (live, uses)
 }

@@ -1,6 +1,6 @@
 //! Layout labels: types that bear one have one and the same layout.
 
-use shard_ir::{Def, DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
+use shard_ir::{DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
 use crate::LowerError;
 use crate::space::maxima;
@@ -36,7 +36,7 @@ pub(crate) fn layouts_of_label(program: &Program, label: LabelId) -> Vec<Layout>
         }
     };
     for id in program.value_ids() {
-        if let Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } = &program.value(id).def {
+        if let Some(pattern) = program.value(id).def.pattern() {
             meet(id, pattern);
         }
     }

@@ -90,14 +90,8 @@ impl<'a> DeviceMemory<'a> {
         let Some(Scopes { of_parameter, most }) = self.scopes else {
             return vec![(self.program.value_ids().filter(kept).collect(), self.most_kept())];
         };
-        let is_parameter =
-            |id: &ValueId| matches!(self.program.value(*id).def, Def::Parameter { .. });
-        let parameters: Vec<(ValueId, Option<usize>)> = self
-            .program
-            .value_ids()
-            .filter(is_parameter)
-            .zip(of_parameter.iter().copied())
-            .collect();
+        let parameters: Vec<(ValueId, Option<usize>)> =
+            self.program.parameters().zip(of_parameter.iter().copied()).collect();
         let of = |phase: usize| {
             let here =
                 parameters.iter().filter(|(id, of)| of.is_none_or(|of| of == phase) && kept(id));
@@ -165,11 +159,7 @@ impl<'a> DeviceMemory<'a> {
 
     /// Whether a value is in memory from the first step to the last: a weight or a cache.
     pub(crate) fn is_kept(&self, value: ValueId) -> bool {
-        let kind = match self.program.value(value).def {
-            Def::Parameter { kind, .. } => kind,
-            Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => return false,
-        };
-        matches!(kind, ParameterKind::Weight | ParameterKind::Cache)
+        self.program.value(value).def.parameter().is_some_and(ParameterKind::is_kept)
     }
 
     /// What a parameter that is stored in a layout takes beyond the least; 0 for activations and
@@ -318,7 +308,7 @@ impl<'a> DeviceMemory<'a> {
         let is_held = move |operand: ValueId, layout: Layout| {
             let (origin, viewed) = self.origin(operand);
             match &self.program.value(origin).def {
-                Def::Op { .. } => !is_passed_on(kernels, self.unpinned(operand)),
+                Def::Op { .. } => !is_passed_on(kernels, self.program.unpinned(operand)),
                 Def::Parameter { kind: ParameterKind::Activation, .. } => true,
                 Def::Parameter { kind: ParameterKind::HostWeight, .. }
                 | Def::Constant(_)
@@ -339,13 +329,6 @@ impl<'a> DeviceMemory<'a> {
             let made = if ends_a_kernel { self.bytes(value, out) } else { 0 };
             held.into_values().fold(made, u64::saturating_add)
         })
-    }
-
-    fn unpinned(&self, mut value: ValueId) -> ValueId {
-        while let Def::Pin { operand, .. } = &self.program.value(value).def {
-            value = *operand;
-        }
-        value
     }
 
     /// What passes a step that reads these values and makes one.
@@ -406,11 +389,7 @@ impl<'a> DeviceMemory<'a> {
 
 /// Whether a value is an activation given to the layer.
 fn is_given(program: &Program, value: ValueId) -> bool {
-    let kind = match program.value(value).def {
-        Def::Parameter { kind, .. } => kind,
-        Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => return false,
-    };
-    matches!(kind, ParameterKind::Activation)
+    program.value(value).def.parameter() == Some(ParameterKind::Activation)
 }
 
 /// What the steps in tables hold beside the weights and caches.

@@ -190,9 +190,7 @@ impl Space {
                 graph.add(ENode::Goal(At { value: output.value, layout }));
             }
         }
-        for id in
-            program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }))
-        {
+        for id in program.parameters() {
             for layout in context.allowed(id) {
                 graph.add(ENode::Goal(At { value: id, layout: *layout }));
             }
@@ -329,15 +327,10 @@ impl Context {
         let mut context = Context { kernels, maxima, region, moves, allowed: Vec::new() };
         context.allowed = program
             .value_ids()
-            .map(|id| match &program.value(id).def {
-                Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }
-                    if context.kernels.live[id.index()] =>
-                {
-                    context.candidates(id, pattern)
-                }
-                Def::Parameter { .. } | Def::Pin { .. } | Def::Constant(_) | Def::Op { .. } => {
-                    Vec::new()
-                }
+            .map(|id| {
+                let pattern = program.value(id).def.pattern();
+                let pattern = pattern.filter(|_| context.kernels.live[id.index()]);
+                pattern.map_or_else(Vec::new, |pattern| context.candidates(id, pattern))
             })
             .collect();
         context

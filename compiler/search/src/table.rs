@@ -286,14 +286,8 @@ fn text_order(program: &Program, value: ValueId, layouts: &[Layout]) -> Vec<u64>
 /// What a parameter or a pin in a layout asks of a label.
 fn label_demand(program: &Program, at: At) -> Vec<(LabelId, Layout)> {
     let value = program.value(at.value);
-    match &value.def {
-        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => pattern
-            .label
-            .map(|label| (label, label_layout(&value.dims, at.layout)))
-            .into_iter()
-            .collect(),
-        Def::Constant(_) | Def::Op { .. } => Vec::new(),
-    }
+    let label = value.def.pattern().and_then(|pattern| pattern.label);
+    label.map(|label| (label, label_layout(&value.dims, at.layout))).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
 use shard_ir::{
-    Def, DimId, Factor, FoldId, Groups, Op, Program, TensorType, ValueId, is_scaled_product,
+    Def, DimId, Factor, FoldId, Groups, Op, ParameterKind, Program, TensorType, ValueId,
+    is_scaled_product,
 };
 
 use super::written::{chain, is_long};
@@ -289,10 +290,9 @@ impl<'a> Equal<'a> {
     /// Whether a class is a weight, pinned, fetched or neither.
     fn is_weight(&self, class: Class) -> bool {
         self.nodes(self.now(class)).iter().any(|node| match node.head {
-            Head::Given(id) => match self.program.value(id).def {
-                Def::Parameter { kind, .. } => kind.is_weight(),
-                Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => false,
-            },
+            Head::Given(id) => {
+                self.program.value(id).def.parameter().is_some_and(ParameterKind::is_weight)
+            }
             Head::Pin(_) => self.is_weight(node.operands[0]),
             Head::Op(_) if self.op(node) == Some(&Op::Fetch) => self.is_weight(node.operands[0]),
             Head::Constant(..) | Head::Op(_) => false,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_ir::composite::composite_dim;
-use shard_ir::{Def, FoldId, InstrId, InstrKind, Op, Plan, TensorType, ValueId};
+use shard_ir::{FoldId, InstrId, InstrKind, Op, Plan, TensorType, ValueId};
 
 use super::equal::{Class, ENode, Equal, Head, Made, Place};
 use super::read::Choice;
@@ -52,11 +52,9 @@ impl<'m> Matched<'m> {
         let program = equal.program;
         let given =
             plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)));
-        let declared = program
-            .value_ids()
-            .filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }));
-        let parameters =
-            given.zip(declared).map(|(id, value)| Some((id, equal.class_of_value(value)?)));
+        let parameters = given
+            .zip(program.parameters())
+            .map(|(id, value)| Some((id, equal.class_of_value(value)?)));
         let (mut pins, mut composites) = (BTreeMap::new(), BTreeMap::new());
         for class in equal.classes() {
             for node in equal.nodes(class) {

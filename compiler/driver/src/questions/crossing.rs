@@ -4,7 +4,7 @@
 use shard_check::CheckOptions;
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
-use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program};
+use shard_ir::{ParameterKind, Picoseconds, Plan, Program};
 use shard_report::why_not::{Crossing, Figure, NETWORK_UNIT, Turn};
 use shard_search::LowerOptions;
 
@@ -59,10 +59,7 @@ pub(crate) const WAYS_AT_A_FIGURE: usize = 4;
 /// The dim whose size is the batch: the first one of the activations that no weight has.
 pub(crate) fn batch_dim(program: &Program) -> Option<String> {
     let of = |wanted: ParameterKind| {
-        program
-            .values
-            .iter()
-            .filter(move |v| matches!(v.def, Def::Parameter { kind, .. } if kind == wanted))
+        program.values.iter().filter(move |v| v.def.parameter() == Some(wanted))
     };
     let of_weights: Vec<_> = of(ParameterKind::Weight).flat_map(|v| &v.dims).collect();
     let mut dims = of(ParameterKind::Activation).flat_map(|v| &v.dims);

@@ -68,7 +68,7 @@ pub(crate) fn ways(
         }
         Request::Collective { op, value } => {
             let values: Vec<ValueId> = match value {
-                Some(value) => vec![behind_pins(program, *value)],
+                Some(value) => vec![program.unpinned(*value)],
                 None => program.value_ids().filter(|v| is_made(program, *v)).collect(),
             };
             in_turn(values.into_iter().map(|v| collective_ways(program, op, v, used)).collect())
@@ -114,13 +114,6 @@ pub(crate) fn has(request: &Request, program: &Program, plan: &Plan) -> bool {
 fn is_made(program: &Program, value: ValueId) -> bool {
     !program.value(value).dims.is_empty()
         && !matches!(program.value(value).def, Def::Pin { .. } | Def::Constant(_))
-}
-
-fn behind_pins(program: &Program, mut value: ValueId) -> ValueId {
-    while let Def::Pin { operand, .. } = &program.value(value).def {
-        value = *operand;
-    }
-    value
 }
 
 /// A collective of a value, for each axis and each dim (or pair of dims) that it can be along: a

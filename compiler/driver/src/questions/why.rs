@@ -394,8 +394,7 @@ enum Border {
 /// what one application of a repeated layer hands to the next. `None` where a value within bears
 /// the label, or dims are in another order elsewhere.
 fn alike(program: &Program, border: Border) -> Option<Vec<Border>> {
-    let is_parameter = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
-    let parameters = program.value_ids().filter(is_parameter).map(Border::Parameter);
+    let parameters = program.parameters().map(Border::Parameter);
     let results = (0..program.outputs.len()).map(Border::Result);
     let places: Vec<Border> = parameters.chain(results).collect();
     let seen = |place: Border| match place {

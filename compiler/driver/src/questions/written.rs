@@ -81,11 +81,8 @@ impl Wanted<'_> {
                 Request::Collective { .. } | Request::Strategy(_) => text.to_string(),
             }
         };
-        let bears_it = |id: &ValueId| match &program.value(*id).def {
-            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => {
-                pattern.label == Some(label)
-            }
-            Def::Constant(_) | Def::Op { .. } => false,
+        let bears_it = |id: &ValueId| {
+            program.value(*id).def.pattern().is_some_and(|pattern| pattern.label == Some(label))
         };
         let values = program.value_ids().filter(bears_it);
         let results = program.outputs.iter().filter(|output| output.pattern.label == Some(label));

@@ -155,12 +155,8 @@ impl<'a> Holders<'a> {
 
 /// Bytes of the weights and caches of all layers, which never leave.
 pub(super) fn kept(plan: &Plan) -> u64 {
-    let stays = |id: &InstrId| {
-        matches!(
-            plan.instruction(*id).kind,
-            InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache)
-        )
-    };
+    let stays =
+        |id: &InstrId| plan.instruction(*id).kind.parameter().is_some_and(ParameterKind::is_kept);
     let bytes = |id: InstrId| {
         plan.local_bytes(id).saturating_mul(plan.copies_of(id)).saturating_mul(plan.repeat)
     };

@@ -9,7 +9,7 @@ use shard_certificate::{
     assignments, derive, forms, least_time, phases_of, side_by_side,
 };
 use shard_cost::Hardware;
-use shard_ir::{Def, Layout, Plan, Program, never};
+use shard_ir::{Layout, Plan, Program, never};
 
 use super::branches::branches;
 use super::prices::price_set;
@@ -316,13 +316,11 @@ pub(super) fn swept(
 
 /// The phases of a form, where there are several: which parameters each has.
 pub(super) fn scopes(form: &Program, present: &[Vec<usize>], capacity: u64) -> Option<Scopes> {
-    let count =
-        form.value_ids().filter(|id| matches!(form.value(*id).def, Def::Parameter { .. })).count();
     let of = |parameter: usize| {
         let mut phases = (0..present.len()).filter(|phase| present[*phase].contains(&parameter));
         phases.next().filter(|_| phases.next().is_none())
     };
-    let of_parameter = (0..count).map(of).collect();
+    let of_parameter = (0..form.parameters().count()).map(of).collect();
     (present.len() > 1).then(|| Scopes { of_parameter, most: vec![capacity; present.len()] })
 }
 

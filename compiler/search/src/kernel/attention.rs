@@ -8,7 +8,7 @@ use shard_ir::attention::{
     Ops, attention_of, joined_layout, keys_in_any_order, may_split_keys, read_for, softmax_over,
     statistics_of, with_joined,
 };
-use shard_ir::{AxisList, Def, DimId, Layout, Op, Operand, ValueId};
+use shard_ir::{AxisList, Def, DimId, Layout, Op, ValueId};
 
 use super::{Has, Kernel, Kernels};
 
@@ -114,10 +114,8 @@ impl Kernels {
 
     /// The keys of the attention that an op is part of, and its softmax.
     fn keys(&self, id: ValueId) -> Option<(DimId, ValueId)> {
-        self.attention(id)?.iter().find_map(|member| match &self.program.value(*member).def {
-            Def::Op { op, .. } => Some((softmax_over(op)?, *member)),
-            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
-        })
+        let over = |member: &ValueId| softmax_over(self.program.value(*member).def.op()?);
+        self.attention(id)?.iter().find_map(|member| Some((over(member)?, *member)))
     }
 
     /// The operand of what an attention ends with that has the keys, and where it has them.
@@ -170,10 +168,7 @@ impl Kernels {
     pub(super) fn result_in_attention(&self, id: ValueId, operands: &[Layout]) -> Option<Layout> {
         let site = self.site(id);
         let Op::Concat { left, right, to } = site.op else { return site.result_layout(operands) };
-        let types = site.operands.iter().zip(operands);
-        let operands: Vec<Operand<'_>> = types
-            .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
-            .collect();
+        let operands = site.operands_in(operands);
         joined_layout((*left, *right, *to), &operands, site.result, site.mesh, site.dims).ok()
     }
 
@@ -222,15 +217,12 @@ impl<'a> Ops<'a> for Values<'a> {
     type Id = ValueId;
 
     fn op(&self, id: ValueId) -> Option<&'a Op> {
-        match &self.0.program.value(id).def {
-            Def::Op { op, .. } => Some(op),
-            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
-        }
+        self.0.program.value(id).def.op()
     }
 
     fn operands(&self, id: ValueId) -> Vec<ValueId> {
         let operands = self.0.program.value(id).def.operands();
-        operands.iter().map(|operand| self.0.origin_of(*operand)).collect()
+        operands.iter().map(|operand| self.0.program.unpinned(*operand)).collect()
     }
 
     fn dims(&self, id: ValueId) -> &'a [DimId] {

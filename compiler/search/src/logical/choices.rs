@@ -14,7 +14,6 @@ use shard_ir::{DimId, Groups, Op, Program};
 use super::Form;
 use super::extract::{Choice, Fragment, Reader, Surroundings, is_merged, options, roots};
 use super::graph::{Head, Logical, Node};
-use super::written::live_values;
 
 /// The choices of a program.
 pub(crate) struct Choices<'a> {
@@ -58,7 +57,7 @@ impl<'a> Choices<'a> {
     /// them.
     pub(super) fn of(logical: &'a Logical<'a>) -> Option<Choices<'a>> {
         let source = logical.program;
-        let live = live_values(source);
+        let live = source.live();
         let options = options(logical, &logical.classes());
         if options.values().all(|nodes| nodes.len() == 1) {
             return None;

@@ -8,7 +8,6 @@ use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, Value, Val
 
 use super::fewest::FewestFlops;
 use super::graph::{Head, Logical, Node};
-use super::written::live_values;
 use super::{Form, Rewritten};
 use crate::rules;
 
@@ -29,7 +28,7 @@ pub(super) struct Read {
 pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, most: usize) -> Read {
     let classes = logical.classes();
     let mut options = options(logical, &classes);
-    let live = live_values(logical.program);
+    let live = logical.program.live();
     let merged = is_merged(logical, &live);
     if (!merged || strict) && options.values().all(|nodes| nodes.len() == 1) {
         return Read { forms: Vec::new(), beyond: None, cut: None };

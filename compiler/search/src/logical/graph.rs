@@ -10,11 +10,12 @@ use rustc_hash::FxHashMap;
 use shard_ir::op::Flag;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
 use shard_ir::{
-    Def, DimId, Dtype, Factor, FoldId, Op, Program, TensorType, ValueId, is_scaled_product,
+    Def, DimId, Dtype, Factor, FoldId, Op, ParameterKind, Program, TensorType, ValueId,
+    is_scaled_product,
 };
 
 use super::laws::Term;
-use super::written::{chain, live_values};
+use super::written::chain;
 use crate::rules::{self, Rule};
 use crate::timeless::timeless;
 
@@ -137,14 +138,8 @@ impl Analysis<ENode> for Types {
 
 /// The ops whose values folded blocks take.
 fn taken(program: &Program) -> BTreeSet<ValueId> {
-    let unpinned = |mut id: ValueId| {
-        while let Def::Pin { operand, .. } = &program.value(id).def {
-            id = *operand;
-        }
-        id
-    };
     let folds = (0..program.folds.len()).map(|fold| FoldId(fold as u16));
-    folds.filter_map(|fold| program.entry(fold)).map(unpinned).collect()
+    folds.filter_map(|fold| program.entry(fold)).map(|id| program.unpinned(id)).collect()
 }
 
 /// A way of computing a tensor that a rule has found.
@@ -195,9 +190,8 @@ impl<'a> Logical<'a> {
             readings: RefCell::default(),
             other_way,
         };
-        let live = live_values(program);
         let taken: BTreeSet<ValueId> = taken(program);
-        for id in program.value_ids().filter(|id| live[id.index()]) {
+        for id in program.live_values() {
             let value = program.value(id);
             let operands: Vec<Id> =
                 value.def.operands().iter().filter_map(|o| logical.class_of[o.index()]).collect();
@@ -418,10 +412,9 @@ impl<'a> Logical<'a> {
     /// Whether a class is a weight, pinned, fetched or neither.
     fn is_weight(&self, class: Id) -> bool {
         self.nodes(class).iter().any(|node| match node.head {
-            Head::Given(id) => match self.program.value(id).def {
-                Def::Parameter { kind, .. } => kind.is_weight(),
-                Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => false,
-            },
+            Head::Given(id) => {
+                self.program.value(id).def.parameter().is_some_and(ParameterKind::is_weight)
+            }
             Head::Pin(_) => self.is_weight(node.operands[0]),
             Head::Op(number) if self.made(number).op == Op::Fetch => {
                 self.is_weight(node.operands[0])

@@ -50,16 +50,8 @@ impl Numbers {
         assert!(pins <= form.values.len());
         let outputs = form.outputs.iter().map(|output| all[output.value.index()]).collect();
         // What nothing needs is in the written form alone.
-        let mut live = vec![false; all.len()];
-        form.outputs.iter().for_each(|output| live[output.value.index()] = true);
-        for id in form.value_ids().rev() {
-            let def = &form.value(id).def;
-            live[id.index()] |= matches!(def, Def::Parameter { .. });
-            if live[id.index()] {
-                def.operands().iter().for_each(|o| live[o.index()] = true);
-            }
-        }
-        let mut values: Vec<usize> = (0..all.len()).filter(|i| live[*i]).map(|i| all[i]).collect();
+        let mut values: Vec<usize> =
+            form.live_values().into_iter().map(|id| all[id.index()]).collect();
         values.sort_unstable();
         (values, outputs)
     }

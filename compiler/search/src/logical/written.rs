@@ -8,22 +8,6 @@ use shard_ir::{Def, DimId, Op, Program, TensorType, Value, ValueId};
 use super::{Form, Rewritten};
 use crate::rules;
 
-/// Whether a result depends on each value, or it is a parameter.
-pub(super) fn live_values(program: &Program) -> Vec<bool> {
-    let mut live = vec![false; program.values.len()];
-    for output in &program.outputs {
-        live[output.value.index()] = true;
-    }
-    for id in program.value_ids().rev() {
-        let value = program.value(id);
-        live[id.index()] |= matches!(value.def, Def::Parameter { .. });
-        if live[id.index()] {
-            value.def.operands().iter().for_each(|o| live[o.index()] = true);
-        }
-    }
-    live
-}
-
 /// The dims of a product of some operands, in the order of the file: those that the rest still
 /// needs.
 pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -> Vec<DimId> {

@@ -6,7 +6,7 @@
 //! and one way for each move, and the soonest of them all is no later than that of any plan. So
 //! sharing needs no care here: a value that many read is waited for by each of them alike.
 
-use shard_ir::{Def, FoldId, Picoseconds, Program, ValueId};
+use shard_ir::{FoldId, Picoseconds, Program, ValueId};
 
 use super::OverlapBound;
 use super::costs::Costs;
@@ -29,9 +29,8 @@ pub(super) fn critical_path(
 /// What a layer of a stack takes from the one before: its first parameter. None where there is no
 /// stack, or its layers have folded blocks.
 pub(super) fn taken(program: &Program) -> Option<ValueId> {
-    let is_parameter = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
     let stack = program.repeat > 1 && program.folds.is_empty();
-    program.value_ids().find(is_parameter).filter(|_| stack)
+    program.parameters().next().filter(|_| stack)
 }
 
 /// For each node of a value how soon it can be there, in picoseconds: [`FAR`] where it cannot.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use shard_cost::{Hardware, Memory};
-use shard_ir::{Def, Layout, Picoseconds, Plan, Program, ValueId};
+use shard_ir::{Layout, Picoseconds, Plan, Program, ValueId};
 
 use super::{Chosen, Request, best_of, side_by_side, sum, under_below};
 use crate::lower::{fitting, lower_phases};
@@ -234,8 +234,7 @@ impl Phases<'_> {
         let memory = DeviceMemory::new(joint, self.hardware.hbm_bytes).within(Some(&scopes));
         // A plan has its parameters first, in the order of the program.
         let parameters = joint
-            .value_ids()
-            .filter(|id| matches!(joint.value(*id).def, Def::Parameter { .. }))
+            .parameters()
             .zip(plan.instructions.iter().map(|i| i.layout))
             .collect::<BTreeMap<ValueId, Layout>>();
         let kept = |id: &ValueId| parameters.get(id).map_or(0, |layout| memory.kept(*id, *layout));
@@ -325,10 +324,7 @@ fn passed_over(error: LowerError) -> Result<(), LowerError> {
 /// `most` bytes.
 fn scopes(programs: &[&Program], free: &[ValueId], most: impl Fn(usize) -> u64) -> Scopes {
     let own = programs.iter().enumerate().flat_map(|(phase, program)| {
-        let is_own = |id: &ValueId| {
-            matches!(program.value(*id).def, Def::Parameter { .. }) && !free.contains(id)
-        };
-        program.value_ids().filter(is_own).map(move |_| Some(phase))
+        program.parameters().filter(|id| !free.contains(id)).map(move |_| Some(phase))
     });
     Scopes {
         of_parameter: free.iter().map(|_| None).chain(own).collect(),

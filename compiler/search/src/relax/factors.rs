@@ -306,13 +306,9 @@ impl Factors {
     /// place: there, the layouts that the other allows. Where they differ in several, a plan that
     /// the other lacks may be as the other's at any one of them, and all stay.
     pub(super) fn without_plans_of(self, other: &Program, program: &Program) -> Factors {
-        let pattern = |def: &Def| match def {
-            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => Some(pattern.clone()),
-            Def::Constant(_) | Def::Op { .. } => None,
-        };
         let of_value = |id: &ValueId| {
-            let less = pattern(&other.value(*id).def)?;
-            (Some(&less) != pattern(&program.value(*id).def).as_ref()).then_some((*id, less))
+            let less = other.value(*id).def.pattern()?;
+            (Some(less) != program.value(*id).def.pattern()).then(|| (*id, less.clone()))
         };
         let values: Vec<(ValueId, LayoutPattern)> = self.live.iter().filter_map(of_value).collect();
         let results = other.outputs.iter().zip(&program.outputs).enumerate();
@@ -379,12 +375,7 @@ impl Factors {
         let mut narrowed = self.clone();
         let wanted = |pattern: &LayoutPattern| pattern.label.map(|LabelId(l)| labels[l as usize]);
         for id in &self.live {
-            let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) =
-                &program.value(*id).def
-            else {
-                continue;
-            };
-            let Some(wanted) = wanted(pattern) else { continue };
+            let Some(wanted) = program.value(*id).def.pattern().and_then(wanted) else { continue };
             let factor = &self.factors[id.index()];
             let mut kept = Factor { arity: factor.arity, ..Factor::default() };
             for s in 0..factor.out.len() {

@@ -71,13 +71,14 @@ impl<'a> OpSite<'a> {
                 .all(|kind| layouts[0].partial(*kind).is_empty());
             return order.filter(|_| whole).map(|order| layouts[0].permuted(&order));
         }
-        let operands: Vec<Operand<'_>> = self
-            .operands
-            .iter()
-            .zip(layouts)
-            .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
-            .collect();
+        let operands = self.operands_in(layouts);
         result_layout_as(self.op, &operands, self.result, wanted, self.mesh, self.dims).ok()
+    }
+
+    /// The operands in these layouts.
+    pub fn operands_in(&self, layouts: &[Layout]) -> Vec<Operand<'a>> {
+        let operands = self.operands.iter().zip(layouts);
+        operands.map(|(&(dims, dtype), &layout)| Operand { dims, dtype, layout }).collect()
     }
 
     /// The dim of the iteration space that a dim of an operand is: one that may be split.

@@ -1,7 +1,5 @@
 //! A whole plan, read off the states that led to it.
 
-use shard_ir::Def;
-
 use super::states::{Choice, Decision, Visit};
 use super::trees::Moved;
 use super::{Search, Settled, Solution};
@@ -44,9 +42,8 @@ impl Search<'_> {
 
     /// Parameters that nothing reads are stored all the same: as small as their types allow.
     fn store_unused_parameters(&self, solution: &mut Solution) -> Result<(), LowerError> {
-        for id in self.program.value_ids() {
-            let is_parameter = matches!(self.program.value(id).def, Def::Parameter { .. });
-            if !is_parameter || solution.values[id.index()].is_some() {
+        for id in self.program.parameters() {
+            if solution.values[id.index()].is_some() {
                 continue;
             }
             let table = self.tables.of(id);
