@@ -63,6 +63,14 @@ impl Builder {
         &self.values[id.index()]
     }
 
+    /// The value behind pins.
+    pub(crate) fn unpinned(&self, mut id: ValueId) -> ValueId {
+        while let Def::Pin { operand, .. } = &self.value(id).def {
+            id = *operand;
+        }
+        id
+    }
+
     /// The type of a value without its layout.
     pub(crate) fn type_of(&self, id: ValueId) -> TensorType {
         let value = self.value(id);
@@ -131,18 +139,7 @@ impl Builder {
         span: Span,
         sink: &mut Sink,
     ) -> Option<ValueId> {
-        let def = Def::Op { op, operands };
-        let value = Value {
-            name: None,
-            dims: ty.dims,
-            dtype: ty.dtype,
-            def,
-            span,
-            in_layers: Vec::new(),
-            times: 1,
-            fold: None,
-        };
-        self.push(env, value, sink)
+        self.push(env, made(ty, Def::Op { op, operands }, span), sink)
     }
 
     /// Adds a number.
@@ -154,13 +151,8 @@ impl Builder {
         span: Span,
         sink: &mut Sink,
     ) -> Option<ValueId> {
-        let def = Def::Constant(number);
-        let (dims, in_layers) = (Vec::new(), Vec::new());
-        self.push(
-            env,
-            Value { name: None, dims, dtype, def, span, in_layers, times: 1, fold: None },
-            sink,
-        )
+        let ty = TensorType { dims: Vec::new(), dtype };
+        self.push(env, made(ty, Def::Constant(number), span), sink)
     }
 
     /// Pins a value to a pattern, whose dims are those of the value in the order `dims`. A pattern
@@ -192,13 +184,8 @@ impl Builder {
         }
         let name = pin.name.or_else(|| value.name.clone());
         let def = Def::Pin { operand: pin.value, pattern, written: pin.written };
-        let (dims, dtype) = (value.dims.clone(), value.dtype);
-        let (span, in_layers) = (pin.span, pin.in_layers);
-        self.push(
-            env,
-            Value { name, dims, dtype, def, span, in_layers, times: 1, fold: None },
-            sink,
-        )
+        let value = made(self.type_of(pin.value), def, pin.span);
+        self.push(env, Value { name, in_layers: pin.in_layers, ..value }, sink)
     }
 
     /// The value, or a copy of it, with its dims in this order where that is free or a label needs
@@ -234,6 +221,20 @@ impl Builder {
     }
 }
 
+/// A value without a name, in no layer that is inlined and in no block.
+fn made(ty: TensorType, def: Def, span: Span) -> Value {
+    Value {
+        name: None,
+        dims: ty.dims,
+        dtype: ty.dtype,
+        def,
+        span,
+        in_layers: Vec::new(),
+        times: 1,
+        fold: None,
+    }
+}
+
 /// What a pin needs.
 pub(crate) struct PinRequest {
     pub(crate) value: ValueId,
@@ -249,6 +250,28 @@ pub(crate) struct PinRequest {
     /// It stands between a folded block and what is outside, and is there whatever layouts it
     /// allows.
     pub(crate) border: bool,
+}
+
+impl PinRequest {
+    /// One that nobody wrote, of a value that keeps its name and the order of its dims.
+    pub(crate) fn of(
+        value: ValueId,
+        dims: Vec<DimId>,
+        pattern: LayoutPattern,
+        span: Span,
+    ) -> PinRequest {
+        PinRequest {
+            value,
+            dims,
+            pattern,
+            written: false,
+            name: None,
+            span,
+            fresh_from: usize::MAX,
+            in_layers: Vec::new(),
+            border: false,
+        }
+    }
 }
 
 /// Whether every layout meets the pattern, partial ones too where it is not a boundary's.

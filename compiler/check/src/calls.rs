@@ -347,12 +347,9 @@ impl LayerChecker<'_, '_> {
         param: &Value,
         declared: &ast::Param,
     ) {
-        let Def::Parameter { kind: wanted, .. } = param.def else { return };
-        let mut at = value;
-        while let Def::Pin { operand, .. } = self.builder.value(at).def {
-            at = operand;
-        }
-        let Def::Parameter { kind, .. } = self.builder.value(at).def else { return };
+        let Some(wanted) = param.def.parameter() else { return };
+        let given = self.builder.unpinned(value);
+        let Some(kind) = self.builder.value(given).def.parameter() else { return };
         if wanted == ParameterKind::Activation || kind == wanted {
             return;
         }
@@ -419,16 +416,12 @@ impl LayerChecker<'_, '_> {
                     )?
                 }
                 Def::Pin { operand, pattern, written } => {
+                    let (operand, dims) = (map[operand.index()], value.dims.clone());
                     let request = PinRequest {
-                        value: map[operand.index()],
-                        dims: value.dims.clone(),
-                        pattern: relabelled(pattern),
                         written: *written,
                         name: value.name.clone(),
-                        span: value.span,
-                        fresh_from: usize::MAX,
                         in_layers: path(),
-                        border: false,
+                        ..PinRequest::of(operand, dims, relabelled(pattern), value.span)
                     };
                     self.builder.pin(self.env, request, self.sink)?
                 }
@@ -440,15 +433,9 @@ impl LayerChecker<'_, '_> {
             let (value, dims) =
                 (map[output.value.index()], callee.value(output.value).dims.clone());
             let request = PinRequest {
-                value,
-                dims,
-                pattern: relabelled(&output.pattern),
-                written: false,
                 name: Some(output.name.clone()),
-                span: output.span,
-                fresh_from: usize::MAX,
                 in_layers: vec![callee.name.clone()],
-                border: false,
+                ..PinRequest::of(value, dims, relabelled(&output.pattern), output.span)
             };
             results.push(self.builder.pin(self.env, request, self.sink)?);
         }
@@ -477,15 +464,9 @@ impl LayerChecker<'_, '_> {
             arg = operands[0];
         }
         let request = PinRequest {
-            value: arg,
-            dims: value.dims.clone(),
-            pattern,
-            written: false,
-            name: None,
-            span,
             fresh_from,
-            in_layers: Vec::new(),
             border,
+            ..PinRequest::of(arg, value.dims.clone(), pattern, span)
         };
         self.builder.fold = fold.filter(|_| border);
         let pinned = self.builder.pin(self.env, request, self.sink);

@@ -4,6 +4,7 @@ use shard_grammar::{Span, ast};
 use shard_ir::op::{Code, Form};
 use shard_ir::{Binary, Dtype, Map, Op, ValueId};
 
+use crate::builder::PinRequest;
 use crate::diagnostics::{DtypeProblem, LayerProblem};
 use crate::layer::LayerChecker;
 use crate::names::nearest;
@@ -227,17 +228,7 @@ impl LayerChecker<'_, '_> {
         self.match_dims("the layout of `reshard`", layout, &dims, value, operand.span)?;
         self.builder.pin(
             self.env,
-            crate::builder::PinRequest {
-                value,
-                dims,
-                pattern,
-                written: true,
-                name: None,
-                span,
-                fresh_from,
-                in_layers: Vec::new(),
-                border: false,
-            },
+            PinRequest { written: true, fresh_from, ..PinRequest::of(value, dims, pattern, span) },
             self.sink,
         )
     }

@@ -299,15 +299,9 @@ impl<'a> LayerChecker<'a, '_> {
         let dtype = self.match_dtype(&what, ty, &checked, value, expr);
         dims.and(dtype)?;
         let request = PinRequest {
-            value,
-            dims: checked.dims,
-            pattern: checked.pattern,
-            written: false,
             name: Some(name.value.clone()),
-            span: ty.span,
             fresh_from,
-            in_layers: Vec::new(),
-            border: false,
+            ..PinRequest::of(value, checked.dims, checked.pattern, ty.span)
         };
         self.builder.pin(self.env, request, self.sink)
     }

@@ -308,7 +308,7 @@ impl LayerChecker<'_, '_> {
             self.builder.in_order(self.env, values[0], dims, fresh_from, true, span, self.sink)?;
         values[0] = carried;
         for at in (1..values.len()).filter(|at| exprs[*at].is_some()) {
-            if self.unpinned(values[at]) == self.unpinned(carried) {
+            if self.builder.unpinned(values[at]) == self.builder.unpinned(carried) {
                 values[at] = self.copy(values[at], span)?;
             }
         }
@@ -326,7 +326,7 @@ impl LayerChecker<'_, '_> {
         span: Span,
     ) -> Option<Vec<ValueId>> {
         if let (Some(fold), Some(first)) = (call.fold, results.first_mut()) {
-            let origin = self.unpinned(*first);
+            let origin = self.builder.unpinned(*first);
             let made_here = self.builder.value(origin).fold == Some(fold);
             if !made_here || !matches!(self.builder.value(origin).def, Def::Op { .. }) {
                 *first = self.copy(*first, span)?;
@@ -346,15 +346,8 @@ impl LayerChecker<'_, '_> {
             )?;
             self.builder.fold = None;
             let request = PinRequest {
-                value,
-                dims: param.dims.clone(),
-                pattern,
-                written: false,
-                name: None,
-                span,
-                fresh_from: usize::MAX,
-                in_layers: Vec::new(),
                 border: true,
+                ..PinRequest::of(value, param.dims.clone(), pattern, span)
             };
             *first = self.builder.pin(env, request, self.sink)?;
         }
@@ -407,13 +400,6 @@ impl LayerChecker<'_, '_> {
             self.builder.push_op(self.env, Op::Cast(ty.dtype), vec![value], ty, span, self.sink)?;
         self.builder.values[copy.index()].name = self.builder.value(value).name.clone();
         Some(copy)
-    }
-
-    fn unpinned(&self, mut value: ValueId) -> ValueId {
-        while let Def::Pin { operand, .. } = &self.builder.value(value).def {
-            value = *operand;
-        }
-        value
     }
 }
 

@@ -127,7 +127,7 @@ fn rule_over(
         .iter()
         .map(|id| {
             let value = program.value(*id);
-            let layout = match stated(program, *id) {
+            let layout = match value.def.pattern() {
                 Some(p) if p.partial_sum.contains(axis) => {
                     Layout::REPLICATED.with_partial(axis, Reduction::Sum)
                 }
@@ -142,17 +142,9 @@ fn rule_over(
     result_layout(op, &operands, result, &program.mesh, &program.dims)
 }
 
-/// The pattern that the source states of a value.
-fn stated(program: &Program, id: ValueId) -> Option<&LayoutPattern> {
-    match &program.value(id).def {
-        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => Some(pattern),
-        Def::Constant(_) | Def::Op { .. } => None,
-    }
-}
-
 /// Whether the value is certainly not partial over an axis.
 fn is_whole(program: &Program, id: ValueId, axis: AxisId) -> bool {
-    match stated(program, id) {
+    match program.value(id).def.pattern() {
         Some(p) => {
             let stated = p.partial_sum.union(p.partial_max);
             !(stated.contains(axis) || (p.open && p.free_partial))
@@ -179,7 +171,7 @@ fn ways_out(program: &Program, id: ValueId) -> Vec<WayOut> {
     let value = program.value(id);
     let sizes = program.sizes(&value.dims);
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-    let Some(layout) = stated(program, id).and_then(|p| p.exact(shape)) else { return Vec::new() };
+    let Some(layout) = value.def.pattern().and_then(|p| p.exact(shape)) else { return Vec::new() };
     let partial = layout.partial_axes();
     let whole = partial.iter().fold(layout, Layout::with_replicated);
     let list: AxisList = partial.iter().collect();
@@ -216,7 +208,7 @@ fn report_product(
     let partial: Vec<ValueId> = operands
         .iter()
         .copied()
-        .filter(|id| stated(program, *id).is_some_and(|p| p.partial_sum.contains(axis)))
+        .filter(|id| program.value(*id).def.pattern().is_some_and(|p| p.partial_sum.contains(axis)))
         .collect();
     let (Some(left), Some(right)) = (partial.first(), partial.get(1)) else { return };
     sink.report(PartialProblem::PartialTimesPartial {

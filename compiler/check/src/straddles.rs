@@ -60,11 +60,8 @@ pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
 /// The axes of each dim of a value whose layout the source states.
 fn stated(program: &Program, id: ValueId) -> Option<Vec<(DimId, AxisList)>> {
     let value = program.value(id);
-    let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &value.def else {
-        return None;
-    };
-    let layout =
-        pattern.exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) })?;
+    let shape = MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) };
+    let layout = value.def.pattern()?.exact(shape)?;
     Some(value.dims.iter().enumerate().map(|(at, dim)| (*dim, layout.axes_of(at))).collect())
 }
 
