@@ -19,8 +19,8 @@ pub(crate) struct DisplayArgs {
     #[arg(default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     pub(crate) error_format: ReportFormat,
     /// Whether diagnostics are coloured; NO_COLOR turns `auto` off
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
-    pub(crate) color: Color,
+    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(crate) color: When,
 }
 
 /// How searches are watched, and when they end.
@@ -36,13 +36,13 @@ pub(crate) struct SearchArgs {
     pub(crate) timings: bool,
     /// Whether standard error shows how far a search is that takes more than 2 s; `auto`: on a
     /// terminal
-    #[arg(long, global = true, value_enum, default_value_t = Progress::Auto, value_name = "WHEN")]
-    pub(crate) progress: Progress,
+    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub(crate) progress: When,
 }
 
-/// When to show progress.
+/// When to show something of the terminal's: progress, colours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Progress {
+pub(crate) enum When {
     Auto,
     Always,
     Never,
@@ -145,14 +145,6 @@ pub(crate) enum ReportFormat {
     Json,
     Github,
     Sarif,
-}
-
-/// When to colour.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Color {
-    Auto,
-    Always,
-    Never,
 }
 
 pub(crate) fn notation(text: &str) -> Result<Notation, String> {

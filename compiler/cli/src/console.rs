@@ -15,7 +15,7 @@ use shard_report::json::diagnostics::diagnostics;
 use shard_report::json::sarif::sarif;
 use shard_report::printable::{escaped, escaped_but_colour};
 
-use crate::args::{Color, DisplayArgs, Format, ReportFormat, ResultFormat, SearchArgs};
+use crate::args::{DisplayArgs, Format, ReportFormat, ResultFormat, SearchArgs, When};
 use crate::input;
 use crate::watch::Watch;
 
@@ -44,9 +44,9 @@ pub(crate) struct Console {
 impl Console {
     pub(crate) fn new(display: &DisplayArgs, search: &SearchArgs) -> Console {
         let coloured = |is_terminal: bool| match display.color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => {
                 std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
                     && std::env::var_os("TERM").is_none_or(|v| v != "dumb")
                     && is_terminal

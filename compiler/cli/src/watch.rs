@@ -11,7 +11,7 @@ use shard_report::printable::escaped_name;
 use shard_report::scale;
 use shard_search::Stop;
 
-use crate::args::{Progress, SearchArgs};
+use crate::args::{SearchArgs, When};
 
 /// A search is shown that takes longer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -68,9 +68,9 @@ impl Watch {
         let is_terminal =
             std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
         let shows = match args.progress {
-            Progress::Auto => is_terminal && for_people,
-            Progress::Always => true,
-            Progress::Never => false,
+            When::Auto => is_terminal && for_people,
+            When::Always => true,
+            When::Never => false,
         };
         let mut watch = Watch::over(None);
         *watch.shared.lock() = State { shows, is_terminal, ..State::default() };

@@ -8,8 +8,8 @@ use shard_check::{Diagnostic, Help, Severity};
 use shard_grammar::SourceFile;
 use shard_search::Stop;
 
-/// Why something was not done to its end; what is wrong has been reported.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Why something was not done to its end, the worse last; what is wrong has been reported.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Status {
     /// The program is wrong, or a check failed.
     Wrong,

@@ -15,16 +15,6 @@ pub enum Floats {
 }
 
 impl Floats {
-    /// The word on the command line.
-    pub fn from_name(name: &str) -> Option<Floats> {
-        match name {
-            "stated" => Some(Floats::Stated),
-            "f32" => Some(Floats::F32),
-            "f64" => Some(Floats::F64),
-            _ => None,
-        }
-    }
-
     /// The largest difference that roundings explain, as a part of a result's scale.
     pub(crate) fn tolerance(self, dtypes: impl Iterator<Item = Dtype>) -> f64 {
         let coarsest = |dtype: Dtype| match (dtype, self) {

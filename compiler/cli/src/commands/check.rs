@@ -8,7 +8,6 @@ use shard_driver::input::Input;
 use shard_driver::{Purpose, expected, ir_text};
 
 use crate::args::ProgramArgs;
-use crate::commands::worse;
 use crate::console::{Console, Outcome, problem};
 use crate::input::read_program;
 
@@ -55,7 +54,7 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
                 check_source(&file, &args.program.asked(console)?, purpose, console).map(Some)
             }
         });
-        worst = worse(worst, checked.map(|file| sound.extend(file)));
+        worst = worst.max(checked.map(|file| sound.extend(file)));
     }
     if args.quick {
         leave_out(&sound, console);
@@ -71,12 +70,12 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
             lowered.push((file, compilation, outcome.is_ok()));
             outcome
         });
-        worst = worse(worst, found);
+        worst = worst.max(found);
     }
     for (file, mut compilation, is_right) in lowered {
         compilation.search_for_warnings(&file.tree, console);
         if args.expect && is_right {
-            worst = worse(worst, expected::hold(&compilation, console));
+            worst = worst.max(expected::hold(&compilation, console));
         }
     }
     worst

@@ -11,6 +11,7 @@ use similar::TextDiff;
 
 use crate::args::ProgramArgs;
 use crate::commands::compile::compile_file;
+use crate::commands::worst_of_all;
 use crate::console::{Console, Outcome, Status};
 use crate::input::read_text;
 use crate::output;
@@ -40,17 +41,7 @@ pub(crate) fn run(args: &FmtArgs, console: &mut Console) -> Outcome {
             Some(help),
         ));
     }
-    let mut worst = Ok(());
-    for file in &args.files {
-        // Every file gets its turn, and the worst of them is the outcome.
-        match format_file(file, args, console) {
-            Ok(()) => {}
-            Err(Status::Usage) => worst = Err(Status::Usage),
-            Err(Status::Wrong) if worst.is_ok() => worst = Err(Status::Wrong),
-            Err(Status::Wrong) => {}
-        }
-    }
-    worst
+    worst_of_all(&args.files, |file| format_file(file, args, console))
 }
 
 fn format_file(path: &Path, args: &FmtArgs, console: &mut Console) -> Outcome {

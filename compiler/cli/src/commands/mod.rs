@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::console::{Outcome, Status};
+use crate::console::Outcome;
 
 pub(crate) mod audit;
 pub(crate) mod bound_only;
@@ -33,19 +33,6 @@ pub(crate) mod why;
 pub(crate) mod why_not;
 
 /// Does something with every file: each gets its turn, and the worst outcome is the outcome.
-pub(crate) fn worst_of_all(files: &[PathBuf], mut one: impl FnMut(&PathBuf) -> Outcome) -> Outcome {
-    let mut worst = Ok(());
-    for file in files {
-        worst = worse(worst, one(file));
-    }
-    worst
-}
-
-/// The worse of two outcomes: wrong usage, then a wrong program.
-pub(crate) fn worse(one: Outcome, other: Outcome) -> Outcome {
-    match (one, other) {
-        (Err(Status::Usage), _) | (_, Err(Status::Usage)) => Err(Status::Usage),
-        (Err(Status::Wrong), _) | (_, Err(Status::Wrong)) => Err(Status::Wrong),
-        (Ok(()), Ok(())) => Ok(()),
-    }
+pub(crate) fn worst_of_all(files: &[PathBuf], one: impl FnMut(&PathBuf) -> Outcome) -> Outcome {
+    files.iter().map(one).max().unwrap_or(Ok(()))
 }

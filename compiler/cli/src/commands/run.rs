@@ -86,9 +86,7 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
     let plans: Vec<Option<Plan>> =
         compilation.compiled.iter().map(|(_, of)| written(&of.schedule.plan)).collect();
     let mut files = inputs_of_layers(args.inputs_file.as_deref(), &plans, console)?;
-    let mut kept = Kept::of(args, plans.len());
-    let mut layers = Vec::new();
-    let mut text = String::new();
+    let mut told = Told::of(args, plans.len());
     for (at, (hardware, compiled)) in compilation.compiled.iter().enumerate() {
         let name = &compiled.schedule.plan.name;
         let program = compilation.programs.get(at);
@@ -100,16 +98,11 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         let ran = execute(program, compiled, hardware, args.full, &options)
             .map_err(|e| run_error(name, &e, args, console))?;
         drop(pass);
-        kept.keep(&compiled.schedule.plan, &ran.report.outputs, console)?;
         let sent = python.as_ref().and_then(|python| python.take_sent());
         let layer = RunLayer { engine_sent: sent, ..summary(&ran, args.engine.engine) };
-        let mut asked = compiled.schedule.plan.clone();
-        escape_plan(&mut asked);
-        text.push_str(&describe(&layer, &ran, &asked));
-        layers.push(layer);
+        told.add(&compiled.schedule.plan, &ran, layer, console)?;
     }
-    kept.write(console)?;
-    give(&layers, &text, console)
+    told.finish(console)
 }
 
 /// Runs schedules that were written down, as they stand.
@@ -147,8 +140,7 @@ fn of_schedules(
     let plans: Vec<Option<Plan>> =
         schedules.iter().map(|of| Some(of.execution.plan.clone())).collect();
     let mut files = inputs_of_layers(args.inputs_file.as_deref(), &plans, console)?;
-    let mut kept = Kept::of(args, plans.len());
-    let (mut layers, mut text) = (Vec::new(), String::new());
+    let mut told = Told::of(args, plans.len());
     for (at, ReadSchedule { hardware, execution }) in schedules.into_iter().enumerate() {
         let chip = execution.plan.hardware.as_ref().unwrap_or(hardware);
         let chip = match &args.program.hardware {
@@ -164,48 +156,56 @@ fn of_schedules(
         files.give(at, &mut options);
         let ran = on_streams::run_written(execution, &chip, &options)
             .map_err(|e| written_error(&execution.plan.name, &e, args, console))?;
-        kept.keep(&execution.plan, &ran.report.outputs, console)?;
-        let layer = summary(&ran, None);
-        let mut shown = execution.plan.clone();
-        escape_plan(&mut shown);
-        text.push_str(&describe(&layer, &ran, &shown));
-        layers.push(layer);
+        told.add(&execution.plan, &ran, summary(&ran, None), console)?;
     }
-    kept.write(console)?;
-    give(&layers, &text, console)
+    told.finish(console)
 }
 
 /// As [`run_error`], of a schedule whose sizes are what they are.
 fn written_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Console) -> Status {
-    match error {
-        RunError::TooLarge { .. } | RunError::TooMany { .. } => {
-            let help =
-                "shardc lower FILE --small --emit schedule    (small sizes, scheduled again)";
-            let message = format!("`{layer}` cannot be executed: {error}");
-            console.usage(&message, Some(help.to_string()))
-        }
-        RunError::TooLong { .. }
-        | RunError::Input { .. }
-        | RunError::Invalid(_)
-        | RunError::Engine(_)
-        | RunError::Overflow { .. }
-        | RunError::Schedule { .. }
-        | RunError::Race { .. }
-        | RunError::ReplicasDiffer { .. }
-        | RunError::Internal(_) => run_error(layer, error, args, console),
+    if let RunError::TooLarge { .. } | RunError::TooMany { .. } = error {
+        let help = "shardc lower FILE --small --emit schedule    (small sizes, scheduled again)";
+        let message = format!("`{layer}` cannot be executed: {error}");
+        return console.usage(&message, Some(help.to_string()));
     }
+    run_error(layer, error, args, console)
 }
 
-/// Prints what was found, and says whether all of it is as it should be.
-fn give(layers: &[RunLayer], text: &str, console: &mut Console) -> Outcome {
-    match console.format {
-        Format::Text => console.people(text),
-        Format::Json => console.result(&shard_report::json::run::run(layers)),
-    }?;
-    if layers.iter().all(|l| l.equal && counted_as_modelled(l)) {
+/// What was found of the layers that have been run.
+struct Told<'a> {
+    kept: Kept<'a>,
+    layers: Vec<RunLayer>,
+    text: String,
+}
+
+impl<'a> Told<'a> {
+    /// Of none as yet, of so many.
+    fn of(args: &'a RunArgs, layers: usize) -> Told<'a> {
+        Told { kept: Kept::of(args, layers), layers: Vec::new(), text: String::new() }
+    }
+
+    /// Keeps the results of a plan, and enters what was found.
+    fn add(&mut self, plan: &Plan, ran: &Ran, layer: RunLayer, console: &mut Console) -> Outcome {
+        self.kept.keep(plan, &ran.report.outputs, console)?;
+        let mut shown = plan.clone();
+        escape_plan(&mut shown);
+        self.text.push_str(&describe(&layer, ran, &shown));
+        self.layers.push(layer);
         Ok(())
-    } else {
-        Err(Status::Wrong)
+    }
+
+    /// Prints what was found, and says whether all of it is as it should be.
+    fn finish(self, console: &mut Console) -> Outcome {
+        self.kept.write(console)?;
+        match console.format {
+            Format::Text => console.people(&self.text),
+            Format::Json => console.result(&shard_report::json::run::run(&self.layers)),
+        }?;
+        if self.layers.iter().all(|l| l.equal && counted_as_modelled(l)) {
+            Ok(())
+        } else {
+            Err(Status::Wrong)
+        }
     }
 }
 

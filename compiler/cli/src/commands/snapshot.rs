@@ -135,42 +135,28 @@ fn compare(
 
 /// The options that change what is lowered, as they could be typed again on any machine.
 fn options_text(args: &ProgramArgs, compilation: &Compilation) -> String {
-    let mut words: Vec<String> = Vec::new();
-    if let Some(layer) = &args.layer {
-        words.extend(["--layer".to_string(), quoted(layer)]);
-    }
-    if let Some(phase) = &args.phase {
-        words.extend(["--phase".to_string(), quoted(phase)]);
-    }
-    if !args.dims.is_empty() {
-        words.extend(["-D".to_string(), quoted(&args.dims.join(","))]);
-    }
-    if let Some(mesh) = &args.mesh {
-        words.extend(["--mesh".to_string(), quoted(mesh)]);
-    }
-    if let Some(hardware) = &args.hardware {
-        // A path from the root would be another on the next machine: the chip's name stays.
+    // A path from the root would be another on the next machine: the chip's name stays.
+    let chip = args.hardware.as_ref().map(|hardware| {
         let absolute = Path::new(hardware).is_absolute();
-        let chip =
-            compilation.compiled.first().filter(|_| absolute).map(|(chip, _)| chip.name.clone());
-        words.extend(["--hardware".to_string(), quoted(&chip.unwrap_or_else(|| hardware.clone()))]);
-    }
-    if let Some(bytes) = args.memory_limit {
-        words.extend(["--memory-limit".to_string(), bytes.to_string()]);
-    }
-    if args.objective != Objective::Serial {
-        words.extend(["--objective".to_string(), args.objective.name().to_string()]);
-    }
-    if args.strict {
-        words.push("--strict".to_string());
-    }
-    if args.fuse {
-        words.push("--fuse".to_string());
-    }
-    if args.two_kinds {
-        words.push("--two-kinds".to_string());
-    }
-    words.join(" ")
+        let compiled = compilation.compiled.first().filter(|_| absolute);
+        compiled.map_or_else(|| hardware.clone(), |(chip, _)| chip.name.clone())
+    });
+    let objective =
+        (args.objective != Objective::Serial).then(|| args.objective.name().to_string());
+    let given = [
+        ("--layer", args.layer.clone()),
+        ("--phase", args.phase.clone()),
+        ("-D", (!args.dims.is_empty()).then(|| args.dims.join(","))),
+        ("--mesh", args.mesh.clone()),
+        ("--hardware", chip),
+        ("--memory-limit", args.memory_limit.map(|bytes| bytes.to_string())),
+        ("--objective", objective),
+    ];
+    let set = [("--strict", args.strict), ("--fuse", args.fuse), ("--two-kinds", args.two_kinds)];
+    let given =
+        given.into_iter().filter_map(|(option, word)| Some(format!("{option} {}", quoted(&word?))));
+    let set = set.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.to_string());
+    given.chain(set).collect::<Vec<String>>().join(" ")
 }
 
 /// A word as a shell reads it back.
