@@ -372,6 +372,31 @@ fn definition_completion_and_formatting_answer() {
     editor.close();
 }
 
+#[test]
+fn completion_offers_what_the_place_takes() {
+    let text = "hardware tpu-v5e\nmesh x=4, y=2, data=2\ndim B = 64\ndim E = 64\n\
+                layer f(a: bf16 B_xE, b: bf16 BE(partialsum-x)) -> bf16 B_(xy)E {\n  \
+                let s = sum(a over E)\n  return reshard(a + b, B_{x,y}E)\n}\n";
+    let mut editor = Editor::open(text);
+    let mut at = |place: &str, offset: usize| -> Vec<(String, String)> {
+        let answer = editor.ask_at("textDocument/completion", text, place, offset);
+        let text = |value: &Value| value.as_str().expect("text").to_string();
+        let items = answer.as_array().expect("items").iter();
+        items.map(|i| (text(&i["label"]), text(&i["textEdit"]["newText"]))).collect()
+    };
+    let labels = |all: &[(String, String)]| -> Vec<String> {
+        all.iter().map(|(label, _)| label.clone()).collect()
+    };
+    assert!(labels(&at("hardware tpu-v5e", 9)).contains(&"h100".to_string()));
+    // A longer axis puts the letters before it in braces, in their place.
+    assert_eq!(labels(&at("B_xE,", 3)), ["y", "{x,data}"]);
+    assert_eq!(labels(&at("partialsum-x", 11)), ["x", "y", "{data}"]);
+    assert_eq!(labels(&at("B_(xy)", 3)), ["x", "y", "{data}"]);
+    assert_eq!(labels(&at("B_{x,y}E", 5)), ["y", "data"]);
+    assert_eq!(labels(&at("over E", 5)), ["B", "E"]);
+    editor.close();
+}
+
 /// The text of the part of a signature that the cursor is in, and the signature.
 fn active(help: &Value) -> (String, String) {
     let signature = &help["signatures"][0];

@@ -194,13 +194,21 @@ fn weights_that_phases_share_are_stored_in_little_memory_where_that_is_the_objec
 /// The plans of least memory are not those that the weights are stored for.
 #[test]
 fn what_a_request_takes_is_said_of_the_fastest_plans_where_others_are_shown() {
-    let said = |objective: &str| {
-        let page = fed(&["explain", "-", "--objective", objective], PHASES).out;
+    let said_of = |source: &str, objective: &str| {
+        let page = fed(&["explain", "-", "--objective", objective], source).out;
         page.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let of_fastest = "the fastest plans with the weights stored so take";
+    let said = |objective: &str| said_of(PHASES, objective);
+    let of_fastest = "the fastest plans with the weights stored so, one step after another, take";
     let request = "a request (1 prefill, 1 decode)";
     assert!(said("serial").contains(&format!("{request} takes")));
-    let memory = said("memory");
-    assert!(memory.contains(of_fastest) && memory.contains(&format!("for {request}")), "{memory}");
+    assert!(said("comm").contains(&format!("{request} communicates for")));
+    for objective in ["memory", "overlap"] {
+        let other = said(objective);
+        assert!(other.contains(of_fastest) && other.contains(&format!("for {request}")), "{other}");
+        assert!(!other.contains("sharing costs it"), "{other}");
+    }
+    let stack =
+        said_of(&PHASES.replace(") -> bf16 B_xyE {", ") -> bf16 B_xyE repeat 10 {"), "serial");
+    assert!(stack.contains(" a layer, ") && stack.contains(" in all 10, "), "{stack}");
 }

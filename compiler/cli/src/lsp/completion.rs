@@ -3,6 +3,7 @@
 use lsp_types::{
     CompletionItem, CompletionItemKind, CompletionTextEdit, Position, Range, TextEdit,
 };
+use shard_cost::hardware::BUILT_IN;
 use shard_grammar::Span;
 use shard_grammar::ast::{LetTarget, Statement};
 use shard_ir::Dtype;
@@ -11,8 +12,9 @@ use shard_ir::catalogue::Code;
 use super::document::Document;
 use super::position::{offset_of, position_of};
 
-/// The words for a place: axes behind the `_` of a dim, dims in a layout word, else values, layers
-/// and operations.
+/// The words for a place: chips behind `hardware`, axes behind the `_` of a dim and in a partial
+/// sum, dims in a layout word and behind `over`, `at` and the arrow of an operation, else values,
+/// layers and operations.
 pub(crate) fn completions(document: &Document, place: Position) -> Vec<CompletionItem> {
     let at = offset_of(&document.file, place);
     let before = document.file.slice(Span::new(0, at));
@@ -32,16 +34,32 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
         }
         _ => word,
     };
-    let prefix = &before[word..];
-    let here = Range { start: place, end: place };
-    if prefix.starts_with(|c: char| c.is_ascii_uppercase()) {
-        let behind_dim = prefix
-            .rfind('_')
-            .is_some_and(|i| !prefix[i..].contains(|c: char| c.is_ascii_uppercase()));
-        return if behind_dim { axes(document, prefix, here) } else { dims(document, here) };
-    }
+    let (ahead, prefix) = before.split_at(word);
     let range = Range { start: position_of(&document.file, word), end: place };
+    if before.rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with("hardware ")) {
+        let start = before.rfind(' ').map_or(0, |blank| blank + 1);
+        let range = Range { start: position_of(&document.file, start), end: place };
+        let chips = BUILT_IN.iter();
+        return chips.map(|chip| item(chip.name, CompletionItemKind::CONSTANT, range)).collect();
+    }
+    let is_partial =
+        ["(partialsum-", "(partialmax-", "_("].iter().any(|sign| ahead.ends_with(sign));
+    let of_dim = prefix.rfind('_').filter(|i| {
+        prefix.starts_with(|c: char| c.is_ascii_uppercase())
+            && !prefix[*i..].contains(|c: char| c.is_ascii_uppercase())
+    });
+    match of_dim {
+        Some(sign) => return axes(document, prefix, (word + sign + 1, place)),
+        None if is_partial => return axes(document, prefix, (word, place)),
+        None if prefix.starts_with(|c: char| c.is_ascii_uppercase()) => {
+            return dims(document, Range { start: place, end: place });
+        }
+        None => {}
+    }
     let layer = document.tree.layers().find(|l| l.span.start <= at && at <= l.span.end);
+    if layer.is_some() && takes_a_dim(ahead) {
+        return dims(document, range);
+    }
     let mut items = Vec::new();
     if let Some(layer) = layer {
         let mut values: Vec<&str> = layer.params.iter().map(|p| p.name.value.as_str()).collect();
@@ -90,20 +108,43 @@ fn is_in_a_comment(before: &str) -> bool {
     line.split('"').step_by(2).any(|outside| outside.contains("//"))
 }
 
-/// The axes that the word does not have yet.
-fn axes(document: &Document, prefix: &str, range: Range) -> Vec<CompletionItem> {
-    let has_braces = prefix.ends_with(['{', ',']);
+/// Whether a dim follows: behind `over`, `at` and the arrow of an operation, which no parenthesis
+/// stands before as it does before the arrow of a layer.
+fn takes_a_dim(ahead: &str) -> bool {
+    let ahead = ahead.trim_end();
+    let of_arrow = |before: &str| !before.trim_end().ends_with(')');
+    ahead.ends_with(" over")
+        || ahead.ends_with(" at")
+        || ahead.strip_suffix("->").is_some_and(of_arrow)
+}
+
+/// The axes that the word does not have yet. Those of the dim begin at `start`; among letters, a
+/// longer name puts all of them in braces.
+fn axes(
+    document: &Document,
+    prefix: &str,
+    (start, place): (usize, Position),
+) -> Vec<CompletionItem> {
+    let letters = document.file.slice(Span::new(start, offset_of(&document.file, place)));
+    let has_braces = letters.starts_with('{');
+    let here = Range { start: place, end: place };
     let mesh = document.tree.meshes().flat_map(|mesh| &mesh.axes);
     mesh.filter(|axis| axis.name.value.len() > 1 || !prefix.contains(axis.name.value.as_str()))
         .map(|axis| {
             let name = axis.name.value.as_str();
-            let text = if name.len() > 1 && !has_braces {
-                format!("{{{name}}}")
-            } else {
-                name.to_string()
-            };
             let detail = Some(format!("mesh axis of {}", axis.size.value));
-            CompletionItem { detail, ..item(&text, CompletionItemKind::ENUM_MEMBER, range) }
+            let of = |text: &str, range| CompletionItem {
+                detail: detail.clone(),
+                ..item(text, CompletionItemKind::ENUM_MEMBER, range)
+            };
+            if name.len() == 1 || has_braces {
+                return of(name, here);
+            }
+            let names = letters.chars().map(String::from).chain([name.to_string()]);
+            let all = format!("{{{}}}", names.collect::<Vec<_>>().join(","));
+            let range = Range { start: position_of(&document.file, start), end: place };
+            // Editors look for what is typed in front of the cursor.
+            CompletionItem { filter_text: Some(format!("{letters}{name}")), ..of(&all, range) }
         })
         .collect()
 }

@@ -30,8 +30,8 @@ shard_ir::worded! {
         XyWeightGathered = "xy-weight-gathered",
         /// Weights are gathered over three mesh axes.
         XyzWeightGathered = "xyz-weight-gathered",
-        /// Weights are gathered along one dim over axes that split the tokens, and at most one axis is
-        /// left on them.
+        /// Weights are gathered along one dim over axes that split the tokens, and at most one axis
+        /// is left on them.
         Fsdp = "fsdp",
         /// Weights are replicated over axes that split the tokens.
         DataParallel = "data-parallel",
