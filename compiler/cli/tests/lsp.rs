@@ -192,6 +192,12 @@ fn hover_tells_type_local_shape_and_layout_in_words() {
     let text =
         editor.ask_at("textDocument/hover", MLP, "let h", 4)["contents"]["value"].to_string();
     assert!(text.contains("h: bf16 BLF_yz(partialsum-x)"), "{text}");
+    // In a file that is not read to its end a dim is what its line says.
+    let broken = MLP.replace("return y", "retrun y");
+    editor.change(2, &broken);
+    let text =
+        editor.ask_at("textDocument/hover", &broken, "dim E", 4)["contents"]["value"].to_string();
+    assert!(text.contains("dim E = 18432"), "{text}");
     editor.close();
 }
 

@@ -121,6 +121,9 @@ fn what_fits_is_judged_by_the_schedule_of_the_objective() {
     assert!(figures("overlap") > figures("serial"));
     let text = fed(&["cost", "-", "--objective", "overlap"], STACK).out;
     assert!(text.contains("free along the overlapped schedule"), "{text}");
+    // The time that the bound is of.
+    let text = fed(&["explain", "-", "--objective", "overlap"], STACK).out;
+    assert!(text.contains("8 layers, computing beside communicating"), "{text}");
 }
 
 #[test]

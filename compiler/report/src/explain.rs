@@ -472,6 +472,12 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
     if plan.repeat > 1 {
         let model = layer.hardware.stack_time(totals.serial_time, plan);
         page.row(&format!("  {} layers", plan.repeat), &scale::time(model));
+        if layer.objective == Objective::Overlap {
+            page.row(
+                &format!("  {} layers, computing beside communicating", plan.repeat),
+                &scale::time(layer.timeline.of_all_layers(plan)),
+            );
+        }
     }
     let (capacity, peak) = (Bytes(layer.hardware.hbm_bytes), layer.peak());
     let layers = if plan.repeat > 1 { format!(", {} layers", plan.repeat) } else { String::new() };

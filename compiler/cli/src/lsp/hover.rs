@@ -1,7 +1,6 @@
 //! What is known of a name: type, local shape, bytes, the layout in words.
 
 use shard_cost::Bytes;
-use shard_grammar::ast::Item;
 use shard_grammar::{Span, print_type};
 use shard_ir::catalogue::Code;
 use shard_ir::{Def, Layout, Mesh, MeshShape, Plan, Program, Reduction};
@@ -68,15 +67,13 @@ pub(crate) fn op(document: &Document, at: usize) -> Option<(String, Span)> {
 fn axis(document: &Document, name: &str) -> Option<String> {
     let mesh = document.tree.meshes().next()?;
     let axis = mesh.axes.iter().find(|a| a.name.value == name)?;
-    let devices: u64 = mesh.axes.iter().map(|a| a.size.value).product();
+    let devices = mesh.axes.iter().fold(1u64, |n, a| n.saturating_mul(a.size.value));
     Some(format!("mesh axis `{name}` of {} ({devices} devices in all)", axis.size.value))
 }
 
 fn dim(document: &Document, name: &str) -> Option<String> {
-    let docs = document.tree.items.iter().find_map(|item| match item {
-        Item::Dim(dim) if dim.name.value == name => Some(dim.docs.as_slice()),
-        _ => None,
-    });
+    let line = document.tree.dims().find(|dim| dim.name.value == name);
+    let docs = line.map(|dim| dim.docs.as_slice()).unwrap_or_default();
     let mut sizes: Vec<String> = Vec::new();
     for program in &document.checked.programs {
         let Some(dim) = program.dims.iter().find(|d| d.name == name) else { continue };
@@ -92,7 +89,11 @@ fn dim(document: &Document, name: &str) -> Option<String> {
             sizes.push(text);
         }
     }
-    Some(with_docs(format!("dim `{name}` = {}", sizes.join(", ")), docs.unwrap_or_default()))
+    if sizes.is_empty() {
+        // In a file that is not read to its end, what the line says.
+        return Some(with_docs(code(document.file.slice(line?.span).trim_end()), docs));
+    }
+    Some(with_docs(format!("dim `{name}` = {}", sizes.join(", ")), docs))
 }
 
 /// A parameter, or a value that an annotation pins: its layout is exact.

@@ -103,8 +103,10 @@ pub(crate) fn has(request: &Request, program: &Program, plan: &Plan) -> bool {
         }
         Request::Collective { op, value } => {
             let name = value.and_then(|v| program.value(v).name.clone());
-            let is_it = |i: &shard_ir::Instruction| matches!(&i.kind, InstrKind::Move(c) if c.name() == *op);
-            let fits = |i: &shard_ir::Instruction| is_it(i) && (name.is_none() || i.name == name);
+            let fits = |i: &shard_ir::Instruction| {
+                let is_it = matches!(&i.kind, InstrKind::Move(c) if c.name() == *op);
+                is_it && (name.is_none() || i.name == name)
+            };
             plan.instructions.iter().any(fits)
         }
         Request::Strategy(wanted) => strategy_of(plan).contains(wanted),
