@@ -4,9 +4,11 @@
 //! `None` means that the node could not be made and that the reason is in `errors`.
 
 use std::collections::BTreeSet;
+use std::iter::Peekable;
 
 use crate::ast::*;
 use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning};
+use crate::foreign::other_dtype_word;
 use crate::grammar::Rule;
 use crate::limits::{MAX_INTEGER_DIGITS, MAX_TREE_DEPTH};
 use crate::names::{Namespace, name_error};
@@ -57,6 +59,22 @@ pub(crate) fn parts<'i>(pair: Pair<'i, Rule>) -> impl Iterator<Item = Pair<'i, R
     })
 }
 
+/// The next part, if it is of this rule.
+fn next_of<'i>(
+    parts: &mut Peekable<impl Iterator<Item = Pair<'i, Rule>>>,
+    rule: Rule,
+) -> Option<Pair<'i, Rule>> {
+    parts.next_if(|part| part.as_rule() == rule)
+}
+
+/// What may be left out; `None` where it is there and could not be made.
+pub(crate) fn optional<P, T>(
+    part: Option<P>,
+    make: impl FnOnce(P) -> Option<T>,
+) -> Option<Option<T>> {
+    part.map_or(Some(None), |part| make(part).map(Some))
+}
+
 /// A layer's header.
 pub(crate) struct Header {
     pub(crate) strict: Option<Span>,
@@ -67,6 +85,9 @@ pub(crate) struct Header {
     pub(crate) results: Results,
     pub(crate) repeat: Option<Repeat>,
 }
+
+/// Name, value and padding of a dim.
+type Definition = (Name, IntExpr, Option<IntExpr>);
 
 /// A layout word with the partials behind it.
 pub(crate) struct PinnedLayout {
@@ -112,19 +133,15 @@ impl Builder<'_> {
 
     pub(crate) fn whole(&mut self, pair: &Pair<'_, Rule>) -> Option<Spanned<u64>> {
         let (text, span) = (pair.as_str(), self.span(pair));
-        if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return self.fail(SyntaxError::new(
-                SyntaxErrorKind::NotWhole { text: text.to_string() },
-                span,
-            ));
-        }
-        match text.parse() {
-            Ok(value) if text.len() <= MAX_INTEGER_DIGITS => Some(Spanned::new(value, span)),
-            _ => self.fail(SyntaxError::new(
-                SyntaxErrorKind::TooManyDigits { limit: MAX_INTEGER_DIGITS },
-                span,
-            )),
-        }
+        let is_whole = text.bytes().all(|byte| byte.is_ascii_digit());
+        let kind = match text.parse() {
+            Ok(value) if is_whole && text.len() <= MAX_INTEGER_DIGITS => {
+                return Some(Spanned::new(value, span));
+            }
+            _ if is_whole => SyntaxErrorKind::TooManyDigits { limit: MAX_INTEGER_DIGITS },
+            _ => SyntaxErrorKind::NotWhole { text: text.to_string() },
+        };
+        self.fail(SyntaxError::new(kind, span))
     }
 
     // --- lines ---
@@ -141,36 +158,24 @@ impl Builder<'_> {
     }
 
     pub(crate) fn mesh(&mut self, piece: Pair<'_, Rule>) -> Option<Vec<MeshAxis>> {
-        let axes = parts(piece).next()?;
-        let mut built = Vec::new();
-        for axis in parts(axes) {
+        let axis = |axis| {
             let mut inner = parts(axis);
             let name = self.name(Namespace::Axis, &inner.next()?);
             let size = self.whole(&inner.next()?)?;
-            built.push(MeshAxis { span: name.span.to(size.span), name, size });
-        }
-        Some(built)
+            Some(MeshAxis { span: name.span.to(size.span), name, size })
+        };
+        parts(parts(piece).next()?).map(axis).collect()
     }
 
-    /// Name, value and padding of a dim.
-    pub(crate) fn dim(
-        &mut self,
-        piece: Pair<'_, Rule>,
-    ) -> Option<(Name, IntExpr, Option<IntExpr>)> {
+    pub(crate) fn dim(&mut self, piece: Pair<'_, Rule>) -> Option<Definition> {
         self.dim_definition(parts(piece).next()?)
     }
 
-    fn dim_definition(
-        &mut self,
-        definition: Pair<'_, Rule>,
-    ) -> Option<(Name, IntExpr, Option<IntExpr>)> {
+    fn dim_definition(&mut self, definition: Pair<'_, Rule>) -> Option<Definition> {
         let mut inner = parts(definition);
         let name = self.name(Namespace::Dim, &inner.next()?);
         let value = self.int_expr(inner.next()?)?.0;
-        let pad = match inner.next() {
-            Some(pad) => Some(self.int_expr(pad)?.0),
-            None => None,
-        };
+        let pad = optional(inner.next(), |pad| Some(self.int_expr(pad)?.0))?;
         Some((name, value, pad))
     }
 
@@ -181,17 +186,13 @@ impl Builder<'_> {
     ) -> Option<(Name, Option<Repeat>, Vec<Dim>)> {
         let mut inner = parts(piece).peekable();
         let name = self.name(Namespace::Phase, &inner.next()?);
-        let repeat = match inner.next_if(|part| part.as_rule() == Rule::repeat) {
-            Some(pair) => Some(self.repeat(pair)?),
-            None => None,
-        };
-        let mut sizes = Vec::new();
-        for definition in inner {
+        let repeat = optional(next_of(&mut inner, Rule::repeat), |pair| self.repeat(pair))?;
+        let size = |definition| {
             let (name, value, pad) = self.dim_definition(definition)?;
             let span = name.span.to(pad.as_ref().map_or(value.span, |pad| pad.span));
-            sizes.push(Dim { span, docs: Vec::new(), name, value, pad });
-        }
-        Some((name, repeat, sizes))
+            Some(Dim { span, docs: Vec::new(), name, value, pad })
+        };
+        Some((name, repeat, inner.map(size).collect::<Option<_>>()?))
     }
 
     fn repeat(&mut self, pair: Pair<'_, Rule>) -> Option<Repeat> {
@@ -207,20 +208,12 @@ impl Builder<'_> {
     /// An integer expression and its tree's depth.
     pub(crate) fn int_expr(&mut self, pair: Pair<'_, Rule>) -> Option<(IntExpr, usize)> {
         let mut inner = parts(pair);
-        let first = inner.next()?;
-        let (mut left, mut depth) = match first.as_rule() {
-            Rule::int_product => self.int_expr(first)?,
-            _ => self.int_atom(first)?,
-        };
+        let (mut left, mut depth) = self.int_operand(inner.next()?)?;
         while let Some(sign) = inner.next() {
-            let next = inner.next()?;
-            let (right, right_depth) = match next.as_rule() {
-                Rule::int_product => self.int_expr(next)?,
-                _ => self.int_atom(next)?,
-            };
+            let (right, right_depth) = self.int_operand(inner.next()?)?;
             let span = left.span.to(right.span);
             depth = self.deeper(depth.max(right_depth), span)?;
-            let (op, op_span) = (binary_op(sign.as_rule())?, self.span(&sign));
+            let (op, op_span) = (binary_op(&sign)?, self.span(&sign));
             let kind =
                 IntExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) };
             left = IntExpr { span, kind };
@@ -228,23 +221,21 @@ impl Builder<'_> {
         Some((left, depth))
     }
 
-    fn int_atom(&mut self, pair: Pair<'_, Rule>) -> Option<(IntExpr, usize)> {
+    fn int_operand(&mut self, pair: Pair<'_, Rule>) -> Option<(IntExpr, usize)> {
+        if pair.as_rule() == Rule::int_product {
+            return self.int_expr(pair);
+        }
         let atom = parts(pair).next()?;
         let span = self.tight_span(&atom);
-        Some(match atom.as_rule() {
-            Rule::number => {
-                (IntExpr { span, kind: IntExprKind::Number(self.whole(&atom)?.value) }, 1)
-            }
-            Rule::dim_name => (
-                IntExpr { span, kind: IntExprKind::Dim(self.name(Namespace::Dim, &atom).value) },
-                1,
-            ),
+        let (kind, depth) = match atom.as_rule() {
+            Rule::number => (IntExprKind::Number(self.whole(&atom)?.value), 1),
+            Rule::dim_name => (IntExprKind::Dim(self.name(Namespace::Dim, &atom).value), 1),
             _ => {
                 let (inner, depth) = self.int_expr(parts(atom).next()?)?;
-                let depth = self.deeper(depth, span)?;
-                (IntExpr { span, kind: IntExprKind::Paren(Box::new(inner)) }, depth)
+                (IntExprKind::Paren(Box::new(inner)), self.deeper(depth, span)?)
             }
-        })
+        };
+        Some((IntExpr { span, kind }, depth))
     }
 
     /// One more than `depth`, or an error where that is too deep.
@@ -263,10 +254,8 @@ impl Builder<'_> {
 
     pub(crate) fn header(&mut self, piece: Pair<'_, Rule>) -> Option<Header> {
         let mut inner = parts(piece).peekable();
-        let strict =
-            inner.next_if(|part| part.as_rule() == Rule::strict_word).map(|word| self.span(&word));
-        let model =
-            inner.next_if(|part| part.as_rule() == Rule::model_word).map(|word| self.span(&word));
+        let strict = next_of(&mut inner, Rule::strict_word).map(|word| self.span(&word));
+        let model = next_of(&mut inner, Rule::model_word).map(|word| self.span(&word));
         let name = self.name(Namespace::Layer, &inner.next()?);
         let params_pair = inner.next()?;
         let params_span = self.tight_span(&params_pair);
@@ -277,10 +266,7 @@ impl Builder<'_> {
             }
         }
         let results = self.results(inner.next()?)?;
-        let repeat = match inner.next_if(|part| part.as_rule() == Rule::stack) {
-            Some(pair) => Some(self.repeat(pair)?),
-            None => None,
-        };
+        let repeat = optional(next_of(&mut inner, Rule::stack), |pair| self.repeat(pair))?;
         Some(Header { strict, model, name, params_span, params, results, repeat })
     }
 
@@ -290,12 +276,11 @@ impl Builder<'_> {
             return self.full_type(inner).map(Results::One);
         }
         let span = self.tight_span(&inner);
-        let mut results = Vec::new();
-        for result in parts(inner) {
+        let result = |result| {
             let (name, ty) = self.named_type(result)?;
-            results.push(NamedResult { span: name.span.to(ty.span), name, ty });
-        }
-        Some(Results::Named { span, results })
+            Some(NamedResult { span: name.span.to(ty.span), name, ty })
+        };
+        Some(Results::Named { span, results: parts(inner).map(result).collect::<Option<_>>()? })
     }
 
     fn named_type(&mut self, pair: Pair<'_, Rule>) -> Option<(Name, Type)> {
@@ -320,7 +305,7 @@ impl Builder<'_> {
     fn ty(&mut self, pair: Pair<'_, Rule>) -> Option<Type> {
         let mut inner = parts(pair).peekable();
         let start = inner.peek().map(|first| self.span(first))?;
-        let kind = inner.next_if(|part| part.as_rule() == Rule::kind).map(|word| {
+        let kind = next_of(&mut inner, Rule::kind).map(|word| {
             let kind = match word.as_str() {
                 "weight" => Kind::Weight,
                 "cache" => Kind::Cache,
@@ -328,16 +313,10 @@ impl Builder<'_> {
             };
             Spanned::new(kind, self.span(&word))
         });
-        let dtype =
-            inner.next_if(|part| part.as_rule() == Rule::dtype).map(|word| self.dtype(&word));
+        let dtype = optional(next_of(&mut inner, Rule::dtype), |word| self.dtype(&word));
         let PinnedLayout { word: layout, partial, end } =
             self.layout(inner.next()?, inner.next())?;
-        let dtype = match dtype {
-            Some(None) => return None,
-            Some(known) => known,
-            None => None,
-        };
-        Some(Type { span: start.to(end), kind, dtype, layout, partial })
+        Some(Type { span: start.to(end), kind, dtype: dtype?, layout, partial })
     }
 
     /// A layout word and its partials.
@@ -396,10 +375,7 @@ impl Builder<'_> {
     fn let_one(&mut self, pair: Pair<'_, Rule>) -> Option<LetTarget> {
         let mut inner = parts(pair);
         let name = self.name(Namespace::Value, &inner.next()?);
-        let ty = match inner.next() {
-            Some(ty) => Some(self.ty(ty)?),
-            None => None,
-        };
+        let ty = optional(inner.next(), |ty| self.ty(ty))?;
         Some(LetTarget::One { name, ty })
     }
 
@@ -443,41 +419,12 @@ impl Builder<'_> {
             return Some(ReturnValue::One(self.expr(value)?.0));
         }
         let span = self.tight_span(&value);
-        let mut values = Vec::new();
-        for value in parts(value) {
-            values.push(self.expr(value)?.0);
-        }
+        let values = parts(value).map(|value| Some(self.expr(value)?.0)).collect::<Option<_>>()?;
         Some(ReturnValue::Many { span, values })
     }
 }
 
 /// The operation of a sign.
-pub(crate) fn binary_op(rule: Rule) -> Option<BinaryOp> {
-    match rule {
-        Rule::plus => Some(BinaryOp::Add),
-        Rule::minus => Some(BinaryOp::Sub),
-        Rule::times => Some(BinaryOp::Mul),
-        Rule::divide => Some(BinaryOp::Div),
-        _ => None,
-    }
-}
-
-/// The dtype under a name that other frameworks give it.
-pub(crate) fn other_dtype_word(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "bfloat16" => "bf16",
-        // The widest that there are stand for wider ones.
-        "fp32" | "float32" | "float" | "fp64" | "f64" | "float64" | "double" => "f32",
-        "fp16" | "float16" | "half" => "f16",
-        "fp8" | "float8" | "e4m3" | "e5m2" | "f8e4m3" | "f8e4m3fn" | "f8e5m2" | "float8_e4m3fn"
-        | "float8_e5m2" => "f8",
-        "fp4" | "float4" | "e2m1" | "mxfp4" => "f4",
-        "i8" | "s8" | "u8" | "byte" => "int8",
-        "i4" | "s4" => "int4",
-        "i32" | "s32" | "int" | "i64" | "s64" | "int64" | "long" | "i16" | "int16" | "short" => {
-            "int32"
-        }
-        "boolean" | "pred" | "i1" => "bool",
-        _ => return None,
-    })
+pub(crate) fn binary_op(sign: &Pair<'_, Rule>) -> Option<BinaryOp> {
+    BinaryOp::ALL.into_iter().find(|op| op.sign() == sign.as_str())
 }

@@ -1,7 +1,7 @@
 //! From pest's pairs to the syntax tree: expressions.
 
 use crate::ast::*;
-use crate::build::{Builder, PinnedLayout, binary_op, parts};
+use crate::build::{Builder, PinnedLayout, binary_op, optional, parts};
 use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
 use crate::grammar::Rule;
 use crate::names::Namespace;
@@ -22,7 +22,7 @@ impl Builder<'_> {
             let (right, right_depth) = self.operand(inner.next()?)?;
             let span = left.span.to(right.span);
             depth = self.deeper(depth.max(right_depth), span)?;
-            let (op, op_span) = (binary_op(sign.as_rule())?, self.span(&sign));
+            let (op, op_span) = (binary_op(&sign)?, self.span(&sign));
             let kind =
                 ExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) };
             left = Expr { span, kind };
@@ -145,10 +145,7 @@ impl Builder<'_> {
         let kind = match rule {
             Rule::einsum => {
                 let output = self.dim_list(rest.first()?)?;
-                let dtype = match rest.get(1) {
-                    Some(word) => Some(self.dtype(word)?),
-                    None => None,
-                };
+                let dtype = optional(rest.get(1), |word| self.dtype(word))?;
                 ExprKind::Einsum { word_span, operands, output, dtype }
             }
             Rule::reshard => {
@@ -199,11 +196,10 @@ impl Builder<'_> {
     /// The parts of a dim, two or more: as one it is renamed.
     fn several_dims(&mut self, word: &'static str, pair: &Pair<'_, Rule>) -> Option<DimList> {
         let list = self.dim_list(pair)?;
-        match list.dims.len() {
-            found @ (0 | 1) => {
-                self.fail(SyntaxError::new(SyntaxErrorKind::DimCount { word, found }, list.span))
-            }
-            _ => Some(list),
+        let found = list.dims.len();
+        if found > 1 {
+            return Some(list);
         }
+        self.fail(SyntaxError::new(SyntaxErrorKind::DimCount { word, found }, list.span))
     }
 }

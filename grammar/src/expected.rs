@@ -95,26 +95,21 @@ impl Failure<'_, '_> {
         let has_equals = scan.word(index + 1) == "=";
         let takes_equals = !typed && !has_equals && expected.iter().any(|word| word == "`=`");
         let mut error = SyntaxError::new(SyntaxErrorKind::Unexpected { expected, found }, span);
-        let behind =
-            if index > self.tokens.start { scan.tokens[index - 1].span.end } else { span.start };
         if !at_end {
-            let kind = scan.tokens[index].kind;
+            let (kind, word, is_first) =
+                (scan.tokens[index].kind, scan.word(index), index == self.tokens.start);
+            let behind = if is_first { span.start } else { scan.tokens[index - 1].span.end };
             let starts_something =
-                matches!(kind, TokenKind::Word | TokenKind::Number) || scan.word(index) == "(";
+                matches!(kind, TokenKind::Word | TokenKind::Number) || word == "(";
             let assigned = kind == TokenKind::Word && has_equals;
-            if assigned && ends && self.next_keywords.contains(&"let") && index > self.tokens.start
-            {
-                error = error
-                    .with_help(format!("let {} = ...", scan.word(index)))
-                    .with_fix(Span::at(span.start), "let ");
+            let put = |sign: &str| format!("put `{sign}` before `{word}`");
+            if assigned && ends && self.next_keywords.contains(&"let") && !is_first {
+                let help = format!("let {word} = ...");
+                error = error.with_help(help).with_fix(Span::at(span.start), "let ");
             } else if takes_comma && starts_something {
-                error = error
-                    .with_help(format!("put `,` before `{}`", scan.word(index)))
-                    .with_fix(Span::at(behind), ",");
+                error = error.with_help(put(",")).with_fix(Span::at(behind), ",");
             } else if takes_equals && starts_something {
-                error = error
-                    .with_help(format!("put `=` before `{}`", scan.word(index)))
-                    .with_fix(Span::at(behind), " =");
+                error = error.with_help(put("=")).with_fix(Span::at(behind), " =");
             }
         }
         if let Some(BracketFault::Unclosed(open)) = self.bracket

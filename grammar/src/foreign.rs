@@ -469,3 +469,23 @@ fn no_such(name: &str, span: Span, help: String) -> Option<SyntaxError> {
     let kind = SyntaxErrorKind::NoSuchOperation { name: name.to_string() };
     Some(SyntaxError::new(kind, span).with_help(help))
 }
+
+/// The dtype under a name that other frameworks give it.
+pub(crate) fn other_dtype_word(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "bfloat16" => "bf16",
+        // The widest that there are stand for wider ones.
+        "fp32" | "float32" | "float" | "fp64" | "f64" | "float64" | "double" => "f32",
+        "fp16" | "float16" | "half" => "f16",
+        "fp8" | "float8" | "e4m3" | "e5m2" | "f8e4m3" | "f8e4m3fn" | "f8e5m2" | "float8_e4m3fn"
+        | "float8_e5m2" => "f8",
+        "fp4" | "float4" | "e2m1" | "mxfp4" => "f4",
+        "i8" | "s8" | "u8" | "byte" => "int8",
+        "i4" | "s4" => "int4",
+        "i32" | "s32" | "int" | "i64" | "s64" | "int64" | "long" | "i16" | "int16" | "short" => {
+            "int32"
+        }
+        "boolean" | "pred" | "i1" => "bool",
+        _ => return None,
+    })
+}

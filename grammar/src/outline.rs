@@ -8,47 +8,37 @@ use crate::scan::{Scan, TokenKind};
 use shard_words::Span;
 use std::ops::Range;
 
-/// The words that begin a statement.
-const STATEMENTS: [&str; 3] = ["let", "expect", "return"];
-
 /// The words that begin an item of a file.
 const ITEMS: [&str; 7] = ["hardware", "mesh", "dim", "phase", "layer", "strict layer", "model"];
 
 /// The words of other languages that begin what is a layer here.
 const FUNCTIONS: [&str; 6] = ["def", "fn", "func", "fun", "function", "module"];
 
-/// What a piece is parsed as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PieceKind {
-    Hardware,
-    Mesh,
-    Dim,
-    Phase,
-    Let,
-    Expect,
-    Return,
+shard_ops::worded! {
+    /// What a piece is parsed as: four lines of a file, then the statements of a layer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum PieceKind {
+        Hardware = "hardware",
+        Mesh = "mesh",
+        Dim = "dim",
+        Phase = "phase",
+        Let = "let",
+        Expect = "expect",
+        Return = "return",
+    }
+    /// The word that begins it.
+    fn word;
 }
 
 impl PieceKind {
     /// The line of a file that a word begins.
     fn of_line(word: &str) -> Option<PieceKind> {
-        Some(match word {
-            "hardware" => PieceKind::Hardware,
-            "mesh" => PieceKind::Mesh,
-            "dim" => PieceKind::Dim,
-            "phase" => PieceKind::Phase,
-            _ => return None,
-        })
+        PieceKind::ALL[..4].iter().copied().find(|kind| kind.word() == word)
     }
 
     /// The statement that a word begins.
     fn of_statement(word: &str) -> Option<PieceKind> {
-        Some(match word {
-            "let" => PieceKind::Let,
-            "expect" => PieceKind::Expect,
-            "return" => PieceKind::Return,
-            _ => return None,
-        })
+        PieceKind::ALL[4..].iter().copied().find(|kind| kind.word() == word)
     }
 }
 
@@ -61,7 +51,7 @@ pub(crate) struct Piece {
 }
 
 /// A layer's pieces.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LayerOutline {
     /// The header, with the `{` if there is one.
     pub(crate) header: Range<usize>,
@@ -114,7 +104,7 @@ impl Cutter<'_, '_> {
     }
 
     fn is_statement(&self, index: usize) -> bool {
-        STATEMENTS.contains(&self.word(index))
+        PieceKind::of_statement(self.word(index)).is_some()
     }
 
     fn is_word(&self, index: usize) -> bool {
@@ -159,8 +149,9 @@ impl Cutter<'_, '_> {
             }
             word => {
                 self.strayed = true;
-                if let Some(word) = STATEMENTS.into_iter().find(|statement| *statement == word) {
+                if let Some(statement) = PieceKind::of_statement(word) {
                     if !had_strayed {
+                        let word = statement.word();
                         let kind = SyntaxErrorKind::StatementOutsideLayer { word };
                         self.report(SyntaxError::new(kind, self.span(start)));
                     }
@@ -181,25 +172,16 @@ impl Cutter<'_, '_> {
 
     fn layer(&mut self) -> LayerOutline {
         let start = self.at;
-        self.at +=
-            if self.word(start) == "strict" && matches!(self.word(start + 1), "layer" | "model") {
-                2
-            } else {
-                1
-            };
+        let is_strict =
+            self.word(start) == "strict" && matches!(self.word(start + 1), "layer" | "model");
+        self.at += 1 + usize::from(is_strict);
         self.skip_until(|this, index| {
             this.is_statement(index)
                 || this.starts_item_inside(index)
                 || (this.word(index) == "{" && this.opens_body(index))
                 || (this.word(index) == "}" && !this.closes_axes(index))
         });
-        let mut outline = LayerOutline {
-            header: start..self.at,
-            misspelt: false,
-            statements: Vec::new(),
-            open: None,
-            close: None,
-        };
+        let mut outline = LayerOutline { header: start..self.at, ..LayerOutline::default() };
         if self.word(self.at) == "{" {
             outline.open = Some(self.at);
             self.at += 1;
@@ -259,29 +241,19 @@ impl Cutter<'_, '_> {
             [meant] => Some(*meant),
             _ => nearest(&word, keywords),
         };
-        let error = match meant {
-            Some(meant) if token.kind == TokenKind::Word => {
-                let kind = SyntaxErrorKind::MisspeltKeyword { word, meant };
-                SyntaxError::new(kind, span).with_help(meant).with_fix(span, meant)
-            }
-            _ => {
-                let expected = keywords.iter().map(|word| format!("`{word}`")).collect();
-                let error = SyntaxError::new(
-                    SyntaxErrorKind::Unexpected { expected, found: format!("`{word}`") },
-                    span,
-                );
-                if keywords.contains(&"let")
-                    && token.kind == TokenKind::Word
-                    && self.word(index + 1) == "="
-                {
-                    error
-                        .with_help(format!("let {word} = ..."))
-                        .with_fix(Span::at(span.start), "let ")
-                } else {
-                    error
-                }
-            }
-        };
+        let is_word = token.kind == TokenKind::Word;
+        if let Some(meant) = meant.filter(|_| is_word) {
+            let kind = SyntaxErrorKind::MisspeltKeyword { word, meant };
+            return self
+                .report(SyntaxError::new(kind, span).with_help(meant).with_fix(span, meant));
+        }
+        let expected = keywords.iter().map(|word| format!("`{word}`")).collect();
+        let kind = SyntaxErrorKind::Unexpected { expected, found: format!("`{word}`") };
+        let mut error = SyntaxError::new(kind, span);
+        if keywords.contains(&"let") && is_word && self.word(index + 1) == "=" {
+            let help = format!("let {word} = ...");
+            error = error.with_help(help).with_fix(Span::at(span.start), "let ");
+        }
         self.report(error);
     }
 
@@ -386,33 +358,15 @@ impl Cutter<'_, '_> {
         let between = |&before: &usize| {
             !(self.is_word(before) && !self.is_statement(before) || self.word(before) == ",")
         };
-        match (0..index).rev().find(between) {
-            Some(open) => self.word(open) == "{" && !self.opens_body(open),
-            None => false,
-        }
+        let open = (0..index).rev().find(between);
+        open.is_some_and(|open| self.word(open) == "{" && !self.opens_body(open))
     }
 }
 
 /// The keyword that a word is one slip away from: a letter too many, too few, changed, or two
 /// swapped.
 pub(crate) fn nearest(word: &str, keywords: &[&'static str]) -> Option<&'static str> {
-    keywords
-        .iter()
-        .copied()
-        .filter(|keyword| keyword.len() > 2)
-        .find(|keyword| one_slip_apart(word, keyword))
-}
-
-fn one_slip_apart(a: &str, b: &str) -> bool {
-    let (a, b) = (a.to_ascii_lowercase().into_bytes(), b.as_bytes());
-    let same = a.iter().zip(b).take_while(|(x, y)| x == y).count();
-    let (rest_a, rest_b) = (&a[same..], &b[same..]);
-    match (rest_a, rest_b) {
-        ([], []) => true,
-        ([_, more_a @ ..], [_, more_b @ ..]) if more_a == more_b => true,
-        ([x, y, more_a @ ..], [v, w, more_b @ ..]) if x == w && y == v && more_a == more_b => true,
-        ([_, more_a @ ..], _) if more_a == rest_b => true,
-        (_, [_, more_b @ ..]) if more_b == rest_a => true,
-        _ => false,
-    }
+    let word = word.to_ascii_lowercase();
+    let is_near = |keyword: &&str| keyword.len() > 2 && strsim::osa_distance(&word, keyword) <= 1;
+    keywords.iter().copied().find(is_near)
 }

@@ -1,8 +1,7 @@
 //! Types whose words stand in another order or apart.
 
 use super::{Mend, Place};
-use crate::build::other_dtype_word;
-use crate::foreign::FAR;
+use crate::foreign::{FAR, other_dtype_word};
 use crate::parser::reads;
 use crate::scan::TokenKind;
 use shard_ops::Dtype;
