@@ -471,7 +471,12 @@ impl<'s> Lowering<'s> {
                 found.extend(search_limit(&layer, program, header, hardware, options));
                 // It is said once, of the first phase.
                 if let Some((shared, 0)) = shared {
-                    found.extend(search_limit_of_phases(shared, &program.name, header));
+                    found.extend(search_limit_of_phases(
+                        shared,
+                        &program.name,
+                        header,
+                        options.objective,
+                    ));
                 }
                 found.extend(too_large(&layer, hardware));
                 found.extend(replication_costs(file, program, &layer, hardware, options));

@@ -81,6 +81,12 @@ fn of_layer_phases(
 /// weights and caches take. Nearer to the least, searches of whole models may take minutes.
 const MULTIPLES: [u64; 2] = [4, 2];
 
+/// Those that are tried where activations need more than the first of [`MULTIPLES`].
+const LARGER: [u64; 5] = [8, 16, 32, 64, 128];
+
+/// How often what lies between one of [`LARGER`] and what is not enough is halved.
+const HALVINGS: usize = 3;
+
 /// The stored layouts with which all phases fit in the least of some memories, given those that are
 /// fastest; or those, where they fit in none.
 fn in_little_memory(
@@ -90,17 +96,38 @@ fn in_little_memory(
     fastest: SharedWeights,
 ) -> Result<SharedWeights, CompileError> {
     let least = phases.iter().map(|phase| least_kept(phase)).max().unwrap_or(0);
-    let mut smallest = None;
-    let memories = MULTIPLES.map(|times| least.saturating_mul(times));
-    for memory in memories.into_iter().filter(|memory| *memory < hardware.hbm_bytes) {
-        let found = pipeline::share_weights(phases, &hardware.with_memory_limit(memory), options);
-        match found {
-            Ok(found) => smallest = found,
+    let within = |memory: u64| {
+        match pipeline::share_weights(phases, &hardware.with_memory_limit(memory), options) {
             // What is known by then is taken.
             Err(CompileError::Lower(
                 LowerError::NoPlanFits { .. } | LowerError::Limit { .. } | LowerError::OutOfTime,
-            )) => break,
-            Err(error) => return Err(error),
+            )) => Ok(None),
+            found => found,
+        }
+    };
+    let times = |times: &u64| least.saturating_mul(*times);
+    let is_less = |memory: &u64| *memory < hardware.hbm_bytes;
+    let mut smallest = None;
+    for memory in MULTIPLES.iter().map(times).filter(is_less) {
+        let Some(found) = within(memory)? else { break };
+        smallest = Some(found);
+    }
+    if smallest.is_none() {
+        let (mut low, mut high) = (times(&MULTIPLES[0]), None);
+        for memory in LARGER.iter().map(times).filter(is_less) {
+            smallest = within(memory)?;
+            if smallest.is_some() {
+                high = Some(memory);
+                break;
+            }
+            low = memory;
+        }
+        for _ in 0..HALVINGS {
+            let Some(middle) = high.map(|high| low.midpoint(high)) else { break };
+            match within(middle)? {
+                Some(found) => (smallest, high) = (Some(found), Some(middle)),
+                None => low = middle,
+            }
         }
     }
     let Some(smallest) = smallest else { return Ok(fastest) };

@@ -2,7 +2,7 @@
 
 use shard_check::Diagnostic;
 use shard_check::diagnostics::LoweringProblem;
-use shard_cost::{Bytes, Hardware, Memory};
+use shard_cost::{Bytes, Hardware, Memory, Objective};
 use shard_grammar::Span;
 use shard_ir::{InstrId, Plan, Program, ValueId};
 use shard_report::scale;
@@ -58,8 +58,13 @@ pub(crate) fn search_limit_of_phases(
     shared: &SharedWeights,
     layer: &str,
     header: Option<Span>,
+    objective: Objective,
 ) -> Option<Diagnostic> {
     let request = Some(&shared.request).filter(|request| is_worth_saying(request))?;
+    // Layouts that take little memory are not the fastest, and that alone is no news.
+    if objective == Objective::Memory && request.stopped_by.is_none() {
+        return None;
+    }
     let problem = LoweringProblem::SearchLimit {
         layer: layer.to_string(),
         of_phases: true,
