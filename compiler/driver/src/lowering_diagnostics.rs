@@ -224,13 +224,18 @@ pub fn replication_costs(
     options: &LowerOptions,
 ) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
-    let mut said = BTreeSet::new();
-    let mut sites = Vec::new();
+    // Of a layer that is called twice, each annotation pins several values.
+    let mut sites: Vec<(Vec<ValueId>, Vec<InstrId>)> = Vec::new();
     for id in program.value_ids() {
         let value = program.value(id);
         let Def::Pin { pattern, written: false, .. } = &value.def else { continue };
         let shape = MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) };
-        if pattern.exact(shape) != Some(Layout::REPLICATED) || !said.insert(value.span) {
+        if pattern.exact(shape) != Some(Layout::REPLICATED) {
+            continue;
+        }
+        let known = sites.iter_mut().find(|(pins, _)| program.value(pins[0]).span == value.span);
+        if let Some((pins, _)) = known {
+            pins.push(id);
             continue;
         }
         // The moves to and from a pinned layout bear its span; only those to it can have traffic.
@@ -248,17 +253,20 @@ pub fn replication_costs(
             }
             Objective::Serial | Objective::Comm | Objective::Memory => moves,
         };
-        if !moves.is_empty() {
-            sites.push((id, moves));
+        sites.push((vec![id], moves));
+    }
+    sites.retain(|(_, moves)| !moves.is_empty());
+    if let Some(lowered) = layer.lowered.as_ref().filter(|lowered| is_proven(lowered)) {
+        let pins: Vec<Vec<ValueId>> = sites.iter().map(|(pins, _)| pins.clone()).collect();
+        let cost = shard_search::pins_that_cost(program, lowered, hardware, options, &pins);
+        if let Some(cost) = ok_or_noted(cost) {
+            sites = cost.into_iter().map(|place| sites[place].clone()).collect();
         }
     }
-    if let Some(lowered) = layer.lowered.as_ref().filter(|lowered| is_proven(lowered)) {
-        let pins: Vec<ValueId> = sites.iter().map(|(id, _)| *id).collect();
-        let cost = shard_search::pins_that_cost(program, lowered, hardware, options, &pins);
-        let cost = ok_or_noted(cost).unwrap_or(pins);
-        sites.retain(|(id, _)| cost.contains(id));
-    }
-    sites.into_iter().map(|(id, moves)| replication(file, program, layer, id, &moves)).collect()
+    let warning = |(pins, moves): &(Vec<ValueId>, Vec<InstrId>)| {
+        replication(file, program, layer, pins[0], moves)
+    };
+    sites.iter().map(warning).collect()
 }
 
 fn is_proven(lowered: &Lowered) -> bool {

@@ -58,7 +58,14 @@ const MAX_AXES_ASKED: usize = 4;
 const WORK: usize = 150_000;
 
 /// And one may expand this part of the states that a search may.
-const PART_OF_STATES: usize = 8;
+pub(crate) const PART_OF_STATES: usize = 8;
+
+/// How many questions that prices leave open may be asked of a plan, at least one.
+pub(crate) fn questions(lowered: &Lowered) -> usize {
+    let strategies = lowered.remembered.whole.as_ref().map_or(0, |whole| whole.strategies());
+    let work = strategies + lowered.stats.nodes + lowered.stats.expansions;
+    (WORK / work.max(1)).max(1)
+}
 
 /// For each layout of the source that names several axes on one dim, and whose value the plan
 /// moves, what leaving the order to the compiler would save.
@@ -102,9 +109,7 @@ pub fn order_savings(
             }
         }
     };
-    let strategies = lowered.remembered.whole.as_ref().map_or(0, |whole| whole.strategies());
-    let work = strategies + lowered.stats.nodes + lowered.stats.expansions;
-    let asked = (WORK / work.max(1)).max(1);
+    let asked = questions(lowered);
     let unasked = sites.get(asked).map(|site| Unasked {
         value: site.value(program),
         output: site.output(),

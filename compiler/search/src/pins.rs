@@ -3,21 +3,24 @@
 use shard_cost::Hardware;
 use shard_ir::{Def, LayoutPattern, Program, ValueId};
 
+use crate::axis_orders::{PART_OF_STATES, questions};
 use crate::demand::is_argument;
 use crate::lower::{Known, lower_below};
 use crate::{Limits, LowerError, LowerOptions, Lowered};
 
-/// Of some pins those that cost time, given the plan with all of them: those without which alone a
-/// plan takes less. Where that is none of them, but all together cost time, it is all.
+/// Of some groups of pins those that cost time, given the plan with all of them, by their places:
+/// those without which alone a plan takes less. Where that is none of them, but all together cost
+/// time, it is all; and so it is of groups that there is no work left to ask about.
 pub fn pins_that_cost(
     program: &Program,
     lowered: &Lowered,
     hardware: &Hardware,
     options: &LowerOptions,
-    pins: &[ValueId],
-) -> Result<Vec<ValueId>, LowerError> {
+    groups: &[Vec<ValueId>],
+) -> Result<Vec<usize>, LowerError> {
     let hardware = &*options.priced_by(hardware);
-    let limits = Limits { trials: false, time_alone: true, ..options.limits.clone() };
+    let expansions = options.limits.expansions / PART_OF_STATES;
+    let limits = Limits { expansions, trials: false, time_alone: true, ..options.limits.clone() };
     let options = LowerOptions { limits, ..options.clone() };
     let known = Known::of(&lowered.remembered);
     let cost = |pins: &[ValueId]| -> Result<bool, LowerError> {
@@ -30,16 +33,17 @@ pub fn pins_that_cost(
             Err(other) => Err(other),
         }
     };
-    if pins.is_empty() || !cost(pins)? {
+    if groups.is_empty() || !cost(&groups.concat())? {
         return Ok(Vec::new());
     }
+    let asked = questions(lowered);
     let mut found = Vec::new();
-    for pin in pins {
-        if cost(&[*pin])? {
-            found.push(*pin);
+    for (place, pins) in groups.iter().enumerate() {
+        if groups.len() == 1 || place >= asked || cost(pins)? {
+            found.push(place);
         }
     }
-    Ok(if found.is_empty() { pins.to_vec() } else { found })
+    Ok(if found.is_empty() { (0..groups.len()).collect() } else { found })
 }
 
 /// The program with some pins left open.
