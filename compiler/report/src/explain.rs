@@ -475,7 +475,10 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
         if layer.objective == Objective::Overlap {
             page.row(
                 &format!("  {} layers, computing beside communicating", plan.repeat),
-                &scale::time(layer.timeline.of_all_layers(plan)),
+                &scale::time(
+                    layer.timeline.of_all_layers(plan)
+                        + layer.hardware.stack_time(Picoseconds(0), plan),
+                ),
             );
         }
     }
