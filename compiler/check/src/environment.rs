@@ -278,10 +278,11 @@ impl<'a> Environment<'a> {
             DimLookup::Found(id) => Some(id),
             DimLookup::Broken => None,
             DimLookup::Unknown => {
+                let is_letter = together.is_some();
                 let together = together
                     .filter(|(_, word)| self.by_name.contains_key(*word))
                     .map(|(span, word)| (span, word.to_string()));
-                self.report_unknown_dim(&name.value, name.span, together, sink);
+                self.report_unknown_dim(&name.value, name.span, (is_letter, together), sink);
                 None
             }
         }
@@ -295,11 +296,12 @@ impl<'a> Environment<'a> {
     }
 
     /// Speaks of an unknown dim, once a file, and not where its line may have been unreadable.
+    /// `is_letter`: it stands in a word that is read as a dim a letter.
     pub(crate) fn report_unknown_dim(
         &mut self,
         unknown: &str,
         span: Span,
-        together: Option<(Span, String)>,
+        (is_letter, together): (bool, Option<(Span, String)>),
         sink: &mut Sink,
     ) {
         if self.lenient {
@@ -319,7 +321,14 @@ impl<'a> Environment<'a> {
         self.unknown_dims.insert(unknown.to_string(), near.clone());
         sink.report_name(
             unknown,
-            DimProblem::Unknown { name: unknown.to_string(), span, near, known, together },
+            DimProblem::Unknown {
+                name: unknown.to_string(),
+                span,
+                near,
+                known,
+                is_letter,
+                together,
+            },
         );
     }
 

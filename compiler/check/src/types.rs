@@ -347,7 +347,8 @@ fn report_unknown_axis(
         (false, true) => {
             let name =
                 |a: &ast::Name| if a.span == axis.span { near.clone() } else { a.value.clone() };
-            format!("{{{}}}", axes.axes.iter().map(name).collect::<Vec<_>>().join(","))
+            let all = axes.axes.iter().map(name).collect::<Vec<_>>().join(",");
+            if axes.any_order { format!("({{{all}}})") } else { format!("{{{all}}}") }
         }
     };
     let known: Vec<String> = env.mesh.declared().iter().map(|(name, _)| name.clone()).collect();
@@ -372,7 +373,7 @@ fn report_unknown_axis(
         if declared.is_some() {
             let problem = LayoutProblem::AxisNotInOverride {
                 axis: name.clone(),
-                span,
+                span: axis.span,
                 declared,
                 mesh: mesh.clone(),
             };

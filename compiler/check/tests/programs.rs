@@ -398,6 +398,26 @@ fn a_longer_axis_among_letters_puts_all_of_them_in_braces() {
     let mut mended = text.to_string();
     mended.replace_range(edit.span.start..edit.span.end, &edit.replacement);
     assert!(codes(&mended).is_empty(), "{mended}");
+    assert_eq!(helps(&text.replace("B_dt)", "B_(dt))")), ["({d,t2})"]);
+}
+
+#[test]
+fn a_longer_dim_is_told_in_brackets_among_letters_and_as_it_is_elsewhere() {
+    let text = "mesh x=4\ndim B = 8\ndim Kv = 64\n";
+    let among = format!("{text}layer f(x: f32 BK_x) -> f32 B {{ return sum(x over Kv) }}");
+    assert_eq!(helps(&among)[0], "[Kv]    (with the layout's other dims: [B, Kv])");
+    let alone = format!("{text}dim F = 4 * K\nlayer f(x: f32 BF) -> f32 BF {{ return x }}");
+    assert_eq!(helps(&alone)[0], "Kv");
+}
+
+#[test]
+fn a_bool_in_arithmetic_is_cast_to_the_number_beside_it() {
+    for dtype in ["bf16", "f32", "int32"] {
+        let text =
+            format!("dim B = 8\nlayer f(a: {dtype} B, m: bool B) -> {dtype} B {{ return a * m }}");
+        assert_eq!(helps(&text), [format!("cast(m, {dtype})")]);
+        assert!(codes(&text.replace("a * m", &format!("a * cast(m, {dtype})"))).is_empty());
+    }
 }
 
 #[test]

@@ -400,6 +400,11 @@ fn completion_offers_what_the_place_takes() {
     assert_eq!(labels(&at("B_(xy)", 3)), ["x", "y", "{data}"]);
     assert_eq!(labels(&at("B_{x,y}E", 5)), ["y", "data"]);
     assert_eq!(labels(&at("over E", 5)), ["B", "E"]);
+    // What is typed of a longer axis is no axes of a letter.
+    let half = text.replace("B_xE,", "B_xdaE,");
+    editor.change(2, &half);
+    let answer = editor.ask_at("textDocument/completion", &half, "B_xdaE,", 5);
+    assert_eq!(answer[1]["textEdit"]["newText"], "{x,data}", "{answer}");
     editor.close();
 }
 

@@ -213,7 +213,8 @@ fn words<'t>(place: &Place<'_, 't>, tokens: Range<usize>) -> Option<Words<'t>> {
         }
         at += 1;
     }
-    Some(words)
+    // What has no dims has none that axes could split.
+    (words.axes.is_none() || !words.dims.is_empty()).then_some(words)
 }
 
 /// The dtype that a word is, here or elsewhere.

@@ -19,6 +19,8 @@ pub enum DimProblem {
         near: Option<String>,
         /// The dims that there are.
         known: Vec<String>,
+        /// Whether it stands in a word that is read as a dim a letter.
+        is_letter: bool,
         /// Where several letters together name a dim: their place, and that dim.
         together: Option<(Span, String)>,
     },
@@ -136,8 +138,8 @@ impl From<DimProblem> for Diagnostic {
     fn from(problem: DimProblem) -> Diagnostic {
         use DimProblem::*;
         match problem {
-            Unknown { name, span, near, known, together } => {
-                unknown(&name, span, near, &known, together)
+            Unknown { name, span, near, known, is_letter, together } => {
+                unknown(&name, span, near, &known, (is_letter, together))
             }
             UsedBefore { name, span, declared } => {
                 Diagnostic::error("E0301", format!("dim `{name}` is used above its own line"))
@@ -241,7 +243,7 @@ fn unknown(
     span: Span,
     near: Option<String>,
     known: &[String],
-    together: Option<(Span, String)>,
+    (is_letter, together): (bool, Option<(Span, String)>),
 ) -> Diagnostic {
     if let Some((all, dim)) = together {
         return Diagnostic::error("E0301", format!("there is no dim `{name}`"))
@@ -251,10 +253,9 @@ fn unknown(
     let out = Diagnostic::error("E0301", format!("there is no dim `{name}`"))
         .at(span, "unknown dim")
         .note(format!("dims of the file: {}", name_list(known)));
-    let is_long = |name: &str| name.contains(|c: char| c.is_ascii_lowercase());
     match near {
         // Beside other letters a longer name is not read as one.
-        Some(near) if is_long(&near) && !is_long(name) => {
+        Some(near) if is_letter && near.contains(|c: char| c.is_ascii_lowercase()) => {
             out.help(format!("[{near}]    (with the layout's other dims: [B, {near}])"))
         }
         Some(near) => out.mend(near.clone(), span, near),

@@ -132,7 +132,11 @@ impl From<DtypeProblem> for Diagnostic {
                 .at(operand.0, format!("is {found}"));
                 let would_do = match wanted {
                     Wanted::Number | Wanted::Float => {
-                        others.into_iter().find(|other| other.is_float()).unwrap_or(Dtype::F32)
+                        let is_it = |other: &Dtype| match wanted {
+                            Wanted::Number => *other != Dtype::Bool,
+                            _ => other.is_float(),
+                        };
+                        others.into_iter().find(is_it).unwrap_or(Dtype::F32)
                     }
                     Wanted::Dtype(dtype) => dtype,
                 };

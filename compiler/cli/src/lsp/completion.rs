@@ -36,14 +36,23 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
     };
     let (ahead, prefix) = before.split_at(word);
     let range = Range { start: position_of(&document.file, word), end: place };
-    if before.rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with("hardware ")) {
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    if line.trim_start().starts_with("hardware ") {
+        if line.contains('"') {
+            return Vec::new();
+        }
         let start = before.rfind(' ').map_or(0, |blank| blank + 1);
         let range = Range { start: position_of(&document.file, start), end: place };
         let chips = BUILT_IN.iter();
         return chips.map(|chip| item(chip.name, CompletionItemKind::CONSTANT, range)).collect();
     }
-    let is_partial =
-        ["(partialsum-", "(partialmax-", "_("].iter().any(|sign| ahead.ends_with(sign));
+    let word_before = ahead.strip_suffix("_(").map(|before| {
+        before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len()
+    });
+    let is_dim = |start: usize| ahead[start..].starts_with(|c: char| c.is_ascii_uppercase());
+    let is_partial = ahead.ends_with("(partialsum-")
+        || ahead.ends_with("(partialmax-")
+        || word_before.is_some_and(is_dim);
     let of_dim = prefix.rfind('_').filter(|i| {
         prefix.starts_with(|c: char| c.is_ascii_uppercase())
             && !prefix[*i..].contains(|c: char| c.is_ascii_uppercase())
@@ -108,14 +117,22 @@ fn is_in_a_comment(before: &str) -> bool {
     line.split('"').step_by(2).any(|outside| outside.contains("//"))
 }
 
-/// Whether a dim follows: behind `over`, `at` and the arrow of an operation, which no parenthesis
-/// stands before as it does before the arrow of a layer.
+/// Whether a dim follows: behind `over`, `at` and the arrow of an operation, whose parenthesis is
+/// open.
 fn takes_a_dim(ahead: &str) -> bool {
     let ahead = ahead.trim_end();
-    let of_arrow = |before: &str| !before.trim_end().ends_with(')');
-    ahead.ends_with(" over")
-        || ahead.ends_with(" at")
-        || ahead.strip_suffix("->").is_some_and(of_arrow)
+    let mut depth = 0usize;
+    let is_open = |c: char| {
+        match c {
+            ')' => depth += 1,
+            '(' if depth == 0 => return true,
+            '(' => depth -= 1,
+            _ => {}
+        }
+        false
+    };
+    [" over", " at", "->"].iter().any(|sign| ahead.ends_with(sign))
+        && ahead.chars().rev().any(is_open)
 }
 
 /// The axes that the word does not have yet. Those of the dim begin at `start`; among letters, a
@@ -126,8 +143,12 @@ fn axes(
     (start, place): (usize, Position),
 ) -> Vec<CompletionItem> {
     let letters = document.file.slice(Span::new(start, offset_of(&document.file, place)));
-    let has_braces = letters.starts_with('{');
-    let here = Range { start: place, end: place };
+    let from = |at: usize| Range { start: position_of(&document.file, start + at), end: place };
+    let in_braces = letters.starts_with('{').then(|| letters.rfind(['{', ',']).unwrap_or(0) + 1);
+    let is_axis = |c: char| {
+        let mut all = document.tree.meshes().flat_map(|mesh| &mesh.axes);
+        all.any(|axis| axis.name.value.starts_with(c) && axis.name.value.len() == 1)
+    };
     let mesh = document.tree.meshes().flat_map(|mesh| &mesh.axes);
     mesh.filter(|axis| axis.name.value.len() > 1 || !prefix.contains(axis.name.value.as_str()))
         .map(|axis| {
@@ -137,14 +158,21 @@ fn axes(
                 detail: detail.clone(),
                 ..item(text, CompletionItemKind::ENUM_MEMBER, range)
             };
-            if name.len() == 1 || has_braces {
-                return of(name, here);
+            if let Some(at) = in_braces {
+                return of(name, from(at));
             }
-            let names = letters.chars().map(String::from).chain([name.to_string()]);
+            if name.len() == 1 {
+                return of(name, from(letters.len()));
+            }
+            // What is typed of the name stands last.
+            let typed = letters.char_indices().map(|(at, _)| at).find(|at| {
+                name.starts_with(&letters[*at..]) && !letters[*at..].chars().all(is_axis)
+            });
+            let (known, _) = letters.split_at(typed.unwrap_or(letters.len()));
+            let names = known.chars().map(String::from).chain([name.to_string()]);
             let all = format!("{{{}}}", names.collect::<Vec<_>>().join(","));
-            let range = Range { start: position_of(&document.file, start), end: place };
             // Editors look for what is typed in front of the cursor.
-            CompletionItem { filter_text: Some(format!("{letters}{name}")), ..of(&all, range) }
+            CompletionItem { filter_text: Some(format!("{known}{name}")), ..of(&all, from(0)) }
         })
         .collect()
 }
