@@ -242,6 +242,20 @@ fn an_annotation_without_axes_that_costs_a_collective_is_a_warning() {
 }
 
 #[test]
+fn an_annotation_in_a_layer_that_is_called_twice_is_warned_of_where_one_call_pays() {
+    let source = |layout: &str| {
+        format!(
+            "hardware tpu-v5e\nmesh x=4\ndim B = 64\ndim E = 1024\nlayer half(a: bf16 BE?) -> \
+             bf16 BE? {{\n  let h: {layout} = gelu(a)\n  return h * h\n}}\nlayer f(a: bf16 BE, b: \
+             bf16 B_xE) -> (y: bf16 BE, z: bf16 B_xE) {{\n  return (half(a), half(b))\n}}\n"
+        )
+    };
+    let [pinned, free] = ["BE", "BE?"].map(|layout| fed(&["check", "-"], &source(layout)));
+    assert_eq!(pinned.err.matches("W0801").count(), 1, "{}", pinned.err);
+    assert!(free.err.is_empty(), "{}", free.err);
+}
+
+#[test]
 fn an_annotation_without_axes_is_no_warning_where_its_reader_needs_the_value_whole() {
     let source = |layout: &str| {
         format!(

@@ -158,11 +158,9 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
             ),
         },
     );
-    let steps: Vec<String> = shared
-        .programs
-        .iter()
-        .map(|p| format!("{} {}", p.phase.as_ref().map_or(1, |phase| phase.repeat), name(p)))
-        .collect();
+    let of_phase = |p: &Program| p.phase.as_ref().map_or(1, |phase| phase.repeat);
+    let steps: Vec<String> =
+        shared.programs.iter().map(|p| format!("{} {}", of_phase(p), name(p))).collect();
     let status = match shared.request.status {
         Status::Proven => "proven: no stored layouts take less".to_string(),
         Status::Bounded => {
@@ -182,12 +180,19 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
         String::new()
     };
     let (steps, layers) = (steps.join(", "), program.repeat.max(1));
+    let overhead = match layer.objective {
+        Objective::Comm => Picoseconds(0),
+        Objective::Serial | Objective::Overlap | Objective::Memory => {
+            let once = layer.hardware.stack_time(Picoseconds(0), layer.plan());
+            once.times(shared.programs.iter().map(of_phase).sum())
+        }
+    };
     let cost = match layers {
         1 => scale::time(cost),
         _ => format!(
             "{} a layer, {} in all {layers}",
             scale::time(cost),
-            scale::time(cost.times(layers))
+            scale::time(cost.times(layers) + overhead)
         ),
     };
     let request = match layer.objective {
