@@ -3,8 +3,8 @@
 use shard_audit::collectives::collectives;
 use shard_audit::hlo::Module;
 
-/// A loop of five turns whose tuple has a counter and `x`, of which `next` stands for what a turn
-/// hands on; `use` is made of the gathered `%g`.
+/// A loop of five turns whose tuple has a counter and `x`, which is `%a` in a turn and `%g` when it
+/// has moved; `next` is what a turn hands on.
 fn dump(next: &str) -> String {
     format!(
         "HloModule m, num_partitions=4\n\n\

@@ -151,7 +151,11 @@ impl InstrKind {
     pub fn stream(&self) -> Stream {
         match self {
             InstrKind::Move(collective) if collective.has_traffic() => Stream::Network,
-            _ => Stream::Compute,
+            InstrKind::Move(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_) => Stream::Compute,
         }
     }
 

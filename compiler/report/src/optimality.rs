@@ -131,8 +131,8 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
         .map(|w| named(w, w.alone[phase]))
         .collect();
     let (time, alone) = (layer.chosen_by(), shared.alone[phase]);
-    // The layouts are those of the fastest plans, and for other objectives the plans shown are
-    // others: what these take is not held against it.
+    // The weights are stored as the fastest plans have them. Where another objective chose the
+    // plans that are shown, their times are not compared with those.
     let by_objective = match layer.objective {
         Objective::Serial | Objective::Comm => true,
         Objective::Overlap | Objective::Memory => false,

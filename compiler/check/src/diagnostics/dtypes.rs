@@ -132,11 +132,11 @@ impl From<DtypeProblem> for Diagnostic {
                 .at(operand.0, format!("is {found}"));
                 let would_do = match wanted {
                     Wanted::Number | Wanted::Float => {
-                        let is_it = |other: &Dtype| match wanted {
+                        let would_do = |other: &Dtype| match wanted {
                             Wanted::Number => *other != Dtype::Bool,
-                            _ => other.is_float(),
+                            Wanted::Float | Wanted::Dtype(_) => other.is_float(),
                         };
-                        others.into_iter().find(is_it).unwrap_or(Dtype::F32)
+                        others.into_iter().find(would_do).unwrap_or(Dtype::F32)
                     }
                     Wanted::Dtype(dtype) => dtype,
                 };

@@ -1,7 +1,8 @@
 //! Values, layers, calls, returns and repetition.
 
 use shard_grammar::Span;
-use shard_ir::{never, op::Code};
+use shard_ir::never;
+use shard_ir::op::Code;
 
 use super::words::{count, name_list};
 use crate::diagnostic::Diagnostic;

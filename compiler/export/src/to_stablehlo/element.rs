@@ -90,10 +90,10 @@ impl Element {
 
     /// The word of `stablehlo.compare` for numbers of this type.
     pub(crate) fn comparison(self) -> &'static str {
-        match self {
-            _ if self.is_float() => "FLOAT",
-            Element::Bool | Element::Unsigned => "UNSIGNED",
-            _ => "SIGNED",
+        match self.range() {
+            None => "FLOAT",
+            Some((least, _)) if least < 0 => "SIGNED",
+            Some(_) => "UNSIGNED",
         }
     }
 

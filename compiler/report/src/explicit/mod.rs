@@ -6,9 +6,10 @@
 //! layers that others call are left out.
 
 mod body;
-pub use body::fresh;
 mod comments;
 mod expression;
+
+pub use body::fresh;
 
 use std::collections::BTreeMap;
 
