@@ -28,7 +28,7 @@ use crate::network::Network;
 use crate::parallel;
 use crate::scalar::maximum;
 use crate::spare::Spare;
-use crate::tensor::{Element, Tensor};
+use crate::tensor::{Element, Section, Tensor};
 
 /// Elements of a sum that are added up at a time: sums of so many stay in the nearest cache while
 /// the terms pass.
@@ -81,7 +81,7 @@ impl Move<'_> {
                 let groups = Groups::of(grid, &axes);
                 let chunk = blocks[0].data.len() / groups.size();
                 groups.all().for_each(|g| network.send_all(g, g.len() - 1, chunk));
-                self.reduced(grid, (&groups, blocks), kind, |device| {
+                self.reduced(grid, &groups, blocks, kind, |device| {
                     blocks[device].place_of_part(dim, groups.size(), groups.rank(device))
                 })?
             }
@@ -95,18 +95,14 @@ impl Move<'_> {
                 groups.all().for_each(|g| network.send_all(g, g.len() - 1, part));
                 self.each(grid, |device| {
                     let (group, rank) = (groups.group(device), groups.rank(device));
-                    Ok(all_to_all(group, rank, blocks, (from_dim, to_dim)))
+                    Ok(all_to_all(group, rank, blocks, from_dim, to_dim))
                 })?
             }
             Collective::Permute { to } => self.permute(&mut network, grid, blocks, to)?,
             Collective::Exchange { to } => self.exchange(&mut network, grid, blocks, to)?,
-            Collective::AllGatherDims { to } => {
-                let axes = self.collective.axes(grid.mesh, self.from);
-                self.gather_dims(&mut network, grid, blocks, (&axes, to))?
-            }
+            Collective::AllGatherDims { to } => self.gather_dims(&mut network, grid, blocks, to)?,
             Collective::ReduceScatterDims { kind, to } => {
-                let axes = self.collective.axes(grid.mesh, self.from);
-                self.scatter_dims(&mut network, grid, blocks, (kind, &axes, to))?
+                self.scatter_dims(&mut network, grid, blocks, kind, to)?
             }
             Collective::Slice { dim, axes } => self.each(grid, |device| {
                 let parts = grid.mesh.group_size(axes.iter()) as usize;
@@ -147,27 +143,28 @@ impl Move<'_> {
         let count = groups.groups.len();
         let made =
             parallel::map(count, self.copied(count), |at| make(&groups.groups[at]).map(Arc::new))?;
-        Ok(groups.at.iter().map(|(group, _)| made[*group].clone()).collect())
+        Ok(groups.group_of.iter().map(|group| made[*group].clone()).collect())
     }
 
     /// Elements that so many new blocks have.
-    fn copied(&self, blocks: usize) -> usize {
+    pub(crate) fn copied(&self, blocks: usize) -> usize {
         let local: u64 = self.shape.local_sizes(self.to).iter().product();
         (local as usize).saturating_mul(blocks)
     }
 
-    /// As a reduce-scatter: the part of each device of the sum of its group's terms. `place` is
-    /// where it lies in a term, its origin and sizes.
+    /// A reduce-scatter: each device gets its part of the sum of its group's terms. `section` says
+    /// which part of a term that is, by device.
     pub(crate) fn reduced<T: Element>(
         &self,
         grid: &Grid<'_>,
-        (groups, blocks): (&Groups, &[Arc<Tensor<T>>]),
+        groups: &Groups,
+        blocks: &[Arc<Tensor<T>>],
         kind: Reduction,
-        place: impl Fn(usize) -> (Vec<usize>, Vec<usize>) + Sync,
+        section: impl Fn(usize) -> Section + Sync,
     ) -> Result<Held<T>, RunError> {
-        let part = |whole: &Tensor<T>, device: usize| {
-            let (origin, sizes) = place(device);
-            whole.block_as(&origin, &sizes, self.spare)
+        let part = |term: &Tensor<T>, device: usize| {
+            let Section { origin, sizes } = section(device);
+            term.block_as(&origin, &sizes, self.spare)
         };
         if self.rounds_on_the_way() {
             return self.each(grid, |device| {
@@ -178,7 +175,7 @@ impl Move<'_> {
             });
         }
         let sums = self.sums(groups, blocks, kind)?;
-        let parts = self.each(grid, |device| Ok(part(&sums[groups.at[device].0], device)));
+        let parts = self.each(grid, |device| Ok(part(&sums[groups.group_of[device]], device)));
         T::give(self.spare, sums);
         parts
     }
@@ -273,7 +270,7 @@ impl Move<'_> {
         }
         if !self.rounds_on_the_way() {
             let sums = self.sums(groups, blocks, kind)?;
-            return Ok(groups.at.iter().map(|(group, _)| sums[*group].clone()).collect());
+            return Ok(groups.group_of.iter().map(|group| sums[*group].clone()).collect());
         }
         self.once_a_group(groups, |group| {
             let mut sum = Vec::with_capacity(elements);
@@ -358,18 +355,22 @@ pub(crate) fn neutral(kind: Reduction) -> f64 {
 /// The groups over some axes, and where each device is in them.
 pub(crate) struct Groups {
     groups: Vec<Vec<usize>>,
-    /// Of each device, its group and its rank.
-    at: Vec<(usize, usize)>,
+    /// The group of each device, as an index into `groups`.
+    group_of: Vec<usize>,
+    /// The rank of each device in its group.
+    rank_of: Vec<usize>,
 }
 
 impl Groups {
     pub(crate) fn of(grid: &Grid<'_>, axes: &AxisList) -> Groups {
         let groups = grid.groups(axes);
-        let mut at = vec![(0, 0); grid.devices()];
+        let (mut group_of, mut rank_of) = (vec![0; grid.devices()], vec![0; grid.devices()]);
         for (group, devices) in groups.iter().enumerate() {
-            devices.iter().enumerate().for_each(|(rank, device)| at[*device] = (group, rank));
+            for (rank, device) in devices.iter().enumerate() {
+                (group_of[*device], rank_of[*device]) = (group, rank);
+            }
         }
-        Groups { groups, at }
+        Groups { groups, group_of, rank_of }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Vec<usize>> {
@@ -377,16 +378,28 @@ impl Groups {
     }
 
     pub(crate) fn group(&self, device: usize) -> &[usize] {
-        &self.groups[self.at[device].0]
+        &self.groups[self.group_of[device]]
     }
 
     pub(crate) fn rank(&self, device: usize) -> usize {
-        self.at[device].1
+        self.rank_of[device]
     }
 
     /// How many devices a group has.
     pub(crate) fn size(&self) -> usize {
         self.groups.first().map_or(1, Vec::len)
+    }
+
+    /// What each device has when every device of a group has passed on what it holds to the next
+    /// rank, and the last rank to the first.
+    pub(crate) fn passed_on<T>(&self, mut held: Vec<T>) -> Vec<T> {
+        for group in &self.groups {
+            // Rank by rank from the last down, each changes places with the one before it.
+            for pair in group.windows(2).rev() {
+                held.swap(pair[0], pair[1]);
+            }
+        }
+        held
     }
 }
 
@@ -400,7 +413,8 @@ fn all_to_all<T: Element>(
     group: &[usize],
     rank: usize,
     blocks: &[Arc<Tensor<T>>],
-    (from_dim, to_dim): (usize, usize),
+    from_dim: usize,
+    to_dim: usize,
 ) -> Tensor<T> {
     let own = &blocks[group[rank]];
     let mut part = own.sizes.clone();

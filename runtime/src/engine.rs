@@ -1,5 +1,8 @@
 //! Other executors than the simulated devices: their results are judged like those of the devices.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use shard_ir::{InstrId, InstrKind, Plan};
 
 use crate::arithmetic::Arithmetic;
@@ -25,18 +28,20 @@ pub trait Engine: std::fmt::Debug + Send + Sync {
     ) -> Result<Vec<Vec<Tensor>>, String>;
 }
 
-/// The blocks of each instruction that is a result, as an engine gives them.
+/// The blocks of each instruction that is a result, as an engine gives them. `parameters` are whole;
+/// `seed` is that of the random terms of partial ones.
 pub(crate) fn execute(
     engine: &dyn Engine,
     plan: &Plan,
-    (whole, seed): (&std::collections::BTreeMap<InstrId, std::sync::Arc<Tensor>>, u64),
+    parameters: &BTreeMap<InstrId, Arc<Tensor>>,
+    seed: u64,
     grid: &Grid<'_>,
     arithmetic: Arithmetic,
 ) -> Result<Vec<(InstrId, Vec<Tensor>)>, RunError> {
     let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
     let dealt = plan.ids().filter(is_parameter).map(|id| {
-        let whole = whole.get(&id).ok_or(RunError::Internal("a parameter has no data"))?;
-        let blocks = inputs::deal(plan, id, whole, grid, arithmetic, (seed, &Spare::default()))?;
+        let whole = parameters.get(&id).ok_or(RunError::Internal("a parameter has no data"))?;
+        let blocks = inputs::deal(plan, id, whole, grid, arithmetic, seed, &Spare::default())?;
         Ok((id, (0..grid.devices()).map(|device| blocks.on(device).into_owned()).collect()))
     });
     let dealt = dealt.collect::<Result<Vec<_>, RunError>>()?;

@@ -170,8 +170,9 @@ pub(crate) fn execute_in(
     let mut machine = Machine::of(plan, &grid, arithmetic, &options.spare);
     let (outputs, peak_bytes) = match &options.engine {
         Some(engine) => {
-            let data = (&parameters, options.seed);
-            for (id, blocks) in engine::execute(engine.as_ref(), plan, data, &grid, arithmetic)? {
+            let (engine, seed) = (engine.as_ref(), options.seed);
+            let results = engine::execute(engine, plan, &parameters, seed, &grid, arithmetic)?;
+            for (id, blocks) in results {
                 machine.memory[id.index()] = Some(Blocks::wide(blocks));
             }
             machine.replicas_within = arithmetic.tolerance(plan);
@@ -255,8 +256,9 @@ impl<'p> Machine<'p> {
                 InstrKind::Parameter(_) => {
                     let whole = parameters.get(&step.id);
                     let whole = whole.ok_or(RunError::Internal("a parameter has no data"))?;
-                    let made_of = (options.seed, &*options.spare);
-                    inputs::deal(plan, step.id, whole, self.grid, self.arithmetic, made_of)?
+                    let (grid, arithmetic) = (self.grid, self.arithmetic);
+                    let (seed, spare) = (options.seed, &options.spare);
+                    inputs::deal(plan, step.id, whole, grid, arithmetic, seed, spare)?
                 }
                 InstrKind::Constant(_)
                 | InstrKind::Op(_)

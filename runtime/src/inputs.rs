@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shard_ir::{AxisSet, Dtype, InstrId, InstrKind, Map, MeshShape, Op, Plan, Reduction};
+use shard_ir::{AxisSet, Dtype, InstrId, InstrKind, Map, MeshShape, Op, Plan, Random, Reduction};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
 use crate::blocks::Blocks;
@@ -13,7 +13,6 @@ use crate::error::RunError;
 use crate::parallel;
 use crate::spare::Spare;
 use crate::tensor::{Element, Tensor};
-use shard_ir::Random;
 
 /// The whole tensor of each parameter, by instruction: as given, or drawn.
 pub(crate) fn parameters(
@@ -86,11 +85,12 @@ pub(crate) fn parameters(
     Ok(out)
 }
 
-/// Whether all elements are such, looked at on all cores, and some at once.
-fn all(data: &[f64], is_such: impl Fn(&f64) -> bool + Sync) -> bool {
+/// Whether a test holds for all elements. All cores test, each of them several elements at once.
+fn all(data: &[f64], holds: impl Fn(&f64) -> bool + Sync) -> bool {
     let chunks: Vec<&[f64]> = data.chunks(1 << 16).collect();
-    let are_such = |some: &[f64]| some.iter().fold(true, |all, v| all & is_such(v));
-    let each = |at: usize| if chunks[at].chunks(64).all(are_such) { Ok(()) } else { Err(()) };
+    // Without a branch for each element, so that the compiler can use vector instructions.
+    let holds_for = |some: &[f64]| some.iter().fold(true, |all, v| all & holds(v));
+    let each = |at: usize| if chunks[at].chunks(64).all(holds_for) { Ok(()) } else { Err(()) };
     parallel::map(chunks.len(), data.len(), each).is_ok()
 }
 
@@ -123,8 +123,8 @@ fn draw(
     }
 }
 
-/// Whether something takes a root or a logarithm, or divides. The pieces of a composite do so of
-/// what is positive anyway.
+/// Whether an op takes a root or a logarithm, or divides, so that random data should be positive.
+/// The pieces of a composite are left out: they do so of what is positive whatever the data.
 fn needs_positive(plan: &Plan) -> bool {
     plan.instructions.iter().filter(|i| i.origin.piece_of.is_none()).any(|i| match &i.kind {
         InstrKind::Op(Op::Map(map)) => matches!(map, Map::Log | Map::Sqrt | Map::Rsqrt),
@@ -137,15 +137,16 @@ fn needs_positive(plan: &Plan) -> bool {
     })
 }
 
-/// The block of each device of a parameter; where it is partial, random terms that combine to the
-/// whole.
+/// The block of each device of a parameter. Of a partial parameter each device gets a random term or
+/// candidate; together they combine to the whole.
 pub(crate) fn deal(
     plan: &Plan,
     id: InstrId,
     whole: &Tensor,
     grid: &Grid<'_>,
     arithmetic: Arithmetic,
-    (seed, spare): (u64, &Spare),
+    seed: u64,
+    spare: &Spare,
 ) -> Result<Blocks, RunError> {
     let instr = plan.instruction(id);
     let sizes = plan.sizes(&instr.dims);
@@ -153,16 +154,16 @@ pub(crate) fn deal(
     let (sums, maxima) =
         (instr.layout.partial(Reduction::Sum), instr.layout.partial(Reduction::Max));
     let mut random = Random::for_part(seed ^ 0x7465_726d, u64::from(id.0));
-    // Simple terms where a random split would be rounded away.
+    // Rounded to an emulated integer dtype, random terms would not add up to the whole.
     let simple = arithmetic == Arithmetic::Emulated && !instr.dtype.is_float();
     let local = usizes(&shape.local_sizes(instr.layout));
     let origin = |device: usize| grid.origin(device, shape, instr.layout);
     if sums.is_empty() && maxima.is_empty() {
-        let dealing = (grid, instr.layout.split_axes(), spare);
+        let split = instr.layout.split_axes();
         return if Blocks::are_narrow(arithmetic, instr.dtype) {
-            dealt(whole, dealing, origin, &local).map(Blocks::Narrow)
+            dealt(whole, grid, split, spare, origin, &local).map(Blocks::Narrow)
         } else {
-            dealt(whole, dealing, origin, &local).map(Blocks::Wide)
+            dealt(whole, grid, split, spare, origin, &local).map(Blocks::Wide)
         };
     }
     let candidates = lower_but_one(whole, group_size(plan, maxima), simple, &mut random);
@@ -178,10 +179,13 @@ pub(crate) fn deal(
     Ok(Blocks::of(arithmetic, instr.dtype, blocks.collect()))
 }
 
-/// The block of each device of a whole tensor. Devices that get the same hold one block.
+/// The block of each device of a whole tensor that these axes split: blocks of `local` sizes that
+/// start at `origin`. Devices that get the same elements hold one block.
 fn dealt<T: Element>(
     whole: &Tensor,
-    (grid, split, spare): (&Grid<'_>, AxisSet, &Spare),
+    grid: &Grid<'_>,
+    split: AxisSet,
+    spare: &Spare,
     origin: impl Fn(usize) -> Vec<usize> + Sync,
     local: &[usize],
 ) -> Result<Held<T>, RunError> {
@@ -199,21 +203,20 @@ fn group_size(plan: &Plan, axes: AxisSet) -> usize {
     plan.mesh.group_size(axes) as usize
 }
 
-/// Tensors whose maximum is `whole`: at each element one of them, at random, has it, and the others
-/// less.
+/// Tensors whose maximum is `whole`. Each element of it is in one of them, taken at random; the
+/// others have there a number that is no larger, and the same one if `simple`.
 fn lower_but_one(whole: &Tensor, count: usize, simple: bool, random: &mut Random) -> Vec<Tensor> {
     let mut out = vec![whole.clone(); count];
     for at in 0..whole.data.len() {
         let winner = random.below(count as u64) as usize;
-        for (i, tensor) in out.iter_mut().enumerate().filter(|(i, _)| *i != winner) {
-            let _ = i;
+        for (_, tensor) in out.iter_mut().enumerate().filter(|(i, _)| *i != winner) {
             tensor.data[at] -= if simple { 0.0 } else { random.between(0, 3) as f64 };
         }
     }
     out
 }
 
-/// Tensors whose sum is `whole`.
+/// Tensors whose sum is `whole`; if `simple`, one of them is the whole and the others are 0.
 fn sum_terms(
     whole: &Tensor,
     count: usize,

@@ -161,7 +161,7 @@ fn judge(
     let tolerance = match (options.tolerance, arithmetic) {
         (Some(given), _) => given,
         (None, Arithmetic::Emulated) => {
-            emulated_tolerance(source, what, options, (&trace, &expected), stated)?
+            emulated_tolerance(source, what, options, &trace, &expected, stated)?
         }
         (None, Arithmetic::F32 | Arithmetic::Single) if !all_equal(&trace, &expected, stated) => {
             // Every layer magnifies what roundings did to those before: what the devices have is as
@@ -223,7 +223,8 @@ fn emulated_tolerance(
     source: &Plan,
     what: &Executed<'_>,
     options: &RunOptions,
-    (trace, expected): (&Trace, &[Expected]),
+    trace: &Trace,
+    expected: &[Expected],
     stated: f64,
 ) -> Result<f64, RunError> {
     let parameters = parameters_of(source, what.plan(), &trace.parameters)?;

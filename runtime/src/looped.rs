@@ -25,19 +25,20 @@ pub(crate) struct Loop<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) id: InstrId,
     pub(crate) arithmetic: Arithmetic,
-    /// Of each operand the block of every device.
+    /// For each operand the block of every device.
     pub(crate) operands: Vec<Vec<&'a Tensor>>,
 }
 
-/// A chunk along a dim: from which index, and how many.
+/// A chunk along a dim.
 #[derive(Clone, Copy)]
 struct Chunk {
     dim: DimId,
+    /// Its first index along the dim.
     from: usize,
     size: usize,
 }
 
-/// Whether values in a layout are terms of sums that are not taken yet.
+/// Whether devices hold terms of a sum in a layout.
 fn is_term(layout: Layout) -> bool {
     !layout.partial(Reduction::Sum).is_empty()
 }
@@ -45,35 +46,34 @@ fn is_term(layout: Layout) -> bool {
 impl Loop<'_> {
     /// The block of every device, and the network that carried the chunks.
     pub(crate) fn execute(&self, grid: &Grid<'_>) -> Result<(Vec<Tensor>, Network), RunError> {
-        let (fused, layouts) = self
-            .plan
-            .loop_layouts(self.id)
-            .ok_or(RunError::Internal("a collective einsum does not type"))?;
-        let moved = match fused.gathered() {
-            Some(place) => {
-                self.plan.instruction(self.plan.instruction(self.id).operands[place]).dtype
-            }
-            None => self.plan.instruction(self.id).dtype,
-        };
-        let mut network = Network::new(grid.devices(), moved.bits(), 1);
+        let (fused, _) = self.layouts()?;
         let groups = Groups::of(grid, &fused.axes());
-        let product = self.local_product(&layouts);
-        let chunk = match fused {
-            Fused::AllGather { operand, .. } => self.operands[operand][0].data.len(),
-            Fused::ReduceScatter { .. } => product.iter().product::<usize>() / groups.size(),
-        };
-        groups.all().for_each(|g| network.send_all(g, g.len() - 1, chunk));
-        let work = crate::limits::work_of(self.plan, self.id).min(usize::MAX as u128) as usize;
-        let is_term = is_term(layouts.product);
-        let blocks = parallel::map(grid.devices(), work, |device| {
-            let (group, rank) = (groups.group(device), groups.rank(device));
-            match fused {
-                Fused::AllGather { operand, dim, .. } => {
-                    self.gathering((group, rank), operand, dim, (&product, is_term))
+        let (moved, chunk, blocks) = match fused {
+            Fused::AllGather { operand, .. } => {
+                let mut held = self.operands[operand].clone();
+                let mut terms = vec![self.gathered_terms(grid, 0, &held)?];
+                for step in 1..groups.size() {
+                    held = groups.passed_on(held);
+                    terms.push(self.gathered_terms(grid, step, &held)?);
                 }
-                Fused::ReduceScatter { dim, .. } => self.scattering((group, rank), dim, &product),
+                let moved = self.plan.instruction(self.id).operands[operand];
+                (moved, held[0].data.len(), self.joined_terms(grid, terms)?)
             }
-        })?;
+            Fused::ReduceScatter { .. } => {
+                let mut sums = self.scattered_terms(grid, 0)?;
+                for step in 1..groups.size() {
+                    let arrived = groups.passed_on(sums);
+                    sums = self.scattered_terms(grid, step)?;
+                    self.add_all(&mut sums, &arrived)?;
+                }
+                let chunk = sums[0].data.len();
+                let finished = sums.into_iter().map(|sum| self.finish(sum));
+                (self.id, chunk, finished.collect::<Result<_, _>>()?)
+            }
+        };
+        let bits = self.plan.instruction(moved).dtype.bits();
+        let mut network = Network::new(grid.devices(), bits, 1);
+        groups.all().for_each(|group| network.send_all(group, group.len() - 1, chunk));
         Ok((blocks, network))
     }
 
@@ -83,78 +83,18 @@ impl Loop<'_> {
         usizes(&MeshShape { mesh: &self.plan.mesh, sizes: &sizes }.local_sizes(layouts.product))
     }
 
-    /// The chunks come round, that of rank r - s at step s: each is the block of the device of its
-    /// rank.
-    fn gathering(
-        &self,
-        (group, rank): (&[usize], usize),
-        place: usize,
-        dim: usize,
-        (product, is_term): (&[usize], bool),
-    ) -> Result<Tensor, RunError> {
-        let (k, instr) = (group.len(), self.plan.instruction(self.id));
-        let gathered = self.plan.instruction(instr.operands[place]).dims[dim];
-        let along = instr.dims.iter().position(|d| *d == gathered);
-        let parts = (0..k).map(|number| {
-            let held = self.operands[place][group[number]];
-            let size = held.sizes[dim];
-            let chunk = Chunk { dim: gathered, from: number * size, size };
-            self.multiply(
-                group[rank],
-                chunk,
-                Some((place, held)),
-                (product, is_term || along.is_none()),
-            )
-        });
-        match along {
-            // Each chunk makes its own part of the result,
-            Some(along) => Ok(Tensor::joined(&parts.collect::<Result<Vec<_>, _>>()?, along)),
-            // or a term of all of it. Terms are added in the order of the chunks, whichever came
-            // first: devices that are to hold the same then hold the same bits. (Hardware adds them
-            // as they come.)
-            None => {
-                let mut sum = Tensor::filled(product.to_vec(), 0.0);
-                parts.into_iter().try_for_each(|part| self.add(&mut sum, &part?))?;
-                self.finish(sum)
-            }
-        }
-    }
-
-    /// A device's chunk comes by all others of its group, from rank + 1 on, and each adds its term;
-    /// its own comes last.
-    fn scattering(
-        &self,
-        (group, rank): (&[usize], usize),
-        dim: usize,
-        product: &[usize],
-    ) -> Result<Tensor, RunError> {
-        let k = group.len();
-        let scattered = self.plan.instruction(self.id).dims[dim];
-        let size = product[dim] / k;
-        let chunk = Chunk { dim: scattered, from: rank * size, size };
-        let term =
-            |step: usize| self.multiply(group[(rank + step) % k], chunk, None, (product, true));
-        let mut sum = term(1)?;
-        for step in 2..=k {
-            let mut own = term(step)?;
-            self.add(&mut own, &sum)?;
-            sum = own;
-        }
-        self.finish(sum)
-    }
-
-    /// What each device makes of the chunk that it holds at a step of a loop that gathers, its own
-    /// at step 0.
+    /// What each device makes of the chunk that it holds at a step of a loop that gathers: the
+    /// chunk of rank r - step, its own at step 0.
     pub(crate) fn gathered_terms(
         &self,
         grid: &Grid<'_>,
         step: usize,
         held: &[&Tensor],
     ) -> Result<Vec<Tensor>, RunError> {
-        let (Fused::AllGather { operand, dim, .. }, layouts) = self.layouts()? else {
+        let (fused @ Fused::AllGather { operand, dim, .. }, layouts) = self.layouts()? else {
             return Err(RunError::Internal("a loop that does not gather"));
         };
-        let (fused, instr) = (self.fused()?, self.plan.instruction(self.id));
+        let instr = self.plan.instruction(self.id);
         let groups = Groups::of(grid, &fused.axes());
         let product = self.local_product(&layouts);
         let gathered = self.plan.instruction(instr.operands[operand]).dims[dim];
@@ -164,29 +104,31 @@ impl Loop<'_> {
             let size = held[device].sizes[dim];
             let number = (rank + k - step % k) % k;
             let chunk = Chunk { dim: gathered, from: number * size, size };
-            self.multiply(device, chunk, Some((operand, held[device])), (&product, is_term))
+            self.multiply(device, chunk, Some((operand, held[device])), &product, is_term)
         })
     }
 
-    /// The results of a loop that gathers, from what each step has given.
+    /// The results of a loop that gathers, from the [`Self::gathered_terms`] of each step.
     pub(crate) fn joined_terms(
         &self,
         grid: &Grid<'_>,
         steps: Vec<Vec<Tensor>>,
     ) -> Result<Vec<Tensor>, RunError> {
-        let (Fused::AllGather { operand, dim, .. }, layouts) = self.layouts()? else {
+        let (fused @ Fused::AllGather { operand, dim, .. }, layouts) = self.layouts()? else {
             return Err(RunError::Internal("a loop that does not gather"));
         };
-        let (fused, instr) = (self.fused()?, self.plan.instruction(self.id));
+        let instr = self.plan.instruction(self.id);
         let groups = Groups::of(grid, &fused.axes());
         let product = self.local_product(&layouts);
         let gathered = self.plan.instruction(instr.operands[operand]).dims[dim];
         let along = instr.dims.iter().position(|d| *d == gathered);
         self.on_all(grid, |device| {
             let (k, rank) = (groups.size(), groups.rank(device));
-            // In the order of the chunks, as in `gathering`.
+            // Terms are added in the order of the chunks, and not as they came: devices that are to
+            // hold the same then hold the same bits. (Hardware adds them as they come.)
             let parts = (0..k).map(|number| &steps[(rank + k - number) % k][device]);
             match along {
+                // Each chunk makes its own part of the result; or a term of all of it.
                 Some(along) => Ok(Tensor::joined(&parts.collect::<Vec<_>>(), along)),
                 None => {
                     let mut sum = Tensor::filled(product.clone(), 0.0);
@@ -197,16 +139,17 @@ impl Loop<'_> {
         })
     }
 
-    /// The term that each device makes at a step of a loop that scatters.
+    /// The term that each device makes at a step of a loop that scatters: that of the chunk of rank
+    /// r - 1 - step, its own at the last step.
     pub(crate) fn scattered_terms(
         &self,
         grid: &Grid<'_>,
         step: usize,
     ) -> Result<Vec<Tensor>, RunError> {
-        let (Fused::ReduceScatter { dim, .. }, layouts) = self.layouts()? else {
+        let (fused @ Fused::ReduceScatter { dim, .. }, layouts) = self.layouts()? else {
             return Err(RunError::Internal("a loop that does not scatter"));
         };
-        let groups = Groups::of(grid, &self.fused()?.axes());
+        let groups = Groups::of(grid, &fused.axes());
         let product = self.local_product(&layouts);
         let scattered = self.plan.instruction(self.id).dims[dim];
         self.on_all(grid, |device| {
@@ -214,22 +157,18 @@ impl Loop<'_> {
             let size = product[dim] / k;
             let number = (rank + 2 * k - 1 - step) % k;
             let chunk = Chunk { dim: scattered, from: number * size, size };
-            self.multiply(device, chunk, None, (&product, true))
+            self.multiply(device, chunk, None, &product, true)
         })
     }
 
-    /// Adds to the terms of all devices what came for them.
+    /// Adds to the term of every device the term that arrived there.
     pub(crate) fn add_all(&self, into: &mut [Tensor], terms: &[Tensor]) -> Result<(), RunError> {
         into.iter_mut().zip(terms).try_for_each(|(into, term)| self.add(into, term))
     }
 
     fn layouts(&self) -> Result<(Fused, LoopLayouts), RunError> {
-        let not = RunError::Internal("a collective einsum does not type");
-        self.plan.loop_layouts(self.id).ok_or(not)
-    }
-
-    fn fused(&self) -> Result<Fused, RunError> {
-        self.layouts().map(|(fused, _)| fused)
+        let problem = RunError::Internal("a collective einsum does not type");
+        self.plan.loop_layouts(self.id).ok_or(problem)
     }
 
     fn on_all(
@@ -241,7 +180,7 @@ impl Loop<'_> {
         parallel::map(grid.devices(), work, make)
     }
 
-    /// Rounds a result that is complete.
+    /// Rounds a result whose terms are all added.
     pub(crate) fn finish(&self, mut sum: Tensor) -> Result<Tensor, RunError> {
         let instr = self.plan.instruction(self.id);
         let is_term = is_term(instr.layout);
@@ -254,14 +193,16 @@ impl Loop<'_> {
         combine(self.id, self.arithmetic, dtype, Reduction::Sum, &mut into.data, &term.data)
     }
 
-    /// What a device makes of one chunk: of every operand the part that belongs to it, of the one
-    /// that is passed round the chunk that is held.
+    /// What a device makes of one chunk, from the part of every operand that belongs to the chunk.
+    /// `held` is the operand that is passed round, by its place, with the chunk that the device has.
+    /// `product` has the local sizes of the product of all chunks.
     fn multiply(
         &self,
         device: usize,
         chunk: Chunk,
         held: Option<(usize, &Tensor)>,
-        (product, is_term): (&[usize], bool),
+        product: &[usize],
+        is_term: bool,
     ) -> Result<Tensor, RunError> {
         let instr = self.plan.instruction(self.id);
         let dims_of = |at: usize| self.plan.instruction(instr.operands[at]).dims.as_slice();

@@ -1,8 +1,12 @@
-//! Attentions over parts of the keys: the statistics beside them, and their merge.
+//! Attentions over parts of the keys ([`PartialAttention`]): the statistics beside them, and their
+//! merge.
 //!
-//! A part is the normalised result over a device's own keys, and for each query and head the
-//! logarithm of the sum of the exponentials of its scores; where no key is visible, (-inf, 0). Two
-//! parts (s, a) and (t, b) make (log(exp s + exp t), (a exp s + b exp t) / (exp s + exp t)).
+//! A part has for each query and head a statistic s and a result a: s is the logarithm of the sum of
+//! the exponentials of the scores, a is normalised over the part's own keys. Where no key is visible,
+//! s is -inf and a is 0. Two parts (s, a) and (t, b) make
+//! (log(exp s + exp t), (a exp s + b exp t) / (exp s + exp t)).
+//!
+//! K devices have a part each. A device holds R bits of results and S bits of statistics.
 //!
 //! | step of a merge | algorithm | sent by a device |
 //! |---|---|---|
@@ -20,6 +24,7 @@ use crate::collectives::{Groups, Held, Move};
 use crate::devices::Grid;
 use crate::error::RunError;
 use crate::network::Network;
+use crate::parallel;
 use crate::scalar::maximum;
 use crate::tensor::{Tensor, walk};
 
@@ -42,14 +47,23 @@ pub(crate) fn statistics(scores: &Tensor, over: usize, arithmetic: Arithmetic) -
     Tensor { sizes, data }
 }
 
-/// The results and the statistics of every device after a merge.
+/// An attention over some of the keys, on one device.
+pub(crate) struct PartialAttention {
+    /// Normalised over these keys alone.
+    pub(crate) result: Tensor,
+    /// For each query and head the logarithm of the sum of the exponentials of its scores, dims in
+    /// the order of the result's.
+    pub(crate) statistics: Tensor,
+}
+
+/// What every device has after a merge.
 pub(crate) struct Merged {
     pub(crate) results: Held<f64>,
     pub(crate) statistics: Vec<Tensor>,
     pub(crate) network: Network,
 }
 
-/// A merge of what devices hold: results, and statistics in the order of the dims of the value.
+/// Executes a softmax-merge. `results` and `statistics` are the [`PartialAttention`]s of the devices.
 pub(crate) fn merge(
     step: &Move<'_>,
     grid: &Grid<'_>,
@@ -60,58 +74,46 @@ pub(crate) fn merge(
         return Err(RunError::Internal("a move that merges nothing"));
     };
     let groups = Groups::of(grid, &axes);
-    let network = sent(step, &groups, (dim, by), (results, statistics));
-    let merged = step.each(grid, |device| {
-        let (group, rank) = (groups.group(device), groups.rank(device));
-        Ok(joined(step, group, (dim, rank), by, (results, statistics))?.0)
-    })?;
-    let left = (0..grid.devices())
-        .map(|device| {
-            let (group, rank) = (groups.group(device), groups.rank(device));
-            Ok(joined(step, group, (dim, rank), by, (results, statistics))?.1)
-        })
-        .collect::<Result<Vec<_>, RunError>>()?;
-    Ok(Merged { results: merged, statistics: left, network })
-}
-
-/// The attention over all keys of a group, as one device of it gets it, and its statistics.
-fn joined(
-    step: &Move<'_>,
-    group: &[usize],
-    (dim, rank): (Option<usize>, usize),
-    by: DimSet,
-    (results, statistics): (&[Arc<Tensor>], &[Tensor]),
-) -> Result<(Tensor, Tensor), RunError> {
-    let part = |block: &Tensor, at: Option<usize>| match at {
-        Some(at) => block.part(at, group.len(), rank),
-        None => block.clone(),
-    };
+    let network = sent(step, &groups, dim, by, results, statistics);
     let on_statistics = dim.and_then(|dim| by.iter().position(|has| has == dim));
-    let mut all: Vec<(Tensor, Tensor)> = Vec::with_capacity(group.len());
-    for device in group {
-        let result = part(&results[*device], dim);
-        all.push((result, part(&statistics[*device], on_statistics)));
-    }
-    merged_parts(&all.iter().collect::<Vec<_>>(), by, (step.arithmetic, step.dtype))
+    let merged = parallel::map(grid.devices(), step.copied(grid.devices()), |device| {
+        let (group, rank) = (groups.group(device), groups.rank(device));
+        let part = |block: &Tensor, dim: Option<usize>| match dim {
+            Some(dim) => block.part(dim, group.len(), rank),
+            None => block.clone(),
+        };
+        let of_device = |other: &usize| PartialAttention {
+            result: part(&results[*other], dim),
+            statistics: part(&statistics[*other], on_statistics),
+        };
+        let parts: Vec<PartialAttention> = group.iter().map(of_device).collect();
+        merged_parts(&parts.iter().collect::<Vec<_>>(), by, step.arithmetic, step.dtype)
+    })?;
+    let (results, statistics) =
+        merged.into_iter().map(|part| (Arc::new(part.result), part.statistics)).unzip();
+    Ok(Merged { results, statistics, network })
 }
 
-/// The merge of some parts, results with their statistics, which have these dims of them.
+/// The attention over the keys of all parts together. `by` are the dims of the result that the
+/// statistics have, `dtype` is that of the result.
 pub(crate) fn merged_parts(
-    all: &[&(Tensor, Tensor)],
+    parts: &[&PartialAttention],
     by: DimSet,
-    (arithmetic, dtype): (Arithmetic, Dtype),
-) -> Result<(Tensor, Tensor), RunError> {
-    let (first, of_first) = all.first().ok_or(RunError::Internal("a group of no devices"))?;
-    let mut largest = of_first.clone();
-    for (_, other) in all {
-        largest.data.iter_mut().zip(&other.data).for_each(|(a, b)| *a = maximum(*a, *b));
+    arithmetic: Arithmetic,
+    dtype: Dtype,
+) -> Result<PartialAttention, RunError> {
+    let first = parts.first().ok_or(RunError::Internal("a group of no devices"))?;
+    let mut largest = first.statistics.clone();
+    for part in parts {
+        let pairs = largest.data.iter_mut().zip(&part.statistics.data);
+        pairs.for_each(|(a, b)| *a = maximum(*a, *b));
     }
-    let mut sum = Tensor::filled(first.sizes.clone(), 0.0);
+    let mut sum = Tensor::filled(first.result.sizes.clone(), 0.0);
     let mut weights = Tensor::filled(largest.sizes.clone(), 0.0);
     let strides = [sum.strides(), along(&largest, by, sum.sizes.len())];
-    for (result, statistic) in all {
+    for PartialAttention { result, statistics } in parts {
         let weight: Vec<f64> =
-            statistic.data.iter().zip(&largest.data).map(|(s, m)| weight(*s, *m)).collect();
+            statistics.data.iter().zip(&largest.data).map(|(s, m)| weight(*s, *m)).collect();
         weights.data.iter_mut().zip(&weight).for_each(|(all, own)| *all += own);
         walk(&result.sizes, &strides, |at| {
             let term = result.data[at[0]] * weight[at[1]];
@@ -122,7 +124,7 @@ pub(crate) fn merged_parts(
     let sizes = sum.sizes.clone();
     walk(&sizes, &strides, |at| {
         let weight = weights.data[at[1]];
-        // Where no device sees a key there is nothing.
+        // A query that sees no key on any device has a result of 0.
         let value = if weight > 0.0 { sum.data[at[0]] / weight } else { 0.0 };
         sum.data[at[0]] = arithmetic.round(dtype, value);
     });
@@ -131,27 +133,31 @@ pub(crate) fn merged_parts(
             *largest = arithmetic.round(Dtype::F32, *largest + weight.ln());
         }
     }
-    Ok((sum, largest))
+    Ok(PartialAttention { result: sum, statistics: largest })
 }
 
-/// By how much a part counts beside the largest.
+/// How much the part with this statistic counts, against 1 for the part with the largest one.
 fn weight(statistic: f64, largest: f64) -> f64 {
     if statistic == f64::NEG_INFINITY { 0.0 } else { (statistic - largest).exp() }
 }
 
-/// How far apart neighbours of the value along each dim are in the statistics.
+/// For each dim of the result, how far apart its neighbours are in the data of the statistics; 0 for
+/// a dim that the statistics do not have.
 fn along(statistics: &Tensor, by: DimSet, rank: usize) -> Vec<usize> {
     let mut strides = vec![0; rank];
     by.iter().zip(statistics.strides()).for_each(|(dim, stride)| strides[dim] = stride);
     strides
 }
 
-/// What the devices send, in bits.
+/// The messages of a merge along a dim, by the table above; `by` are the dims of the result that the
+/// statistics have.
 fn sent(
     step: &Move<'_>,
     groups: &Groups,
-    (dim, by): (Option<usize>, DimSet),
-    (results, statistics): (&[Arc<Tensor>], &[Tensor]),
+    dim: Option<usize>,
+    by: DimSet,
+    results: &[Arc<Tensor>],
+    statistics: &[Tensor],
 ) -> Network {
     let k = groups.size();
     let mut network = Network::new(results.len(), 1, k);
@@ -181,23 +187,32 @@ mod tests {
     use super::*;
     use shard_ir::{AxisSet, InstrId, Layout, Mesh, MeshShape};
 
-    /// Parts of one query each with three values, of which some see nothing.
-    fn parts(seed: u64, count: usize) -> Vec<(f64, [f64; 3])> {
+    /// A [`PartialAttention`] of one query with three values.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    struct Part {
+        statistic: f64,
+        values: [f64; 3],
+    }
+
+    const NOTHING: Part = Part { statistic: f64::NEG_INFINITY, values: [0.0; 3] };
+
+    /// Parts of which some see no key.
+    fn parts(seed: u64, count: usize) -> Vec<Part> {
         let mut random = crate::Random::new(seed);
         let mut number = || random.next_u64() as f64 / u64::MAX as f64 * 8.0 - 4.0;
         (0..count)
             .map(|at| {
                 if (seed >> at) & 1 == 1 {
-                    (f64::NEG_INFINITY, [0.0; 3])
+                    NOTHING
                 } else {
-                    (number(), [number(), number(), number()])
+                    Part { statistic: number(), values: [number(), number(), number()] }
                 }
             })
             .collect()
     }
 
     /// The merge of some parts in one step.
-    fn merged(parts: &[(f64, [f64; 3])]) -> (f64, [f64; 3]) {
+    fn merged(parts: &[Part]) -> Part {
         let mesh = Mesh::new([("x", parts.len().max(1) as u64)]).expect("a mesh");
         let axes = mesh.all_axes();
         let sizes = [1, 3];
@@ -217,20 +232,20 @@ mod tests {
             arithmetic: Arithmetic::F32,
             spare: &Default::default(),
         };
-        let result = |r: [f64; 3]| Tensor::new(vec![1, 3], r.to_vec()).expect("fits");
-        let results: Vec<Arc<Tensor>> = parts.iter().map(|(_, r)| Arc::new(result(*r))).collect();
+        let result = |p: &Part| Tensor::new(vec![1, 3], p.values.to_vec()).expect("fits");
+        let results: Vec<Arc<Tensor>> = parts.iter().map(|p| Arc::new(result(p))).collect();
         let statistics: Vec<Tensor> =
-            parts.iter().map(|(s, _)| Tensor::new(vec![1], vec![*s]).expect("fits")).collect();
+            parts.iter().map(|p| Tensor::new(vec![1], vec![p.statistic]).expect("fits")).collect();
         let grid = Grid::new(&mesh);
         let out = merge(&step, &grid, &results, &statistics).expect("merges");
         assert_ne!(axes, AxisSet::EMPTY);
         let data = &out.results[0].data;
-        (out.statistics[0].data[0], [data[0], data[1], data[2]])
+        Part { statistic: out.statistics[0].data[0], values: [data[0], data[1], data[2]] }
     }
 
-    fn same(a: (f64, [f64; 3]), b: (f64, [f64; 3])) -> bool {
+    fn same(a: Part, b: Part) -> bool {
         let near = |a: f64, b: f64| a == b || (a - b).abs() < 1e-5;
-        near(a.0, b.0) && a.1.iter().zip(b.1).all(|(a, b)| near(*a, b))
+        near(a.statistic, b.statistic) && a.values.iter().zip(b.values).all(|(a, b)| near(*a, b))
     }
 
     #[test]
@@ -242,17 +257,16 @@ mod tests {
             assert!(same(all, merged(&reversed)), "{seed}");
             let (left, right) = parts.split_at(2);
             assert!(same(all, merged(&[merged(left), merged(right)])), "{seed}");
-            assert!(all.1.iter().all(|value| value.is_finite()), "{seed}");
+            assert!(all.values.iter().all(|value| value.is_finite()), "{seed}");
         }
     }
 
     #[test]
     fn what_sees_no_key_changes_nothing_and_makes_no_nan() {
-        let nothing = (f64::NEG_INFINITY, [0.0; 3]);
-        assert_eq!(merged(&[nothing, nothing]), nothing);
+        assert_eq!(merged(&[NOTHING, NOTHING]), NOTHING);
         for seed in 0..16 {
             let part = parts(seed << 8, 1)[0];
-            assert!(same(part, merged(&[part, nothing])));
+            assert!(same(part, merged(&[part, NOTHING])));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Ops on blocks whose elements are held as `f32`: the few in which a large plan spends its time.
-//! All others work on `f64`.
+//! Ops on blocks whose elements are held as `f32`: products and elementwise ops, in which a large
+//! plan spends its time. All other ops work on `f64`.
 
 use shard_ir::{DimId, Op};
 
@@ -21,7 +21,8 @@ pub(crate) struct Operand<'a> {
 pub(crate) fn evaluate(
     op: &Op,
     operands: &[Operand<'_>],
-    (dims, sizes): (&[DimId], &[usize]),
+    dims: &[DimId],
+    sizes: &[usize],
     spare: &Spare,
 ) -> Option<Result<Tensor<f32>, RunError>> {
     let in_order = operands.iter().all(|o| o.dims == dims);

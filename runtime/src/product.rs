@@ -1,15 +1,16 @@
 //! Einsums of two operands as matrix products.
 //!
-//! The dims of both are of four kinds: batch (in both and in the result), rows (of the first and
-//! the result), columns (of the second and the result) and contracted (of both, and not of the
-//! result). Each operand is put into the order batch, rows, contracted or batch, contracted,
-//! columns while it is packed, and multiplied by a kernel for matrices; the result is put back.
+//! The dims are of four kinds: batch (of both operands and of the result), rows (of the first
+//! operand and the result), columns (of the second operand and the result) and contracted (of both
+//! operands, not of the result). Each operand is packed in the order batch, rows, contracted or
+//! batch, contracted, columns, and multiplied by a kernel for matrices. The dims of the result are
+//! then put into the order that is asked for.
 //!
-//! * A small product goes through plain loops: it is the same to the bit on every machine, and
-//!   packing would take longer.
+//! * A small product goes through plain loops: the result is the same to the bit on every machine,
+//!   and packing would take longer.
 //! * In [`Precision::Double`] products and sums are `f64`.
-//! * In [`Precision::Single`] the operands are packed as `f32`, unless they are held so and lie in
-//!   that order; sums of [`BLOCK`] products are taken in `f32`, and added to each other in `f64`.
+//! * In [`Precision::Single`] the operands are packed as `f32`, unless they are held as `f32` and lie
+//!   in that order; sums of [`BLOCK`] products are taken in `f32`, and added to each other in `f64`.
 //!   Where the operands are whole numbers and no such sum can pass 2^24, the result is exact.
 
 use std::borrow::Cow;
@@ -27,16 +28,16 @@ use crate::tensor::{Element, gather};
 /// Terms that are summed in `f32` before the sum is added in `f64`.
 const BLOCK: usize = 512;
 
-/// Multiplications up to which plain loops do it.
+/// Multiplications up to which a product goes through plain loops.
 const SMALL: usize = 1 << 18;
 
-/// Rows that a core takes at least where one product is spread over all of them.
+/// Rows that a core takes at least where one product is spread over all cores.
 const ROWS_AT_ONCE: usize = 128;
 
 /// Whole numbers up to this one are exact in an `f32`.
 const SINGLE_LIMIT: f64 = 16_777_216.0;
 
-/// In what products are taken.
+/// The arithmetic of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Precision {
     /// In `f64`.
@@ -46,8 +47,8 @@ pub(crate) enum Precision {
 }
 
 impl Precision {
-    /// What is allowed for sums of so many terms. Whole numbers are multiplied in `f32` where no
-    /// sum can leave the range in which that is exact.
+    /// The precision of sums of so many terms. Whole numbers are multiplied in `f32` where no sum
+    /// can leave the range in which `f32` is exact.
     pub(crate) fn of(arithmetic: Arithmetic, factors: [&[f64]; 2], terms: usize) -> Precision {
         let largest = |data: &[f64]| data.iter().fold(0.0f64, |most, v| most.max(v.abs()));
         match arithmetic {
@@ -79,9 +80,9 @@ pub(crate) enum Numbers<'a> {
     Narrow(&'a [f32]),
 }
 
-/// What an operand is packed as.
+/// The type of the elements of a packed operand.
 trait Packed: Element {
-    /// The elements of an operand, where they are held so.
+    /// The elements of an operand, if they are held as this type.
     fn held(numbers: Numbers<'_>) -> Option<&[Self]>;
 }
 
@@ -109,7 +110,7 @@ pub(crate) struct How<'a> {
     pub(crate) precision: Precision,
     /// Where the memory of the result may come from.
     pub(crate) spare: &'a Spare,
-    /// Whether all cores work on this one product.
+    /// Whether all cores work on this one product; else the caller's thread alone does.
     pub(crate) on_all_cores: bool,
 }
 
@@ -170,9 +171,9 @@ pub(crate) fn product<T: Element>(
     }
     let sized = |d: &DimId| size_of(&a.factor, *d).or_else(|_| size_of(&b.factor, *d));
     let made_sizes = made.iter().map(sized).collect::<Result<Vec<_>, _>>()?;
-    let order = places(&made, &made_sizes, dims)?;
+    let (sizes, strides) = in_order(&made, &made_sizes, dims)?;
     let mut data = Vec::with_capacity(out.len());
-    gather(&out, &order.0, &order.1, |v| data.push(v));
+    gather(&out, &sizes, &strides, |v| data.push(v));
     Ok(data)
 }
 
@@ -181,7 +182,7 @@ fn held_as<T: Element, U: Element>(data: Vec<T>) -> Vec<U> {
     data.into_iter().map(|v| U::of(v.value())).collect()
 }
 
-/// An operand without the dims that it alone has and the result has not.
+/// An operand, summed over the dims that neither the other operand nor the result has.
 struct Summed {
     dims: Vec<DimId>,
     sizes: Vec<usize>,
@@ -232,13 +233,13 @@ struct Packing<'a> {
 }
 
 impl Packing<'_> {
-    /// Whether the dims lie in the order that is wanted, those of one element aside.
+    /// Whether the dims lie in the order that is wanted; dims of size 1 may lie anywhere.
     fn lies_so(&self) -> bool {
         let large = |d: &&DimId| size_of(&self.factor, **d).is_ok_and(|size| size != 1);
         self.factor.dims.iter().filter(large).eq(self.order.iter().filter(large))
     }
 
-    /// The elements in the order that is wanted, where they lie if they lie so.
+    /// The elements in the order that is wanted: borrowed if they are held as this type and lie so.
     fn packed<T: Packed>(&self) -> Result<Cow<'_, [T]>, RunError> {
         match (T::held(self.factor.data), self.factor.data) {
             (Some(held), _) if self.lies_so() => Ok(Cow::Borrowed(held)),
@@ -251,15 +252,16 @@ impl Packing<'_> {
         if self.lies_so() {
             return Ok(data.iter().map(|v| U::of(v.value())).collect());
         }
-        let (sizes, strides) = places(self.factor.dims, self.factor.sizes, &self.order)?;
+        let (sizes, strides) = in_order(self.factor.dims, self.factor.sizes, &self.order)?;
         let mut out = Vec::with_capacity(data.len());
         gather(data, &sizes, &strides, |v| out.push(U::of(v.value())));
         Ok(Cow::Owned(out))
     }
 }
 
-/// The sizes of dims in another order, and how far apart neighbours along each are.
-fn places(
+/// For the dims of a dense array in another order: their sizes, and how far apart neighbours along
+/// each dim are in the data.
+fn in_order(
     dims: &[DimId],
     sizes: &[usize],
     order: &[DimId],
@@ -268,17 +270,15 @@ fn places(
     for at in (1..strides.len()).rev() {
         strides[at - 1] = strides[at] * sizes[at];
     }
-    let mut place = (Vec::new(), Vec::new());
-    for dim in order {
+    let place = |dim: &DimId| {
         let at = dims.iter().position(|d| d == dim);
-        let at = at.ok_or(RunError::Internal("a dim is missing from an operand"))?;
-        place.0.push(sizes[at]);
-        place.1.push(strides[at]);
-    }
-    Ok(place)
+        at.map(|at| (sizes[at], strides[at]))
+            .ok_or(RunError::Internal("a dim is missing from an operand"))
+    };
+    order.iter().map(place).collect()
 }
 
-/// Row by row, terms in their order.
+/// The product by plain loops, row by row; the terms of a sum are added in their order.
 fn in_loops(a: &[f64], b: &[f64], sizes: Sizes) -> Vec<f64> {
     let Sizes { batch, rows, columns, contracted } = sizes;
     let mut out = vec![0.0; batch * rows * columns];
@@ -296,23 +296,40 @@ fn in_loops(a: &[f64], b: &[f64], sizes: Sizes) -> Vec<f64> {
     out
 }
 
-/// Parts of one product that are made apart: which of the batch, and from which row to which.
-fn parts(sizes: Sizes, how: How<'_>) -> Vec<(usize, usize, usize)> {
-    // Two parts for each core. Sizes of parts are whole tiles of the kernel, so that no sum depends
-    // on how many there are.
+/// Rows of one product of the batch, which a core makes at a time.
+#[derive(Clone, Copy)]
+struct Part {
+    /// Which product of the batch.
+    batch: usize,
+    from: usize,
+    /// The row behind the last one.
+    to: usize,
+}
+
+impl Part {
+    fn rows(&self) -> usize {
+        self.to - self.from
+    }
+}
+
+/// The parts of all products, in the order in which their rows lie in the result.
+fn parts(sizes: Sizes, how: How<'_>) -> Vec<Part> {
+    // Two parts for each core. Parts are whole tiles of the kernel, so that no sum depends on how
+    // many parts there are.
     let of_a_core = sizes.rows.div_ceil(2 * parallel::cores()).next_multiple_of(ROWS_AT_ONCE);
     let rows = if how.on_all_cores { of_a_core.max(ROWS_AT_ONCE) } else { sizes.rows.max(1) };
     let of = |batch: usize| {
-        (0..sizes.rows).step_by(rows).map(move |from| (batch, from, (from + rows).min(sizes.rows)))
+        let to = move |from: usize| (from + rows).min(sizes.rows);
+        (0..sizes.rows).step_by(rows).map(move |from| Part { batch, from, to: to(from) })
     };
     (0..sizes.batch).flat_map(of).collect()
 }
 
-/// Makes all parts and puts them one behind the other, which is their order.
+/// Makes all parts and puts them one behind the other.
 fn in_parts<T: Element>(
     sizes: Sizes,
     how: How<'_>,
-    make: impl Fn((usize, usize, usize)) -> Result<Vec<T>, RunError> + Sync,
+    make: impl Fn(Part) -> Result<Vec<T>, RunError> + Sync,
 ) -> Result<Vec<T>, RunError> {
     let parts = parts(sizes, how);
     let work = if how.on_all_cores { sizes.work() } else { 0 };
@@ -323,14 +340,15 @@ fn in_parts<T: Element>(
     })
 }
 
-/// A matrix in a slice, from some row on.
+/// A matrix that lies in a slice, row by row, from the element `from` on.
 fn matrix<T>(
     data: &[T],
     from: usize,
-    shape: (usize, usize),
+    rows: usize,
+    columns: usize,
 ) -> Result<ArrayView2<'_, T>, RunError> {
-    let view = data.get(from..).and_then(|data| data.get(..shape.0 * shape.1));
-    view.and_then(|data| ArrayView2::from_shape(shape, data).ok())
+    let view = data.get(from..).and_then(|data| data.get(..rows * columns));
+    view.and_then(|data| ArrayView2::from_shape((rows, columns), data).ok())
         .ok_or(RunError::Internal("an operand of the wrong length"))
 }
 
@@ -342,11 +360,12 @@ fn in_double(
 ) -> Result<Vec<f64>, RunError> {
     let (a, b) = (a.packed::<f64>()?, b.packed::<f64>()?);
     let Sizes { rows, columns, contracted, .. } = sizes;
-    in_parts(sizes, how, |(batch, from, to)| {
-        let a = matrix(&a, (batch * rows + from) * contracted, (to - from, contracted))?;
-        let b = matrix(&b, batch * contracted * columns, (contracted, columns))?;
-        let mut out = vec![0.0; (to - from) * columns];
-        let into = ArrayViewMut2::from_shape((to - from, columns), &mut out);
+    in_parts(sizes, how, |part| {
+        let first = part.batch * rows + part.from;
+        let a = matrix(&a, first * contracted, part.rows(), contracted)?;
+        let b = matrix(&b, part.batch * contracted * columns, contracted, columns)?;
+        let mut out = vec![0.0; part.rows() * columns];
+        let into = ArrayViewMut2::from_shape((part.rows(), columns), &mut out);
         let mut into = into.map_err(|_| RunError::Internal("a product of the wrong length"))?;
         general_mat_mul(1.0, &a, &b, 0.0, &mut into);
         Ok(out)
@@ -361,14 +380,15 @@ fn in_single<T: Element>(
 ) -> Result<Vec<T>, RunError> {
     let (a, b) = (a.packed::<f32>()?, b.packed::<f32>()?);
     let Sizes { rows, columns, contracted, .. } = sizes;
-    in_parts(sizes, how, |(batch, from, to)| {
-        let a = matrix(&a, (batch * rows + from) * contracted, (to - from, contracted))?;
-        let b = matrix(&b, batch * contracted * columns, (contracted, columns))?;
-        let mut block = how.spare.narrow((to - from) * columns);
+    in_parts(sizes, how, |part| {
+        let first = part.batch * rows + part.from;
+        let a = matrix(&a, first * contracted, part.rows(), contracted)?;
+        let b = matrix(&b, part.batch * contracted * columns, contracted, columns)?;
+        let mut block = how.spare.narrow(part.rows() * columns);
         let mut sums: Vec<f64> = Vec::new();
         for begin in (0..contracted).step_by(BLOCK) {
             let end = (begin + BLOCK).min(contracted);
-            let into = ArrayViewMut2::from_shape((to - from, columns), &mut block);
+            let into = ArrayViewMut2::from_shape((part.rows(), columns), &mut block);
             let mut into = into.map_err(|_| RunError::Internal("a product of the wrong length"))?;
             let a = a.slice_axis(Axis(1), Slice::from(begin..end));
             let b = b.slice_axis(Axis(0), Slice::from(begin..end));

@@ -1,13 +1,13 @@
 //! Rings: attentions whose blocks of keys and of values travel round, step by step.
 //!
-//! At step s the device of rank r in a group of K has blocks r - s: of everything that travels it
-//! passes them on to rank r + 1 while it runs the attention on them. What that gives is a part: the
-//! normalised result over these keys alone, and for each query and head the logarithm of the sum of
-//! the exponentials of its scores. When all K blocks have come by, the parts are merged, as where
-//! devices have a part each. There are K - 1 messages from each device for everything that travels.
+//! At step s the device of rank r in a group of K holds block r - s of everything that travels. It
+//! runs the attention on these blocks while it passes them on to rank r + 1. Each step gives a
+//! [`PartialAttention`] over the keys of its block. When all K blocks have come by, these are merged
+//! as those of several devices are ([`merge`](crate::merge)). Each device sends K - 1 messages for
+//! everything that travels.
 //!
-//! Nothing is ever gathered: beside its operands and its result a device has the blocks that it
-//! works on and those that arrive.
+//! Nothing is ever gathered: beside its operands and its result a device holds the blocks that it
+//! works on and the blocks that arrive.
 
 use std::collections::BTreeMap;
 
@@ -19,27 +19,25 @@ use crate::collectives::Groups;
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::local::{Target, View, evaluate};
-use crate::merge::{merged_parts, statistics};
+use crate::merge::{PartialAttention, merged_parts, statistics};
 use crate::network::Network;
 use crate::parallel;
-use crate::tensor::Tensor;
-
-/// What an attention over some of the keys gives: the result, and the statistics beside it.
-pub(crate) type Part = (Tensor, Tensor);
+use crate::tensor::{Section, Tensor};
 
 /// A ring to execute.
 pub(crate) struct RingRun<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) ring: &'a Ring,
     pub(crate) arithmetic: Arithmetic,
-    /// Of each value that comes from outside the block of every device.
+    /// For each value that comes from outside of the ring the block of every device.
     pub(crate) outside: BTreeMap<InstrId, Vec<&'a Tensor>>,
 }
 
-/// What a member makes of a block, on one device, and where that lies in the whole value.
+/// What a member of a ring reads or makes at one step, on one device.
 #[derive(Clone)]
 struct Made {
     block: Tensor,
+    /// Where the block starts in the whole value.
     origin: Vec<usize>,
 }
 
@@ -52,7 +50,7 @@ impl RingRun<'_> {
         let mut parts = Vec::with_capacity(groups.size());
         for step in 0..groups.size() {
             if step > 0 {
-                held = held.iter().map(|blocks| passed_on(&groups, blocks)).collect();
+                held = held.into_iter().map(|blocks| groups.passed_on(blocks)).collect();
                 self.sends(&groups, &mut network);
             }
             parts.push(self.step(grid, step, &held)?);
@@ -60,7 +58,7 @@ impl RingRun<'_> {
         Ok((self.merged(grid, parts)?, network))
     }
 
-    /// Of everything that travels what each device has at first.
+    /// For everything that travels the block that each device has at step 0.
     pub(crate) fn own(&self) -> Result<Vec<Vec<&Tensor>>, RunError> {
         let own = |(id, _): &(InstrId, _)| self.blocks(*id).cloned();
         self.ring.travels.iter().map(own).collect()
@@ -96,7 +94,7 @@ impl RingRun<'_> {
         grid: &Grid<'_>,
         step: usize,
         held: &[Vec<&Tensor>],
-    ) -> Result<Vec<Part>, RunError> {
+    ) -> Result<Vec<PartialAttention>, RunError> {
         let groups = Groups::of(grid, &self.ring.axes);
         let members = self.ring.members.iter();
         let work = members.map(|id| crate::limits::work_of(self.plan, *id)).sum::<u128>();
@@ -105,18 +103,19 @@ impl RingRun<'_> {
             let k = groups.size();
             let number = (groups.rank(device) + k - step % k) % k;
             let blocks: Vec<&Tensor> = held.iter().map(|blocks| blocks[device]).collect();
-            self.part(grid, device, (number, k), &blocks)
+            self.part(grid, device, number, &blocks)
         })
     }
 
-    /// The attention of a device's queries over one of so many blocks of keys.
+    /// The attention of a device's queries over one block of keys, the one of this number; `held` has
+    /// the blocks of everything that travels that the device holds.
     fn part(
         &self,
         grid: &Grid<'_>,
         device: usize,
-        (number, blocks): (usize, usize),
+        number: usize,
         held: &[&Tensor],
-    ) -> Result<Part, RunError> {
+    ) -> Result<PartialAttention, RunError> {
         let (plan, (softmax, keys)) = (self.plan, self.keys()?);
         let mut made: BTreeMap<InstrId, Made> = BTreeMap::new();
         let mut beside = None;
@@ -140,7 +139,7 @@ impl RingRun<'_> {
                             None => self.blocks(*operand)?[device],
                         };
                         let arrived = travelling.is_some();
-                        self.block_of(grid, (device, *operand), whole, (number, blocks), arrived)?
+                        self.block_of(grid, device, *operand, number, whole, arrived)?
                     }
                 });
             }
@@ -161,7 +160,7 @@ impl RingRun<'_> {
                     origin: &part.origin,
                 })
                 .collect();
-            let (origin, sizes) = self.place(grid, device, *id, (number, blocks));
+            let Section { origin, sizes } = self.place(grid, device, *id, number);
             let arithmetic = self.arithmetic;
             let target = Target {
                 plan,
@@ -181,17 +180,12 @@ impl RingRun<'_> {
         let own = plan.instruction(self.ring.last()).dims.iter();
         let order: Vec<usize> =
             own.filter_map(|dim| has.iter().position(|other| other == dim)).collect();
-        Ok((last.block, found.transposed(&order)))
+        Ok(PartialAttention { result: last.block, statistics: found.transposed(&order) })
     }
 
-    /// Where what a device makes of a block lies, and its sizes: of the keys those of the block.
-    fn place(
-        &self,
-        grid: &Grid<'_>,
-        device: usize,
-        id: InstrId,
-        (number, blocks): (usize, usize),
-    ) -> (Vec<usize>, Vec<usize>) {
+    /// Where a value lies of which a device has or makes the part that belongs to one block of keys,
+    /// the one of this number. Along the keys it is that block, along all other dims the device's.
+    fn place(&self, grid: &Grid<'_>, device: usize, id: InstrId, number: usize) -> Section {
         let (plan, instr) = (self.plan, self.plan.instruction(id));
         let global = plan.sizes(&instr.dims);
         let shape = MeshShape { mesh: &plan.mesh, sizes: &global };
@@ -199,24 +193,24 @@ impl RingRun<'_> {
         let mut sizes = usizes(&plan.local_sizes(id));
         let keys = self.keys().ok().map(|(_, keys)| keys);
         if let Some(at) = instr.dims.iter().position(|dim| Some(*dim) == keys) {
-            let whole = global[at] as usize;
-            sizes[at] = whole / blocks;
+            sizes[at] = global[at] as usize / self.ring.steps(plan) as usize;
             origin[at] = number * sizes[at];
         }
-        (origin, sizes)
+        Section { origin, sizes }
     }
 
-    /// Of a value from outside what belongs to one of so many blocks of keys: what has arrived, or
-    /// of one that has all keys that part.
+    /// The part of a value from outside of the ring that belongs to one block of keys, the one of
+    /// this number: all of `held` if it travels, else of a value that has all keys a part.
     fn block_of(
         &self,
         grid: &Grid<'_>,
-        (device, id): (usize, InstrId),
+        device: usize,
+        id: InstrId,
+        number: usize,
         held: &Tensor,
-        (number, blocks): (usize, usize),
         arrived: bool,
     ) -> Result<Made, RunError> {
-        let (origin, sizes) = self.place(grid, device, id, (number, blocks));
+        let Section { origin, sizes } = self.place(grid, device, id, number);
         let keys = self.keys()?.1;
         let at = self.plan.instruction(id).dims.iter().position(|dim| *dim == keys);
         let block = match at.filter(|_| !arrived) {
@@ -234,7 +228,7 @@ impl RingRun<'_> {
     pub(crate) fn merged(
         &self,
         grid: &Grid<'_>,
-        steps: Vec<Vec<Part>>,
+        steps: Vec<Vec<PartialAttention>>,
     ) -> Result<Vec<Tensor>, RunError> {
         let groups = Groups::of(grid, &self.ring.axes);
         let (softmax, keys) = self.keys()?;
@@ -243,27 +237,18 @@ impl RingRun<'_> {
         (0..grid.devices())
             .map(|device| {
                 let (k, rank) = (groups.size(), groups.rank(device));
-                // In the order of the blocks, whichever came first: devices that are to hold the
-                // same then hold the same bits. (Hardware merges them as they come.)
-                let all: Vec<&Part> =
+                // In the order of the blocks, and not as they came: devices that are to hold the same
+                // then hold the same bits. (Hardware merges them as they come.)
+                let all: Vec<&PartialAttention> =
                     (0..k).map(|number| &steps[(rank + k - number) % k][device]).collect();
-                Ok(merged_parts(&all, by, (self.arithmetic, last.dtype))?.0)
+                Ok(merged_parts(&all, by, self.arithmetic, last.dtype)?.result)
             })
             .collect()
     }
 }
 
-/// What each device has of a value when every device has passed its block on.
-fn passed_on<'t>(groups: &Groups, blocks: &[&'t Tensor]) -> Vec<&'t Tensor> {
-    let before = |device: usize| {
-        let (group, rank) = (groups.group(device), groups.rank(device));
-        group[(rank + group.len() - 1) % group.len()]
-    };
-    (0..blocks.len()).map(|device| blocks[before(device)]).collect()
-}
-
-/// Whether an instruction passes inside a ring and is made in parts alone: every member but the
-/// last.
+/// Whether the value of an instruction is made step by step inside a ring and never whole: that of
+/// every member but the last.
 pub(crate) fn passes_in(rings: &[Ring], id: InstrId) -> bool {
     rings.iter().any(|ring| ring.members.contains(&id) && ring.last() != id)
 }

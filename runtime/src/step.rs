@@ -176,8 +176,7 @@ impl Machine<'_> {
         });
         let operands = operands.collect::<Option<Vec<_>>>()?;
         let sizes = usizes(&self.plan.local_sizes(id));
-        let shape = (&instr.dims[..], &sizes[..]);
-        narrow::evaluate(op, &operands, shape, &self.spare)
+        narrow::evaluate(op, &operands, &instr.dims, &sizes, &self.spare)
     }
 
     /// The statistics beside what an op makes of an attention over split keys: its softmax works

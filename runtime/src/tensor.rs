@@ -13,6 +13,15 @@ pub struct Tensor<T = f64> {
     pub data: Vec<T>,
 }
 
+/// Part of a tensor: the elements in a range of indices along each dim.
+#[derive(Clone)]
+pub(crate) struct Section {
+    /// Its first index along each dim.
+    pub(crate) origin: Vec<usize>,
+    /// How many indices it has along each dim.
+    pub(crate) sizes: Vec<usize>,
+}
+
 /// What an element of a block is held as.
 pub(crate) trait Element: Copy + PartialEq + Send + Sync + std::fmt::Debug {
     /// The element nearest to a number.
@@ -207,22 +216,17 @@ impl<T: Copy> Tensor<T> {
         });
     }
 
-    /// Where one of `parts` equal parts along a dim starts, and its sizes.
-    pub(crate) fn place_of_part(
-        &self,
-        dim: usize,
-        parts: usize,
-        part: usize,
-    ) -> (Vec<usize>, Vec<usize>) {
+    /// Where one of `parts` equal parts along a dim lies.
+    pub(crate) fn place_of_part(&self, dim: usize, parts: usize, part: usize) -> Section {
         let (mut origin, mut sizes) = (vec![0; self.sizes.len()], self.sizes.clone());
         sizes[dim] /= parts.max(1);
         origin[dim] = part * sizes[dim];
-        (origin, sizes)
+        Section { origin, sizes }
     }
 
     /// One of `parts` equal parts along a dim.
     pub(crate) fn part(&self, dim: usize, parts: usize, part: usize) -> Tensor<T> {
-        let (origin, sizes) = self.place_of_part(dim, parts, part);
+        let Section { origin, sizes } = self.place_of_part(dim, parts, part);
         self.block(&origin, &sizes)
     }
 

@@ -10,9 +10,9 @@ use crate::tensor::Tensor;
 
 /// The memory of each device, but for weights, caches and numbers, which lie apart.
 ///
-/// It is as many cells as its bytes need, each of them one number: a cell is the largest part of a
-/// byte, or number of bytes, in which all addresses and elements are whole. An element that takes
-/// several is written into each, so that one of which a part is overwritten is seen.
+/// The memory of a device is a list of cells, each of them one number. A cell stands for the largest
+/// number of bits that divides all addresses and all sizes of elements. An element of several cells
+/// is written into each of them, so that a read finds out if part of the element was overwritten.
 pub(super) struct Arena {
     cell_bits: u64,
     devices: Vec<Vec<f64>>,
@@ -44,7 +44,7 @@ impl Arena {
         (u128::from(address) * 8 / u128::from(self.cell_bits)) as usize
     }
 
-    /// Nothing that was there can be read any more.
+    /// Overwrites some bytes on every device with NaN, so that a later read of them is seen.
     pub(super) fn poison(&mut self, address: u64, bytes: u64) {
         let cells = self.cell(address)..self.cell(address.saturating_add(bytes));
         for device in &mut self.devices {
@@ -77,9 +77,9 @@ impl Arena {
     }
 }
 
-/// An element from its cells; no number where they are not all the same.
+/// The element that lies in some cells; NaN where they do not all hold the same.
 fn read(cells: &[f64]) -> f64 {
-    let first = cells.first().copied().unwrap_or(f64::NAN);
+    let first = cells[0];
     let is_same = |cell: &f64| cell.to_bits() == first.to_bits();
     if cells.iter().all(is_same) { first } else { f64::NAN }
 }

@@ -1,4 +1,4 @@
-//! [`Guard`]: whether all that touches the same bytes is ordered.
+//! [`Guard`]: finds tasks that touch the same bytes and are not ordered.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use shard_ir::{Execution, HappensBefore, InstrId};
 use crate::error::RunError;
 use crate::limits::MAX_BYTES;
 
-/// Some bytes of every device.
+/// A range of bytes, the same on every device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bytes {
-    /// The weight, cache or number that they are of; none for the arena.
+    /// The weight, cache or number whose memory it is; `None` for the arena.
     pub(super) of: Option<InstrId>,
     pub(super) from: u64,
     pub(super) until: u64,
@@ -25,9 +25,9 @@ struct Touch {
     until: u64,
 }
 
-/// Which task happens before which, and who has touched what: of two that touch the same bytes, one
-/// of them to write, one has to happen before the other, by streams and waits alone and whatever
-/// the times say.
+/// Which task happens before which, and which task has touched which bytes. Of two tasks that touch
+/// the same bytes, at least one of them to write, one has to happen before the other: because they
+/// are on one stream or one waits for the other, whatever their times are.
 pub(super) struct Guard<'a> {
     execution: &'a Execution,
     order: HappensBefore,
@@ -35,7 +35,8 @@ pub(super) struct Guard<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// The guard of tasks that wait for earlier ones alone.
+    /// The guard of an execution, before any of its tasks has touched anything. An error where a task
+    /// waits for one that does not come before it, or is on a stream that does not exist.
     pub(super) fn of(execution: &'a Execution) -> Result<Guard<'a>, RunError> {
         // Clocks have a number for each stream, and at most one for each task that takes none.
         let free = execution.tasks.iter().filter(|task| task.streams.is_empty()).count();
@@ -60,8 +61,8 @@ impl<'a> Guard<'a> {
         Ok(Guard { execution, order, touches: BTreeMap::new() })
     }
 
-    /// A task reads what another one makes, which so has to happen before it: also where that is a
-    /// view, and writes nothing.
+    /// Records that a task reads what `maker` makes. `maker` has to happen before the task even if it
+    /// makes a view, and so writes nothing.
     pub(super) fn reads_from(&self, maker: usize, task: usize) -> Result<(), RunError> {
         if self.order.is_before(maker, task) {
             return Ok(());
@@ -73,8 +74,8 @@ impl<'a> Guard<'a> {
         self.execution.tasks[task].first()
     }
 
-    /// A task touches bytes: everybody who has touched them has to happen before it, unless both
-    /// read.
+    /// Records that a task touches bytes. Every task that has touched them has to happen before it,
+    /// unless both read.
     pub(super) fn touch(
         &mut self,
         task: usize,
@@ -91,7 +92,7 @@ impl<'a> Guard<'a> {
         }
         let touches = self.touches.entry(bytes.of).or_default();
         if writes {
-            // Whoever comes behind this one comes behind them too.
+            // A task that comes behind this write comes behind the touches before it too.
             touches.retain(|touch| touch.from < bytes.from || bytes.until < touch.until);
         }
         touches.push(Touch { task, writes, from: bytes.from, until: bytes.until });

@@ -1,20 +1,20 @@
 //! Collective einsums whose chunks and transfers are tasks of their own.
 //!
-//! With K devices, on the one of rank r, the parts of number k:
+//! With K devices, on the device of rank r, chunk k and transfer k are:
 //!
 //! | loop | chunk k | transfer k |
 //! |---|---|---|
 //! | all-gather | multiplies chunk r - k | brings chunk r - k into slot k - 1 |
 //! | reduce-scatter | makes its term of chunk r - 1 - k | sends on the sum of chunk k - 1 |
 //!
-//! An all-gather multiplies its own chunk first, then what lies in slot k - 1; a transfer takes it
-//! from where rank r - 1 has it. A transfer of a reduce-scatter adds to the term of chunk k - 1
-//! what came for it before it sends the sum.
+//! An all-gather multiplies the device's own chunk first, and in chunk k > 0 what lies in slot k - 1.
+//! A transfer copies the chunk from where rank r - 1 holds it. Transfer k of a reduce-scatter adds
+//! what has arrived to the term of chunk k - 1, and sends the sum.
 //!
-//! There are two slots, of one chunk each; an odd number of a slot means the second. The terms that
-//! a reduce-scatter makes lie by turns in the first slot and in the result, the last one in the
-//! result; what comes lies in the second slot, or, where two devices exchange, in the place of what
-//! is sent.
+//! There are two slots, of one chunk each, used by turns: slot k is the second one if k is odd. The
+//! terms that a reduce-scatter makes lie by turns in the first slot and in the result, the last one
+//! in the result. What arrives lies in the second slot; in a loop of two chunks it lies in the first
+//! slot, in place of what is sent.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::looped::Loop;
 use crate::network::Network;
 use crate::tensor::Tensor;
 
-/// What each device holds.
+/// The block of each device, borrowed.
 fn references(blocks: &Held<f64>) -> Vec<&Tensor> {
     blocks.iter().map(|block| &**block).collect()
 }
@@ -37,17 +37,18 @@ fn references(blocks: &Held<f64>) -> Vec<&Tensor> {
 /// A loop that is under way.
 pub(super) struct UnderWay {
     network: Network,
-    /// Of an all-gather, what each chunk has given so far, on every device.
+    /// Of an all-gather, the terms that the chunks so far have given, each on every device.
     terms: Vec<Vec<Tensor>>,
 }
 
-/// Whose memory a part of a loop touches, and whether it writes there.
+/// Bytes that a part of a loop touches, and whether it writes them.
 pub(super) type Touched = (Bytes, bool);
 
 impl Devices<'_> {
+    /// The collective in the loop of an einsum, and how many chunks the loop has.
     fn fused(&self, id: InstrId) -> Result<(Fused, u64), RunError> {
-        let not = RunError::Internal("chunks of what is no collective einsum");
-        let (fused, _) = self.plan().loop_layouts(id).ok_or(not)?;
+        let problem = RunError::Internal("chunks of what is no collective einsum");
+        let (fused, _) = self.plan().loop_layouts(id).ok_or(problem)?;
         Ok((fused, fused.chunks(&self.plan().mesh)))
     }
 
@@ -78,12 +79,13 @@ impl Devices<'_> {
         self.slot(id, 0)
     }
 
-    /// Where a reduce-scatter puts what a transfer brings.
+    /// Where a reduce-scatter puts the sum that a transfer brings.
     fn arrived(&self, id: InstrId, chunks: u64) -> Result<(Place, Bytes), RunError> {
         self.slot(id, u64::from(chunks > 2))
     }
 
-    /// What a part of a loop touches, but for what all parts read and the whole writes.
+    /// The bytes that one chunk, one transfer or the end of a loop touches, without the operands that
+    /// all chunks read and without the result.
     pub(super) fn touched_by_part(
         &self,
         id: InstrId,
@@ -115,7 +117,7 @@ impl Devices<'_> {
         })
     }
 
-    /// Does a chunk or a transfer.
+    /// Executes a chunk or a transfer of a loop.
     pub(super) fn part(&mut self, id: InstrId, work: Work) -> Result<(), RunError> {
         if let Some(ring) = self.ring(id) {
             return self.part_of_ring(&ring, work);
@@ -135,11 +137,6 @@ impl Devices<'_> {
             None => (id, None),
         };
         let sizes = self.sizes(moved);
-        let devices = self.machine.grid.devices();
-        let before = |device: usize| {
-            let (group, rank) = (groups.group(device), groups.rank(device));
-            group[(rank + group.len() - 1) % group.len()]
-        };
         match (work, terms_of) {
             (Work::Chunk(at), Some(place)) => {
                 let slot;
@@ -162,10 +159,10 @@ impl Devices<'_> {
                         slot.iter().collect()
                     }
                 };
-                let came: Vec<&Tensor> = (0..devices).map(|d| held[before(d)]).collect();
+                let elements = held[0].data.len();
                 let into = self.slot(id, (at - 1) % 2)?.0;
-                self.arena.store(into, &came);
-                self.sent_by_loop(id, moved, &groups, held[0].data.len());
+                self.arena.store(into, &groups.passed_on(held));
+                self.sent_by_loop(id, moved, &groups, elements);
             }
             (Work::Chunk(at), None) => {
                 let terms = of.scattered_terms(self.machine.grid, at as usize)?;
@@ -176,14 +173,14 @@ impl Devices<'_> {
                 let from = self.term(id, at - 1, chunks)?.0;
                 let mut sums = self.arena.load(from, &sizes);
                 if at > 1 {
-                    let came = self.arena.load(self.arrived(id, chunks)?.0, &sizes);
-                    of.add_all(&mut sums, &came)?;
+                    let arrived = self.arena.load(self.arrived(id, chunks)?.0, &sizes);
+                    of.add_all(&mut sums, &arrived)?;
                 }
                 self.arena.store(from, &sums);
-                let came: Vec<&Tensor> = (0..devices).map(|d| &sums[before(d)]).collect();
+                let elements = sums[0].data.len();
                 let into = self.arrived(id, chunks)?.0;
-                self.arena.store(into, &came);
-                self.sent_by_loop(id, moved, &groups, sums[0].data.len());
+                self.arena.store(into, &groups.passed_on(sums));
+                self.sent_by_loop(id, moved, &groups, elements);
             }
             (Work::Kernel | Work::Transfer | Work::End, _) => {
                 return Err(RunError::Internal("a part of a loop that is none"));
@@ -218,8 +215,8 @@ impl Devices<'_> {
         }
         let sizes = self.sizes(id);
         let mut sums = self.arena.load(self.term(id, chunks - 1, chunks)?.0, &sizes);
-        let came = self.arena.load(self.arrived(id, chunks)?.0, &sizes);
-        of.add_all(&mut sums, &came)?;
+        let arrived = self.arena.load(self.arrived(id, chunks)?.0, &sizes);
+        of.add_all(&mut sums, &arrived)?;
         sums.into_iter().map(|sum| of.finish(sum).map(Arc::new)).collect()
     }
 

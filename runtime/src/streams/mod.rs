@@ -87,9 +87,9 @@ pub(crate) fn execute_in(
     let grid = Grid::new(&plan.mesh);
     let mut devices = Devices::of(execution, Machine::of(plan, &grid, arithmetic, &options.spare))?;
     let mut given: BTreeMap<InstrId, Held<f64>> = BTreeMap::new();
-    let made_of = (options.seed, &*options.spare);
     for (id, whole) in &parameters {
-        let blocks = inputs::deal(plan, *id, whole, &grid, arithmetic, made_of)?;
+        let (seed, spare) = (options.seed, &options.spare);
+        let blocks = inputs::deal(plan, *id, whole, &grid, arithmetic, seed, spare)?;
         given.insert(*id, blocks.widened().into_owned());
     }
     for id in plan.ids().filter(|id| execution.stays(*id)) {

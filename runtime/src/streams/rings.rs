@@ -1,8 +1,8 @@
 //! Rings whose steps and transfers are tasks of their own.
 //!
-//! With K devices, on the one of rank r: chunk k runs the attention on blocks r - k, transfer k
-//! brings them into slot (k - 1) mod 2, from where rank r - 1 has them. A slot has room for a block
-//! of everything that travels, one behind the other.
+//! With K devices, on the device of rank r: chunk k runs the attention on block r - k of everything
+//! that travels. Transfer k brings these blocks into slot (k - 1) mod 2, from where rank r - 1 holds
+//! them. A slot has room for one block of everything that travels, one behind the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use super::guard::Bytes;
 use super::loops::Touched;
 use crate::collectives::{Groups, Held};
 use crate::error::RunError;
+use crate::merge::PartialAttention;
 use crate::network::Network;
-use crate::ring::{Part, RingRun, reads};
+use crate::ring::{RingRun, reads};
 use crate::tensor::Tensor;
 
 /// A ring that is under way.
 pub(super) struct RingUnderWay {
     network: Network,
-    /// What each step has given so far, on every device.
-    parts: Vec<Vec<Part>>,
+    /// What the steps so far have given, each on every device.
+    parts: Vec<Vec<PartialAttention>>,
 }
 
 impl Devices<'_> {
@@ -53,7 +54,8 @@ impl Devices<'_> {
         Ok((places, Bytes { of: None, from, until: address }))
     }
 
-    /// What a part of a ring touches, but for what all parts read and the whole writes.
+    /// The bytes that one step, one transfer or the end of a ring touches, without the operands that
+    /// all steps read and without the result.
     pub(super) fn touched_by_ring(
         &self,
         ring: &Ring,
@@ -75,7 +77,7 @@ impl Devices<'_> {
         }
     }
 
-    /// Of everything that travels what each device holds at a step.
+    /// For everything that travels the block that each device holds at a step.
     fn held_in_ring(&self, ring: &Ring, at: u64) -> Result<Vec<Vec<Tensor>>, RunError> {
         if at == 0 {
             let own = |id: InstrId| -> Result<Vec<Tensor>, RunError> {
@@ -89,7 +91,7 @@ impl Devices<'_> {
         Ok(ring.travels.iter().zip(places).map(of).collect())
     }
 
-    /// Does a step or a transfer.
+    /// Executes a step or a transfer of a ring.
     pub(super) fn part_of_ring(&mut self, ring: &Ring, work: Work) -> Result<(), RunError> {
         let grid = self.machine.grid;
         match work {
@@ -104,14 +106,8 @@ impl Devices<'_> {
                 let groups = Groups::of(grid, &ring.axes);
                 let held = self.held_in_ring(ring, at - 1)?;
                 let (places, _) = self.ring_slot(ring, (at - 1) % 2)?;
-                for (blocks, place) in held.iter().zip(places) {
-                    let before = |device: usize| {
-                        let (group, rank) = (groups.group(device), groups.rank(device));
-                        group[(rank + group.len() - 1) % group.len()]
-                    };
-                    let came: Vec<&Tensor> =
-                        (0..grid.devices()).map(|device| &blocks[before(device)]).collect();
-                    self.arena.store(place, &came);
+                for (blocks, place) in held.into_iter().zip(places) {
+                    self.arena.store(place, &groups.passed_on(blocks));
                 }
                 let plan = self.machine.plan;
                 let arithmetic = self.machine.arithmetic;
@@ -140,7 +136,7 @@ impl Devices<'_> {
         Ok(merged.into_iter().map(Arc::new).collect())
     }
 
-    /// A ring with what it reads, as it is in memory now.
+    /// Calls `does` with a ring and the values that the ring reads, as they are in memory now.
     fn with_ring<T>(
         &self,
         ring: &Ring,

@@ -1,4 +1,4 @@
-//! What the tasks of an execution have to be before it is run.
+//! What is asked of the tasks of an execution before it is run.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use shard_ir::{Execution, InstrId, InstrKind, Task, Work};
 
 use crate::error::RunError;
 
-/// For each value that a task makes the task that is done then.
+/// For each value that tasks make, the task with whose end the value is complete.
 pub(super) fn makers(execution: &Execution) -> BTreeMap<InstrId, usize> {
     let is_last = |task: &Task| matches!(task.work, Work::Kernel | Work::Transfer | Work::End);
     let tasks = execution.tasks.iter().enumerate().filter(|(_, task)| is_last(task));
     tasks.flat_map(|(at, task)| task.members.iter().map(move |id| (*id, at))).collect()
 }
 
-/// Every op and every move is done once: whole, or as all chunks and transfers of its loop, by a
-/// task of its kind.
+/// Checks that every op and every move is done once by a task of its kind: whole, or as all chunks
+/// and transfers of its loop.
 pub(super) fn verify_tasks(execution: &Execution) -> Result<(), RunError> {
     let plan = &execution.plan;
     let problem = |id: InstrId, problem| Err(RunError::Schedule { id, problem });
