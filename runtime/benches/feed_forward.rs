@@ -2,11 +2,11 @@
 //! same kernel on the same cores: `cargo bench -p shard-runtime`, on 64 and on 512 devices;
 //! `-- --devices 8` on so many alone. `benches/against_jax.py` holds it against JAX.
 //!
-//! The plan multiplies as much as the unsharded program does. Inputs are made beforehand, and put
-//! on the devices while the clock runs. The two take turns, and the least time by the clock of each
-//! counts and the mean of the processors': a ratio of two times on one machine says more than
-//! either. From the second turn on blocks lie in memory that the turns before have left
-//! ([`RunOptions::spare`]), as JAX's do.
+//! The plan multiplies as much as the unsharded program does. Inputs are made before the clock
+//! starts, and put on the devices while it runs. Devices and unsharded program take turns; the
+//! least time by the clock of each counts, and the mean of the processors' time. The ratio of the
+//! two times depends less on the machine than either time. From the second turn on blocks lie in
+//! memory that the turns before have left ([`RunOptions::spare`]), as JAX's do.
 //!
 //! Measured in November 2026 on two cores of an EPYC with AVX-512 (Zen 5), in release, while other
 //! work ran there that was made to wait (a session of its own, with -19 in its
@@ -52,7 +52,7 @@ use shard_ir::{InstrId, Plan};
 use shard_runtime::reference::reference;
 use shard_runtime::{Arithmetic, RunOptions, Tensor, execute, in_program_order};
 
-/// Runs of each kind.
+/// How often each of the two is run.
 const ROUNDS: usize = 11;
 
 /// 2D weight-stationary: weights stay, activations move.
@@ -77,7 +77,7 @@ fn layer(mesh: &str) -> Plan {
     }
 }
 
-/// What something takes: seconds by the clock, and of all processors together.
+/// The time of a run, in seconds: by the clock, and of all processors together.
 #[derive(Clone, Copy)]
 struct Took {
     clock: Duration,
@@ -90,8 +90,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> Took {
     Took { clock: since.elapsed(), processors: processors() - before }
 }
 
-/// Seconds that this process has had of all processors, in steps of a hundredth; 0 where the system
-/// does not say it in a file.
+/// Seconds of all processors that this process has used, in steps of a hundredth; 0 if the system
+/// has no file that says it.
 fn processors() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the process, which may have spaces, ends with the last parenthesis.
@@ -99,15 +99,15 @@ fn processors() -> f64 {
     fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// The least time by the clock, and the mean of the processors': what others do on a machine makes
-/// the first longer, and hardly the second.
+/// The least time by the clock, and the mean of the processors' time. Other work on the machine
+/// makes the first longer, and hardly the second.
 fn best(rounds: &[Took]) -> Took {
     let clock = rounds.iter().map(|took| took.clock).min().unwrap_or_default();
     let processors = rounds.iter().map(|took| took.processors).sum::<f64>();
     Took { clock, processors: processors / rounds.len() as f64 }
 }
 
-/// The devices that are asked for, where some are; cargo passes options of its own.
+/// The number of devices of `--devices`, if it is given. Cargo passes options of its own beside it.
 fn asked() -> Option<u64> {
     let args: Vec<String> = std::env::args().collect();
     let at = args.iter().position(|arg| arg == "--devices")?;

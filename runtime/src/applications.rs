@@ -1,5 +1,5 @@
-//! Folded blocks on simulated devices: every application is written out, executed and compared,
-//! each with weights and caches of its own.
+//! Plans with folded blocks: their applications are written out before they are executed, each with
+//! weights and caches of its own.
 
 use shard_ir::{InstrId, Plan, Unrolled, never};
 
@@ -8,11 +8,12 @@ use crate::execute::CollectiveTrace;
 use crate::judge::Report;
 use crate::limits::MAX_APPLIED;
 
-/// So many applications of a folded block are executed unless all are asked for: a first, one
-/// between, and a last.
+/// How many applications of a folded block are executed unless all are asked for: a first one, one
+/// between, and a last one.
 pub const FEW_APPLICATIONS: u64 = 3;
 
-/// A plan with its folded blocks written out: all applications, or a few of each block.
+/// A plan with its folded blocks written out: all applications, or [`FEW_APPLICATIONS`] of each
+/// block. An error if that has more than [`MAX_APPLIED`] instructions.
 pub fn written_out(plan: &Plan, all: bool) -> Result<Unrolled, RunError> {
     let most = if all { u64::MAX } else { FEW_APPLICATIONS };
     let too_many = |needed| RunError::TooMany { needed, cap: MAX_APPLIED };
@@ -21,8 +22,10 @@ pub fn written_out(plan: &Plan, all: bool) -> Result<Unrolled, RunError> {
     if needed > MAX_APPLIED { Err(too_many(needed)) } else { Ok(plan.unrolled(most)) }
 }
 
-/// The report on a plan that was written out, in the instructions of the plan with folded blocks.
-/// Of a collective in a block it holds the application that sent most: all should send the same.
+/// The report on a plan that was written out, told of the instructions of the plan with folded
+/// blocks: `of` has for each instruction that was executed the one that it is an application of. A
+/// collective in a block has the figures of the application that sent most; all should send the
+/// same.
 pub fn folded(report: Report, of: &[InstrId]) -> Report {
     let original = |id: InstrId| {
         of.get(id.index())

@@ -1,4 +1,4 @@
-//! How results are rounded.
+//! [`Arithmetic`]: how results are rounded, and up to which difference they count as equal.
 
 use shard_ir::op::Flag;
 use shard_ir::{Dtype, InstrKind, Instruction, Plan};
@@ -11,12 +11,12 @@ pub const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
 pub enum Arithmetic {
     /// Whole numbers, exactly.
     Exact,
-    /// Every whole value is rounded to `f32`. Sums are taken in `f64`, those of terms on several
-    /// devices too: in which order, and on how many devices, changes no result. Integers are exact.
+    /// Every value is rounded to `f32` once its sum is complete. Sums are taken in `f64`, those of
+    /// terms on several devices too, so that their order hardly changes a result. Integers are
+    /// exact.
     F32,
-    /// As [`Arithmetic::F32`], with large products taken in `f32` and summed in `f64` block by
-    /// block, and terms rounded to `f32` too, as which all floats are held: for plans that are as
-    /// large as they are written.
+    /// For large plans: as [`Arithmetic::F32`], but all floats are held as `f32`, terms too, and
+    /// large products are taken in `f32` and summed in `f64` block by block.
     Single,
     /// Every result, and every partial sum that travels, is rounded to the value's own dtype;
     /// integers saturate.
@@ -34,7 +34,7 @@ impl Arithmetic {
         }
     }
 
-    /// The term of a sum that is not complete yet: only emulation rounds it.
+    /// The term of a sum that is not complete yet: only [`Arithmetic::Emulated`] rounds it.
     pub fn round_term(self, dtype: Dtype, value: f64) -> f64 {
         match self {
             Arithmetic::Exact | Arithmetic::F32 | Arithmetic::Single => value,
@@ -60,10 +60,10 @@ impl Arithmetic {
         Some(())
     }
 
-    /// The difference, as a part of a result's scale, up to which two results count as equal:
-    /// nothing where arithmetic is exact, 1e-5 in `f32`, and with emulated dtypes eight roundings
-    /// of the coarsest float dtype that the plan computes in (to which a run adds twice what
-    /// roundings do to the unsharded program).
+    /// The difference, as a part of a result's scale, up to which two results count as equal: 0 in
+    /// exact arithmetic, 1e-5 in `f32`, and with emulated dtypes eight roundings of the coarsest
+    /// float dtype that the plan computes in. ([`run`](crate::run) adds to the last one twice the
+    /// error that roundings make in the unsharded program.)
     pub fn tolerance(self, plan: &Plan) -> f64 {
         match self {
             Arithmetic::Exact => 0.0,
@@ -84,8 +84,8 @@ impl Arithmetic {
     }
 }
 
-/// Whether an instruction makes numbers that are rounded: what is given, or put elsewhere, is the
-/// same for the plan and for the unsharded program.
+/// Whether an instruction rounds. Parameters, and ops and moves that only put values elsewhere,
+/// have the same values in the plan and in the unsharded program.
 fn rounds(plan: &Plan, instruction: &Instruction) -> bool {
     match &instruction.kind {
         InstrKind::Parameter(_) => false,
@@ -121,7 +121,7 @@ pub fn round_to(dtype: Dtype, value: f64) -> f64 {
         Dtype::F16 => round_float(value, 10, -14, 65504.0, f64::INFINITY),
         // e4m3, which has no infinity: it saturates.
         Dtype::F8 => round_float(value, 3, -6, 448.0, 448.0),
-        // e2m1, which has neither infinities nor what is no number.
+        // e2m1, which has neither infinities nor NaN.
         Dtype::F4 if value.is_nan() => 0.0,
         Dtype::F4 => {
             round_float(value.clamp(-LARGEST_F4, LARGEST_F4), 1, 0, LARGEST_F4, LARGEST_F4)

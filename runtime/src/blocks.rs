@@ -14,12 +14,12 @@ use crate::tensor::{Element, Tensor};
 pub(crate) enum Blocks {
     /// Elements are `f64`.
     Wide(Held<f64>),
-    /// Elements are `f32`, which is what each is rounded to anyway.
+    /// Elements are `f32`: the arithmetic rounds each of them to one.
     Narrow(Held<f32>),
 }
 
 impl Blocks {
-    /// Blocks as they come.
+    /// Blocks with elements of `f64`.
     pub(crate) fn wide(blocks: Vec<Tensor>) -> Blocks {
         Blocks::Wide(blocks.into_iter().map(Arc::new).collect())
     }
@@ -32,7 +32,7 @@ impl Blocks {
         }
     }
 
-    /// Blocks of a value of a dtype, held as such values are.
+    /// Blocks of a value, held as values of its dtype are in this arithmetic.
     pub(crate) fn of(arithmetic: Arithmetic, dtype: Dtype, blocks: Held<f64>) -> Blocks {
         if Blocks::are_narrow(arithmetic, dtype) {
             Blocks::Narrow(held_as(&blocks))
@@ -56,10 +56,8 @@ impl Blocks {
             Blocks::Narrow(blocks) => Cow::Owned(blocks[device].held_as()),
         }
     }
-}
 
-impl Blocks {
-    /// Whether two devices hold the same: exactly, or up to a part of the largest element.
+    /// Whether the blocks of two devices are the same, up to `tolerance` times the largest element.
     pub(crate) fn are_same(&self, first: usize, second: usize, tolerance: f64) -> bool {
         match self {
             Blocks::Wide(blocks) => same(&blocks[first], &blocks[second], tolerance),
@@ -76,8 +74,8 @@ impl Blocks {
     }
 }
 
-/// Whether two blocks that should be the same are: exactly, or, where a system added terms in an
-/// order of its own, up to a part of their largest element.
+/// Whether two blocks are the same, up to `tolerance` times the largest element of the first. A
+/// tolerance above 0 is for systems that add terms in an order of their own.
 fn same<T: Element>(a: &Arc<Tensor<T>>, b: &Arc<Tensor<T>>, tolerance: f64) -> bool {
     if Arc::ptr_eq(a, b) {
         return true;
@@ -88,7 +86,7 @@ fn same<T: Element>(a: &Arc<Tensor<T>>, b: &Arc<Tensor<T>>, tolerance: f64) -> b
         .all(|(a, b)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * largest)
 }
 
-/// The same blocks, their elements held as another type; what is one block stays one.
+/// The same blocks, their elements held as another type. Devices that share a block still do.
 fn held_as<T: Element, U: Element>(blocks: &Held<T>) -> Held<U> {
     let mut made: Held<U> = Vec::with_capacity(blocks.len());
     for (at, block) in blocks.iter().enumerate() {

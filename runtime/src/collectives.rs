@@ -1,5 +1,5 @@
-//! Collectives: what each device sends, and each new block copied once from where its parts are. A
-//! block that all devices of a group get is held once, by all of them.
+//! Executes moves: counts what each device sends, and copies each new block once from where its
+//! parts are. A block that all devices of a group get is held once and shared by all of them.
 //!
 //! | move | algorithm | sent by the busiest device |
 //! |---|---|---|
@@ -12,10 +12,10 @@
 //! | softmax-merge | `merge.rs` | |
 //! | slice, to-partial | each device by itself | 0 |
 //!
-//! A gather or a scatter along several dims goes as one along one dim. o is the least part of its
-//! new block that any device has before. D is the larger buffer of one device, K the devices in the
-//! group. An all-reduce whose buffer of n elements is no multiple of K pads it: the padding travels
-//! and is not charged, each chunk counts as n / K elements exactly.
+//! D is the larger buffer of one device, K the number of devices in the group, o the least part of
+//! its new block that any device has before an exchange. A gather or a scatter along several dims
+//! sends what one along one dim does. An all-reduce cuts its buffer of n elements into K chunks and
+//! pads them to one size; padding is not counted, each chunk counts as n / K elements exactly.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ use crate::scalar::maximum;
 use crate::spare::Spare;
 use crate::tensor::{Element, Section, Tensor};
 
-/// Elements of a sum that are added up at a time: sums of so many stay in the nearest cache while
-/// the terms pass.
+/// How many elements of a sum are added up at a time: few enough that they stay in the nearest
+/// cache while all terms are added.
 const AT_ONCE: usize = 1024;
 
-/// Elements of a sum that one core makes, where a group has more.
+/// How many elements of a sum one core makes at a time.
 const OF_ONE_CORE: usize = 1 << 18;
 
-/// The block of each device. What several hold alike may be one block.
+/// The block of each device. Devices with equal blocks may share one.
 pub(crate) type Held<T> = Vec<Arc<Tensor<T>>>;
 
 /// One move to execute.
@@ -146,7 +146,7 @@ impl Move<'_> {
         Ok(groups.group_of.iter().map(|group| made[*group].clone()).collect())
     }
 
-    /// Elements that so many new blocks have.
+    /// How many elements so many new blocks have.
     pub(crate) fn copied(&self, blocks: usize) -> usize {
         let local: u64 = self.shape.local_sizes(self.to).iter().product();
         (local as usize).saturating_mul(blocks)
@@ -188,7 +188,7 @@ impl Move<'_> {
         }
     }
 
-    /// Of each group the sum of all terms, in the order of the ranks.
+    /// For each group the sum of its devices' terms, added in the order of the ranks.
     fn sums<T: Element>(
         &self,
         groups: &Groups,
@@ -216,8 +216,8 @@ impl Move<'_> {
         (0..count).map(whole).collect()
     }
 
-    /// What arrives at a rank of a ring: the terms of its chunk, combined in the order in which the
-    /// chunk passes the devices, from rank + 1 on, its own last.
+    /// The sum of a chunk that arrives at a rank of a ring. The chunk passes the devices from
+    /// rank + 1 on, and each combines its term with it; the rank's own term is the last.
     fn ring_sum<T: Element>(
         &self,
         rank: usize,
@@ -247,15 +247,16 @@ impl Move<'_> {
         Ok(out)
     }
 
-    /// Rounds what is complete now.
+    /// Rounds a sum whose terms are all added.
     fn finish(&self, sum: &mut [f64]) -> Result<(), RunError> {
         let is_term = !self.to.partial(Reduction::Sum).is_empty();
         let rounded = self.arithmetic.round_all(self.dtype, is_term, sum);
         rounded.ok_or(RunError::Overflow { id: self.id })
     }
 
-    /// Every device gets the whole sum. Where the order of the terms shows, it is that of the ring:
-    /// the flat buffer has as many chunks as there are devices, and each is summed at its own rank.
+    /// Every device gets the whole sum. If a sum depends on the order of its terms, that order is
+    /// the ring's: the flat buffer is cut into as many chunks as there are devices, and each chunk
+    /// is summed at its own rank.
     fn all_reduce<T: Element>(
         &self,
         network: &mut Network,
@@ -283,9 +284,9 @@ impl Move<'_> {
         })
     }
 
-    /// Each device gets the block that it has in the new layout from a device with the same terms
-    /// (the same coordinates on the partial axes). Devices that hold a block are as many as devices
-    /// that want it, so each sends at most once.
+    /// Each device gets its block of the new layout from a device that has terms of the same number
+    /// (the same coordinates along the partial axes). As many devices hold a block as want it, so
+    /// that each sends at most once.
     fn permute<T: Element>(
         &self,
         network: &mut Network,
@@ -318,7 +319,8 @@ impl Move<'_> {
     }
 }
 
-/// Combines a term into others, of a value of this dtype that the instruction makes.
+/// Adds a term to a sum, or takes the maximum with a candidate; `dtype` is that of the value that
+/// instruction `id` makes.
 pub(crate) fn combine<T: Element>(
     id: InstrId,
     arithmetic: Arithmetic,
@@ -344,7 +346,7 @@ pub(crate) fn combine<T: Element>(
     Ok(())
 }
 
-/// What combines with any term and leaves it as it is.
+/// The number that a term or candidate combines with and stays as it is.
 pub(crate) fn neutral(kind: Reduction) -> f64 {
     match kind {
         Reduction::Sum => 0.0,
@@ -407,8 +409,8 @@ pub(crate) fn tensor<T: Copy>(sizes: &[usize], data: Vec<T>) -> Result<Tensor<T>
     Tensor::new(sizes.to_vec(), data).ok_or(RunError::Internal("a message of the wrong length"))
 }
 
-/// Each device of a group cuts its block along one dim, keeps one part, and joins those that the
-/// others send along another.
+/// The new block of one device of a group. Each device cuts its block along `to_dim`, keeps the
+/// part of its own rank and sends the others to theirs; the parts are joined along `from_dim`.
 fn all_to_all<T: Element>(
     group: &[usize],
     rank: usize,
@@ -431,8 +433,9 @@ fn all_to_all<T: Element>(
     out
 }
 
-/// The term of a sum, or the candidate for a maximum, that a device makes of its block: the block
-/// at its place along a dim; without a dim, the block on one device. The rest is neutral.
+/// The term of a sum, or the candidate for a maximum, that a device makes of its block. Along `dim`
+/// it is as large as the blocks of the group together, has the block at its place, and is neutral
+/// elsewhere. Without a dim, it is the block on the first device, and neutral on the others.
 fn as_term<T: Element>(
     grid: &Grid<'_>,
     device: usize,

@@ -1,4 +1,4 @@
-//! Sharded against unsharded.
+//! Compares a result of the devices with that of the unsharded program.
 
 use crate::tensor::Tensor;
 
@@ -10,7 +10,8 @@ pub struct Comparison {
     /// The largest absolute difference; infinite where one is NaN or infinite and the other is not,
     /// or shapes differ.
     pub max_abs_err: f64,
-    /// What the difference is measured against.
+    /// What differences are measured against
+    /// ([`Expected::scale`](crate::reference::Expected::scale)).
     pub scale: f64,
 }
 

@@ -2,7 +2,7 @@
 
 use shard_ir::{AxisId, AxisList, Layout, Mesh, MeshShape};
 
-/// The coordinates of every device, and its way to blocks and groups.
+/// The devices of a mesh by their numbers: coordinates, groups, and where blocks start.
 pub(crate) struct Grid<'m> {
     pub(crate) mesh: &'m Mesh,
     pub(crate) coordinates: Vec<Vec<u64>>,
@@ -53,7 +53,7 @@ impl<'m> Grid<'m> {
             .collect()
     }
 
-    /// The device with a device's coordinates along `axes`, and 0 along all others.
+    /// The device that has a device's coordinates along `axes`, and 0 along all other axes.
     pub(crate) fn projected(&self, device: usize, axes: shard_ir::AxisSet) -> usize {
         let mut at = self.coordinates[device].clone();
         for (i, c) in at.iter_mut().enumerate() {
@@ -65,7 +65,7 @@ impl<'m> Grid<'m> {
     }
 }
 
-/// Sizes as indices.
+/// Sizes as `usize`.
 pub(crate) fn usizes(sizes: &[u64]) -> Vec<usize> {
     sizes.iter().map(|s| *s as usize).collect()
 }

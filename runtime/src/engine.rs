@@ -28,8 +28,8 @@ pub trait Engine: std::fmt::Debug + Send + Sync {
     ) -> Result<Vec<Vec<Tensor>>, String>;
 }
 
-/// The blocks of each instruction that is a result, as an engine gives them. `parameters` are whole;
-/// `seed` is that of the random terms of partial ones.
+/// The blocks of each instruction that is a result, as an engine gives them. `parameters` are
+/// whole; `seed` is that of the random terms of partial ones.
 pub(crate) fn execute(
     engine: &dyn Engine,
     plan: &Plan,

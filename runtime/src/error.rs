@@ -17,7 +17,8 @@ pub enum RunError {
         /// [`MAX_BYTES`](crate::MAX_BYTES).
         cap: u128,
     },
-    /// It would take long, and nobody has said that it may.
+    /// The execution would take long, and [`RunOptions::patient`](crate::RunOptions::patient) is
+    /// not set.
     #[error("execution would take about {}", duration(*seconds))]
     TooLong {
         /// Seconds, estimated.
@@ -25,7 +26,7 @@ pub enum RunError {
         /// [`MAX_SECONDS`](crate::MAX_SECONDS).
         cap: u64,
     },
-    /// Folded blocks would be too many instructions once they are written out.
+    /// The plan has too many instructions once its folded blocks are written out.
     #[error("execution takes {needed} instructions, its blocks written out; the cap is {cap}")]
     TooMany {
         /// Instructions needed.
@@ -33,7 +34,7 @@ pub enum RunError {
         /// [`MAX_APPLIED`](crate::MAX_APPLIED).
         cap: u128,
     },
-    /// An input that was given does not fit its parameter, or is of no parameter.
+    /// A given input does not fit its parameter, or names no parameter.
     #[error("input {name}: {problem}")]
     Input {
         /// The parameter's name.
@@ -58,9 +59,9 @@ pub enum RunError {
     /// Two tasks touch the same bytes, one of them to write, and neither has to wait for the other.
     #[error("%{} and %{} touch the same bytes, and neither waits for the other", first.0, second.0)]
     Race {
-        /// What touches them first, by the times.
+        /// The instruction that touches them first, by the times.
         first: InstrId,
-        /// What touches them then.
+        /// The instruction that touches them second.
         second: InstrId,
     },
     /// Two devices that should hold the same data do not.
@@ -73,7 +74,7 @@ pub enum RunError {
         /// Another.
         second: usize,
     },
-    /// What executes in place of the interpreter failed.
+    /// The [`Engine`](crate::Engine) failed, for this reason.
     #[error("{0}")]
     Engine(String),
     /// A fault of the interpreter itself.
@@ -81,7 +82,7 @@ pub enum RunError {
     Internal(&'static str),
 }
 
-/// A time as people say it.
+/// A time in words: `90 seconds`, `3 hours`.
 fn duration(seconds: u128) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     if seconds < 120 {

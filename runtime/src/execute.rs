@@ -1,4 +1,4 @@
-//! A schedule on simulated devices.
+//! Executes a schedule on simulated devices, one instruction after the other.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,9 +31,9 @@ use crate::tensor::Tensor;
 /// What an execution is to do.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Of the random inputs and terms.
+    /// The seed of random inputs and of the random terms of partial parameters.
     pub seed: u64,
-    /// Whole tensors for parameters, by name; the others are drawn.
+    /// Whole tensors for parameters, by name; other parameters get random data.
     pub inputs: BTreeMap<String, Arc<Tensor>>,
     /// Round each result to its own dtype ([`Arithmetic::Emulated`]).
     pub emulate_dtypes: bool,
@@ -41,14 +41,14 @@ pub struct RunOptions {
     pub single: bool,
     /// The tolerance to use in place of [`Arithmetic::tolerance`].
     pub tolerance: Option<f64>,
-    /// It may take as long as it takes; else what would take longer than
+    /// Whether the execution may take any time; else one that would take longer than
     /// [`MAX_SECONDS`](crate::MAX_SECONDS) is refused.
     pub patient: bool,
-    /// Where it is told how far it is.
+    /// Is told how far the execution is.
     pub progress: Option<Arc<Progress>>,
     /// What executes the plan in place of the simulated devices; it counts no bytes.
     pub engine: Option<Arc<dyn Engine>>,
-    /// Memory for blocks, which the next execution with the same finds again.
+    /// Memory for blocks; executions with the same [`Spare`] use it one after the other.
     pub spare: Arc<Spare>,
 }
 
@@ -124,6 +124,7 @@ pub fn in_program_order(plan: &Plan) -> Schedule {
     }
 }
 
+/// Whether a plan is correct, written out and small enough to execute.
 pub(crate) fn check(plan: &Plan, options: &RunOptions) -> Result<(), RunError> {
     verify(plan).map_err(RunError::Invalid)?;
     if !plan.folds.is_empty() {
@@ -142,6 +143,7 @@ pub(crate) fn check(plan: &Plan, options: &RunOptions) -> Result<(), RunError> {
     Ok(())
 }
 
+/// The arithmetic that a plan is executed in at first.
 pub(crate) fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
     if options.emulate_dtypes {
         Arithmetic::Emulated
@@ -154,11 +156,13 @@ pub(crate) fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
     }
 }
 
-/// The arithmetic of numbers that are not whole.
+/// The arithmetic of a plan whose numbers are not whole, or too large.
 pub(crate) fn inexact(plan: &Plan) -> Arithmetic {
     if work_needed(plan) > SINGLE_WORK { Arithmetic::Single } else { Arithmetic::F32 }
 }
 
+/// Executes a schedule in some arithmetic; an error if whole numbers overflow in
+/// [`Arithmetic::Exact`].
 pub(crate) fn execute_in(
     schedule: &Schedule,
     options: &RunOptions,
@@ -191,13 +195,13 @@ pub(crate) struct Machine<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) grid: &'p Grid<'p>,
     pub(crate) arithmetic: Arithmetic,
-    /// Of each live instruction, the block of each device.
+    /// For each instruction whose value is live, the block of each device.
     pub(crate) memory: Vec<Option<Blocks>>,
     pub(crate) collectives: Vec<CollectiveTrace>,
     /// Memory of values that are freed.
     pub(crate) spare: Arc<Spare>,
-    /// Of each attention over a part of the keys, and of its softmax, the statistics of each
-    /// device, their dims in the order of the value.
+    /// For each attention over a part of the keys, and for its softmax, the statistics of each
+    /// device, dims in the order of the value's.
     pub(crate) statistics: BTreeMap<InstrId, Vec<Tensor>>,
     /// The rings of the plan.
     pub(crate) rings: Vec<Ring>,
@@ -229,8 +233,8 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Does the steps of a schedule, one after the other. Gives the results, and the bytes of a
-    /// device at the peak.
+    /// Executes the steps of a schedule, one after the other. Gives the results, and the most bytes
+    /// that a device held at once.
     fn run(
         &mut self,
         schedule: &Schedule,
@@ -249,7 +253,7 @@ impl<'p> Machine<'p> {
             }
             done[step.id.index()] = true;
             if passes_in(&self.rings, step.id) {
-                // There is a part of it at a time, while the ring is under way.
+                // The ring makes its value, in parts.
                 continue;
             }
             let blocks = match &plan.instruction(step.id).kind {
@@ -330,9 +334,9 @@ impl<'p> Machine<'p> {
         let layout = instr.layout;
         let maxima = layout.partial(Reduction::Max);
         let held = layout.split_axes().union(layout.partial_axes());
-        // By place and candidate: the sum of the terms.
+        // The sum of the terms, for each origin of a block and each candidate for a maximum.
         let mut sums: BTreeMap<(Vec<usize>, usize), Tensor> = BTreeMap::new();
-        // Every place is written, where terms are combined by a maximum with what is there.
+        // Sums and candidates are combined with what is there by a maximum.
         let nothing = if layout.partial_axes().is_empty() { 0.0 } else { neutral(Reduction::Max) };
         let mut whole = Tensor::filled(usizes(&sizes), nothing);
         for device in 0..self.grid.devices() {

@@ -137,8 +137,8 @@ fn needs_positive(plan: &Plan) -> bool {
     })
 }
 
-/// The block of each device of a parameter. Of a partial parameter each device gets a random term or
-/// candidate; together they combine to the whole.
+/// The block of each device of a parameter. Of a partial parameter each device gets a random term
+/// or candidate; together they combine to the whole.
 pub(crate) fn deal(
     plan: &Plan,
     id: InstrId,

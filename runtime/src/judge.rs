@@ -1,4 +1,4 @@
-//! Sharded against unsharded: the verdict on a plan.
+//! Executes a plan on devices and compares it with the unsharded program.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,32 +22,34 @@ use crate::tensor::Tensor;
 pub struct Report {
     /// Whether every result equals the unsharded program's.
     pub equal: bool,
-    /// Whether arithmetic was exact, so that equal means equal.
+    /// Whether arithmetic was exact, so that equal results are the same to the bit.
     pub exact: bool,
     /// The largest absolute difference over all results.
     pub max_abs_err: f64,
-    /// The result that is furthest off for its scale; none where there are no results.
+    /// The result whose difference is the largest part of its scale; `None` if there are no
+    /// results.
     pub worst: Option<Worst>,
-    /// The tolerance used, as a part of a result's scale.
+    /// The difference up to which results count as equal, as a part of a result's scale.
     pub tolerance: f64,
     /// How many devices there were.
     pub devices: u64,
     /// The bytes that each move sent.
     pub collectives: Vec<CollectiveTrace>,
-    /// The most bytes that one device held at once: on streams, without weights and caches.
+    /// The most bytes that one device held at once; without weights and caches in an execution on
+    /// streams.
     pub peak_bytes: u64,
     /// The results of the devices.
     pub outputs: Vec<NamedTensor>,
     /// The results of the unsharded program.
     pub expected: Vec<NamedTensor>,
-    /// Where something is wrong: the first instruction whose value on the devices is not what its
-    /// operands say. `None` too where every one is right, and the plan computes something else than
-    /// the source.
+    /// The first instruction whose value on the devices differs from that of the plan, unsharded.
+    /// `None` if results are equal, if no instruction differs (the plan then computes something
+    /// else than the source), or if an engine executed the plan.
     pub first_wrong: Option<InstrId>,
 }
 
 impl Report {
-    /// What differences are measured against, of the result that is furthest off for its scale.
+    /// The scale of the [`Self::worst`] result; 0 if there are no results.
     pub fn scale(&self) -> f64 {
         self.worst.as_ref().map_or(0.0, |worst| worst.scale)
     }
@@ -65,16 +67,16 @@ pub struct Worst {
     pub scale: f64,
 }
 
-/// Executes a schedule and compares it with its own ops, unsharded. Where whole numbers would
-/// overflow, it starts again in `f32`.
+/// Executes a schedule and compares it with its own ops, unsharded. If whole numbers leave the
+/// range in which they are exact, it executes the schedule again in `f32`.
 pub fn run(schedule: &Schedule, options: &RunOptions) -> Result<Report, RunError> {
     run_against(&schedule.plan, schedule, options)
 }
 
-/// [`run`], compared with what the source says: a plan may multiply a chain in another order, or
-/// take a factor out of a sum. `source` is of the same sizes ([`Plan::unsharded`],
-/// [`resized_as`](crate::resized_as)) and has the parameters of the plan, known by their names, and
-/// its results in the same order.
+/// [`run`], compared with the program that the plan was made from: a plan may multiply a chain in
+/// another order, or take a factor out of a sum. `source` has the same sizes ([`Plan::unsharded`],
+/// [`resized_as`](crate::resized_as)), parameters of the same names, and its results in the same
+/// order.
 pub fn run_against(
     source: &Plan,
     schedule: &Schedule,
@@ -83,9 +85,12 @@ pub fn run_against(
     decide(source, &Executed::InOrder(schedule), options)
 }
 
-/// [`run_against`], stream by stream: every task waits for what it says that it waits for, and
-/// buffers lie at their addresses. An error where two tasks touch the same bytes and are not
-/// ordered, or a buffer is touched while it is not held.
+/// [`run_against`] for tasks on streams, whose buffers lie at their addresses.
+///
+/// # Errors
+///
+/// Beside those of [`run_against`]: two tasks touch the same bytes and are not ordered by streams
+/// and waits, or a buffer is touched while it is not held.
 pub fn run_on_streams(
     source: &Plan,
     execution: &Execution,
@@ -102,9 +107,9 @@ pub fn run_plan(plan: &Plan, options: &RunOptions) -> Result<Report, RunError> {
 
 /// What is executed.
 enum Executed<'a> {
-    /// A plan, one instruction after the other.
+    /// One instruction after the other.
     InOrder(&'a Schedule),
-    /// One on several streams.
+    /// On several streams.
     OnStreams(&'a Execution),
 }
 
@@ -124,7 +129,7 @@ impl Executed<'_> {
     }
 }
 
-/// The verdict, first in exact arithmetic where that may do.
+/// The verdict, first in exact arithmetic if plan and source allow it.
 fn decide(source: &Plan, what: &Executed<'_>, options: &RunOptions) -> Result<Report, RunError> {
     let plan = what.plan();
     check(plan, options)?;
@@ -141,6 +146,7 @@ fn decide(source: &Plan, what: &Executed<'_>, options: &RunOptions) -> Result<Re
     }
 }
 
+/// The verdict in some arithmetic.
 fn judge(
     source: &Plan,
     what: &Executed<'_>,
@@ -164,8 +170,9 @@ fn judge(
             emulated_tolerance(source, what, options, &trace, &expected, stated)?
         }
         (None, Arithmetic::F32 | Arithmetic::Single) if !all_equal(&trace, &expected, stated) => {
-            // Every layer magnifies what roundings did to those before: what the devices have is as
-            // far from the exact results as the plan's own ops, and those are the source's.
+            // Every layer magnifies the errors of the layers before it. The devices may be as far
+            // from the exact results as the plan, unsharded, and the expected results as the
+            // source.
             let of = |program| magnified(program, plan, &trace, &expected, arithmetic);
             stated + of(source)? + of(plan)?
         }
@@ -212,13 +219,13 @@ fn all_equal(trace: &Trace, expected: &[Expected], tolerance: f64) -> bool {
     compared(trace, expected, tolerance).iter().all(|c| c.equal)
 }
 
-/// How far results may differ whose every step is rounded to its dtype: as `stated`, and by what
-/// the roundings do to the program itself, as a part of a result's scale.
+/// The tolerance with emulated dtypes, as a part of a result's scale: `stated`, and twice the error
+/// that roundings make in the unsharded program.
 ///
 /// A program can magnify roundings (a softmax of large scores does, and one layer after another),
 /// and a sharded run rounds at other places: it may be as far off in one direction as the unsharded
-/// program is in the other. Where it is further off, and equal in `f32`, what roundings did to the
-/// run counts as well.
+/// program is in the other. If results differ by more, and the run is equal in `f32`, the error
+/// that roundings made in the run takes the place of one of the two.
 fn emulated_tolerance(
     source: &Plan,
     what: &Executed<'_>,
@@ -250,8 +257,8 @@ fn emulated_tolerance(
     Ok(tolerance.max(stated + noise + of_run.fold(0.0, f64::max)))
 }
 
-/// How far a program, unsharded, is from what it would compute without roundings, as a part of the
-/// scale of what is expected.
+/// The error that roundings make in a program, unsharded, as a part of the scale of the expected
+/// results.
 fn magnified(
     program: &Plan,
     plan: &Plan,
@@ -263,13 +270,13 @@ fn magnified(
     let rounded = reference(program, &parameters, arithmetic)?;
     match reference(program, &parameters, Arithmetic::Exact) {
         Ok(finer) => Ok(apart(&rounded, &finer, expected)),
-        // Of what leaves the range of whole numbers nothing finer is known.
+        // The exact results are not known.
         Err(RunError::Overflow { .. }) => Ok(0.0),
         Err(error) => Err(error),
     }
 }
 
-/// The largest difference of two results, as a part of the scale of what is expected.
+/// The largest difference between results and others, as a part of the scale of the expected ones.
 fn apart(results: &[Expected], others: &[Expected], expected: &[Expected]) -> f64 {
     let off = results.iter().zip(others).zip(expected);
     off.map(|((a, b), e)| share_apart(&a.tensor, &b.tensor, e.scale)).fold(0.0, f64::max)
@@ -281,7 +288,7 @@ fn share_apart(a: &Tensor, b: &Tensor, scale: f64) -> f64 {
     if scale > 0.0 && apart.is_finite() { apart / scale } else { 0.0 }
 }
 
-/// The same data for the parameters of another plan, of the same names.
+/// The data of a plan's parameters, for the parameters of the same names of `source`.
 fn parameters_of(
     source: &Plan,
     plan: &Plan,
@@ -303,7 +310,8 @@ fn parameters_of(
     source.ids().filter(is_parameter).map(data).collect()
 }
 
-/// The first instruction whose value is wrong: everything is kept in memory and compared.
+/// The first instruction whose value on the devices is wrong. The plan is executed once more, and
+/// every value of it compared.
 fn locate(
     plan: &Plan,
     options: &RunOptions,

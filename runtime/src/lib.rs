@@ -4,24 +4,24 @@
 //! its own blocks alone, and compares what comes out with an unsharded evaluation that was written
 //! apart ([`reference`](mod@reference)). [`shrink`] makes the dims of a plan small enough for that.
 //!
-//! The crate sees the IR and nothing else: neither the rewrite rules nor the cost model, of which
-//! it is the judge.
+//! The crate sees the IR and nothing else: neither the rewrite rules nor the cost model, since it
+//! is the judge of both.
 //!
-//! * **Data.** Every element is held as an `f64`, but for those of large plans. Where all ops of a
-//!   plan allow it ([`Arithmetic::Exact`]) the data are small whole numbers, on which `f64` is
+//! * **Data.** Every element is held as an `f64`, but for those of large plans. If all ops of a
+//!   plan allow it ([`Arithmetic::Exact`]), the data are small whole numbers, on which `f64` is
 //!   exact up to 2^53; a result past that is an error, never a wrong number. Else
-//!   ([`Arithmetic::F32`]) every whole value is rounded to `f32`, and sums are taken in `f64`;
-//!   where there is much to multiply ([`Arithmetic::Single`]), floats are held as `f32` and
-//!   products summed so by blocks. With [`RunOptions::emulate_dtypes`] each result, and every
-//!   partial sum on its way, is rounded to its own dtype ([`Arithmetic::Emulated`]).
+//!   ([`Arithmetic::F32`]) every value is rounded to `f32` once its sum, taken in `f64`, is
+//!   complete. In a plan with much to multiply ([`Arithmetic::Single`]), floats are held as `f32`
+//!   and sums taken in `f32` block by block. With [`RunOptions::emulate_dtypes`] each result, and
+//!   every partial sum on its way, is rounded to its own dtype ([`Arithmetic::Emulated`]).
 //! * **Speed.** Einsums of two operands are products of matrices by packed kernels (`product`).
-//!   What several devices hold alike is held once, and the memory of large blocks goes round
+//!   Equal blocks of several devices are held once, and the memory of large blocks is used again
 //!   ([`Spare`]).
-//!   Devices are worked on by all cores, each device by one of them, so that results are the same
-//!   on any number of cores.
+//!   All cores work, each on one device at a time, so that results are the same on any number of
+//!   cores.
 //! * **Bytes.** A [`Network`] counts what each device sends; see [`collectives`] for the
-//!   algorithms. What is reported is the busiest device's, rounded up to whole bytes. What is sent
-//!   is copied once, from where it lies to where it is wanted.
+//!   algorithms. Reports give the bytes of the busiest device, rounded up to whole bytes. What is
+//!   sent is copied once, from the block of the sender to that of the receiver.
 
 mod applications;
 pub mod arithmetic;

@@ -1,4 +1,4 @@
-//! What an execution takes, and how much is too much.
+//! Estimates of the memory and the time of an execution, and the limits of both.
 
 use shard_ir::liveness::Liveness;
 use shard_ir::{DimId, InstrId, InstrKind, Op, Plan};
@@ -15,11 +15,11 @@ pub const MAX_SECONDS: u64 = 60;
 /// Multiplications past which products of numbers that are not whole are taken in `f32`.
 pub(crate) const SINGLE_WORK: u128 = 1 << 28;
 
-/// Multiplications of a product of two matrices that a machine does in a second, sharded and
-/// unsharded: of a laptop with a few cores.
+/// Multiplications of matrix products that a laptop with a few cores does in a second, those of the
+/// devices and of the reference counted once.
 const PRODUCTS_A_SECOND: u128 = 4_000_000_000;
 
-/// Elements that are walked one by one in a second.
+/// Elements that the same laptop walks one by one in a second.
 const ELEMENTS_A_SECOND: u128 = 20_000_000;
 
 /// Instructions that a plan may have once its folded blocks are written out.
@@ -28,8 +28,8 @@ pub const MAX_APPLIED: u128 = 1 << 16;
 /// Bookkeeping of one block on one device.
 const BLOCK_OVERHEAD: u128 = 96;
 
-/// The bytes that an execution of a verified plan takes at most. Blocks are freed after their last
-/// use, so that the fullest step counts; of the inputs a copy is kept.
+/// The bytes that an execution of a verified plan takes at most: those of the fullest step, since
+/// blocks are freed after their last use, and a copy of the inputs.
 pub fn bytes_needed(plan: &Plan) -> u128 {
     let frees = Liveness::of(plan).frees;
     let devices = u128::from(plan.mesh.devices());
@@ -40,8 +40,8 @@ pub fn bytes_needed(plan: &Plan) -> u128 {
     let (mut held, mut most, mut kept) = (0u128, 0u128, 0u128);
     for id in plan.ids() {
         if let InstrKind::Parameter(_) = plan.instruction(id).kind {
-            // The input, and while it is dealt out one whole tensor for each term of a partial
-            // value.
+            // The input, and one whole tensor for each term of a partial parameter while its blocks
+            // are made.
             let terms = plan.mesh.group_size(plan.instruction(id).layout.partial_axes());
             kept += global(id) * (1 + u128::from(terms));
         }
@@ -49,7 +49,7 @@ pub fn bytes_needed(plan: &Plan) -> u128 {
         held += local(id) + global(id);
         let working = match &plan.instruction(id).kind {
             InstrKind::Move(_) => local(id),
-            // Parts of all operands, and the product of each device of a group.
+            // Parts of all operands, and the terms of each device of a group.
             InstrKind::CollectiveEinsum(fused) => {
                 let operands =
                     plan.instruction(id).operands.iter().map(|o| local(*o)).sum::<u128>();
@@ -74,12 +74,12 @@ pub fn seconds_needed(plan: &Plan) -> u128 {
     cost_needed(plan) / PRODUCTS_A_SECOND
 }
 
-/// What the execution of a verified plan takes, in multiplications of a product.
+/// The work of the execution of a verified plan, in multiplications of a matrix product.
 pub(crate) fn cost_needed(plan: &Plan) -> u128 {
     plan.ids().map(|id| cost_of(plan, id)).fold(0, u128::saturating_add)
 }
 
-/// What an instruction takes, in multiplications of a product.
+/// The work of an instruction, in multiplications of a matrix product.
 pub(crate) fn cost_of(plan: &Plan, id: InstrId) -> u128 {
     let instr = plan.instruction(id);
     let is_product = instr.kind.op() == Some(&Op::Einsum) && instr.operands.len() == 2;
@@ -105,7 +105,7 @@ pub(crate) fn work_of(plan: &Plan, id: InstrId) -> u128 {
         return count(&plan.instruction(*operand).dims).max(count(&dims));
     }
     let split = plan.mesh.group_size(match plan.loop_layouts(id) {
-        // What is gathered, or not scattered yet, is worked on by every device of the group.
+        // Every device of the group multiplies all chunks.
         Some((_, inside)) => {
             inside.operands.iter().fold(inside.product.split_axes(), |s, l| s.union(l.split_axes()))
         }

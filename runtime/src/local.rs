@@ -1,4 +1,4 @@
-//! Each op on what one device holds.
+//! What one device makes of its blocks, for each op.
 
 use shard_ir::{DimId, Dtype, InstrId, Op, Plan, Reduce};
 
@@ -35,18 +35,20 @@ impl View<'_> {
     }
 }
 
+/// The place of a dim in a list.
 pub(crate) fn place(dims: &[DimId], dim: DimId) -> Result<usize, RunError> {
     dims.iter()
         .position(|d| *d == dim)
         .ok_or(RunError::Internal("a dim is missing from an operand"))
 }
 
-/// What the result must look like on this device.
+/// The result that a device is to make.
 pub(crate) struct Target<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) id: InstrId,
-    /// Local sizes, in memory order.
+    /// The size of each dim on this device.
     pub(crate) sizes: &'a [usize],
+    /// Where the block starts in the whole tensor.
     pub(crate) origin: &'a [usize],
     /// Whether the result is a term of a sum that is not taken yet.
     pub(crate) is_term: bool,
@@ -62,7 +64,8 @@ impl Target<'_> {
         self.plan.dims[dim.index()].size as usize
     }
 
-    /// In exact arithmetic: a sum of `terms` numbers of at most this size must stay exact.
+    /// An error if in exact arithmetic a sum of `terms` numbers of at most this absolute value may
+    /// not be exact.
     pub(crate) fn bound(&self, terms: usize, largest: f64) -> Result<(), RunError> {
         if self.arithmetic == Arithmetic::Exact && largest * terms as f64 > EXACT_LIMIT {
             Err(RunError::Overflow { id: self.id })
@@ -71,7 +74,7 @@ impl Target<'_> {
         }
     }
 
-    /// A tensor whose dims are the result's in some order, in the result's order.
+    /// A tensor that has the dims of the result, put into the order of the result's dims.
     pub(crate) fn in_order(&self, dims: &[DimId], tensor: Tensor) -> Result<Tensor, RunError> {
         let order = self.dims().iter().map(|d| place(dims, *d)).collect::<Result<Vec<_>, _>>()?;
         Ok(tensor.into_transposed(&order))
@@ -96,7 +99,7 @@ pub(crate) fn evaluate(
         Op::Fetch => pointwise(&operands[..1], target, |v| v[0]),
         Op::Cast(to) => pointwise(&operands[..1], target, |v| cast(*to, v[0])),
         Op::Reduce { kind, over } => reduce(*kind, over, &operands[0], target)?,
-        // Of an attention a device may have keys of which a query sees none.
+        // A device may have keys of an attention of which some query sees none.
         Op::Softmax { over } if target.plan.instruction(target.id).origin.attention => {
             along_line(*over, &operands[0], target, softmax_of_part)?
         }
@@ -162,8 +165,9 @@ pub(crate) fn cast(to: Dtype, value: f64) -> f64 {
     if to.is_float() { value } else { round_to(to, value) }
 }
 
+/// Applies a function to the elements at each position of the result, one of each operand.
 fn pointwise(operands: &[View<'_>], target: &Target<'_>, f: impl Fn(&[f64]) -> f64) -> Tensor {
-    // In the order of the result, all of them: nothing has to be looked for.
+    // Operands that have the dims of the result in its order are walked without strides.
     let in_order = operands.iter().all(|o| o.dims == target.dims());
     let data: Option<Vec<f64>> = match operands {
         [a] if in_order => Some(a.block.data.iter().map(|a| f(&[*a])).collect()),
@@ -188,8 +192,8 @@ fn pointwise(operands: &[View<'_>], target: &Target<'_>, f: impl Fn(&[f64]) -> f
     Tensor { sizes: target.sizes.to_vec(), data }
 }
 
-/// A product of matrices where there are two operands. Else walks the result's dims and then the
-/// contracted ones, adding each product to its place.
+/// An einsum: of two operands a product of matrices, else a walk over the dims of the result and
+/// the contracted dims, which adds each product to its element.
 fn einsum(operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError> {
     let mut dims = target.dims().to_vec();
     let mut sizes = target.sizes.to_vec();
@@ -262,8 +266,8 @@ fn reduce(
         *place = if kind == Reduce::Max { scalar::maximum(*place, value) } else { *place + value };
     });
     if kind == Reduce::Mean {
-        // Of a split dim each device holds a part: the terms are sums over the parts, divided by
-        // the whole count.
+        // Of a dim that is split a device sums its part. Divided by the whole count, the sums of
+        // all devices are terms of the mean.
         let count: usize = over.iter().map(|d| target.global_size(*d)).product();
         out.data.iter_mut().for_each(|v| *v /= count as f64);
     }
@@ -294,6 +298,15 @@ fn softmax(line: &mut [f64]) {
     line.iter_mut().for_each(|v| *v /= sum);
 }
 
+/// [`softmax`], and zeros where all scores are minus infinity.
+fn softmax_of_part(line: &mut [f64]) {
+    if line.iter().all(|v| *v == f64::NEG_INFINITY) {
+        line.fill(0.0);
+    } else {
+        softmax(line);
+    }
+}
+
 /// The sum up to each place.
 fn sums(line: &mut [f64]) {
     let mut sum = 0.0;
@@ -303,20 +316,11 @@ fn sums(line: &mut [f64]) {
     }
 }
 
-/// What stands so many places before, and zeros in front.
+/// Moves the elements so many places back, and puts zeros in front.
 fn shift(by: u64, line: &mut [f64]) {
     let by = usize::try_from(by).unwrap_or(line.len()).min(line.len());
     line.rotate_right(by);
     line[..by].fill(0.0);
-}
-
-/// The same, and nothing where no score is finite.
-fn softmax_of_part(line: &mut [f64]) {
-    if line.iter().all(|v| *v == f64::NEG_INFINITY) {
-        line.fill(0.0);
-    } else {
-        softmax(line);
-    }
 }
 
 fn norm(kind: shard_ir::Norm, line: &mut [f64]) {

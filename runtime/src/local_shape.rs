@@ -1,4 +1,4 @@
-//! The ops that move elements about, or look at positions, on what one device holds.
+//! What one device makes of its blocks, for ops that move elements or depend on their positions.
 
 use shard_ir::{DimId, Op};
 
@@ -14,7 +14,7 @@ pub(crate) fn reshape(
     target: &Target<'_>,
 ) -> Result<Tensor, RunError> {
     let [from, to] = op.renames().ok_or(RunError::Internal("not a reshape"))?;
-    // The dims that change come last, in their order; then they are read as the new ones.
+    // The dims that change are put last, in their order; the same data has the new dims there.
     let mut order: Vec<usize> =
         (0..operand.dims.len()).filter(|d| !from.contains(&operand.dims[*d])).collect();
     let mut dims: Vec<DimId> = order.iter().map(|d| operand.dims[*d]).collect();
@@ -34,10 +34,12 @@ pub(crate) fn reshape(
     target.in_order(&dims, moved)
 }
 
+/// Dims of which one has another name.
 pub(crate) fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
     dims.iter().map(|d| if *d == from { to } else { *d }).collect()
 }
 
+/// Two operands one behind the other along a dim that is whole on the device.
 pub(crate) fn concat(
     left: DimId,
     right: DimId,
@@ -51,7 +53,7 @@ pub(crate) fn concat(
         let dims = renamed(operand.dims, dim, to);
         let mut sizes = target.sizes.to_vec();
         sizes[at] = operand.block.sizes[operand.place(dim)?];
-        // What it lacks it has the same of everywhere.
+        // Along a dim that the operand lacks its elements repeat.
         let strides = View { dims: &dims, ..*operand }.strides_along(target.dims());
         let mut data = Vec::with_capacity(sizes.iter().product());
         walk(&sizes, &[strides], |at| data.push(operand.block.data[at[0]]));
@@ -63,6 +65,7 @@ pub(crate) fn concat(
     Ok(out)
 }
 
+/// Positions of a dim that is whole on the device, from an offset on.
 pub(crate) fn slice(
     from: DimId,
     to: DimId,
@@ -77,7 +80,8 @@ pub(crate) fn slice(
     target.in_order(&renamed(operand.dims, from, to), operand.block.block(&origin, &sizes))
 }
 
-/// The new positions are whole on the device; of the cache it holds a part.
+/// A cache with new positions at its end. The device holds a part of the cache, and all new
+/// positions.
 pub(crate) fn append(
     from: DimId,
     to: DimId,
@@ -106,6 +110,8 @@ pub(crate) fn append(
     Ok(out)
 }
 
+/// Minus infinity where a query does not see a key: one behind its own position, or before its
+/// window. The queries are the last positions of the keys.
 pub(crate) fn mask(
     [query, key]: [DimId; 2],
     window: Option<u64>,
@@ -144,6 +150,7 @@ pub(crate) fn iota(
     target.in_order(operand.dims, out)
 }
 
+/// The next index in row-major order.
 fn advance(position: &mut [usize], sizes: &[usize]) {
     for (p, size) in position.iter_mut().zip(sizes).rev() {
         *p += 1;
@@ -154,8 +161,8 @@ fn advance(position: &mut [usize], sizes: &[usize]) {
     }
 }
 
-/// Pairs `(a[i], a[i + n/2])` turned by `position · 10000^(-2i/n)`. Positions count from the front
-/// of all that there are, wherever the block of the device starts.
+/// Rotates pairs `(a[i], a[i + n/2])` by the angle `position · 10000^(-2i/n)`. Positions are those
+/// of the whole tensor; with an extent, the last position is the last one of the extent.
 pub(crate) fn rope(
     [over, at]: [DimId; 2],
     extent: Option<DimId>,
@@ -183,8 +190,8 @@ pub(crate) fn rope(
     target.in_order(operand.dims, out)
 }
 
-/// Rows of the part of the table that the device holds; an id of another device's row gives zeros,
-/// a term of the sum.
+/// Rows of the part of the table that the device holds. An id of a row that another device holds
+/// gives zeros: the result is a term of a sum.
 pub(crate) fn take(
     over: DimId,
     operands: &[View<'_>],
@@ -208,7 +215,8 @@ pub(crate) fn take(
     Ok(Tensor { sizes: target.sizes.to_vec(), data })
 }
 
-/// A softmax along a dim that is whole on the device, to whose sum a sink adds.
+/// A softmax along a dim that is whole on the device; the exponential of a sink is added to its
+/// sum.
 pub(crate) fn sink_softmax(
     over: DimId,
     operands: &[View<'_>],
@@ -236,7 +244,7 @@ pub(crate) fn sink_softmax(
     target.in_order(a.dims, out)
 }
 
-/// At each position what stands there and before it, each times its tap.
+/// At each position the sum of the elements there and before it, each times its tap.
 pub(crate) fn conv(
     over: DimId,
     taps: DimId,
@@ -290,8 +298,9 @@ pub(crate) fn argmax(
     Ok(Tensor { sizes: target.sizes.to_vec(), data })
 }
 
-/// Minus the first position of a value along the part of a dim that the device holds; the least
-/// int32, a candidate that never wins, where it is not there.
+/// Minus the first position at which the value that is sought stands, along the part of a dim that
+/// the device holds: a candidate for a maximum. Where the value is not found, it is the least
+/// int32.
 pub(crate) fn locate(
     over: DimId,
     operands: &[View<'_>],
@@ -312,7 +321,7 @@ pub(crate) fn locate(
     Ok(Tensor { sizes: target.sizes.to_vec(), data })
 }
 
-/// Equal, or both no number.
+/// Whether two numbers are equal, or both NaN.
 fn same(a: f64, b: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan())
 }

@@ -194,8 +194,8 @@ impl Loop<'_> {
     }
 
     /// What a device makes of one chunk, from the part of every operand that belongs to the chunk.
-    /// `held` is the operand that is passed round, by its place, with the chunk that the device has.
-    /// `product` has the local sizes of the product of all chunks.
+    /// `held` is the operand that is passed round, by its place, with the chunk that the device
+    /// has. `product` has the local sizes of the product of all chunks.
     fn multiply(
         &self,
         device: usize,

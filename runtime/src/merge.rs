@@ -1,10 +1,10 @@
 //! Attentions over parts of the keys ([`PartialAttention`]): the statistics beside them, and their
 //! merge.
 //!
-//! A part has for each query and head a statistic s and a result a: s is the logarithm of the sum of
-//! the exponentials of the scores, a is normalised over the part's own keys. Where no key is visible,
-//! s is -inf and a is 0. Two parts (s, a) and (t, b) make
-//! (log(exp s + exp t), (a exp s + b exp t) / (exp s + exp t)).
+//! A part has for each query and head a statistic s and a result a: s is the logarithm of the sum
+//! of the exponentials of the scores, a is normalised over the part's own keys. Where no key is
+//! visible, s is -inf and a is 0. Two parts (s, a) and (t, b) make (log(exp s + exp t), (a exp s +
+//! b exp t) / (exp s + exp t)).
 //!
 //! K devices have a part each. A device holds R bits of results and S bits of statistics.
 //!
@@ -63,7 +63,8 @@ pub(crate) struct Merged {
     pub(crate) network: Network,
 }
 
-/// Executes a softmax-merge. `results` and `statistics` are the [`PartialAttention`]s of the devices.
+/// Executes a softmax-merge. `results` and `statistics` are the [`PartialAttention`]s of the
+/// devices.
 pub(crate) fn merge(
     step: &Move<'_>,
     grid: &Grid<'_>,
@@ -141,16 +142,16 @@ fn weight(statistic: f64, largest: f64) -> f64 {
     if statistic == f64::NEG_INFINITY { 0.0 } else { (statistic - largest).exp() }
 }
 
-/// For each dim of the result, how far apart its neighbours are in the data of the statistics; 0 for
-/// a dim that the statistics do not have.
+/// For each dim of the result, how far apart its neighbours are in the data of the statistics; 0
+/// for a dim that the statistics do not have.
 fn along(statistics: &Tensor, by: DimSet, rank: usize) -> Vec<usize> {
     let mut strides = vec![0; rank];
     by.iter().zip(statistics.strides()).for_each(|(dim, stride)| strides[dim] = stride);
     strides
 }
 
-/// The messages of a merge along a dim, by the table above; `by` are the dims of the result that the
-/// statistics have.
+/// The messages of a merge along a dim, by the table above; `by` are the dims of the result that
+/// the statistics have.
 fn sent(
     step: &Move<'_>,
     groups: &Groups,

@@ -16,7 +16,7 @@ pub(crate) struct Operand<'a> {
     pub(crate) block: &'a Tensor<f32>,
 }
 
-/// The block of the result, of these dims and sizes, or `None` where the op has to be done on
+/// The block of the result, of these dims and local sizes; `None` if the op has to be done on
 /// `f64`.
 pub(crate) fn evaluate(
     op: &Op,

@@ -1,13 +1,13 @@
 //! [`Network`]: the count of what each device sends.
 
-/// Counts the messages of one collective, device by device, as its algorithm sends them. Who takes
-/// a message copies it from where its sender has it.
+/// Counts the messages of one collective, device by device, as its algorithm sends them. It carries
+/// no data: a device that gets a message copies it from the block of the sender.
 ///
 /// Bits are counted exactly, as multiples of `1 / denominator`: an all-reduce moves its buffer in K
 /// equal chunks, which need not be whole elements ([`collectives`](crate::collectives)).
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// Of each device, in bits, times the denominator.
+    /// What each device has sent: bits, times the denominator.
     sent: Vec<u128>,
     element_bits: u128,
     denominator: u128,

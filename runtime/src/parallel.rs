@@ -1,21 +1,21 @@
-//! Work on all cores, with results that do not depend on how many there are.
+//! Work on all cores, with results that do not depend on the number of cores.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Multiplications, or elements copied, below which nobody starts a thread.
+/// Multiplications, or elements copied, below which no thread is started.
 const WORTH_A_THREAD: usize = 1 << 18;
 
-/// Cores that there are.
+/// How many cores the machine has.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// What `make` gives for each number below `count`, in their order; of several errors the first.
-/// `work` is what all of it takes.
+/// `work` is how many multiplications, or copies of elements, all of them take together.
 ///
-/// Each number is worked on by one core alone, so that what comes out is the same on any number of
-/// them.
+/// One core makes what belongs to one number, so that the results are the same on any number of
+/// cores.
 pub(crate) fn map<T: Send, E: Send>(
     count: usize,
     work: usize,
@@ -40,7 +40,7 @@ pub(crate) fn map<T: Send, E: Send>(
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work_on)).collect();
         let mut made = work_on();
         for other in others {
-            // A panic elsewhere is one here.
+            // A panic in another thread becomes one in this thread.
             made.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         made
@@ -49,7 +49,7 @@ pub(crate) fn map<T: Send, E: Send>(
     made.into_iter().map(|(_, made)| made).collect()
 }
 
-/// Elements that a core works on at a time.
+/// How many elements a core works on at a time.
 const AT_A_TIME: usize = 1 << 16;
 
 /// What `work` gives for each part of some elements, which it may change, in their order; of

@@ -1,4 +1,5 @@
-//! Choices of the largest, sums by place, padding and recurrences, on what one device holds.
+//! What one device makes of its blocks, for choices of the largest, sums by ids, padding and
+//! recurrences.
 
 use shard_ir::DimId;
 
@@ -7,8 +8,9 @@ use crate::local::{Target, View, place};
 use crate::local_shape::renamed;
 use crate::tensor::{Tensor, walk};
 
-/// Of each part of a dim the largest values, each with its position in the whole dim; `gives` says
-/// which of the two is wanted. The device holds some of the parts, each whole.
+/// The largest elements of each of `parts` equal parts of the dim `over`, one behind the other
+/// along `to`. `gives` makes an element of the result from a value and its position in the whole
+/// dim. The device holds some of the parts, each whole.
 pub(crate) fn largest(
     [over, to]: [DimId; 2],
     parts: Option<u64>,
@@ -29,7 +31,7 @@ pub(crate) fn largest(
     let out_step = out.strides()[into];
     let mut lines = target.sizes.to_vec();
     lines[into] = 1;
-    // The dim of the choice is another one in the operand, where every line starts at its front.
+    // The operand has `over` in place of `to`, so that its offset is that of the front of the line.
     let strides = [operand.strides_along(target.dims()), out.strides()];
     walk(&lines, &strides, |offset| {
         for part in 0..held / length {
@@ -46,15 +48,16 @@ pub(crate) fn largest(
     Ok(out)
 }
 
-/// Larger values first, and what is no number before all others.
+/// An order in which larger values come first, and NaN before all others.
 pub(crate) fn falling(a: f64, b: f64) -> std::cmp::Ordering {
     let key = |value: f64| (value.is_nan(), if value.is_nan() { 0.0 } else { value + 0.0 });
     let ((a_nan, a), (b_nan, b)) = (key(a), key(b));
     b_nan.cmp(&a_nan).then(b.total_cmp(&a))
 }
 
-/// What the device holds of the positions, added up by their ids, for the places that it has of the
-/// result; where others hold more of the positions it is a term of the sum over all.
+/// The sums of the elements by their ids, for the places of the result that the device has. Only
+/// the elements that the device holds are summed; where these are not all, the result is a term of
+/// a sum.
 pub(crate) fn scatter_add(
     over: &[DimId],
     to: DimId,
@@ -88,7 +91,7 @@ pub(crate) fn scatter_add(
     Ok(out)
 }
 
-/// Zeros, and the operand at its place among them.
+/// The operand, at an offset along a dim that is whole on the device, and zeros beside it.
 pub(crate) fn pad(
     from: DimId,
     to: DimId,
@@ -104,8 +107,8 @@ pub(crate) fn pad(
     Ok(out)
 }
 
-/// A linear recurrence along a dim that is whole on the device, each step rounded as a product and
-/// a sum are.
+/// A linear recurrence along a dim that is whole on the device: each element is that of `a` plus
+/// `factor` times the one before it.
 pub(crate) fn scan(
     over: DimId,
     operands: &[View<'_>],

@@ -9,9 +9,10 @@
 //! * A small product goes through plain loops: the result is the same to the bit on every machine,
 //!   and packing would take longer.
 //! * In [`Precision::Double`] products and sums are `f64`.
-//! * In [`Precision::Single`] the operands are packed as `f32`, unless they are held as `f32` and lie
-//!   in that order; sums of [`BLOCK`] products are taken in `f32`, and added to each other in `f64`.
-//!   Where the operands are whole numbers and no such sum can pass 2^24, the result is exact.
+//! * In [`Precision::Single`] the operands are packed as `f32`, unless they are held as `f32` and
+//!   lie in that order; sums of [`BLOCK`] products are taken in `f32`, and added to each other in
+//!   `f64`. Where the operands are whole numbers and no such sum can pass 2^24, the result is
+//!   exact.
 
 use std::borrow::Cow;
 

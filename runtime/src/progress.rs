@@ -1,8 +1,8 @@
-//! [`Progress`]: how far an execution is, for those who wait for it.
+//! [`Progress`]: how far an execution is, for a thread that waits for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The part of an execution that is done; looked at from another thread.
+/// The part of an execution that is done, to be read from another thread.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
@@ -10,13 +10,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// So much is to be done in all, and nothing is done yet.
+    /// Starts an execution of so much work.
     pub(crate) fn begin(&self, all: u128) {
         self.done.store(0, Ordering::Relaxed);
         self.all.store(all.min(u64::MAX as u128) as u64, Ordering::Relaxed);
     }
 
-    /// So much more is done.
+    /// Records that so much more work is done.
     pub(crate) fn add(&self, work: u128) {
         self.done.fetch_add(work.min(u64::MAX as u128) as u64, Ordering::Relaxed);
     }

@@ -2,9 +2,9 @@
 //!
 //! At step s the device of rank r in a group of K holds block r - s of everything that travels. It
 //! runs the attention on these blocks while it passes them on to rank r + 1. Each step gives a
-//! [`PartialAttention`] over the keys of its block. When all K blocks have come by, these are merged
-//! as those of several devices are ([`merge`](crate::merge)). Each device sends K - 1 messages for
-//! everything that travels.
+//! [`PartialAttention`] over the keys of its block. When all K blocks have come by, these are
+//! merged as those of several devices are ([`merge`](crate::merge)). Each device sends K - 1
+//! messages for everything that travels.
 //!
 //! Nothing is ever gathered: beside its operands and its result a device holds the blocks that it
 //! works on and the blocks that arrive.
@@ -107,8 +107,8 @@ impl RingRun<'_> {
         })
     }
 
-    /// The attention of a device's queries over one block of keys, the one of this number; `held` has
-    /// the blocks of everything that travels that the device holds.
+    /// The attention of a device's queries over one block of keys, the one of this number; `held`
+    /// has the blocks of everything that travels that the device holds.
     fn part(
         &self,
         grid: &Grid<'_>,
@@ -183,8 +183,9 @@ impl RingRun<'_> {
         Ok(PartialAttention { result: last.block, statistics: found.transposed(&order) })
     }
 
-    /// Where a value lies of which a device has or makes the part that belongs to one block of keys,
-    /// the one of this number. Along the keys it is that block, along all other dims the device's.
+    /// Where a value lies of which a device has or makes the part that belongs to one block of
+    /// keys, the one of this number. Along the keys it is that block, along all other dims the
+    /// device's.
     fn place(&self, grid: &Grid<'_>, device: usize, id: InstrId, number: usize) -> Section {
         let (plan, instr) = (self.plan, self.plan.instruction(id));
         let global = plan.sizes(&instr.dims);
@@ -237,8 +238,8 @@ impl RingRun<'_> {
         (0..grid.devices())
             .map(|device| {
                 let (k, rank) = (groups.size(), groups.rank(device));
-                // In the order of the blocks, and not as they came: devices that are to hold the same
-                // then hold the same bits. (Hardware merges them as they come.)
+                // In the order of the blocks, and not as they came: devices that are to hold the
+                // same then hold the same bits. (Hardware merges them as they come.)
                 let all: Vec<&PartialAttention> =
                     (0..k).map(|number| &steps[(rank + k - number) % k][device]).collect();
                 Ok(merged_parts(&all, by, self.arithmetic, last.dtype)?.result)

@@ -1,4 +1,4 @@
-//! Which tokens go to which experts, on what one device holds: all tokens and all experts of some
+//! Which tokens go to which experts, on one device: it holds all tokens and all experts of some
 //! groups.
 
 use shard_ir::DimId;
@@ -7,8 +7,10 @@ use crate::error::RunError;
 use crate::local::{Target, View};
 use crate::tensor::Tensor;
 
-/// One-hot over the places of the experts. Choices are made token by token, and places given choice
-/// by choice.
+/// For each token, expert and place, 1 if the token has that place at the expert, else 0. Each
+/// token asks for its `choices` experts of largest gate. Places are given to the first choices of
+/// all tokens, in the order of the tokens, then to the second choices, until an expert has none
+/// left.
 pub(crate) fn route(
     [expert, token, place]: [DimId; 3],
     choices: u64,
@@ -43,7 +45,7 @@ pub(crate) fn route(
 
 /// The experts of one token, largest gate first, the lower numbered first among equals.
 fn by_gate(gates: &[f64]) -> Vec<usize> {
-    // What is no number counts as minus infinity, and the two zeros are one.
+    // NaN counts as minus infinity, and minus zero as zero.
     let wanted = |expert: &usize| {
         if gates[*expert].is_nan() { f64::NEG_INFINITY } else { gates[*expert] + 0.0 }
     };

@@ -2,7 +2,8 @@
 
 use shard_ir::{Binary, Map};
 
-/// Part of the loops that call it, out of which the choice of the map is taken.
+/// A map of one number. It is inlined, so that the compiler moves the choice of the map out of the
+/// loops that call it.
 #[inline(always)]
 pub(crate) fn map(map: Map, a: f64) -> f64 {
     let sigmoid = |a: f64| 1.0 / (1.0 + (-a).exp());
@@ -17,7 +18,7 @@ pub(crate) fn map(map: Map, a: f64) -> f64 {
         Map::Sigmoid => sigmoid(a),
         Map::Tanh => a.tanh(),
         Map::Exp => a.exp(),
-        // A large number overflows no exponential.
+        // log(1 + exp a), in a form in which the exponential of a large number does not overflow.
         Map::Softplus => a.max(0.0) + (-a.abs()).exp().ln_1p(),
         Map::Log => a.ln(),
         Map::Sqrt => a.sqrt(),
@@ -27,7 +28,8 @@ pub(crate) fn map(map: Map, a: f64) -> f64 {
     }
 }
 
-/// `whole`: a division of integers truncates toward zero, and gives 0 where the divisor is 0.
+/// A binary op on two numbers. If `whole`, a division is one of integers: it truncates toward zero,
+/// and gives 0 if the divisor is 0.
 pub(crate) fn binary(binary: Binary, a: f64, b: f64, whole: bool) -> f64 {
     match binary {
         Binary::Add => a + b,

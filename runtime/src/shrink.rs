@@ -1,10 +1,10 @@
 //! [`shrink`]: the same plan with dims small enough to execute.
 //!
 //! Each dim gets a small multiple of its *unit*, the least common multiple of all numbers of
-//! devices over which a layout of the plan splits it: so every layout stays legal. Dims that a
+//! devices over which a layout of the plan splits it, so that every layout stays legal. Dims that a
 //! rename makes equal are one variable; splits, merges, concats, slices, appends and masks are
-//! relations between variables; a search with a stated limit finds sizes that meet them all. The
-//! verifier has the last word.
+//! relations between variables. A search of at most `MAX_TRIES` steps finds sizes that meet all
+//! relations. The verifier then checks the plan with these sizes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use shard_ir::{DimId, Groups, InstrId, InstrKind, Op, Plan, gcd, never};
 
 use crate::limits::work_needed;
 
-/// A plan of at most so many multiplications may have blocks of two elements along each split dim;
-/// a larger one is made leaner.
+/// Multiplications up to which a shrunk plan may be [`Style::Roomy`]; beyond, it is [`Style::Lean`]
+/// if that is less work.
 const COMFORTABLE_WORK: u128 = 1 << 24;
 
 /// How many assignments the search for the sizes of related dims may try.
@@ -24,11 +24,12 @@ const MAX_TRIES: usize = 20_000;
 
 /// The same plan with small dims of the same divisibility.
 ///
-/// * a dim of size 1 stays 1, every other one shrinks (or stays, where nothing smaller keeps the
-///   plan legal);
-/// * blocks of a split dim keep at least two elements where they had two, unless the work would be
-///   large;
-/// * dims of different names get different sizes where that costs little, so that a mix-up shows.
+/// * A dim of size 1 stays 1. Every other dim shrinks, or stays if no smaller size keeps the plan
+///   legal.
+/// * Blocks of a split dim keep at least two elements if they had two, unless the work would be
+///   large.
+/// * Dims of different names get different sizes if that costs little, so that a plan that confuses
+///   two dims gives a wrong result.
 pub fn shrink(plan: &Plan) -> Plan {
     let candidates =
         [Style::Roomy, Style::Lean].map(|style| resized(plan, &Problem::of(plan).solve(style)));
@@ -43,39 +44,43 @@ pub fn shrink(plan: &Plan) -> Plan {
     }
 }
 
-/// A plan with the sizes that another one has been given; `None` where that lacks a dim of it or a
-/// slice does not fit.
+/// `plan` with the sizes of the dims of `small`, by their names; `None` if `small` lacks a dim of
+/// the plan or a slice does not fit.
 pub fn resized_as(small: &Plan, plan: &Plan) -> Option<Plan> {
     let size = |name: &str| small.dims.iter().find(|dim| dim.name == name).map(|dim| dim.size);
     let sizes: Vec<u64> = plan.dims.iter().map(|dim| size(&dim.name)).collect::<Option<_>>()?;
     resized(plan, &sizes)
 }
 
+/// How small sizes are to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
-    /// Two or more elements in each block.
+    /// Two or more elements in each block of a split dim.
     Roomy,
-    /// One will do.
+    /// One element in each block, or more.
     Lean,
 }
 
-/// How many variables times relations a group of related dims may have; past that they keep their
-/// sizes.
+/// The most that the number of variables of a group of related dims times the number of their
+/// relations may be; the dims of a larger group keep their sizes.
 const MAX_RELATED: usize = 1 << 13;
 
-/// A dim that is normalised in a folded block has as many elements where it can: a norm over a few
-/// magnifies roundings, and what one application magnifies the next magnifies again.
+/// How many elements a dim that is normalised or reduced in a folded block has at least, if it had
+/// as many: a norm over few elements magnifies roundings, and each application of the block
+/// magnifies those of the one before it.
 const NORMALISED: u64 = 16;
 
 /// Dims that have one size because renames make them equal.
 struct Variable {
+    /// The size in the plan.
     size: u64,
+    /// What the new size is to be a multiple of.
     unit: u64,
-    /// Smaller sizes come last.
+    /// Sizes that are smaller than this are tried last.
     least: u64,
 }
 
-/// What the sizes of variables must meet.
+/// A condition on the sizes of variables, which it names by their indices.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Relation {
     /// The whole is the product of the parts.
@@ -95,7 +100,7 @@ impl Relation {
         }
     }
 
-    /// Whether sizes, as far as they are known, can meet the relation.
+    /// Whether the sizes that are known meet the relation, or some sizes of it are not known.
     fn allows(&self, sizes: &[Option<u64>]) -> bool {
         let known = |list: &[usize]| list.iter().map(|v| sizes[*v]).collect::<Option<Vec<u64>>>();
         match self {
@@ -114,8 +119,8 @@ impl Relation {
         }
     }
 
-    /// The size of a variable that the others leave no choice; `Some(None)` where there is none
-    /// that would do.
+    /// The size of a variable that follows from the sizes of the others: `None` if none follows,
+    /// `Some(None)` if no size meets the relation.
     fn determines(&self, variable: usize, sizes: &[Option<u64>]) -> Option<Option<u64>> {
         let others = |list: &[usize]| -> Option<Vec<u64>> {
             (list.iter().filter(|v| **v == variable).count() <= 1).then_some(())?;
@@ -144,8 +149,9 @@ fn product(sizes: &[u64]) -> Option<u64> {
     sizes.iter().try_fold(1u64, |n, s| n.checked_mul(*s))
 }
 
+/// The sizes that are to be found for a plan.
 struct Problem {
-    /// The variable of each dim.
+    /// The variable of each dim, as an index.
     variable_of: Vec<usize>,
     variables: Vec<Variable>,
     relations: BTreeSet<Relation>,
@@ -230,7 +236,7 @@ impl Problem {
                 .iter()
                 .filter(|r| r.variables().iter().any(|v| component.contains(v)))
                 .collect();
-            // Sizes of what a relation determines come out of the others, so parts go first.
+            // The size of a whole follows from those of its parts, so that parts go first.
             let wholes = |v: &usize| {
                 relations.iter().any(|r| match r {
                     Relation::Product { whole, .. } | Relation::Sum { whole, .. } => whole == v,
@@ -254,23 +260,29 @@ impl Problem {
             .collect()
     }
 
-    /// Variables that relations tie to one another.
+    /// The groups of variables that relations tie to one another. Groups are assigned in this
+    /// order, and a size that one group has taken is tried last by the others, so that the order of
+    /// the groups decides which sizes `run` uses. It is that of the labels, which start as the
+    /// variables' own indices: where a relation ties two groups, the label of its first variable
+    /// stays.
     fn components(&self) -> Vec<Vec<usize>> {
-        let mut leader: Vec<usize> = (0..self.variables.len()).collect();
+        let mut labels: Vec<usize> = (0..self.variables.len()).collect();
         for relation in &self.relations {
             let tied = relation.variables();
             for pair in tied.windows(2) {
-                let (a, b) = (leader[pair[0]], leader[pair[1]]);
-                leader.iter_mut().filter(|l| **l == b).for_each(|l| *l = a);
+                let (first, other) = (labels[pair[0]], labels[pair[1]]);
+                labels.iter_mut().filter(|l| **l == other).for_each(|l| *l = first);
             }
         }
         let mut components: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (variable, leader) in leader.into_iter().enumerate() {
-            components.entry(leader).or_default().push(variable);
+        for (variable, label) in labels.into_iter().enumerate() {
+            components.entry(label).or_default().push(variable);
         }
         components.into_values().collect()
     }
 
+    /// Finds sizes for the variables of `rest` with which all relations hold, one variable after
+    /// the other: first those whose size follows from others. Whether it has found some.
     fn assign(
         &self,
         rest: &[usize],
@@ -311,8 +323,8 @@ impl Problem {
         false
     }
 
-    /// Sizes to try, best first: small multiples of the unit, those that no other dim has before
-    /// the others; last the size as it is.
+    /// The sizes to try for a variable, best first: small multiples of the unit that no other
+    /// variable has, then small multiples of the unit, then the size in the plan.
     fn candidates(&self, variable: usize, sizes: &[Option<u64>], style: Style) -> Vec<u64> {
         let Variable { size, unit, least } = self.variables[variable];
         let step = unit * least.div_ceil(2 * unit);
@@ -331,9 +343,10 @@ impl Problem {
     }
 }
 
-/// The dim of the positions that each part of a line hands on to the next, and that in which a
-/// convolution has them with as many zeros: as many as a shift or a convolution of the source looks
-/// back, whose number no dim of the source says, so that they stay.
+/// A dim that has to keep its size since its size follows from how far a shift or a convolution of
+/// the source looks back, which no dim of the source says. Where a line is cut into parts, each
+/// part hands its last positions on to the next: the dim of these positions keeps its size, and so
+/// does the dim of a convolution over them and as many zeros.
 fn handed_on(plan: &Plan, id: InstrId) -> Option<DimId> {
     let instr = plan.instruction(id);
     let made_by = |of: InstrId| plan.instruction(unmoved(plan, of)).kind.op();
@@ -371,7 +384,8 @@ fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
                 | Fit::PutInto { small, large, offset: _ } => {
                     of(small).zip(of(large)).map(|(small, large)| Relation::AtMost { small, large })
                 }
-                // Dims of one size are one variable, parts are in its unit, and fewer are chosen.
+                // These say nothing about the size of one dim beside another: dims of one size are
+                // one variable already, and the number of parts is in the unit.
                 Fit::SameSize(..)
                 | Fit::Even(_)
                 | Fit::InParts { .. }
@@ -386,7 +400,8 @@ fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
     out
 }
 
-/// The plan with these sizes; slices that started at the front, or ended at the end, still do.
+/// The plan with these sizes of its dims. A slice that starts at the front of a dim, or ends at its
+/// end, still does. `None` if a slice does not fit.
 fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
     let mut out = plan.clone();
     for (dim, size) in out.dims.iter_mut().zip(sizes) {
@@ -406,7 +421,8 @@ fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
     Some(out)
 }
 
-/// Fits the numbers of an op to other sizes than those of the plan.
+/// Changes the numbers in an op of `plan` so that they suit the new sizes; `None` if a slice does
+/// not fit.
 fn resize(op: &mut Op, plan: &Plan, sizes: &[u64]) -> Option<()> {
     let had = |dim: DimId| plan.dims[dim.index()].size;
     let has = |dim: DimId| sizes[dim.index()];
@@ -417,12 +433,12 @@ fn resize(op: &mut Op, plan: &Plan, sizes: &[u64]) -> Option<()> {
             let was_last = had(*large).checked_sub(had(*small))?;
             *offset = if *offset == was_last { last } else { (*offset).min(last) };
         }
-        // A window hides as large a part as it did.
+        // A window is as large a part of the keys as before.
         Op::Mask { key, window: Some(window), .. } => {
             let part = u128::from(*window) * u128::from(has(*key)) / u128::from(had(*key).max(1));
             *window = (part as u64).clamp(1, *window);
         }
-        // A shift that leaves something still does.
+        // A shift by less than the size of its dim stays one.
         Op::Shift { over, by } if *by < had(*over) => {
             *by = (*by).min(has(*over).saturating_sub(1)).max(1);
         }

@@ -1,7 +1,7 @@
 //! [`Spare`]: memory of blocks that are freed, for blocks that are made.
 //!
-//! A page that is touched for the first time costs more than a sum over what is in it. So memory of
-//! large blocks goes round; what lies there is written over, and never read.
+//! To touch a page of memory for the first time takes longer than to sum what is in it. So the
+//! memory of large blocks is used again. What lies in it is overwritten and never read.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,13 +9,14 @@ use crate::blocks::Blocks;
 use crate::collectives::Held;
 use crate::tensor::Element;
 
-/// Elements below which a block is not worth it.
+/// Elements below which the memory of a block is not kept.
 const LEAST: usize = 1 << 14;
 
-/// Elements that are kept at most: a quarter of a gigabyte.
+/// How many elements are kept at most: a quarter of a gigabyte.
 const MOST: usize = 1 << 26;
 
-/// Memory that nobody holds, for the blocks of this execution and of others that have the same.
+/// Memory that no block holds, for the blocks of this execution and of others with the same
+/// `Spare`. Only blocks of `f32` use it.
 #[derive(Debug, Default)]
 pub struct Spare {
     free: Mutex<Free>,
@@ -40,7 +41,7 @@ impl Spare {
         buffer
     }
 
-    /// So many elements, of which all are to be written.
+    /// A vector of so many elements of any value: all are to be overwritten.
     pub(crate) fn narrow(&self, elements: usize) -> Vec<f32> {
         let mut buffer = self.found(elements);
         buffer.resize(elements, 0.0);
@@ -55,7 +56,7 @@ impl Spare {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let fitting = free.buffers.iter().enumerate().filter(|(_, b)| b.capacity() >= elements);
         let Some((at, _)) = fitting.min_by_key(|(_, buffer)| buffer.capacity()) else {
-            // Sizes that are a little apart can take each other's memory.
+            // Rounded up, so that blocks of nearly this size can use the memory later.
             return Vec::with_capacity(elements.next_power_of_two());
         };
         let buffer = free.buffers.swap_remove(at);
@@ -63,7 +64,7 @@ impl Spare {
         buffer
     }
 
-    /// Takes the memory of blocks that are not needed any more, unless somebody else holds them.
+    /// Takes the memory of blocks that are not needed any more, unless other values hold them too.
     pub(crate) fn take(&self, blocks: Blocks) {
         match blocks {
             Blocks::Narrow(blocks) => self.take_narrow(blocks),
@@ -71,7 +72,7 @@ impl Spare {
         }
     }
 
-    /// The same, of elements held as `f32`.
+    /// As [`Self::take`], for elements held as `f32`.
     pub(crate) fn take_narrow(&self, blocks: Held<f32>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         for block in blocks {

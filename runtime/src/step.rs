@@ -1,4 +1,4 @@
-//! What one instruction makes on every device.
+//! Executes one instruction, or one ring, on every device.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What a ring makes of its operands in memory, on every device.
+    /// What a ring makes of the values that it reads, on every device.
     fn ring(&mut self, ring: &Ring) -> Result<Blocks, RunError> {
         let (plan, arithmetic, last) = (self.plan, self.arithmetic, ring.last());
         let read = reads(plan, ring);
@@ -160,7 +160,8 @@ impl Machine<'_> {
         evaluate(op, &views, &target)
     }
 
-    /// The block that one device makes where it may make it of `f32` and in `f32`.
+    /// The block that one device makes, if all operands are held as `f32` and the op can be done on
+    /// such blocks.
     fn narrow_op_on(
         &self,
         device: usize,
@@ -179,8 +180,10 @@ impl Machine<'_> {
         narrow::evaluate(op, &operands, &instr.dims, &sizes, &self.spare)
     }
 
-    /// The statistics beside what an op makes of an attention over split keys: its softmax works
-    /// them out, and its product, and what acts on that, has them in the order of its own dims.
+    /// The statistics beside the result of an op that is, or acts on, an attention over a part of
+    /// the keys. The softmax of the attention computes them from the scores. Its product with the
+    /// values, and the ops behind that, have those of their operand, dims in the order of their
+    /// own.
     fn statistics_of(&self, id: InstrId, op: &Op) -> Result<Option<Vec<Tensor>>, RunError> {
         let instr = self.plan.instruction(id);
         let problem = "it acts on the attention over a part of the keys, and has no statistics";
@@ -195,9 +198,9 @@ impl Machine<'_> {
         if let Some((softmax, _)) = partial_softmax(self.plan, id) {
             let found = self.statistics.get(&softmax);
             let found = found.ok_or(RunError::Schedule { id, problem })?;
-            let has: Vec<_> = self.plan.instruction(softmax).dims.iter().collect();
-            let (mut has, own) = (has, &instr.dims);
-            has.retain(|dim| own.contains(dim));
+            let own = &instr.dims;
+            let has = self.plan.instruction(softmax).dims.iter();
+            let has: Vec<_> = has.filter(|dim| own.contains(dim)).collect();
             let order: Vec<usize> =
                 own.iter().filter_map(|dim| has.iter().position(|h| *h == dim)).collect();
             return Ok(Some(found.iter().map(|block| block.transposed(&order)).collect()));

@@ -3,8 +3,8 @@
 use crate::collectives::Held;
 use crate::spare::Spare;
 
-/// A dense array, row-major. The data of a whole tensor or of one device's block; of a block in
-/// [`Arithmetic::Single`](crate::Arithmetic::Single) each element is an `f32`.
+/// A dense array in row-major order: a whole tensor, or one device's block. Elements are `f64`, but
+/// for the floats of blocks in [`Arithmetic::Single`](crate::Arithmetic::Single), which are `f32`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tensor<T = f64> {
     /// The size of each dim.
@@ -22,15 +22,15 @@ pub(crate) struct Section {
     pub(crate) sizes: Vec<usize>,
 }
 
-/// What an element of a block is held as.
+/// A type that elements of a block are held as.
 pub(crate) trait Element: Copy + PartialEq + Send + Sync + std::fmt::Debug {
-    /// The element nearest to a number.
+    /// A number, rounded to this type.
     fn of(value: f64) -> Self;
 
-    /// The number that it is.
+    /// The element as a number.
     fn value(self) -> f64;
 
-    /// The elements that some numbers are.
+    /// Numbers as elements of this type.
     fn all_of(numbers: Vec<f32>) -> Vec<Self>;
 
     /// An empty vector with room for so many elements.
@@ -100,7 +100,7 @@ impl<T: Copy> Tensor<T> {
     }
 
     /// The block of these sizes that starts at `origin`, its elements held as another type, in
-    /// memory from elsewhere.
+    /// memory from `spare`.
     pub(crate) fn block_as<U: Element>(
         &self,
         origin: &[usize],
@@ -180,7 +180,8 @@ impl<T: Copy> Tensor<T> {
         Tensor { sizes: sizes.to_vec(), data }
     }
 
-    /// Visits what lies in one piece of the block of these sizes that starts at `origin`.
+    /// Visits the block of these sizes that starts at `origin` line by line, in row-major order; a
+    /// line is a run of elements that lie one behind the other.
     pub(crate) fn for_lines_of(
         &self,
         origin: &[usize],
@@ -240,7 +241,7 @@ impl<T: Copy> Tensor<T> {
         Tensor::joined_in(blocks, dim, Vec::with_capacity)
     }
 
-    /// Equal blocks joined along a dim, in an empty vector with room for so many elements.
+    /// Equal blocks joined along a dim. `room` gives an empty vector for so many elements.
     pub(crate) fn joined_in<B: std::borrow::Borrow<Tensor<T>>>(
         blocks: &[B],
         dim: usize,
@@ -270,7 +271,7 @@ pub(crate) fn gather<T: Copy>(
     strides: &[usize],
     mut give: impl FnMut(T),
 ) {
-    // A last dim of one element would make every line as short.
+    // With a last dim of size 1 every line would be one element.
     let rank = sizes.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);
     for_lines(&sizes[..rank], [&strides[..rank]], |[at], length, [step]| match step {
         1 => data[at..at + length].iter().for_each(|v| give(*v)),
@@ -278,9 +279,9 @@ pub(crate) fn gather<T: Copy>(
     });
 }
 
-/// Visits every line along the last dim of `sizes` in row-major order with, for each list of
-/// strides, the offset of its first element; its length; and how far apart its elements are. Dims
-/// that lie in one piece in all lists are one line.
+/// Visits every line along the last dim of `sizes` in row-major order. `visit` gets the offset of
+/// the line's first element for each list of strides, the length of the line, and for each list how
+/// far apart neighbours in the line are. Dims that lie in one piece in all lists are one line.
 pub(crate) fn for_lines<const N: usize>(
     sizes: &[usize],
     strides: [&[usize]; N],

@@ -1,11 +1,11 @@
-//! Every move, executed on real data: the devices hold other blocks and the same global tensor, and
-//! the busiest device has sent what the model says.
+//! Every move, executed on real data: the devices hold the same global tensor in other blocks, and
+//! the busiest device sends what the cost model says.
 
 use crate::common::*;
 use shard_ir::*;
 use shard_runtime::{RunOptions, run_plan};
 
-/// D(K-1)/K, twice that, D or 0, in bytes, rounded up.
+/// The bytes that the busiest device sends, by the table of `spec/cost.md`, rounded up.
 fn model_bytes(
     mesh: &Mesh,
     shape: MeshShape<'_>,
@@ -52,12 +52,12 @@ fn model_bytes(
         Collective::AllReduce { .. } => share(2),
         Collective::Permute { .. } => bits.div_ceil(8) as u64,
         Collective::Slice { .. } | Collective::ToPartial { .. } => 0,
-        // Of values with statistics, which these tests have none of.
+        // Needs statistics, which the values of these tests do not have.
         Collective::SoftmaxMerge { .. } => unreachable!("no layout here is partial by a softmax"),
     }
 }
 
-/// Executes every move from every layout; gives how many there were.
+/// Executes every move from every layout, and gives how many these are.
 fn check_all(mesh: &Mesh, dims_text: &str, tensor: &str, dtype: Dtype) -> usize {
     let table = dims(dims_text);
     let tensor = ids(&table, tensor);
@@ -122,7 +122,7 @@ fn an_all_reduce_of_a_scalar_counts_parts_of_an_element() {
     assert_eq!(check(&builder.output(id), 1).collectives[0].wire_bytes, 6);
 }
 
-/// Chains of random moves: the value stays what it is, whatever happened to it before.
+/// Chains of random moves leave the value as it is.
 #[test]
 fn chains_of_moves_keep_the_value() {
     let table = dims("B=8 E=16");
@@ -145,8 +145,8 @@ fn chains_of_moves_keep_the_value() {
     }
 }
 
-/// The judge must be able to say no: a plan whose collective is left out does not verify, and data
-/// that a wrong rule would leave behind do not compare equal.
+/// A plan whose collective is left out does not verify, and the data that a wrong rule would leave
+/// behind do not compare equal.
 #[test]
 fn a_forgotten_reduction_is_refused() {
     let table = dims("B=8");

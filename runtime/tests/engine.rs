@@ -1,4 +1,4 @@
-//! What an engine gives is judged as what the simulated devices hold.
+//! The results of an engine are judged as those of the simulated devices are.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ const PLAN: &str = "shir 1\nlayer l\nhardware tpu-v4-flat\nmesh x=2, y=2\ndims B
     %0 = parameter a : f32 B_yE(partialsum-x)\n\
     %1 = all-reduce %0 sum over x : f32 B_yE\nreturn r = %1 : B_yE\n";
 
-/// Adds the blocks of devices that differ in `x`, and something to the block of one device.
+/// An engine that adds the blocks of devices that differ in `x`, and a number to the block of one
+/// device.
 #[derive(Debug)]
 struct Adds {
     off: f64,

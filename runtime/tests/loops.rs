@@ -1,5 +1,5 @@
-//! Every loop of small einsums, executed chunk by chunk: the result is that of the two steps one
-//! after the other, and the busiest device has sent what the collective alone sends.
+//! Every loop of small einsums, executed chunk by chunk: the result is that of the einsum and the
+//! collective one after the other, and the busiest device sends what the collective alone sends.
 
 use crate::common::*;
 use shard_ir::*;

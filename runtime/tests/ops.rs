@@ -1,5 +1,5 @@
-//! The layout rule of every op is sound: for all operand layouts that it lets pass, devices that
-//! each apply the op to what they hold get, put together, what the unsharded op gives.
+//! The layout rule of every op is sound: for all layouts of operands that it allows, devices that
+//! each apply the op to their blocks get the blocks of what the unsharded op gives.
 
 use crate::common::*;
 use shard_ir::op::Partial;
@@ -37,8 +37,8 @@ impl Case {
         }
     }
 
-    /// The layouts in which the op may make its result of these operands: one, or none, where the
-    /// result has no dim of its own.
+    /// The layouts in which the op may make its result of these operands: none, one, or several if
+    /// the result has a dim of its own.
     fn made(&self, operands: &[Operand<'_>], result: &[DimId], mesh: &Mesh) -> Vec<Layout> {
         let made =
             |wanted| result_layout_as(&self.op, operands, result, wanted, mesh, &self.dims).ok();
@@ -51,7 +51,7 @@ impl Case {
         }
     }
 
-    /// Executes the op for all layouts that the rule lets pass; gives how many did.
+    /// Executes the op for all layouts that the rule allows, and gives how many these are.
     fn check(&self, mesh: &Mesh) -> usize {
         let layouts: Vec<Vec<Layout>> =
             self.operands.iter().map(|(d, _)| all_layouts(mesh, &self.dims, d)).collect();
@@ -101,8 +101,8 @@ impl Case {
 
 use Dtype::{Bf16, Bool, F32, Int8, Int32};
 
-/// One test for each op, on the meshes given, with the number of layouts that the rule lets pass
-/// pinned: a rule that becomes stricter or laxer shows.
+/// One test for each op, on the meshes given. It pins the number of layouts that the rule allows,
+/// so that a rule that becomes stricter or laxer fails it.
 macro_rules! sound {
     ($($name:ident: $dims:literal, [$(($letters:literal, $dtype:ident)),+] -> [$($result:literal),+], $exact:literal, $op:expr, $([$($mesh:literal),+] = $count:literal),+;)+) => {$(
         #[test]
@@ -202,7 +202,7 @@ fn every_map() {
         let exact = matches!(map, Map::Neg | Map::Relu | Map::Square | Map::Abs);
         let case = Case::new("B=4 E=4", &[("BE", F32)], &["BE", "EB"], exact, |_| Op::Map(*map));
         let passed = case.check(&mesh(&[2, 2]));
-        // Of a matrix on two axes 11 layouts are complete, 18 if each axis may be partial in one
+        // A matrix has 11 complete layouts on two axes, and 18 if each axis may be partial in one
         // way too.
         let expected = if map.row().sums != Partial::No || map.row().maxima != Partial::No {
             2 * 18

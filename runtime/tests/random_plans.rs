@@ -1,5 +1,5 @@
-//! Random plans of ops and moves: they verify, print and parse back, shrink, and run right,
-//! thousands of them in seconds.
+//! Random plans of ops and moves: they verify, print and parse back, shrink, and run with equal
+//! results.
 
 use crate::common::*;
 use shard_ir::verify::verify;
@@ -183,8 +183,8 @@ fn random_plans_shrink_and_still_run_right() {
     assert!(smaller > 900, "{smaller}");
 }
 
-/// Texts with odd bits in them: whatever still verifies runs, or is refused in words; nothing
-/// panics or takes for ever.
+/// Plans of texts with random errors: a plan that still verifies runs, or is refused with an error;
+/// none panics.
 #[test]
 fn no_mutation_makes_the_interpreter_panic() {
     let text: String = include_str!("../../compiler/ir/tests/plans.shir").to_string();

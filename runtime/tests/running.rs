@@ -64,7 +64,7 @@ fn a_plan_is_compared_with_what_the_source_says_and_not_with_itself() {
     let report = run_against(&written, &in_program_order(&plan), &RunOptions::default()).unwrap();
     assert!(report.equal && report.exact);
 
-    // Each op of this plan is right, and it is not the program.
+    // Each op of this plan is executed correctly, but the plan is another program than the source.
     let doubled = format!("{other_order}%5 = add %4, %4 : f32 A_xD\nreturn y = %5 : A_xD\n");
     let plan = chain(&doubled, "x=2", "_x");
     assert!(run_plan(&plan, &RunOptions::default()).unwrap().equal);
@@ -110,8 +110,7 @@ fn fractions_are_computed_in_f32() {
 
 #[test]
 fn what_cancelled_stays_as_far_off_as_its_terms_were_large() {
-    // The sum of a layernorm is 0 but for roundings, of which a relu and a product keep what there
-    // is.
+    // The sum of a layernorm is 0 but for roundings, which a relu and a product keep.
     let body = "%0 = parameter a : f32 BE\n%1 = parameter s : weight f32 B\n\
                 %2 = layernorm %0 over E : f32 BE\n%3 = slice %2 over xy along E : f32 BE_xy\n\
                 %4 = sum %3 over E : f32 B(partialsum-xy)\n%5 = all-reduce %4 sum over xy : f32 \
@@ -153,7 +152,7 @@ fn emulated_dtypes_round_partial_sums_in_their_own_dtype() {
     // Every result is a bf16.
     let data = &report.outputs[0].tensor.data;
     assert!(data.iter().all(|v| (*v as f32).to_bits() & 0xffff == 0));
-    // A tolerance of nothing shows the difference.
+    // With a tolerance of 0 the difference counts.
     assert!(!run_plan(&matmul(), &RunOptions { tolerance: Some(0.0), ..emulated }).unwrap().equal);
 }
 
@@ -202,7 +201,7 @@ fn another_order_that_respects_operands_gives_the_same() {
     other.frees = vec![vec![]; 4];
     let freed = run(&good, &RunOptions::default()).unwrap();
     let kept = run(&other, &RunOptions::default()).unwrap();
-    // What frees nothing holds more, and is the same otherwise.
+    // A schedule that frees nothing holds more, and gives the same.
     assert!(freed.peak_bytes < kept.peak_bytes);
     assert_eq!(freed, Report { peak_bytes: freed.peak_bytes, ..kept });
     let (a, b) = (
@@ -253,8 +252,8 @@ fn memory_that_other_executions_have_left_changes_no_bit() {
     assert_eq!(with(2, &spare), with(2, &Arc::default()));
 }
 
-/// The sizes and the data of the one result of a plan with these inputs, which devices and
-/// reference must agree on.
+/// The sizes and the data of the one result of a plan with these inputs; devices and reference must
+/// agree on it.
 fn result_of(plan: &Plan, inputs: &[(&str, Tensor)], options: RunOptions) -> Vec<f64> {
     let given = |(name, tensor): &(&str, Tensor)| (name.to_string(), tensor.clone().into());
     let inputs = inputs.iter().map(given).collect();

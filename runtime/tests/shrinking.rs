@@ -1,4 +1,4 @@
-//! Shrunk plans are the same plans: they verify, they are small, and they run.
+//! Shrunk plans verify, are small, and run.
 
 use crate::common::check;
 use shard_ir::verify::verify;
@@ -64,14 +64,15 @@ fn relations_between_dims_survive() {
     let small = shrink(&plan);
     assert_eq!(verify(&small), Ok(()));
     assert_eq!(sizes(&small), "B=8 L=3 S=5 H=8 K=4 G=2 Q=6 M=5 W=2 Two=10");
-    // The slice that ended at the end still does.
+    // The slice that ended at the end of its dim still does.
     assert!(text::print(&small).contains("slice-dim %8, S -> W, 3 :"));
     check(&small, 5);
 }
 
 #[test]
 fn a_dim_dealt_to_the_last_device_keeps_its_size() {
-    // K has one element a device, and the axes go on to G: a larger K would straddle.
+    // K has one element a device, and the axes go on to G: of a larger K a device would hold parts
+    // of two.
     let body = "layer l\nmesh x=4, y=2\ndims H=64, K=4, G=16\n%0 = parameter a : f32 H_xy\n%1 = \
         split %0, H -> KG : f32 K_xG_y\nreturn b = %1 : K_xG_y\n";
     let small = shrink(&plan(body));

@@ -1,13 +1,14 @@
-//! What looks along a dim of the whole tensor: the largest, sums up to a position, recurrences,
-//! rows by their ids, routes.
+//! The definitions of ops that look along a dim of the whole tensor: choices of the largest, sums
+//! up to a position, sums by ids, recurrences, routes.
 
 use shard_ir::DimId;
 
-use super::{Evaluator, Named, Positions, each, with};
+use super::ops::{Evaluator, Sum};
+use super::{Named, Positions, each, with};
 use crate::scalar;
 
 impl Evaluator<'_> {
-    /// The first position of a value along a dim, if it is there.
+    /// The first position along a dim at which `a` has a value, if it has it.
     pub(super) fn first_of(
         &self,
         a: &Named,
@@ -21,29 +22,28 @@ impl Evaluator<'_> {
         })
     }
 
-    /// The sums up to each position, and the largest sum of absolute terms.
+    /// The sums up to each position along a dim, and their largest [`Sum::magnitude`].
     pub(super) fn cumsum(&self, a: &Named, over: DimId, dims: &[DimId]) -> (Vec<f64>, f64) {
         let mut largest: f64 = 0.0;
         let rest: Vec<DimId> = dims.iter().copied().filter(|d| *d != over).collect();
-        // One line behind another: the sums along each.
+        // The lines along the dim, one behind the other.
         let mut order = rest.clone();
         order.push(over);
-        let mut sums = (0.0, 0.0);
+        let mut sum = Sum::default();
         let lines = self.build(&order, |p| {
             if p[over.index()] == 0 {
-                sums = (0.0, 0.0);
+                sum = Sum::default();
             }
-            let value = a.at(p);
-            sums = (sums.0 + value, sums.1 + value.abs());
-            largest = largest.max(sums.1);
-            sums.0
+            sum.add(a.at(p));
+            largest = largest.max(sum.magnitude);
+            sum.value
         });
         let lines = Named::new(self.plan, &order, lines);
         (self.build(dims, |p| lines.at(p)), largest)
     }
 
-    /// The positions of the largest of each part of a dim: a position's place among those of its
-    /// part is how many of them are larger, or are equal and stand before it.
+    /// For each of `parts` equal parts of the dim `over`, the positions of its largest elements in
+    /// falling order, those of equal elements in rising order: as many in all as `to` is large.
     pub(super) fn largest(&self, a: &Named, [over, to]: [DimId; 2], parts: usize) -> Named {
         let (length, chosen) = (self.size(over) / parts, self.size(to) / parts);
         let mut dims: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != over).collect();
@@ -75,7 +75,8 @@ impl Evaluator<'_> {
         Named::new(self.plan, &dims, data)
     }
 
-    /// The sums of what each place is given, and the largest sum of absolute terms.
+    /// For each position along `to` the sum of the elements whose id it is, and the largest
+    /// [`Sum::magnitude`].
     pub(super) fn scatter_add(
         &self,
         [a, ids]: [&Named; 2],
@@ -89,23 +90,22 @@ impl Evaluator<'_> {
         order.push(to);
         let (mut data, mut largest) = (Vec::new(), 0.0f64);
         each(self.plan, &rest, &mut vec![0; self.plan.dims.len()], &mut |p| {
-            let mut sums = vec![(0.0, 0.0f64); places];
+            let mut sums = vec![Sum::default(); places];
             each(self.plan, over, p, &mut |p| {
                 let id = ids.at(p);
                 if (0.0..places as f64).contains(&id) && id.fract() == 0.0 {
-                    let (sum, magnitude) = &mut sums[id as usize];
-                    *sum += a.at(p);
-                    *magnitude += a.at(p).abs();
+                    sums[id as usize].add(a.at(p));
                 }
             });
-            data.extend(sums.iter().map(|(sum, _)| *sum));
-            largest = sums.iter().map(|(_, magnitude)| *magnitude).fold(largest, f64::max);
+            data.extend(sums.iter().map(|sum| sum.value));
+            largest = sums.iter().map(|sum| sum.magnitude).fold(largest, f64::max);
         });
         let found = Named::new(self.plan, &order, data);
         (self.build(dims, |p| found.at(p)), largest)
     }
 
-    /// The recurrence, and the largest of the same of absolute terms.
+    /// The recurrence along a dim, and the largest value of the same recurrence over absolute
+    /// terms.
     pub(super) fn scan(
         &self,
         [a, factor]: [&Named; 2],
@@ -115,7 +115,7 @@ impl Evaluator<'_> {
         let mut order: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != over).collect();
         order.push(over);
         let (mut last, mut magnitude, mut largest) = (0.0, 0.0f64, 0.0f64);
-        // One line behind another.
+        // The lines along the dim, one behind the other.
         let lines = self.build(&order, |p| {
             if p[over.index()] == 0 {
                 (last, magnitude) = (0.0, 0.0);
@@ -130,13 +130,16 @@ impl Evaluator<'_> {
         (self.build(dims, |p| lines.at(p)), largest)
     }
 
+    /// The largest element over some dims; NaN if one is NaN.
     pub(super) fn maximum(&self, a: &Named, over: &[DimId], at: &mut Positions) -> f64 {
         let mut largest = f64::NEG_INFINITY;
         each(self.plan, over, at, &mut |p| largest = scalar::maximum(largest, a.at(p)));
         largest
     }
 
-    /// For each token and expert the place that the token is given there, or -1.
+    /// For each token and expert the place that the token is given at the expert, or -1 for none.
+    /// Each expert has as many places as `place` is large. They go to the tokens that have it among
+    /// their first `choices`: by choice, then by token.
     pub(super) fn places(
         &self,
         a: &Named,
@@ -155,8 +158,7 @@ impl Evaluator<'_> {
                 let gate = a.at(p);
                 if gate.is_nan() { f64::NEG_INFINITY } else { gate }
             };
-            // How many experts a token likes better than this one says which of its choices this
-            // one is.
+            // Which choice of a token an expert is: how many experts have a larger gate.
             let rank = |p: &mut Positions, t: usize, x: usize| {
                 let own = gate(p, t, x);
                 (0..experts)

@@ -10,9 +10,10 @@ use crate::tensor::Tensor;
 
 /// The memory of each device, but for weights, caches and numbers, which lie apart.
 ///
-/// The memory of a device is a list of cells, each of them one number. A cell stands for the largest
-/// number of bits that divides all addresses and all sizes of elements. An element of several cells
-/// is written into each of them, so that a read finds out if part of the element was overwritten.
+/// The memory of a device is a list of cells, each of them one number. A cell stands for the
+/// largest number of bits that divides all addresses and all sizes of elements. An element of
+/// several cells is written into each of them, so that a read finds out if part of the element was
+/// overwritten.
 pub(super) struct Arena {
     cell_bits: u64,
     devices: Vec<Vec<f64>>,

@@ -35,8 +35,8 @@ pub(super) struct Guard<'a> {
 }
 
 impl<'a> Guard<'a> {
-    /// The guard of an execution, before any of its tasks has touched anything. An error where a task
-    /// waits for one that does not come before it, or is on a stream that does not exist.
+    /// The guard of an execution, before any of its tasks has touched anything. An error where a
+    /// task waits for one that does not come before it, or is on a stream that does not exist.
     pub(super) fn of(execution: &'a Execution) -> Result<Guard<'a>, RunError> {
         // Clocks have a number for each stream, and at most one for each task that takes none.
         let free = execution.tasks.iter().filter(|task| task.streams.is_empty()).count();
@@ -61,8 +61,8 @@ impl<'a> Guard<'a> {
         Ok(Guard { execution, order, touches: BTreeMap::new() })
     }
 
-    /// Records that a task reads what `maker` makes. `maker` has to happen before the task even if it
-    /// makes a view, and so writes nothing.
+    /// Records that a task reads what `maker` makes. `maker` has to happen before the task even if
+    /// it makes a view, and so writes nothing.
     pub(super) fn reads_from(&self, maker: usize, task: usize) -> Result<(), RunError> {
         if self.order.is_before(maker, task) {
             return Ok(());

@@ -7,14 +7,14 @@
 //! | all-gather | multiplies chunk r - k | brings chunk r - k into slot k - 1 |
 //! | reduce-scatter | makes its term of chunk r - 1 - k | sends on the sum of chunk k - 1 |
 //!
-//! An all-gather multiplies the device's own chunk first, and in chunk k > 0 what lies in slot k - 1.
-//! A transfer copies the chunk from where rank r - 1 holds it. Transfer k of a reduce-scatter adds
-//! what has arrived to the term of chunk k - 1, and sends the sum.
+//! An all-gather multiplies the device's own chunk first, and then what lies in slot k - 1. Its
+//! transfers copy a chunk from where rank r - 1 holds it. Transfer k of a reduce-scatter adds what
+//! has arrived to the term of chunk k - 1, and sends the sum.
 //!
 //! There are two slots, of one chunk each, used by turns: slot k is the second one if k is odd. The
 //! terms that a reduce-scatter makes lie by turns in the first slot and in the result, the last one
-//! in the result. What arrives lies in the second slot; in a loop of two chunks it lies in the first
-//! slot, in place of what is sent.
+//! in the result. What arrives lies in the second slot; in a loop of two chunks it lies in the
+//! first slot, in place of what is sent.
 
 use std::sync::Arc;
 
@@ -84,8 +84,8 @@ impl Devices<'_> {
         self.slot(id, u64::from(chunks > 2))
     }
 
-    /// The bytes that one chunk, one transfer or the end of a loop touches, without the operands that
-    /// all chunks read and without the result.
+    /// The bytes that one chunk, one transfer or the end of a loop touches, without the operands
+    /// that all chunks read and without the result.
     pub(super) fn touched_by_part(
         &self,
         id: InstrId,

@@ -1,10 +1,11 @@
-//! A schedule on simulated devices, stream by stream: tasks start and are done, buffers lie at
-//! their addresses in one arena a device.
+//! An execution on simulated devices, stream by stream: tasks start and finish at their times, and
+//! buffers lie at their addresses in one arena a device.
 //!
-//! A task reads when it is done and spoils what it will write when it starts, so that nothing is
-//! right by chance while it goes on. What is held is spoilt before and after. That all that touches
-//! the same bytes is ordered is asked of streams and waits alone ([`guard`]): the times, by which
-//! tasks are executed here, order nothing on a device.
+//! A task reads its operands when it finishes, and overwrites the place of its result with NaN when
+//! it starts: who touches either meanwhile gets a wrong result. A buffer is overwritten with NaN
+//! when it is held and when it is freed. Tasks are executed here in the order of their times, which
+//! order nothing on a device: whether tasks that touch the same bytes are ordered is asked of
+//! streams and waits alone ([`guard`]).
 
 mod arena;
 mod guard;
@@ -24,7 +25,7 @@ use crate::blocks::Blocks;
 use crate::collectives::Held;
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
-use crate::execute::{Machine, NamedTensor, RunOptions, Trace};
+use crate::execute::{CollectiveTrace, Machine, NamedTensor, RunOptions, Trace};
 use crate::inputs;
 use crate::limits::cost_of;
 use crate::ring::passes_in;
@@ -36,7 +37,8 @@ use loops::{Touched, UnderWay};
 use rings::RingUnderWay;
 use tasks::{makers, verify_tasks};
 
-/// What happens at a moment, in this order.
+/// What happens at a moment; of several events at one moment the first of this list comes first.
+/// Each has the index of its task, or of its buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     /// A task is done.
@@ -57,26 +59,28 @@ enum State {
     Freed,
 }
 
-/// The devices, all of which do the same.
+/// The state of an execution on all devices, which all do the same tasks.
 struct Devices<'p> {
     execution: &'p Execution,
     machine: Machine<'p>,
     arena: Arena,
-    /// Weights, caches and numbers, and what lies with the host.
+    /// The values that do not lie in the arena ([`Execution::stays`]).
     kept: BTreeMap<InstrId, Held<f64>>,
     guard: Guard<'p>,
+    /// The buffer of each value, and with `true` that of the chunks of each loop.
     allocations: BTreeMap<(InstrId, bool), usize>,
-    /// For each value that is made the task that is done then.
+    /// For each value the task with whose end it is complete.
     made_by: BTreeMap<InstrId, usize>,
     states: Vec<State>,
     begun: Vec<bool>,
     done: Vec<bool>,
     loops: BTreeMap<InstrId, UnderWay>,
     rings: BTreeMap<InstrId, RingUnderWay>,
-    /// What each stream does.
+    /// The task that each stream is busy with.
     busy: Vec<Option<usize>>,
 }
 
+/// Executes the tasks of an execution in the order of their times, in some arithmetic.
 pub(crate) fn execute_in(
     execution: &Execution,
     options: &RunOptions,
@@ -129,7 +133,7 @@ pub(crate) fn execute_in(
     Ok(Trace { arithmetic, devices, parameters, outputs, collectives, peak_bytes })
 }
 
-/// All that happens, in the order of time. Results that are held to the end are not freed.
+/// All events in the order of time. Buffers of results that are held to the end are not freed.
 fn events(execution: &Execution) -> Vec<(Picoseconds, Event)> {
     let end = execution.makespan();
     let mut begins: BTreeMap<InstrId, Picoseconds> = BTreeMap::new();
@@ -143,7 +147,8 @@ fn events(execution: &Execution) -> Vec<(Picoseconds, Event)> {
         let first = task.first();
         let in_loop = matches!(task.work, Work::Chunk(_) | Work::Send(_) | Work::End);
         let takes_time = task.finish > task.start;
-        // What takes no time at the end of a loop comes before what the loop holds is freed.
+        // A part of a loop that takes no time at its end is done before the buffer of the loop is
+        // freed.
         if in_loop && !takes_time && Some(&task.start) > begins.get(&first) {
             events.push((task.start, Event::Done(at)));
             continue;
@@ -216,13 +221,15 @@ impl<'p> Devices<'p> {
         }
     }
 
-    /// The value in whose memory a value lies.
+    /// The value in whose memory a value lies: itself, or another of which it is a view or which it
+    /// overwrites.
     fn holder(&self, id: InstrId) -> Result<InstrId, RunError> {
         let problem = "a value that passes inside a kernel is read outside of it";
         self.execution.held_by[id.index()].ok_or(RunError::Schedule { id, problem })
     }
 
-    /// Where a value lies, in the arena unless it stays, and its bytes.
+    /// Where a value lies, and its bytes. It has no place in the arena if it stays
+    /// ([`Execution::stays`]).
     fn place(&self, id: InstrId) -> Result<(Option<Place>, Bytes), RunError> {
         let holder = self.holder(id)?;
         let bytes = self.plan().local_bytes(id);
@@ -261,7 +268,7 @@ impl<'p> Devices<'p> {
         }
     }
 
-    /// What lies in memory, as the machine holds such values.
+    /// A value as it lies in memory now, in the form in which the machine holds its dtype.
     fn held(&self, id: InstrId) -> Result<Blocks, RunError> {
         let dtype = self.plan().instruction(id).dtype;
         Ok(Blocks::of(self.machine.arithmetic, dtype, self.load(id)?))
@@ -303,8 +310,8 @@ impl<'p> Devices<'p> {
         found
     }
 
-    /// What a task writes: what its members make and does not pass on, but for another view of what
-    /// is there.
+    /// The values that a task writes to memory: those of its members that do not pass inside the
+    /// kernel and are no views of what lies there already.
     fn writes(&self, task: &Task) -> Vec<InstrId> {
         let is_stored = |id: &InstrId| {
             self.execution.held_by[id.index()].is_some_and(|by| by == *id || !self.is_view(*id))
@@ -312,7 +319,7 @@ impl<'p> Devices<'p> {
         task.members.iter().copied().filter(is_stored).collect()
     }
 
-    /// Whether a value is its operand under another name.
+    /// Whether a value is its operand under other dims, in the same memory.
     fn is_view(&self, id: InstrId) -> bool {
         let instr = self.plan().instruction(id);
         let renames = matches!(
@@ -328,8 +335,8 @@ impl<'p> Devices<'p> {
             Work::Kernel | Work::Transfer => Vec::new(),
             Work::Chunk(_) | Work::Send(_) | Work::End => self.touched_by_part(first, task.work)?,
         };
-        // A transfer of a loop carries chunks; what is multiplied with them the chunks read. One
-        // that scatters writes its result with its last chunk.
+        // The chunks of a loop read all operands, and those of a loop that gathers write its
+        // result. What else a chunk or a transfer touches is in `part`.
         let fused = self.plan().instruction(first).kind.fused();
         let scatters = fused.is_some_and(|fused| fused.gathered().is_none());
         let (all_reads, all_writes) = match task.work {
@@ -370,7 +377,8 @@ impl<'p> Devices<'p> {
         for (bytes, writes) in self.touched(task)? {
             self.guard.touch(at, bytes, writes)?;
         }
-        // What is made in one piece is spoilt until it is done; what is written in place is read.
+        // The result of a task that is no part of a loop is NaN until the task is done. What it
+        // writes in place it still reads.
         let is_whole = matches!(task.work, Work::Kernel | Work::Transfer);
         for id in self.writes(task).into_iter().filter(|_| is_whole) {
             let own = self.execution.held_by[id.index()] == Some(id);
@@ -406,7 +414,7 @@ impl<'p> Devices<'p> {
         Ok(())
     }
 
-    /// Makes what all members make: what its loop makes, if it is one, is made already.
+    /// Makes the values of all members of a task. `made` is the result of its loop, if it is one.
     fn work(&mut self, task: &Task, made: Option<Held<f64>>) -> Result<(), RunError> {
         let reads = self.reads(task);
         for id in &reads {
@@ -438,15 +446,13 @@ impl<'p> Devices<'p> {
         Ok(())
     }
 
-    /// What a loop reads, as it is in memory now.
+    /// The operands of a loop, as they are in memory now.
     fn operands_of(&self, id: InstrId) -> Result<Vec<Held<f64>>, RunError> {
         self.plan().instruction(id).operands.iter().map(|o| self.load(*o)).collect()
     }
 
-    /// The whole results, and what was sent for them.
-    fn results(
-        mut self,
-    ) -> Result<(Vec<NamedTensor>, Vec<crate::execute::CollectiveTrace>), RunError> {
+    /// The whole results, and what every move and loop has sent.
+    fn results(mut self) -> Result<(Vec<NamedTensor>, Vec<CollectiveTrace>), RunError> {
         let plan = self.plan();
         let mut outputs = Vec::new();
         for output in &plan.outputs {

@@ -1,8 +1,8 @@
 //! Rings whose steps and transfers are tasks of their own.
 //!
 //! With K devices, on the device of rank r: chunk k runs the attention on block r - k of everything
-//! that travels. Transfer k brings these blocks into slot (k - 1) mod 2, from where rank r - 1 holds
-//! them. A slot has room for one block of everything that travels, one behind the other.
+//! that travels. Transfer k brings these blocks into slot (k - 1) mod 2, from where rank r - 1
+//! holds them. A slot has room for one block of everything that travels, one behind the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,8 +54,8 @@ impl Devices<'_> {
         Ok((places, Bytes { of: None, from, until: address }))
     }
 
-    /// The bytes that one step, one transfer or the end of a ring touches, without the operands that
-    /// all steps read and without the result.
+    /// The bytes that one step, one transfer or the end of a ring touches, without the operands
+    /// that all steps read and without the result.
     pub(super) fn touched_by_ring(
         &self,
         ring: &Ring,

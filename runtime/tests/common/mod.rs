@@ -90,7 +90,7 @@ impl Builder {
     }
 }
 
-/// Runs a plan and insists that it is right.
+/// Runs a plan, and panics unless its results are equal to the unsharded program's.
 pub(crate) fn check(plan: &Plan, seed: u64) -> Report {
     let options = RunOptions { seed, ..RunOptions::default() };
     equal(plan, &RunOptions { single: true, ..options.clone() });
