@@ -79,8 +79,8 @@ impl Evaluator<'_> {
         at[first.index()] = before;
     }
 
-    /// The elements of the result; and the largest [`Sum::magnitude`] of them, 0 for an op that sums
-    /// nothing.
+    /// The elements of the result; and the largest [`Sum::magnitude`] of them, 0 for an op that
+    /// sums nothing.
     pub(super) fn op(
         &self,
         op: &Op,
@@ -247,8 +247,8 @@ impl Evaluator<'_> {
         self.checked(data, largest)
     }
 
-    /// Elements with the largest magnitude of their sums; an error where sums may have left the range
-    /// in which whole numbers are exact.
+    /// Elements with the largest magnitude of their sums; an error where sums may have left the
+    /// range in which whole numbers are exact.
     fn checked(&self, data: Vec<f64>, largest: f64) -> Result<(Vec<f64>, f64), RunError> {
         if self.arithmetic == Arithmetic::Exact && largest > EXACT_LIMIT {
             Err(RunError::Overflow { id: self.id })

@@ -6,6 +6,7 @@ use shard_ir::{InstrId, Picoseconds, Plan};
 
 use super::Timeline;
 use super::place::Run;
+use super::stages::UnitCopy;
 use super::units::Busy;
 
 /// What a run waits for.
@@ -13,24 +14,25 @@ use super::units::Busy;
 pub struct Wait {
     /// The run, as an index.
     pub run: usize,
-    /// What ends when the one that waits starts: what keeps a stream busy that it needs, as indices
-    /// into what each of the two keeps busy; none where it waits for the run to be done.
+    /// If it waits for a stream: the entry of [`Unit::busy`](super::Unit::busy) that ends when the
+    /// waiting run starts, by its index in the unit of `run`, and the entry of the waiting unit on
+    /// the same stream. `None` if it waits for the run to be done.
     pub parts: Option<(usize, usize)>,
 }
 
-/// For each run of [`Timeline::expanded`] the one that it waits for: what makes an operand of it,
-/// else what its streams are busy with, else what leaves memory or ends an earlier copy just then.
-/// None for one that starts when an operand and its streams have long been there, and at the
-/// beginning.
+/// For each run of [`Timeline::expanded`] the run that it waits for, which ends when it starts: one
+/// that makes an operand, else one that keeps one of its streams busy, else any other, whose end
+/// frees memory or ends a copy. `None` for a run that starts at the beginning, or when no other
+/// ends.
 pub fn waits(plan: &Plan, timeline: &Timeline, most: u64) -> Vec<Option<Wait>> {
     let runs = timeline.expanded(most);
     let copies = |stage: usize| timeline.expanded_copies(stage, most);
-    let mut made_by: HashMap<(usize, u64), usize> = HashMap::new();
+    let mut run_of: HashMap<UnitCopy, usize> = HashMap::new();
     let mut busy_until: HashMap<(usize, Picoseconds), (usize, usize)> = HashMap::new();
     let mut done_at: HashMap<Picoseconds, usize> = HashMap::new();
     for (at, run) in runs.iter().enumerate() {
         let unit = &timeline.stages.units[run.unit];
-        made_by.insert((run.unit, run.copy), at);
+        run_of.insert(run.unit_copy(), at);
         for (part, busy) in unit.busy.iter().enumerate() {
             busy_until.insert((busy.stream, run.start + busy.until), (at, part));
         }
@@ -43,8 +45,9 @@ pub fn waits(plan: &Plan, timeline: &Timeline, most: u64) -> Vec<Option<Wait>> {
         let stage = timeline.stages.stage_of(run.unit);
         let operands = unit.members.iter().flat_map(|id| &plan.instruction(*id).operands);
         let makers = operands.filter_map(|operand| {
-            let (made, _, copy) = timeline.stages.read(*operand, stage, run.copy, copies);
-            made_by.get(&(timeline.stages.unit_of(made)?, copy)).copied()
+            let made = timeline.stages.read(*operand, stage, run.copy, copies);
+            let unit = timeline.stages.unit_of(made.id)?;
+            run_of.get(&UnitCopy { unit, copy: made.copy }).copied()
         });
         let is_last = |by: &usize| *by != at && timeline.finish(&runs[*by]) == run.start;
         let done = |run| Wait { run, parts: None };
@@ -55,7 +58,7 @@ pub fn waits(plan: &Plan, timeline: &Timeline, most: u64) -> Vec<Option<Wait>> {
             Some(Wait { run: *run, parts: Some((*of, part)) })
         };
         let stream = || unit.busy.iter().enumerate().find_map(before);
-        // What takes no time may be done before it begins, in a manner of speaking.
+        // A run that takes no time may end at this moment and wait for this one.
         let other =
             || done_at.get(&run.start).copied().filter(|by| runs[*by].start < run.start).map(done);
         makers.filter(is_last).min().map(done).or_else(stream).or_else(other)
@@ -66,8 +69,9 @@ pub fn waits(plan: &Plan, timeline: &Timeline, most: u64) -> Vec<Option<Wait>> {
         .collect()
 }
 
-/// The runs that are listed, from the first to the one that is done last, each waiting for the one
-/// before, by their instructions; each instruction where it comes first.
+/// The chain of listed runs that ends with the run that is done last, each waiting for the one
+/// before it, by their first instructions. An instruction that several runs of the chain have is
+/// listed where it comes first.
 pub(super) fn critical_path(plan: &Plan, timeline: &Timeline) -> Vec<InstrId> {
     let runs = timeline.expanded(0);
     let waits = waits(plan, timeline, 0);
@@ -75,7 +79,7 @@ pub(super) fn critical_path(plan: &Plan, timeline: &Timeline) -> Vec<InstrId> {
     let mut at =
         (0..runs.len()).max_by_key(|at| (timeline.finish(&runs[*at]), std::cmp::Reverse(*at)));
     let mut path = Vec::new();
-    // Nothing waits for itself in the end, however many steps take no time.
+    // Runs that take no time could wait for each other in a circle, so that the chain is bounded.
     for _ in 0..runs.len() {
         let Some(run) = at else { break };
         if unit(run).time > Picoseconds(0) {

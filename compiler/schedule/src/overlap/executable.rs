@@ -15,34 +15,36 @@ use super::place::Run;
 use super::units::{Part, Unit};
 use super::{LISTED, Timeline};
 
-/// A timeline that can be executed, and of what its instructions are applications.
+/// A timeline as an execution, in which folded blocks and stacks are written out.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Executable {
-    /// What is executed.
+    /// The execution, with a plan of its own.
     pub execution: Execution,
-    /// For each instruction that is executed the one of the plan.
+    /// For each instruction of that plan the one of the timeline's plan that it is an application
+    /// of.
     pub of: Vec<InstrId>,
 }
 
-/// The timeline as devices execute it, of each stage no more than so many of the copies that are
-/// not listed. None of a stack whose layers cannot be written out ([`Plan::stack_as_block`]), or
-/// that gives back what it takes.
+/// The timeline as devices execute it, with no more than `most` of the copies of each stage that
+/// are not listed. `None` for a stack whose layers cannot be written out
+/// ([`Plan::stack_as_block`]), or that returns its parameter.
 ///
-/// A task waits for what makes its operands; for what keeps its streams busy before it; and, where
-/// a buffer that it writes lies where another one lay, for everything that touches that one. Where
-/// one wait follows from others it is left out.
+/// A task waits for the tasks that make its operands, and for the tasks before it on its streams.
+/// If a buffer that it writes lies at the address of an earlier buffer, it waits for all tasks that
+/// touch that one. A wait that follows from others is left out.
 pub fn executable(
     plan: &Plan,
     price: &PlanPrice,
     timeline: &Timeline,
     most: u64,
 ) -> Option<Executable> {
-    // Of a layer that gives back what it takes, the stack gives what its last layer takes.
+    // If a layer returns its parameter, the result of the stack is the parameter of its last layer.
     let taken = plan.ids().find(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)));
     if timeline.is_stack && plan.outputs.iter().any(|output| Some(output.id) == taken) {
         return None;
     }
-    let copies = (0..timeline.stages.stages.len()).map(|stage| timeline.copies(stage, most));
+    let copies =
+        (0..timeline.stages.stages.len()).map(|stage| timeline.expanded_copies(stage, most));
     let written = if timeline.is_stack {
         plan.stack_as_block()?.unrolled(copies.max().unwrap_or(1))
     } else {
@@ -76,7 +78,7 @@ pub fn executable(
     Some(Executable { execution, of: written.of })
 }
 
-/// For each application of an instruction where it is written.
+/// For each instruction and the number of its application the instruction that was written for it.
 fn applications(written: &Unrolled) -> HashMap<(InstrId, u64), InstrId> {
     let mut copies: HashMap<InstrId, u64> = HashMap::new();
     let mut number = |of: InstrId| {
@@ -88,7 +90,7 @@ fn applications(written: &Unrolled) -> HashMap<(InstrId, u64), InstrId> {
     written.of.iter().zip(flat).map(|(of, id)| ((*of, number(*of)), id)).collect()
 }
 
-/// In whose memory the value of each instruction lies that is written out.
+/// For each instruction that was written the value in whose memory its own lies.
 fn held_by(plan: &Plan, written: &Unrolled) -> Vec<Option<InstrId>> {
     let shared = shared_memory(plan);
     let mut found: Vec<Option<InstrId>> = Vec::with_capacity(written.of.len());
@@ -103,9 +105,11 @@ fn held_by(plan: &Plan, written: &Unrolled) -> Vec<Option<InstrId>> {
     found
 }
 
+/// Makes the tasks of an execution.
 struct Writer<'a> {
     price: &'a PlanPrice,
     timeline: &'a Timeline,
+    /// See [`applications`].
     at: HashMap<(InstrId, u64), InstrId>,
 }
 
@@ -115,7 +119,8 @@ impl Writer<'_> {
         found.copied().unwrap_or_else(|| never!("an instruction that is not written out", id))
     }
 
-    /// All tasks, each behind what it reads; nothing waits yet.
+    /// All tasks in the order of their times, each behind those that make what it reads; without
+    /// waits.
     fn tasks(&self, runs: &[Run]) -> Vec<Task> {
         let mut tasks = Vec::with_capacity(runs.len());
         for run in runs {
@@ -131,7 +136,8 @@ impl Writer<'_> {
                 finish: run.start + part.until,
             }));
         }
-        // What takes no time comes before what starts just then: it may be waited for.
+        // A task that takes no time comes before others that start at the same moment: they may
+        // wait for it.
         tasks.sort_by_key(|task| (task.start, task.finish));
         tasks
     }
@@ -143,7 +149,7 @@ impl Writer<'_> {
     }
 }
 
-/// The tasks of a unit, counted from its start: of a loop those of its chunks.
+/// The tasks of a unit: one, or those of the chunks of a loop. `chunks` is how many a loop has.
 pub(super) fn task_parts(unit: &Unit, is_move: bool, chunks: Option<u64>) -> Vec<TaskPart> {
     if let Some(chunks) = chunks {
         return loop_parts(unit, chunks);
@@ -154,7 +160,7 @@ pub(super) fn task_parts(unit: &Unit, is_move: bool, chunks: Option<u64>) -> Vec
     vec![TaskPart { work, streams, from: Picoseconds(0), until: unit.time }]
 }
 
-/// What a task does of its unit, on which streams, and when after the unit's start.
+/// A task of a unit: what it does, on which streams, and when, counted from the unit's start.
 pub(super) struct TaskPart {
     pub(super) work: Work,
     pub(super) streams: Vec<usize>,
@@ -164,8 +170,8 @@ pub(super) struct TaskPart {
 
 /// The chunks and transfers of a loop, in the order in which they start, and its end.
 ///
-/// What takes less than a picosecond keeps no stream busy in a timeline; it comes when the one
-/// before it on its stream is done.
+/// A part of less than a picosecond keeps no stream busy in a timeline. Its task comes when the
+/// part before it is done.
 fn loop_parts(unit: &Unit, chunks: u64) -> Vec<TaskPart> {
     let on = |part: Part| -> Vec<usize> {
         unit.busy.iter().filter(|busy| busy.part == part).map(|busy| busy.stream).collect()
@@ -209,7 +215,7 @@ fn waits(execution: &Execution, tasks: &[Task]) -> Vec<Vec<usize>> {
     let mut order = HappensBefore::of(execution.streams.len());
     let of_task = |(at, task): (usize, &Task)| {
         let mut wanted = accesses.before(at);
-        // The latest first: what it waits for itself need not be waited for.
+        // The latest first: a task that one of these waits for need not be waited for.
         wanted.sort_unstable_by_key(|by| std::cmp::Reverse(*by));
         wanted.dedup();
         let mut waits: Vec<usize> = Vec::new();

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use shard_ir::{InstrId, Picoseconds, Plan};
 
+use super::Timeline;
 use super::memory::{Holders, kept};
 use super::place::{Run, held_until};
-use super::{Timeline, stages::Made};
+use super::stages::Made;
 
-/// A piece of memory that is not held throughout.
+/// Memory of a chip that is held for some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer {
-    /// The instruction whose value it holds first; the loop that needs it, where it holds chunks
-    /// under way.
+    /// The instruction whose value it holds first, or the loop whose chunks it holds.
     pub id: InstrId,
     /// The copy of its stage.
     pub copy: u64,
@@ -29,7 +29,7 @@ pub struct Buffer {
 /// What a chip holds along a timeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Buffers {
-    /// Bytes of weights and caches, held throughout; and of the states that copies leave which are
+    /// Bytes that are held throughout: of weights and caches, and of the states of copies that are
     /// not listed.
     pub kept: u64,
     /// Everything else, in the order of the program.
@@ -39,32 +39,39 @@ pub struct Buffers {
 /// What a chip holds along the timeline, of each stage no more than so many of the copies that are
 /// not listed.
 pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
-    let copies = |stage: usize| timeline.copies(stage, most);
+    let copies = |stage: usize| timeline.expanded_copies(stage, most);
     let holders = Holders::of(plan, &timeline.stages, timeline.is_stack);
     let runs = timeline.expanded(most);
     let until = |run: &Run| held_until(run.start, timeline.finish(run));
-    // A layer that runs nothing still holds what it gives back, for a moment.
+    // A layer that runs nothing still holds its results, for a moment.
     let end = runs.iter().map(until).max().unwrap_or_default().max(Picoseconds(1));
     let mut found: Vec<Buffer> = Vec::new();
     let mut of: HashMap<Made, usize> = HashMap::new();
     let mut hold = |made: Made, bytes: u64, from: Picoseconds, found: &mut Vec<Buffer>| {
         of.insert(made, found.len());
-        found.push(Buffer { id: made.0, copy: made.2, of_loop: false, bytes, from, until: from });
+        found.push(Buffer {
+            id: made.id,
+            copy: made.copy,
+            of_loop: false,
+            bytes,
+            from,
+            until: from,
+        });
     };
     for (made, bytes) in holders.given() {
         hold(made, bytes, Picoseconds(0), &mut found);
     }
     let mut of_others = 0u64;
-    for (home, stage, bytes) in holders.homes() {
-        let listed = copies(stage);
-        let others = timeline.stages.stages[stage].copies.saturating_sub(listed);
-        of_others = of_others.saturating_add(bytes.saturating_mul(others));
-        for copy in 0..listed {
-            hold((home, stage, copy), bytes, Picoseconds(0), &mut found);
+    for home in holders.homes() {
+        let listed = copies(home.stage);
+        let others = timeline.stages.stages[home.stage].copies.saturating_sub(listed);
+        of_others = of_others.saturating_add(home.bytes.saturating_mul(others));
+        for made in home.of_copies(listed) {
+            hold(made, home.bytes, Picoseconds(0), &mut found);
         }
     }
     for run in &runs {
-        for (made, bytes) in holders.allocated(run.unit, run.copy) {
+        for (made, bytes) in holders.allocated(run.unit_copy()) {
             hold(made, bytes, run.start, &mut found);
         }
     }
@@ -73,13 +80,11 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
             buffer.until = buffer.until.max(until);
         }
     };
-    let states = holders
-        .homes()
-        .flat_map(|(home, stage, _)| (0..copies(stage)).map(move |copy| (home, stage, copy)));
+    let states = holders.homes().flat_map(|home| home.of_copies(copies(home.stage)));
     states.for_each(|made| reach(&made, end));
     holders.returned(&copies).iter().for_each(|made| reach(made, end));
     for run in &runs {
-        let touched = holders.touched(run.unit, run.copy, &copies);
+        let touched = holders.touched(run.unit_copy(), &copies);
         touched.iter().for_each(|made| reach(made, until(run)));
     }
     for alike in runs.chunk_by(|a, b| in_copy(timeline, a) == in_copy(timeline, b)) {
@@ -97,7 +102,7 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
         from: run.start,
         until: timeline.finish(run),
     }));
-    // What nobody reads, or takes no time to be read, is in memory for no time.
+    // A buffer that is never read, or for no time, is not in memory.
     found.retain(|buffer| buffer.until > buffer.from && buffer.bytes > 0);
     Buffers { kept: kept(plan).saturating_add(of_others), buffers: found }
 }
@@ -107,8 +112,8 @@ fn in_copy(timeline: &Timeline, run: &Run) -> (usize, u64) {
 }
 
 impl Buffers {
-    /// The bytes that are live from each moment on at which they change, in order; what is freed
-    /// makes room first.
+    /// The moments at which the live bytes change, in order, each with the bytes from then on. At
+    /// one moment buffers are freed before others are held.
     pub fn live(&self) -> Vec<(Picoseconds, u64)> {
         let mut changes: Vec<(Picoseconds, bool, u64)> =
             Vec::with_capacity(2 * self.buffers.len() + 1);
@@ -135,7 +140,8 @@ impl Buffers {
     }
 }
 
-/// The peak of a timeline. Copies that are not listed hold what those hold that they are like.
+/// The most bytes that are live at once in a timeline. Copies that are not listed add nothing to
+/// it: they hold what the copy that they are like holds.
 pub(super) fn peak(plan: &Plan, timeline: &Timeline) -> u64 {
     buffers(plan, timeline, 0).peak()
 }

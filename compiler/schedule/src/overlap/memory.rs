@@ -5,16 +5,35 @@ use std::collections::{BTreeMap, HashMap};
 use shard_cost::buffers;
 use shard_ir::{InstrId, InstrKind, ParameterKind, Picoseconds, Plan, never, state_homes};
 
-use super::stages::{Made, Stages};
+use super::stages::{Made, Stages, UnitCopy};
 
-/// Who holds and reads the buffers of a plan.
+/// Where a state lies that every application of a folded block leaves; each has a buffer of its
+/// own, which is held throughout.
+#[derive(Clone, Copy)]
+pub(super) struct Home {
+    /// The instruction whose value it holds first.
+    pub(super) id: InstrId,
+    pub(super) stage: usize,
+    /// The bytes of one copy.
+    pub(super) bytes: u64,
+}
+
+impl Home {
+    /// The state of each of so many copies.
+    pub(super) fn of_copies(self, copies: u64) -> impl Iterator<Item = Made> {
+        (0..copies).map(move |copy| Made { id: self.id, stage: self.stage, copy })
+    }
+}
+
+/// Which units hold and read the buffers of a plan.
 pub(super) struct Holders<'a> {
     plan: &'a Plan,
     stages: &'a Stages,
+    /// The value in whose memory each value lies ([`buffers`]).
     buffer_of: Vec<Option<InstrId>>,
-    /// Bytes of the chunks under way in the loop that begins with an instruction.
+    /// By the first instruction of a loop, the bytes of the chunks that are under way in it.
     looped: HashMap<InstrId, u64>,
-    /// Where the states lie that the applications of folded blocks leave: held throughout.
+    /// The instructions in whose buffers states lie ([`Home`]).
     homes: Vec<InstrId>,
     /// Whether the layer is stacked: its results are then the next one's parameters.
     is_stack: bool,
@@ -29,69 +48,58 @@ impl<'a> Holders<'a> {
         Holders { plan, stages, buffer_of, looped, homes, is_stack }
     }
 
-    /// The value in whose memory a value lies; none for one that is in no memory of the chip, or
-    /// stays there for good.
+    /// The value in whose buffer a value lies. `None` for a value that is never in the memory of
+    /// the chip, or stays there from step to step.
     fn holder(&self, made: Made, copies: &dyn Fn(usize) -> u64) -> Option<Made> {
-        let (mut id, mut stage, mut copy) = made;
-        loop {
-            let owner = self.buffer_of[id.index()]?;
-            if owner == id {
-                break;
-            }
-            // What shares memory shares that of its first operand.
-            let operand = *self.plan.instruction(id).operands.first()?;
-            (id, stage, copy) = self.stages.read(operand, stage, copy, copies);
+        let mut holder = made;
+        while self.buffer_of[holder.id.index()]? != holder.id {
+            // A value without a buffer of its own lies in that of its first operand.
+            let operand = *self.plan.instruction(holder.id).operands.first()?;
+            holder = self.stages.read(operand, holder.stage, holder.copy, copies);
         }
         let stays = matches!(
-            self.plan.instruction(id).kind,
+            self.plan.instruction(holder.id).kind,
             InstrKind::Parameter(
                 ParameterKind::Weight | ParameterKind::Cache | ParameterKind::HostWeight
             ) | InstrKind::Constant(_)
         );
-        (!stays && !self.plan.in_host_memory(id)).then_some((id, stage, copy))
+        (!stays && !self.plan.in_host_memory(holder.id)).then_some(holder)
     }
 
-    /// What a unit allocates in some copy of its stage, with the bytes; the homes of states are
-    /// there already.
-    pub(super) fn allocated(&self, unit: usize, copy: u64) -> Vec<(Made, u64)> {
-        let stage = self.stages.stage_of(unit);
-        let members = self.stages.units[unit].members.iter().copied();
+    /// The buffers that a unit allocates, with their bytes. Homes of states are allocated before.
+    pub(super) fn allocated(&self, of: UnitCopy) -> Vec<(Made, u64)> {
+        let (stage, copy) = (self.stages.stage_of(of.unit), of.copy);
+        let members = self.stages.units[of.unit].members.iter().copied();
         let own = members.filter(|id| {
             self.buffer_of[id.index()] == Some(*id)
                 && !self.plan.in_host_memory(*id)
                 && !self.homes.contains(id)
         });
-        own.map(|id| ((id, stage, copy), self.plan.local_bytes(id))).collect()
+        own.map(|id| (Made { id, stage, copy }, self.plan.local_bytes(id))).collect()
     }
 
-    /// Bytes that a unit takes beside what it reads and makes.
+    /// Bytes that a unit holds beside what it reads and makes: the chunks of its loop.
     pub(super) fn beside(&self, unit: usize) -> u64 {
         self.stages.units[unit].members.iter().filter_map(|id| self.looped.get(id)).sum()
     }
 
-    /// The buffers that a unit reads or goes on writing in some copy of its stage, each once.
-    pub(super) fn touched(
-        &self,
-        unit: usize,
-        copy: u64,
-        copies: &dyn Fn(usize) -> u64,
-    ) -> Vec<Made> {
-        let stage = self.stages.stage_of(unit);
+    /// The buffers that a unit reads or writes, each once.
+    pub(super) fn touched(&self, of: UnitCopy, copies: &dyn Fn(usize) -> u64) -> Vec<Made> {
+        let (stage, copy) = (self.stages.stage_of(of.unit), of.copy);
         let mut found: Vec<Made> = Vec::new();
-        for member in &self.stages.units[unit].members {
+        for member in &self.stages.units[of.unit].members {
             let read = self.plan.instruction(*member).operands.iter();
             let read = read.map(|operand| self.stages.read(*operand, stage, copy, copies));
-            found.extend(
-                read.chain([(*member, stage, copy)]).filter_map(|made| self.holder(made, copies)),
-            );
+            let own = Made { id: *member, stage, copy };
+            found.extend(read.chain([own]).filter_map(|made| self.holder(made, copies)));
         }
         found.sort_unstable();
         found.dedup();
         found
     }
 
-    /// The buffers of the results of a copy of a stage: held until all of it has run in a stack,
-    /// and for good at its end.
+    /// The buffers of results that a copy of a stage makes. In a stack they are held until the copy
+    /// is done, those of the last copy to the end.
     pub(super) fn results(
         &self,
         stage: usize,
@@ -99,10 +107,10 @@ impl<'a> Holders<'a> {
         copies: &dyn Fn(usize) -> u64,
     ) -> Vec<Made> {
         let is_here = |made: &Made| {
-            (made.1, made.2) == (stage, copy) && self.stages.unit_of(made.0).is_some()
+            (made.stage, made.copy) == (stage, copy) && self.stages.unit_of(made.id).is_some()
         };
         let outputs = if self.is_stack {
-            self.plan.outputs.iter().map(|output| (output.id, stage, copy)).collect()
+            self.plan.outputs.iter().map(|output| Made { id: output.id, stage, copy }).collect()
         } else {
             self.outputs(copies)
         };
@@ -113,47 +121,48 @@ impl<'a> Holders<'a> {
         found
     }
 
-    /// The parameters that are held from the start until they are read for the last time, with
-    /// their bytes; those that are results too are held to the end.
+    /// The buffers of activations that are parameters, with their bytes. They are held from the
+    /// start until they are last read; to the end if they are results too.
     pub(super) fn given(&self) -> Vec<(Made, u64)> {
         let is_given = |id: &InstrId| {
             self.plan.instruction(*id).kind == InstrKind::Parameter(ParameterKind::Activation)
         };
         let owns = |id: &InstrId| self.buffer_of[id.index()] == Some(*id);
         let held = self.plan.ids().filter(|id| is_given(id) && owns(id));
-        held.map(|id| ((id, 0, 0), self.plan.local_bytes(id))).collect()
+        held.map(|id| (Made { id, stage: 0, copy: 0 }, self.plan.local_bytes(id))).collect()
     }
 
-    /// The homes of states with their stages, of each copy the bytes.
-    pub(super) fn homes(&self) -> impl Iterator<Item = (InstrId, usize, u64)> {
+    /// Where the states lie that the applications of folded blocks leave.
+    pub(super) fn homes(&self) -> impl Iterator<Item = Home> {
         self.homes.iter().filter_map(|home| {
             let stage = self.stages.stage_of(self.stages.unit_of(*home)?);
-            Some((*home, stage, self.plan.local_bytes(*home)))
+            Some(Home { id: *home, stage, bytes: self.plan.local_bytes(*home) })
         })
     }
 
-    /// What is given back: of a folded block what its last copy has made, and the states of all.
+    /// The results of the plan: of a folded block the values that its last copy has made, and the
+    /// states of all copies.
     fn outputs(&self, copies: &dyn Fn(usize) -> u64) -> Vec<Made> {
         let mut found = Vec::new();
         for output in &self.plan.outputs {
             let last = self.stages.outside(output.id, copies);
             if output.state && self.plan.runs_in(output.id).is_some() {
-                found.extend((0..last.2).map(|copy| (last.0, last.1, copy)));
+                found.extend((0..last.copy).map(|copy| Made { copy, ..last }));
             }
             found.push(last);
         }
         found
     }
 
-    /// The buffers in which the results lie when all is done: some of them made by an earlier copy,
-    /// or given.
+    /// The buffers in which the results lie when all is done. An earlier copy may have made some of
+    /// them, or they may be parameters.
     pub(super) fn returned(&self, copies: &dyn Fn(usize) -> u64) -> Vec<Made> {
         let outputs = self.outputs(copies).into_iter();
         outputs.filter_map(|made| self.holder(made, copies)).collect()
     }
 }
 
-/// Bytes of the weights and caches of all layers, which never leave.
+/// Bytes of the weights and caches of all layers, which are held throughout.
 pub(super) fn kept(plan: &Plan) -> u64 {
     let stays =
         |id: &InstrId| plan.instruction(*id).kind.parameter().is_some_and(ParameterKind::is_kept);
@@ -163,13 +172,15 @@ pub(super) fn kept(plan: &Plan) -> u64 {
     plan.ids().filter(stays).map(bytes).fold(0, u64::saturating_add)
 }
 
-/// What is live from each moment on, as far as is known while units are placed: what has no last
-/// reader yet stays.
+/// The bytes that are live from each moment on, while units are placed. A buffer whose last reader
+/// is not placed yet counts to the end.
 #[derive(Default)]
 pub(super) struct Profile {
+    /// By how much the bytes change at each moment.
     change: BTreeMap<Picoseconds, i128>,
+    /// The bytes that are live at the end.
     open: i128,
-    /// No more than this is ever live.
+    /// The bytes of all buffers together, an upper bound of what is ever live.
     most: i128,
 }
 
@@ -185,8 +196,8 @@ impl Profile {
         self.open -= i128::from(bytes);
     }
 
-    /// From when on so many bytes more are within a limit all the time; none where what is left
-    /// over is too much.
+    /// The first moment from which on so many more bytes are within a limit all the time; `None` if
+    /// they are not even at the end.
     pub(super) fn fits_from(&self, bytes: u64, limit: u64) -> Option<Picoseconds> {
         let limit = i128::from(limit) - i128::from(bytes);
         if self.most <= limit {
@@ -206,7 +217,7 @@ impl Profile {
     }
 }
 
-/// Who still reads each buffer, and when the last of those that are placed is done.
+/// How many reads of each buffer are to come, and when the last of those that are placed is done.
 #[derive(Default)]
 pub(super) struct Readers {
     left: HashMap<Made, u64>,
@@ -222,7 +233,8 @@ impl Readers {
         *self.left.entry(buffer).or_default() += 1;
     }
 
-    /// One reader more is done: when the buffer is free, if that was the last.
+    /// Records a read that is done at a moment. If no more are expected, gives the moment from
+    /// which on the buffer is free.
     pub(super) fn done(&mut self, buffer: Made, at: Picoseconds) -> Option<Picoseconds> {
         let last = self.last.entry(buffer).or_default();
         *last = at.max(*last);

@@ -1,9 +1,9 @@
-//! When everything is done if computing and communicating overlap.
+//! Puts a plan in time if computing and communicating overlap.
 //!
 //! A plan becomes units (`units`: kernels, transfers, fetches, loops with their chunks) in stages
 //! (`stages`), which are placed in time (`place`) within the memory of a chip (`memory`). Of a
-//! stage that is run many times a few copies are placed; where those in the middle are alike, the
-//! others are as they are (`steady`).
+//! stage that is run many times a few copies are placed; those in the middle have to be alike, and
+//! the copies that are not placed repeat them (`steady`).
 
 mod accesses;
 mod addresses;
@@ -38,52 +38,55 @@ pub use verify_times::verify_times;
 use order::Order;
 use place::{Ahead, Asked, place};
 
-/// A layer in time: one stream for compute, one for the link to the host and one for each resource
-/// of the network.
+/// A layer in time: one stream for compute, one for the link to the host and some for the network
+/// ([`Streams`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timeline {
     /// When the last step of a layer, or of a model, has finished.
     pub makespan: Picoseconds,
-    /// Steps of which each waits for the one before, from the first to the one that finishes last;
-    /// kernels by their first op; one of a stage that is run many times where it comes first.
+    /// The chain of steps that ends with the step that finishes last, each waiting for the one
+    /// before it. Kernels are named by their first op; a step of a stage that is run many times is
+    /// listed where it comes first.
     pub critical_path: Vec<InstrId>,
-    /// Bytes of a chip at the peak: weights and caches of the whole stack, and what else is live.
+    /// Bytes of a chip at the peak: weights and caches of the whole stack, and the buffers that are
+    /// live.
     pub peak_bytes: u64,
-    /// What is kept busy.
+    /// The streams of the chip.
     pub streams: Streams,
-    /// What is run.
+    /// The units, and the stages that they are in.
     pub stages: Stages,
-    /// When, in the order of the program.
+    /// When units are run, for the copies that are listed; by stage, copy and unit.
     pub runs: Vec<Run>,
-    /// Copies of stages that are run beside those in `runs`.
+    /// The copies of stages that are not listed in `runs`.
     pub steady: Vec<Steady>,
-    /// Bytes that may be live: what the chip has, or what the steps hold in program order where
-    /// that is more.
+    /// Bytes that may be live: those of the chip, or those that the units hold one after another in
+    /// program order if these are more.
     pub limit: u64,
     /// Whether it is the timeline of a stack of layers.
     pub is_stack: bool,
-    /// The whole stack, of a layer that is stacked; none where nothing of one layer runs beside
-    /// another.
+    /// In the timeline of one layer of a stack, that of the whole stack; `None` if layers are run
+    /// one after the other.
     pub stack: Option<Box<Timeline>>,
 }
 
-/// Copies of a stage that are placed; beyond these, those in the middle repeat.
+/// How many copies of a stage are placed; the copies beyond these repeat one of them.
 const LISTED: u64 = 8;
 
-/// Units beyond which nobody looks each time for the one that can start first.
+/// How many units there may be for the orders that look each time for the unit that can start
+/// first, or are made from the end backwards.
 const SOONEST: usize = 500;
 
 /// Runs every kernel and every transfer as early as its operands, its streams, and the memory of
-/// the chip allow. So what is ready never waits for what is not, and weights are gathered, and
-/// fetched from the host, ahead. Several orders are tried in which units are placed, the program's
-/// among them, and the one that is done first is taken.
+/// the chip allow. So a unit that is ready never waits for one that is not, and weights are
+/// gathered, and fetched from the host, ahead of their use. Units are placed in several orders,
+/// that of the program among them, and the timeline that is done first is taken.
 ///
-/// The chunks of a collective einsum are run one by one, each transfer of its loop beside them. Of
-/// a stack, and of a folded block, the next layer's weights come while one computes: a copy starts
-/// when the one before the one before is done.
+/// The chunks of a collective einsum are run one by one, with the transfers of its loop beside
+/// them. In a stack, and in a folded block, the weights of the next layer come while a layer
+/// computes: a copy may start when the copy two before it is done.
 ///
-/// The order in memory is that of `place`: no schedule holds more than the chip has, where the plan
-/// run in program order does not.
+/// The timeline never holds more than the chip has, if the plan does not when its units are run one
+/// after another in program order.
 pub fn overlap(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Timeline {
     let streams = Streams::of(hardware, &plan.mesh);
     let layer = best_of(plan, hardware, &streams, Stages::of_layer(plan, price, &streams), false);
@@ -93,18 +96,19 @@ pub fn overlap(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Timeline 
 }
 
 impl Timeline {
-    /// When the whole stack is done.
+    /// When the whole stack is done; without a timeline of the stack, `repeat` times the makespan
+    /// of a layer.
     pub fn of_all_layers(&self, plan: &Plan) -> Picoseconds {
         self.stack.as_ref().map_or_else(|| self.makespan.times(plan.repeat), |stack| stack.makespan)
     }
 
-    /// The timeline of all that there is: the stack's, where there is one.
+    /// The timeline of the stack if there is one, else this one.
     pub fn whole(&self) -> &Timeline {
         self.stack.as_deref().unwrap_or(self)
     }
 
-    /// When the unit of an instruction starts and finishes, in the first copy; none for a parameter
-    /// or a constant.
+    /// When the unit of an instruction starts and finishes, in the first copy; `None` for a
+    /// parameter or a constant.
     pub fn span(&self, id: InstrId) -> Option<(Picoseconds, Picoseconds)> {
         let unit = self.stages.unit_of(id)?;
         let run = self.runs.iter().find(|run| run.unit == unit)?;
@@ -117,7 +121,7 @@ impl Timeline {
     }
 }
 
-/// The shortest of what the ways to run copies beside each other give.
+/// The shortest timeline of all orders of units and all ways to run copies beside each other.
 fn best_of(
     plan: &Plan,
     hardware: &Hardware,
@@ -125,12 +129,21 @@ fn best_of(
     stages: Stages,
     is_stack: bool,
 ) -> Timeline {
-    // What the units hold one after another in program order: more than the plan's account where
-    // the members of a kernel read and write at the same time.
-    let serial =
-        timeline_of(plan, streams, &stages, is_stack, u64::MAX, (Ahead::Serial, Order::Program));
+    let in_turn = Asked {
+        plan,
+        stages: &stages,
+        streams,
+        limit: u64::MAX,
+        is_stack,
+        listed: LISTED,
+        ahead: Ahead::Serial,
+        order: Order::Program,
+    };
+    // One after the other the units may hold more than `Memory` counts for the plan, since the
+    // members of a kernel read and write at the same time.
+    let serial = timeline_of(in_turn);
     let limit = hardware.hbm_bytes.max(serial.as_ref().map_or(0, |timeline| timeline.peak_bytes));
-    let made = |ahead, order| timeline_of(plan, streams, &stages, is_stack, limit, (ahead, order));
+    let made = |ahead, order| timeline_of(Asked { limit, ahead, order, ..in_turn });
 
     let orders: &[Order] = if stages.units.len() <= SOONEST {
         &[Order::Program, Order::Soonest, Order::Longest, Order::Backward, Order::SoonestBackward]
@@ -140,7 +153,7 @@ fn best_of(
     let several = stages.stages.iter().any(|stage| stage.copies > 1) || stages.stages.len() > 1;
     let aheads: &[Ahead] = if several { &[Ahead::One, Ahead::None] } else { &[Ahead::One] };
     let ways = aheads.iter().flat_map(|ahead| orders.iter().map(|order| (*ahead, *order)));
-    // Of equal ones the first.
+    // Of several that are equally short, the first.
     let best = ways
         .filter_map(|(ahead, order)| made(ahead, order))
         .min_by_key(|timeline| timeline.makespan);
@@ -148,33 +161,27 @@ fn best_of(
     let mut best = best.or(serial).unwrap_or_else(|| {
         never!(
             "steps one after another that differ from copy to copy",
-            empty(&stages, streams, limit, is_stack)
+            empty(Asked { limit, ..in_turn })
         )
     });
     best.critical_path = critical::critical_path(plan, &best);
     best
 }
 
-/// The timeline that one way gives; none where it needs more than there is, or copies never become
-/// alike.
-fn timeline_of(
-    plan: &Plan,
-    streams: &Streams,
-    stages: &Stages,
-    is_stack: bool,
-    limit: u64,
-    (ahead, order): (Ahead, Order),
-) -> Option<Timeline> {
-    let asked = Asked { plan, stages, streams, limit, is_stack, listed: LISTED, ahead, order };
+/// The timeline of one way to place the units. `None` if it needs more memory than the limit, or
+/// the copies of a stage never become alike.
+fn timeline_of(asked: Asked<'_>) -> Option<Timeline> {
     let runs = place(asked);
-    let steady = steady::steady(stages, &runs, LISTED)?;
-    let mut timeline = Timeline { runs, steady, ..empty(stages, streams, limit, is_stack) };
+    let steady = steady::steady(asked.stages, &runs, asked.listed)?;
+    let mut timeline = Timeline { runs, steady, ..empty(asked) };
     timeline.makespan = timeline.makespan_of_all();
-    timeline.peak_bytes = live::peak(plan, &timeline);
-    (timeline.peak_bytes <= limit).then_some(timeline)
+    timeline.peak_bytes = live::peak(asked.plan, &timeline);
+    (timeline.peak_bytes <= asked.limit).then_some(timeline)
 }
 
-fn empty(stages: &Stages, streams: &Streams, limit: u64, is_stack: bool) -> Timeline {
+/// A timeline in which nothing is run.
+fn empty(asked: Asked<'_>) -> Timeline {
+    let Asked { stages, streams, limit, is_stack, .. } = asked;
     Timeline {
         makespan: Picoseconds(0),
         critical_path: Vec::new(),

@@ -6,32 +6,32 @@ use std::ops::Range;
 use shard_ir::Picoseconds;
 
 use super::place::{Asked, earliest_free, makers, occupy};
+use super::stages::UnitCopy;
 use super::units::{Busy, Unit};
 
 /// Which unit of a copy is placed next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Order {
-    /// The next of the program.
+    /// The next unit of the program.
     Program,
-    /// The one behind which most is left to do.
+    /// The unit whose chain of units that wait for it takes longest ([`longest_first`]).
     Longest,
-    /// The one that can start first.
+    /// The unit that can start first.
     Soonest,
-    /// The one that starts first where everything is run from the end backwards, each unit as late
-    /// as what waits for it and its streams allow.
+    /// The unit that starts first if all units are run as late as they can be ([`from_the_end`]).
     Backward,
-    /// The one that can start first; of these the one that starts first from the end backwards.
+    /// The unit that can start first; of several the one that [`Order::Backward`] takes.
     SoonestBackward,
 }
 
-/// Units by how long everything takes that waits for them, they included, the longest first. What a
-/// unit reads comes before it.
+/// Units by the time of the longest chain of units that begins with them, each of which waits for
+/// the one before it; the longest first. A unit comes after those that it waits for.
 pub(super) fn longest_first(asked: Asked<'_>, units: Range<usize>) -> impl Iterator<Item = usize> {
     let mut left: Vec<Picoseconds> =
         units.clone().map(|unit| asked.stages.units[unit].time).collect();
     for unit in units.clone().rev() {
-        for (by, of) in makers(asked, unit, 0) {
-            if units.contains(&by) && of == 0 {
+        for UnitCopy { unit: by, copy } in makers(asked, UnitCopy { unit, copy: 0 }) {
+            if units.contains(&by) && copy == 0 {
                 let behind = left[unit - units.start] + asked.stages.units[by].time;
                 left[by - units.start] = left[by - units.start].max(behind);
             }
@@ -42,9 +42,9 @@ pub(super) fn longest_first(asked: Asked<'_>, units: Range<usize>) -> impl Itera
     order.into_iter()
 }
 
-/// How long before the end each unit starts at the latest, where the units of one copy of each
-/// stage are run from the end backwards: each time the one that can be done last, of equal ones the
-/// last of the program.
+/// For each unit how long before the end it starts, if the units of one copy of each stage are
+/// placed from the end backwards: each time the unit that can finish last, of several the last of
+/// the program.
 pub(super) fn from_the_end(asked: Asked<'_>) -> Vec<Picoseconds> {
     let mut left = vec![Picoseconds(0); asked.stages.units.len()];
     for stage in &asked.stages.stages {
@@ -55,8 +55,8 @@ pub(super) fn from_the_end(asked: Asked<'_>) -> Vec<Picoseconds> {
 
 fn stage_from_the_end(asked: Asked<'_>, stage: Range<usize>, left: &mut [Picoseconds]) {
     let inside = |unit: usize| {
-        let by = makers(asked, unit, 0).into_iter();
-        by.filter(|(by, copy)| stage.contains(by) && *copy == 0).map(|(by, _)| by)
+        let by = makers(asked, UnitCopy { unit, copy: 0 }).into_iter();
+        by.filter(|by| stage.contains(&by.unit) && by.copy == 0).map(|by| by.unit)
     };
     let number = |unit: usize| unit - stage.start;
     let mut waited_for = vec![0usize; stage.len()];
@@ -84,7 +84,7 @@ fn stage_from_the_end(asked: Asked<'_>, stage: Range<usize>, left: &mut [Picosec
     }
 }
 
-/// When a unit keeps its streams busy, from its end backwards.
+/// When a unit keeps its streams busy, counted from its end backwards.
 fn turned(unit: &Unit) -> Vec<Busy> {
     let from_end = |time: Picoseconds| Picoseconds(unit.time.0.saturating_sub(time.0));
     let of = |busy: &Busy| Busy { from: from_end(busy.until), until: from_end(busy.from), ..*busy };

@@ -1,4 +1,4 @@
-//! Units in time: each as early as what it reads, its streams, and memory allow.
+//! Places units in time: each as early as what it reads, its streams, and memory allow.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -9,13 +9,13 @@ use shard_ir::{Picoseconds, Plan, never};
 
 use super::memory::{Holders, Profile, Readers, kept};
 use super::order::{Order, from_the_end, longest_first};
-use super::stages::{Made, Stages};
+use super::stages::{Made, Stages, UnitCopy};
 use super::units::Busy;
 
-/// A copy of a unit in time.
+/// A unit of one copy of its stage, placed in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// The unit.
+    /// The unit, as an index.
     pub unit: usize,
     /// Which copy of its stage, from 0.
     pub copy: u64,
@@ -23,19 +23,26 @@ pub struct Run {
     pub start: Picoseconds,
 }
 
+impl Run {
+    /// What is run.
+    pub(super) fn unit_copy(&self) -> UnitCopy {
+        UnitCopy { unit: self.unit, copy: self.copy }
+    }
+}
+
 /// How far copies of stages may run beside each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Ahead {
-    /// A copy starts when the one before the one before is done: its weights come while that before
+    /// A copy may start when the copy two before it is done: its weights come while the copy before
     /// it computes.
     One,
-    /// A copy starts when the one before is done.
+    /// A copy may start when the copy before it is done.
     None,
-    /// And every unit when the one before is done.
+    /// A unit may start when all units before it are done.
     Serial,
 }
 
-/// What is placed.
+/// What is to be placed, in which way and within which limits.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) plan: &'a Plan,
@@ -43,8 +50,9 @@ pub(super) struct Asked<'a> {
     pub(super) streams: &'a Streams,
     /// Bytes that may be live.
     pub(super) limit: u64,
+    /// Whether the stage is the layer of a stack.
     pub(super) is_stack: bool,
-    /// So many copies of each stage, at most.
+    /// How many copies of each stage are placed at most.
     pub(super) listed: u64,
     pub(super) ahead: Ahead,
     pub(super) order: Order,
@@ -57,12 +65,12 @@ impl Asked<'_> {
     }
 }
 
-/// Places all units, copy by copy. One that waits for nothing but operands may so go into a gap
-/// that those before it have left on its streams.
+/// Places all units, copy by copy. A unit may start in a gap that the units placed before it have
+/// left on its streams.
 ///
-/// In program order there is always room at the end of everything that is placed: what is live
-/// there is what would be live if the plan were run in program order. Other orders may need more
-/// than there is, which is for the caller to see.
+/// In program order there is always room in memory at the end of everything that is placed: what is
+/// live there is what would be live if the plan were run in program order. In other orders the
+/// units may need more than the limit; the caller checks it.
 pub(super) fn place(asked: Asked<'_>) -> Vec<Run> {
     let mut placer = Placer::of(asked);
     let left = match asked.order {
@@ -71,15 +79,15 @@ pub(super) fn place(asked: Asked<'_>) -> Vec<Run> {
     };
     for (at, stage) in asked.stages.stages.iter().enumerate() {
         for copy in 0..asked.copies(at) {
+            let put = |unit| placer.put(UnitCopy { unit, copy });
             match asked.order {
-                Order::Program => stage.units.clone().for_each(|unit| placer.put(unit, copy)),
-                Order::Longest => longest_first(asked, stage.units.clone())
-                    .for_each(|unit| placer.put(unit, copy)),
+                Order::Program => stage.units.clone().for_each(put),
+                Order::Longest => longest_first(asked, stage.units.clone()).for_each(put),
                 Order::Soonest => placer.soonest_first(stage.units.clone(), copy, &|_| 0),
                 Order::Backward => {
                     let mut units: Vec<usize> = stage.units.clone().collect();
                     units.sort_by_key(|unit| (Reverse(left[*unit]), *unit));
-                    units.into_iter().for_each(|unit| placer.put(unit, copy));
+                    units.into_iter().for_each(put);
                 }
                 Order::SoonestBackward => {
                     placer.soonest_first(stage.units.clone(), copy, &|unit| left[unit].0);
@@ -93,30 +101,31 @@ pub(super) fn place(asked: Asked<'_>) -> Vec<Run> {
     runs
 }
 
-/// A unit that waits for streams and memory alone: a moment before which it cannot start, and what
-/// decides among those that start at once.
+/// A unit that waits for streams and memory alone: a moment before which it cannot start, then what
+/// decides among units that can start at the same moment: the preference that the order gives, and
+/// the unit itself.
 type Waiting = (Picoseconds, Reverse<u64>, usize);
 
 /// Units of a copy that wait for what they read.
 #[derive(Default)]
 struct Waits {
-    /// Those that wait for a copy of a unit.
-    behind: HashMap<(usize, u64), Vec<usize>>,
-    /// For how many each waits.
+    /// The units that wait for a unit.
+    behind: HashMap<UnitCopy, Vec<usize>>,
+    /// For how many units each still waits.
     missing: HashMap<usize, usize>,
 }
 
 impl Waits {
-    fn wait(&mut self, unit: usize, makers: Vec<(usize, u64)>) {
+    fn wait(&mut self, unit: usize, makers: Vec<UnitCopy>) {
         if !makers.is_empty() {
             self.missing.insert(unit, makers.len());
         }
         makers.into_iter().for_each(|by| self.behind.entry(by).or_default().push(unit));
     }
 
-    /// The units that wait for nothing more now that a copy of a unit is placed.
-    fn done(&mut self, by: (usize, u64)) -> Vec<usize> {
-        let mut free = self.behind.remove(&by).unwrap_or_default();
+    /// The units that wait for nothing more now that `placed` is.
+    fn done(&mut self, placed: UnitCopy) -> Vec<usize> {
+        let mut free = self.behind.remove(&placed).unwrap_or_default();
         free.retain(|unit| {
             let left = self.missing.get_mut(unit);
             left.is_some_and(|left| {
@@ -143,12 +152,12 @@ struct Placer<'a> {
     readers: Readers,
     /// The bytes of each buffer.
     sizes: HashMap<Made, u64>,
-    /// For each stream when it is busy, in order.
+    /// The times in which each stream is busy, in order.
     taken: Vec<Vec<(Picoseconds, Picoseconds)>>,
-    finish: HashMap<(usize, u64), Picoseconds>,
+    finish: HashMap<UnitCopy, Picoseconds>,
     runs: Vec<Run>,
-    /// When the copy before the last one is done, the last one, and what is placed of the one that
-    /// is being placed.
+    /// When the copy two before the one that is being placed is done, when the copy before it is,
+    /// and when all that is placed is.
     ends: [Picoseconds; 3],
 }
 
@@ -160,7 +169,7 @@ impl<'a> Placer<'a> {
         profile.hold(Picoseconds(0), kept(asked.plan));
         let of_states = holders
             .homes()
-            .map(|(_, stage, bytes)| bytes.saturating_mul(asked.stages.stages[stage].copies));
+            .map(|home| home.bytes.saturating_mul(asked.stages.stages[home.stage].copies));
         profile.hold(Picoseconds(0), of_states.fold(0, u64::saturating_add));
         let given: HashMap<Made, u64> =
             holders.given().into_iter().filter(|(made, _)| readers.are_expected(*made)).collect();
@@ -178,72 +187,74 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// When what a unit reads is made; none where it is not placed yet.
-    fn ready(&self, unit: usize, copy: u64) -> Option<Picoseconds> {
-        let made = |by: (usize, u64)| self.finish.get(&by).copied();
-        makers(self.asked, unit, copy)
+    /// When all that a unit reads is made; `None` if a unit that makes some of it is not placed
+    /// yet.
+    fn ready(&self, of: UnitCopy) -> Option<Picoseconds> {
+        makers(self.asked, of)
             .into_iter()
-            .try_fold(Picoseconds(0), |last, by| Some(last.max(made(by)?)))
+            .try_fold(Picoseconds(0), |last, by| Some(last.max(*self.finish.get(&by)?)))
     }
 
-    /// The first moment at which a unit can start that may not start before another.
-    fn start(&self, unit: usize, copy: u64, ready: Picoseconds) -> Picoseconds {
+    /// The first moment from `ready` on at which the streams, the memory and the copies before it
+    /// let a unit start.
+    fn start(&self, of: UnitCopy, ready: Picoseconds) -> Picoseconds {
         let [before, last, end] = self.ends;
         let behind = match self.asked.ahead {
             Ahead::One => before,
             Ahead::None => last,
             Ahead::Serial => end,
         };
-        let allocated = self.holders.allocated(unit, copy);
+        let allocated = self.holders.allocated(of);
         let bytes = allocated
             .iter()
             .map(|(_, bytes)| *bytes)
-            .fold(self.holders.beside(unit), u64::saturating_add);
-        // Where there is never room enough, as late as can be: the plan itself needs so much.
+            .fold(self.holders.beside(of.unit), u64::saturating_add);
+        // If there is never room enough, as late as can be: the plan itself needs so much.
         let frees = self.profile.fits_from(bytes, self.asked.limit).unwrap_or(end);
         earliest_free(
             &self.taken,
-            &self.asked.stages.units[unit].busy,
+            &self.asked.stages.units[of.unit].busy,
             ready.max(behind).max(frees),
         )
     }
 
-    fn put(&mut self, unit: usize, copy: u64) {
-        let ready = self
-            .ready(unit, copy)
-            .unwrap_or_else(|| never!("a unit before what it reads", self.ends[2]));
-        let start = self.start(unit, copy, ready);
-        self.put_at(unit, copy, start);
+    /// Places a unit whose makers are placed, as early as it can start.
+    fn put(&mut self, of: UnitCopy) {
+        let ready =
+            self.ready(of).unwrap_or_else(|| never!("a unit before what it reads", self.ends[2]));
+        let start = self.start(of, ready);
+        self.put_at(of, start);
     }
 
-    fn put_at(&mut self, unit: usize, copy: u64, start: Picoseconds) {
-        let done = start + self.asked.stages.units[unit].time;
-        occupy(&mut self.taken, &self.asked.stages.units[unit].busy, start);
-        self.finish.insert((unit, copy), done);
-        self.runs.push(Run { unit, copy, start });
+    fn put_at(&mut self, of: UnitCopy, start: Picoseconds) {
+        let unit = &self.asked.stages.units[of.unit];
+        let done = start + unit.time;
+        occupy(&mut self.taken, &unit.busy, start);
+        self.finish.insert(of, done);
+        self.runs.push(Run { unit: of.unit, copy: of.copy, start });
         self.ends[2] = self.ends[2].max(done);
-        let beside = self.holders.beside(unit);
+        let beside = self.holders.beside(of.unit);
         if beside > 0 {
             self.profile.hold(start, beside);
             self.profile.free(done, beside);
         }
-        for (made, bytes) in self.holders.allocated(unit, copy) {
+        for (made, bytes) in self.holders.allocated(of) {
             self.profile.hold(start, bytes);
             self.sizes.insert(made, bytes);
         }
         let copies = |stage: usize| self.asked.copies(stage);
-        for buffer in self.holders.touched(unit, copy, &copies) {
+        for buffer in self.holders.touched(of, &copies) {
             self.read(buffer, held_until(start, done));
         }
     }
 
-    /// Places the units of a copy, each time the one that can start first; of equal ones the one of
-    /// which `most` says most, of these the first of the program.
+    /// Places the units of a copy, each time the one that can start first: of several the one for
+    /// which `most` is largest, of these the first of the program.
     fn soonest_first(&mut self, units: Range<usize>, copy: u64, most: &dyn Fn(usize) -> u64) {
         let mut waits = Waits::default();
         let mut free: Vec<usize> = Vec::new();
         for unit in units {
-            let mut missing = makers(self.asked, unit, copy);
+            let mut missing = makers(self.asked, UnitCopy { unit, copy });
             missing.retain(|by| !self.finish.contains_key(by));
             if missing.is_empty() {
                 free.push(unit);
@@ -254,23 +265,22 @@ impl<'a> Placer<'a> {
         loop {
             for unit in free {
                 let ready = self
-                    .ready(unit, copy)
+                    .ready(UnitCopy { unit, copy })
                     .unwrap_or_else(|| never!("a unit that waits for nothing", self.ends[2]));
                 waiting.insert((ready, Reverse(most(unit)), unit));
             }
             let Some((start, unit)) = self.soonest(&mut waiting, copy) else { break };
-            self.put_at(unit, copy, start);
-            free = waits.done((unit, copy));
+            self.put_at(UnitCopy { unit, copy }, start);
+            free = waits.done(UnitCopy { unit, copy });
         }
         if waits.are_some() {
             never!("units that wait for each other", ());
         }
     }
 
-    /// Takes the unit that can start first out of `waiting`, and says when it starts. Each unit
-    /// there has a moment before which its streams do not let it start. Streams only fill, so that
-    /// moment stays a bound; a unit whose bound is no better than the best start found is not
-    /// looked at.
+    /// Takes the unit that can start first out of `waiting`, and says when it starts. The time of a
+    /// unit in `waiting` is a lower bound of its start. Streams only fill up, so that it stays one;
+    /// a unit whose bound is not before the best start found so far is not looked at.
     fn soonest(&self, waiting: &mut BTreeSet<Waiting>, copy: u64) -> Option<(Picoseconds, usize)> {
         let mut best: Option<Waiting> = None;
         let mut looked_at = Vec::new();
@@ -282,7 +292,7 @@ impl<'a> Placer<'a> {
             let (earliest, most, unit) = first;
             let on_streams =
                 earliest_free(&self.taken, &self.asked.stages.units[unit].busy, earliest);
-            let start = (self.start(unit, copy, on_streams), most, unit);
+            let start = (self.start(UnitCopy { unit, copy }, on_streams), most, unit);
             best = Some(best.map_or(start, |best| best.min(start)));
             looked_at.push((on_streams, most, unit));
         }
@@ -291,7 +301,7 @@ impl<'a> Placer<'a> {
         Some((start, unit))
     }
 
-    /// A copy of a stage is done: in a stack, nobody but the next one reads its results.
+    /// Ends a copy of a stage. In a stack its results are read by the next copy alone.
     fn end_copy(&mut self, stage: usize, copy: u64) {
         let copies = |stage: usize| self.asked.copies(stage);
         let end = self.ends[2];
@@ -303,7 +313,7 @@ impl<'a> Placer<'a> {
         self.ends = [self.ends[1], end, end];
     }
 
-    /// A buffer is read for one of the times that are expected.
+    /// Records one of the expected reads of a buffer. After the last of them the buffer is freed.
     fn read(&mut self, buffer: Made, until: Picoseconds) {
         if let (Some(at), Some(bytes)) = (self.readers.done(buffer, until), self.sizes.get(&buffer))
         {
@@ -312,40 +322,35 @@ impl<'a> Placer<'a> {
     }
 }
 
-/// Until when a unit holds what it reads and makes: until it is done, and for a picosecond where it
-/// takes no time, so that what it makes never lies where that lies which it is made of.
+/// Until when a unit holds what it reads and makes: until it is done; for a picosecond if it takes
+/// no time, so that its result and its operands never share an address.
 pub(super) fn held_until(start: Picoseconds, done: Picoseconds) -> Picoseconds {
     done.max(start + Picoseconds(1))
 }
 
-/// The units that make what a copy of a unit reads, or read what it writes over, with their copies.
-pub(super) fn makers(asked: Asked<'_>, unit: usize, copy: u64) -> Vec<(usize, u64)> {
-    let by = |(made, _, of): Made| Some((asked.stages.unit_of(made)?, of));
-    let others = |by: &(usize, u64)| *by != (unit, copy);
-    let before = asked.stages.read_before(unit, copy, |of| asked.copies(of));
-    needs(asked, unit, copy).into_iter().filter_map(by).chain(before).filter(others).collect()
+/// The units that make what a unit reads, or read what it overwrites: those that it waits for.
+pub(super) fn makers(asked: Asked<'_>, of: UnitCopy) -> Vec<UnitCopy> {
+    let stage = asked.stages.stage_of(of.unit);
+    let members = asked.stages.units[of.unit].members.iter();
+    let operands = members.flat_map(|id| &asked.plan.instruction(*id).operands);
+    let made_by = operands.filter_map(|operand| {
+        let made = asked.stages.read(*operand, stage, of.copy, |stage| asked.copies(stage));
+        Some(UnitCopy { unit: asked.stages.unit_of(made.id)?, copy: made.copy })
+    });
+    let before = asked.stages.read_before(of, |stage| asked.copies(stage));
+    made_by.chain(before).filter(|by| *by != of).collect()
 }
 
-/// What a copy of a unit waits for.
-fn needs(asked: Asked<'_>, unit: usize, copy: u64) -> Vec<Made> {
-    let stage = asked.stages.stage_of(unit);
-    let operands = asked.stages.units[unit]
-        .members
-        .iter()
-        .flat_map(|id| &asked.plan.instruction(*id).operands);
-    operands
-        .map(|operand| asked.stages.read(*operand, stage, copy, |of| asked.copies(of)))
-        .collect()
-}
-
-/// Who reads every buffer. What is a result is read by somebody who never comes, but inside a
-/// stack.
+/// The reads of every buffer that are to come. A result of the plan has one more, which never
+/// comes, so that its buffer is not freed; a result of a copy inside a stack is read when the copy
+/// ends.
 fn expected(asked: Asked<'_>, holders: &Holders<'_>) -> Readers {
     let copies = |stage: usize| asked.copies(stage);
     let mut readers = Readers::default();
     for (at, stage) in asked.stages.stages.iter().enumerate() {
         for copy in 0..copies(at) {
-            let touched = stage.units.clone().flat_map(|unit| holders.touched(unit, copy, &copies));
+            let touched = |unit| holders.touched(UnitCopy { unit, copy }, &copies);
+            let touched = stage.units.clone().flat_map(touched);
             touched.for_each(|buffer| readers.expect(buffer));
             holders
                 .results(at, copy, &copies)
@@ -359,8 +364,8 @@ fn expected(asked: Asked<'_>, holders: &Holders<'_>) -> Readers {
     readers
 }
 
-/// The first start, no earlier than asked, at which all streams are free as long as the unit keeps
-/// them busy.
+/// The first start, not before `earliest`, at which every stream is free for as long as the unit
+/// keeps it busy.
 pub(super) fn earliest_free(
     taken: &[Vec<(Picoseconds, Picoseconds)>],
     busy: &[Busy],
@@ -386,6 +391,7 @@ pub(super) fn earliest_free(
     }
 }
 
+/// Records that a unit that starts at a moment keeps its streams busy.
 pub(super) fn occupy(
     taken: &mut [Vec<(Picoseconds, Picoseconds)>],
     busy: &[Busy],

@@ -1,4 +1,4 @@
-//! [`Stages`]: the parts of a plan that are run one after another, each once or many times.
+//! [`Stages`]: a plan as a list of stages that are run one after another, each once or many times.
 
 use std::ops::Range;
 
@@ -7,15 +7,16 @@ use shard_ir::{InstrId, InstrKind, Op, ParameterKind, Plan};
 
 use super::units::{Unit, units};
 
-/// A part of a plan: a folded block, what stands between two of them, or the layer of a stack.
+/// A range of a plan's units: those of a folded block, those between two folded blocks, or the
+/// whole layer of a stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stage {
     /// Its units, as indices.
     pub units: Range<usize>,
-    /// How often it is run.
+    /// How many times it is run.
     pub copies: u64,
-    /// What its first copy takes, and in place of which every other takes what the copy before has
-    /// made.
+    /// The value that the first copy reads, and the value of the copy before that every later copy
+    /// reads in place of it.
     pub(super) carry: Option<(InstrId, InstrId)>,
 }
 
@@ -24,18 +25,31 @@ pub struct Stage {
 pub struct Stages {
     /// In the order of their last instructions.
     pub units: Vec<Unit>,
-    /// In the order in which they are run.
+    /// The stages, in the order in which they are run.
     pub stages: Vec<Stage>,
     /// For each instruction the unit that runs it: none for a parameter or a constant.
     unit_of: Vec<Option<usize>>,
     /// For each unit its stage.
     stage_of: Vec<usize>,
-    /// For each unit those that read what it overwrites.
+    /// For each unit the units that read what it overwrites.
     overwritten: Vec<Vec<usize>>,
 }
 
-/// A value of one copy of a stage: the instruction, its stage, and the copy.
-pub(super) type Made = (InstrId, usize, u64);
+/// A value that a copy of a stage makes; a value that no unit makes is in copy 0 of stage 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Made {
+    /// The instruction that makes it.
+    pub(super) id: InstrId,
+    pub(super) stage: usize,
+    pub(super) copy: u64,
+}
+
+/// A unit of one copy of its stage.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct UnitCopy {
+    pub(super) unit: usize,
+    pub(super) copy: u64,
+}
 
 impl Stages {
     /// The stages of one layer, or of a model.
@@ -58,8 +72,9 @@ impl Stages {
         Stages::of(plan, units, stages)
     }
 
-    /// The stages of a stack of layers; none where there is no stack, or not all of a layer is one
-    /// stage.
+    /// The stage of a stack of layers. `None` if the plan is no stack, a layer is not one stage,
+    /// its result cannot take the place of its parameter, or an append overwrites what other layers
+    /// read.
     pub(super) fn of_stack(plan: &Plan, price: &PlanPrice, streams: &Streams) -> Option<Stages> {
         let layer = Stages::of_layer(plan, price, streams);
         let is_parameter =
@@ -68,7 +83,7 @@ impl Stages {
         let (taken, made) = (plan.instruction(from), plan.instruction(to));
         let alike =
             (&taken.dims, taken.dtype, taken.layout) == (&made.dims, made.dtype, made.layout);
-        // What the next layer takes lies on the chip: its ops fetch nothing from the host.
+        // A result lies on the chip, a parameter in host memory is fetched from there.
         let alike = alike && plan.in_host_memory(from) == plan.in_host_memory(to);
         let [stage] = layer.stages.as_slice() else { return None };
         let stage = Stage { copies: plan.repeat, carry: Some((from, to)), ..stage.clone() };
@@ -91,18 +106,18 @@ impl Stages {
         Stages { units, stages, unit_of, stage_of, overwritten }
     }
 
-    /// What has to be done before a copy of a unit starts because it reads what the unit writes
-    /// over: units, each with its copy.
+    /// The units that have to be done before a unit starts because they read what it overwrites.
+    /// `copies` says how many copies a stage has.
     pub(super) fn read_before(
         &self,
-        unit: usize,
-        copy: u64,
+        of: UnitCopy,
         copies: impl Fn(usize) -> u64,
-    ) -> impl Iterator<Item = (usize, u64)> {
-        let stage = self.stage_of(unit);
-        self.overwritten[unit].iter().map(move |by| match self.stage_of(*by) {
-            of if of == stage => (*by, copy),
-            of => (*by, copies(of).saturating_sub(1)),
+    ) -> impl Iterator<Item = UnitCopy> {
+        let own_stage = self.stage_of(of.unit);
+        self.overwritten[of.unit].iter().map(move |unit| {
+            let stage = self.stage_of(*unit);
+            let last = || copies(stage).saturating_sub(1);
+            UnitCopy { unit: *unit, copy: if stage == own_stage { of.copy } else { last() } }
         })
     }
 
@@ -116,8 +131,8 @@ impl Stages {
         self.stage_of[unit]
     }
 
-    /// What a copy of a stage reads where its instructions name an operand. `copies` says how many
-    /// copies a stage has.
+    /// The value that a copy of a stage reads for an operand of its instructions. `copies` says how
+    /// many copies a stage has.
     pub(super) fn read(
         &self,
         operand: InstrId,
@@ -127,7 +142,7 @@ impl Stages {
     ) -> Made {
         let (mut operand, mut copy) = (operand, copy);
         if let Some((from, to)) = self.stages[stage].carry {
-            // A layer that gives what it takes hands it on from copy to copy.
+            // In a layer that returns its parameter `to` is `from`, and each copy hands it on.
             while operand == from && copy > 0 {
                 (operand, copy) = (to, copy - 1);
             }
@@ -136,23 +151,23 @@ impl Stages {
             }
         }
         match self.unit_of(operand).map(|unit| self.stage_of(unit)) {
-            Some(of) if of == stage => (operand, stage, copy),
+            Some(of) if of == stage => Made { id: operand, stage, copy },
             _ => self.outside(operand, &copies),
         }
     }
 
-    /// What is read from outside of the stage that makes it: what its last copy has made.
+    /// What is read of an instruction outside of its stage: the value that its last copy has made.
     pub(super) fn outside(&self, id: InstrId, copies: impl Fn(usize) -> u64) -> Made {
         match self.unit_of(id).map(|unit| self.stage_of(unit)) {
-            Some(stage) => (id, stage, copies(stage).saturating_sub(1)),
-            None => (id, 0, 0),
+            Some(stage) => Made { id, stage, copy: copies(stage).saturating_sub(1) },
+            None => Made { id, stage: 0, copy: 0 },
         }
     }
 }
 
-/// For each unit those that read what it overwrites: an append writes into the cache that it reads
-/// where nobody reads that cache behind it in the program, and whoever reads it before has to be
-/// done.
+/// For each unit the units that read what it overwrites. An append writes into the memory of the
+/// cache that it reads, unless a later instruction reads that cache; all units that read the cache
+/// before it have to be done.
 fn overwritten(plan: &Plan, units: &[Unit], unit_of: &[Option<usize>]) -> Vec<Vec<usize>> {
     let shared = buffers(plan);
     let mut found: Vec<Vec<usize>> = vec![Vec::new(); units.len()];
@@ -177,8 +192,8 @@ fn overwritten(plan: &Plan, units: &[Unit], unit_of: &[Option<usize>]) -> Vec<Ve
     found
 }
 
-/// Whether an append writes in place over a parameter that is no cache: what all layers of a stack
-/// read, or one layer takes while the one before still reads it.
+/// Whether an append overwrites a parameter that is no cache. All layers of a stack may read it, or
+/// a layer may take it while the layer before still reads it.
 fn overwrites_an_activation(plan: &Plan) -> bool {
     let shared = buffers(plan);
     plan.ids().any(|id| {

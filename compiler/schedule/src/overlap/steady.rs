@@ -1,31 +1,33 @@
-//! Stages that are run many times: a prologue, copies that are alike, an epilogue.
+//! Stages that are run many times: of the copies in the middle, which are alike, one stands for the
+//! others.
 
 use shard_ir::Picoseconds;
 
 use super::place::Run;
 use super::{Stages, Timeline};
 
-/// Copies of a stage that repeat one that is placed already, each a fixed time after the one
-/// before. They follow it, and all that comes after them is shifted by the time that they take
-/// together.
+/// Copies of a stage that are not listed, since they repeat a listed copy. They follow that copy,
+/// each a fixed time after the one before, and all runs behind them start later by the time that
+/// they take together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Steady {
     /// The stage.
     pub stage: usize,
-    /// The copy that they are like.
+    /// The listed copy that they repeat.
     pub like: u64,
     /// How many there are.
     pub copies: u64,
-    /// How much later each is.
+    /// How much later each starts than the one before.
     pub period: Picoseconds,
 }
 
-/// What stands for the copies that are not placed: none where those that are never become alike.
+/// The copies that are not placed, for each stage of more than `listed` copies; `None` if the
+/// placed copies of a stage never become alike.
 ///
-/// Three copies in a row have to be the same, each so much later than the one before. A copy starts
-/// when the one before the one before is done, so that it runs beside its two neighbours at most:
-/// between two that are alike, any number like them can be put, and each has the neighbours that it
-/// had.
+/// Three copies in a row have to be alike: each is the one before it, later by the same period. A
+/// copy starts when the copy two before it is done, so that it runs beside its two neighbours at
+/// most. Behind a copy that is like both of its neighbours any number of such copies can be put:
+/// every copy still has neighbours as before.
 pub(super) fn steady(stages: &Stages, runs: &[Run], listed: u64) -> Option<Vec<Steady>> {
     let mut found = Vec::new();
     for (at, stage) in stages.stages.iter().enumerate().filter(|(_, stage)| stage.copies > listed) {
@@ -59,14 +61,14 @@ pub(super) fn steady(stages: &Stages, runs: &[Run], listed: u64) -> Option<Vec<S
 }
 
 impl Timeline {
-    /// When everything is done, the copies that are not listed too.
+    /// When everything is done, including the copies that are not listed.
     pub(super) fn makespan_of_all(&self) -> Picoseconds {
         let done = |run: &Run| self.moved(run, u64::MAX) + self.stages.units[run.unit].time;
         self.runs.iter().map(done).max().unwrap_or_default()
     }
 
-    /// When a run that is listed starts if of each stage no more than so many of the copies are run
-    /// that are not.
+    /// When a listed run starts if each stage runs no more than `most` of its copies that are not
+    /// listed.
     fn moved(&self, run: &Run, most: u64) -> Picoseconds {
         let stage = self.stages.stage_of(run.unit);
         let before = self
@@ -76,8 +78,8 @@ impl Timeline {
         before.fold(run.start, |start, s| start + s.period.times(s.copies.min(most)))
     }
 
-    /// All runs, of each stage no more than so many of the copies that are not listed; copies are
-    /// numbered in their order.
+    /// The runs of all listed copies, and of no more than `most` of the others of each stage.
+    /// Copies are numbered in their order.
     pub fn expanded(&self, most: u64) -> Vec<Run> {
         let mut all: Vec<Run> = Vec::with_capacity(self.runs.len());
         for run in &self.runs {
@@ -105,14 +107,8 @@ impl Timeline {
         all
     }
 
-    /// How many copies of a stage are run, if of each no more than so many are run that are not
-    /// listed.
+    /// How many copies of a stage [`Timeline::expanded`] has.
     pub fn expanded_copies(&self, stage: usize, most: u64) -> u64 {
-        self.copies(stage, most)
-    }
-
-    /// As [`Timeline::expanded_copies`].
-    pub(super) fn copies(&self, stage: usize, most: u64) -> u64 {
         let more = self
             .steady
             .iter()
@@ -122,7 +118,7 @@ impl Timeline {
         self.stages.stages[stage].copies - more
     }
 
-    /// How many runs there are, the copies that are not listed too.
+    /// How many runs there are, including those of copies that are not listed.
     pub fn run_count(&self) -> u64 {
         let of = |stage: &super::Stage| (stage.units.len() as u64).saturating_mul(stage.copies);
         self.stages.stages.iter().map(of).fold(0, u64::saturating_add)

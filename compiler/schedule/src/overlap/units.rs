@@ -1,17 +1,17 @@
-//! [`Unit`]: what runs as one, and which streams it keeps busy meanwhile.
+//! [`Unit`]: instructions that run as one, and which streams they keep busy meanwhile.
 
 use shard_cost::{LoopPrice, PlanPrice, Streams, kernels, moved_over};
 use shard_ir::{InstrId, InstrKind, Op, Picoseconds, Plan, never};
 
-/// What runs as one: a kernel, a transfer, a fetch, or the loop of a collective einsum with all of
-/// its chunks.
+/// Instructions that run as one: a kernel, a transfer, a fetch, or the loop of a collective einsum
+/// with all of its chunks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unit {
-    /// What it runs, in program order. A kernel has several instructions, anything else one.
+    /// Its instructions, in program order. Only a kernel may have several.
     pub members: Vec<InstrId>,
     /// How long it takes.
     pub time: Picoseconds,
-    /// What it keeps busy, and when.
+    /// Which streams it keeps busy, and when.
     pub busy: Vec<Busy>,
 }
 
@@ -24,7 +24,7 @@ pub struct Busy {
     pub from: Picoseconds,
     /// Until when.
     pub until: Picoseconds,
-    /// What is done.
+    /// What the unit does on the stream meanwhile.
     pub part: Part,
 }
 
@@ -51,8 +51,8 @@ impl Unit {
     }
 }
 
-/// Kernels, transfers, fetches and loops of a plan, in the order of their last instructions: each
-/// behind all that it reads.
+/// The units of a plan, in the order of their last instructions, so that each comes behind the
+/// units that make what it reads.
 pub(super) fn units(plan: &Plan, price: &PlanPrice, streams: &Streams) -> Vec<Unit> {
     let mut units: Vec<Unit> = kernels(plan)
         .into_iter()
@@ -74,12 +74,12 @@ fn whole(stream: usize, time: Picoseconds, part: Part) -> Vec<Busy> {
     Vec::from_iter((time > Picoseconds(0)).then_some(busy))
 }
 
-/// A move without traffic is the device's own work, and takes no time.
+/// The unit of a move. A move without traffic takes no time.
 fn transfer(plan: &Plan, price: &PlanPrice, streams: &Streams, id: InstrId) -> Unit {
     transfer_unit(plan, streams, id, price.of(id).time())
 }
 
-/// A move that takes a time.
+/// The unit of a move that takes a time.
 pub(super) fn transfer_unit(
     plan: &Plan,
     streams: &Streams,
@@ -91,7 +91,7 @@ pub(super) fn transfer_unit(
     Unit { members: vec![id], time, busy }
 }
 
-/// The streams of what an instruction sends between chips.
+/// The streams of the mesh axes that an instruction sends over.
 fn over(plan: &Plan, streams: &Streams, id: InstrId) -> Vec<usize> {
     moved_over(plan, id).map_or_else(Vec::new, |axes| streams.of_axes(axes))
 }
@@ -103,15 +103,16 @@ fn kernel(
     members: Vec<InstrId>,
 ) -> Option<Unit> {
     let of_first = price.of(*members.first()?);
-    Some(kernel_unit(plan, streams, members, (of_first.time(), of_first.looped())))
+    Some(kernel_unit(plan, streams, members, of_first.time(), of_first.looped()))
 }
 
-/// A kernel or a loop of its price.
+/// A kernel that takes `time`, or a loop of this price.
 pub(super) fn kernel_unit(
     plan: &Plan,
     streams: &Streams,
     members: Vec<InstrId>,
-    (time, looped): (Picoseconds, Option<&LoopPrice>),
+    time: Picoseconds,
+    looped: Option<&LoopPrice>,
 ) -> Unit {
     let first = first_of(&members);
     let busy = match (looped, &plan.instruction(first).kind) {
@@ -119,84 +120,102 @@ pub(super) fn kernel_unit(
             chunks(looped, fused.gathered().is_some(), &over(plan, streams, first))
         }
         (_, InstrKind::Op(Op::Fetch)) => whole(Streams::HOST, time, Part::Fetch),
-        _ => whole(Streams::COMPUTE, time, Part::Kernel),
+        (
+            _,
+            InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_)
+            | InstrKind::Move(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_),
+        ) => whole(Streams::COMPUTE, time, Part::Kernel),
     };
     Unit { members, time, busy }
 }
 
-/// The chunks of a loop one by one, and its transfers beside them.
+/// When a loop multiplies its chunks, and when its transfers keep the streams `used` busy.
 ///
 /// With K chunks there are K - 1 transfers. Where links have two directions, half of what a
 /// transfer brings comes from either side. A loop that gathers multiplies its own chunk first, and
-/// each other when the transfer of its number has brought it; one that scatters is the same
+/// each other chunk when the transfer of its number has brought it. One that scatters is the same
 /// backwards.
 ///
-/// While a chunk is multiplied the next one comes, and no other: the loop has room for two
-/// ([`Plan::loops_held`]), and where the one that is multiplied lies the one behind the next is to
-/// come.
+/// While a chunk is multiplied, the next one comes and no other: the loop has room for two chunks
+/// ([`Plan::loops_held`]), and the chunk behind the next one comes into the place of the chunk that
+/// is multiplied.
 fn chunks(looped: &LoopPrice, gathers: bool, used: &[usize]) -> Vec<Busy> {
-    let (count, send, time) = (looped.chunks.max(1), looped.collective.time.0, looped.time().0);
+    let (count, send) = (looped.chunks.max(1), looped.collective.time.0);
     let beside = count - 1;
     let last = looped.full.map_or(looped.einsum.0.div_ceil(count), |full| full.0);
     let last = if beside == 0 { looped.einsum.0 } else { last };
-    let (windows, multiplied, sent) = match looped.full {
-        Some(_) => of_ring(looped.einsum.0, last, send, beside),
-        None => {
-            let others = looped.einsum.0 - last;
-            let windows = parts(send.max(others), beside);
-            let (multiplied, sent) = (within(others, &windows), within(send, &windows));
-            (windows, multiplied, sent)
-        }
+    let steps = match looped.full {
+        Some(_) => steps_of_ring(looped.einsum.0, last, send, beside),
+        None => steps_of_einsum(looped.einsum.0 - last, send, beside),
     };
-    let mut found: Vec<(Option<usize>, u64, u64, Part)> = Vec::new();
+    let busy = |stream: usize, from: u64, time: u64, part: Part| {
+        let (from, until) = (Picoseconds(from), Picoseconds(from + time));
+        Busy { stream, from, until, part }
+    };
+    let mut found: Vec<Busy> = Vec::new();
     let mut begin = 0;
-    for (at, window) in windows.iter().enumerate() {
-        let at = at as u64;
-        found.push((None, begin, begin + multiplied[at as usize], Part::Chunk(at)));
-        let until = begin + sent[at as usize];
-        let send = |stream: &usize| (Some(*stream), begin, until, Part::Send(at + 1));
-        found.extend(used.iter().map(send));
-        begin += window;
+    for (at, step) in (0..).zip(steps) {
+        found.push(busy(Streams::COMPUTE, begin, step.multiplied, Part::Chunk(at)));
+        found.extend(used.iter().map(|stream| busy(*stream, begin, step.sent, Part::Send(at + 1))));
+        begin += step.time;
     }
-    found.push((None, begin, begin + last, Part::Chunk(beside)));
-    let place = |(stream, from, until, part): (Option<usize>, u64, u64, Part)| {
-        let (from, until, part) = match (gathers, part) {
-            (true, part) => (from, until, part),
-            (false, Part::Chunk(at)) => (time - until, time - from, Part::Chunk(count - 1 - at)),
-            (false, Part::Send(at)) => (time - until, time - from, Part::Send(count - at)),
-            (false, part) => (time - until, time - from, part),
-        };
-        Busy {
-            stream: stream.unwrap_or(Streams::COMPUTE),
-            from: Picoseconds(from),
-            until: Picoseconds(until),
-            part,
+    found.push(busy(Streams::COMPUTE, begin, last, Part::Chunk(beside)));
+    if !gathers {
+        let end = looped.time();
+        for busy in &mut found {
+            let backwards = |time: Picoseconds| Picoseconds(end.0 - time.0);
+            (busy.from, busy.until) = (backwards(busy.until), backwards(busy.from));
+            busy.part = match busy.part {
+                Part::Chunk(at) => Part::Chunk(count - 1 - at),
+                Part::Send(at) => Part::Send(count - at),
+                part @ (Part::Kernel | Part::Transfer | Part::Fetch) => part,
+            };
         }
-    };
-    let mut busy: Vec<Busy> =
-        found.into_iter().map(place).filter(|busy| busy.until > busy.from).collect();
-    busy.sort_by_key(|busy| (busy.stream, busy.from));
-    busy
+    }
+    found.retain(|busy| busy.until > busy.from);
+    found.sort_by_key(|busy| (busy.stream, busy.from));
+    found
 }
 
-/// Of a ring the time of each step but the last, and what is worked on and what is sent in it: the
-/// first step takes what the full ones leave, and the transfers are equal.
-fn of_ring(attention: u64, full: u64, send: u64, beside: u64) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
+/// A step of a loop in which a chunk is multiplied while another is sent; in picoseconds.
+struct LoopStep {
+    /// How long the step takes: no less than either of the two.
+    time: u64,
+    multiplied: u64,
+    sent: u64,
+}
+
+/// The steps of the loop of an einsum, all equal: those of `beside` chunks, whose multiplication
+/// and whose transfers take these times together.
+fn steps_of_einsum(einsum: u64, send: u64, beside: u64) -> Vec<LoopStep> {
+    let times = parts(send.max(einsum), beside);
+    let multiplied = within(einsum, &times).into_iter();
+    let both = multiplied.zip(within(send, &times));
+    let step = |(time, (multiplied, sent))| LoopStep { time, multiplied, sent };
+    times.into_iter().zip(both).map(step).collect()
+}
+
+/// The steps of a ring but the last: the first one multiplies what the full ones leave of the
+/// attention, and the transfers are equal.
+fn steps_of_ring(attention: u64, full: u64, send: u64, beside: u64) -> Vec<LoopStep> {
     let first = attention.saturating_sub(full.saturating_mul(beside));
-    let worked: Vec<u64> = (0..beside).map(|at| if at == 0 { first } else { full }).collect();
-    let sent = parts(send, beside);
-    let windows = worked.iter().zip(&sent).map(|(work, sent)| *work.max(sent)).collect();
-    (windows, worked, sent)
+    let multiplied = (0..beside).map(|at| if at == 0 { first } else { full });
+    let both = multiplied.zip(parts(send, beside));
+    both.map(|(multiplied, sent)| LoopStep { time: multiplied.max(sent), multiplied, sent })
+        .collect()
 }
 
-/// So many whole parts of a time, as equal as they can be.
+/// A time cut into `count` whole parts, as equal as they can be.
 fn parts(of: u64, count: u64) -> Vec<u64> {
     let until = |at: u64| (u128::from(of) * u128::from(at) / u128::from(count.max(1))) as u64;
     (0..count).map(|at| until(at + 1) - until(at)).collect()
 }
 
-/// Parts of a time, as equal as they can be where none is longer than its window; all windows
-/// together are no shorter than the time.
+/// A time cut into one part for each window, no longer than the window and else as equal as they
+/// can be. All windows together are no shorter than the time.
 fn within(of: u64, windows: &[u64]) -> Vec<u64> {
     let mut left = 0;
     let equal = parts(of, windows.len() as u64);

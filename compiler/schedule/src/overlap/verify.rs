@@ -1,5 +1,4 @@
-//! What every timeline must be. The judge looks at the plan, its price and the chip, and not at how
-//! the timeline was made.
+//! Checks a timeline against the plan, its price and the chip, whatever made it.
 
 use std::collections::HashMap;
 
@@ -9,14 +8,14 @@ use shard_ir::{InstrId, InstrKind, Op, Picoseconds, Plan};
 use super::addresses::{Placed, placed};
 use super::live::buffers;
 use super::place::Run;
+use super::stages::UnitCopy;
 use super::units::{Part, Unit};
 use super::{Buffer, Timeline};
 
 /// Why a timeline cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TimelineError {
-    /// An instruction that is run too often, or not often enough, or in units that are not its
-    /// kernel.
+    /// An instruction that is not run once in each copy, or whose unit is not its kernel.
     #[error("instruction {} is not run as its kernel is, once in each copy", .0.0)]
     NotOnce(InstrId),
     /// A step that starts before an operand is made.
@@ -29,7 +28,7 @@ pub enum TimelineError {
         /// The operand.
         operand: InstrId,
     },
-    /// A step that writes where something lies that is still to be read.
+    /// A step that overwrites a value which another step has still to read.
     #[error("instruction {} of copy {copy} overwrites what {} is still to read", id.0, by.0)]
     Overwritten {
         /// The step.
@@ -60,7 +59,7 @@ pub enum TimelineError {
         /// The stream.
         stream: String,
     },
-    /// A copy that starts before the one before the one before it is done.
+    /// A copy that starts before the copy two before it is done.
     #[error("copy {copy} of instruction {} runs beside more than its neighbours", id.0)]
     TooFarAhead {
         /// A step of the copy.
@@ -68,7 +67,7 @@ pub enum TimelineError {
         /// The copy.
         copy: u64,
     },
-    /// More in memory than there is room for.
+    /// More bytes are live at once than the limit of the timeline.
     #[error("{needed} bytes are live at once, and there are {limit}")]
     Memory {
         /// What is needed.
@@ -76,7 +75,7 @@ pub enum TimelineError {
         /// What there is.
         limit: u64,
     },
-    /// Other figures than the steps say.
+    /// The makespan or the peak is not that of the steps.
     #[error(
         "the timeline says that it is done after {found} ps and holds {bytes} bytes at its peak"
     )]
@@ -96,13 +95,14 @@ pub enum TimelineError {
     },
 }
 
-/// Copies that are not listed and are looked at: with three, every copy has every neighbour that
-/// any number gives.
+/// How many of the copies that are not listed are looked at. With three, copies have all the
+/// neighbours that they have with any larger number.
 const LOOKED_AT: u64 = 3;
 
-/// Checks that a timeline runs every unit once in each copy, after its operands, for as long as it
-/// takes, one at a time on each stream and so within what each link carries; that its buffers have
-/// addresses of their own and fit; and that its figures are those of its steps.
+/// Checks that a timeline runs every unit once in each copy, after its operands and for as long as
+/// its price says; that each stream does one thing at a time, so that no link carries more than it
+/// can; that its buffers can be placed at addresses where none overlap, and fit into the limit; and
+/// that its makespan and its peak are those of its steps.
 pub fn verify_timeline(
     plan: &Plan,
     price: &PlanPrice,
@@ -132,7 +132,8 @@ pub fn verify_timeline(
     }
 }
 
-/// Units are the kernels and the moves of the plan, and each is run once in each copy.
+/// Checks that the units are the kernels and the moves of the plan, and that each is run once in
+/// each copy.
 fn verify_units(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), TimelineError> {
     let kernels = kernels(plan);
     let mut kernel_of: Vec<Option<&[InstrId]>> = vec![None; plan.instructions.len()];
@@ -154,25 +155,27 @@ fn verify_units(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), Ti
             return Err(TimelineError::NotOnce(id));
         }
     }
-    let mut seen: HashMap<(usize, u64), u64> = HashMap::new();
-    runs.iter().for_each(|run| *seen.entry((run.unit, run.copy)).or_default() += 1);
+    let mut times: HashMap<UnitCopy, u64> = HashMap::new();
+    runs.iter().for_each(|run| *times.entry(run.unit_copy()).or_default() += 1);
     for (at, unit) in timeline.stages.units.iter().enumerate() {
         let stage = timeline.stages.stage_of(at);
-        let copies = timeline.copies(stage, LOOKED_AT);
+        let copies = timeline.expanded_copies(stage, LOOKED_AT);
         let all = timeline.stages.stages[stage].copies;
         let wanted = match (timeline.is_stack, plan.runs_in(unit.first())) {
             (true, _) => plan.repeat,
             (false, Some(fold)) => plan.folds[fold.index()].repeat,
             (false, None) => 1,
         };
-        if all != wanted || (0..copies).any(|copy| seen.get(&(at, copy)) != Some(&1)) {
+        let is_run_once = |copy| times.get(&UnitCopy { unit: at, copy }) == Some(&1);
+        if all != wanted || !(0..copies).all(is_run_once) {
             return Err(TimelineError::NotOnce(unit.first()));
         }
     }
     Ok(())
 }
 
-/// What a unit keeps busy is what its price says, on all streams of what it sends over.
+/// Checks that a unit keeps its streams busy for as long as its price says: the cores, the link to
+/// the host, and all streams of the mesh axes that it sends over.
 fn verify_work(
     plan: &Plan,
     price: &PlanPrice,
@@ -221,14 +224,15 @@ fn verify_work(
     if right { Ok(()) } else { wrong }
 }
 
-/// A chunk that is gathered is there before it is multiplied; one that is scattered is made before
-/// it is sent.
+/// Checks that a chunk that is gathered arrives before it is multiplied, and that one that is
+/// scattered is made before it is sent; and that there are no more than two chunks at once beside
+/// the device's own.
 fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineError> {
     let id = unit.first();
     let gathers = plan.instruction(id).kind.gathers_in_a_loop();
     let of = |wanted: Part| unit.busy.iter().filter(move |busy| busy.part == wanted);
     for at in 1..chunks {
-        // What takes less than a picosecond is not listed, and comes when its neighbours do.
+        // A part of less than a picosecond is not listed.
         let too_early = if gathers {
             of(Part::Send(at)).any(|send| of(Part::Chunk(at)).any(|chunk| chunk.from < send.until))
         } else {
@@ -252,23 +256,24 @@ fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineEr
 
 fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), TimelineError> {
     let stages = &timeline.stages;
-    let copies = |stage: usize| timeline.copies(stage, LOOKED_AT);
-    let at: HashMap<(usize, u64), &Run> =
-        runs.iter().map(|run| ((run.unit, run.copy), run)).collect();
+    let copies = |stage: usize| timeline.expanded_copies(stage, LOOKED_AT);
+    let run_of: HashMap<UnitCopy, &Run> = runs.iter().map(|run| (run.unit_copy(), run)).collect();
+    let is_done =
+        |by: &UnitCopy, at: Picoseconds| run_of.get(by).is_some_and(|by| timeline.finish(by) <= at);
     for run in runs {
         let stage = stages.stage_of(run.unit);
-        for (by, copy) in stages.read_before(run.unit, run.copy, copies) {
-            if at.get(&(by, copy)).is_none_or(|by| timeline.finish(by) > run.start) {
-                let (id, by) = (stages.units[run.unit].first(), stages.units[by].first());
+        for by in stages.read_before(run.unit_copy(), copies) {
+            if !is_done(&by, run.start) {
+                let (id, by) = (stages.units[run.unit].first(), stages.units[by.unit].first());
                 return Err(TimelineError::Overwritten { id, copy: run.copy, by });
             }
         }
         for id in &stages.units[run.unit].members {
             for operand in &plan.instruction(*id).operands {
-                let (made, _, copy) = stages.read(*operand, stage, run.copy, copies);
-                let by = stages.unit_of(made).filter(|by| (*by, copy) != (run.unit, run.copy));
-                let Some(by) = by else { continue };
-                if at.get(&(by, copy)).is_none_or(|by| timeline.finish(by) > run.start) {
+                let made = stages.read(*operand, stage, run.copy, copies);
+                let by = stages.unit_of(made.id).map(|unit| UnitCopy { unit, copy: made.copy });
+                let by = by.filter(|by| *by != run.unit_copy());
+                if by.is_some_and(|by| !is_done(&by, run.start)) {
                     return Err(TimelineError::TooEarly {
                         id: *id,
                         copy: run.copy,
@@ -278,7 +283,8 @@ fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), Ti
             }
         }
     }
-    // What stands for copies that are not listed rests on this.
+    // Copies that are not listed can stand between listed ones only since each copy runs beside its
+    // two neighbours at most (`steady`).
     let mut ends: Vec<Picoseconds> = Vec::new();
     let place = |run: &Run| (stages.stage_of(run.unit), run.copy);
     for copy in runs.chunk_by(|a, b| place(a) == place(b)) {

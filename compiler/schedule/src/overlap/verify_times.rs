@@ -1,5 +1,5 @@
-//! Whether the tasks of an execution take what the chip's prices say, on the streams that they
-//! need.
+//! Checks that the tasks of an execution take as long as the chip's prices say, on the streams that
+//! they need.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::ExecutionError;
 use super::executable::task_parts;
 use super::units::{kernel_unit, transfer_unit};
 
-/// Checks that every task takes as long as the prices of a chip say, on the streams of what it
-/// does; that a loop has every chunk and every transfer once, each as far from the loop's start as
-/// the prices put it. What [`verify_execution`](super::verify_execution) holds is taken for
-/// granted.
+/// Checks that every task takes as long as the prices of a chip say, on the streams that it needs;
+/// and that a loop has every chunk and every transfer once, each as far from the loop's start as
+/// the prices put it. The execution has to have passed
+/// [`verify_execution`](super::verify_execution).
 pub fn verify_times(execution: &Execution, hardware: &Hardware) -> Result<(), ExecutionError> {
     let plan = &execution.plan;
     let streams = Streams::of(hardware, &plan.mesh);
@@ -33,7 +33,7 @@ pub fn verify_times(execution: &Execution, hardware: &Hardware) -> Result<(), Ex
         let is_move = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Move(_));
         let unit = match members {
             [id] if is_move(id) => transfer_unit(plan, &streams, *id, price.of(*id).time()),
-            _ => kernel_unit(plan, &streams, members.to_vec(), (time, looped.as_ref())),
+            _ => kernel_unit(plan, &streams, members.to_vec(), time, looped.as_ref()),
         };
         let wanted =
             task_parts(&unit, members.iter().any(is_move), looped.map(|looped| looped.chunks));
