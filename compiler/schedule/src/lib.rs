@@ -1,6 +1,10 @@
-//! [`Plan`] to [`Schedule`]: when each instruction runs, on which stream, and what is in memory
-//! meanwhile; and the judge of every schedule, [`verify`]; and the plan in time if computing and
-//! communicating overlap, [`overlap()`], with a judge of its own, [`verify_timeline`].
+//! Puts a [`Plan`] in time: when each instruction runs, on which stream, and what is in memory
+//! meanwhile.
+//!
+//! * [`schedule`] gives the [`Schedule`] in which instructions run one after another; [`verify`]
+//!   checks any schedule.
+//! * [`overlap()`] gives the [`Timeline`] in which computing and communicating overlap;
+//!   [`verify_timeline`] checks any timeline.
 
 pub mod overlap;
 mod verify;
@@ -15,8 +19,9 @@ pub use verify::{ScheduleError, verify};
 /// as its price says.
 ///
 /// Its makespan is the plan's serial time. Parameters and constants take no time, and neither do
-/// the later members of a fused kernel, whose time is its first member's. The steps of a folded
-/// block are those of its first application; what follows starts when the last has finished.
+/// the members of a fused kernel behind the first, which has the time of the kernel. The steps of a
+/// folded block are those of its first application; the step behind the block starts when its last
+/// application has finished.
 pub fn schedule(plan: Plan, price: &PlanPrice) -> Schedule {
     let Liveness { live_bytes, frees } = Liveness::in_buffers(&plan, &buffers(&plan));
     let mut now = Picoseconds(0);

@@ -1,11 +1,11 @@
-//! What every schedule must be: the judge of this crate's own work and of any later scheduler's.
+//! Checks a schedule, whatever made it.
 
 use shard_ir::{InstrId, Liveness, ParameterKind, Schedule, Stream, never};
 
 /// Why a schedule cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ScheduleError {
-    /// Not one step and one list of frees for each instruction.
+    /// There is not one step and one list of frees for each instruction.
     #[error(
         "the schedule has {steps} steps and {frees} lists of frees for {instructions} instructions"
     )]
@@ -39,7 +39,7 @@ pub enum ScheduleError {
         /// The other.
         second: InstrId,
     },
-    /// A value that leaves memory twice, too early, or although the layer still needs it.
+    /// A value that leaves memory twice, before its last use, or although it is kept or a result.
     #[error("value {} must not leave memory after step {}", value.0, after.0)]
     WrongFree {
         /// The value.
@@ -47,7 +47,7 @@ pub enum ScheduleError {
         /// The step behind which it is freed.
         after: InstrId,
     },
-    /// A step holds other bytes than its values.
+    /// The live bytes of a step are not those of its values.
     #[error("step {} holds {expected} bytes, and the schedule says {found}", id.0)]
     LiveBytes {
         /// The step.
@@ -60,7 +60,7 @@ pub enum ScheduleError {
 }
 
 /// Checks that a schedule runs every instruction once, after its operands, one at a time on each
-/// stream, and that what it says of memory is so.
+/// stream; that it frees no value too early; and that its live bytes are those of its values.
 pub fn verify(schedule: &Schedule) -> Result<(), ScheduleError> {
     let plan = &schedule.plan;
     let count = plan.instructions.len();
@@ -102,6 +102,8 @@ pub fn verify(schedule: &Schedule) -> Result<(), ScheduleError> {
     verify_live_bytes(schedule)
 }
 
+/// Checks that values are freed once, after their last use, and that those that are kept and those
+/// that are results are not freed.
 fn verify_frees(schedule: &Schedule, at: &dyn Fn(InstrId) -> usize) -> Result<(), ScheduleError> {
     let plan = &schedule.plan;
     let uses = plan.uses();
@@ -122,8 +124,8 @@ fn verify_frees(schedule: &Schedule, at: &dyn Fn(InstrId) -> usize) -> Result<()
     Ok(())
 }
 
-/// Where the steps are in program order, live bytes are those of [`Liveness`] in the memory of
-/// [`buffers`](shard_cost::buffers).
+/// Checks the live bytes of a schedule whose steps are in program order: they are those of
+/// [`Liveness`] in the memory of [`buffers`](shard_cost::buffers).
 fn verify_live_bytes(schedule: &Schedule) -> Result<(), ScheduleError> {
     if !schedule.steps.iter().map(|s| s.id).eq(schedule.plan.ids()) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Timelines as devices execute them: what waits for what, and what the run of a spoilt one finds.
+//! Timelines as devices execute them: which task waits for which, and which errors the run of a
+//! changed execution finds.
 
 use shard_cost::{Hardware, Memory, price};
 use shard_ir::{Execution, Plan, Work};
@@ -114,7 +115,7 @@ fn a_state_that_takes_the_place_of_a_cache_is_held_to_the_end_in_each_applicatio
             assert!(report.equal);
             assert_eq!(report.peak_bytes, execution.peak_bytes);
         }
-        // What it is given and what it makes, beside a cache and a state for each application.
+        // A parameter and a result, beside a cache and a state for each application.
         let wanted = 2 * state + 2 * repeat * state;
         assert_eq!(Memory::of(&plan).peak().0, wanted);
         assert!((wanted..=wanted + state).contains(&timeline.peak_bytes), "{timeline:#?}");

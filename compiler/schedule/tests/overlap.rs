@@ -31,8 +31,8 @@ fn a_loop_alone_takes_its_own_time() {
 fn another_collective_uses_the_network_that_a_loop_has_left() {
     let time = |more: &str| timeline(&format!("{GIVEN}{LOOP}{more}{RETURN}")).1.makespan;
     let alone = time("");
-    // The einsum takes 500 us, its all-gather 93 us of them: a second all-gather over y still fits
-    // beside it.
+    // The einsum takes 500 us, and its all-gather 93 us: a second all-gather over y fits beside the
+    // einsum as well.
     assert_eq!(time("%4 = all-gather %2 over y along E : bf16 B_xE\n"), alone);
     assert!(alone > Picoseconds(2 * 93_000_000));
 }

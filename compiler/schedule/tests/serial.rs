@@ -1,4 +1,4 @@
-//! Serial schedules, and what the judge of schedules refuses.
+//! Serial schedules, and which schedules `verify` refuses.
 
 use shard_cost::{Hardware, price};
 use shard_ir::{InstrId, Picoseconds, Schedule, Stream};

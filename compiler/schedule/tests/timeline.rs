@@ -1,4 +1,5 @@
-//! Timelines: what runs beside what, stacks, memory, and what the judge of timelines refuses.
+//! Timelines: which units run beside which, stacks, memory, and which timelines `verify_timeline`
+//! refuses.
 
 use shard_cost::{Hardware, Memory, PlanPrice, Streams, price};
 use shard_ir::{InstrId, Picoseconds, Plan};

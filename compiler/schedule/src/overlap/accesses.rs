@@ -1,22 +1,22 @@
-//! What the tasks of an execution read and write, and so what each has to wait for.
+//! Which values the tasks of an execution read and write, and so which tasks each has to wait for.
 
 use std::collections::{BTreeMap, HashMap};
 
 use shard_ir::attention::{Ring, rings};
 use shard_ir::{Allocation, Execution, InstrId, InstrKind, Task, Work};
 
-/// What each task reads and writes, and who makes what.
+/// Which values each task reads and writes, and which task makes which value.
 pub(super) struct Accesses<'a> {
     execution: &'a Execution,
     tasks: &'a [Task],
     rings: Vec<Ring>,
     /// For each instruction the task that is done when its value is made.
     made_by: HashMap<InstrId, usize>,
-    /// For each value in whose memory others lie, the tasks that touch it.
+    /// For each value that has memory of its own, the tasks that touch that memory.
     touching: HashMap<InstrId, Vec<usize>>,
-    /// The tasks of every loop.
+    /// The tasks of every loop, by its first instruction.
     of_loop: HashMap<InstrId, Vec<usize>>,
-    /// The tasks that have each part of a loop.
+    /// The task of each part of a loop, by its first instruction.
     parts: BTreeMap<(InstrId, Work), usize>,
 }
 
@@ -43,8 +43,11 @@ impl<'a> Accesses<'a> {
             }
             if let Some(first) = task.members.first() {
                 found.parts.insert((*first, task.work), at);
-                if task.work != Work::Kernel && task.work != Work::Transfer {
-                    found.of_loop.entry(*first).or_default().push(at);
+                match task.work {
+                    Work::Kernel | Work::Transfer => {}
+                    Work::Chunk(_) | Work::Send(_) | Work::End => {
+                        found.of_loop.entry(*first).or_default().push(at);
+                    }
                 }
             }
             for holder in found.touched(at) {
@@ -54,8 +57,9 @@ impl<'a> Accesses<'a> {
         found
     }
 
-    /// The values that a task reads or writes, but for the chunks of a loop: a transfer of one
-    /// reads what it gathers, and all that is multiplied the chunks read.
+    /// The values that a task reads or writes, without the chunks that travel in a loop. The chunks
+    /// of a loop read all its operands; its first transfer reads what the loop gathers, the others
+    /// none.
     fn values(&self, task: &Task) -> Vec<InstrId> {
         let plan = &self.execution.plan;
         let read = task.members.iter().flat_map(|id| plan.instruction(*id).operands.clone());
@@ -68,7 +72,8 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// What a loop gathers; nothing of one that scatters. Of a ring it is all that travels.
+    /// The values that a loop gathers: those that travel in a ring, one operand of another loop
+    /// that gathers, none of one that scatters.
     fn gathered(&self, task: &Task) -> Vec<InstrId> {
         let Some(first) = task.members.first() else { return Vec::new() };
         if let Some(ring) = self.rings.iter().find(|ring| ring.first() == *first) {
@@ -79,7 +84,7 @@ impl<'a> Accesses<'a> {
         place.and_then(|place| instr.operands.get(place).copied()).into_iter().collect()
     }
 
-    /// In whose memory a task reads or writes, each once.
+    /// The values in whose memory a task reads or writes, each once.
     pub(super) fn touched(&self, at: usize) -> Vec<InstrId> {
         let held_by = |id: InstrId| self.execution.held_by[id.index()];
         let mut found: Vec<InstrId> =
@@ -109,7 +114,7 @@ impl<'a> Accesses<'a> {
         self.made_by.contains_key(&id)
     }
 
-    /// All tasks that have to be done before one starts: in some order, some of them several times.
+    /// All tasks that have to be done before a task starts, in no order; some several times.
     pub(super) fn before(&self, at: usize) -> Vec<usize> {
         let task = &self.tasks[at];
         let mut found: Vec<usize> = self.parts_before(task);
@@ -139,11 +144,11 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// Who has touched the memory that a value is to lie in.
+    /// The earlier tasks that have touched the memory in which a task writes a value.
     fn before_writing(&self, at: usize, id: InstrId) -> Vec<usize> {
         let held_by = self.execution.held_by[id.index()];
         if let Some(holder) = held_by.filter(|holder| *holder != id) {
-            // What is written in place comes behind everybody who reads what was there.
+            // An append that overwrites its cache comes behind all tasks that read the cache.
             let writes = matches!(
                 self.execution.plan.instruction(id).kind,
                 InstrKind::Op(shard_ir::Op::Append { .. })
@@ -171,30 +176,26 @@ impl<'a> Accesses<'a> {
         .collect()
     }
 
-    /// Of a loop, what its parts wait for among themselves: a chunk for the transfer that brings
-    /// it, or for the buffer that a transfer leaves; a transfer for the chunk that it sends, or for
-    /// the buffer that a chunk leaves.
+    /// The parts of a loop that another part of it waits for. In a loop that gathers, a chunk waits
+    /// for the transfer that brings it, and a transfer for the chunk whose place it fills. In one
+    /// that scatters, a transfer waits for the chunk whose term it sends, and a chunk for the
+    /// transfer that has sent what lay in its place. The end waits for all parts.
     fn parts_before(&self, task: &Task) -> Vec<usize> {
         let Some(first) = task.members.first() else { return Vec::new() };
         let gathers = self.execution.plan.instruction(*first).kind.gathers_in_a_loop();
         let earlier = |at: u64, by: u64| at.checked_sub(by);
         let waits = match (task.work, gathers) {
-            (Work::Kernel | Work::Transfer, _) => Vec::new(),
-            (Work::Chunk(at), true) => vec![Some(Work::Send(at))],
-            (Work::Send(at), true) => {
-                vec![earlier(at, 2).filter(|chunk| *chunk > 0).map(Work::Chunk)]
-            }
-            (Work::Chunk(at), false) => vec![earlier(at, 1).map(Work::Send)],
-            (Work::Send(at), false) => vec![earlier(at, 1).map(Work::Chunk)],
+            (Work::Kernel | Work::Transfer, _) => None,
+            (Work::Chunk(at), true) => Some(Work::Send(at)),
+            (Work::Send(at), true) => earlier(at, 2).filter(|chunk| *chunk > 0).map(Work::Chunk),
+            (Work::Chunk(at), false) => earlier(at, 1).map(Work::Send),
+            (Work::Send(at), false) => earlier(at, 1).map(Work::Chunk),
             (Work::End, _) => {
                 let of = self.of_loop.get(first).into_iter().flatten();
                 return of.copied().filter(|at| self.tasks[*at].work != Work::End).collect();
             }
         };
-        waits.into_iter().flatten().filter_map(|work| self.part(*first, work)).collect()
-    }
-
-    fn part(&self, id: InstrId, work: Work) -> Option<usize> {
-        self.parts.get(&(id, work)).copied()
+        let part = |work: Work| self.parts.get(&(*first, work)).copied();
+        waits.and_then(part).into_iter().collect()
     }
 }

@@ -15,14 +15,15 @@ pub struct Placed {
     pub address: u64,
 }
 
-/// Puts every buffer where none lies that is live at the same time; the bytes that are needed in
-/// all are those up to the end of the last one.
+/// Places every buffer so that no two that are live at the same time share a byte, within few bytes
+/// from address 0 on.
 ///
-/// Buffers are put one after another, each as low as it can lie: the largest first, or the
-/// earliest, or the one that takes most bytes for longest. While that takes more than what is live
-/// at once, the one that lies highest is put first, and all are put again, so often as `EFFORT`
-/// allows; where that does not reach what is live, so many other orders are tried, and then places
-/// in order of time (`in_time`). What needs least is taken.
+/// Buffers are placed one after another, each as low as it can lie, in three orders: the largest
+/// first, the earliest first, and the one of the largest product of bytes and time first. While the
+/// placement needs more bytes than are live at once, the buffer that lies highest is put to the
+/// front of the order and all are placed again, as often as `EFFORT` allows. If no placement gets
+/// by with the bytes that are live, as many random orders are tried, and then places in the order
+/// of time (`in_time`). The placement that needs the fewest bytes is taken.
 pub fn placed(buffers: &Buffers) -> Vec<Placed> {
     let least = buffers.peak().saturating_sub(buffers.kept);
     let count = buffers.buffers.len().max(1);
@@ -60,17 +61,18 @@ pub fn placed(buffers: &Buffers) -> Vec<Placed> {
     best.map_or_else(Vec::new, |(_, placed)| placed)
 }
 
-/// So many numbers in orders that have nothing to do with each other, the same every time.
+/// Random orders of so many numbers, the same in each call.
 fn shuffled(count: usize) -> impl Iterator<Item = Vec<usize>> {
     let mut random = Random::new(0x9E37_79B9_7F4A_7C15);
     std::iter::repeat_with(move || random.shuffled(&(0..count).collect::<Vec<usize>>()))
 }
 
-/// Pairs of buffers that are compared, at most, for each order to begin with.
+/// How many pairs of buffers are compared at most for each order to begin with.
 const EFFORT: usize = 20_000_000;
-/// So often all buffers are put again.
+/// How often all buffers are placed again at most for each order to begin with.
 const MOST_TRIES: usize = 500;
 
+/// The orders to begin with, as indices of buffers.
 fn orders(buffers: &Buffers) -> [Vec<usize>; 3] {
     let mut by_size: Vec<usize> = (0..buffers.buffers.len()).collect();
     by_size.sort_by_key(|at| {
@@ -91,16 +93,19 @@ fn orders(buffers: &Buffers) -> [Vec<usize>; 3] {
     [by_size, by_time, by_both]
 }
 
-/// Puts the buffers in the order in which they begin, all of them below `limit`, or gives `None`.
+/// Places the buffers in the order in which they begin, all of them below `limit`; `None` if it
+/// finds no way.
 ///
-/// No order of `in_order` leaves room below a short buffer for a long one that begins later; some
-/// memories are filled to the last byte only so. Here a buffer lies at an end of a gap, or so far
-/// from it that the next one fits between. The first `WIDTH` ways are kept at each buffer.
+/// `in_order` never leaves room below a short buffer for a long one that begins later, without
+/// which some memories cannot be filled to the last byte. Here a buffer lies at an end of a gap, or
+/// so far from it that the next buffer fits between. Up to `WIDTH` ways to place the buffers so far
+/// are followed.
 fn in_time(buffers: &Buffers, limit: u64) -> Option<Vec<Placed>> {
     let all = &buffers.buffers;
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|at| (all[*at].from, std::cmp::Reverse(all[*at].bytes), *at));
-    // What is live, by address; the address of each buffer put so far, in that order.
+    // Each way: the buffers that are live, by address; and the address of each buffer placed so
+    // far, in that order.
     let mut ways: Vec<(Vec<Placed>, Vec<u64>)> = vec![(Vec::new(), Vec::new())];
     for (turn, at) in order.iter().enumerate() {
         let buffer = all[*at];
@@ -130,10 +135,11 @@ fn in_time(buffers: &Buffers, limit: u64) -> Option<Vec<Placed>> {
     Some(placed.into_iter().map(|(_, placed)| placed).collect())
 }
 
-/// So many ways to put buffers are followed at once.
+/// How many ways to place buffers are followed at once.
 const WIDTH: usize = 128;
 
-/// Where so many bytes may lie between what is `live`, ordered by address, and below `limit`.
+/// The addresses that are tried for a buffer of so many bytes, between those that are `live`, which
+/// are ordered by address, and below `limit`. `next` is how many bytes the next buffer has.
 fn places(live: &[Placed], bytes: u64, next: u64, limit: u64) -> BTreeSet<u64> {
     let mut places = BTreeSet::new();
     let mut from = 0u64;
@@ -148,11 +154,12 @@ fn places(live: &[Placed], bytes: u64, next: u64, limit: u64) -> BTreeSet<u64> {
     places
 }
 
-/// The bytes from the first to the last.
+/// The end of the buffer that lies highest: the bytes that the placement needs.
 fn extent(placed: &[Placed]) -> u64 {
     placed.iter().map(|p| p.address.saturating_add(p.buffer.bytes)).max().unwrap_or(0)
 }
 
+/// Places the buffers in an order, each as low as it can lie.
 fn in_order(buffers: &Buffers, order: &[usize]) -> Vec<Placed> {
     let mut placed: Vec<(usize, Placed)> = Vec::with_capacity(order.len());
     for at in order {

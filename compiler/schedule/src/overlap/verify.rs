@@ -254,6 +254,8 @@ fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineEr
     Ok(())
 }
 
+/// Checks that a unit starts when all units that it waits for are done, and no copy before the copy
+/// two before it is done.
 fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), TimelineError> {
     let stages = &timeline.stages;
     let copies = |stage: usize| timeline.expanded_copies(stage, LOOKED_AT);
@@ -301,6 +303,7 @@ fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), Ti
     Ok(())
 }
 
+/// Checks that each stream does one thing at a time.
 fn verify_streams(timeline: &Timeline, runs: &[Run]) -> Result<(), TimelineError> {
     let mut on: Vec<Vec<(Picoseconds, Picoseconds, InstrId)>> =
         vec![Vec::new(); timeline.streams.names().len()];

@@ -1,5 +1,5 @@
-//! What every execution must be, by its times and addresses alone. That tasks are ordered by more
-//! than times is found by running it (`shard_runtime::run_on_streams`).
+//! Checks an execution by its times and addresses alone. Whether tasks are ordered by more than
+//! their times is found out by running it (`shard_runtime::run_on_streams`).
 
 use shard_ir::{Allocation, Execution, InstrId, InstrKind, Picoseconds, Plan, Work};
 
@@ -8,10 +8,11 @@ use super::accesses::Accesses;
 /// Why an execution cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ExecutionError {
-    /// The plan has folded blocks, or values of which nothing says where they lie.
+    /// The plan has folded blocks, or a value whose memory is not said.
     #[error("its plan is not written out, or not each of its values lies somewhere")]
     Plan,
-    /// A task of an instruction that there is not, or on a stream that there is not; or of none.
+    /// A task of no instruction, of an instruction that does not exist, or on a stream that does
+    /// not exist.
     #[error("task {0} is of an instruction or on a stream that there is not")]
     Unknown(usize),
     /// A task that waits for one that does not come before it.
@@ -33,7 +34,8 @@ pub enum ExecutionError {
         /// What has to be done.
         by: usize,
     },
-    /// Two tasks at once on a stream, or in another order than they are listed in.
+    /// Two tasks that are on a stream at once, or in another order than that in which they are
+    /// listed.
     #[error("tasks {first} and {second} keep the stream `{stream}` busy at once")]
     StreamBusy {
         /// The task that is listed first.
@@ -46,10 +48,10 @@ pub enum ExecutionError {
     /// An instruction that no task makes.
     #[error("no task makes %{}", .0.0)]
     NotMade(InstrId),
-    /// A buffer of nothing, or a second one.
+    /// A buffer of no value, or a second one of a value.
     #[error("%{} has a buffer that it cannot have", .0.0)]
     Buffer(InstrId),
-    /// A value is touched, or is a result, while its buffer is not held.
+    /// A value whose buffer is not held while it is touched, or to the end if it is a result.
     #[error("the buffer of %{} is not held as long as it is needed", .0.0)]
     NotHeld(InstrId),
     /// Two buffers at one address at the same time.
@@ -60,13 +62,13 @@ pub enum ExecutionError {
         /// The other.
         second: InstrId,
     },
-    /// Other streams than the chip has.
+    /// The streams are not those of the chip.
     #[error("the streams of its chip are {needed}")]
     Streams {
         /// Their names.
         needed: String,
     },
-    /// A task that a unit has not, or has more than once, or a task that is missing.
+    /// A unit that lacks a task, has one more than once, or has one that it should not have.
     #[error("%{} has not once each task that it needs: {}", id.0, task_name(*work))]
     Parts {
         /// The first instruction of the unit.
@@ -92,10 +94,10 @@ pub enum ExecutionError {
         /// The loop.
         id: InstrId,
     },
-    /// A task on other streams than those of what it does.
+    /// A task on other streams than those that it needs.
     #[error("task {0} keeps other streams busy than it needs")]
     TaskStreams(usize),
-    /// Another peak than buffers have.
+    /// The peak is not that of the buffers.
     #[error("{found} bytes of buffers are live at the peak, and the schedule says {said}")]
     Peak {
         /// What is live.
@@ -116,9 +118,10 @@ fn task_name(work: Work) -> String {
     }
 }
 
-/// Checks that tasks are of what there is, start when what they wait for and what they read is
-/// done, keep each stream busy one at a time, and touch what is held; that no two buffers share
-/// bytes; and that the peak is theirs.
+/// Checks that tasks name instructions and streams that exist, start when the tasks that they wait
+/// for and those that make what they read are done, are on each stream one at a time, and touch
+/// only buffers that are held; that no two buffers that are held at once share bytes; and that the
+/// peak is that of the buffers.
 pub fn verify_execution(execution: &Execution) -> Result<(), ExecutionError> {
     verify_names(execution)?;
     verify_times(execution)?;
@@ -149,6 +152,7 @@ fn exists(plan: &Plan, id: InstrId) -> bool {
     id.index() < plan.instructions.len()
 }
 
+/// Checks that all that is named by an index exists.
 fn verify_names(execution: &Execution) -> Result<(), ExecutionError> {
     let plan = &execution.plan;
     let holds_itself = |id: InstrId| exists(plan, id) && execution.held_by[id.index()] == Some(id);
@@ -182,6 +186,8 @@ fn verify_names(execution: &Execution) -> Result<(), ExecutionError> {
     Ok(())
 }
 
+/// Checks that tasks start when those that they wait for are done, and are on each stream one at a
+/// time, in the order in which they are listed.
 fn verify_times(execution: &Execution) -> Result<(), ExecutionError> {
     let mut last: Vec<Option<usize>> = vec![None; execution.streams.len()];
     for (at, task) in execution.tasks.iter().enumerate() {
@@ -194,7 +200,7 @@ fn verify_times(execution: &Execution) -> Result<(), ExecutionError> {
         }
         for stream in &task.streams {
             let before = last[*stream].replace(at);
-            // What takes no time keeps nothing busy.
+            // A task that takes no time keeps no stream busy.
             let busy = |by: &usize| done(*by) > task.start && task.finish > task.start;
             if let Some(first) = before.filter(busy) {
                 let stream = execution.streams[*stream].clone();
@@ -205,8 +211,7 @@ fn verify_times(execution: &Execution) -> Result<(), ExecutionError> {
     Ok(())
 }
 
-/// Every buffer is held from the first task that touches it until the last; of a result, to the
-/// end.
+/// Checks that every buffer is held while tasks touch it, and that of a result to the end.
 fn verify_allocations(
     execution: &Execution,
     accesses: &Accesses<'_>,
@@ -240,7 +245,7 @@ fn verify_allocations(
     Ok(())
 }
 
-/// No two buffers that are held at the same time share a byte.
+/// Checks that no two buffers that are held at the same time share a byte.
 fn verify_apart(allocations: &[Allocation]) -> Result<(), ExecutionError> {
     let mut by_time: Vec<&Allocation> = allocations.iter().collect();
     by_time.sort_by_key(|allocation| (allocation.from, allocation.id, allocation.of_loop));
@@ -260,7 +265,7 @@ fn verify_apart(allocations: &[Allocation]) -> Result<(), ExecutionError> {
     Ok(())
 }
 
-/// The most bytes that are held at once; what is freed makes room first.
+/// The most bytes that are held at once. At one moment buffers are freed before others are held.
 fn peak(allocations: &[Allocation]) -> u64 {
     let mut changes: Vec<(Picoseconds, bool, u64)> = Vec::with_capacity(2 * allocations.len());
     for allocation in allocations {
