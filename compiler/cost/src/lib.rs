@@ -14,6 +14,7 @@
 //! rounded up, in `u128`, and saturating. So a price never depends on the order of summation or on
 //! the machine.
 
+mod attention;
 pub mod collective;
 pub mod fit;
 pub mod fusion;
@@ -26,12 +27,14 @@ pub mod objective;
 pub mod op;
 pub mod plan;
 pub mod roles;
+mod roofline;
 pub mod sight;
 pub mod streams;
 pub mod summary;
 pub mod units;
 pub mod utilisation;
 
+pub use attention::{RingPairs, RingShape, Stripes, one_pair_in};
 pub use collective::{
     CollectiveCost, CollectiveTime, How, NetworkTime, PermuteTimes, RegroupTimes, Regroupings,
     Term, Weighted, axes_key, collective_cost, collective_time, least_permute_time,
@@ -46,12 +49,10 @@ pub use inventory::{Inventory, Kept};
 pub use looped::{LoopPrice, full_step, loop_time, looped_time, ring_time};
 pub use memory::{Memory, buffers};
 pub use objective::Objective;
-pub use op::{
-    Bound, KernelOp, LocalTensor, Matmul, RingShape, Stripes, Work, compute_time, host_time,
-    kernel_work, memory_time, op_work, ring_work, roofline,
-};
+pub use op::{KernelOp, LocalTensor, Matmul, Work, kernel_work, op_work, ring_work};
 pub use plan::{InstrPrice, PlanPrice, Totals, kernel_prices, kernel_traffic, price, striped};
 pub use roles::DimRoles;
+pub use roofline::{Bound, compute_time, host_time, memory_time, roofline};
 pub use streams::Streams;
 pub use summary::{Communication, Efficiency, Summary, moved_over};
 pub use units::{Bytes, Flops};

@@ -3,6 +3,7 @@
 
 use shard_ir::Picoseconds;
 
+use crate::attention::RingPairs;
 use crate::collective::CollectiveCost;
 use crate::op::Work;
 
@@ -56,7 +57,7 @@ pub fn ring_time(
 
 /// What a full step takes of a ring that takes so long in all, if it is one.
 pub fn full_step(work: &Work, attention: Picoseconds) -> Option<Picoseconds> {
-    let [fullest, all] = work.step?;
+    let RingPairs { fullest, all } = work.ring?;
     let (time, all) = (u128::from(attention.0), all.max(1));
     let part = (time / all).saturating_mul(fullest) + (time % all).saturating_mul(fullest) / all;
     Some(Picoseconds(u64::try_from(part).unwrap_or(u64::MAX)))

@@ -1,20 +1,19 @@
-//! The work of an op on one device, and the time that it takes.
+//! The work of an op, or of a kernel, on one device: its flops, and what it reads and writes.
 
 use std::collections::BTreeMap;
 
 use shard_ir::attention::softmax_over;
 use shard_ir::op::Amount;
-use shard_ir::{Binary, Def, Dim, DimId, Dtype, Op, Picoseconds, Program, Value, never};
+use shard_ir::{Dim, DimId, Dtype, Op, never};
 
-use crate::hardware::Hardware;
-use crate::sight::{Seen, Sight, pairs_in_sight};
-use crate::units::{Bytes, Flops, time_at_rate};
+use crate::attention::{RingPairs, RingShape, keys_read, visible_pairs};
+use crate::units::{Bytes, Flops};
 
 /// A tensor as one device holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalTensor<'a> {
-    /// Which value it is, in the caller's own numbering and whatever its layout: a value that a
-    /// kernel reads twice in one local shape is read once.
+    /// Which value it is, whatever its layout, in a numbering of the caller. A value that a kernel
+    /// reads twice in one local shape is read once.
     pub value: u32,
     /// Its dims, in memory order.
     pub dims: &'a [DimId],
@@ -22,9 +21,10 @@ pub struct LocalTensor<'a> {
     pub sizes: &'a [u64],
     /// Its dtype.
     pub dtype: Dtype,
-    /// A number in the program, moved or not: reading it costs nothing.
+    /// Whether it is a number of the program, moved or not: to read it costs nothing.
     pub constant: bool,
-    /// The f32 statistics beside it, where it is the attention over a part of the keys; else 0.
+    /// How many f32 statistics lie beside it if it is the attention over a part of the keys; else
+    /// 0.
     pub statistics: u64,
 }
 
@@ -57,12 +57,12 @@ pub struct Work {
     pub flops: Flops,
     /// The arithmetic that they are done in.
     pub arithmetic: Dtype,
-    /// The matrix product, where the operations are those of a single one.
+    /// The matrix product, if all flops are those of a single one.
     pub matmul: Option<Matmul>,
-    /// Whether this is an attention that runs as one kernel, which has an efficiency of its own.
+    /// Whether it is an attention that runs as one kernel, which has a flops rate of its own.
     pub attention: bool,
-    /// Of a ring the pairs of the fullest step, and of all steps together.
-    pub step: Option<[u128; 2]>,
+    /// The pairs of a ring, if it is one; without a mask, steps count as equal.
+    pub ring: Option<RingPairs>,
     /// Bytes read from HBM.
     pub read: Bytes,
     /// Bytes written to HBM.
@@ -71,13 +71,13 @@ pub struct Work {
     pub fetched: Bytes,
 }
 
-/// An einsum of two operands, or of two and scales of one, that contracts, as a batch of products
-/// of matrices.
+/// An einsum of two operands that contracts a dim, as a batch of products of matrices. One of three
+/// operands is one too if one of them has scales of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matmul {
-    /// Products: the dims that both operands and the result have.
+    /// How many products: the size of the dims that both operands and the result have.
     pub batch: u64,
-    /// Rows and columns of the result, and what is summed over.
+    /// The rows and the columns of the result, and the terms of each sum.
     pub sides: [u64; 3],
 }
 
@@ -95,21 +95,6 @@ impl Work {
     pub fn hbm_bytes(&self) -> Bytes {
         self.read + self.write
     }
-}
-
-shard_ir::worded! {
-    /// Which side of the roofline a kernel hits.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-    pub enum Bound {
-        /// Arithmetic takes at least as long as memory.
-        Compute = "compute",
-        /// Memory takes longer.
-        Memory = "memory",
-        /// Fetching from the host takes longest.
-        Pcie = "pcie",
-    }
-    /// The word in reports.
-    fn name;
 }
 
 /// The work of one op.
@@ -130,57 +115,45 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
     kernel_work(&[KernelOp { op, operands, result }], &[])
 }
 
-/// The work of a chain of fused ops, first to last: flops are summed; what is made inside the chain
-/// touches no HBM, so it reads what comes from outside, each value once, and writes what its last
-/// op makes. A chain of one is that op.
+/// The work of a chain of fused ops, first to last. Flops are summed. Values that are made inside
+/// the chain touch no HBM: the chain reads the values that come from outside, each once, and writes
+/// what its last op makes. A chain may be one op.
 ///
-/// A chain with a softmax between other ops is attention: of what masks hide nothing is multiplied,
-/// its arithmetic is that of the scores, and keys that no query sees are not read. `dims` are those
-/// of the program, whose sizes say where the blocks of a device may lie; others need none.
+/// A chain of a softmax and other ops is an attention. Its arithmetic is that of the scores; pairs
+/// that masks hide are not multiplied, and keys that no query sees are not read. `dims` are those
+/// of the program, whose sizes say where the blocks of a device may lie; for other chains they may
+/// be empty.
 pub fn kernel_work(chain: &[KernelOp<'_>], dims: &[Dim]) -> Work {
     ring_work(chain, dims, RingShape::NONE)
 }
 
-/// The shape of the ring that an attention is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RingShape {
-    /// The steps: how many devices there are.
-    pub steps: u64,
-    /// The dim of the result that the axes of the ring split, and no others.
-    pub along: Option<DimId>,
-}
-
-impl RingShape {
-    /// Of what is no ring.
-    pub const NONE: RingShape = RingShape { steps: 1, along: None };
-}
-
-/// The work of a chain that is an attention whose blocks of keys travel round a ring: that of
-/// [`kernel_work`], but that each step counts what the device has that has most in it, since the
-/// ring is as slow as its busiest device in each. In the first step each has its own block of keys;
-/// where the ring runs over what splits the queries, that is no more than lies about the diagonal
-/// of the mask. Every other step counts as the fullest.
+/// [`kernel_work`] of a chain that may be an attention whose blocks of keys travel round a ring.
+/// Each step of a ring counts the pairs of the device that has most in it, since the ring is as
+/// slow as its busiest device in each step. In the first step a device has its own block of keys;
+/// if the ring runs over the axes that split the queries, these are the keys about the diagonal of
+/// the mask. Every other step counts as the fullest.
 pub fn ring_work(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Work {
     let attention = chain.len() > 1 && chain.iter().any(|member| softmax_over(member.op).is_some());
     let seen = if attention { visible_pairs(chain, dims, ring) } else { None };
-    let (visible, pairs) = seen.map_or((1, 1), |seen| (seen.pairs, seen.of.pairs));
-    // Of an attention the first product says in what it multiplies, not what joins its keys.
+    let (visible, pairs) = seen.map_or((1, 1), |seen| (seen.pairs.all, seen.of.pairs));
+    // The arithmetic of an attention is that of its first product, not of ops that join its keys.
     let is_product = |member: &KernelOp<'_>| matches!(member.op, Op::Einsum);
     let leads = chain.iter().position(is_product).filter(|_| attention).unwrap_or(0);
-    let steps = u128::from(ring.steps);
-    let step = (ring != RingShape::NONE).then(|| seen.map_or([1, steps], |s| [s.fullest, s.pairs]));
+    let equal_steps = RingPairs { fullest: 1, all: u128::from(ring.steps) };
+    let ring_pairs = (ring != RingShape::NONE).then(|| seen.map_or(equal_steps, |seen| seen.pairs));
     let mut work = Work {
         flops: Flops(0),
         arithmetic: Dtype::Bf16,
         matmul: None,
         attention,
-        step,
+        ring: ring_pairs,
         read: Bytes(0),
         write: Bytes(0),
         fetched: Bytes(0),
     };
     for (i, member) in chain.iter().enumerate() {
-        // Every product of an attention goes over all pairs, so that it divides.
+        // Every product of an attention goes over all pairs, so that their number divides its
+        // flops.
         let Flops(flops) = op_flops(member.op, member.operands, &member.result);
         let flops = Flops((flops / pairs).saturating_mul(visible));
         if i == leads || (flops > Flops(0) && !attention) {
@@ -199,165 +172,10 @@ pub fn ring_work(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Work 
     work
 }
 
-/// What the mask of an attention shows on the busiest device where blocks are contiguous, and what
-/// they would where they are striped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stripes {
-    /// The dims of queries and of keys.
-    pub dims: [DimId; 2],
-    /// Pairs of the busiest device, in contiguous blocks and in striped ones.
-    pub pairs: [u128; 2],
-    /// Pairs in sight of all devices together.
-    pub all: u128,
-    /// The blocks of queries and of keys.
-    pub blocks: [u64; 2],
-    /// How many devices share all pairs: one for each block of queries and of keys, of a ring one
-    /// for each block of queries, which meets all blocks of keys.
-    pub devices: u64,
-}
-
-/// What striped blocks would leave the busiest device of an attention, of a ring that of each step,
-/// where axes split its queries or its keys and the mask that hides most has no window.
-pub fn stripes(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Option<Stripes> {
-    if chain.len() < 2 || !chain.iter().any(|member| softmax_over(member.op).is_some()) {
-        return None;
-    }
-    let masks = chain.iter().filter(|member| reaches_the_softmax(chain, member));
-    let found = masks.filter_map(|member| {
-        let Op::Mask { query, key, window } = member.op else { return None };
-        let local = |dim: &DimId| {
-            let at = member.result.dims.iter().position(|d| d == dim)?;
-            member.result.sizes.get(at).copied().filter(|size| *size > 0)
-        };
-        let whole = |dim: &DimId| dims.get(dim.index()).map(|dim| dim.size);
-        let sight = Sight { queries: whole(query)?, keys: whole(key)?, window: *window };
-        let (queries, keys) = (local(query)?, local(key)?);
-        let steps = ring.steps.max(1);
-        let keys = keys / steps;
-        let block = sight.busiest(queries, keys).pairs;
-        let own =
-            if steps > 1 && ring.along == Some(*query) { sight.busiest_own(steps) } else { block };
-        let contiguous = own.saturating_add(block.saturating_mul(u128::from(steps - 1)));
-        let striped = sight.busiest_striped(queries, keys);
-        let striped = striped.map(|pairs| pairs.saturating_mul(u128::from(steps)));
-        let blocks = [sight.queries / queries, sight.keys / keys.max(1)];
-        Some(Stripes {
-            dims: [*query, *key],
-            pairs: [contiguous, striped.unwrap_or(contiguous)],
-            all: sight.all_pairs(),
-            blocks,
-            devices: blocks[0].saturating_mul(blocks[1]) / steps,
-        })
-    });
-    found.min_by_key(|found| found.pairs[0])
-}
-
-/// What a mask of an attention shows on the busiest device.
-#[derive(Clone, Copy)]
-struct InSight {
-    /// The dim of its keys.
-    key: DimId,
-    /// The pairs that it shows, of a ring in all steps, and in the fullest one.
-    pairs: u128,
-    fullest: u128,
-    /// The keys that are read.
-    keys: u64,
-    /// The pairs that there are, and the keys.
-    of: Seen,
-}
-
-/// What the masks of an attention show on the busiest device; of a ring on the one that is busiest
-/// in each step. `dims` are those of the program.
-fn in_sight<'c>(
-    chain: &'c [KernelOp<'_>],
-    dims: &'c [Dim],
-    ring: RingShape,
-) -> impl Iterator<Item = InSight> + 'c {
-    chain.iter().filter_map(move |member| {
-        let Op::Mask { query, key, window } = member.op else { return None };
-        if !reaches_the_softmax(chain, member) {
-            return None;
-        }
-        let local = |dim: &DimId| {
-            let at = member.result.dims.iter().position(|d| d == dim)?;
-            member.result.sizes.get(at).copied()
-        };
-        let whole = |dim: &DimId| dims.get(dim.index()).map(|dim| dim.size);
-        let sight = Sight { queries: whole(query)?, keys: whole(key)?, window: *window };
-        let (queries, keys) = (local(query)?, local(key)?);
-        let of = Seen { pairs: u128::from(queries).saturating_mul(u128::from(keys)), keys };
-        let steps = ring.steps.max(1);
-        let block = sight.busiest(queries, keys / steps);
-        let fullest = block.pairs;
-        let first = if steps > 1 && ring.along == Some(*query) {
-            sight.busiest_own(steps)
-        } else {
-            fullest
-        };
-        let others = fullest.saturating_mul(u128::from(steps - 1));
-        let (pairs, keys) = (first.saturating_add(others), block.keys.saturating_mul(steps));
-        (of.pairs > 0).then_some(InSight { key: *key, pairs, fullest, keys, of })
-    })
-}
-
-/// Whether what a mask hides is hidden from the softmax: all that is done with it on the way there
-/// leaves minus infinity as it is, which a map (a softcap behind the mask) need not.
-fn reaches_the_softmax(chain: &[KernelOp<'_>], mask: &KernelOp<'_>) -> bool {
-    let mut at = mask.result.value;
-    loop {
-        let reads = |of: &&KernelOp<'_>| of.operands.iter().any(|operand| operand.value == at);
-        let Some(reader) = chain.iter().find(reads) else { return false };
-        if softmax_over(reader.op).is_some() {
-            return true;
-        }
-        let is_first = reader.operands.first().is_some_and(|operand| operand.value == at);
-        let by_number = reader.operands.last().is_some_and(|operand| operand.constant);
-        let stays = match reader.op {
-            Op::Binary(Binary::Add | Binary::Minimum) => true,
-            Op::Binary(Binary::Sub) => is_first,
-            Op::Binary(Binary::Mul | Binary::Div) => is_first && by_number,
-            Op::Binary(Binary::Maximum) => false,
-            op => matches!(op, Op::Mask { .. } | Op::Cast(_)),
-        };
-        if !stays {
-            return false;
-        }
-        at = reader.result.value;
-    }
-}
-
-/// What the mask of an attention shows that shows least.
-fn visible_pairs(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Option<InSight> {
-    in_sight(chain, dims, ring).min_by_key(|seen| seen.pairs)
-}
-
-/// The keys of an attention, how many of them the device reads that reads most, and how many a
-/// device has; `None` where no mask hides any of them from all its queries.
-fn keys_read(chain: &[KernelOp<'_>], dims: &[Dim], steps: u64) -> Option<(DimId, u64, u64)> {
-    let over = chain.iter().find_map(|member| softmax_over(member.op))?;
-    let ring = RingShape { steps, along: None };
-    let keys = in_sight(chain, dims, ring).filter(|seen| seen.key == over);
-    let seen = keys.min_by_key(|seen| seen.keys)?;
-    (chain.len() > 1 && seen.keys < seen.of.keys).then_some((over, seen.keys, seen.of.keys))
-}
-
-/// An attention counts no less than one in so many of all pairs, whatever its masks hide and
-/// however it is split: the busiest device sees as large a part of its pairs as there is in sight
-/// of all.
-pub fn one_pair_in(program: &Program) -> u128 {
-    let of_mask = |value: &Value| {
-        let Def::Op { op: Op::Mask { query, key, window }, .. } = &value.def else { return 1 };
-        let [queries, keys] = [query, key].map(|dim| program.dims[dim.index()].size);
-        let all = u128::from(queries).saturating_mul(u128::from(keys));
-        all.div_ceil(pairs_in_sight(queries, keys, *window).max(1))
-    };
-    program.values.iter().map(of_mask).max().unwrap_or(1)
-}
-
-/// Each value that a chain of fused ops reads from HBM, as the member and the place among its
-/// operands where it is read first, with the bytes. `dims` are those of the program: what has the
-/// keys of an attention is read as far as its masks show them to a query of the device; `steps` are
-/// those of its ring, 1 where it is none.
+/// Calls `read` with each value that a chain of fused ops reads from HBM: the member that reads it
+/// first, the place among the operands of that member, and the bytes. Keys of an attention that
+/// masks hide from all queries of a device are not read. `dims` are those of the program, `steps`
+/// those of the ring of an attention, 1 if it is none.
 pub fn kernel_reads(
     chain: &[KernelOp<'_>],
     dims: &[Dim],
@@ -372,68 +190,21 @@ pub fn kernel_reads(
                 continue;
             }
             made_or_read.push((operand.value, operand.sizes));
-            let seen = keys.filter(|(keys, _, _)| operand.dims.contains(keys));
-            read(
-                i,
-                at,
-                match seen {
-                    // It has the keys as a dim, so that the number of them divides it.
-                    Some((_, seen, of)) => {
-                        Bytes(operand.dtype.bytes((operand.elements() / of).saturating_mul(seen)))
-                    }
-                    None => read_bytes(member, at),
-                },
-            );
+            let bytes = match keys.filter(|keys| operand.dims.contains(&keys.dim)) {
+                // The operand has the keys as a dim, so that their number divides its elements.
+                Some(keys) => {
+                    let of_a_key = operand.elements() / keys.held;
+                    Bytes(operand.dtype.bytes(of_a_key.saturating_mul(keys.read)))
+                }
+                None => read_bytes(member, at),
+            };
+            read(i, at, bytes);
         }
         made_or_read.push((member.result.value, member.result.sizes));
     }
 }
 
-/// The time of some work, weighted as the chip is: the longer of arithmetic at peak and HBM traffic
-/// at full bandwidth, and which of the two it is.
-pub fn roofline(hw: &Hardware, work: &Work) -> (Picoseconds, Bound) {
-    let (compute, memory, host) =
-        (compute_time(hw, work), memory_time(hw, work), host_time(hw, work));
-    if host > compute.max(memory) {
-        return (hw.weighted_kernel(host), Bound::Pcie);
-    }
-    if compute >= memory && work.flops > Flops(0) {
-        (hw.weighted_kernel(compute), Bound::Compute)
-    } else {
-        (hw.weighted_kernel(memory), Bound::Memory)
-    }
-}
-
-/// The time of the arithmetic alone; on hardware that multiplies tiles, as if every tile were full.
-pub fn compute_time(hw: &Hardware, work: &Work) -> Picoseconds {
-    let on_tiles =
-        work.matmul.zip(hw.matmul_tile).map(|(matmul, tile)| matmul.flops_on_tiles(tile));
-    match on_tiles.unwrap_or(work.flops) {
-        Flops(0) => Picoseconds(0),
-        Flops(flops) if work.attention => {
-            time_at_rate(flops, 1, hw.attention_rate(work.arithmetic))
-        }
-        Flops(flops) => time_at_rate(flops, 1, hw.flops_rate(work.arithmetic)),
-    }
-}
-
-/// The time of the HBM traffic alone.
-pub fn memory_time(hw: &Hardware, work: &Work) -> Picoseconds {
-    time_at_rate(u128::from(work.hbm_bytes().0), 1, hw.hbm_rate)
-}
-
-/// The time of fetching from the host alone: each device has a link of its own to it.
-///
-/// Hardware that states no `[host]` cannot run such a program, which is said before; a byte a
-/// second keeps it finite.
-pub fn host_time(hw: &Hardware, work: &Work) -> Picoseconds {
-    match work.fetched {
-        Bytes(0) => Picoseconds(0),
-        Bytes(bytes) => time_at_rate(u128::from(bytes), 1, hw.host_rate.unwrap_or(1)),
-    }
-}
-
-/// What is multiplied and added up; nothing but products counts.
+/// The multiplications and additions of an einsum; those of other ops are not counted.
 fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> Flops {
     if *op != Op::Einsum {
         return Flops(0);
@@ -445,16 +216,16 @@ fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> 
     let contracts = space.keys().any(|d| !result.dims.contains(d));
     let points = space.values().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
     Flops(match operands {
-        // Nothing is multiplied: K numbers are summed by K - 1 additions, and a transposition only
-        // moves.
+        // Nothing is multiplied. K numbers are summed by K - 1 additions, and a transposition has
+        // none.
         [_] => points.saturating_sub(u128::from(result.elements())),
         _ if contracts => points.saturating_mul(2),
         _ => points,
     })
 }
 
-/// The two operands that are multiplied: of three the others, where one alone has some dims of
-/// another and no others, as scales have.
+/// The two operands of a product. Of three operands one may be scales: it has some of the dims of
+/// another and no others. If exactly one is, the other two are multiplied.
 fn without_scales<'a, 't>(operands: &'a [LocalTensor<'t>]) -> Option<[&'a LocalTensor<'t>; 2]> {
     let [a, b, c] = operands else {
         let [a, b] = operands else { return None };
@@ -469,8 +240,8 @@ fn without_scales<'a, 't>(operands: &'a [LocalTensor<'t>]) -> Option<[&'a LocalT
     found.next().map(|(_, others)| others).filter(|_| found.next().is_none())
 }
 
-/// The matrix product that an op is, if it is one: `einsum(a, a -> B)`, where neither operand has a
-/// dim of its own, is none.
+/// The matrix product that an op is, if it is one. `einsum(a, a -> B)`, where neither operand has a
+/// dim of the result alone, is none.
 fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
     let (Op::Einsum, [a, b]) = (member.op, without_scales(member.operands)?) else { return None };
     let mut found = Matmul { batch: 1, sides: [1; 3] };
@@ -502,8 +273,8 @@ fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
     (contracts && has_sides).then_some(found)
 }
 
-/// The arithmetic of a product: a narrow operand is multiplied in the other's, int8 with int8 in
-/// int8; scales bring to their size what is read or added up.
+/// The arithmetic of an op. A product of a narrow dtype and a wider one is taken in the wider one,
+/// of int8 and int8 in int8. Scales of a product do not count.
 fn arithmetic(member: &KernelOp<'_>) -> Dtype {
     let product = without_scales(member.operands).filter(|_| *member.op == Op::Einsum);
     let multiplied = product.map_or_else(|| member.operands.iter().collect(), |two| two.to_vec());
@@ -511,12 +282,12 @@ fn arithmetic(member: &KernelOp<'_>) -> Dtype {
     let Some(first) = dtypes.next() else { return member.result.dtype };
     dtypes.fold(first, |a, b| match (a, b) {
         (Dtype::Int8, Dtype::Int8) => Dtype::Int8,
-        // Of two that do not meet, as a bool beside a float, the first is what is counted.
+        // Dtypes that have no product, as a bool and a float, count as the first.
         _ => a.product(b).unwrap_or(a),
     })
 }
 
-/// How many bytes of a tensor of an op are read or written.
+/// The bytes of a tensor of an op that are read or written, by the amount of the op's row.
 fn bytes_of(amount: Amount, tensor: &LocalTensor<'_>, member: &KernelOp<'_>) -> Bytes {
     match amount {
         Amount::None => Bytes(0),

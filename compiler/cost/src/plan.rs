@@ -7,15 +7,14 @@ use shard_ir::{
     Collective, DimId, Dtype, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan,
 };
 
+use crate::attention::{RingPairs, RingShape, Stripes, stripes};
 use crate::collective::{CollectiveCost, collective_cost};
 use crate::fusion::kernels;
 use crate::hardware::Hardware;
 use crate::looped::{LoopPrice, full_step};
 use crate::memory::Memory;
-use crate::op::{
-    Bound, KernelOp, LocalTensor, RingShape, Stripes, Work, compute_time, kernel_reads,
-    memory_time, ring_work, roofline, stripes,
-};
+use crate::op::{KernelOp, LocalTensor, Work, kernel_reads, ring_work};
+use crate::roofline::{Bound, compute_time, memory_time, roofline};
 use crate::units::{Bytes, Flops};
 
 /// What one instruction costs each device; one in a folded block each time that it is run.
@@ -155,7 +154,7 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
         let shape = shape_of(plan, ring);
         let work = with_chain(plan, &local, &kernel, |chain| ring_work(chain, &plan.dims, shape));
         let (time, bound) = roofline(hw, &work);
-        let looped = loop_price(plan, kernel[0], ring, (time, &work), hw);
+        let looped = loop_price(plan, kernel[0], ring, time, &work, hw);
         let repeat = plan.repeat_of(kernel[0]);
         if let Some(looped) = &looped {
             totals.comm_time = totals.comm_time + looped.collective.time.times(repeat);
@@ -213,13 +212,14 @@ fn shape_of(plan: &Plan, ring: Option<&Ring>) -> RingShape {
     })
 }
 
-/// The collective that the first op of a kernel does in its loop, if it does one, or all those of a
-/// ring, one after the other; the kernel takes `einsum` without it.
+/// The price of the loop that a kernel is, if it is one: of a collective einsum, or of a ring.
+/// `einsum` is the time of the kernel without the collective.
 fn loop_price(
     plan: &Plan,
     first: InstrId,
     ring: Option<&Ring>,
-    (einsum, work): (Picoseconds, &Work),
+    einsum: Picoseconds,
+    work: &Work,
     hw: &Hardware,
 ) -> Option<LoopPrice> {
     let cost = |collective: &Collective, moved: InstrId, from: Layout| {
@@ -255,8 +255,8 @@ pub fn kernel_prices(
         let shape = shape_of(plan, ring);
         let work = with_chain(plan, &local, kernel, |chain| ring_work(chain, &plan.dims, shape));
         let (time, _) = roofline(hw, &work);
-        let of = (time, &work);
-        let looped = kernel.first().and_then(|first| loop_price(plan, *first, ring, of, hw));
+        let first = kernel.first();
+        let looped = first.and_then(|first| loop_price(plan, *first, ring, time, &work, hw));
         (looped.map_or(time, |looped| looped.time()), looped)
     };
     kernels.iter().map(price).collect()
@@ -300,9 +300,10 @@ pub fn striped(plan: &Plan, hw: &Hardware, kernel: &[InstrId]) -> Option<(Stripe
     // Every product of an attention goes over all pairs in sight, so that it divides.
     work.flops = Flops((work.flops.0 / contiguous).saturating_mul(striped));
     // In stripes every step is like every other.
-    work.step = work.step.map(|_| [1, u128::from(shape.steps)]);
+    let equal_steps = RingPairs { fullest: 1, all: u128::from(shape.steps) };
+    work.ring = work.ring.map(|_| equal_steps);
     let (time, _) = roofline(hw, &work);
-    let looped = loop_price(plan, *kernel.first()?, ring, (time, &work), hw);
+    let looped = loop_price(plan, *kernel.first()?, ring, time, &work, hw);
     Some((found, looped.map_or(time, |looped| looped.time())))
 }
 

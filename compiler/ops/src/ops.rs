@@ -1,8 +1,8 @@
 //! The rows of the ops.
 
 use crate::row::Flag::{
-    Commutes, Elementwise, Exact, KeepsErrors, KeepsValues, Later, LeadsKernel, SameDims, Truth,
-    View,
+    Commutes, Elementwise, Exact, KeepsErrors, KeepsHidden, KeepsValues, Later, LeadsKernel,
+    SameDims, Truth, View,
 };
 use crate::row::{Amount, Combined, Field, Fit, Lead, Of, Partial, Row, Slot, Takes, Traffic};
 use crate::table::table;
@@ -281,7 +281,7 @@ table! {
                 Fit::AtMost { small: "queries", large: "keys", what: "queries" },
             ],
             phrase: "over {queries}, {keys}[, {window} each]",
-            flags: &[SameDims], ..NOTHING
+            flags: &[SameDims, KeepsHidden], ..NOTHING
         },
         /// Rotary embedding of a dim by a position, which counts from 0 or to the end of the
         /// extent.
@@ -451,7 +451,8 @@ table! {
         Cast {
             slots: &[Slot { name: "dtype", lead: Lead::Comma, takes: Takes::Dtype, of: Of::None, field: None }],
             phrase: "to {dtype}",
-            sums: Partial::First, maxima: Partial::First, flags: &[Elementwise, KeepsValues, Exact], ..form("cast")
+            sums: Partial::First, maxima: Partial::First,
+            flags: &[Elementwise, KeepsValues, KeepsHidden, Exact], ..form("cast")
         },
     }
 }

@@ -170,6 +170,8 @@ pub enum Flag {
     Exact,
     /// An error of an operand is one of the result, and no larger.
     KeepsErrors,
+    /// Where its operand is minus infinity, as where a mask hides a key, the result is as well.
+    KeepsHidden,
     /// Elementwise ops behind it may join its kernel, though it is none of them.
     LeadsKernel,
     /// Its operands may change places where they are of one type.

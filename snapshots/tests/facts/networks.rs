@@ -5,8 +5,10 @@
 use serde_json::Value;
 use shard_cost::hardware::BUILT_IN;
 use shard_cost::hardware::{Flat, Torus};
-use shard_cost::op::{Work, compute_time, memory_time};
-use shard_cost::{Bytes, CollectiveCost, Fabric, Flops, Hardware, collective_cost};
+use shard_cost::{
+    Bytes, CollectiveCost, Fabric, Flops, Hardware, Work, collective_cost, compute_time,
+    memory_time,
+};
 use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Reduction};
 
 use crate::facts::Check;

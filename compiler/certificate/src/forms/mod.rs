@@ -268,7 +268,7 @@ pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
     let mut on_a_device = flops(form) / u128::from(form.mesh.devices().max(1));
     // An attention leaves out the pairs that its mask hides.
     if hardware.has_attention() {
-        on_a_device /= shard_cost::op::one_pair_in(form);
+        on_a_device /= shard_cost::one_pair_in(form);
     }
     if on_a_device > MOST_FLOPS {
         return 0;
@@ -280,7 +280,7 @@ pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
             arithmetic: *arithmetic,
             matmul,
             attention: false,
-            step: None,
+            ring: None,
             read,
             write,
             fetched,

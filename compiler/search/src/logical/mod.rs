@@ -21,8 +21,7 @@ mod written;
 use std::collections::BTreeMap;
 
 use egg::Id;
-use shard_cost::op::{one_pair_in, roofline};
-use shard_cost::{Bytes, Flops, Hardware, Work};
+use shard_cost::{Bytes, Flops, Hardware, Work, one_pair_in, roofline};
 use shard_ir::reason::Rewriting;
 use shard_ir::{Def, Dtype, Op, Program, ValueId};
 
@@ -233,7 +232,7 @@ fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
         let work = Work {
             matmul: None,
             attention: false,
-            step: None,
+            ring: None,
             flops: Flops(on_one_device),
             arithmetic: *arithmetic,
             read: Bytes(0),
