@@ -19,49 +19,50 @@ const MAX_TOGETHER: u64 = 1 << 14;
 
 /// A part of what a device holds: so many of so many equal parts. It may be more than all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Part {
+pub(crate) struct Fraction {
     pub(crate) num: u64,
     pub(crate) den: u64,
 }
 
-impl Part {
-    pub(crate) const NONE: Part = Part { num: 0, den: 1 };
+impl Fraction {
+    pub(crate) const NONE: Fraction = Fraction { num: 0, den: 1 };
 
     /// In lowest terms.
-    pub(crate) fn new(num: u128, den: u128) -> Part {
+    pub(crate) fn new(num: u128, den: u128) -> Fraction {
         let common = gcd(num, den.max(1));
         let narrow = |n: u128| u64::try_from(n / common).unwrap_or(u64::MAX);
-        Part { num: narrow(num), den: narrow(den).max(1) }
+        Fraction { num: narrow(num), den: narrow(den).max(1) }
     }
 
-    fn at_most(self, other: Part) -> bool {
+    fn at_most(self, other: Fraction) -> bool {
         u128::from(self.num) * u128::from(other.den) <= u128::from(other.num) * u128::from(self.den)
     }
 
-    fn larger(self, other: Part) -> Part {
+    fn larger(self, other: Fraction) -> Fraction {
         if self.at_most(other) { other } else { self }
     }
 }
 
 /// What an exchange does to one network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Load {
+pub(crate) struct ExchangeLoad {
     /// Of a device's bytes, what the busiest link of a torus carries, the busiest device of a flat
     /// network sends, or the busiest device of a switched one sends out of its node.
-    pub(crate) most: Part,
+    pub(crate) most: Fraction,
     /// What the busiest device of a switched network sends inside its node.
-    pub(crate) inside: Part,
+    pub(crate) inside: Fraction,
     /// Hops of the longest way on a torus; behind switches, the devices that have parts of one
     /// block; 1 on a flat network.
     pub(crate) steps: u64,
 }
 
-impl Load {
-    pub(crate) const NONE: Load = Load { most: Part::NONE, inside: Part::NONE, steps: 0 };
+impl ExchangeLoad {
+    pub(crate) const NONE: ExchangeLoad =
+        ExchangeLoad { most: Fraction::NONE, inside: Fraction::NONE, steps: 0 };
 }
 
 /// The times of exchanges on one mesh.
-pub(super) type ExchangeTimes<'h> = MoveTimes<'h, Load>;
+pub(super) type ExchangeTimes<'h> = MoveTimes<'h, ExchangeLoad>;
 
 /// A wire, and the network that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,20 +79,20 @@ pub(super) fn wires_of(topology: &Topology<'_>, axis: AxisId) -> Vec<WireOf> {
     wires.iter().filter(|wire| wire.size > 1).map(of).collect()
 }
 
-impl NetworkLoad for Load {
+impl NetworkLoad for ExchangeLoad {
     fn on_each(
         topology: &Topology<'_>,
         mesh: &Mesh,
         from: Layout,
         to: Layout,
         _: &[AxisId],
-    ) -> Vec<Load> {
+    ) -> Vec<ExchangeLoad> {
         let is_uniform = topology.fabrics.len() == 1 && topology.fabrics[0].kind().is_uniform();
         if is_uniform {
             // A device sends all but what it keeps.
             let most = kept_by_each(mesh, from, to)
-                .map_or(Part { num: 1, den: 1 }, |k| Part { num: k - 1, den: k });
-            return vec![Load { most, steps: 1, ..Load::NONE }];
+                .map_or(Fraction { num: 1, den: 1 }, |k| Fraction { num: k - 1, den: k });
+            return vec![ExchangeLoad { most, steps: 1, ..ExchangeLoad::NONE }];
         }
         match Digits::new(topology, mesh, from, to) {
             Some(digits) => (0..topology.fabrics.len()).map(|n| digits.load(n)).collect(),
@@ -184,16 +185,22 @@ impl Digits {
     }
 
     /// The load on one network.
-    fn load(&self, network: usize) -> Load {
+    fn load(&self, network: usize) -> ExchangeLoad {
         let start = self.wires.iter().position(|c| c.wire.network == network);
         let count = self.wires.iter().filter(|c| c.wire.network == network).count();
-        let Some(start) = start else { return Load::NONE };
+        let Some(start) = start else { return ExchangeLoad::NONE };
         let own = start..start + count;
         match self.wires[start].wire.kind {
             WireKind::Line | WireKind::Ring => {
-                let most =
-                    own.clone().map(|at| self.busiest_link(at)).fold(Part::NONE, Part::larger);
-                Load { most, steps: self.longest_way(&self.wires[own]), ..Load::NONE }
+                let most = own
+                    .clone()
+                    .map(|at| self.busiest_link(at))
+                    .fold(Fraction::NONE, Fraction::larger);
+                ExchangeLoad {
+                    most,
+                    steps: self.longest_way(&self.wires[own]),
+                    ..ExchangeLoad::NONE
+                }
             }
             WireKind::Flat | WireKind::Inside | WireKind::Outside => self.busiest_sender(own),
         }
@@ -234,7 +241,7 @@ impl Digits {
     /// What the busiest link along a wire of a torus carries. On it is what has been moved along
     /// the wires before and is still to be moved along those behind; half-way round a ring, half of
     /// it goes each way.
-    fn busiest_link(&self, at: usize) -> Part {
+    fn busiest_link(&self, at: usize) -> Fraction {
         let Crossed { wire, before, after } = &self.wires[at];
         let (known, twice) = self.known(at, at + 1);
         let mut own: Vec<usize> = before.clone();
@@ -289,7 +296,7 @@ impl Digits {
                 );
             }
         });
-        Part::new(
+        Fraction::new(
             u128::from(most.unsigned_abs()) * u128::from(twice) * u128::from(wire.size),
             2 * u128::from(assignments),
         )
@@ -340,7 +347,7 @@ impl Digits {
     }
 
     /// What the busiest device sends over a flat or a switched network, whose wires these are.
-    fn busiest_sender(&self, own: std::ops::Range<usize>) -> Load {
+    fn busiest_sender(&self, own: std::ops::Range<usize>) -> ExchangeLoad {
         let (known, twice) = self.known(own.start, own.start);
         let wires = &self.wires[own];
         let free = |c: &Crossed| self.product(c.after.iter().copied().filter(|d| !known[*d]));
@@ -378,11 +385,11 @@ impl Digits {
                 if within.is_empty() { 0 } else { all / out },
             );
         }
-        let part = |n: u64| Part::new(u128::from(n) * u128::from(twice), u128::from(all));
+        let part = |n: u64| Fraction::new(u128::from(n) * u128::from(twice), u128::from(all));
         // Behind switches, a message to each device that has a part of the block, perhaps itself;
         // else all at once.
         let steps = if wires.iter().any(|c| c.wire.kind == WireKind::Flat) { 1 } else { all };
-        Load { most: part(most), inside: part(inside), steps }
+        ExchangeLoad { most: part(most), inside: part(inside), steps }
     }
 
     /// Whether some of what a device has may stay where it is along a wire, for these values of the
@@ -450,7 +457,7 @@ mod tests {
                     if mesh.axes().len() > 2 { vec![192, 192] } else { vec![192, 192, 192] };
                 tried += each_exchange(&mesh, &sizes, |from, to| {
                     if let Some(digits) = Digits::new(&topology, &mesh, from, to) {
-                        let short: Vec<Load> =
+                        let short: Vec<ExchangeLoad> =
                             (0..topology.fabrics.len()).map(|n| digits.load(n)).collect();
                         assert_eq!(
                             short,
@@ -484,9 +491,9 @@ mod tests {
             let mesh = Mesh::new(["x", "y", "z"].into_iter().zip(mesh)).expect("a mesh");
             let topology = hw.network.topology(&mesh);
             each_exchange(&mesh, &[48, 48, 48], |from, to| {
-                let most = |all: Vec<Load>| all[0].most;
+                let most = |all: Vec<ExchangeLoad>| all[0].most;
                 assert_eq!(
-                    most(Load::on_each(&topology, &mesh, from, to, &[])),
+                    most(ExchangeLoad::on_each(&topology, &mesh, from, to, &[])),
                     most(followed(&topology, &mesh, from, to)),
                     "{mesh}: {from:?} to {to:?}"
                 );

@@ -1,8 +1,8 @@
 //! What a move costs.
 
-pub(crate) mod exchange;
+mod exchange;
 mod parts;
-pub(crate) mod permute;
+mod permute;
 mod regroup;
 mod steps;
 mod terms;
@@ -17,6 +17,8 @@ use shard_ir::{
 use crate::hardware::{Fabric, Hardware};
 use crate::units::{Bytes, time_at_rate};
 use exchange::ExchangeTimes;
+pub(crate) use exchange::{ExchangeLoad, Fraction};
+pub(crate) use permute::PermuteLoad;
 pub use permute::PermuteTimes;
 pub use regroup::{RegroupTimes, Regroupings};
 use steps::Networks;

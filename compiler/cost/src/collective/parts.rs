@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::tensor::MAX_RANK;
 use shard_ir::{AxisId, Layout, Mesh};
 
-use super::exchange::{Load, Part, WireOf, wires_of};
+use super::exchange::{ExchangeLoad, Fraction, WireOf, wires_of};
 use crate::hardware::{Topology, WireKind};
 
 /// Parts that are followed; of an exchange of more, each link is taken to carry as much as if all
@@ -21,8 +21,13 @@ struct Segment {
     after: Vec<(AxisId, u64)>,
 }
 
-/// A wire, the axis that runs over it, and its stride in the coordinate along the axis.
-type Wire = (WireOf, AxisId, u64);
+/// A wire of a mesh axis that is split by dims which change.
+struct AxisWire {
+    wire: WireOf,
+    axis: AxisId,
+    /// How far apart neighbours along the wire are in the coordinate along the axis.
+    stride: u64,
+}
 
 /// The load on each network.
 pub(super) fn followed(
@@ -30,7 +35,7 @@ pub(super) fn followed(
     mesh: &Mesh,
     from: Layout,
     to: Layout,
-) -> Vec<Load> {
+) -> Vec<ExchangeLoad> {
     let dims: Vec<Vec<Segment>> = (0..MAX_RANK)
         .filter(|d| from.axes_of(*d) != to.axes_of(*d))
         .map(|d| segments(mesh, from, to, d))
@@ -41,16 +46,16 @@ pub(super) fn followed(
     if count.is_none_or(|n| n > MAX_PARTS) {
         return networks.map(|n| at_most(&wires, n)).collect();
     }
-    let mut seen = Seen { wires: &wires, ..Seen::default() };
+    let mut found = Followed { wires: &wires, ..Followed::default() };
     let (mut before, mut after) = (vec![0; mesh.axes().len()], vec![0; mesh.axes().len()]);
-    seen.each(&dims, 1, &mut before, &mut after);
-    networks.map(|n| seen.load(n)).collect()
+    found.each(&dims, 1, &mut before, &mut after);
+    networks.map(|n| found.load(n)).collect()
 }
 
 /// The wires of the axes that split these dims, network by network; each with its axis and its
 /// stride in the coordinate.
-fn wires_under(topology: &Topology<'_>, mesh: &Mesh, dims: &[Vec<Segment>]) -> Vec<Wire> {
-    let mut wires: Vec<Wire> = Vec::new();
+fn wires_under(topology: &Topology<'_>, mesh: &Mesh, dims: &[Vec<Segment>]) -> Vec<AxisWire> {
+    let mut wires: Vec<AxisWire> = Vec::new();
     for axis in mesh
         .axis_ids()
         .filter(|a| dims.iter().flatten().any(|s| s.before.iter().any(|(b, _)| b == a)))
@@ -58,10 +63,10 @@ fn wires_under(topology: &Topology<'_>, mesh: &Mesh, dims: &[Vec<Segment>]) -> V
         let mut stride = mesh.size(axis);
         for wire in wires_of(topology, axis) {
             stride /= wire.size;
-            wires.push((wire, axis, stride));
+            wires.push(AxisWire { wire, axis, stride });
         }
     }
-    wires.sort_by_key(|(wire, _, _)| wire.network);
+    wires.sort_by_key(|own| own.wire.network);
     wires
 }
 
@@ -91,10 +96,10 @@ fn segments(mesh: &Mesh, from: Layout, to: Layout, dim: usize) -> Vec<Segment> {
 }
 
 /// What no exchange over these wires of a network exceeds.
-fn at_most(wires: &[Wire], network: usize) -> Load {
+fn at_most(wires: &[AxisWire], network: usize) -> ExchangeLoad {
     let own: Vec<&WireOf> =
-        wires.iter().map(|(wire, _, _)| wire).filter(|wire| wire.network == network).collect();
-    let all = Part { num: 1, den: 1 };
+        wires.iter().map(|own| &own.wire).filter(|wire| wire.network == network).collect();
+    let all = Fraction { num: 1, den: 1 };
     let longest = |wire: &&WireOf| match wire.kind {
         WireKind::Ring => wire.size / 2,
         WireKind::Line => wire.size - 1,
@@ -103,24 +108,24 @@ fn at_most(wires: &[Wire], network: usize) -> Load {
     let has = |kind: WireKind| own.iter().any(|wire| wire.kind == kind);
     let hops: u64 = own.iter().map(&longest).sum();
     match own.first().map(|wire| wire.kind) {
-        None => Load::NONE,
+        None => ExchangeLoad::NONE,
         Some(WireKind::Line | WireKind::Ring) => {
             let most = own.iter().map(longest).max().unwrap_or(1);
-            Load { most: Part { num: most, den: 1 }, steps: hops, ..Load::NONE }
+            ExchangeLoad { most: Fraction { num: most, den: 1 }, steps: hops, ..ExchangeLoad::NONE }
         }
-        Some(WireKind::Flat) => Load { most: all, steps: 1, ..Load::NONE },
-        Some(WireKind::Inside | WireKind::Outside) => Load {
-            most: if has(WireKind::Outside) { all } else { Part::NONE },
-            inside: if has(WireKind::Inside) { all } else { Part::NONE },
+        Some(WireKind::Flat) => ExchangeLoad { most: all, steps: 1, ..ExchangeLoad::NONE },
+        Some(WireKind::Inside | WireKind::Outside) => ExchangeLoad {
+            most: if has(WireKind::Outside) { all } else { Fraction::NONE },
+            inside: if has(WireKind::Inside) { all } else { Fraction::NONE },
             steps: own.iter().map(|w| w.size).product(),
         },
     }
 }
 
-/// What has been seen of the parts so far.
+/// What has been found of the parts so far.
 #[derive(Default)]
-struct Seen<'a> {
-    wires: &'a [Wire],
+struct Followed<'a> {
+    wires: &'a [AxisWire],
     /// How much all parts are.
     total: u64,
     /// By wire, place and direction: halves of what crosses the link.
@@ -135,7 +140,7 @@ struct Seen<'a> {
     hops: BTreeMap<usize, u64>,
 }
 
-impl Seen<'_> {
+impl Followed<'_> {
     /// Follows all parts whose places in the dims left are any.
     fn each(&mut self, dims: &[Vec<Segment>], size: u64, before: &mut [u64], after: &mut [u64]) {
         let [dim, rest @ ..] = dims else {
@@ -150,32 +155,32 @@ impl Seen<'_> {
     }
 
     fn follow(&mut self, size: u64, before: &[u64], after: &[u64]) {
-        let along = |coordinates: &[u64], (wire, axis, stride): &Wire| {
-            coordinates[axis.index()] / stride % wire.size
+        let along = |coordinates: &[u64], own: &AxisWire| {
+            coordinates[own.axis.index()] / own.stride % own.wire.size
         };
         let mut at: Vec<u64> = self.wires.iter().map(|w| along(before, w)).collect();
         let goal: Vec<u64> = self.wires.iter().map(|w| along(after, w)).collect();
         let mut next = 0;
         while next < self.wires.len() {
-            let network = self.wires[next].0.network;
+            let network = self.wires[next].wire.network;
             let end =
-                next + self.wires[next..].iter().take_while(|w| w.0.network == network).count();
+                next + self.wires[next..].iter().take_while(|w| w.wire.network == network).count();
             let start = at.clone();
             let mut hops = 0;
             for i in next..end {
-                let WireOf { kind, size: places, .. } = self.wires[i].0;
-                if matches!(kind, WireKind::Line | WireKind::Ring) {
-                    hops += self.hop(i, (kind, places), size, &mut at, goal[i]);
+                if matches!(self.wires[i].wire.kind, WireKind::Line | WireKind::Ring) {
+                    hops += self.hop(i, size, &mut at, goal[i]);
                 }
                 at[i] = goal[i];
             }
-            if matches!(self.wires[next].0.kind, WireKind::Line | WireKind::Ring) {
+            if matches!(self.wires[next].wire.kind, WireKind::Line | WireKind::Ring) {
                 let longest = self.hops.entry(network).or_default();
                 *longest = hops.max(*longest);
             } else {
                 let key = (network, start);
                 let leaves = |kinds: &[WireKind]| {
-                    (next..end).any(|i| kinds.contains(&self.wires[i].0.kind) && key.1[i] != at[i])
+                    (next..end)
+                        .any(|i| kinds.contains(&self.wires[i].wire.kind) && key.1[i] != at[i])
                 };
                 if leaves(&[WireKind::Flat, WireKind::Outside]) {
                     *self.out.entry(key.clone()).or_default() += size;
@@ -189,44 +194,41 @@ impl Seen<'_> {
     }
 
     /// The load on a network.
-    fn load(&self, network: usize) -> Load {
-        let own = |wire: &&Wire| wire.0.network == network;
-        let devices: u64 = self.wires.iter().map(|(wire, _, _)| wire.size).product();
+    fn load(&self, network: usize) -> ExchangeLoad {
+        let on_it = |own: &&AxisWire| own.wire.network == network;
+        let devices: u64 = self.wires.iter().map(|own| own.wire.size).product();
         let part = |n: u64, of: u64| {
-            Part::new(u128::from(n) * u128::from(devices), u128::from(of) * u128::from(self.total))
+            Fraction::new(
+                u128::from(n) * u128::from(devices),
+                u128::from(of) * u128::from(self.total),
+            )
         };
         // Links carry halves.
         let on_network =
-            |((at, _, _), _): &(&(usize, Vec<u64>, bool), &u64)| own(&&self.wires[*at]);
+            |((at, _, _), _): &(&(usize, Vec<u64>, bool), &u64)| on_it(&&self.wires[*at]);
         if let Some((_, halves)) = self.links.iter().filter(on_network).max_by_key(|(_, n)| **n) {
             let steps = self.hops.get(&network).copied().unwrap_or(0);
-            return Load { most: part(*halves, 2), steps, ..Load::NONE };
+            return ExchangeLoad { most: part(*halves, 2), steps, ..ExchangeLoad::NONE };
         }
         let most = |of: &BTreeMap<(usize, Vec<u64>), u64>| {
             let sent = of.iter().filter(|((at, _), _)| *at == network).map(|(_, n)| *n);
             part(sent.max().unwrap_or(0), 1)
         };
         let (out, inside) = (most(&self.out), most(&self.inside));
-        if out == Part::NONE && inside == Part::NONE {
-            return Load::NONE;
+        if out == Fraction::NONE && inside == Fraction::NONE {
+            return ExchangeLoad::NONE;
         }
         let partners = self.partners.iter().filter(|((at, _), _)| *at == network);
-        let is_flat = self.wires.iter().filter(own).any(|(wire, _, _)| wire.kind == WireKind::Flat);
+        let is_flat = self.wires.iter().filter(on_it).any(|own| own.wire.kind == WireKind::Flat);
         let steps =
             if is_flat { 1 } else { partners.map(|(_, to)| to.len() as u64).max().unwrap_or(0) };
-        Load { most: out, inside, steps }
+        ExchangeLoad { most: out, inside, steps }
     }
 
     /// Takes a part along one wire of a torus, the shorter way; half-way round a ring, half of it
     /// each way. Gives the hops.
-    fn hop(
-        &mut self,
-        i: usize,
-        (kind, places): (WireKind, u64),
-        size: u64,
-        at: &mut [u64],
-        goal: u64,
-    ) -> u64 {
+    fn hop(&mut self, i: usize, size: u64, at: &mut [u64], goal: u64) -> u64 {
+        let WireOf { kind, size: places, .. } = self.wires[i].wire;
         let here = at[i];
         let up = (goal + places - here) % places;
         let ways: &[(bool, u64)] = match kind {

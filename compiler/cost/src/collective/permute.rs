@@ -14,7 +14,7 @@ const MAX_HOPS: u64 = 1 << 22;
 
 /// What the blocks of a permute do to one network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Load {
+pub struct PermuteLoad {
     /// Blocks over the busiest link; on other networks, 1 if any block travels over it.
     blocks: u64,
     /// Hops of the longest way.
@@ -24,7 +24,7 @@ pub struct Load {
 }
 
 /// The times of permutes on one mesh.
-pub type PermuteTimes<'h> = MoveTimes<'h, Load>;
+pub type PermuteTimes<'h> = MoveTimes<'h, PermuteLoad>;
 
 /// Where each affected axis is before and after, its dims numbered in the order of their first
 /// mention; 0 for the other axes.
@@ -58,20 +58,20 @@ pub(super) fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
     relation
 }
 
-impl NetworkLoad for Load {
+impl NetworkLoad for PermuteLoad {
     fn on_each(
         topology: &Topology<'_>,
         mesh: &Mesh,
         from: Layout,
         to: Layout,
         ids: &[AxisId],
-    ) -> Vec<Load> {
-        let mut loads = vec![Load::default(); topology.fabrics.len()];
+    ) -> Vec<PermuteLoad> {
+        let mut loads = vec![PermuteLoad::default(); topology.fabrics.len()];
         let is_flat = |(network, _): &(usize, Vec<Wire>)| {
             *network == 0 && topology.fabrics[0].kind().is_uniform()
         };
         if ids.iter().all(|a| is_flat(&topology.axes[a.index()])) {
-            loads[0] = Load { blocks: 1, hops: 1, leaves_node: false };
+            loads[0] = PermuteLoad { blocks: 1, hops: 1, leaves_node: false };
             return loads;
         }
         let grid = Grid { sizes: ids.iter().map(|a| mesh.size(*a)).collect() };
@@ -192,7 +192,7 @@ fn block(mesh: &Mesh, layout: Layout, ids: &[AxisId], grid: &Grid, device: u64) 
 
 /// Blocks over the busiest link of a torus, each going the shortest way along one axis after the
 /// other; half-way round a ring, upwards.
-fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> Load {
+fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> PermuteLoad {
     // Torus axes, each with its stride in the numbering of devices.
     let mut axes: Vec<(Wire, u64)> = Vec::new();
     for (axis, wires) in on {
@@ -225,7 +225,7 @@ fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> L
         hops = hops.max(way);
     }
     // No block takes a link of this network where none of its axes is affected.
-    Load { blocks: links.into_iter().max().unwrap_or(0), hops, leaves_node: false }
+    PermuteLoad { blocks: links.into_iter().max().unwrap_or(0), hops, leaves_node: false }
 }
 
 #[cfg(test)]

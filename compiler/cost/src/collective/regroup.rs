@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use shard_ir::catalogue::Sends;
 use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, never};
 
-use super::exchange::{self, ExchangeTimes};
-use super::permute::{self, PermuteTimes};
+use super::exchange::{ExchangeLoad, ExchangeTimes};
+use super::permute::{PermuteLoad, PermuteTimes};
 use super::steps::Networks;
 use super::terms::NetworkTime;
 use super::{CollectiveCost, collective_cost, cost_in};
@@ -58,8 +58,8 @@ impl Regroupings {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Signature {
     AllToAll(AxisSet),
-    Permute(Vec<permute::Load>),
-    Exchange(Vec<exchange::Load>),
+    Permute(Vec<PermuteLoad>),
+    Exchange(Vec<ExchangeLoad>),
 }
 
 /// The moves between so many layouts, whatever the sizes, are kept.

@@ -19,13 +19,13 @@ struct Share<'h> {
     wires: Vec<Wire>,
 }
 
-/// Part of an all-gather over one of the networks.
-struct Part {
+/// GatherPart of an all-gather over one of the networks.
+struct GatherPart {
     network: usize,
     gathered: Gathered,
 }
 
-impl Part {
+impl GatherPart {
     /// Bytes per second at which what a device lacks arrives, times 2^16.
     fn effective_rate(&self) -> u128 {
         let rate = u128::from(self.gathered.rate) << 16;
@@ -65,7 +65,7 @@ impl<'h> Networks<'h> {
     ///
     /// The slowest part goes first, when a device has least.
     pub(super) fn gather(&self, bits: u128) -> Vec<NetworkTime> {
-        let mut parts: Vec<Part> =
+        let mut parts: Vec<GatherPart> =
             self.0.iter().enumerate().flat_map(|(i, share)| share.parts(i)).collect();
         parts.sort_by_key(|part| std::cmp::Reverse(part.effective_rate()));
         let mut networks: Vec<NetworkTime> = self.0.iter().map(Share::gather_steps).collect();
@@ -86,9 +86,12 @@ impl<'h> Networks<'h> {
 
 impl Share<'_> {
     /// The parts of an all-gather over this network.
-    fn parts(&self, network: usize) -> Vec<Part> {
+    fn parts(&self, network: usize) -> Vec<GatherPart> {
         let parts = self.fabric.kind().gather(self.members, &self.wires).into_iter();
-        parts.filter(|part| part.members > 1).map(|gathered| Part { network, gathered }).collect()
+        parts
+            .filter(|part| part.members > 1)
+            .map(|gathered| GatherPart { network, gathered })
+            .collect()
     }
 
     /// The hops from end to end, or the steps, of an all-gather, with what each takes at least;

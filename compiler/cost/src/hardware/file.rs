@@ -89,21 +89,21 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
 }
 
 /// Fractions of peak that are really reached.
-struct Efficiency {
+struct ReachedFractions {
     matmul: f64,
     hbm: f64,
     network: f64,
 }
 
-impl Default for Efficiency {
-    fn default() -> Efficiency {
-        Efficiency { matmul: 1.0, hbm: 1.0, network: 1.0 }
+impl Default for ReachedFractions {
+    fn default() -> ReachedFractions {
+        ReachedFractions { matmul: 1.0, hbm: 1.0, network: 1.0 }
     }
 }
 
-fn read_efficiency(mut table: Table<'_, '_>) -> Efficiency {
+fn read_efficiency(mut table: Table<'_, '_>) -> ReachedFractions {
     let fraction = Numbers::Positive { max: 1.0 };
-    let efficiency = Efficiency {
+    let efficiency = ReachedFractions {
         matmul: table.number("matmul", fraction).unwrap_or(1.0),
         hbm: table.number("hbm", fraction).unwrap_or(1.0),
         network: table.number("network", fraction).unwrap_or(1.0),
@@ -128,7 +128,7 @@ struct Chip {
     hbm_rate: u64,
 }
 
-fn read_chip(mut chip: Table<'_, '_>, efficiency: &Efficiency) -> Option<Chip> {
+fn read_chip(mut chip: Table<'_, '_>, efficiency: &ReachedFractions) -> Option<Chip> {
     let flops = chip.need_table("flops", "add `flops = { bf16 = 275e12 }`");
     let peaks = flops.map(read_flops);
     let hbm_bytes = chip.need_number("hbm_bytes", AMOUNT, "add `hbm_bytes = 34359738368`");

@@ -4,7 +4,7 @@ use shard_ir::Picoseconds;
 
 use super::kind::{Figure, Gathered, Kind, Moved, SlicesOf, part, unequal};
 use super::{Slice, Wire, WireKind};
-use crate::collective::{How, Term, exchange, permute};
+use crate::collective::{ExchangeLoad, Fraction, How, PermuteLoad, Term};
 use crate::hardware::{SliceProblem, Table, latency, rate};
 
 /// Every device sends and receives at one bandwidth, whichever the mesh axis.
@@ -73,14 +73,14 @@ impl Kind for Flat {
         Moved { terms, at_once: false, steps: 1 }
     }
 
-    fn permute_rate(&self, _: &permute::Load) -> u64 {
+    fn permute_rate(&self, _: &PermuteLoad) -> u64 {
         self.bandwidth
     }
 
     /// As an all-to-all, where what each device keeps is one of K parts.
-    fn exchange(&self, load: &exchange::Load, bits: u128) -> Vec<Term> {
+    fn exchange(&self, load: &ExchangeLoad, bits: u128) -> Vec<Term> {
         vec![match load.most {
-            exchange::Part { num, den } if num + 1 == den => {
+            Fraction { num, den } if num + 1 == den => {
                 How::AllButOwn { members: den, parts: 1 }.at(bits, self.bandwidth)
             }
             most => part(most, bits, self.bandwidth),

@@ -3,7 +3,7 @@
 use shard_ir::Picoseconds;
 
 use super::{Flat, Slice, Switched, Torus, Wire};
-use crate::collective::{How, Term, exchange, permute};
+use crate::collective::{ExchangeLoad, Fraction, How, PermuteLoad, Term};
 use crate::hardware::{SliceProblem, Table};
 
 /// A figure of a network, as a document states it.
@@ -83,10 +83,10 @@ pub(crate) trait Kind {
     fn all_to_all(&self, members: u64, wires: &[Wire], bits: u128) -> Moved;
 
     /// Bytes per second at which the busiest link, or device, sends the blocks of a permute.
-    fn permute_rate(&self, load: &permute::Load) -> u64;
+    fn permute_rate(&self, load: &PermuteLoad) -> u64;
 
     /// What an exchange moves where devices hold `bits`, all at once.
-    fn exchange(&self, load: &exchange::Load, bits: u128) -> Vec<Term>;
+    fn exchange(&self, load: &ExchangeLoad, bits: u128) -> Vec<Term>;
 
     /// No block that leaves its device arrives at more bytes per second.
     fn fastest(&self) -> u64;
@@ -187,10 +187,10 @@ pub(super) fn unequal(sizes: &[u64]) -> (u64, u64) {
 }
 
 /// A part of what a device holds, at a rate.
-pub(super) fn part(part: exchange::Part, bits: u128, rate: u64) -> Term {
+pub(super) fn part(part: Fraction, bits: u128, rate: u64) -> Term {
     match part {
-        exchange::Part { num: 1, den: 1 } => How::Blocks { blocks: 1 },
-        exchange::Part { num, den } => How::Parts { parts: num, of: den },
+        Fraction { num: 1, den: 1 } => How::Blocks { blocks: 1 },
+        Fraction { num, den } => How::Parts { parts: num, of: den },
     }
     .at(bits, rate)
 }

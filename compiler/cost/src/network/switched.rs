@@ -4,7 +4,7 @@ use shard_ir::Picoseconds;
 
 use super::kind::{Figure, Gathered, Kind, Moved, SlicesOf, part};
 use super::{Slice, Wire, WireKind, inside};
-use crate::collective::{How, Term, exchange, permute};
+use crate::collective::{ExchangeLoad, How, PermuteLoad, Term};
 use crate::hardware::{CHIPS, SliceProblem, Table, latency, rate};
 
 /// Devices behind one switch form a node; each has an adapter to those of other nodes.
@@ -121,11 +121,11 @@ impl Kind for Switched {
         Moved { terms, at_once: true, steps: members }
     }
 
-    fn permute_rate(&self, load: &permute::Load) -> u64 {
+    fn permute_rate(&self, load: &PermuteLoad) -> u64 {
         if load.leaves_node { self.nic_bandwidth } else { self.node_bandwidth }
     }
 
-    fn exchange(&self, load: &exchange::Load, bits: u128) -> Vec<Term> {
+    fn exchange(&self, load: &ExchangeLoad, bits: u128) -> Vec<Term> {
         vec![
             part(load.inside, bits, self.node_bandwidth),
             part(load.most, bits, self.nic_bandwidth),

@@ -4,7 +4,7 @@ use shard_ir::Picoseconds;
 
 use super::kind::{Figure, Gathered, Kind, Moved, SlicesOf, part, unequal};
 use super::{Slice, Wire, WireKind};
-use crate::collective::{How, Term, exchange, permute};
+use crate::collective::{ExchangeLoad, How, PermuteLoad, Term};
 use crate::hardware::{CHIPS, MAX_TORUS_AXES, SliceProblem, Table, latency, rate, whole};
 
 /// Every device has two links along each torus axis.
@@ -219,11 +219,11 @@ impl Kind for Torus {
         Moved { terms: wires.iter().map(on_axis).collect(), at_once: false, steps }
     }
 
-    fn permute_rate(&self, _: &permute::Load) -> u64 {
+    fn permute_rate(&self, _: &PermuteLoad) -> u64 {
         self.link_bandwidth
     }
 
-    fn exchange(&self, load: &exchange::Load, bits: u128) -> Vec<Term> {
+    fn exchange(&self, load: &ExchangeLoad, bits: u128) -> Vec<Term> {
         vec![part(load.most, bits, self.link_bandwidth)]
     }
 
