@@ -45,7 +45,8 @@ struct LocalMask {
 }
 
 impl LocalMask {
-    /// What the mask shows on the busiest device; of a ring on the one that is busiest in each step.
+    /// What the mask shows on the busiest device; of a ring on the one that is busiest in each
+    /// step.
     fn in_sight(&self, ring: RingShape) -> InSight {
         let steps = ring.steps.max(1);
         let block = self.sight.busiest(self.queries, self.keys / steps);
@@ -101,8 +102,8 @@ pub struct Stripes {
 }
 
 /// What the mask of an attention that shows the fewest pairs shows on the busiest device, in
-/// contiguous and in striped blocks; of a ring on the busiest device of each step. With a window the
-/// two are equal. `None` if no mask hides keys.
+/// contiguous and in striped blocks; of a ring on the busiest device of each step. With a window
+/// the two are equal. `None` if no mask hides keys.
 pub(crate) fn stripes(chain: &[KernelOp<'_>], dims: &[Dim], ring: RingShape) -> Option<Stripes> {
     if chain.len() < 2 || !chain.iter().any(|member| softmax_over(member.op).is_some()) {
         return None;
@@ -185,8 +186,8 @@ pub(crate) struct KeysRead {
     pub(crate) held: u64,
 }
 
-/// How many keys of an attention are read, in a ring of so many steps; `None` if no mask hides any of
-/// them from all queries of a device.
+/// How many keys of an attention are read, in a ring of so many steps; `None` if no mask hides any
+/// of them from all queries of a device.
 pub(crate) fn keys_read(chain: &[KernelOp<'_>], dims: &[Dim], steps: u64) -> Option<KeysRead> {
     let over = chain.iter().find_map(|member| softmax_over(member.op))?;
     let ring = RingShape { steps, along: None };
@@ -197,9 +198,9 @@ pub(crate) fn keys_read(chain: &[KernelOp<'_>], dims: &[Dim], steps: u64) -> Opt
     (chain.len() > 1 && found.read < found.held).then_some(found)
 }
 
-/// A lower bound of the work of any attention of a program: it counts no less than one in so many of
-/// all its pairs, whatever its masks hide and however it is split. For the part of its pairs that the
-/// busiest device sees is no smaller than the part of all pairs that is in sight.
+/// A lower bound of the work of any attention of a program: it counts no less than one in so many
+/// of all its pairs, whatever its masks hide and however it is split. For the part of its pairs
+/// that the busiest device sees is no smaller than the part of all pairs that is in sight.
 pub fn one_pair_in(program: &Program) -> u128 {
     let of_mask = |value: &Value| {
         let Def::Op { op: Op::Mask { query, key, window }, .. } = &value.def else { return 1 };

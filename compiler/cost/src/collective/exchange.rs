@@ -1,9 +1,10 @@
-//! The time of an exchange: parts of blocks from device to device, each to where its new block is.
+//! The time of an exchange: each device sends parts of its block to the devices whose new blocks
+//! have them.
 //!
-//! Where the blocks of a dim before and after have borders that divide each other, the place of an
-//! element is a list of digits, each of them part of at most one coordinate before and one after,
-//! and all of them independent. What crosses a link is then a product over digits. Elsewhere (an
-//! axis of 2 in place of one of 3) parts are followed one by one.
+//! If the sizes of a dim's blocks before and after divide each other, the place of an element along
+//! the dim is a list of independent digits, each of which belongs to at most one coordinate before
+//! and one after. What crosses a link is then a product over digits. Else (an axis of 2 in place of
+//! one of 3) parts are followed one by one (`parts`).
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,10 @@ use super::terms::NetworkTime;
 use super::times::{MoveTimes, NetworkLoad};
 use crate::hardware::{Fabric, Topology, Wire, WireKind};
 
-/// Digits that are tried in all their values together; beyond, each wire is taken by itself.
+/// How many combinations of values of digits are tried; for more, each wire is taken by itself.
 const MAX_TOGETHER: u64 = 1 << 14;
 
-/// A part of what a device holds: so many of so many equal parts. It may be more than all.
+/// A fraction of what a device holds; it may be more than 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Fraction {
     pub(crate) num: u64,
@@ -43,16 +44,17 @@ impl Fraction {
     }
 }
 
-/// What an exchange does to one network.
+/// The load that an exchange puts on one network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ExchangeLoad {
-    /// Of a device's bytes, what the busiest link of a torus carries, the busiest device of a flat
-    /// network sends, or the busiest device of a switched one sends out of its node.
+    /// As a fraction of a device's bytes: what the busiest link of a torus carries, what the
+    /// busiest device of a flat network sends, or what that of a switched network sends out of its
+    /// node.
     pub(crate) most: Fraction,
-    /// What the busiest device of a switched network sends inside its node.
+    /// As such a fraction, what the busiest device of a switched network sends inside its node.
     pub(crate) inside: Fraction,
-    /// Hops of the longest way on a torus; behind switches, the devices that have parts of one
-    /// block; 1 on a flat network.
+    /// On a torus the hops of the longest way; on a switched network the devices that get parts of
+    /// one block; on a flat network 1.
     pub(crate) steps: u64,
 }
 
@@ -112,16 +114,17 @@ impl NetworkLoad for ExchangeLoad {
     }
 }
 
-/// The coordinates of devices before and after, as digits of the places of elements.
+/// The places of elements as digits, and the coordinates of devices before and after as lists of
+/// these digits.
 struct Digits {
-    /// The values that each digit has.
+    /// How many values each digit has.
     radix: Vec<u64>,
-    /// What is crossed: network by network, in mesh order. Where it goes over several, an element
-    /// takes one after the other.
+    /// The wires along which elements move: network by network, in mesh order. An element takes
+    /// them one after the other in this order.
     wires: Vec<Crossed>,
 }
 
-/// A wire, and the digits that are the coordinate along it, major to minor.
+/// A wire, and the digits that are the coordinate along it before and after, major to minor.
 struct Crossed {
     wire: WireOf,
     before: Vec<usize>,
@@ -129,10 +132,10 @@ struct Crossed {
 }
 
 impl Digits {
-    /// `None` where the borders of blocks do not divide each other.
+    /// `None` if the sizes of blocks do not divide each other.
     fn new(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout) -> Option<Digits> {
         let mut radix = Vec::new();
-        // Of each wire of each mesh axis the digits before and after.
+        // For each wire of each mesh axis the digits before and after.
         let mut of: BTreeMap<(usize, usize), [Vec<usize>; 2]> = BTreeMap::new();
         let rank = from.split_rank().max(to.split_rank());
         for dim in (0..rank).filter(|d| from.axes_of(*d) != to.axes_of(*d)) {
@@ -206,9 +209,10 @@ impl Digits {
         }
     }
 
-    /// Digits that a place on the way says: those of the coordinates after along the wires before
-    /// `own`, and of the coordinates before along the wires from `from_here` on. Also the product
-    /// of those that are in both.
+    /// The digits that are known of an element by the device where it is when it has crossed the
+    /// first `crossed` wires: those of its coordinates after along these wires, and of its
+    /// coordinates before along the wires from `from_here` on. Also the number of values of those
+    /// that are in both.
     fn known(&self, crossed: usize, from_here: usize) -> (Vec<bool>, u64) {
         let mut known = vec![false; self.radix.len()];
         let after = self.wires[..crossed].iter().flat_map(|c| &c.after);
@@ -220,7 +224,7 @@ impl Digits {
         (known, twice)
     }
 
-    /// The value of a coordinate.
+    /// The value of a coordinate, by its digits and the values of all digits.
     fn value(&self, digits: &[usize], values: &[u64]) -> u64 {
         digits.iter().fold(0, |n, d| n * self.radix[*d] + values[*d])
     }
@@ -238,9 +242,9 @@ impl Digits {
         }
     }
 
-    /// What the busiest link along a wire of a torus carries. On it is what has been moved along
-    /// the wires before and is still to be moved along those behind; half-way round a ring, half of
-    /// it goes each way.
+    /// What the busiest link along a wire of a torus carries, as a fraction of a device's bytes. An
+    /// element crosses it when it has moved along the wires before it, and not along those behind
+    /// it. If both ways round a ring are equally long, half of the elements go each way.
     fn busiest_link(&self, at: usize) -> Fraction {
         let Crossed { wire, before, after } = &self.wires[at];
         let (known, twice) = self.known(at, at + 1);
@@ -254,8 +258,8 @@ impl Digits {
         let mut outer = vec![0; self.radix.len()];
         self.each(&fixed, &mut outer, &mut |fixed_values| {
             values.copy_from_slice(fixed_values);
-            // Both ways round, in halves; a way adds 1 where it begins and takes it back where it
-            // ends.
+            // For both directions, doubled: by how much the load changes from each link to the
+            // next.
             let mut ways = [vec![0i64; 2 * size + 1], vec![0i64; 2 * size + 1]];
             self.each(&free, &mut values, &mut |values| {
                 let (here, there) =
@@ -311,7 +315,8 @@ impl Digits {
         };
         let mut left: Vec<&Crossed> = wires.iter().collect();
         let mut total = 0;
-        // Wires that have digits in common are looked at together.
+        // Wires that have digits in common are taken together, since their hops depend on each
+        // other.
         while let Some(first) = left.pop() {
             let mut together = vec![first];
             let mut digits: Vec<usize> = first.before.iter().chain(&first.after).copied().collect();
@@ -346,7 +351,7 @@ impl Digits {
         total
     }
 
-    /// What the busiest device sends over a flat or a switched network, whose wires these are.
+    /// The load of a flat or a switched network, whose wires these are.
     fn busiest_sender(&self, own: std::ops::Range<usize>) -> ExchangeLoad {
         let (known, twice) = self.known(own.start, own.start);
         let wires = &self.wires[own];
@@ -355,8 +360,8 @@ impl Digits {
             wires.iter().partition(|c| c.wire.kind != WireKind::Inside);
         let others = |wires: &[&Crossed]| wires.iter().map(|c| free(c)).product::<u64>();
         let (out, all) = (others(&outside), others(&outside) * others(&within));
-        // Of each known digit there are values for which what a device sends is most; it has
-        // `twice` its own bytes then.
+        // The device that sends most is found by trying all values of the known digits; it holds
+        // `twice` the bytes of a block.
         let mut fixed: Vec<usize> = wires
             .iter()
             .flat_map(|c| c.before.iter().chain(&c.after))
@@ -374,8 +379,8 @@ impl Digits {
                     |wires: &[&Crossed]| wires.iter().all(|c| self.may_stay(c, &known, values));
                 let (home, same) =
                     (u64::from(stays(&outside)), u64::from(stays(&outside) && stays(&within)));
-                // In units of one `all`-th of the block: `all / out` of them stay in the node, and
-                // one stays on the device.
+                // In units of one `all`-th of the block: if the device may keep elements, `all /
+                // out` of them stay in the node, and one of these stays on the device.
                 most = most.max(all - home * (all / out));
                 inside = inside.max(home * (all / out) - same);
             });
@@ -386,14 +391,14 @@ impl Digits {
             );
         }
         let part = |n: u64| Fraction::new(u128::from(n) * u128::from(twice), u128::from(all));
-        // Behind switches, a message to each device that has a part of the block, perhaps itself;
-        // else all at once.
+        // On a switched network a message goes to each device that gets a part of the block,
+        // perhaps the device itself; on a flat network all go at once.
         let steps = if wires.iter().any(|c| c.wire.kind == WireKind::Flat) { 1 } else { all };
         ExchangeLoad { most: part(most), inside: part(inside), steps }
     }
 
-    /// Whether some of what a device has may stay where it is along a wire, for these values of the
-    /// known digits.
+    /// Whether some elements of a device have the same coordinate along a wire before and after,
+    /// for these values of the known digits.
     fn may_stay(&self, crossed: &Crossed, known: &[bool], values: &[u64]) -> bool {
         let mut here = self.value(&crossed.before, values);
         crossed.after.iter().rev().all(|d| {
@@ -411,7 +416,8 @@ mod tests {
     use super::*;
     use crate::Hardware;
 
-    /// On every exchange between layouts of these sizes: how many there are.
+    /// Calls `test` with every exchange between layouts of these sizes, and gives how many these
+    /// are.
     fn each_exchange(mesh: &Mesh, sizes: &[u64], mut test: impl FnMut(Layout, Layout)) -> usize {
         let shape = MeshShape { mesh, sizes };
         let mut count = 0;

@@ -1,4 +1,4 @@
-//! What a move costs.
+//! What a move costs: its bytes and its time.
 
 mod exchange;
 mod parts;
@@ -28,8 +28,8 @@ pub use weighted::Weighted;
 /// What one move costs each device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CollectiveCost {
-    /// The bytes on one device of the larger buffer: what an all-gather gives, what a
-    /// reduce-scatter or all-reduce takes, what an all-to-all or a permute holds.
+    /// The bytes on one device of the larger buffer: the result of an all-gather, the operand of
+    /// any other move. Those of a softmax-merge include its statistics.
     pub bytes: Bytes,
     /// The bytes that the busiest device sends.
     pub wire_bytes: Bytes,
@@ -65,7 +65,7 @@ impl std::iter::Sum for CollectiveCost {
 /// and rounded up otherwise; the time is computed from bits, so that half bytes (int4) are not
 /// lost.
 ///
-/// The caller sees to it that the move applies to `from`.
+/// The move has to apply to `from`.
 pub fn collective_cost(
     hw: &Hardware,
     mesh: &Mesh,
@@ -108,7 +108,7 @@ fn cost_in(
         Sends::Around | Sends::Across => all_but_own(1),
         Sends::AroundTwice => all_but_own(2),
         Sends::Blocks => bits.div_ceil(8),
-        // What is kept is one part for each device of the group, or nothing.
+        // Each device keeps one of as many parts as the group has devices, or nothing.
         Sends::Lacking => match collective.terms().to.and_then(|to| kept_by_each(mesh, from, to)) {
             Some(_) => all_but_own(1),
             None => bits.div_ceil(8),
@@ -123,7 +123,7 @@ fn cost_in(
     }
 }
 
-/// What the time of a move is made of; see [`collective_cost`].
+/// The time of a move ([`collective_cost`]) with the terms that it is made of.
 pub fn collective_time(
     hw: &Hardware,
     mesh: &Mesh,
@@ -164,8 +164,8 @@ fn larger_buffer(mesh: &Mesh, collective: &Collective, from: Layout, sizes: &[u6
     if collective.makes_more() { before.saturating_mul(group) } else { before }
 }
 
-/// No permute of a value that has so many elements on a device takes less: a block that moves
-/// crosses one link, the fastest, at least.
+/// A lower bound of the time of any permute of a value with so many elements on a device: a block
+/// that moves crosses at least one link, and none is faster than the fastest.
 pub fn least_permute_time(
     hw: &Hardware,
     mesh: &Mesh,
@@ -183,9 +183,8 @@ pub fn least_permute_time(
     Picoseconds(least.0.saturating_mul(hw.move_weight()))
 }
 
-/// What the time of a move depends on beside its kind and the size of its buffer: moves of one kind
-/// over lists of axes with the same key take the same time for the same local size. Not for
-/// permutes and exchanges.
+/// A key of a list of axes: moves of one kind over lists with the same key take the same time for
+/// the same local size. Not for permutes and exchanges, whose time depends on their layouts.
 pub fn axes_key(hw: &Hardware, mesh: &Mesh, axes: &AxisList) -> u64 {
     if hw.network.treats_axes_alike(mesh) {
         mesh.group_size(axes.iter())

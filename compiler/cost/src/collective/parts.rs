@@ -1,5 +1,5 @@
-//! The parts of an exchange, followed one by one: for blocks whose borders do not divide each
-//! other, and to hold the short way to.
+//! The load of an exchange, by following each part of a block from device to device: for blocks
+//! whose borders do not divide each other, and to test the faster way of `exchange`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,16 @@ use shard_ir::{AxisId, Layout, Mesh};
 use super::exchange::{ExchangeLoad, Fraction, WireOf, wires_of};
 use crate::hardware::{Topology, WireKind};
 
-/// Parts that are followed; of an exchange of more, each link is taken to carry as much as if all
-/// that a device holds went the longest way.
+/// How many parts are followed at most. In an exchange of more parts each link is taken to carry as
+/// much as if all that a device holds went the longest way.
 const MAX_PARTS: u64 = 1 << 16;
 
-/// A piece of one dim between two borders: how long it is, and the places along the axes that split
-/// the dim, before and after.
+/// A stretch of one dim between two neighbouring borders of blocks, before or after the exchange.
 struct Segment {
     length: u64,
+    /// The coordinate, along each axis that splits the dim before, of the devices that have it.
     before: Vec<(AxisId, u64)>,
+    /// The same after the exchange.
     after: Vec<(AxisId, u64)>,
 }
 
@@ -52,8 +53,7 @@ pub(super) fn followed(
     networks.map(|n| found.load(n)).collect()
 }
 
-/// The wires of the axes that split these dims, network by network; each with its axis and its
-/// stride in the coordinate.
+/// The wires of the axes that split these dims before the exchange, network by network.
 fn wires_under(topology: &Topology<'_>, mesh: &Mesh, dims: &[Vec<Segment>]) -> Vec<AxisWire> {
     let mut wires: Vec<AxisWire> = Vec::new();
     for axis in mesh
@@ -70,11 +70,12 @@ fn wires_under(topology: &Topology<'_>, mesh: &Mesh, dims: &[Vec<Segment>]) -> V
     wires
 }
 
-/// Where the borders of a dim before and after cut it.
+/// The segments of a dim, whose length is counted in parts of one over the product of the numbers
+/// of blocks before and after.
 fn segments(mesh: &Mesh, from: Layout, to: Layout, dim: usize) -> Vec<Segment> {
     let (old, new) = (from.axes_of(dim), to.axes_of(dim));
     let (blocks, others) = (mesh.group_size(old.iter()), mesh.group_size(new.iter()));
-    // In units of which a block before has `others`, and one after `blocks`.
+    // In units of which a block before has `others` and a block after has `blocks`.
     let mut borders: Vec<u64> =
         (0..=blocks).map(|i| i * others).chain((0..=others).map(|i| i * blocks)).collect();
     borders.sort_unstable();
@@ -95,7 +96,7 @@ fn segments(mesh: &Mesh, from: Layout, to: Layout, dim: usize) -> Vec<Segment> {
     borders.windows(2).map(segment).collect()
 }
 
-/// What no exchange over these wires of a network exceeds.
+/// A load of a network that no exchange over these wires exceeds.
 fn at_most(wires: &[AxisWire], network: usize) -> ExchangeLoad {
     let own: Vec<&WireOf> =
         wires.iter().map(|own| &own.wire).filter(|wire| wire.network == network).collect();
@@ -122,26 +123,28 @@ fn at_most(wires: &[AxisWire], network: usize) -> ExchangeLoad {
     }
 }
 
-/// What has been found of the parts so far.
+/// The loads of the parts that have been followed so far.
 #[derive(Default)]
 struct Followed<'a> {
     wires: &'a [AxisWire],
-    /// How much all parts are.
+    /// The size of all parts together.
     total: u64,
-    /// By wire, place and direction: halves of what crosses the link.
+    /// For each link, by wire, place and direction, twice what crosses it.
     links: BTreeMap<(usize, Vec<u64>, bool), u64>,
-    /// By network and device: what it sends out of its node, or at all where there are none.
+    /// What a device sends over a network out of its node; if there are no nodes, all that it
+    /// sends.
     out: BTreeMap<(usize, Vec<u64>), u64>,
-    /// What it sends inside its node.
+    /// What a device sends over a network inside its node.
     inside: BTreeMap<(usize, Vec<u64>), u64>,
-    /// The devices that have something of what it holds, itself perhaps among them.
+    /// The devices that get parts from a device over a network, perhaps itself among them.
     partners: BTreeMap<(usize, Vec<u64>), BTreeSet<Vec<u64>>>,
-    /// By network, the longest way.
+    /// For each network the hops of the longest way.
     hops: BTreeMap<usize, u64>,
 }
 
 impl Followed<'_> {
-    /// Follows all parts whose places in the dims left are any.
+    /// Follows the parts of every segment of these dims; those of the other dims are given by the
+    /// coordinates `before` and `after`, and `size` is the product of their lengths.
     fn each(&mut self, dims: &[Vec<Segment>], size: u64, before: &mut [u64], after: &mut [u64]) {
         let [dim, rest @ ..] = dims else {
             self.total += size;
@@ -154,6 +157,7 @@ impl Followed<'_> {
         }
     }
 
+    /// Follows one part from the device that has it before to the one that has it after.
     fn follow(&mut self, size: u64, before: &[u64], after: &[u64]) {
         let along = |coordinates: &[u64], own: &AxisWire| {
             coordinates[own.axis.index()] / own.stride % own.wire.size
@@ -203,7 +207,7 @@ impl Followed<'_> {
                 u128::from(of) * u128::from(self.total),
             )
         };
-        // Links carry halves.
+        // The loads of links are doubled.
         let on_network =
             |((at, _, _), _): &(&(usize, Vec<u64>, bool), &u64)| on_it(&&self.wires[*at]);
         if let Some((_, halves)) = self.links.iter().filter(on_network).max_by_key(|(_, n)| **n) {
@@ -225,8 +229,8 @@ impl Followed<'_> {
         ExchangeLoad { most: out, inside, steps }
     }
 
-    /// Takes a part along one wire of a torus, the shorter way; half-way round a ring, half of it
-    /// each way. Gives the hops.
+    /// Takes a part along wire `i` of a torus, the shorter way; if both ways round a ring are
+    /// equally long, half of it each way. Gives the hops.
     fn hop(&mut self, i: usize, size: u64, at: &mut [u64], goal: u64) -> u64 {
         let WireOf { kind, size: places, .. } = self.wires[i].wire;
         let here = at[i];

@@ -8,14 +8,14 @@ use super::times::{MoveTimes, NetworkLoad};
 use crate::hardware::{Fabric, Topology, Wire, WireKind};
 use crate::network::inside;
 
-/// Blocks times hops that are followed link by link; a permute of more is taken to load links as
-/// one does that shifts every block the longest way along every axis.
+/// Up to how many blocks times hops a permute is followed link by link. One of more is taken to
+/// load links as if it shifted every block the longest way along every axis.
 const MAX_HOPS: u64 = 1 << 22;
 
-/// What the blocks of a permute do to one network.
+/// The load that a permute puts on one network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PermuteLoad {
-    /// Blocks over the busiest link; on other networks, 1 if any block travels over it.
+    /// How many blocks cross the busiest link of a torus; on other networks 1 if any block travels.
     blocks: u64,
     /// Hops of the longest way.
     hops: u64,
@@ -26,11 +26,13 @@ pub struct PermuteLoad {
 /// The times of permutes on one mesh.
 pub type PermuteTimes<'h> = MoveTimes<'h, PermuteLoad>;
 
-/// Where each affected axis is before and after, its dims numbered in the order of their first
-/// mention; 0 for the other axes.
+/// What a move does to each affected axis: a code of its place before and of its place after, 0 if
+/// it splits no dim. Dims are numbered in the order in which they are first met, so that moves that
+/// differ only in the names of dims have the same relation. Other axes have zeros.
 pub(super) type Relation = [(u8, u8); MAX_AXES];
 
-/// The axes along which blocks may travel: those of dims that are split otherwise after.
+/// The axes along which blocks may travel: those that split, before or after, a dim whose axes
+/// change.
 pub(super) fn affected(mesh: &Mesh, from: Layout, to: Layout) -> Vec<AxisId> {
     let moved = |layout: Layout, axis: AxisId| match layout.place(axis) {
         Place::Split { dim, .. } => from.axes_of(dim) != to.axes_of(dim),
@@ -39,6 +41,7 @@ pub(super) fn affected(mesh: &Mesh, from: Layout, to: Layout) -> Vec<AxisId> {
     mesh.axis_ids().filter(|axis| moved(from, *axis) || moved(to, *axis)).collect()
 }
 
+/// The [`Relation`] of a move that affects these axes.
 pub(super) fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
     let mut dims: Vec<usize> = Vec::new();
     let mut code = |place: Place| match place {
@@ -126,19 +129,18 @@ impl NetworkLoad for PermuteLoad {
     }
 }
 
-/// The hops from end to end of a mesh axis.
+/// The hops of the longest way along a mesh axis.
 fn longest(wires: &[Wire]) -> u64 {
     wires.iter().map(Wire::longest).sum()
 }
 
-/// The node of a device by its coordinate along a mesh axis; where there are no nodes, all are in
-/// one.
+/// The node of a device by its coordinate along a mesh axis; 0 if there are no nodes.
 fn node_of(wires: &[Wire], coordinate: u64) -> u64 {
     let has_nodes = wires.iter().any(|wire| wire.kind == WireKind::Outside);
     if has_nodes { coordinate / inside(wires) } else { 0 }
 }
 
-/// The devices that differ along the affected axes alone, the last axis fastest.
+/// The devices that differ along the affected axes alone, numbered with the last axis fastest.
 struct Grid {
     sizes: Vec<u64>,
 }
@@ -157,8 +159,9 @@ impl Grid {
     }
 }
 
-/// Who sends its block to whom. Where several devices hold a block, they serve those that want it
-/// in order of device, as `run` does; a device that has what it wants sends and receives nothing.
+/// The messages, as sender and receiver. If several devices hold a block, the first of them sends
+/// it to the first that wants it, and so on, as in `run`. A device that has the block that it wants
+/// sends and receives nothing.
 fn messages(mesh: &Mesh, from: Layout, to: Layout, ids: &[AxisId], grid: &Grid) -> Vec<(u64, u64)> {
     let holders = |layout: Layout| -> Vec<u64> {
         (0..grid.devices()).map(|device| block(mesh, layout, ids, grid, device)).collect()
@@ -182,7 +185,7 @@ fn block(mesh: &Mesh, layout: Layout, ids: &[AxisId], grid: &Grid, device: u64) 
     let mut number = 0;
     for dim in 0..layout.split_rank() {
         for axis in layout.axes_of(dim).iter() {
-            // Along an axis that is not affected all do the same.
+            // All devices of the grid have the same coordinate along an axis that is not affected.
             let at = ids.iter().position(|a| *a == axis).map_or(0, |i| grid.coordinate(device, i));
             number = number * mesh.size(axis) + at;
         }
@@ -190,8 +193,8 @@ fn block(mesh: &Mesh, layout: Layout, ids: &[AxisId], grid: &Grid, device: u64) 
     number
 }
 
-/// Blocks over the busiest link of a torus, each going the shortest way along one axis after the
-/// other; half-way round a ring, upwards.
+/// The load of a torus. Each block goes the shortest way along one axis after the other; if both
+/// ways round a ring are equally long, upwards.
 fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> PermuteLoad {
     // Torus axes, each with its stride in the numbering of devices.
     let mut axes: Vec<(Wire, u64)> = Vec::new();
@@ -203,7 +206,7 @@ fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> P
         }
     }
     let devices = grid.devices() as usize;
-    // For each axis and direction, the blocks that leave each device.
+    // For each axis and direction, how many blocks leave each device.
     let mut links = vec![0u64; devices * axes.len() * 2];
     let mut hops = 0;
     for (source, target) in messages {
@@ -224,7 +227,7 @@ fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> P
         }
         hops = hops.max(way);
     }
-    // No block takes a link of this network where none of its axes is affected.
+    // There are no links if no axis of this network is affected.
     PermuteLoad { blocks: links.into_iter().max().unwrap_or(0), hops, leaves_node: false }
 }
 

@@ -1,5 +1,4 @@
-//! The times of all moves in which devices give each other what they lack, between all layouts of a
-//! list.
+//! The times of all all-to-alls, permutes and exchanges between the layouts of a list.
 
 use std::rc::Rc;
 
@@ -14,34 +13,37 @@ use super::terms::NetworkTime;
 use super::{CollectiveCost, collective_cost, cost_in};
 use crate::hardware::Hardware;
 
-/// The times of all-to-alls, permutes and exchanges on one mesh, for those who ask for all of them.
-/// What a move does to the networks is worked out once for all that do the same.
+/// The times of all-to-alls, permutes and exchanges on one mesh. The load of networks is computed
+/// once for all moves with the same one.
 pub struct RegroupTimes<'h> {
     hw: &'h Hardware,
     mesh: &'h Mesh,
     permutes: PermuteTimes<'h>,
     exchanges: ExchangeTimes<'h>,
-    /// One move of each kind: from where, to where.
+    /// One move of each kind, by the layouts before and after.
     kinds: Vec<(Layout, Layout)>,
+    /// The kind of each signature.
     known: FxHashMap<Signature, u32>,
     /// The moves between all layouts of so many dims that these axes split, whatever the sizes.
     whole: FxHashMap<(AxisSet, usize), Rc<Pairs>>,
 }
 
-/// Which move leads from each layout of a list to each other. Regroupings of one *kind* take the
-/// same time.
+/// The kind of the move from each layout of a list to each other one. Moves of one *kind* take the
+/// same time for the same number of bits.
 #[derive(Debug)]
 struct Pairs {
+    /// The place of each layout in the list.
     place: FxHashMap<Layout, u32>,
-    /// The kind of the move from layout `i` to layout `j` at `i * count + j`; of no meaning where
-    /// `i` is `j`.
+    /// The kind of the move from layout `i` to layout `j`, at `i * count + j`; 0 if `i` is `j`.
     of: Vec<u32>,
 }
 
-/// The moves between the layouts of a list, among those of a longer one.
+/// The kinds of the moves between the layouts of a list.
 #[derive(Clone, Debug)]
 pub struct Regroupings {
+    /// The moves of a list that has all these layouts.
     of: Rc<Pairs>,
+    /// The place of each layout in that list.
     places: Vec<u32>,
 }
 
@@ -53,8 +55,8 @@ impl Regroupings {
     }
 }
 
-/// What the time of a move follows from, for any number of bits: its name, and the axes of its
-/// group or what it does to the networks.
+/// What decides the time of a move for any number of bits: which move it is, and the axes of its
+/// group or its load on each network.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Signature {
     AllToAll(AxisSet),
@@ -62,11 +64,11 @@ enum Signature {
     Exchange(Vec<ExchangeLoad>),
 }
 
-/// The moves between so many layouts, whatever the sizes, are kept.
+/// Up to how many layouts the moves between all of them are kept for later calls.
 const MOST_KEPT: usize = 128;
 
 impl<'h> RegroupTimes<'h> {
-    /// Nothing worked out yet.
+    /// No move is known yet.
     pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> RegroupTimes<'h> {
         let (permutes, exchanges) = (PermuteTimes::new(hw, mesh), ExchangeTimes::new(hw, mesh));
         let (kinds, known, whole) = (Vec::new(), FxHashMap::default(), FxHashMap::default());
@@ -83,7 +85,7 @@ impl<'h> RegroupTimes<'h> {
         self.mesh
     }
 
-    /// What a move costs: as [`collective_cost`](super::collective_cost).
+    /// What a move costs: the same as [`collective_cost`](super::collective_cost).
     pub fn cost(
         &mut self,
         collective: &Collective,
@@ -108,10 +110,10 @@ impl<'h> RegroupTimes<'h> {
         cost_in(time, self.mesh, collective, from, sizes, dtype)
     }
 
-    /// The moves between layouts that the same axes split, and that are partial over the same axes:
-    /// the caller sees to that.
+    /// The moves between layouts, which all have to be split by the same axes and partial over the
+    /// same axes.
     pub fn between(&mut self, layouts: &[Layout]) -> Regroupings {
-        // Partial axes change nothing, and neither do dims that nothing splits.
+        // The kind of a move depends neither on partial axes nor on dims that no axis splits.
         let rank = layouts.iter().map(|layout| layout.split_rank()).max().unwrap_or(0);
         let split = |dim: &usize| layouts.iter().any(|layout| !layout.axes_of(*dim).is_empty());
         let dims: Vec<usize> = (0..rank).filter(split).collect();
@@ -141,8 +143,10 @@ impl<'h> RegroupTimes<'h> {
         Regroupings { of, places }
     }
 
-    /// Dims in another order change nothing but the places of layouts in the list. So the moves
-    /// from a layout are those from the first of the list that differs from it in that alone.
+    /// The kinds of the moves between all layouts of a list. The kind of a move stays the same if
+    /// the dims of both layouts are put into another order. So the moves from a layout have the
+    /// kinds of those from the first layout of the list that is the same but for the order of its
+    /// dims.
     fn work_out(&mut self, layouts: &[Layout]) -> Pairs {
         let count = layouts.len();
         let place: FxHashMap<Layout, u32> = layouts.iter().copied().zip(0..).collect();
@@ -187,7 +191,7 @@ impl<'h> RegroupTimes<'h> {
         }
     }
 
-    /// The time of each kind of move that is known so far, of a value with so many elements on a
+    /// The time of each kind of move that is known so far, for a value with so many elements on a
     /// device.
     pub fn times(&mut self, local_elements: u64, dtype: Dtype) -> Vec<Picoseconds> {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
@@ -207,17 +211,16 @@ impl<'h> RegroupTimes<'h> {
     }
 }
 
-/// The move from one layout to another. Which it is does not hang on sizes.
+/// The move from one layout to another, which does not depend on sizes.
 fn between(mesh: &Mesh, from: Layout, to: Layout) -> Option<Collective> {
     Collective::regrouping(MeshShape { mesh, sizes: &[] }, from, to)
 }
 
-/// Of layouts that split more dims than this, none is taken to be another with its dims in another
-/// order.
+/// How many dims layouts may split for reorderings to be looked for.
 const MOST_REORDERED: usize = 4;
 
-/// The ways of putting dims in another order that lead from each layout of a list to one of the
-/// list, by places in it.
+/// The orders of dims with which each layout of a list becomes another one of the list: for each
+/// order the place of the layout that each layout becomes.
 fn reorderings(layouts: &[Layout], place: &FxHashMap<Layout, u32>) -> Vec<Vec<u32>> {
     let rank = layouts.iter().map(|layout| layout.split_rank()).max().unwrap_or(0);
     let dims: Vec<usize> =
@@ -259,8 +262,7 @@ mod tests {
             kind = \"flat\", bandwidth = 1e9 }",
     ];
 
-    /// Also where sizes let some dims be split by few axes, so that dims cannot be put in any
-    /// order.
+    /// Also with sizes that few axes can split, so that dims cannot be put into any order.
     #[test]
     fn moves_of_a_list_take_what_each_takes_by_itself() {
         let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth \

@@ -1,5 +1,5 @@
-//! The times of all-gathers (and so of reduce-scatters and all-reduces) and of all-to-alls: one
-//! step a network.
+//! The times of all-gathers (and so of reduce-scatters and all-reduces) and of all-to-alls, network
+//! by network.
 
 use shard_ir::{AxisList, Mesh};
 
@@ -15,18 +15,19 @@ struct Share<'h> {
     fabric: &'h Fabric,
     /// Devices of the group that this network connects.
     members: u64,
-    /// What they are connected by.
+    /// The wires that connect them.
     wires: Vec<Wire>,
 }
 
-/// GatherPart of an all-gather over one of the networks.
+/// A part of an all-gather, which runs over one network.
 struct GatherPart {
+    /// The network, as an index into [`Networks`].
     network: usize,
     gathered: Gathered,
 }
 
 impl GatherPart {
-    /// Bytes per second at which what a device lacks arrives, times 2^16.
+    /// Bytes per second at which the data that a device lacks arrives, times 2^16.
     fn effective_rate(&self) -> u128 {
         let rate = u128::from(self.gathered.rate) << 16;
         if self.gathered.counts_own {
@@ -36,7 +37,7 @@ impl GatherPart {
         }
     }
 
-    /// What brings each device to hold `D / parts`, with the rest of its part of the group.
+    /// The formula of this part, after which each device holds `D / parts`.
     fn how(&self, parts: u64) -> How {
         if self.gathered.counts_own {
             How::Rings { parts }
@@ -60,10 +61,10 @@ impl<'h> Networks<'h> {
         Networks(shares)
     }
 
-    /// The time of an all-gather that gives each device `bits`. A reduce-scatter of `bits` is the
-    /// same backwards.
+    /// The time of an all-gather that gives each device `bits`, network by network. A
+    /// reduce-scatter of `bits` is the same backwards.
     ///
-    /// The slowest part goes first, when a device has least.
+    /// The slowest part runs first, while a device has least; terms are made from the last part on.
     pub(super) fn gather(&self, bits: u128) -> Vec<NetworkTime> {
         let mut parts: Vec<GatherPart> =
             self.0.iter().enumerate().flat_map(|(i, share)| share.parts(i)).collect();
@@ -77,8 +78,8 @@ impl<'h> Networks<'h> {
         networks
     }
 
-    /// The time of an all-to-all in which each device holds `bits`: one exchange a network, of all
-    /// that a device holds.
+    /// The time of an all-to-all in which each device holds `bits`: on each network, one all-to-all
+    /// of all that a device holds.
     pub(super) fn exchange(&self, bits: u128) -> Vec<NetworkTime> {
         self.0.iter().map(|share| share.exchange(bits)).collect()
     }
@@ -94,8 +95,7 @@ impl Share<'_> {
             .collect()
     }
 
-    /// The hops from end to end, or the steps, of an all-gather, with what each takes at least;
-    /// nothing is moved yet.
+    /// The time of an all-gather on this network without terms: its hops or steps alone.
     fn gather_steps(&self) -> NetworkTime {
         let kind = self.fabric.kind();
         let steps = kind.gather_steps(self.members, &self.wires);
@@ -108,7 +108,7 @@ impl Share<'_> {
         }
     }
 
-    /// An all-to-all.
+    /// The time of an all-to-all on this network.
     fn exchange(&self, bits: u128) -> NetworkTime {
         let kind = self.fabric.kind();
         let Moved { terms, at_once, steps } = kind.all_to_all(self.members, &self.wires, bits);

@@ -1,5 +1,5 @@
-//! What the time of a collective is made of. Each formula stands here once: as the time that is
-//! charged, and as the words that a report shows it with.
+//! The terms that the time of a collective is made of. Each formula stands here once: as the time
+//! that it gives, and as the text that a report shows.
 
 use shard_ir::Picoseconds;
 
@@ -8,26 +8,28 @@ use crate::units::time_at_rate;
 /// The time of a collective: its networks one after the other, `times` over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CollectiveTime {
-    /// D, the buffer that the formulas speak of, in bits on one device.
+    /// D of the formulas: the larger buffer, in bits on one device.
     pub bits: u128,
     /// The networks that it runs over.
     pub networks: Vec<NetworkTime>,
-    /// 2 for an all-reduce: a reduce-scatter, then an all-gather of the same time.
+    /// How often the time counts: the weight of moves, twice that for an all-reduce, which is a
+    /// reduce-scatter and an all-gather of the same time.
     pub times: u64,
 }
 
-/// The time on one network: what it moves, and no less than its steps take at least.
+/// The time of a collective on one network: that of what it moves, and no less than its steps take.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NetworkTime {
     /// `flat network`, `torus`, `switches`.
     pub kind: &'static str,
-    /// What is moved.
+    /// The data that is moved.
     pub terms: Vec<Term>,
-    /// The terms go on at the same time, and the longest counts; else one after the other.
+    /// Whether the terms are moved at the same time, so that the longest counts; else they are
+    /// moved one after the other.
     pub at_once: bool,
     /// How many steps or hops there are from end to end.
     pub steps: u64,
-    /// What each takes at least.
+    /// What each step or hop takes at least.
     pub step_time: Picoseconds,
 }
 
@@ -45,16 +47,16 @@ pub struct Term {
 /// A formula for the bytes of a term; D is the buffer, W the rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// `D/parts (K-1)/K / W`: K members of a group come to hold a part of D.
+    /// `D/parts (K-1)/K / W`: K members of a group gather a part of D, or send one to each other.
     AllButOwn {
         /// K.
         members: u64,
-        /// What D was divided by before.
+        /// The number of members that D is divided over when this term begins.
         parts: u64,
     },
-    /// `D/parts / W`: the same on two-way rings at once, W = 2 links of each (book part 3).
+    /// `D/parts / W`: the same on some two-way rings at once, W = 2 links of each (book part 3).
     Rings {
-        /// What D was divided by before.
+        /// As in [`How::AllButOwn`].
         parts: u64,
     },
     /// `K D / (8 n W)`: an all-to-all on a ring, a part in n of the data (book part 3, question
@@ -72,14 +74,14 @@ pub enum How {
         /// n, the axes that the data is divided over.
         axes: u64,
     },
-    /// `D m/K / W`: what a device has for m of the K members.
+    /// `D m/K / W`: a device sends what it has for m of the K members.
     For {
         /// m.
         others: u64,
         /// K.
         members: u64,
     },
-    /// `n/m D / W`: so many of m parts of D over the busiest link, or from the busiest device.
+    /// `n/m D / W`: n of m parts of D over the busiest link, or from the busiest device.
     Parts {
         /// n.
         parts: u64,
@@ -98,9 +100,9 @@ impl How {
     pub(crate) fn at(self, bits: u128, rate: u64) -> Term {
         let scaled = |n: u64| bits.saturating_mul(u128::from(n));
         let time = match self {
-            // The time of the whole less that of a device's own share, each in whole picoseconds:
-            // so the times of a chain of all-gathers over neighbouring axes add up to exactly that
-            // of the one over them all, and plans that are equal in bytes are equal in time.
+            // The time of the whole less that of a device's own share, each in whole picoseconds.
+            // So the times of a chain of all-gathers over neighbouring axes add up to exactly that
+            // of one all-gather over them all, and plans that are equal in bytes are equal in time.
             How::AllButOwn { members, parts } => {
                 let all = time_at_rate(bits, parts.saturating_mul(8), rate);
                 let own = time_at_rate(bits, parts.saturating_mul(members).saturating_mul(8), rate);
@@ -122,7 +124,7 @@ impl How {
         Term { how: self, rate, time }
     }
 
-    /// The formula in words; with numbers for all letters but D and W.
+    /// The formula as text; if `with_numbers`, with numbers for all letters but D and W.
     pub fn formula(self, with_numbers: bool) -> String {
         let of = |parts: u64| match parts {
             1 => "D".to_string(),
@@ -153,13 +155,13 @@ impl How {
 }
 
 impl NetworkTime {
-    /// What is moved takes this long.
+    /// How long the terms take.
     pub fn moved(&self) -> Picoseconds {
         let times = self.terms.iter().map(|term| term.time);
         if self.at_once { times.max().unwrap_or_default() } else { times.sum() }
     }
 
-    /// The steps take at least this long.
+    /// How long the steps take at least.
     pub fn latency(&self) -> Picoseconds {
         Picoseconds(self.step_time.0.saturating_mul(self.steps))
     }

@@ -1,4 +1,4 @@
-//! The times of moves of whole blocks or of parts of them, for those who ask for many.
+//! [`MoveTimes`]: the times of many permutes or exchanges on one mesh.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use super::permute::{Relation, affected, relation};
 use super::terms::NetworkTime;
 use crate::hardware::{Fabric, Hardware, Topology};
 
-/// What a move does to one network.
+/// The load that a move puts on one network.
 pub trait NetworkLoad: Copy {
-    /// What the move between two layouts does to each network; these axes split otherwise after it.
+    /// The load of the move between two layouts on each network; `ids` are the affected axes.
     fn on_each(
         topology: &Topology<'_>,
         mesh: &Mesh,
@@ -19,12 +19,13 @@ pub trait NetworkLoad: Copy {
         ids: &[AxisId],
     ) -> Vec<Self>;
 
-    /// The network so loaded, where devices hold blocks of `bits`; `None` where nothing travels.
+    /// The time on a network with this load, if devices hold blocks of `bits`; `None` if nothing
+    /// travels over it.
     fn under(&self, fabric: &Fabric, bits: u128) -> Option<NetworkTime>;
 }
 
-/// The times of moves of one kind on one mesh: what a move does to the networks is worked out once
-/// for all that do the same.
+/// The times of moves of one kind on one mesh. Loads are computed once for all moves of the same
+/// [`Relation`].
 pub struct MoveTimes<'h, L> {
     mesh: &'h Mesh,
     topology: Topology<'h>,
@@ -34,7 +35,7 @@ pub struct MoveTimes<'h, L> {
 }
 
 impl<'h, L: NetworkLoad> MoveTimes<'h, L> {
-    /// Nothing worked out yet.
+    /// No load is computed yet.
     pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> MoveTimes<'h, L> {
         let (topology, weight) = (hw.network.topology(mesh), hw.move_weight());
         MoveTimes { mesh, topology, weight, known: BTreeMap::new() }
@@ -54,14 +55,14 @@ impl<'h, L: NetworkLoad> MoveTimes<'h, L> {
         Picoseconds(once.0.saturating_mul(self.weight))
     }
 
-    /// The same for blocks of `bits`, as the networks that they travel over.
+    /// The time of the move on each network that it travels over, if devices hold blocks of `bits`.
     pub(super) fn networks(&mut self, from: Layout, to: Layout, bits: u128) -> Vec<NetworkTime> {
         let loads = self.loads(from, to).to_vec();
         let on = self.topology.fabrics.iter().zip(loads);
         on.filter_map(|(fabric, load)| load.under(fabric, bits)).collect()
     }
 
-    /// What the move does to each network.
+    /// The load of the move on each network.
     pub(super) fn loads(&mut self, from: Layout, to: Layout) -> &[L] {
         let ids = affected(self.mesh, from, to);
         let (mesh, topology) = (self.mesh, &self.topology);

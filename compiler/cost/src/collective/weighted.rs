@@ -1,4 +1,4 @@
-//! What a softmax-merge sends: the attentions over parts of the keys become the one over all.
+//! What a softmax-merge sends, which makes of attentions over parts of the keys the one over all.
 
 use shard_ir::attention::local_statistics;
 use shard_ir::{Collective, Dtype, Layout, Mesh, MeshShape};
@@ -7,7 +7,8 @@ use super::steps::Networks;
 use super::terms::NetworkTime;
 use crate::units::Bytes;
 
-/// The parts of a softmax-merge. With R the result and S its statistics on one device:
+/// The sizes and the steps of a softmax-merge. With R the result and S its statistics on one
+/// device:
 ///
 /// | merge | first | then |
 /// |---|---|---|
@@ -22,14 +23,14 @@ pub struct Weighted {
     pub result: u128,
     /// S, in bits.
     pub statistics: u128,
-    /// Whether each device gets a block of the result alone.
+    /// Whether each device gets a block of the result, and not all of it.
     pub scatters: bool,
-    /// Whether it gets a block of the statistics alone.
+    /// Whether each device gets a block of the statistics, and not all of them.
     pub scatters_statistics: bool,
 }
 
 impl Weighted {
-    /// The parts of a move; `None` where it is no softmax-merge.
+    /// The sizes and steps of a move; `None` if it is no softmax-merge.
     pub fn of(
         mesh: &Mesh,
         collective: &Collective,
@@ -48,7 +49,7 @@ impl Weighted {
         })
     }
 
-    /// What a device would send to K - 1 others if each got the K-th part of it, in bits.
+    /// The bits of all that the steps reduce or gather. A device sends (K-1)/K of them.
     pub(super) fn sent_bits(&self) -> u128 {
         let times = |scatters: bool| if scatters { 1 } else { 2 };
         let maximum = self.statistics.saturating_mul(2);
@@ -57,12 +58,14 @@ impl Weighted {
         maximum.saturating_add(weights).saturating_add(result)
     }
 
-    /// The bytes of the two statistics that go beside the result.
+    /// The bytes of the statistics: they are sent twice, once for the maximum, once beside the
+    /// result.
     pub(super) fn statistics_bytes(&self) -> Bytes {
         Bytes(u64::try_from(self.statistics.div_ceil(8)).unwrap_or(u64::MAX)).times(2)
     }
 
-    /// The steps one after the other: an all-reduce is a reduce-scatter and an all-gather.
+    /// The networks of all steps, one after the other. An all-reduce is a reduce-scatter and an
+    /// all-gather.
     pub(super) fn networks(&self, over: &Networks<'_>) -> Vec<NetworkTime> {
         let Weighted { result, statistics, scatters, scatters_statistics } = *self;
         let steps: &[u128] = match (scatters, scatters_statistics) {

@@ -1,4 +1,4 @@
-//! The hardware file: what its keys are and which values they take.
+//! Reads a hardware file: its keys, and which values they take.
 
 use shard_ir::{Dtype, Picoseconds};
 use toml::de::DeTable;
@@ -7,8 +7,8 @@ use super::network_file::read_network;
 use super::toml_reader::{Errors, Numbers, Table};
 use super::{Hardware, HardwareError, Weights};
 
-/// Largest rate (per second) and largest memory (bytes) of a hardware file: far beyond any chip,
-/// well inside `u64`.
+/// Largest rate (per second) and largest memory (bytes) that a hardware file may have: far beyond
+/// any chip, and well inside `u64`.
 const MAX_AMOUNT: f64 = 1e18;
 
 /// Largest side of the tiles in which matrices are multiplied.
@@ -43,7 +43,8 @@ pub(super) fn read(text: &str) -> Result<Hardware, Vec<HardwareError>> {
     }
 }
 
-/// The hardware, if all that it needs is there; what is wrong is in the table's errors.
+/// The hardware, if no key that it needs is missing or wrong. Everything that is wrong is in the
+/// table's errors.
 fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
     let name = top.need_string("name", "add `name = \"my-chip\"`");
     let source = top.string("source").map(|(source, _)| source);
@@ -88,7 +89,7 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
     })
 }
 
-/// Fractions of peak that are really reached.
+/// The fractions of peak rates that are reached: the table `[efficiency]`.
 struct ReachedFractions {
     matmul: f64,
     hbm: f64,
@@ -119,6 +120,7 @@ fn read_layer_overhead(mut table: Table<'_, '_>) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
 }
 
+/// The table `[chip]`. Rates are per second; `flops` are those reached, `peaks` those at peak.
 struct Chip {
     flops: Vec<(Dtype, u64)>,
     peaks: Vec<(Dtype, u64)>,
@@ -184,7 +186,7 @@ fn read_flops(mut table: Table<'_, '_>) -> Vec<(Dtype, f64)> {
     flops
 }
 
-/// The rate that is really reached, as a whole number per second, at least 1.
+/// The rate that is reached, as a whole number per second, at least 1.
 pub(super) fn whole_rate(peak: f64, efficiency: f64) -> u64 {
     ((peak * efficiency).round() as u64).max(1)
 }

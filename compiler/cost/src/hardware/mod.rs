@@ -32,36 +32,37 @@ pub struct Hardware {
     pub name: String,
     /// Where its figures come from.
     pub source: Option<String>,
-    /// Operations per second that are really reached, by arithmetic type as the file has them; bf16
+    /// Operations per second that are reached, by arithmetic type, in the order of the file; bf16
     /// is always there.
     flops: Vec<(Dtype, u64)>,
-    /// The same at peak, whatever is reached of it.
+    /// Operations per second at peak.
     peaks: Vec<(Dtype, u64)>,
-    /// The same where attention runs as one kernel; `None` where it does not.
+    /// Operations per second that an attention reaches as one kernel; `None` if the chip does not
+    /// run it so.
     attention: Option<Vec<(Dtype, u64)>>,
-    /// The side of the tiles in which matrices are multiplied: what does not fill its last tile
-    /// takes as long as if it did.
+    /// The side of the tiles in which matrices are multiplied: a tile that is not full takes as
+    /// long as a full one.
     pub matmul_tile: Option<u64>,
-    /// Bytes of memory that a device has for the program, to which plans are held: the chip's, less
-    /// what the file reserves; or what [`Hardware::with_memory_limit`] says.
+    /// Bytes of memory that a plan may take on a device: those of the chip less those that the file
+    /// reserves, or those of [`Hardware::with_memory_limit`].
     pub hbm_bytes: u64,
     /// Bytes of memory of the chip.
     pub chip_hbm_bytes: u64,
-    /// Whether `hbm_bytes` was set for this program, and is not what the file says.
+    /// Whether `hbm_bytes` is that of [`Hardware::with_memory_limit`], and not of the file.
     pub has_memory_limit: bool,
-    /// Bytes per second from and to memory that are really reached.
+    /// Bytes per second from and to memory that are reached.
     pub hbm_rate: u64,
     /// The network between chips.
     pub network: Network,
-    /// Bytes per second to host memory.
+    /// Bytes per second from host memory; `None` if the file has no `[host]`.
     pub host_rate: Option<u64>,
-    /// What a picosecond counts.
+    /// How often the times of kernels and of moves count.
     weights: Weights,
-    /// What each layer takes beside its kernels and moves, whatever these are.
+    /// The time that each layer takes beside its kernels and moves.
     pub layer_overhead: Picoseconds,
 }
 
-/// How often a picosecond of ops, and one of moves, counts. On a chip as its file has it, each
+/// How often the time of kernels, and that of moves, counts. On a chip as its file has it, each
 /// counts once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Weights {
@@ -88,9 +89,9 @@ pub struct HardwareError {
     pub key: String,
     /// The place in the file, in bytes, on character boundaries.
     pub span: Range<usize>,
-    /// What would mend it, in words that follow `help:`.
+    /// How to mend it, in words that follow `help:`.
     pub help: Option<String>,
-    /// What could stand at that place instead, where it is one word of a few.
+    /// The words that could stand at that place; empty if it is not one word of a few.
     pub known: Vec<String>,
 }
 
@@ -100,8 +101,8 @@ impl Hardware {
         Hardware::read(text).map_err(|mut errors| errors.swap_remove(0))
     }
 
-    /// Reads a hardware file, or says everything that is wrong with it, in file order; never
-    /// nothing.
+    /// Reads a hardware file, or says everything that is wrong with it, in file order: at least one
+    /// error.
     pub fn read(text: &str) -> Result<Hardware, Vec<HardwareError>> {
         file::read(text)
     }
@@ -114,8 +115,8 @@ impl Hardware {
         parsed.map_err(|_| never!("a file of a built-in chip that does not parse", ())).ok()
     }
 
-    /// The same chip for those who weigh computing against communicating otherwise: every kernel
-    /// and every move takes so many times its time.
+    /// The same chip with other weights of computing and communicating: the time of every kernel
+    /// and of every move is multiplied by its weight.
     #[must_use]
     pub fn weighted(&self, weights: Weights) -> Hardware {
         Hardware { weights, ..self.clone() }
@@ -142,9 +143,9 @@ impl Hardware {
         u64::from(self.weights.moves)
     }
 
-    /// The time of the whole stack of a plan, of which one layer takes `layer`: each layer has its
-    /// overhead beside. In a model the layers are the applications of its folded blocks, and
-    /// `layer` is all of them.
+    /// The time of the whole stack of a plan of which one layer takes `layer`, with the overhead of
+    /// each layer. In a model the layers are the applications of its folded blocks, and `layer` is
+    /// the time of all of them.
     pub fn stack_time(&self, layer: Picoseconds, plan: &Plan) -> Picoseconds {
         let layers = match plan.folds.as_slice() {
             [] => 1,
@@ -153,13 +154,13 @@ impl Hardware {
         (layer + self.layer_overhead.times(layers)).times(plan.repeat)
     }
 
-    /// Operations per second in an arithmetic type. A type that the file does not have takes
-    /// bf16's, `f4` f8's where it has that.
+    /// Operations per second that are reached in an arithmetic type. A type that the file does not
+    /// have counts as bf16; `f4` counts as f8 if the file has f8.
     pub fn flops_rate(&self, arithmetic: Dtype) -> u64 {
         of_arithmetic(&self.flops, arithmetic)
     }
 
-    /// As [`Hardware::flops_rate`], at the chip's peak: what utilisation is a fraction of.
+    /// As [`Hardware::flops_rate`], at the chip's peak. Utilisation is a fraction of it.
     pub fn peak_flops_rate(&self, arithmetic: Dtype) -> u64 {
         of_arithmetic(&self.peaks, arithmetic)
     }
@@ -169,14 +170,14 @@ impl Hardware {
         self.attention.is_some()
     }
 
-    /// As [`Hardware::flops_rate`], of attention as one kernel; that of products where the file
+    /// As [`Hardware::flops_rate`], of an attention as one kernel; that of products if the file
     /// does not say.
     pub fn attention_rate(&self, arithmetic: Dtype) -> u64 {
         of_arithmetic(self.attention.as_ref().unwrap_or(&self.flops), arithmetic)
     }
 
-    /// Whether the file has a figure for an arithmetic type; f16 has bf16's by right, and f4 f8's,
-    /// any other missing one takes bf16's and deserves a warning.
+    /// Whether the file has a figure that suits an arithmetic type: its own, bf16's for f16, or
+    /// f8's for f4. Any other type without a figure counts as bf16 and deserves a warning.
     pub fn knows_arithmetic(&self, arithmetic: Dtype) -> bool {
         let has = |dtype| self.flops.iter().any(|(d, _)| *d == dtype);
         arithmetic == Dtype::F16 || has(arithmetic) || arithmetic == Dtype::F4 && has(Dtype::F8)
@@ -190,7 +191,7 @@ impl Hardware {
 
 fn of_arithmetic(rates: &[(Dtype, u64)], arithmetic: Dtype) -> u64 {
     let rate_of = |dtype: Dtype| rates.iter().find(|(d, _)| *d == dtype).map(|(_, rate)| *rate);
-    // Each number of `f4` is one of `f8`.
+    // Every number of `f4` is a number of `f8`.
     let as_f8 = Some(Dtype::F8).filter(|_| arithmetic == Dtype::F4);
     rate_of(arithmetic)
         .or_else(|| as_f8.and_then(rate_of))

@@ -1,4 +1,4 @@
-//! The `[network]` table of a hardware file.
+//! Reads the `[network]` table of a hardware file.
 
 use shard_ir::Picoseconds;
 use shard_ir::mesh::MAX_DEVICES;
@@ -51,8 +51,8 @@ fn read_axes(mut table: Table<'_, '_>, efficiency: f64) -> Vec<(String, AxisNetw
         let network = if axis.has("torus") {
             let sizes = axis.numbers("torus", CHIPS, MAX_TORUS_AXES).map(|sizes| whole(&sizes));
             axis.finish();
-            // A fold into more devices than any mesh has fits none; it is kept small enough to
-            // multiply.
+            // Torus axes of more devices than a `u64` can count fit no mesh axis, and neither does
+            // one of the largest number. So the product of the sizes never overflows.
             let fits = |s: &Vec<u64>| s.iter().try_fold(1u64, |n, s| n.checked_mul(*s)).is_some();
             sizes.map(|sizes| {
                 AxisNetwork::TorusAxes(if fits(&sizes) { sizes } else { vec![u64::MAX] })
@@ -72,14 +72,14 @@ fn read_fabric(mut table: Table<'_, '_>, efficiency: f64) -> Option<Fabric> {
         let known: Vec<String> = KINDS.iter().map(|kind| format!("\"{kind}\"")).collect();
         let help = format!("the kinds are {}", known.join(", "));
         table.error("kind", span, format!("unknown network kind `{kind}`"), Some(help), known);
-        // Which keys belong there depends on the kind.
+        // Which other keys are right depends on the kind, so that none is refused.
         return None;
     };
     table.finish();
     fabric
 }
 
-/// The rate of a key that must be there, as it is really reached.
+/// The rate of a key that must be there, times the efficiency.
 pub(crate) fn rate(
     table: &mut Table<'_, '_>,
     key: &str,
@@ -89,13 +89,13 @@ pub(crate) fn rate(
     table.need_number(key, AMOUNT, example).map(|peak| whole_rate(peak, efficiency))
 }
 
-/// The latency of a key, none if it is not there.
+/// The latency of a key, 0 if the key is not there.
 pub(crate) fn latency(table: &mut Table<'_, '_>, key: &str) -> Picoseconds {
     let seconds = table.number(key, LATENCY).unwrap_or(0.0);
     Picoseconds((seconds * 1e12).round() as u64)
 }
 
-/// Numbers that were read as whole ones.
+/// Numbers that were read as [`Numbers::Whole`].
 pub(crate) fn whole(sizes: &[f64]) -> Vec<u64> {
     sizes.iter().map(|s| *s as u64).collect()
 }

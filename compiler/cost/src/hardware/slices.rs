@@ -1,4 +1,4 @@
-//! Whether a chip comes in slices of the shape of a mesh.
+//! Whether a chip can be had in a slice of the shape of a mesh.
 
 use std::cmp::Reverse;
 
@@ -7,11 +7,10 @@ use shard_ir::Mesh;
 use super::Hardware;
 use crate::network::AxisNetwork;
 
-/// Why no slice of a chip has the shape of a mesh. Shapes are of torus axes, or of mesh axes where
-/// they are the same.
+/// Why no slice of a chip has the shape of a mesh. A shape is the size of each torus axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SliceProblem {
-    /// The file lays a mesh axis over torus axes that do not multiply to its size.
+    /// The file lays a mesh axis over torus axes whose product is not its size.
     Fold {
         /// The mesh axis.
         axis: String,
@@ -29,33 +28,32 @@ pub enum SliceProblem {
         /// A mesh axis, and torus axes that it could stand for, with which the mesh would fit.
         fold: Option<(String, Vec<u64>)>,
     },
-    /// The slice is larger than a cube and not made of whole ones.
+    /// The slice is larger than a cube and does not consist of whole cubes.
     Cubes {
         /// The torus axes that the mesh asks for.
         shape: Vec<u64>,
     },
-    /// Every axis is a multiple of a cube's, but there are fewer than three: a face of a slice, and
-    /// no slice.
+    /// The size of every axis is a multiple of a cube's, but there are fewer than three axes: it is
+    /// a face of a slice, and no slice.
     Face {
         /// The torus axes that the mesh asks for.
         shape: Vec<u64>,
     },
-    /// The groups of a mesh axis fit into no node, and cannot be cut so that they fill nodes.
+    /// The groups of a mesh axis neither fit into a node nor fill whole nodes.
     Straddles {
         /// The mesh axis.
         axis: String,
         /// Devices in a node.
         node: u64,
-        /// So many of the axis could share a node.
+        /// How many devices along the axis could share a node.
         fits: u64,
-        /// So many do.
+        /// How many devices along the axis do share a node.
         inside: u64,
     },
 }
 
 impl Hardware {
-    /// What is wrong with a mesh on this chip, if anything: a mesh that is not wrong can be had as
-    /// a slice of its own.
+    /// Why this chip has no slice of the shape of a mesh; `None` if it has one.
     pub fn slice_problem(&self, mesh: &Mesh) -> Option<SliceProblem> {
         for axis in mesh.axis_ids() {
             let (name, size) = (mesh.name(axis), mesh.size(axis));
@@ -72,10 +70,10 @@ impl Hardware {
         self.network.slice_problem(mesh)
     }
 
-    /// The mesh of as many devices that is a slice of this chip, nearest to one that is none: with
-    /// its axes, of which some may then have size 1, and one or two more where its own do not do.
-    /// Axes that the hardware file names keep their sizes. None is looked for beyond 65,536
-    /// devices.
+    /// For a mesh that is no slice of this chip, the nearest mesh of as many devices that is one.
+    /// It has the axes of the mesh, of which some may then have size 1, and further axes if no
+    /// sizes of these give a slice. Axes that the hardware file names keep their sizes. `None` if
+    /// there is no such mesh, or the mesh has more than 65,536 devices.
     pub fn nearest_slice(&self, mesh: &Mesh) -> Option<Mesh> {
         if mesh.devices() > MOST_DEVICES {
             return None;
@@ -94,7 +92,7 @@ impl Hardware {
             };
             let mut ways = Vec::new();
             parts(free.iter().product(), free.len(), &mut Vec::new(), &mut ways);
-            // Of those as near, what has the larger axes in front.
+            // Of several that are equally near, the one with the larger axes in front.
             ways.sort_by_cached_key(|way| {
                 let changed = way.iter().zip(&free).map(|(a, b)| a.abs_diff(*b)).sum::<u64>();
                 (changed, Reverse(way.clone()))
@@ -113,14 +111,15 @@ impl Hardware {
     }
 }
 
-/// A slice has at most so many axes of more than one device.
+/// How many axes of more than one device a slice has at most.
 const MOST_PARTS: usize = 3;
-/// More devices than any slice of a built-in chip has; numbers beyond have very many parts.
+/// Up to how many devices slices are looked for: more than any slice of a built-in chip has.
 const MOST_DEVICES: u64 = 1 << 16;
-/// So many ways to cut a number of devices are looked at.
+/// How many ways to write a number of devices as a product are looked at.
 const MOST_WAYS: usize = 100_000;
 
-/// The ways to write a number as a product of so many, of which few are more than 1.
+/// Adds to `found` the ways to write a number as a product of `count` factors behind those of
+/// `before`, of which at most `MOST_PARTS` are more than 1.
 fn parts(number: u64, count: usize, before: &mut Vec<u64>, found: &mut Vec<Vec<u64>>) {
     if count == 0 {
         if number == 1 {

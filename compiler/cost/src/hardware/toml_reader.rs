@@ -1,5 +1,4 @@
-//! Reading a TOML table key by key, so that every error has its key and its place, and all of them
-//! are found.
+//! Reads a TOML table key by key, so that all errors are found, each with its key and its place.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -10,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::HardwareError;
 
-/// What is wrong, as it is found.
+/// The errors of a file, in the order in which they are found.
 #[derive(Default)]
 pub(crate) struct Errors(RefCell<Vec<HardwareError>>);
 
@@ -27,10 +26,11 @@ impl Errors {
     }
 }
 
-/// A table that is being read: it knows which keys have been asked for, and refuses the others at
-/// the end. What is wrong with a key goes to the errors, and the key then counts as not given.
+/// A table that is being read. It remembers which keys have been asked for, and refuses all others
+/// in [`Table::finish`]. If the value of a key is wrong, the error is kept and the key counts as
+/// not given.
 pub(crate) struct Table<'t, 'i> {
-    /// The path of the table: empty at the top, `chip.`.
+    /// The path of the table, in front of its keys: `chip.`; empty at the top.
     path: String,
     span: Range<usize>,
     entries: &'t DeTable<'i>,
@@ -38,7 +38,7 @@ pub(crate) struct Table<'t, 'i> {
     errors: &'t Errors,
 }
 
-/// What numbers a key takes.
+/// Which numbers a key takes.
 #[derive(Clone, Copy)]
 pub(crate) enum Numbers {
     /// Greater than zero, at most the largest.
@@ -75,7 +75,7 @@ impl Numbers {
         }
     }
 
-    /// The number that a value is, or what was found instead.
+    /// The number that a value is, or an error: what was found instead.
     fn read(self, value: &DeValue<'_>) -> Result<f64, String> {
         let (number, found) = match value {
             DeValue::Integer(i) => (
@@ -94,7 +94,7 @@ impl Numbers {
 impl<'t, 'i> Table<'t, 'i> {
     /// The top table of a file.
     pub(crate) fn top(table: &'t Spanned<DeTable<'i>>, errors: &'t Errors) -> Table<'t, 'i> {
-        // An error about the file as a whole points at its first byte and not at all of it.
+        // An error about the file as a whole points at its first byte.
         let start = table.span().start;
         Table {
             path: String::new(),
@@ -133,7 +133,7 @@ impl<'t, 'i> Table<'t, 'i> {
         self.error(key, at, message, None, Vec::new());
     }
 
-    /// Whether a key is there, right or wrong.
+    /// Whether a key is there, with a right value or a wrong one.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.entries.keys().any(|k| k.get_ref() == key)
     }
@@ -221,7 +221,7 @@ impl<'t, 'i> Table<'t, 'i> {
         self.number(key, allowed)
     }
 
-    /// The numbers of a key, if it is there: a list of one to `most`.
+    /// The numbers of a key, if it is there: a list of one to `most` numbers.
     pub(crate) fn numbers(&mut self, key: &str, allowed: Numbers, most: usize) -> Option<Vec<f64>> {
         let value = self.find(key)?;
         let wanted = format!("a list of 1 to {most} numbers, each {}", allowed.words());

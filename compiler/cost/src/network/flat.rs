@@ -12,7 +12,7 @@ use crate::hardware::{SliceProblem, Table, latency, rate};
 pub struct Flat {
     /// Bytes per second that a device sends.
     pub bandwidth: u64,
-    /// No collective takes less (an all-reduce, twice this).
+    /// The time that a collective takes at least; an all-reduce takes twice this.
     pub latency: Picoseconds,
 }
 
@@ -77,7 +77,7 @@ impl Kind for Flat {
         self.bandwidth
     }
 
-    /// As an all-to-all, where what each device keeps is one of K parts.
+    /// If each device keeps one of K parts, the exchange takes as long as an all-to-all.
     fn exchange(&self, load: &ExchangeLoad, bits: u128) -> Vec<Term> {
         vec![match load.most {
             Fraction { num, den } if num + 1 == den => {

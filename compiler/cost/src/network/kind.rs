@@ -1,4 +1,4 @@
-//! [`Kind`]: what every kind of network answers, and [`Fabric`], which is one of them.
+//! [`Kind`]: what is asked of every kind of network, and [`Fabric`], which is of one kind.
 
 use shard_ir::Picoseconds;
 
@@ -17,32 +17,33 @@ pub enum Figure {
     Word(String),
     /// Sizes of axes.
     Sizes(Vec<u64>),
-    /// Whether it is so.
+    /// Whether something holds.
     Flag(bool),
 }
 
-/// A part of an all-gather: the devices of a part of the group give each other what they have.
+/// A part of an all-gather, in which some devices of the group gather what they have.
 pub(crate) struct Gathered {
+    /// How many devices these are.
     pub(crate) members: u64,
-    /// Bytes per second that the part moves.
+    /// Bytes per second at which data arrives at a device.
     pub(crate) rate: u64,
-    /// Whether a device's own share counts as moved: on a two-way ring it does (book part 3),
-    /// elsewhere not.
+    /// Whether the data that a device has itself counts as moved, as it does on a two-way ring
+    /// (book part 3).
     pub(crate) counts_own: bool,
 }
 
-/// What moves terms on one network, and how.
+/// What an all-to-all moves over one network, and in how many steps.
 pub(crate) struct Moved {
     pub(crate) terms: Vec<Term>,
-    /// The terms go on at the same time.
+    /// Whether the terms are moved at the same time.
     pub(crate) at_once: bool,
     /// How many steps or hops there are from end to end.
     pub(crate) steps: u64,
 }
 
-/// What a kind of network answers.
+/// What is asked of a kind of network.
 pub(crate) trait Kind {
-    /// What it is called in a report.
+    /// Its name in reports.
     fn name(&self) -> &'static str;
 
     /// Reads the rest of the table of a hardware file.
@@ -53,30 +54,30 @@ pub(crate) trait Kind {
     /// Its figures as a document states them, in order.
     fn figures(&self) -> Vec<(&'static str, Figure)>;
 
-    /// Its bandwidths, for those who make it faster or slower.
+    /// Its bandwidths in bytes per second, to be changed.
     fn rates(&mut self) -> Vec<&mut u64>;
 
-    /// What a step or a hop takes at least.
+    /// The time that a step or a hop takes at least.
     fn latency(&self) -> Picoseconds;
 
     /// The wires of each mesh axis, major to minor; `axes` has for each the torus axes that it
     /// stands for.
     fn wires(&self, axes: &[Vec<u64>]) -> Vec<Vec<Wire>>;
 
-    /// Whether what a move takes depends on how many devices it connects, and not on which.
+    /// Whether the time of a move depends on how many devices it connects, and not on which.
     fn is_uniform(&self) -> bool;
 
-    /// Whether every axis has links of its own: transfers along different axes do not disturb each
-    /// other, and what goes along one is followed link by link.
+    /// Whether every axis has links of its own. Transfers along different axes then do not slow
+    /// each other down, and those along one axis are followed link by link.
     fn has_links(&self) -> bool;
 
-    /// What is wrong with a slice, if anything.
+    /// Why there is no such slice, if there is none.
     fn slice_problem(&self, slice: &Slice) -> Option<SliceProblem>;
 
     /// The parts of an all-gather among so many devices over some wires.
     fn gather(&self, members: u64, wires: &[Wire]) -> Vec<Gathered>;
 
-    /// The hops from end to end, or the steps, of an all-gather.
+    /// How many hops, or steps, an all-gather takes one after the other.
     fn gather_steps(&self, members: u64, wires: &[Wire]) -> u64;
 
     /// An all-to-all among so many devices, of which each holds `bits`.
@@ -88,17 +89,16 @@ pub(crate) trait Kind {
     /// What an exchange moves where devices hold `bits`, all at once.
     fn exchange(&self, load: &ExchangeLoad, bits: u128) -> Vec<Term>;
 
-    /// No block that leaves its device arrives at more bytes per second.
+    /// The most bytes per second at which a block can leave its device.
     fn fastest(&self) -> u64;
 
-    /// The mesh of two or three axes, major to minor, that suits so many chips: its last axis has
-    /// one of the sizes `last`, smallest first. `problem` says what is wrong with a slice of a
-    /// shape; `None` if it is no mesh at all.
+    /// The shape of the mesh that suits so many chips, of two or three axes, major to minor. Its
+    /// last axis has one of the sizes `last`, which are in rising order.
     fn mesh(&self, chips: u64, last: &[u64], problem: &SlicesOf<'_>) -> Option<Vec<u64>>;
 }
 
-/// What is wrong with the slice of a shape: `None` if there is no such mesh, `Some(None)` if
-/// nothing is.
+/// Why there is no slice of a shape: `None` if the shape is no mesh at all, `Some(None)` if there
+/// is such a slice.
 pub(crate) type SlicesOf<'a> = dyn Fn(&[u64]) -> Option<Option<SliceProblem>> + 'a;
 
 /// The kinds, each with the word of the hardware file: the one list of them.
@@ -135,7 +135,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What its kind answers.
+            /// The network by what is asked of its kind.
             pub(crate) fn kind(&self) -> &dyn Kind {
                 match self {
                     $(Fabric::$name(kind) => kind,)+
@@ -163,9 +163,9 @@ impl Fabric {
         self.kind().figures()
     }
 
-    /// The mesh, major to minor, that suits so many chips: its last axis has one of the sizes
-    /// `last`, smallest first. `problem` says what is wrong with a slice of a shape; `None` if it
-    /// is no mesh at all.
+    /// The shape of the mesh that suits so many chips, major to minor. Its last axis has one of the
+    /// sizes `last`, which are in rising order. `problem` says why there is no slice of a shape:
+    /// `None` if the shape is no mesh at all, `Some(None)` if there is such a slice.
     pub fn mesh(
         &self,
         chips: u64,
@@ -180,13 +180,14 @@ impl Fabric {
     }
 }
 
-/// How far the sizes of a mesh are from equal, and then from many devices for the last.
+/// A key that is least for the mesh whose sizes are most nearly equal; of several, for the one with
+/// the largest last size.
 pub(super) fn unequal(sizes: &[u64]) -> (u64, u64) {
     let apart = sizes.iter().max().unwrap_or(&1) - sizes.iter().min().unwrap_or(&1);
     (apart, u64::MAX - sizes.last().unwrap_or(&1))
 }
 
-/// A part of what a device holds, at a rate.
+/// The term of a fraction of what a device holds, at a rate.
 pub(super) fn part(part: Fraction, bits: u128, rate: u64) -> Term {
     match part {
         Fraction { num: 1, den: 1 } => How::Blocks { blocks: 1 },

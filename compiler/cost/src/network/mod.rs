@@ -1,9 +1,9 @@
 //! [`Network`]: what connects the chips, and which mesh axes run over what.
 //!
-//! A kind of network is one file: `flat`, `torus`, `switched`. Each says what [`kind::Kind`] asks:
-//! how a hardware file states it, what its wires are, what moves take on it, which slices there
-//! are. What is followed part by part and block by block ([`collective`](crate::collective)) knows
-//! [`Wire`]s alone.
+//! A kind of network is one file: `flat`, `torus`, `switched`. Each implements [`kind::Kind`]: how
+//! a hardware file states it, what its wires are, how long moves take on it, which slices there
+//! are. Moves that are followed part by part or block by block ([`collective`](crate::collective))
+//! see [`Wire`]s alone.
 
 mod flat;
 mod kind;
@@ -24,12 +24,12 @@ pub(crate) use switched::inside_nodes;
 pub use torus::{CUBE, Torus, Wraparound};
 pub(crate) use wires::{Wire, WireKind, inside};
 
-/// What connects the chips: one fabric, but for mesh axes that have another.
+/// What connects the chips: one fabric for all mesh axes, but for those that have another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
-    /// What every mesh axis runs over that is not named in `axes`.
+    /// The chips' own fabric: every mesh axis that is not named in `axes` runs over it.
     pub fabric: Fabric,
-    /// Mesh axes of their own kind, by name, sorted.
+    /// What the other mesh axes run over, sorted by the names of the axes.
     pub axes: Vec<(String, AxisNetwork)>,
 }
 
@@ -44,8 +44,9 @@ pub enum AxisNetwork {
 
 /// The networks of a mesh, and what each axis runs over.
 pub struct Topology<'h> {
+    /// The networks.
     pub(crate) fabrics: Vec<&'h Fabric>,
-    /// By mesh axis: the index of its network, and its wires, major to minor.
+    /// For each mesh axis the index of its network, and its wires, major to minor.
     pub(crate) axes: Vec<(usize, Vec<Wire>)>,
 }
 
@@ -54,20 +55,19 @@ pub struct Topology<'h> {
 pub(crate) struct Slice(pub(crate) Vec<(String, u64, Vec<u64>)>);
 
 impl Network {
-    /// What a mesh axis of this name runs over, where that is not the chips' own fabric axis by
-    /// axis.
+    /// What the file says that a mesh axis of this name runs over, if it names the axis.
     pub(crate) fn of_axis(&self, name: &str) -> Option<&AxisNetwork> {
         self.axes.iter().find(|(n, _)| n == name).map(|(_, network)| network)
     }
 
-    /// Whether a collective over several axes takes, on this mesh, exactly as long as a chain of
-    /// single ones: one flat network without latency.
+    /// Whether a collective over several axes of this mesh takes exactly as long as a chain of
+    /// collectives over one axis each: on one flat network without latency.
     pub fn adds_up(&self, mesh: &Mesh) -> bool {
         self.fabric.kind().latency().0 == 0 && self.treats_axes_alike(mesh)
     }
 
-    /// Whether what a move takes, on this mesh, depends on how many devices it connects and not on
-    /// which: one flat network.
+    /// Whether the time of a move on this mesh depends on how many devices it connects and not on
+    /// which: on one flat network.
     pub fn treats_axes_alike(&self, mesh: &Mesh) -> bool {
         let on_the_fabric = |axis: &shard_ir::mesh::MeshAxis| {
             !matches!(self.of_axis(&axis.name), Some(AxisNetwork::Own(_)))
@@ -83,9 +83,9 @@ impl Network {
             && wires.iter().all(|wire| wire.kind == WireKind::Ring)
     }
 
-    /// The torus axes of a mesh axis on the chips' own torus. A fold that does not give the size of
-    /// the axis is passed over; [`Hardware::slice_problem`](super::Hardware::slice_problem) reports
-    /// it.
+    /// The sizes of the torus axes that a mesh axis on the chips' own torus stands for. Torus axes
+    /// whose product is not the size of the axis are ignored;
+    /// [`Hardware::slice_problem`](super::Hardware::slice_problem) reports them.
     pub(crate) fn torus_sizes(&self, mesh: &Mesh, axis: AxisId) -> Vec<u64> {
         match self.of_axis(mesh.name(axis)) {
             Some(AxisNetwork::TorusAxes(sizes))
@@ -103,7 +103,7 @@ impl Network {
         mesh.axis_ids().filter(own).collect()
     }
 
-    /// What is wrong with the slice that a mesh asks for, if anything.
+    /// Why there is no slice of the shape of a mesh, if there is none.
     pub(crate) fn slice_problem(&self, mesh: &Mesh) -> Option<SliceProblem> {
         let axis = |a: AxisId| (mesh.name(a).to_string(), mesh.size(a), self.torus_sizes(mesh, a));
         self.fabric
@@ -111,6 +111,7 @@ impl Network {
             .slice_problem(&Slice(self.own_axes(mesh).into_iter().map(axis).collect()))
     }
 
+    /// The networks of a mesh: the chips' own first, then those of mesh axes that have one.
     pub(crate) fn topology(&self, mesh: &Mesh) -> Topology<'_> {
         let mut fabrics = vec![&self.fabric];
         let mut axes: Vec<(usize, Vec<Wire>)> = vec![(0, Vec::new()); mesh.axes().len()];

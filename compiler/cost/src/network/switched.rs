@@ -7,7 +7,7 @@ use super::{Slice, Wire, WireKind, inside};
 use crate::collective::{ExchangeLoad, How, PermuteLoad, Term};
 use crate::hardware::{CHIPS, SliceProblem, Table, latency, rate};
 
-/// Devices behind one switch form a node; each has an adapter to those of other nodes.
+/// Devices behind one switch form a node; each has an adapter to the devices of other nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Switched {
     /// Devices in a node.
@@ -16,7 +16,7 @@ pub struct Switched {
     pub node_bandwidth: u64,
     /// Bytes per second that a device sends to other nodes.
     pub nic_bandwidth: u64,
-    /// What a step takes at least.
+    /// The time that a step takes at least.
     pub alpha: Picoseconds,
 }
 
@@ -111,8 +111,8 @@ impl Kind for Switched {
         u64::from(inside > 1) + u64::from(inside < members)
     }
 
-    /// A message to each member of the group (DeepSpeed's `p C1`). What stays in the node and what
-    /// leaves it travel at the same time.
+    /// Each device sends a message to each member of the group (DeepSpeed's `p C1`). Data that
+    /// stays in the node and data that leaves it travel at the same time.
     fn all_to_all(&self, members: u64, wires: &[Wire], bits: u128) -> Moved {
         let inside = inside(wires);
         let sent = |others: u64, rate: u64| How::For { others, members }.at(bits, rate);
@@ -136,7 +136,7 @@ impl Kind for Switched {
         self.node_bandwidth.max(self.nic_bandwidth)
     }
 
-    /// The last axis as large as a node lets it be, since that is where the bandwidth is.
+    /// The last axis as large as fits into a node, since the bandwidth is largest there.
     fn mesh(&self, chips: u64, last: &[u64], problem: &SlicesOf<'_>) -> Option<Vec<u64>> {
         let within = last.iter().rev().filter(|y| **y <= self.node);
         within.map(|y| vec![chips / y, *y]).find(|shape| problem(shape) == Some(None))
@@ -145,10 +145,10 @@ impl Kind for Switched {
 
 /// How many devices along each mesh axis, major to minor, share a node.
 ///
-/// Nodes are filled from the last axis on. An axis whose groups, with all that lies behind them,
-/// fit into a node lies in it altogether; the first that does not is cut into the fewest parts of
-/// one size that do; those before it are between nodes. So every node bears equally many devices of
-/// the mesh, side by side, and has perhaps others that the mesh does not take.
+/// Nodes are filled from the last axis on. An axis lies inside nodes if its groups fit into a node
+/// together with the axes behind it. The first axis for which they do not is cut into the fewest
+/// equal parts that do; the axes before it are between nodes. So every node has equally many
+/// devices of the mesh, and perhaps others that are not in the mesh.
 pub(crate) fn inside_nodes(sizes: &[u64], node: u64) -> Vec<u64> {
     let mut left = node;
     let mut inside: Vec<u64> = sizes

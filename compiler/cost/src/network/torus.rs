@@ -12,27 +12,27 @@ use crate::hardware::{CHIPS, MAX_TORUS_AXES, SliceProblem, Table, latency, rate,
 pub struct Torus {
     /// Bytes per second over one link, one way.
     pub link_bandwidth: u64,
-    /// What a hop from a chip to its neighbour takes at least.
+    /// The time that a hop from a chip to its neighbour takes at least.
     pub hop_latency: Picoseconds,
     /// Which torus axes are rings.
     pub wraparound: Wraparound,
-    /// The largest slice, axis by axis; empty where the file does not say.
+    /// The size of the largest slice along each axis; empty if the file does not say.
     pub pod: Vec<u64>,
-    /// The mesh is a face of a larger slice, whose other axes it does not name.
+    /// Whether meshes are faces of larger slices, whose other axes they do not name.
     pub face: bool,
 }
 
 /// Which axes of a torus wrap around, so that they are rings; the others are lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wraparound {
-    /// All.
+    /// All axes.
     Always,
-    /// None.
+    /// No axis.
     Never,
-    /// `multiple-of-4`: all, if the slice consists of whole 4x4x4 cubes (it has three axes,
+    /// `multiple-of-4`: all axes if the slice consists of whole 4x4x4 cubes (it has three axes,
     /// multiples of 4), else none.
     WholeCubes,
-    /// `full-axis-N`: an axis that is as long as the pod's, N chips.
+    /// `full-axis-N`: the axes of N chips, which is the whole length of the pod.
     FullAxis(u64),
 }
 
@@ -42,7 +42,8 @@ pub const CUBE: u64 = 4;
 /// Axes of the cube.
 const CUBE_AXES: usize = 3;
 
-/// Words of the hardware file for which axes wrap around; the last is of one length of many.
+/// The words of the hardware file for which axes wrap around; the last one is an example of any
+/// length.
 const RULES: [&str; 4] = ["multiple-of-4", "always", "never", "full-axis-16"];
 
 impl Wraparound {
@@ -81,7 +82,7 @@ impl Wraparound {
 }
 
 impl Torus {
-    /// Whether slices consist of whole cubes, beyond one.
+    /// Whether slices that are larger than one cube consist of whole cubes.
     fn has_cubes(&self) -> bool {
         self.wraparound == Wraparound::WholeCubes
     }
@@ -126,8 +127,8 @@ impl Kind for Torus {
     }
 
     fn wires(&self, axes: &[Vec<u64>]) -> Vec<Vec<Wire>> {
-        // The links that close a ring run between the faces of cubes: a slice with an axis of one
-        // chip has none.
+        // The links that close a ring connect opposite faces of whole cubes: a slice of fewer than
+        // three axes has none.
         let solid = self.face || axes.iter().flatten().count() >= CUBE_AXES;
         let cubes = solid && axes.iter().flatten().all(|size| size.is_multiple_of(CUBE));
         let is_ring = |size: u64| match self.wraparound {
@@ -176,7 +177,8 @@ impl Kind for Torus {
         }
     }
 
-    /// All lines one after the other; then all rings at once, each with two links.
+    /// A part over all lines, one after the other, and a part over all rings at once, each with two
+    /// links.
     fn gather(&self, _: u64, wires: &[Wire]) -> Vec<Gathered> {
         let of = |kind: WireKind| wires.iter().filter(move |wire| wire.kind == kind);
         let members = |kind: WireKind| of(kind).map(|wire| wire.size).product();
@@ -202,9 +204,9 @@ impl Kind for Torus {
         wires.iter().map(hops).sum()
     }
 
-    /// Every part of the data crosses every axis, the n parts in different orders. With K devices
-    /// on an axis, the busiest link of a ring carries K/8 of what a device holds, that of a line
-    /// floor(K/2) ceil(K/2) / K.
+    /// The data of a device is cut into n parts, which cross the n axes in different orders. With K
+    /// devices along an axis, the busiest link of a ring carries K/8 of what a device holds, that
+    /// of a line floor(K/2) ceil(K/2) / K, each divided by n.
     fn all_to_all(&self, members: u64, wires: &[Wire], bits: u128) -> Moved {
         let axes = wires.len() as u64;
         let on_axis = |wire: &Wire| {
@@ -231,9 +233,9 @@ impl Kind for Torus {
         self.link_bandwidth
     }
 
-    /// As near to a cube as can be, where slices are cubes: whole cubes have rings and nothing
-    /// smaller has. Else, and where no whole cubes do, two axes as near to a square as can be,
-    /// which may be a face of a slice that has three.
+    /// If slices are cubes, the shape of whole cubes that is nearest to a cube, since only whole
+    /// cubes have rings. Else, and if there is none, two axes as near to a square as can be; they
+    /// may be a face of a slice that has three.
     fn mesh(&self, chips: u64, last: &[u64], problem: &SlicesOf<'_>) -> Option<Vec<u64>> {
         let cubes = last.iter().filter(|_| self.has_cubes()).flat_map(|y| {
             let rest = chips / *y;
@@ -253,7 +255,7 @@ impl Kind for Torus {
     }
 }
 
-/// Whether a shape fits into a pod with its axes in some order.
+/// Whether a shape, with its axes in some order, fits into a pod.
 fn fits(shape: &[u64], pod: &[u64]) -> bool {
     let sorted = |sizes: &[u64]| {
         let mut sizes: Vec<u64> = sizes.iter().copied().filter(|s| *s > 1).collect();
@@ -264,8 +266,8 @@ fn fits(shape: &[u64], pod: &[u64]) -> bool {
     shape.len() <= pod.len() && shape.iter().zip(&pod).all(|(s, p)| s <= p)
 }
 
-/// The torus axes nearest to each other that multiply to a size and fit into a pod beside the rest;
-/// longest first.
+/// At least two torus axes whose product is a size and that fit into a pod beside the axes of
+/// `rest`, longest first: of several the ones whose longest is shortest.
 fn fold(size: u64, rest: &[u64], pod: &[u64]) -> Option<Vec<u64>> {
     let free = pod.len().checked_sub(rest.len()).filter(|free| *free > 1)?;
     let mut best: Option<Vec<u64>> = None;

@@ -1,7 +1,7 @@
-//! [`Wire`]: what a mesh axis, or a part of one, runs over.
+//! [`Wire`]: a mesh axis, or a factor of one, and how its devices are connected.
 
-/// A mesh axis, or the part of one that is one axis of a torus, or lies inside nodes or between
-/// them.
+/// A mesh axis, or a factor of one: an axis of a torus, or the part that lies inside nodes or
+/// between nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wire {
     pub(crate) kind: WireKind,
@@ -9,23 +9,23 @@ pub(crate) struct Wire {
     pub(crate) size: u64,
 }
 
-/// What a wire is to those who follow what goes over it.
+/// How the devices along a wire are connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WireKind {
-    /// Every device reaches every other at once.
+    /// Every device reaches every other one directly.
     Flat,
     /// Links from neighbour to neighbour.
     Line,
-    /// The same, and the ends are neighbours.
+    /// Links from neighbour to neighbour; the ends are neighbours too.
     Ring,
-    /// Devices of one node.
+    /// The devices are in one node.
     Inside,
-    /// Nodes.
+    /// The devices are in different nodes.
     Outside,
 }
 
 impl Wire {
-    /// Hops from end to end, the shortest way.
+    /// The most hops between two devices; 0 if there are no links.
     pub(crate) fn longest(&self) -> u64 {
         match self.kind {
             WireKind::Ring => self.size / 2,
@@ -35,7 +35,7 @@ impl Wire {
     }
 }
 
-/// The devices that share a node, of those along some wires.
+/// How many of the devices along some wires share a node.
 pub(crate) fn inside(wires: &[Wire]) -> u64 {
     wires.iter().filter(|wire| wire.kind == WireKind::Inside).map(|wire| wire.size).product()
 }
