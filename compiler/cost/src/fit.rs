@@ -7,12 +7,12 @@ use crate::hardware::Hardware;
 use crate::memory::Memory;
 use crate::units::Bytes;
 
-/// The memory that there is on a chip.
+/// The memory of a chip that a plan may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
-    /// For everything.
+    /// For everything together.
     pub all: Bytes,
-    /// For caches.
+    /// For caches alone.
     pub caches: Bytes,
 }
 
@@ -23,12 +23,12 @@ impl Capacity {
         Capacity { all, caches: Bytes((all.0 as f64 * cache_share.clamp(0.0, 1.0)) as u64) }
     }
 
-    /// Whether a chip has room.
+    /// Whether a plan with this memory fits.
     pub fn holds(&self, memory: &Memory) -> bool {
         self.holds_peak(memory, memory.peak())
     }
 
-    /// Whether a plan fits that holds so much at its peak, along the schedule that it is run by.
+    /// Whether a plan with this memory fits, if it holds `peak` bytes at the peak of its schedule.
     pub fn holds_peak(&self, memory: &Memory, peak: Bytes) -> bool {
         peak <= self.all && memory.all_caches() <= self.caches
     }
@@ -37,19 +37,18 @@ impl Capacity {
 /// The largest size of a dim with which a plan fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Largest {
-    /// This one.
+    /// This size; a larger one does not fit.
     Size(u64),
-    /// This one, since a larger one is none of the language: a value would have too many elements,
-    /// or a derived dim a size that it may not have. There is memory for more.
+    /// This size; there is memory for a larger one, but the program would be wrong: a value would
+    /// have too many elements, or a derived dim a size that it may not have.
     Legal(u64),
     /// Not even the smallest size fits.
     None,
-    /// The plan fits with the largest size that the language has.
+    /// The plan fits with the largest size that the language allows.
     Unlimited,
 }
 
-/// The plan with other sizes of its dims, its layouts as they are; none where that is no legal
-/// plan.
+/// The plan with other sizes of its dims and the same layouts; `None` if that is no legal plan.
 pub fn resized(plan: &Plan, dims: Vec<Dim>) -> Option<Plan> {
     if dims.len() != plan.dims.len() {
         return None;
@@ -58,12 +57,12 @@ pub fn resized(plan: &Plan, dims: Vec<Dim>) -> Option<Plan> {
     verify::verify(&plan).is_ok().then_some(plan)
 }
 
-/// The largest size of `dim`, among those that its axes divide, with which the plan fits, its
-/// layouts as they are.
+/// The largest size of `dim`, among those that its axes divide, with which the plan fits with the
+/// same layouts.
 ///
-/// `dims_with` gives all dims of the program when `dim` has a size (dims may be derived from it),
-/// or none where the program is wrong then. Memory never shrinks as a dim grows, so the sizes are
-/// bisected.
+/// `dims_with` gives all dims of the program if `dim` has a size (other dims may be derived from
+/// it), or `None` if the program is wrong then. Memory never shrinks as a dim grows, so that sizes
+/// are found by bisection.
 pub fn largest(
     plan: &Plan,
     dim: DimId,
@@ -76,8 +75,8 @@ pub fn largest(
     };
     let now = plan.dims[dim.index()].size;
     let split = granularity(plan, dim);
-    // A derived dim may have to be divisible too: the sizes tried are those in legal steps from the
-    // present one.
+    // A derived dim may have to be divisible too: the sizes that are tried are whole steps from the
+    // present one, the smallest steps with which the plan is legal.
     let Some(step) = (1..=MAX_STEP_FACTOR)
         .map(|m| split.saturating_mul(m))
         .find(|s| fits(now.saturating_add(*s)).is_some())
@@ -85,7 +84,8 @@ pub fn largest(
         return if fits(now) == Some(true) { Largest::Size(now) } else { Largest::None };
     };
     if fits(now) != Some(true) {
-        // Downwards: sizes too small to be legal count as fitting until one is taken.
+        // Downwards. A size that is too small to be legal counts as one that fits, and is refused
+        // at the end.
         let best = last_true(0, now / step, |steps_left| {
             fits(now - (now / step - steps_left) * step).unwrap_or(true)
         });
@@ -108,7 +108,7 @@ pub fn largest(
     }
 }
 
-/// How many multiples of what its axes divide are tried as a step.
+/// How many multiples of the granularity are tried as a step.
 const MAX_STEP_FACTOR: u64 = 64;
 
 /// The least number that every group of axes which splits the dim somewhere divides.
@@ -123,8 +123,8 @@ fn granularity(plan: &Plan, dim: DimId) -> u64 {
     common
 }
 
-/// The last of `from ..= to` for which a test holds that holds up to some number and not beyond;
-/// none where it never does.
+/// The last of the numbers `from ..= to` for which a test holds, if it holds up to some number and
+/// not beyond; `None` if it holds for none.
 fn last_true(from: u64, to: u64, mut holds: impl FnMut(u64) -> bool) -> Option<u64> {
     let (mut low, mut high) = (from, to);
     if !holds(low) {

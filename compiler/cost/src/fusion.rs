@@ -1,25 +1,25 @@
 //! Which ops run as one kernel.
 //!
 //! The cost model says: "a map or binary fuses into its only producer if that is an einsum, map or
-//! binary (its intermediate then touches no HBM)". Read exactly: an elementwise op (map, binary,
-//! cast) joins the kernel of the instruction that makes one of its operands when
+//! binary (its intermediate then touches no HBM)". Exactly, an elementwise op (map, binary, cast)
+//! joins the kernel of the instruction that makes one of its operands if
 //!
-//! * that operand is the only one of its operands (counted once where it stands twice) that comes
-//!   from an op; the others are parameters or constants, moved or not,
-//! * its producer is an einsum, a `conv` or itself elementwise, and no move lies between, and
-//! * nothing else reads it, it is not a result of the layer, and both are in the same folded block
-//!   or in none.
+//! * this operand is the only one (counted once if it stands twice) that an op makes; the others
+//!   are parameters or constants, moved or not,
+//! * its producer is an einsum, a `conv` or elementwise, and no move lies between the two, and
+//! * no other instruction reads the operand, it is not a result of the layer, and both instructions
+//!   are in the same folded block or in none.
 //!
-//! A collective einsum that gathers an operand leads a kernel as an einsum does: each chunk of the
-//! result is finished by the ops that join it. One that scatters its result is a kernel alone:
-//! terms are added up after it has made them.
+//! A collective einsum that gathers an operand leads a kernel as an einsum does: the ops that join
+//! it are applied to each chunk of its result. One that scatters its result is a kernel alone,
+//! since its result is complete only when the terms of all devices are added.
 //!
-//! A kernel is so a chain: every member after the first reads the one before it.
+//! So a kernel is a chain: every member after the first reads the one before it.
 //!
-//! A chain of elementwise ops may be of any length and a kernel may not, or the ways of cutting the
-//! chain would grow without end: at every [`LONGEST_KERNEL`]-th op of a chain a new kernel begins,
-//! whatever else is so. Which ops those are follows from what the ops read, moved or not, so that
-//! it is the same for a program and for all of its plans.
+//! A chain of elementwise ops may be of any length, but a kernel may not, or the ways of cutting
+//! the chain would be too many: at every [`LONGEST_KERNEL`]-th op of a chain a new kernel begins.
+//! Which ops these are depends on what the ops read, moved or not, so that they are the same for a
+//! program and for all of its plans.
 
 use shard_ir::attention::{attentions, unmoved};
 use shard_ir::composite::in_pieces;
@@ -29,11 +29,11 @@ use shard_ir::{InstrId, InstrKind, Op, Plan, never};
 /// The most ops that run as one kernel.
 pub const LONGEST_KERNEL: usize = 16;
 
-/// How many ops of a chain come before an op: none unless it is elementwise and one op makes all of
-/// its operands that ops make.
+/// The place of an op in a chain of elementwise ops: how many ops of the chain come before it. It
+/// is 0 unless the op is elementwise and one op makes all of its operands that ops make.
 ///
-/// `made` are the ops that make them, behind moves, repeats included; `place_of` says the place of
-/// one of them.
+/// `made` are the ops that make its operands, moved or not, with repeats; `place_of` gives the
+/// place of one of these.
 pub fn place_in_chain<V: Copy + PartialEq>(
     op: &Op,
     made: impl IntoIterator<Item = V>,
@@ -42,16 +42,15 @@ pub fn place_in_chain<V: Copy + PartialEq>(
     fuses_with(op, made, |_| true).map_or(0, |producer| place_of(producer) + 1)
 }
 
-/// Whether a kernel begins at this place of a chain, and so none goes on there.
+/// Whether a new kernel begins at this place of a chain, so that the op there joins none.
 pub fn begins_a_kernel(place: usize) -> bool {
     place.is_multiple_of(LONGEST_KERNEL)
 }
 
-/// The rule over any graph of ops: the producer whose kernel an op joins, or none.
+/// The rule of this module for any graph of ops: the producer whose kernel an op joins, or `None`.
 ///
-/// `made` are the operands that come from an op (behind moves or not), repeats included;
-/// `is_fusible` says of one of them whether an einsum or elementwise op makes it, without a move
-/// between, nothing else reads it and it is no result of the layer.
+/// `made` are the operands that ops make, moved or not, with repeats. `is_fusible` says of one of
+/// them whether the second and the third condition above hold.
 pub fn fuses_with<V: Copy + PartialEq>(
     op: &Op,
     made: impl IntoIterator<Item = V>,
@@ -70,12 +69,12 @@ pub fn may_lead_a_kernel(op: &Op) -> bool {
     op.row().is(Flag::LeadsKernel) || op.is_elementwise()
 }
 
-/// For each instruction of a plan, the instructions whose kernel it joins directly: one, unless it
-/// adds scores up in an attention.
+/// For each instruction of a plan, the instructions whose kernel it joins directly: at most one,
+/// but for an instruction that adds up scores of several products in an attention.
 pub fn fusion_producers(plan: &Plan) -> Vec<Vec<InstrId>> {
     let mut producers: Vec<Vec<InstrId>> =
         elementwise_joins(plan).into_iter().map(|joined| joined.into_iter().collect()).collect();
-    // A plan that is legal has no softmax that says so and is part of none.
+    // In a legal plan every softmax that is marked as one of an attention is part of one.
     let attentions = attentions(plan)
         .unwrap_or_else(|_| never!("a legal plan whose attention is none", Vec::new()));
     for members in attentions {
@@ -90,10 +89,10 @@ pub fn fusion_producers(plan: &Plan) -> Vec<Vec<InstrId>> {
     producers
 }
 
-/// For each instruction the one whose kernel it joins as an elementwise op.
+/// For each instruction the one whose kernel it joins as an elementwise op, if any.
 pub fn elementwise_joins(plan: &Plan) -> Vec<Option<InstrId>> {
     let uses = plan.uses();
-    // A plan that is legal says of no other instructions that they are pieces.
+    // In a legal plan every instruction that is marked as a piece is part of a composite.
     let mut ends_a_composite = vec![false; plan.instructions.len()];
     for composite in in_pieces(plan)
         .unwrap_or_else(|_| never!("a legal plan whose pieces make no composite", Vec::new()))
@@ -110,7 +109,7 @@ pub fn elementwise_joins(plan: &Plan) -> Vec<Option<InstrId>> {
             places[id.index()] = place_in_chain(op, makers, |maker| places[maker.index()]);
             let begins = begins_a_kernel(places[id.index()]);
             if ends_a_composite[id.index()] {
-                // A composite is one op of the program, so that its last piece counts as one.
+                // A composite is one op of the program: its last piece starts a chain.
                 places[id.index()] = 0;
             }
             if begins {
@@ -123,7 +122,7 @@ pub fn elementwise_joins(plan: &Plan) -> Vec<Option<InstrId>> {
                     InstrKind::CollectiveEinsum(fused) => fused.gathered().is_some(),
                     InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => false,
                 };
-                // What one application hands on is read by the next.
+                // The next application of a folded block reads what this one hands on.
                 let is_handed_on =
                     plan.folds.iter().any(|fold| fold.to == producer || fold.from == producer);
                 leads
@@ -136,8 +135,8 @@ pub fn elementwise_joins(plan: &Plan) -> Vec<Option<InstrId>> {
         .collect()
 }
 
-/// The kernels of a plan, in the order of their first instructions; each is its members in order.
-/// Ops alone: parameters, constants and moves are in none.
+/// The kernels of a plan, in the order of their first instructions, each as its members in order.
+/// Parameters, constants and moves are in no kernel.
 pub fn kernels(plan: &Plan) -> Vec<Vec<InstrId>> {
     let producers = fusion_producers(plan);
     let mut kernel_of: Vec<Option<usize>> = vec![None; plan.instructions.len()];
@@ -154,7 +153,7 @@ pub fn kernels(plan: &Plan) -> Vec<Vec<InstrId>> {
             kernels.push(Vec::new());
             kernels.len() - 1
         });
-        // Scores that are added up come from several products, each the first of what is one.
+        // An instruction that adds up scores of several products makes one kernel of theirs.
         for other in joined.into_iter().skip(1) {
             for member in std::mem::take(&mut kernels[other]) {
                 kernel_of[member.index()] = Some(kernel);

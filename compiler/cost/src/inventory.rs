@@ -1,5 +1,5 @@
-//! [`Inventory`]: the parameters of a layer, what they take in memory on one chip and on the mesh,
-//! and what of that is copies.
+//! [`Inventory`]: the weights and caches of a layer, the memory that they take on one chip and on
+//! the mesh, and how much of it holds copies.
 
 use shard_ir::{InstrId, InstrKind, ParameterKind, Plan};
 
@@ -7,18 +7,18 @@ use crate::memory::Memory;
 use crate::roles::DimRoles;
 use crate::units::Bytes;
 
-/// What a layer keeps in memory. All figures but those of [`Inventory::memory`] are of one layer of
-/// the stack.
+/// The weights and caches of a layer. All figures but those of [`Inventory::memory`] are of one
+/// layer of the stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inventory {
     /// Its weights and caches, in the order of its parameters.
     pub kept: Vec<Kept>,
-    /// Numbers in the weights, those that `pad` adds left out.
+    /// How many numbers the weights have, without those that `pad` adds.
     pub parameters: u128,
     /// What one chip holds.
     pub memory: Memory,
-    /// Bytes that the caches take for each token of each sequence, copies left out; 0 without a
-    /// cache along a context.
+    /// Bytes that the caches take for each token of each sequence, copies not counted; 0 if no
+    /// cache has a dim of positions.
     pub cache_bytes_per_token: Bytes,
     /// The dims that count tokens, sequences and positions.
     pub roles: DimRoles,
@@ -29,9 +29,9 @@ pub struct Inventory {
 pub struct Kept {
     /// The parameter.
     pub id: InstrId,
-    /// What it is kept for.
+    /// Whether it is a weight or a cache.
     pub kind: ParameterKind,
-    /// Bytes of one copy of it; of all applications, where it is of a folded block.
+    /// Bytes of one copy of it; in a folded block, of all applications together.
     pub bytes: Bytes,
     /// Bytes on one chip.
     pub chip_bytes: Bytes,
@@ -40,7 +40,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Bytes on one chip that would not be there if each number were on one chip alone.
+    /// Bytes on one chip that would not be there if each number were on one chip only.
     pub fn replicated_chip_bytes(&self) -> Bytes {
         Bytes(self.chip_bytes.0 - self.chip_bytes.0 / self.copies.max(1))
     }
@@ -60,8 +60,8 @@ impl Inventory {
         Inventory { kept, parameters, memory: Memory::of(plan), cache_bytes_per_token, roles }
     }
 
-    /// Whether there are weights. Without them no dim of the first input is known to count tokens:
-    /// which ones do is told by what the weights have not.
+    /// Whether there are weights. Without them it is not known which dims of the first input count
+    /// tokens: those are the dims that no weight has.
     pub fn has_weights(&self) -> bool {
         self.kept.iter().any(|kept| kept.kind.is_weight())
     }
@@ -98,7 +98,8 @@ fn useful_elements(plan: &Plan, id: InstrId) -> u128 {
     one.saturating_mul(u128::from(plan.copies_of(id)))
 }
 
-/// The bytes of a cache for one position of one sequence.
+/// The bytes of a cache for one position of one sequence; `None` for a weight, or a cache without a
+/// dim of positions.
 fn bytes_per_token(plan: &Plan, cache: &Kept, roles: &DimRoles) -> Option<Bytes> {
     let dims = &plan.instruction(cache.id).dims;
     let is_cache = cache.kind == ParameterKind::Cache;

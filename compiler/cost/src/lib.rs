@@ -3,16 +3,17 @@
 //! * [`Hardware`]: a chip and its network, read from TOML; rates are rounded to whole units per
 //!   second once, here.
 //! * [`collective_cost`]: bytes, bytes on the wire and time of one move.
-//! * [`op_work`], [`kernel_work`], [`roofline`]: flops and HBM traffic of an op, or of a chain of
-//!   fused ones, and the time they take.
-//! * [`looped_time`]: the time of an einsum whose loop does a collective.
+//! * [`op_work`], [`kernel_work`]: flops and HBM traffic of an op, or of a kernel of several; for
+//!   an attention, of the pairs that its masks show.
+//! * [`roofline`]: the time that work takes.
+//! * [`looped_time`], [`ring_time`]: the time of a loop whose transfers run beside its kernel.
 //! * [`fuses_with`], [`kernels`]: which op joins which kernel.
-//! * [`Memory`], [`Inventory`]: what a chip holds, and [`largest`]: how much more it could.
+//! * [`Memory`], [`Inventory`]: what a chip holds, and [`largest`]: with which size of a dim it is
+//!   full.
 //! * [`price`]: all of it, for every instruction of a [`Plan`](shard_ir::Plan).
 //!
-//! Every time is an exact integer number of [`Picoseconds`](shard_ir::Picoseconds): a rational
-//! rounded up, in `u128`, and saturating. So a price never depends on the order of summation or on
-//! the machine.
+//! Every time is a whole number of [`Picoseconds`](shard_ir::Picoseconds), computed in integers,
+//! rounded up and saturating. So a price never depends on the order of summation or on the machine.
 
 mod attention;
 pub mod collective;

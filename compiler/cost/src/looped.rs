@@ -1,5 +1,5 @@
-//! What a collective einsum costs: the time of a ring whose transfers run beside the multiplication
-//! of chunks.
+//! The time of collective einsums and of rings, whose transfers run beside the multiplication of
+//! chunks.
 
 use shard_ir::Picoseconds;
 
@@ -7,19 +7,20 @@ use crate::attention::RingPairs;
 use crate::collective::CollectiveCost;
 use crate::op::Work;
 
-/// The time of a collective einsum of so many chunks, from the time of its collective and that of
-/// its einsum, each by itself.
+/// The time of a collective einsum of so many chunks, from the times of its collective and of its
+/// einsum, each by itself.
 ///
-/// With K chunks, the einsum is K equal parts and the ring K - 1 transfers. An all-gather loop
-/// multiplies its own chunk while the second one travels, and so on; the last chunk is multiplied
-/// when nothing travels any more. A reduce-scatter loop is the same backwards: nothing travels
-/// until the first chunk is made. So K - 1 chunks run beside all that is sent, and one does not:
+/// With K chunks, the einsum has K equal parts and the collective K - 1 transfers. An all-gather
+/// loop multiplies the device's own chunk while the second one travels, and so on; the last chunk
+/// is multiplied when nothing travels any more. A reduce-scatter loop is the same backwards:
+/// nothing travels until the first chunk is made. So K - 1 chunks are multiplied while data is
+/// sent, and one is not:
 ///
 /// `max(collective, einsum - chunk) + chunk`, with `chunk` = `einsum / K`.
 ///
-/// No schedule of the ring takes less: the chunk that is the last to arrive (the first to leave) is
-/// multiplied after (before) everything is sent, and the cores do the whole einsum. (ESTI section
-/// 3.5, "Looped CollectiveEinsum"; the book's part 10, "Collective Matmul".)
+/// No schedule of the loop takes less: the last chunk that arrives is multiplied after everything
+/// is sent (the first that leaves, before anything is), and the cores do the whole einsum. (ESTI
+/// section 3.5, "Looped CollectiveEinsum"; the book's part 10, "Collective Matmul".)
 ///
 /// ```
 /// # use shard_cost::looped_time;
@@ -33,11 +34,13 @@ pub fn looped_time(collective: Picoseconds, einsum: Picoseconds, chunks: u64) ->
     collective.max(Picoseconds(einsum.0 - chunk.0)) + chunk
 }
 
-/// The time of a ring of so many steps, from the time of what travels, that of its attention, each
-/// by itself, and that of a full step of it; the first step takes what is left.
+/// The time of a ring of so many steps: from the times of its transfers together and of its
+/// attention, each by itself, and the time of the attention in a full step. All steps but the first
+/// are full.
 ///
-/// In each step but the last a block is worked on while the next one travels, and the longer of the
-/// two counts; the last block is worked on when nothing travels any more. The transfers are equal.
+/// In each step but the last, a block is worked on while the next one travels, and the longer of
+/// the two counts; the last block is worked on when nothing travels any more. The transfers are
+/// equal.
 pub fn ring_time(
     collective: Picoseconds,
     attention: Picoseconds,
@@ -48,14 +51,15 @@ pub fn ring_time(
         return attention;
     };
     let first = attention.0.saturating_sub(full.0.saturating_mul(beside));
-    // Of whole picoseconds some transfers take one more than others, the first one does not.
+    // Transfers take whole picoseconds, some of them one more than the first.
     let sent = collective.0 / beside;
     let others =
         if full.0 > sent { full.0.saturating_mul(beside - 1) } else { collective.0 - sent };
     Picoseconds(first.max(sent)) + Picoseconds(others) + full
 }
 
-/// What a full step takes of a ring that takes so long in all, if it is one.
+/// The time of the attention in a full step of a ring, from its time in all steps; `None` if the
+/// work is that of no ring.
 pub fn full_step(work: &Work, attention: Picoseconds) -> Option<Picoseconds> {
     let RingPairs { fullest, all } = work.ring?;
     let (time, all) = (u128::from(attention.0), all.max(1));
@@ -63,8 +67,8 @@ pub fn full_step(work: &Work, attention: Picoseconds) -> Option<Picoseconds> {
     Some(Picoseconds(u64::try_from(part).unwrap_or(u64::MAX)))
 }
 
-/// The time of a loop, from the time of what it sends and the work and the time of its kernel, each
-/// by itself.
+/// The time of a collective einsum or a ring: from the time of its collective, and the work and the
+/// time of its kernel, each by itself.
 pub fn loop_time(
     collective: Picoseconds,
     work: &Work,
@@ -77,17 +81,18 @@ pub fn loop_time(
     }
 }
 
-/// What the collective inside the loop of a collective einsum costs, or what travels in a ring.
+/// The price of a collective einsum, or of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoopPrice {
-    /// What it would cost by itself.
+    /// What its collective, or all that travels in a ring, would cost by itself.
     pub collective: CollectiveCost,
-    /// What the einsum (and what joins its kernel) would take by itself.
+    /// The time that its einsum, or its attention, would take by itself, with the ops that join its
+    /// kernel.
     pub einsum: Picoseconds,
     /// How many chunks there are.
     pub chunks: u64,
-    /// Of a ring what a full step of it takes; the first one takes what the others leave. Chunks of
-    /// an einsum are equal.
+    /// The time of the attention in a full step of a ring; the first step takes what the others
+    /// leave. `None` for an einsum, whose chunks are equal.
     pub full: Option<Picoseconds>,
 }
 
@@ -100,14 +105,12 @@ impl LoopPrice {
         }
     }
 
-    /// What the loop saves against the two one after the other: the part of the collective that
-    /// runs beside the einsum.
+    /// The time that the loop saves against einsum and collective one after the other.
     pub fn hidden(&self) -> Picoseconds {
         Picoseconds((self.collective.time + self.einsum).0.saturating_sub(self.time().0))
     }
 
-    /// How much of the loop passes while the cores have nothing to multiply: what the collective
-    /// adds to the time.
+    /// The time that the collective adds to that of the einsum.
     pub fn exposed(&self) -> Picoseconds {
         Picoseconds(self.time().0 - self.einsum.0)
     }

@@ -1,15 +1,14 @@
-//! What a chip holds in memory: the one account of weights, caches and activations that every
-//! report and limit uses.
+//! [`Memory`]: the bytes of weights, caches and activations on a chip, which every report and every
+//! limit uses.
 
 use shard_ir::{DimId, InstrId, InstrKind, Liveness, Op, ParameterKind, Plan};
 
 use crate::fusion::fusion_producers;
 use crate::units::Bytes;
 
-/// What one chip holds. Weights and caches are those of one layer, and are there `repeat` times,
-/// since every layer of the stack has its own; activations are those of the layer that runs. A
-/// model is one layer here, in which the weights and caches of a folded block count once for each
-/// application.
+/// The memory of one chip. Weights and caches are those of one layer; every layer of a stack has
+/// its own. Activations are those of the layer that runs. A model is one layer here, in which the
+/// weights and caches of a folded block count once for each application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
     /// How many times the layer is stacked.
@@ -23,7 +22,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The account of a plan, run in program order.
+    /// The memory of a plan that is run in program order.
     pub fn of(plan: &Plan) -> Memory {
         let kept = |kind: ParameterKind| {
             plan.ids()
@@ -41,7 +40,7 @@ impl Memory {
         }
     }
 
-    /// The peak of one layer: what a stack of one needs.
+    /// The most bytes that one layer alone holds at once.
     pub fn layer_peak(&self) -> Bytes {
         self.weights + self.caches + self.activations
     }
@@ -56,19 +55,20 @@ impl Memory {
         self.caches.times(self.repeat)
     }
 
-    /// What the whole stack needs at its peak.
+    /// The most bytes that the whole stack holds at once.
     pub fn peak(&self) -> Bytes {
         self.all_weights() + self.all_caches() + self.activations
     }
 }
 
-/// Whose memory holds each instruction's value: its own, an earlier instruction's, or none at all.
+/// For each instruction the instruction in whose memory its value lies: itself, or an earlier one;
+/// `None` if the value is in no memory.
 ///
-/// * What rename, split and merge give is their operand under another name: the same memory, unless
-///   the elements lie in another order then, as where dims are merged that are not neighbours.
-/// * An append writes into the cache where nobody reads the cache of before any more. The result of
-///   a step's append is so the cache that the step began with, and no second one.
-/// * What passes between the members of a kernel is in no memory ([`fusion`](crate::fusion)).
+/// * The result of a rename, split or merge lies in the memory of its operand, unless its elements
+///   are in another order, as if dims are merged that are not neighbours.
+/// * The result of an append lies in the memory of its cache, if no later instruction reads the old
+///   cache. So a step holds one cache, and not one before and one after the append.
+/// * Values that pass between the members of a kernel are in no memory ([`fusion`](crate::fusion)).
 pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
     let mut passed_on = vec![false; plan.instructions.len()];
     for producer in fusion_producers(plan).into_iter().flatten() {
@@ -95,7 +95,7 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
                                 || instr.operands.get(1) == Some(&old)
                                 || plan.outputs.iter().any(|output| output.id == old))
                     });
-                    // What comes from outside of a block is read by every application.
+                    // Every application of a block reads a value from outside of it.
                     let is_shared = plan.instruction(*buffer).fold != instr.fold;
                     !stays && !read_later && !is_shared
                 })
@@ -114,7 +114,8 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
     buffer_of
 }
 
-/// Whether the elements of a value lie in the same order once some of its dims have other names.
+/// Whether the elements of the result of a rename, split or merge lie in the order of its
+/// operand's.
 fn lies_as_before(op: &Op, before: &[DimId], after: &[DimId]) -> bool {
     let Some([from, to]) = op.renames() else { return false };
     let at = before.windows(from.len().max(1)).position(|dims| dims == from);

@@ -10,15 +10,14 @@ shard_ir::worded! {
     /// What a plan is chosen for.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
     pub enum Objective {
-        /// The sum of the times of all ops and all collectives. Additive and exact: what proofs are
-        /// about.
+        /// The sum of the times of all ops and all collectives. Proofs are about this objective.
         #[default]
         Serial = "serial",
-        /// The makespan of a schedule with one compute stream and one stream for each network axis.
+        /// The makespan if computing and communicating overlap.
         Overlap = "overlap",
         /// Communication time alone, ties broken by flops.
         Comm = "comm",
-        /// Bytes at the peak.
+        /// The bytes of a chip at the peak.
         Memory = "memory",
     }
     /// The word on the command line and in JSON.
@@ -26,7 +25,7 @@ shard_ir::worded! {
 }
 
 impl Objective {
-    /// The time that a plan with these totals is chosen by.
+    /// The time by which a plan with these totals is compared.
     pub fn time(self, totals: &Totals) -> Picoseconds {
         match self {
             Objective::Comm => totals.comm_time,

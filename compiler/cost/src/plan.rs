@@ -1,4 +1,4 @@
-//! The price of a plan: each instruction's figures, and the totals.
+//! [`PlanPrice`]: the figures of each instruction of a plan, and their totals.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +17,12 @@ use crate::op::{KernelOp, LocalTensor, Work, kernel_reads, ring_work};
 use crate::roofline::{Bound, compute_time, memory_time, roofline};
 use crate::units::{Bytes, Flops};
 
-/// What one instruction costs each device; one in a folded block each time that it is run.
+/// What one instruction costs each device; in a folded block, in one application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InstrPrice {
     /// A parameter or a constant.
     Free,
-    /// An op. The figures of a kernel of several fused ops stand on its first one; the others bear
-    /// zeros.
+    /// An op. The first op of a kernel has the figures of the whole kernel, the others have zeros.
     Kernel {
         /// Floating-point operations.
         flops: Flops,
@@ -31,14 +30,13 @@ pub enum InstrPrice {
         arithmetic: Dtype,
         /// Bytes read from and written to HBM.
         hbm_bytes: Bytes,
-        /// The longer of the two sides of the roofline.
+        /// The time of the kernel: that of its roofline, or [`LoopPrice::time`].
         time: Picoseconds,
-        /// Which side that is.
+        /// The side of the roofline that it hits; a loop, without its collective.
         bound: Bound,
-        /// The first op of the kernel, where this is not it.
+        /// The first op of the kernel, if this is not it.
         fused_into: Option<InstrId>,
-        /// The collective inside the loop of a collective einsum, whose time is then
-        /// [`LoopPrice::time`]; `bound` is the side of the roofline that the einsum hits by itself.
+        /// The price of the loop, if the kernel is a collective einsum or a ring.
         looped: Option<LoopPrice>,
     },
     /// A move.
@@ -55,7 +53,7 @@ impl InstrPrice {
         }
     }
 
-    /// The collective in the loop of a collective einsum.
+    /// The price of the loop, if the instruction is the first of a collective einsum or a ring.
     pub fn looped(&self) -> Option<&LoopPrice> {
         match self {
             InstrPrice::Kernel { looped, .. } => looped.as_ref(),
@@ -63,7 +61,7 @@ impl InstrPrice {
         }
     }
 
-    /// What the collective costs by itself that the instruction is, or that its loop does.
+    /// What the move, or the collective inside a loop, costs by itself.
     pub fn collective(&self) -> Option<&CollectiveCost> {
         match self {
             InstrPrice::Move(cost) => Some(cost),
@@ -73,19 +71,18 @@ impl InstrPrice {
     }
 }
 
-/// The sums over a plan: one layer, one device; every application of a folded block counts.
+/// The sums over a plan, for one layer on one device; every application of a folded block counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Time of all moves, and of the collectives inside loops as if they were by themselves.
+    /// Time of all moves, and of the collectives inside loops, each by itself.
     pub comm_time: Picoseconds,
-    /// Time of all arithmetic at peak.
+    /// Time of all arithmetic at the rate reached.
     pub compute_time: Picoseconds,
     /// Time of all HBM traffic at full bandwidth.
     pub memory_time: Picoseconds,
-    /// Time of all steps one after another: moves, kernels at the longer side of their roofline,
-    /// and loops, which do both.
+    /// Time of all moves, kernels and loops one after another.
     pub serial_time: Picoseconds,
-    /// Bytes that the busiest device sends, summed over the moves.
+    /// Bytes that the busiest device of each move and each loop sends, summed.
     pub comm_bytes: Bytes,
     /// Floating-point operations.
     pub flops: Flops,
@@ -99,15 +96,14 @@ pub struct Totals {
 /// A plan's price.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanPrice {
-    /// One for each instruction.
+    /// The price of each instruction.
     pub instructions: Vec<InstrPrice>,
-    /// Their sums.
+    /// The sums of the prices.
     pub totals: Totals,
-    /// What a device holds, over the whole stack: the account that every report shows and every
-    /// limit is held to.
+    /// What a device holds, which every report shows and every limit is compared with.
     pub memory: Memory,
-    /// The arithmetic types that the hardware file has no figure for, each once: they were priced
-    /// with bf16's.
+    /// The arithmetic types that the hardware file has no figure for, each once; they are priced as
+    /// bf16.
     pub arithmetic_as_bf16: Vec<Dtype>,
 }
 
@@ -198,12 +194,12 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
     PlanPrice { instructions, totals, memory, arithmetic_as_bf16 }
 }
 
-/// The ring that a kernel is, with what joins it.
+/// The ring that is part of a kernel.
 fn ring_in<'r>(rings: &'r [Ring], kernel: &[InstrId]) -> Option<&'r Ring> {
     rings.iter().find(|ring| kernel.contains(&ring.last()))
 }
 
-/// The shape of a ring.
+/// The shape of a ring; [`RingShape::NONE`] if there is none.
 fn shape_of(plan: &Plan, ring: Option<&Ring>) -> RingShape {
     ring.map_or(RingShape::NONE, |ring| {
         let last = plan.instruction(ring.last());
@@ -240,9 +236,9 @@ fn loop_price(
     Some(LoopPrice { collective, einsum, chunks, full: None })
 }
 
-/// What each of some kernels takes, each given by its instructions, and its loop where the first of
-/// them is a collective einsum. They need not be the kernels that [`kernels`] finds: of a plan that
-/// is written out these may be longer than those of the block that it was written from.
+/// The time of each of some kernels, given by their instructions, and the price of its loop if it
+/// is one. They need not be the kernels that [`kernels`] finds: in a plan that is written out those
+/// may be longer than the kernels of the folded block that it was written from.
 pub fn kernel_prices(
     plan: &Plan,
     hw: &Hardware,
@@ -265,8 +261,7 @@ pub fn kernel_prices(
 /// A value that a kernel reads, and the bytes.
 pub type Read = (InstrId, Bytes);
 
-/// What a kernel, by its instructions, reads from HBM, each value where it is read first; and what
-/// it does in all.
+/// The values that a kernel, given by its instructions, reads from HBM, each once; and its work.
 pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
     let mut reads = Vec::new();
@@ -281,10 +276,10 @@ pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
     (reads, work)
 }
 
-/// What a kernel that is an attention would take if its queries and keys lay in a striped order, as
-/// the plan splits them: position p in block p mod n. `None` where that is no less, and where
-/// anything but masks and rotary embeddings, which can be given positions, goes by the order of
-/// these dims.
+/// The time of a kernel that is an attention if its queries and keys lay in striped blocks, split
+/// as in the plan: position p in block p mod n. `None` if the busiest device would not see fewer
+/// pairs, or if an op that cannot be given positions depends on the order of these dims. Masks and
+/// rotary embeddings can.
 pub fn striped(plan: &Plan, hw: &Hardware, kernel: &[InstrId]) -> Option<(Stripes, Picoseconds)> {
     let rings = rings(plan);
     let ring = ring_in(&rings, kernel);
@@ -297,9 +292,10 @@ pub fn striped(plan: &Plan, hw: &Hardware, kernel: &[InstrId]) -> Option<(Stripe
     if striped >= contiguous || !may_be_striped(plan, found.dims) {
         return None;
     }
-    // Every product of an attention goes over all pairs in sight, so that it divides.
+    // Every product of an attention goes over all pairs in sight, so that their number divides its
+    // flops.
     work.flops = Flops((work.flops.0 / contiguous).saturating_mul(striped));
-    // In stripes every step is like every other.
+    // With striped blocks all steps are equal.
     let equal_steps = RingPairs { fullest: 1, all: u128::from(shape.steps) };
     work.ring = work.ring.map(|_| equal_steps);
     let (time, _) = roofline(hw, &work);
@@ -307,8 +303,8 @@ pub fn striped(plan: &Plan, hw: &Hardware, kernel: &[InstrId]) -> Option<(Stripe
     Some((found, looped.map_or(time, |looped| looped.time())))
 }
 
-/// Whether no op goes by the order of some dims but those that can be given positions. Renames make
-/// dims of one order.
+/// Whether no op depends on the order of some dims, but for those that can be given positions. Dims
+/// that a rename makes of each other have one order.
 fn may_be_striped(plan: &Plan, dims: [DimId; 2]) -> bool {
     let mut ordered: BTreeSet<DimId> = dims.into_iter().collect();
     loop {
@@ -331,7 +327,7 @@ fn may_be_striped(plan: &Plan, dims: [DimId; 2]) -> bool {
     })
 }
 
-/// A kernel as the ops that its price is about.
+/// Calls `of` with the ops of a kernel and the local tensors that they read and make.
 fn with_chain<T>(
     plan: &Plan,
     local: &[Vec<u64>],
@@ -339,8 +335,8 @@ fn with_chain<T>(
     of: impl FnOnce(&[KernelOp<'_>]) -> T,
 ) -> T {
     let tensor = |id: InstrId| local_tensor(plan, local, id);
-    // Inside a loop every chunk is multiplied: as many elements as if the operand were gathered,
-    // the product not scattered.
+    // In a loop every chunk is multiplied: as many elements as if the operand were gathered, or the
+    // product not scattered.
     let inside: Vec<Option<LoopSizes>> = kernel.iter().map(|id| LoopSizes::of(plan, *id)).collect();
     let operands: Vec<Vec<LocalTensor<'_>>> = kernel
         .iter()
@@ -368,7 +364,8 @@ fn with_chain<T>(
     of(&chain)
 }
 
-/// The local sizes of what the einsum of a collective einsum reads and makes.
+/// The local sizes of the operands and of the product of a collective einsum, in all chunks
+/// together.
 struct LoopSizes {
     operands: Vec<Vec<u64>>,
     product: Vec<u64>,
@@ -400,7 +397,7 @@ fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> Local
         dims: &instr.dims,
         sizes: &local[id.index()],
         dtype: instr.dtype,
-        // A number that became partial is still one that every device knows.
+        // Also a number that a move has made partial: every device knows it.
         constant: matches!(plan.instruction(made).kind, InstrKind::Constant(_)),
         statistics: plan.local_statistics(id),
     }

@@ -1,5 +1,5 @@
-//! What the dims of a layer stand for, read off its parameters: which count tokens, which
-//! sequences, which positions.
+//! [`DimRoles`]: which dims of a layer count tokens, which sequences, which positions; read off its
+//! parameters.
 
 use shard_ir::{DimId, InstrKind, Op, ParameterKind, Plan};
 
@@ -8,14 +8,16 @@ use shard_ir::attention::unmoved;
 /// The dims of a layer that say how much is done at a time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DimRoles {
-    /// Those of the layer's first input that no weight has: their product is the tokens of a step.
+    /// The dims of the layer's first input that no weight has: the product of their sizes is the
+    /// number of tokens of a step.
     pub tokens: Vec<DimId>,
-    /// Those of the caches that are among `tokens`: the sequences.
+    /// The dims of `tokens` that a cache has, and that are no positions: they count sequences.
     pub batch: Vec<DimId>,
-    /// The positions that a cache holds: the dim that an `append` writes along, but for a window or
-    /// a chunk of what `rope` counts along another of these; in a layer without an append, those of
-    /// the caches that neither a weight nor the first input has. A cache that another value takes
-    /// the place of, as a state or the last few tokens, holds no positions.
+    /// The dims that count the positions that a cache holds. If an `append` writes a cache, they
+    /// are the dims along which appends write; if a `rope` counts along some of these, the others
+    /// are a window or a chunk of them and left out. In a layer without an append they are the dims
+    /// of the caches that neither a weight nor the first input has; a cache that a result replaces,
+    /// as a state or the last few tokens, holds no positions.
     pub context: Vec<DimId>,
 }
 
@@ -71,7 +73,8 @@ impl DimRoles {
     }
 }
 
-/// The dims of the caches in whose place no result stands: one of the same type that is no cache.
+/// The dims of the caches that no result replaces. A result of the same dims and dtype, which is no
+/// parameter, replaces a cache.
 fn grown(plan: &Plan) -> Vec<DimId> {
     let results = plan.outputs.iter().map(|output| plan.instruction(output.id));
     let made: Vec<_> =

@@ -1,14 +1,13 @@
-//! What a mask shows of an attention whose queries and keys lie in blocks on devices: how many
-//! pairs of a query and a key the busiest device multiplies, and how many keys the one reads that
-//! reads most.
+//! What a mask shows if queries and keys lie in blocks on devices: the most pairs of a query and a
+//! key that a device multiplies, and the most keys that a device reads.
 
-/// What a mask over positions shows. The queries are the last of all positions, and each sees the
-/// keys up to its own, or the last ones of a window.
+/// A mask over positions. The keys are all positions, the queries the last ones of them. Each query
+/// sees the keys up to its own position, or the last ones of these that a window shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sight {
-    /// The queries of all devices.
+    /// How many queries all devices have.
     pub queries: u64,
-    /// The keys of all devices: all positions.
+    /// How many keys all devices have.
     pub keys: u64,
     /// How many keys a query sees at most, its own among them; `None` for all up to its own.
     pub window: Option<u64>,
@@ -17,26 +16,27 @@ pub struct Sight {
 /// What a block of queries sees of a block of keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Seen {
-    /// The pairs of a query and a key that it sees.
+    /// How many pairs of a query and a key that it sees.
     pub pairs: u128,
-    /// From the first key that a query sees to the last one.
+    /// How many keys there are from the first that some query sees to the last.
     pub keys: u64,
 }
 
 impl Sight {
-    /// The most pairs that a device has, and the most keys, where each has one block of so many
-    /// queries and one of so many keys: every block of queries meets every block of keys, since no
+    /// The most pairs and the most keys that a device sees, if each has one block of so many
+    /// queries and one of so many keys. Every block of queries meets every block of keys, since no
     /// axis splits both.
     ///
-    /// How much of a block of keys a block of queries sees depends on how far it is ahead alone. It
-    /// grows to the middle of the window and falls behind it as it grew, so that of all distances
-    /// that there are the nearest one to the middle has the most of both.
+    /// How much of a block of keys a block of queries sees depends only on the distance of the two.
+    /// It is most for the distance at which the block of keys lies in the middle of the window, and
+    /// falls equally on both sides. So the distance that is nearest to this one has the most of
+    /// both.
     pub fn busiest(&self, queries: u64, keys: u64) -> Seen {
         let (queries, keys) = (queries.max(1), keys.max(1));
         let (of_queries, of_keys) = (self.queries.div_ceil(queries), self.keys.div_ceil(keys));
         let (wide, tall) = (i128::from(keys), i128::from(queries));
-        // Twice the distances, so that the middle is a whole number: the middle less the distance
-        // of the first blocks.
+        // The middle less the distance of the first blocks; all doubled, so that the middle is a
+        // whole number.
         let first = 2 * (i128::from(self.keys) - i128::from(self.queries));
         let to_go = wide + self.width() - tall - 1 - first;
         let nearest = |at: i128, step: i128, blocks: u64| {
@@ -66,27 +66,27 @@ impl Sight {
         most
     }
 
-    /// The most pairs that a device has where the r-th of so many has the r-th block of queries and
-    /// the r-th block of keys: as in the first step of a ring that runs over what splits the
-    /// queries.
+    /// The most pairs that a device sees if the r-th of so many devices has the r-th block of
+    /// queries and the r-th block of keys: as in the first step of a ring that runs over the axes
+    /// that split the queries.
     pub fn busiest_own(&self, blocks: u64) -> u128 {
         let blocks = blocks.max(1);
         let (queries, keys) = (self.queries / blocks, self.keys / blocks);
         let (tall, wide) = (i128::from(queries), i128::from(keys));
         let first = i128::from(self.keys) - i128::from(self.queries);
-        // Of blocks of the same size each is as far ahead as every other.
+        // If blocks of queries and of keys are equally large, all have the same distance.
         let looked_at = if tall == wide { 1 } else { i128::from(blocks) };
         let pairs =
             |block: i128| self.of_blocks(first + block * (tall - wide), queries, keys).pairs;
         (0..looked_at).map(pairs).max().unwrap_or(0)
     }
 
-    /// The most pairs that a device has where the blocks are striped: of n blocks, the r-th has
-    /// every n-th query from the r-th on, and of keys likewise. `None` with a window, under which
-    /// contiguous blocks are nearly equal already.
+    /// The most pairs that a device sees if blocks are striped: of n blocks the r-th has every n-th
+    /// query from the r-th on, and the same for keys. A device has so many queries and keys. `None`
+    /// with a window, under which contiguous blocks are nearly equal already.
     ///
-    /// The last block of queries and the first one of keys have most: of each query in it the keys
-    /// of that block up to its own position.
+    /// The device of the last block of queries and the first block of keys sees most: each of its
+    /// queries sees the keys of that block up to its own position.
     pub fn busiest_striped(&self, queries: u64, keys: u64) -> Option<u128> {
         let (queries, keys) = (queries.max(1), keys.max(1));
         let before = self.keys.checked_sub(self.queries)?;
@@ -96,12 +96,12 @@ impl Sight {
         let of_queries = u128::from(self.queries / queries);
         let of_keys = u128::from(self.keys / keys);
         let first = u128::from(before) + of_queries - 1;
-        // A key more than whole strides from the first one to the query.
+        // A query sees one key more than there are whole strides from the first key to the query.
         let strides = sum_of_quotients(queries.into(), of_queries, first, of_keys);
         Some(strides + u128::from(queries))
     }
 
-    /// How many pairs there are of all devices together, in sight.
+    /// How many pairs all devices together see.
     pub fn all_pairs(&self) -> u128 {
         self.busiest(self.queries, self.keys).pairs
     }
@@ -111,12 +111,11 @@ impl Sight {
         i128::from(self.window.unwrap_or(self.keys).min(self.keys))
     }
 
-    /// What a block of queries sees of a block of keys, whose first query is so many positions
-    /// ahead of its first key.
+    /// What a block of queries sees of a block of keys, if the first query is so many positions
+    /// ahead of the first key.
     fn of_blocks(&self, ahead: i128, queries: u64, keys: u64) -> Seen {
         let (queries, keys) = (i128::from(queries), i128::from(keys));
-        // The sum of how many of the keys lie in front of each of the queries, the first one at
-        // `at`.
+        // The sum over all queries, of which the first is at `at`, of how many keys lie before it.
         let in_front = |at: i128| in_front_of_all(at + queries, keys) - in_front_of_all(at, keys);
         let hidden_by_window = ahead + 1 - self.width();
         let pairs = in_front(ahead + 1) - in_front(hidden_by_window);
@@ -125,8 +124,8 @@ impl Sight {
     }
 }
 
-/// The sum over all positions before `end` of how many of the keys lie in front of each: `n` of
-/// them in front of position `n`, none in front of a negative one.
+/// The sum over all positions before `end` of how many of so many keys lie before the position: `n`
+/// of them before position `n`, none before a negative one.
 fn in_front_of_all(end: i128, keys: i128) -> i128 {
     let end = end.max(0);
     let growing = end.min(keys + 1);
@@ -137,8 +136,8 @@ fn in_front_of_all(end: i128, keys: i128) -> i128 {
 fn sum_of_quotients(count: u128, step: u128, a: u128, by: u128) -> u128 {
     let by = by.max(1);
     let (mut sum, mut count, mut step, mut a, mut by) = (0u128, count, step, a, by);
-    // As greatest common divisors are found: whole parts are added up, and of what is left rows and
-    // columns change places.
+    // As in the Euclidean algorithm: the whole parts are added up, and the sum of the remainders is
+    // counted by columns in place of rows.
     loop {
         sum += (step / by) * (count * count.saturating_sub(1) / 2) + (a / by) * count;
         (step, a) = (step % by, a % by);
@@ -151,7 +150,7 @@ fn sum_of_quotients(count: u128, step: u128, a: u128, by: u128) -> u128 {
     }
 }
 
-/// Pairs of a query and a key that it sees, of all devices together.
+/// How many pairs of a query and a key that it sees there are on all devices together.
 pub fn pairs_in_sight(queries: u64, keys: u64, window: Option<u64>) -> u128 {
     Sight { queries, keys, window }.busiest(queries, keys).pairs
 }

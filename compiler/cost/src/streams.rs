@@ -1,19 +1,19 @@
-//! [`Streams`]: what a chip can keep busy at the same time.
+//! [`Streams`]: the resources of a chip that can be busy at the same time.
 
 use shard_ir::{AxisId, AxisSet, Mesh, never};
 
 use crate::hardware::Hardware;
 use crate::network::WireKind;
 
-/// What a chip can keep busy at the same time, one stream each: its cores, the link to its host,
-/// and what its networks have.
+/// The resources of a chip that can be busy at the same time, one stream each: its cores, the link
+/// to its host, and those of its networks.
 ///
-/// * On a torus, each direction of each axis.
-/// * Behind switches, what goes from device to device inside a node, and what goes between nodes.
-/// * A flat network is one stream, and so is one for each mesh axis that has a network of its own.
+/// * A torus has a stream for each direction of each axis.
+/// * A switched network has one for the traffic inside nodes and one for that between nodes.
+/// * A flat network is one stream. A mesh axis with a network of its own has streams of its own.
 ///
-/// A transfer keeps all streams of its mesh axes busy for as long as it takes, also where it uses
-/// one after the other: so no link ever carries more than it can.
+/// A transfer keeps all streams of its mesh axes busy for as long as it takes, even if it uses one
+/// after the other, so that no link ever carries more than it can.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Streams {
     names: Vec<String>,
@@ -21,7 +21,8 @@ pub struct Streams {
     of_axis: Vec<Vec<usize>>,
 }
 
-/// The most of some sets that have nothing in common with each other, nor with what is taken.
+/// How many of some sets can be chosen at most so that no two of them, and none and `taken`, have
+/// an element in common.
 fn apart(sets: &[&[usize]], taken: &mut Vec<usize>) -> u32 {
     let Some((first, rest)) = sets.split_first() else { return 0 };
     let without = apart(rest, taken);
@@ -75,7 +76,7 @@ impl Streams {
         found
     }
 
-    /// The streams of these names, which only go together.
+    /// The streams of these names, which are added if the first of them is not there.
     fn named(&mut self, names: &[String]) -> Vec<usize> {
         let Some(first) = names.first() else { return Vec::new() };
         let at = self.names.iter().position(|name| name == first).unwrap_or_else(|| {
@@ -85,7 +86,7 @@ impl Streams {
         (at..at + names.len()).collect()
     }
 
-    /// What reports call each stream, in order.
+    /// The names of the streams in reports, in order.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -107,8 +108,8 @@ impl Streams {
         Streams::HOST + 1..self.names.len()
     }
 
-    /// How many transfers between chips can go on at the same time, at most and at least one: each
-    /// is over some mesh axis, and those of two that go on at once have no stream in common.
+    /// How many transfers between chips can go on at the same time at most, but at least 1: each
+    /// runs over some mesh axis, and two that go on at once have no stream in common.
     pub fn transfers_at_once(&self) -> u32 {
         let axes: Vec<&[usize]> =
             self.of_axis.iter().map(Vec::as_slice).filter(|streams| !streams.is_empty()).collect();

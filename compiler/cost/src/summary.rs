@@ -1,4 +1,4 @@
-//! [`Summary`]: what a priced plan says of the layer, the stack and the machine as a whole.
+//! [`Summary`]: figures of a priced plan for the layer, the stack and the machine as a whole.
 
 use shard_ir::{AxisId, AxisSet, InstrId, InstrKind, Op, Picoseconds, Plan};
 
@@ -13,33 +13,34 @@ use crate::utilisation::Utilisation;
 /// The figures of a whole layer, beyond the sums in [`Totals`](crate::Totals).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Summary {
-    /// What is in memory.
+    /// The weights, the caches and the memory.
     pub inventory: Inventory,
-    /// Tokens that a step works on: the useful sizes of the dims that count them.
+    /// How many tokens a step works on: the product of the useful sizes of the dims that count
+    /// them.
     pub tokens: u64,
     /// The time of a step of the whole stack, with the overhead of each layer.
     pub step_time: Picoseconds,
-    /// No schedule of one layer takes less: the longest of its arithmetic at the rate reached, the
-    /// HBM traffic of its kernels, its traffic on the busiest stream of the network, and what it
-    /// fetches from the host.
+    /// A lower bound of the time of any schedule of one layer: the longest of the times of its
+    /// arithmetic at the rate reached, of the HBM traffic of its kernels, of its traffic on the
+    /// busiest stream of the network, and of its fetches from the host.
     pub lower_bound: Picoseconds,
-    /// What is sent over each group of mesh axes, in the order in which groups are first used.
+    /// The moves over each set of mesh axes, in the order in which the sets are first used.
     pub communication: Vec<Communication>,
-    /// How long each mesh axis is busy, in the order of the mesh; those that nothing is sent over
-    /// are left out.
+    /// How long each mesh axis is busy, in the order of the mesh, without those that nothing is
+    /// sent over.
     pub busy: Vec<(AxisId, Picoseconds)>,
-    /// How much of the chips' arithmetic is used, where the step takes time.
+    /// How much of the chips' arithmetic is used, if the step takes time.
     pub utilisation: Option<Utilisation>,
-    /// The efficiency, where the step takes time and works on tokens.
+    /// The efficiency, if the step takes time and works on tokens.
     pub efficiency: Option<Efficiency>,
 }
 
-/// The moves over one group of mesh axes, in one layer.
+/// The moves over one set of mesh axes, in one layer, including those inside loops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Communication {
     /// The axes.
     pub axes: AxisSet,
-    /// How many moves.
+    /// How many moves there are.
     pub moves: u64,
     /// The bytes that the busiest device sends.
     pub wire_bytes: Bytes,
@@ -47,7 +48,7 @@ pub struct Communication {
     pub time: Picoseconds,
 }
 
-/// What a token takes of the machine.
+/// How much of the machine a token takes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Efficiency {
     /// `chips * time / tokens`, in seconds.
@@ -59,8 +60,7 @@ pub struct Efficiency {
 }
 
 impl Summary {
-    /// The summary of a plan with its price; its step takes `layer_time` for each layer of the
-    /// stack.
+    /// The summary of a plan with its price, of which one layer takes `layer_time`.
     pub fn of(
         plan: &Plan,
         price: &PlanPrice,
@@ -109,7 +109,8 @@ impl Summary {
     }
 }
 
-/// How long the busiest stream of the network takes: what shares a stream goes one after the other.
+/// How long the busiest stream of the network is busy: transfers on one stream go one after the
+/// other.
 fn busiest_stream(
     plan: &Plan,
     hardware: &Hardware,
@@ -123,18 +124,19 @@ fn busiest_stream(
     streams.of_networks().map(on).max().unwrap_or_default()
 }
 
-/// How long the link to the host is busy, and how long memory is with what comes from there. A
-/// fetch goes on beside kernels, and what it writes does not hold them up.
+/// How long fetches keep the link to the host busy, and how long memory is busy with writing what
+/// they bring. A fetch runs beside kernels, and its writes do not hold them up.
 fn fetches(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> (Picoseconds, Picoseconds) {
     let is_fetch = |id: &InstrId| plan.instruction(*id).kind == InstrKind::Op(Op::Fetch);
-    let mut sums = (Picoseconds(0), Picoseconds(0));
+    let (mut fetching, mut writing) = (Picoseconds(0), Picoseconds(0));
     for id in plan.ids().filter(is_fetch) {
         let InstrPrice::Kernel { hbm_bytes, time, .. } = price.of(id) else { continue };
         let repeat = plan.repeat_of(id);
         let written = time_at_rate(u128::from(hbm_bytes.0), 1, hardware.hbm_rate);
-        sums = (sums.0 + time.times(repeat), sums.1 + written.times(repeat));
+        fetching = fetching + time.times(repeat);
+        writing = writing + written.times(repeat);
     }
-    sums
+    (fetching, writing)
 }
 
 fn communication(plan: &Plan, price: &PlanPrice) -> Vec<Communication> {

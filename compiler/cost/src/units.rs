@@ -1,4 +1,5 @@
-//! Newtypes for what is counted, and the one place where a count and a rate become a time.
+//! Newtypes for bytes and flops, and [`time_at_rate`], the only place where a count and a rate
+//! become a time.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -13,11 +14,11 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Flops(pub u128);
 
-/// What both have: they are added up and multiplied, and stop at the most that there is.
+/// Addition and multiplication of both units, which saturate.
 macro_rules! counted {
     ($($unit:ident),+) => {$(
         impl $unit {
-            /// So many times as much.
+            /// The amount `n` times.
             #[must_use]
             pub fn times(self, n: u64) -> $unit {
                 $unit(self.0.saturating_mul(n.into()))
@@ -45,9 +46,7 @@ counted!(Bytes, Flops);
 pub const PICOSECONDS_PER_SECOND: u128 = 1_000_000_000_000;
 
 /// The time of `amount / parts` units at `rate` units per second, rounded **up** to a whole
-/// picosecond; the longest time there is where it does not fit.
-///
-/// Rounding up, and never to the nearest: work that is there takes time.
+/// picosecond, so that work of more than nothing takes time. It saturates.
 ///
 /// ```
 /// # use shard_cost::units::time_at_rate;
@@ -59,8 +58,8 @@ pub fn time_at_rate(amount: u128, parts: u64, rate: u64) -> Picoseconds {
     let per_second = u128::from(rate) * u128::from(parts.max(1));
     let time = match amount.checked_mul(PICOSECONDS_PER_SECOND) {
         Some(scaled) => scaled.div_ceil(per_second.max(1)),
-        // Too large to scale first; the loss of less than a second is far below the largest time
-        // anyway.
+        // Too large to scale first. Rounding up to a second does not matter for a time of this
+        // size.
         None => amount.div_ceil(per_second.max(1)).saturating_mul(PICOSECONDS_PER_SECOND),
     };
     Picoseconds(u64::try_from(time).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! [`Utilisation`]: how much of the arithmetic that the chips could do is done, and how much of it
+//! [`Utilisation`]: which part of the arithmetic that the chips could do is done, and which part
 //! the model asks for.
 
 use std::collections::HashMap;
@@ -9,20 +9,22 @@ use crate::hardware::Hardware;
 use crate::plan::{InstrPrice, PlanPrice};
 use crate::units::Flops;
 
-/// Fractions of what the chips could do at peak in the time of a step, from 0 to 1. Flops count
-/// against the peak of the arithmetic that they are done in.
+/// Flops as fractions of those that the chips could do at peak in the time of a step, from 0 to 1.
+/// Flops count against the peak rate of the arithmetic that they are done in.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Utilisation {
-    /// Model-flops utilisation: the [`model_flops`] of a step. None where no einsum reads a weight.
+    /// Model-flops utilisation: that of the [`model_flops`]. `None` if no einsum reads a weight.
     pub model: Option<f64>,
-    /// Hardware utilisation: all flops that are done, those of padding and of copies too.
+    /// Hardware utilisation: that of all flops that are done, including those of padding and
+    /// copies.
     pub hardware: f64,
     /// The arithmetic that most of the flops are done in.
     pub arithmetic: Dtype,
 }
 
 impl Utilisation {
-    /// Of a stack of `plan.repeat` layers that takes `time`; none where it takes none.
+    /// The utilisation of a stack of `plan.repeat` layers that takes `time`; `None` if it takes
+    /// none.
     pub fn of(
         plan: &Plan,
         price: &PlanPrice,
@@ -36,12 +38,12 @@ impl Utilisation {
         let wanted = model_flops(plan, price);
         let chips = plan.mesh.devices() as f64;
         let of_peak = |flops: &[(Dtype, Flops)], chips: f64| {
-            // From 0 up: the `sum` of no floats is -0.
+            // A fold, since the `sum` of no floats is -0.
             let at_peak = flops.iter().fold(0.0, |sum, (dtype, n)| {
                 sum + n.0 as f64 / hardware.peak_flops_rate(*dtype) as f64
             });
-            // Every kernel takes its flops at peak or longer, in whole picoseconds: 1 can be passed
-            // by a float's rounding alone.
+            // No kernel is faster than its flops at peak, so that only the rounding of floats can
+            // make this more than 1.
             (at_peak * plan.repeat as f64 / (chips * time.seconds())).min(1.0)
         };
         Some(Utilisation {
@@ -53,15 +55,15 @@ impl Utilisation {
 }
 
 /// The flops of one layer that its model asks for, on all devices together, by the arithmetic that
-/// they are done in: those of the einsums of two or more operands that read a weight, in the form
-/// that the plan has; none where there is no such einsum.
+/// they are done in: those of the einsums of two or more operands that read a weight. `None` if
+/// there is no such einsum.
 ///
-/// * Sizes are useful ones: what `pad` adds is left out. Of the places of experts those count that
+/// * Sizes are useful ones, without what `pad` adds. Of the places of experts those count that
 ///   tokens can take: `choices` for each token.
-/// * One in a folded block counts for each application.
-/// * An einsum counts once, however many devices do it, and in however many layouts the plan makes
-///   its value.
-/// * An operand that is made of weights and numbers alone is a weight: cast, split, scaled.
+/// * An einsum in a folded block counts for each application.
+/// * An einsum counts once, whether or not several devices do it or the plan makes its value in
+///   several layouts.
+/// * An operand that is made of weights and numbers alone (cast, split, scaled) counts as a weight.
 pub fn model_flops(plan: &Plan, price: &PlanPrice) -> Option<Vec<(Dtype, Flops)>> {
     let weights = made_of_weights(plan);
     let first = first_makers(plan);
@@ -81,7 +83,7 @@ pub fn model_flops(plan: &Plan, price: &PlanPrice) -> Option<Vec<(Dtype, Flops)>
     sums
 }
 
-/// The flops of one layer on one device, by arithmetic.
+/// The flops of one layer on one device, by the arithmetic that they are done in.
 fn done_flops(plan: &Plan, price: &PlanPrice) -> Vec<(Dtype, Flops)> {
     let mut sums = Vec::new();
     for (id, instr) in plan.ids().zip(&price.instructions) {
@@ -107,7 +109,8 @@ fn main_arithmetic(done: &[(Dtype, Flops)]) -> Dtype {
         .map_or(Dtype::Bf16, |(dtype, _)| *dtype)
 }
 
-/// For each instruction whether its value is made of weights, and of numbers, alone.
+/// For each instruction whether its value is made of weights and numbers alone, at least one weight
+/// among them.
 fn made_of_weights(plan: &Plan) -> Vec<bool> {
     let mut weights: Vec<bool> = Vec::with_capacity(plan.instructions.len());
     for id in plan.ids() {
@@ -127,7 +130,7 @@ fn made_of_weights(plan: &Plan) -> Vec<bool> {
     weights
 }
 
-/// For each instruction the first one that makes the same value in whatever layout.
+/// For each instruction the first one that makes the same value, in any layout.
 fn first_makers(plan: &Plan) -> Vec<InstrId> {
     let mut made: HashMap<(&Op, Vec<InstrId>, Vec<DimId>), InstrId> = HashMap::new();
     let mut first: Vec<InstrId> = Vec::with_capacity(plan.instructions.len());
@@ -153,7 +156,7 @@ fn first_makers(plan: &Plan) -> Vec<InstrId> {
     first
 }
 
-/// The flops of an einsum of useful sizes, on all devices together.
+/// The flops of an einsum with useful sizes, on all devices together.
 fn useful_flops(plan: &Plan, id: InstrId) -> Flops {
     let instr = plan.instruction(id);
     let mut dims: Vec<DimId> = instr
@@ -167,7 +170,7 @@ fn useful_flops(plan: &Plan, id: InstrId) -> Flops {
     let useful = |dim: DimId| u128::from(plan.dims[dim.index()].useful);
     let times = if dims.iter().all(|d| instr.dims.contains(d)) { 1 } else { 2 };
     let all = dims.iter().fold(times, |n: u128, d| n.saturating_mul(useful(*d)));
-    // Of the places of experts, no more than the choices of all tokens are taken.
+    // No more places of experts are taken than all tokens have choices.
     let taken = plan.instructions.iter().find_map(|instr| {
         let Op::Route { over, at, to, choices } = instr.kind.op()? else { return None };
         let is_of_it = dims.contains(over) && dims.contains(to);

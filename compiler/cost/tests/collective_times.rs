@@ -104,7 +104,7 @@ fn palm_feed_forward_communication_on_32_chips() {
         cost(&mesh, c, from, sizes, Dtype::Bf16).time
     };
     let one_d = ms(&[gather(&e, &[0, 1, 2], &[0, 1, 2]), scatter(&e, &[], &[0, 1, 2])]);
-    // Four times at most a picosecond of rounding up.
+    // Each of four times is rounded up by at most a picosecond.
     assert!((one_d / 0.135441066667 - 1.0).abs() < 1e-7, "{one_d}");
     let two_d = ms(&[
         gather(&e, &[0, 1, 2], &[1, 2]),

@@ -1,16 +1,16 @@
-//! The time of a collective einsum against its ring, step by step.
+//! The time of a collective einsum, compared with that of its loop step by step.
 
 use shard_cost::{Hardware, InstrPrice, looped_time, price};
 use shard_ir::{Picoseconds, text};
 
-/// When an all-gather loop is done: chunk 0 is there, each other one arrives a transfer after the
-/// one before, and the chunks are multiplied one after the other.
+/// When an all-gather loop is done. Chunk 0 is there from the start, each other chunk arrives one
+/// transfer after the chunk before it, and the chunks are multiplied one after the other.
 fn gathering(transfer: u64, chunk: u64, chunks: u64) -> u64 {
     (0..chunks).fold(0, |done, at| done.max(at * transfer) + chunk)
 }
 
-/// When a reduce-scatter loop is done: a chunk leaves when it is made and the one before it has
-/// left, and the last one, which stays, is made and added to what has arrived.
+/// When a reduce-scatter loop is done. A chunk leaves when it is made and the chunk before it has
+/// left; the last one, which stays, is made and added to what has arrived.
 fn scattering(transfer: u64, chunk: u64, chunks: u64) -> u64 {
     let left = (1..chunks).fold(0, |left, made| left.max(made * chunk) + transfer);
     left.max(chunks * chunk)
@@ -73,7 +73,7 @@ return h = %2 : BLF_yz(partialsum-x)
     );
     assert_eq!((time, looped.exposed()), (looped.einsum, Picoseconds(0)));
     assert_eq!(price.totals.serial_time, time);
-    // The chunks under way, beside the operands and the result: two of the sixteenths that x is
+    // The chunks that are under way, beside the operands and the result: two of the 16 that `x` is
     // gathered from.
     let held = (512 * 288 + 4608 * 4608 + 512 * 4608) * 2;
     assert_eq!(price.totals.peak_hbm_bytes.0, held + 2 * 512 * 288 * 2);

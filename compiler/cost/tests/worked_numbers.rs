@@ -3,7 +3,7 @@
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Reduction};
 
-/// The cells of the table's rows.
+/// The cells of the rows of a table.
 fn rows() -> Vec<Vec<String>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/cost.md");
     let text = std::fs::read_to_string(path).expect("the page of the cost model");
@@ -44,7 +44,7 @@ fn axes(mesh: &Mesh, text: &str) -> AxisList {
     named().or_else(single).expect("axes of the mesh")
 }
 
-/// The move of a tensor of two dims, K and D bytes long, with D bytes in the larger buffer.
+/// The time in microseconds of a move over some axes, with `bytes` bytes in the larger buffer.
 fn time_us(hw: &Hardware, mesh: &Mesh, text: &str, bytes: u64) -> f64 {
     let (kind, rest) = text.split_once(' ').expect("a move and its axes");
     if rest.starts_with('B') {
@@ -92,8 +92,8 @@ fn two_dims(mesh: &Mesh, text: &str) -> [AxisList; 2] {
     [b, e].map(|dim| dim.split_once('_').map_or(AxisList::EMPTY, |(_, named)| axes(mesh, named)))
 }
 
-/// The move from one layout of a tensor of two dims, written out, with D bytes in the larger
-/// buffer.
+/// The time in microseconds of a move from one layout of a tensor of two dims to another, with `bytes`
+/// bytes in the larger buffer.
 fn time_of_layouts_us(hw: &Hardware, mesh: &Mesh, kind: &str, text: &str, bytes: u64) -> f64 {
     let (from, to) = text.split_once(" -> ").unwrap_or((text, "BE"));
     let devices = mesh.devices();
@@ -114,8 +114,8 @@ fn time_of_layouts_us(hw: &Hardware, mesh: &Mesh, kind: &str, text: &str, bytes:
     cost.time.seconds() * 1e6
 }
 
-/// Each query sees the positions up to its own, which is among the last ones, and of them the last
-/// of its window.
+/// The queries are the last positions. Each sees the positions up to its own, of these the last
+/// ones that its window shows.
 #[test]
 fn pairs_in_sight_are_those_that_a_mask_leaves_when_they_are_counted_one_by_one() {
     for keys in 1..9u64 {

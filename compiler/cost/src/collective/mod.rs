@@ -113,7 +113,10 @@ fn cost_in(
             Some(_) => all_but_own(1),
             None => bits.div_ceil(8),
         },
-        Sends::Weighted => weighted.map_or(0, |weighted| part_of(weighted.sent_bits())),
+        Sends::Weighted => match weighted {
+            Some(weighted) => part_of(weighted.sent_bits()),
+            None => never!("a merge without statistics", 0),
+        },
     };
     CollectiveCost {
         bytes: Bytes(dtype.bytes(elements))
@@ -147,11 +150,10 @@ pub fn collective_time(
         Sends::AroundTwice => (networks().gather(bits), 2),
         Sends::Across => (networks().exchange(bits), 1),
         Sends::Lacking => (ExchangeTimes::new(hw, mesh).networks(from, to(), bits), 1),
-        Sends::Weighted => (
-            Weighted::of(mesh, collective, from, sizes, dtype)
-                .map_or(Vec::new(), |weighted| weighted.networks(&networks())),
-            1,
-        ),
+        Sends::Weighted => match Weighted::of(mesh, collective, from, sizes, dtype) {
+            Some(weighted) => (weighted.networks(&networks()), 1),
+            None => never!("a merge without statistics", (Vec::new(), 1)),
+        },
         Sends::Blocks => (PermuteTimes::new(hw, mesh).networks(from, to(), bits), 1),
     };
     CollectiveTime { bits, networks, times: times * hw.move_weight() }

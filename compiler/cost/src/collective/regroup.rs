@@ -176,18 +176,14 @@ impl<'h> RegroupTimes<'h> {
     }
 
     fn signature(&mut self, from: Layout, to: Layout) -> Signature {
-        match between(self.mesh, from, to) {
-            Some(Collective::AllToAll { axes, .. }) => Signature::AllToAll(axes.set()),
-            Some(Collective::Permute { .. }) => {
-                Signature::Permute(self.permutes.loads(from, to).to_vec())
+        let collective = between(self.mesh, from, to);
+        match collective.row().sends {
+            Sends::Across => Signature::AllToAll(collective.axes(self.mesh, from).set()),
+            Sends::Blocks => Signature::Permute(self.permutes.loads(from, to).to_vec()),
+            Sends::Lacking => Signature::Exchange(self.exchanges.loads(from, to).to_vec()),
+            Sends::Nothing | Sends::Around | Sends::AroundTwice | Sends::Weighted => {
+                never!("a regrouping that is none", Signature::Exchange(Vec::new()))
             }
-            Some(Collective::Exchange { .. }) => {
-                Signature::Exchange(self.exchanges.loads(from, to).to_vec())
-            }
-            _ => never!(
-                "layouts of one list between which no move leads",
-                Signature::Exchange(Vec::new())
-            ),
         }
     }
 
@@ -196,13 +192,17 @@ impl<'h> RegroupTimes<'h> {
     pub fn times(&mut self, local_elements: u64, dtype: Dtype) -> Vec<Picoseconds> {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
         let time = |(from, to): &(Layout, Layout)| {
-            let networks = match between(self.mesh, *from, *to) {
-                Some(Collective::AllToAll { axes, .. }) => {
+            let collective = between(self.mesh, *from, *to);
+            let networks = match collective.row().sends {
+                Sends::Across => {
+                    let axes = collective.axes(self.mesh, *from);
                     Networks::of(self.hw, self.mesh, &axes).exchange(bits)
                 }
-                Some(Collective::Permute { .. }) => self.permutes.networks(*from, *to, bits),
-                Some(Collective::Exchange { .. }) => self.exchanges.networks(*from, *to, bits),
-                _ => never!("layouts of one list between which no move leads", Vec::new()),
+                Sends::Blocks => self.permutes.networks(*from, *to, bits),
+                Sends::Lacking => self.exchanges.networks(*from, *to, bits),
+                Sends::Nothing | Sends::Around | Sends::AroundTwice | Sends::Weighted => {
+                    never!("a regrouping that is none", Vec::new())
+                }
             };
             let once: Picoseconds = networks.iter().map(NetworkTime::time).sum();
             Picoseconds(once.0.saturating_mul(self.hw.move_weight()))
@@ -212,8 +212,11 @@ impl<'h> RegroupTimes<'h> {
 }
 
 /// The move from one layout to another, which does not depend on sizes.
-fn between(mesh: &Mesh, from: Layout, to: Layout) -> Option<Collective> {
-    Collective::regrouping(MeshShape { mesh, sizes: &[] }, from, to)
+fn between(mesh: &Mesh, from: Layout, to: Layout) -> Collective {
+    let found = Collective::regrouping(MeshShape { mesh, sizes: &[] }, from, to);
+    found.unwrap_or_else(|| {
+        never!("layouts of one list between which no move leads", Collective::Exchange { to })
+    })
 }
 
 /// How many dims layouts may split for reorderings to be looked for.

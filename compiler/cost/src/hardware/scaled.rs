@@ -3,8 +3,7 @@
 use super::{AxisNetwork, Hardware};
 
 impl Hardware {
-    /// The chip with every bandwidth of its network, between chips and between nodes, times `times
-    /// / of`; latencies stay.
+    /// The chip with every bandwidth of its networks multiplied by `times / of`; latencies stay.
     #[must_use]
     pub fn with_network_scaled(&self, times: u64, of: u64) -> Hardware {
         let scaled = |rate: &mut u64| {
