@@ -22,7 +22,7 @@ use std::sync::Arc;
 use shard_ir::{AxisList, Collective, Dtype, InstrId, Layout, MeshShape, Reduction};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
-use crate::devices::{Grid, usizes};
+use crate::devices::{Grid, Groups, usizes};
 use crate::error::RunError;
 use crate::network::Network;
 use crate::parallel;
@@ -140,10 +140,10 @@ impl Move<'_> {
         groups: &Groups,
         make: impl Fn(&[usize]) -> Result<Tensor<T>, RunError> + Sync,
     ) -> Result<Held<T>, RunError> {
-        let count = groups.groups.len();
+        let count = groups.all().len();
         let made =
-            parallel::map(count, self.copied(count), |at| make(&groups.groups[at]).map(Arc::new))?;
-        Ok(groups.group_of.iter().map(|group| made[*group].clone()).collect())
+            parallel::map(count, self.copied(count), |at| make(groups.number(at)).map(Arc::new))?;
+        Ok((0..groups.devices()).map(|device| made[groups.group_of(device)].clone()).collect())
     }
 
     /// How many elements so many new blocks have.
@@ -175,7 +175,7 @@ impl Move<'_> {
             });
         }
         let sums = self.sums(groups, blocks, kind)?;
-        let parts = self.each(grid, |device| Ok(part(&sums[groups.group_of[device]], device)));
+        let parts = self.each(grid, |device| Ok(part(&sums[groups.group_of(device)], device)));
         T::give(self.spare, sums);
         parts
     }
@@ -195,13 +195,13 @@ impl Move<'_> {
         blocks: &[Arc<Tensor<T>>],
         kind: Reduction,
     ) -> Result<Vec<Arc<Tensor<T>>>, RunError> {
-        let (elements, count) = (blocks[0].data.len(), groups.groups.len());
+        let (elements, count) = (blocks[0].data.len(), groups.all().len());
         let pieces = elements.div_ceil(OF_ONE_CORE).max(1);
         let work = elements.saturating_mul(blocks.len());
         let mut made = parallel::map(count * pieces, work, |at| {
             let from = at % pieces * OF_ONE_CORE;
             let to = (from + OF_ONE_CORE).min(elements);
-            let group = &groups.groups[at / pieces];
+            let group = groups.number(at / pieces);
             self.sum(group.iter().map(|d| &blocks[*d].data[from..to]).collect(), kind)
         })?
         .into_iter();
@@ -271,7 +271,8 @@ impl Move<'_> {
         }
         if !self.rounds_on_the_way() {
             let sums = self.sums(groups, blocks, kind)?;
-            return Ok(groups.group_of.iter().map(|group| sums[*group].clone()).collect());
+            let of = |device| sums[groups.group_of(device)].clone();
+            return Ok((0..groups.devices()).map(of).collect());
         }
         self.once_a_group(groups, |group| {
             let mut sum = Vec::with_capacity(elements);
@@ -351,57 +352,6 @@ pub(crate) fn neutral(kind: Reduction) -> f64 {
     match kind {
         Reduction::Sum => 0.0,
         Reduction::Max => f64::NEG_INFINITY,
-    }
-}
-
-/// The groups over some axes, and where each device is in them.
-pub(crate) struct Groups {
-    groups: Vec<Vec<usize>>,
-    /// The group of each device, as an index into `groups`.
-    group_of: Vec<usize>,
-    /// The rank of each device in its group.
-    rank_of: Vec<usize>,
-}
-
-impl Groups {
-    pub(crate) fn of(grid: &Grid<'_>, axes: &AxisList) -> Groups {
-        let groups = grid.groups(axes);
-        let (mut group_of, mut rank_of) = (vec![0; grid.devices()], vec![0; grid.devices()]);
-        for (group, devices) in groups.iter().enumerate() {
-            for (rank, device) in devices.iter().enumerate() {
-                (group_of[*device], rank_of[*device]) = (group, rank);
-            }
-        }
-        Groups { groups, group_of, rank_of }
-    }
-
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Vec<usize>> {
-        self.groups.iter()
-    }
-
-    pub(crate) fn group(&self, device: usize) -> &[usize] {
-        &self.groups[self.group_of[device]]
-    }
-
-    pub(crate) fn rank(&self, device: usize) -> usize {
-        self.rank_of[device]
-    }
-
-    /// How many devices a group has.
-    pub(crate) fn size(&self) -> usize {
-        self.groups.first().map_or(1, Vec::len)
-    }
-
-    /// What each device has when every device of a group has passed on what it holds to the next
-    /// rank, and the last rank to the first.
-    pub(crate) fn passed_on<T>(&self, mut held: Vec<T>) -> Vec<T> {
-        for group in &self.groups {
-            // Rank by rank from the last down, each changes places with the one before it.
-            for pair in group.windows(2).rev() {
-                held.swap(pair[0], pair[1]);
-            }
-        }
-        held
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which device holds which block.
+//! The devices of a mesh: which of them form groups, and which block each holds.
 
 use shard_ir::{AxisId, AxisList, Layout, Mesh, MeshShape};
 
@@ -62,6 +62,75 @@ impl<'m> Grid<'m> {
             }
         }
         self.mesh.device_at(&at) as usize
+    }
+}
+
+/// The groups over some axes, and where each device is in them.
+pub(crate) struct Groups {
+    groups: Vec<Vec<usize>>,
+    /// The group of each device, as an index into `groups`.
+    group_of: Vec<usize>,
+    /// The rank of each device in its group.
+    rank_of: Vec<usize>,
+}
+
+impl Groups {
+    pub(crate) fn of(grid: &Grid<'_>, axes: &AxisList) -> Groups {
+        let groups = grid.groups(axes);
+        let (mut group_of, mut rank_of) = (vec![0; grid.devices()], vec![0; grid.devices()]);
+        for (group, devices) in groups.iter().enumerate() {
+            for (rank, device) in devices.iter().enumerate() {
+                (group_of[*device], rank_of[*device]) = (group, rank);
+            }
+        }
+        Groups { groups, group_of, rank_of }
+    }
+
+    /// The devices of each group, in the order of their ranks.
+    pub(crate) fn all(&self) -> impl ExactSizeIterator<Item = &Vec<usize>> {
+        self.groups.iter()
+    }
+
+    /// The devices of the group of this number.
+    pub(crate) fn number(&self, group: usize) -> &[usize] {
+        &self.groups[group]
+    }
+
+    /// How many devices there are in all groups.
+    pub(crate) fn devices(&self) -> usize {
+        self.group_of.len()
+    }
+
+    /// The number of a device's group.
+    pub(crate) fn group_of(&self, device: usize) -> usize {
+        self.group_of[device]
+    }
+
+    /// The devices of a device's group, in the order of their ranks.
+    pub(crate) fn group(&self, device: usize) -> &[usize] {
+        &self.groups[self.group_of[device]]
+    }
+
+    /// The rank of a device in its group.
+    pub(crate) fn rank(&self, device: usize) -> usize {
+        self.rank_of[device]
+    }
+
+    /// How many devices a group has.
+    pub(crate) fn size(&self) -> usize {
+        self.groups.first().map_or(1, Vec::len)
+    }
+
+    /// What each device has when every device of a group has passed on what it holds to the next
+    /// rank, and the last rank to the first.
+    pub(crate) fn passed_on<T>(&self, mut held: Vec<T>) -> Vec<T> {
+        for group in &self.groups {
+            // Rank by rank from the last down, each changes places with the one before it.
+            for pair in group.windows(2).rev() {
+                held.swap(pair[0], pair[1]);
+            }
+        }
+        held
     }
 }
 

@@ -12,8 +12,8 @@
 use shard_ir::{DimId, Fused, InstrId, Layout, LoopLayouts, MeshShape, Op, Plan, Reduction};
 
 use crate::arithmetic::Arithmetic;
-use crate::collectives::{Groups, combine};
-use crate::devices::{Grid, usizes};
+use crate::collectives::combine;
+use crate::devices::{Grid, Groups, usizes};
 use crate::error::RunError;
 use crate::local::{Target, View, evaluate};
 use crate::network::Network;

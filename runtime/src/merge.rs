@@ -20,8 +20,8 @@ use std::sync::Arc;
 use shard_ir::{Collective, DimSet, Dtype};
 
 use crate::arithmetic::Arithmetic;
-use crate::collectives::{Groups, Held, Move};
-use crate::devices::Grid;
+use crate::collectives::{Held, Move};
+use crate::devices::{Grid, Groups};
 use crate::error::RunError;
 use crate::network::Network;
 use crate::parallel;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use shard_ir::{Collective, Layout, Reduction};
 
-use crate::collectives::{Groups, Held, Move};
-use crate::devices::{Grid, usizes};
+use crate::collectives::{Held, Move};
+use crate::devices::{Grid, Groups, usizes};
 use crate::error::RunError;
 use crate::network::Network;
 use crate::tensor::{Element, Section, Tensor};

@@ -15,8 +15,7 @@ use shard_ir::attention::{Ring, softmax_over, statistics_of};
 use shard_ir::{DimId, Fused, InstrId, InstrKind, MeshShape, Plan};
 
 use crate::arithmetic::Arithmetic;
-use crate::collectives::Groups;
-use crate::devices::{Grid, usizes};
+use crate::devices::{Grid, Groups, usizes};
 use crate::error::RunError;
 use crate::local::{Target, View, evaluate};
 use crate::merge::{PartialAttention, merged_parts, statistics};

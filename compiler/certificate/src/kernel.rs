@@ -49,10 +49,11 @@ impl Kernel {
     }
 
     pub(crate) fn key(&self) -> Key {
-        let Work { flops, arithmetic, matmul, attention, step, read, write, fetched } = self.work;
+        let Work { flops, arithmetic, matmul, attention, ring, read, write, fetched } = self.work;
         let matmul = matmul.map(|Matmul { batch, sides }| (batch, sides));
         let bytes = [read.0, write.0, fetched.0];
-        (flops.0, arithmetic, matmul, bytes, (self.before, attention, step), self.looped)
+        let ring = ring.map(|pairs| [pairs.fullest, pairs.all]);
+        (flops.0, arithmetic, matmul, bytes, (self.before, attention, ring), self.looped)
     }
 
     /// The kernel with one more elementwise op, which reads so many bytes beside what the kernel

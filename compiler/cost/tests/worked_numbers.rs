@@ -92,8 +92,8 @@ fn two_dims(mesh: &Mesh, text: &str) -> [AxisList; 2] {
     [b, e].map(|dim| dim.split_once('_').map_or(AxisList::EMPTY, |(_, named)| axes(mesh, named)))
 }
 
-/// The time in microseconds of a move from one layout of a tensor of two dims to another, with `bytes`
-/// bytes in the larger buffer.
+/// The time in microseconds of a move from one layout of a tensor of two dims to another, with
+/// `bytes` bytes in the larger buffer.
 fn time_of_layouts_us(hw: &Hardware, mesh: &Mesh, kind: &str, text: &str, bytes: u64) -> f64 {
     let (from, to) = text.split_once(" -> ").unwrap_or((text, "BE"));
     let devices = mesh.devices();

@@ -1,5 +1,6 @@
 //! What a move costs: its bytes and its time.
 
+mod digits;
 mod exchange;
 mod parts;
 mod permute;

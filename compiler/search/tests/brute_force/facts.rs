@@ -478,7 +478,8 @@ impl<'a> Facts<'a> {
         let time = roofline(self.hardware, &self.work(chain)).0.0;
         if let Some((sent, RingShape { steps, .. })) = self.ring(chain) {
             // Section "Rings": the transfers and the steps one by one.
-            let [fullest, all] = self.work(chain).step.expect("it is a ring");
+            let shard_cost::RingPairs { fullest, all } =
+                self.work(chain).ring.expect("it is a ring");
             let full = (u128::from(time) * fullest / all) as u64;
             let beside = steps - 1;
             let transfer = |at: u64| sent * (at + 1) / beside - sent * at / beside;
