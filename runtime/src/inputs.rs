@@ -61,7 +61,10 @@ pub(crate) fn parameters(
                 let round = |v: &f64| arithmetic.round(instr.dtype, *v);
                 let stays = |v: &f64| match arithmetic {
                     Arithmetic::Single if instr.dtype.is_float() => f64::from(*v as f32) == *v,
-                    _ => round(v).to_bits() == v.to_bits(),
+                    Arithmetic::Exact
+                    | Arithmetic::F32
+                    | Arithmetic::Single
+                    | Arithmetic::Emulated => round(v).to_bits() == v.to_bits(),
                 };
                 if all(&tensor.data, stays) {
                     tensor.clone()

@@ -190,15 +190,15 @@ mod tests {
 
     /// A [`PartialAttention`] of one query with three values.
     #[derive(Clone, Copy, PartialEq, Debug)]
-    struct Part {
+    struct OneQuery {
         statistic: f64,
         values: [f64; 3],
     }
 
-    const NOTHING: Part = Part { statistic: f64::NEG_INFINITY, values: [0.0; 3] };
+    const NOTHING: OneQuery = OneQuery { statistic: f64::NEG_INFINITY, values: [0.0; 3] };
 
     /// Parts of which some see no key.
-    fn parts(seed: u64, count: usize) -> Vec<Part> {
+    fn parts(seed: u64, count: usize) -> Vec<OneQuery> {
         let mut random = crate::Random::new(seed);
         let mut number = || random.next_u64() as f64 / u64::MAX as f64 * 8.0 - 4.0;
         (0..count)
@@ -206,14 +206,14 @@ mod tests {
                 if (seed >> at) & 1 == 1 {
                     NOTHING
                 } else {
-                    Part { statistic: number(), values: [number(), number(), number()] }
+                    OneQuery { statistic: number(), values: [number(), number(), number()] }
                 }
             })
             .collect()
     }
 
     /// The merge of some parts in one step.
-    fn merged(parts: &[Part]) -> Part {
+    fn merged(parts: &[OneQuery]) -> OneQuery {
         let mesh = Mesh::new([("x", parts.len().max(1) as u64)]).expect("a mesh");
         let axes = mesh.all_axes();
         let sizes = [1, 3];
@@ -233,7 +233,7 @@ mod tests {
             arithmetic: Arithmetic::F32,
             spare: &Default::default(),
         };
-        let result = |p: &Part| Tensor::new(vec![1, 3], p.values.to_vec()).expect("fits");
+        let result = |p: &OneQuery| Tensor::new(vec![1, 3], p.values.to_vec()).expect("fits");
         let results: Vec<Arc<Tensor>> = parts.iter().map(|p| Arc::new(result(p))).collect();
         let statistics: Vec<Tensor> =
             parts.iter().map(|p| Tensor::new(vec![1], vec![p.statistic]).expect("fits")).collect();
@@ -241,10 +241,10 @@ mod tests {
         let out = merge(&step, &grid, &results, &statistics).expect("merges");
         assert_ne!(axes, AxisSet::EMPTY);
         let data = &out.results[0].data;
-        Part { statistic: out.statistics[0].data[0], values: [data[0], data[1], data[2]] }
+        OneQuery { statistic: out.statistics[0].data[0], values: [data[0], data[1], data[2]] }
     }
 
-    fn same(a: Part, b: Part) -> bool {
+    fn same(a: OneQuery, b: OneQuery) -> bool {
         let near = |a: f64, b: f64| a == b || (a - b).abs() < 1e-5;
         near(a.statistic, b.statistic) && a.values.iter().zip(b.values).all(|(a, b)| near(*a, b))
     }

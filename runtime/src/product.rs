@@ -299,7 +299,7 @@ fn in_loops(a: &[f64], b: &[f64], sizes: Sizes) -> Vec<f64> {
 
 /// Rows of one product of the batch, which a core makes at a time.
 #[derive(Clone, Copy)]
-struct Part {
+struct RowBlock {
     /// Which product of the batch.
     batch: usize,
     from: usize,
@@ -307,34 +307,34 @@ struct Part {
     to: usize,
 }
 
-impl Part {
+impl RowBlock {
     fn rows(&self) -> usize {
         self.to - self.from
     }
 }
 
-/// The parts of all products, in the order in which their rows lie in the result.
-fn parts(sizes: Sizes, how: How<'_>) -> Vec<Part> {
-    // Two parts for each core. Parts are whole tiles of the kernel, so that no sum depends on how
-    // many parts there are.
+/// The row blocks of all products, in the order in which they lie in the result.
+fn row_blocks(sizes: Sizes, how: How<'_>) -> Vec<RowBlock> {
+    // Two row blocks for each core. They consist of whole tiles of the kernel, so that no sum
+    // depends on how many there are.
     let of_a_core = sizes.rows.div_ceil(2 * parallel::cores()).next_multiple_of(ROWS_AT_ONCE);
     let rows = if how.on_all_cores { of_a_core.max(ROWS_AT_ONCE) } else { sizes.rows.max(1) };
     let of = |batch: usize| {
         let to = move |from: usize| (from + rows).min(sizes.rows);
-        (0..sizes.rows).step_by(rows).map(move |from| Part { batch, from, to: to(from) })
+        (0..sizes.rows).step_by(rows).map(move |from| RowBlock { batch, from, to: to(from) })
     };
     (0..sizes.batch).flat_map(of).collect()
 }
 
-/// Makes all parts and puts them one behind the other.
-fn in_parts<T: Element>(
+/// Makes all row blocks and puts them one behind the other.
+fn by_row_blocks<T: Element>(
     sizes: Sizes,
     how: How<'_>,
-    make: impl Fn(Part) -> Result<Vec<T>, RunError> + Sync,
+    make: impl Fn(RowBlock) -> Result<Vec<T>, RunError> + Sync,
 ) -> Result<Vec<T>, RunError> {
-    let parts = parts(sizes, how);
+    let blocks = row_blocks(sizes, how);
     let work = if how.on_all_cores { sizes.work() } else { 0 };
-    let made = parallel::map(parts.len(), work, |at| make(parts[at]))?;
+    let made = parallel::map(blocks.len(), work, |at| make(blocks[at]))?;
     Ok(match <[Vec<T>; 1]>::try_from(made) {
         Ok([only]) => only,
         Err(made) => made.concat(),
@@ -361,7 +361,7 @@ fn in_double(
 ) -> Result<Vec<f64>, RunError> {
     let (a, b) = (a.packed::<f64>()?, b.packed::<f64>()?);
     let Sizes { rows, columns, contracted, .. } = sizes;
-    in_parts(sizes, how, |part| {
+    by_row_blocks(sizes, how, |part| {
         let first = part.batch * rows + part.from;
         let a = matrix(&a, first * contracted, part.rows(), contracted)?;
         let b = matrix(&b, part.batch * contracted * columns, contracted, columns)?;
@@ -381,7 +381,7 @@ fn in_single<T: Element>(
 ) -> Result<Vec<T>, RunError> {
     let (a, b) = (a.packed::<f32>()?, b.packed::<f32>()?);
     let Sizes { rows, columns, contracted, .. } = sizes;
-    in_parts(sizes, how, |part| {
+    by_row_blocks(sizes, how, |part| {
         let first = part.batch * rows + part.from;
         let a = matrix(&a, first * contracted, part.rows(), contracted)?;
         let b = matrix(&b, part.batch * contracted * columns, contracted, columns)?;

@@ -79,10 +79,9 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
     for id in plan.ids() {
         let instr = plan.instruction(id);
         let shared = match (&instr.kind, instr.operands.first()) {
-            (
-                InstrKind::Op(op @ (Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. })),
-                Some(operand),
-            ) if lies_as_before(op, &plan.instruction(*operand).dims, &instr.dims) => {
+            (InstrKind::Op(op), Some(operand))
+                if lies_as_before(op, &plan.instruction(*operand).dims, &instr.dims) =>
+            {
                 buffer_of[operand.index()]
             }
             (InstrKind::Op(Op::Append { .. }), Some(cache)) => {
@@ -114,7 +113,7 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
     buffer_of
 }
 
-/// Whether the elements of the result of a rename, split or merge lie in the order of its
+/// Whether an op is a rename, split or merge whose result has its elements in the order of its
 /// operand's.
 fn lies_as_before(op: &Op, before: &[DimId], after: &[DimId]) -> bool {
     let Some([from, to]) = op.renames() else { return false };

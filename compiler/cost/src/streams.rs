@@ -50,10 +50,7 @@ impl Streams {
         };
         let topology = hardware.network.topology(mesh);
         for (axis, (fabric, wires)) in mesh.axes().iter().zip(&topology.axes) {
-            let torus = wires
-                .iter()
-                .filter(|wire| matches!(wire.kind, WireKind::Ring | WireKind::Line))
-                .count();
+            let torus = wires.iter().filter(|wire| wire.kind.has_links()).count();
             let mut streams = Vec::new();
             for (at, wire) in wires.iter().enumerate().filter(|(_, wire)| wire.size > 1) {
                 let own = if *fabric == 0 { String::new() } else { format!("{}: ", axis.name) };

@@ -1,5 +1,5 @@
-//! The sizes of a shrunk plan: variables for its dims, relations between them, and the search for sizes
-//! that meet all relations.
+//! The sizes of a shrunk plan: variables for its dims, relations between them, and the search for
+//! sizes that meet all relations.
 
 use std::collections::{BTreeMap, BTreeSet};
 

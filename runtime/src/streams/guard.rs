@@ -16,13 +16,28 @@ pub(super) struct Bytes {
     pub(super) until: u64,
 }
 
+/// Bytes that a task reads or writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Access {
+    pub(super) bytes: Bytes,
+    pub(super) writes: bool,
+}
+
+impl Bytes {
+    pub(super) fn read(self) -> Access {
+        Access { bytes: self, writes: false }
+    }
+
+    pub(super) fn written(self) -> Access {
+        Access { bytes: self, writes: true }
+    }
+}
+
 /// A task has read or written bytes.
 #[derive(Clone, Copy)]
 struct Touch {
     task: usize,
-    writes: bool,
-    from: u64,
-    until: u64,
+    access: Access,
 }
 
 /// Which task happens before which, and which task has touched which bytes. Of two tasks that touch
@@ -76,15 +91,14 @@ impl<'a> Guard<'a> {
 
     /// Records that a task touches bytes. Every task that has touched them has to happen before it,
     /// unless both read.
-    pub(super) fn touch(
-        &mut self,
-        task: usize,
-        bytes: Bytes,
-        writes: bool,
-    ) -> Result<(), RunError> {
-        let shared = |touch: &&Touch| touch.from < bytes.until && bytes.from < touch.until;
+    pub(super) fn touch(&mut self, task: usize, access: Access) -> Result<(), RunError> {
+        let Access { bytes, writes } = access;
+        let shared = |touch: &&Touch| {
+            let other = touch.access.bytes;
+            other.from < bytes.until && bytes.from < other.until
+        };
         for touch in self.touches.get(&bytes.of).into_iter().flatten().filter(shared) {
-            let conflict = touch.task != task && (writes || touch.writes);
+            let conflict = touch.task != task && (writes || touch.access.writes);
             if conflict && !self.order.is_before(touch.task, task) {
                 let (first, second) = (self.first_of(touch.task), self.first_of(task));
                 return Err(RunError::Race { first, second });
@@ -93,9 +107,12 @@ impl<'a> Guard<'a> {
         let touches = self.touches.entry(bytes.of).or_default();
         if writes {
             // A task that comes behind this write comes behind the touches before it too.
-            touches.retain(|touch| touch.from < bytes.from || bytes.until < touch.until);
+            touches.retain(|touch| {
+                let other = touch.access.bytes;
+                other.from < bytes.from || bytes.until < other.until
+            });
         }
-        touches.push(Touch { task, writes, from: bytes.from, until: bytes.until });
+        touches.push(Touch { task, access });
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ use shard_ir::{Fused, InstrId, Work};
 
 use super::Devices;
 use super::arena::Place;
-use super::guard::Bytes;
+use super::guard::{Access, Bytes};
 use crate::collectives::Held;
 use crate::devices::Groups;
 use crate::error::RunError;
@@ -41,9 +41,6 @@ pub(super) struct UnderWay {
     /// Of an all-gather, the terms that the chunks so far have given, each on every device.
     terms: Vec<Vec<Tensor>>,
 }
-
-/// Bytes that a part of a loop touches, and whether it writes them.
-pub(super) type Touched = (Bytes, bool);
 
 impl Devices<'_> {
     /// The collective in the loop of an einsum, and how many chunks the loop has.
@@ -87,34 +84,27 @@ impl Devices<'_> {
 
     /// The bytes that one chunk, one transfer or the end of a loop touches, without the operands
     /// that all chunks read and without the result.
-    pub(super) fn touched_by_part(
-        &self,
-        id: InstrId,
-        work: Work,
-    ) -> Result<Vec<Touched>, RunError> {
+    pub(super) fn touched_by_part(&self, id: InstrId, work: Work) -> Result<Vec<Access>, RunError> {
         if let Some(ring) = self.ring(id) {
             return self.touched_by_ring(&ring, work);
         }
         let (fused, chunks) = self.fused(id)?;
         let gathered = fused.gathered().map(|place| self.plan().instruction(id).operands[place]);
-        let bytes = |found: (Place, Bytes)| found.1;
+        let slot = |at: u64| Ok::<Bytes, RunError>(self.slot(id, (at - 1) % 2)?.1);
         let held = |at: u64| match (at, gathered) {
             (0, Some(operand)) => Ok(self.place(operand)?.1),
-            (at, _) => Ok(bytes(self.slot(id, (at - 1) % 2)?)),
+            (at, _) => slot(at),
         };
+        let term = |at: u64| Ok::<Bytes, RunError>(self.term(id, at, chunks)?.1);
+        let arrived = || Ok::<Bytes, RunError>(self.arrived(id, chunks)?.1);
         Ok(match (work, gathered) {
             (Work::Kernel | Work::Transfer, _) => Vec::new(),
-            (Work::Chunk(at), Some(_)) => vec![(held(at)?, false)],
-            (Work::Send(at), Some(_)) => {
-                vec![(held(at - 1)?, false), (bytes(self.slot(id, (at - 1) % 2)?), true)]
-            }
+            (Work::Chunk(at), Some(_)) => vec![held(at)?.read()],
+            (Work::Send(at), Some(_)) => vec![held(at - 1)?.read(), slot(at)?.written()],
             (Work::End, Some(_)) => Vec::new(),
-            (Work::Chunk(at), None) => vec![(bytes(self.term(id, at, chunks)?), true)],
-            (Work::Send(at), None) => vec![
-                (bytes(self.term(id, at - 1, chunks)?), true),
-                (bytes(self.arrived(id, chunks)?), true),
-            ],
-            (Work::End, None) => vec![(bytes(self.arrived(id, chunks)?), false)],
+            (Work::Chunk(at), None) => vec![term(at)?.written()],
+            (Work::Send(at), None) => vec![term(at - 1)?.written(), arrived()?.written()],
+            (Work::End, None) => vec![arrived()?.read()],
         })
     }
 

@@ -10,15 +10,14 @@
 mod arena;
 mod guard;
 mod loops;
+mod memory;
 mod rings;
 mod tasks;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use shard_ir::{
-    Allocation, Execution, InstrId, InstrKind, Op, ParameterKind, Picoseconds, Plan, Task, Work,
-};
+use shard_ir::op::Flag;
+use shard_ir::{Allocation, Execution, InstrId, InstrKind, Picoseconds, Plan, Task, Work};
 
 use crate::arithmetic::Arithmetic;
 use crate::blocks::Blocks;
@@ -29,11 +28,10 @@ use crate::execute::{CollectiveTrace, Machine, NamedTensor, RunOptions, Trace};
 use crate::inputs;
 use crate::limits::cost_of;
 use crate::ring::passes_in;
-use crate::tensor::Tensor;
 
-use arena::{Arena, Place};
-use guard::{Bytes, Guard};
-use loops::{Touched, UnderWay};
+use arena::Arena;
+use guard::{Access, Bytes, Guard};
+use loops::UnderWay;
 use rings::RingUnderWay;
 use tasks::{makers, verify_tasks};
 
@@ -210,96 +208,6 @@ impl<'p> Devices<'p> {
         usizes(&self.plan().local_sizes(id))
     }
 
-    /// The buffer of a value, or of the chunks of a loop, while it is in memory.
-    fn allocation(&self, id: InstrId, of_loop: bool) -> Result<Allocation, RunError> {
-        let problem = |problem| RunError::Schedule { id, problem };
-        let at = self.allocations.get(&(id, of_loop)).ok_or(problem("it has no buffer"))?;
-        match self.states[*at] {
-            State::Held => Ok(self.execution.buffers[*at]),
-            State::NotYet => Err(problem("its buffer is touched before it is held")),
-            State::Freed => Err(problem("its buffer is touched after it is freed")),
-        }
-    }
-
-    /// The value in whose memory a value lies: itself, or another of which it is a view or which it
-    /// overwrites.
-    fn holder(&self, id: InstrId) -> Result<InstrId, RunError> {
-        let problem = "a value that passes inside a kernel is read outside of it";
-        self.execution.held_by[id.index()].ok_or(RunError::Schedule { id, problem })
-    }
-
-    /// Where a value lies, and its bytes. It has no place in the arena if it stays
-    /// ([`Execution::stays`]).
-    fn place(&self, id: InstrId) -> Result<(Option<Place>, Bytes), RunError> {
-        let holder = self.holder(id)?;
-        let bytes = self.plan().local_bytes(id);
-        if self.execution.stays(holder) {
-            return Ok((None, Bytes { of: Some(holder), from: 0, until: bytes }));
-        }
-        let allocation = self.allocation(holder, false)?;
-        if bytes > allocation.bytes {
-            return Err(RunError::Schedule { id, problem: "it does not fit into its buffer" });
-        }
-        let element_bits = self.plan().instruction(id).dtype.bits();
-        let of = Bytes { of: None, from: allocation.address, until: allocation.address + bytes };
-        Ok((Some(Place { address: allocation.address, element_bits }), of))
-    }
-
-    fn load(&self, id: InstrId) -> Result<Held<f64>, RunError> {
-        let sizes = self.sizes(id);
-        match self.place(id)? {
-            (Some(place), _) => {
-                Ok(self.arena.load(place, &sizes).into_iter().map(Arc::new).collect())
-            }
-            (None, _) => {
-                let problem = "it reads a value that is not in memory";
-                let blocks = self.kept.get(&self.holder(id)?);
-                let blocks = blocks.ok_or(RunError::Schedule { id, problem })?;
-                let shaped = |block: &Arc<Tensor>| {
-                    if block.sizes == sizes {
-                        Some(block.clone())
-                    } else {
-                        Tensor::new(sizes.clone(), block.data.clone()).map(Arc::new)
-                    }
-                };
-                let shaped = blocks.iter().map(shaped).collect::<Option<Vec<_>>>();
-                shaped.ok_or(RunError::Internal("values in one memory have different sizes"))
-            }
-        }
-    }
-
-    /// A value as it lies in memory now, in the form in which the machine holds its dtype.
-    fn held(&self, id: InstrId) -> Result<Blocks, RunError> {
-        let dtype = self.plan().instruction(id).dtype;
-        Ok(Blocks::of(self.machine.arithmetic, dtype, self.load(id)?))
-    }
-
-    fn store(&mut self, id: InstrId, blocks: Held<f64>) -> Result<(), RunError> {
-        match self.place(id)? {
-            (Some(place), _) => self.arena.store(place, &blocks),
-            (None, bytes) => {
-                bytes.of.map(|holder| self.kept.insert(holder, blocks));
-            }
-        }
-        Ok(())
-    }
-
-    fn hold(
-        &mut self,
-        at: usize,
-        given: &mut BTreeMap<InstrId, Held<f64>>,
-    ) -> Result<(), RunError> {
-        let allocation = self.execution.buffers[at];
-        self.states[at] = State::Held;
-        self.arena.poison(allocation.address, allocation.bytes);
-        let kind = &self.plan().instruction(allocation.id).kind;
-        let is_given = matches!(kind, InstrKind::Parameter(ParameterKind::Activation));
-        match given.remove(&allocation.id).filter(|_| is_given) {
-            Some(blocks) => self.store(allocation.id, blocks),
-            None => Ok(()),
-        }
-    }
-
     /// What a task reads from memory: operands of its members that no member makes.
     fn reads(&self, task: &Task) -> Vec<InstrId> {
         let operands =
@@ -321,15 +229,13 @@ impl<'p> Devices<'p> {
 
     /// Whether a value is its operand under other dims, in the same memory.
     fn is_view(&self, id: InstrId) -> bool {
-        let instr = self.plan().instruction(id);
-        let renames = matches!(
-            instr.kind,
-            InstrKind::Op(Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. })
-        );
-        renames && self.execution.held_by[id.index()] != Some(id)
+        let op = self.plan().instruction(id).kind.op();
+        op.is_some_and(|op| op.row().is(Flag::View))
+            && self.execution.held_by[id.index()] != Some(id)
     }
 
-    fn touched(&self, task: &Task) -> Result<Vec<Touched>, RunError> {
+    /// All bytes that a task reads or writes.
+    fn touched(&self, task: &Task) -> Result<Vec<Access>, RunError> {
         let first = task.first();
         let part = match task.work {
             Work::Kernel | Work::Transfer => Vec::new(),
@@ -346,14 +252,15 @@ impl<'p> Devices<'p> {
         };
         let mut found = part;
         for id in self.reads(task).into_iter().filter(|_| all_reads) {
-            found.push((self.place(id)?.1, false));
+            found.push(self.place(id)?.1.read());
         }
         for id in self.writes(task).into_iter().filter(|_| all_writes) {
-            found.push((self.place(id)?.1, true));
+            found.push(self.place(id)?.1.written());
         }
         Ok(found)
     }
 
+    /// Starts a task: takes its streams, and checks that what it touches is ordered.
     fn start(&mut self, at: usize) -> Result<(), RunError> {
         let task = &self.execution.tasks[at];
         let id = task.first();
@@ -374,8 +281,8 @@ impl<'p> Devices<'p> {
                 self.guard.reads_from(*maker, at)?;
             }
         }
-        for (bytes, writes) in self.touched(task)? {
-            self.guard.touch(at, bytes, writes)?;
+        for access in self.touched(task)? {
+            self.guard.touch(at, access)?;
         }
         // The result of a task that is no part of a loop is NaN until the task is done. What it
         // writes in place it still reads.
@@ -389,9 +296,10 @@ impl<'p> Devices<'p> {
         Ok(())
     }
 
+    /// Finishes a task: does its work and leaves its streams.
     fn finish(&mut self, at: usize, options: &RunOptions) -> Result<(), RunError> {
         if !self.begun[at] {
-            // It takes no time.
+            // A part of a loop that takes no time has no event of its start.
             self.start(at)?;
         }
         let task = &self.execution.tasks[at];

@@ -12,8 +12,7 @@ use shard_ir::{InstrId, Work};
 
 use super::Devices;
 use super::arena::Place;
-use super::guard::Bytes;
-use super::loops::Touched;
+use super::guard::{Access, Bytes};
 use crate::collectives::Held;
 use crate::devices::Groups;
 use crate::error::RunError;
@@ -57,22 +56,18 @@ impl Devices<'_> {
 
     /// The bytes that one step, one transfer or the end of a ring touches, without the operands
     /// that all steps read and without the result.
-    pub(super) fn touched_by_ring(
-        &self,
-        ring: &Ring,
-        work: Work,
-    ) -> Result<Vec<Touched>, RunError> {
+    pub(super) fn touched_by_ring(&self, ring: &Ring, work: Work) -> Result<Vec<Access>, RunError> {
         let slot = |at: u64| Ok::<Bytes, RunError>(self.ring_slot(ring, (at - 1) % 2)?.1);
         let held = |at: u64| match at {
-            0 => ring.travels.iter().map(|(id, _)| Ok((self.place(*id)?.1, false))).collect(),
-            at => Ok(vec![(slot(at)?, false)]),
+            0 => ring.travels.iter().map(|(id, _)| Ok(self.place(*id)?.1.read())).collect(),
+            at => Ok(vec![slot(at)?.read()]),
         };
         match work {
             Work::Kernel | Work::Transfer | Work::End => Ok(Vec::new()),
             Work::Chunk(at) => held(at),
             Work::Send(at) => {
-                let mut found: Vec<Touched> = held(at - 1)?;
-                found.push((slot(at)?, true));
+                let mut found: Vec<Access> = held(at - 1)?;
+                found.push(slot(at)?.written());
                 Ok(found)
             }
         }

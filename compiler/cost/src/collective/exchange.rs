@@ -3,8 +3,8 @@
 //!
 //! If the sizes of a dim's blocks before and after divide each other, the place of an element along
 //! the dim is a list of independent digits, each of which belongs to at most one coordinate before
-//! and one after. What crosses a link is then a product over digits (`digits`). Else (an axis of 2 in
-//! place of one of 3) parts are followed one by one (`parts`).
+//! and one after. What crosses a link is then a product over digits (`digits`). Else (an axis of 2
+//! in place of one of 3) parts are followed one by one (`parts`).
 
 use shard_ir::{AxisId, Layout, Mesh, gcd, kept_by_each};
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_ir::tensor::MAX_RANK;
-use shard_ir::{AxisId, Layout, Mesh};
+use shard_ir::{AxisId, Layout, Mesh, never};
 
 use super::exchange::{ExchangeLoad, Fraction, WireOf, wires_of};
 use crate::hardware::{Topology, WireKind};
@@ -111,7 +111,8 @@ fn at_most(wires: &[AxisWire], network: usize) -> ExchangeLoad {
     match own.first().map(|wire| wire.kind) {
         None => ExchangeLoad::NONE,
         Some(WireKind::Line | WireKind::Ring) => {
-            let most = own.iter().map(longest).max().unwrap_or(1);
+            let most = own.iter().map(longest).max();
+            let most = most.unwrap_or_else(|| never!("a network without wires", 1));
             ExchangeLoad { most: Fraction { num: most, den: 1 }, steps: hops, ..ExchangeLoad::NONE }
         }
         Some(WireKind::Flat) => ExchangeLoad { most: all, steps: 1, ..ExchangeLoad::NONE },
@@ -172,12 +173,12 @@ impl Followed<'_> {
             let start = at.clone();
             let mut hops = 0;
             for i in next..end {
-                if matches!(self.wires[i].wire.kind, WireKind::Line | WireKind::Ring) {
+                if self.wires[i].wire.kind.has_links() {
                     hops += self.hop(i, size, &mut at, goal[i]);
                 }
                 at[i] = goal[i];
             }
-            if matches!(self.wires[next].wire.kind, WireKind::Line | WireKind::Ring) {
+            if self.wires[next].wire.kind.has_links() {
                 let longest = self.hops.entry(network).or_default();
                 *longest = hops.max(*longest);
             } else {
@@ -211,7 +212,8 @@ impl Followed<'_> {
         let on_network =
             |((at, _, _), _): &(&(usize, Vec<u64>, bool), &u64)| on_it(&&self.wires[*at]);
         if let Some((_, halves)) = self.links.iter().filter(on_network).max_by_key(|(_, n)| **n) {
-            let steps = self.hops.get(&network).copied().unwrap_or(0);
+            let steps = self.hops.get(&network).copied();
+            let steps = steps.unwrap_or_else(|| never!("links that no part takes", 0));
             return ExchangeLoad { most: part(*halves, 2), steps, ..ExchangeLoad::NONE };
         }
         let most = |of: &BTreeMap<(usize, Vec<u64>), u64>| {
@@ -223,9 +225,10 @@ impl Followed<'_> {
             return ExchangeLoad::NONE;
         }
         let partners = self.partners.iter().filter(|((at, _), _)| *at == network);
+        let partners = partners.map(|(_, to)| to.len() as u64).max();
         let is_flat = self.wires.iter().filter(on_it).any(|own| own.wire.kind == WireKind::Flat);
         let steps =
-            if is_flat { 1 } else { partners.map(|(_, to)| to.len() as u64).max().unwrap_or(0) };
+            if is_flat { 1 } else { partners.unwrap_or_else(|| never!("parts sent to nobody", 0)) };
         ExchangeLoad { most: out, inside, steps }
     }
 

@@ -93,7 +93,7 @@ impl Network {
             {
                 sizes.iter().copied().filter(|s| *s > 1).collect()
             }
-            _ => vec![mesh.size(axis)],
+            Some(AxisNetwork::TorusAxes(_) | AxisNetwork::Own(_)) | None => vec![mesh.size(axis)],
         }
     }
 

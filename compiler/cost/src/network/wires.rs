@@ -24,6 +24,16 @@ pub(crate) enum WireKind {
     Outside,
 }
 
+impl WireKind {
+    /// Whether it has links from neighbour to neighbour, which are followed one by one.
+    pub(crate) fn has_links(self) -> bool {
+        match self {
+            WireKind::Line | WireKind::Ring => true,
+            WireKind::Flat | WireKind::Inside | WireKind::Outside => false,
+        }
+    }
+}
+
 impl Wire {
     /// The most hops between two devices; 0 if there are no links.
     pub(crate) fn longest(&self) -> u64 {

@@ -88,7 +88,7 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
         touched.iter().for_each(|made| reach(made, until(run)));
     }
     for alike in runs.chunk_by(|a, b| in_copy(timeline, a) == in_copy(timeline, b)) {
-        let Some((stage, copy)) = alike.first().map(|run| in_copy(timeline, run)) else { continue };
+        let (stage, copy) = in_copy(timeline, &alike[0]);
         let is_last = copy + 1 == copies(stage);
         let done = alike.iter().map(|run| timeline.finish(run)).max().unwrap_or_default();
         let until = if timeline.is_stack && !is_last { done } else { end };
@@ -107,6 +107,7 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
     Buffers { kept: kept(plan).saturating_add(of_others), buffers: found }
 }
 
+/// The stage and the copy that a run is in.
 fn in_copy(timeline: &Timeline, run: &Run) -> (usize, u64) {
     (timeline.stages.stage_of(run.unit), run.copy)
 }

@@ -57,12 +57,11 @@ impl<'a> Holders<'a> {
             let operand = *self.plan.instruction(holder.id).operands.first()?;
             holder = self.stages.read(operand, holder.stage, holder.copy, copies);
         }
-        let stays = matches!(
-            self.plan.instruction(holder.id).kind,
-            InstrKind::Parameter(
-                ParameterKind::Weight | ParameterKind::Cache | ParameterKind::HostWeight
-            ) | InstrKind::Constant(_)
-        );
+        let stays = match self.plan.instruction(holder.id).kind {
+            InstrKind::Parameter(kind) => kind.is_kept() || kind.is_weight(),
+            InstrKind::Constant(_) => true,
+            InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => false,
+        };
         (!stays && !self.plan.in_host_memory(holder.id)).then_some(holder)
     }
 

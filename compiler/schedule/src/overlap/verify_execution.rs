@@ -127,11 +127,9 @@ pub fn verify_execution(execution: &Execution) -> Result<(), ExecutionError> {
     verify_times(execution)?;
     let accesses = Accesses::of(execution, &execution.tasks);
     let plan = &execution.plan;
-    let is_run = |id: &InstrId| {
-        matches!(
-            plan.instruction(*id).kind,
-            InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_)
-        )
+    let is_run = |id: &InstrId| match plan.instruction(*id).kind {
+        InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
+        InstrKind::Parameter(_) | InstrKind::Constant(_) => false,
     };
     if let Some(id) = plan.ids().filter(is_run).find(|id| !accesses.is_made(*id)) {
         return Err(ExecutionError::NotMade(id));

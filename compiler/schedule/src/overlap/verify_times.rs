@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use shard_cost::{Hardware, Streams, kernel_prices, price};
-use shard_ir::{Execution, InstrId, InstrKind, Picoseconds, Work};
+use shard_ir::{Execution, InstrId, InstrKind, Picoseconds, Work, never};
 
 use super::ExecutionError;
 use super::executable::task_parts;
@@ -37,7 +37,8 @@ pub fn verify_times(execution: &Execution, hardware: &Hardware) -> Result<(), Ex
         };
         let wanted =
             task_parts(&unit, members.iter().any(is_move), looped.map(|looped| looped.chunks));
-        let start = tasks.iter().map(|at| execution.tasks[*at].start).min().unwrap_or_default();
+        let start = tasks.iter().map(|at| execution.tasks[*at].start).min();
+        let start = start.unwrap_or_else(|| never!("a unit without tasks", Picoseconds(0)));
         let done = |work: Work| tasks.iter().filter(move |at| execution.tasks[**at].work == work);
         if let Some(part) = wanted.iter().find(|part| done(part.work).count() != 1) {
             return Err(ExecutionError::Parts { id: unit.first(), work: part.work });
