@@ -25,9 +25,9 @@
 //! other work is not made to wait the clock is for JAX, which has 64 threads to two: 1.4 to 2.7
 //! times as long was seen, for 0.91 to 1.08 of the processors.
 //!
-//! On one core 105 ms go so: 68 into products, of which a quarter packs operands; 16 into GELU; 11
-//! into sums over devices, which wait for memory; 5 to put inputs on the devices, 2 to see that no
-//! rounding changes them.
+//! A run on one core takes 105 ms: 68 go into products, a quarter of it into packing operands; 16
+//! into GELU; 11 into sums over devices, which wait for memory; 5 to put inputs on the devices, 2
+//! to see that no rounding changes them.
 //!
 //! The kernel (`matrixmultiply`, f32, one core), in parts of a loop of 16 independent fused
 //! multiply-adds of 512 bits in registers, which does 263 GFLOP/s there; beside it two others:

@@ -7,9 +7,8 @@ use shard_ir::{DimId, InstrId, InstrKind, Op, Plan};
 /// whole tensors, and the inputs.
 pub const MAX_BYTES: u128 = 2 << 30;
 
-/// Seconds that an execution may take where nobody has said that it may take longer
-/// ([`RunOptions::patient`](crate::RunOptions::patient)). Counted and not measured: what is refused
-/// on one machine is refused on all.
+/// Seconds that an execution may take unless [`RunOptions::patient`](crate::RunOptions::patient) is
+/// set. They are estimated and not measured, so that all machines refuse the same plans.
 pub const MAX_SECONDS: u64 = 60;
 
 /// Multiplications past which products of numbers that are not whole are taken in `f32`.

@@ -94,7 +94,7 @@ impl Move<'_> {
     }
 }
 
-/// The elements that are in two sections of one tensor; `None` where there are none.
+/// The elements that two sections of one tensor have in common; `None` if they have none.
 fn common(one: &Section, other: &Section) -> Option<Section> {
     let (mut origin, mut sizes) = (Vec::new(), Vec::new());
     for dim in 0..one.origin.len() {

@@ -182,9 +182,8 @@ impl RingRun<'_> {
         Ok(PartialAttention { result: last.block, statistics: found.transposed(&order) })
     }
 
-    /// Where a value lies of which a device has or makes the part that belongs to one block of
-    /// keys, the one of this number. Along the keys it is that block, along all other dims the
-    /// device's.
+    /// The part of a value that a device has or makes for one block of keys, the one of this
+    /// number: along the keys that block, along all other dims the device's.
     fn place(&self, grid: &Grid<'_>, device: usize, id: InstrId, number: usize) -> Section {
         let (plan, instr) = (self.plan, self.plan.instruction(id));
         let global = plan.sizes(&instr.dims);

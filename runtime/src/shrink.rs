@@ -18,7 +18,7 @@ use sizes::{Problem, Style};
 /// if that is less work.
 const COMFORTABLE_WORK: u128 = 1 << 24;
 
-/// The same plan with small dims of the same divisibility.
+/// The same plan with small dims, which the mesh axes still divide.
 ///
 /// * A dim of size 1 stays 1. Every other dim shrinks, or stays if no smaller size keeps the plan
 ///   legal.

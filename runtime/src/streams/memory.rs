@@ -1,5 +1,5 @@
-//! Where values lie while an execution runs: in the arena at the address of a buffer, or apart if they
-//! stay.
+//! Where values lie while an execution runs: in the arena at the address of a buffer, or apart if
+//! they stay.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //! buffers lie at their addresses in one arena a device.
 //!
 //! A task reads its operands when it finishes, and overwrites the place of its result with NaN when
-//! it starts: who touches either meanwhile gets a wrong result. A buffer is overwritten with NaN
-//! when it is held and when it is freed. Tasks are executed here in the order of their times, which
-//! order nothing on a device: whether tasks that touch the same bytes are ordered is asked of
-//! streams and waits alone ([`guard`]).
+//! it starts: a task that touches either meanwhile gives a wrong result. A buffer is overwritten
+//! with NaN when it is held and when it is freed. Tasks are executed here in the order of their
+//! times, which order nothing on a device: whether tasks that touch the same bytes are ordered is
+//! asked of streams and waits alone ([`guard`]).
 
 mod arena;
 mod guard;

@@ -122,7 +122,7 @@ impl Hardware {
         Hardware { weights, ..self.clone() }
     }
 
-    /// The same chip with so many bytes for the program, whatever its file says.
+    /// The same chip, on which a plan may take so many bytes of memory, whatever its file says.
     #[must_use]
     pub fn with_memory_limit(&self, bytes: u64) -> Hardware {
         Hardware { hbm_bytes: bytes, has_memory_limit: true, ..self.clone() }

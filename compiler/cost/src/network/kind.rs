@@ -135,7 +135,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The network by what is asked of its kind.
+            /// The network, to ask it what is asked of every kind.
             pub(crate) fn kind(&self) -> &dyn Kind {
                 match self {
                     $(Fabric::$name(kind) => kind,)+

@@ -1,4 +1,4 @@
-//! What each run waits for.
+//! For each run of a timeline the run that it waits for.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! [`Buffer`]: what is in memory, from when to when.
+//! [`Buffer`]: memory of a chip, and the time in which it is held.
 
 use std::collections::HashMap;
 

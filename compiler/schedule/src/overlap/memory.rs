@@ -1,4 +1,4 @@
-//! What is in memory along a timeline, while it is made and afterwards.
+//! The buffers that units hold and read, and the bytes that are live while units are placed.
 
 use std::collections::{BTreeMap, HashMap};
 

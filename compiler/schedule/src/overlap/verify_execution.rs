@@ -26,7 +26,7 @@ pub enum ExecutionError {
     /// A task that is done before it starts.
     #[error("task {0} is done before it starts")]
     Backwards(usize),
-    /// A task that starts before what it waits for, or what makes its operands, is done.
+    /// A task that starts before a task that it waits for, or that makes its operands, is done.
     #[error("task {task} starts before task {by} is done")]
     TooEarly {
         /// The task.
