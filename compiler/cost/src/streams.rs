@@ -3,7 +3,7 @@
 use shard_ir::{AxisId, AxisSet, Mesh, never};
 
 use crate::hardware::Hardware;
-use crate::network::WireKind;
+use crate::network::{RunsOver, WireKind};
 
 /// The resources of a chip that can be busy at the same time, one stream each: its cores, the link
 /// to its host, and those of its networks.
@@ -49,11 +49,11 @@ impl Streams {
             of_axis: Vec::with_capacity(mesh.axes().len()),
         };
         let topology = hardware.network.topology(mesh);
-        for (axis, (fabric, wires)) in mesh.axes().iter().zip(&topology.axes) {
+        for (axis, RunsOver { network, wires }) in mesh.axes().iter().zip(&topology.axes) {
             let torus = wires.iter().filter(|wire| wire.kind.has_links()).count();
             let mut streams = Vec::new();
             for (at, wire) in wires.iter().enumerate().filter(|(_, wire)| wire.size > 1) {
-                let own = if *fabric == 0 { String::new() } else { format!("{}: ", axis.name) };
+                let own = if *network == 0 { String::new() } else { format!("{}: ", axis.name) };
                 streams.extend(match wire.kind {
                     WireKind::Flat => found.named(&[format!("{own}network")]),
                     WireKind::Inside => found.named(&[format!("{own}inside nodes")]),

@@ -13,6 +13,7 @@ use super::parts::followed;
 use super::terms::NetworkTime;
 use super::times::{MoveTimes, NetworkLoad};
 use crate::hardware::{Fabric, Topology, Wire, WireKind};
+use crate::network::RunsOver;
 
 /// A fraction of what a device holds; it may be more than 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -72,7 +73,7 @@ pub(super) struct WireOf {
 
 /// The wires of a mesh axis that connect anything, major to minor.
 pub(super) fn wires_of(topology: &Topology<'_>, axis: AxisId) -> Vec<WireOf> {
-    let (network, wires) = &topology.axes[axis.index()];
+    let RunsOver { network, wires } = &topology.axes[axis.index()];
     let of = |wire: &Wire| WireOf { network: *network, kind: wire.kind, size: wire.size };
     wires.iter().filter(|wire| wire.size > 1).map(of).collect()
 }

@@ -6,7 +6,7 @@ use shard_ir::{AxisId, Layout, Mesh, Place};
 use super::terms::{How, NetworkTime};
 use super::times::{MoveTimes, NetworkLoad};
 use crate::hardware::{Fabric, Topology, Wire, WireKind};
-use crate::network::inside;
+use crate::network::{RunsOver, inside};
 
 /// Up to how many blocks times hops a permute is followed link by link. One of more is taken to
 /// load links as if it shifted every block the longest way along every axis.
@@ -70,18 +70,17 @@ impl NetworkLoad for PermuteLoad {
         ids: &[AxisId],
     ) -> Vec<PermuteLoad> {
         let mut loads = vec![PermuteLoad::default(); topology.fabrics.len()];
-        let is_flat = |(network, _): &(usize, Vec<Wire>)| {
-            *network == 0 && topology.fabrics[0].kind().is_uniform()
-        };
+        let is_flat =
+            |axis: &RunsOver| axis.network == 0 && topology.fabrics[0].kind().is_uniform();
         if ids.iter().all(|a| is_flat(&topology.axes[a.index()])) {
             loads[0] = PermuteLoad { blocks: 1, hops: 1, leaves_node: false };
             return loads;
         }
         let grid = Grid { sizes: ids.iter().map(|a| mesh.size(*a)).collect() };
-        let reach: u64 = ids.iter().map(|a| longest(&topology.axes[a.index()].1)).sum();
+        let reach: u64 = ids.iter().map(|a| longest(&topology.axes[a.index()].wires)).sum();
         if grid.devices().saturating_mul(reach) > MAX_HOPS {
             for id in ids {
-                let (network, wires) = &topology.axes[id.index()];
+                let RunsOver { network, wires } = &topology.axes[id.index()];
                 let load = &mut loads[*network];
                 load.blocks = load.blocks.max(longest(wires)).max(1);
                 let has_links = topology.fabrics[*network].kind().has_links();
@@ -96,8 +95,9 @@ impl NetworkLoad for PermuteLoad {
             let on: Vec<(usize, &[Wire])> = ids
                 .iter()
                 .enumerate()
-                .filter(|(_, a)| topology.axes[a.index()].0 == network)
-                .map(|(i, a)| (i, topology.axes[a.index()].1.as_slice()))
+                .map(|(i, a)| (i, &topology.axes[a.index()]))
+                .filter(|(_, axis)| axis.network == network)
+                .map(|(i, axis)| (i, axis.wires.as_slice()))
                 .collect();
             if topology.fabrics[network].kind().has_links() {
                 *load = link_load(&grid, &on, &messages);

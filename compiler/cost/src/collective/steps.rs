@@ -5,7 +5,7 @@ use shard_ir::{AxisList, Mesh};
 
 use super::terms::{How, NetworkTime};
 use crate::hardware::{Fabric, Hardware, Wire};
-use crate::network::{Gathered, Moved};
+use crate::network::{Gathered, Moved, RunsOver};
 
 /// The networks that a collective runs over, each with its share of the group.
 pub(super) struct Networks<'h>(Vec<Share<'h>>);
@@ -53,7 +53,7 @@ impl<'h> Networks<'h> {
         let share = |fabric| Share { fabric, members: 1, wires: Vec::new() };
         let mut shares: Vec<Share<'h>> = topology.fabrics.iter().copied().map(share).collect();
         for axis in axes.iter() {
-            let (network, wires) = &topology.axes[axis.index()];
+            let RunsOver { network, wires } = &topology.axes[axis.index()];
             shares[*network].members *= mesh.size(axis);
             shares[*network].wires.extend(wires);
         }

@@ -46,13 +46,29 @@ pub enum AxisNetwork {
 pub struct Topology<'h> {
     /// The networks.
     pub(crate) fabrics: Vec<&'h Fabric>,
-    /// For each mesh axis the index of its network, and its wires, major to minor.
-    pub(crate) axes: Vec<(usize, Vec<Wire>)>,
+    /// For each mesh axis what it runs over.
+    pub(crate) axes: Vec<RunsOver>,
+}
+
+/// What a mesh axis runs over.
+pub(crate) struct RunsOver {
+    /// The network, as an index into [`Topology::fabrics`].
+    pub(crate) network: usize,
+    /// The wires, major to minor.
+    pub(crate) wires: Vec<Wire>,
 }
 
 /// The slice that a mesh asks for: the mesh axes that run over the chips' own fabric, major to
-/// minor, each with its size and the torus axes that it stands for.
-pub(crate) struct Slice(pub(crate) Vec<(String, u64, Vec<u64>)>);
+/// minor.
+pub(crate) struct Slice(pub(crate) Vec<SliceAxis>);
+
+/// A mesh axis of a slice.
+pub(crate) struct SliceAxis {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    /// The torus axes that it stands for.
+    pub(crate) torus: Vec<u64>,
+}
 
 impl Network {
     /// What the file says that a mesh axis of this name runs over, if it names the axis.
@@ -78,7 +94,7 @@ impl Network {
     /// Whether a mesh axis runs over rings of a torus, each end linked to the other.
     pub fn wraps_around(&self, mesh: &Mesh, axis: AxisId) -> bool {
         let topology = self.topology(mesh);
-        let (network, wires) = &topology.axes[axis.index()];
+        let RunsOver { network, wires } = &topology.axes[axis.index()];
         topology.fabrics[*network].kind().has_links()
             && wires.iter().all(|wire| wire.kind == WireKind::Ring)
     }
@@ -105,7 +121,11 @@ impl Network {
 
     /// Why there is no slice of the shape of a mesh, if there is none.
     pub(crate) fn slice_problem(&self, mesh: &Mesh) -> Option<SliceProblem> {
-        let axis = |a: AxisId| (mesh.name(a).to_string(), mesh.size(a), self.torus_sizes(mesh, a));
+        let axis = |a: AxisId| SliceAxis {
+            name: mesh.name(a).to_string(),
+            size: mesh.size(a),
+            torus: self.torus_sizes(mesh, a),
+        };
         self.fabric
             .kind()
             .slice_problem(&Slice(self.own_axes(mesh).into_iter().map(axis).collect()))
@@ -114,16 +134,17 @@ impl Network {
     /// The networks of a mesh: the chips' own first, then those of mesh axes that have one.
     pub(crate) fn topology(&self, mesh: &Mesh) -> Topology<'_> {
         let mut fabrics = vec![&self.fabric];
-        let mut axes: Vec<(usize, Vec<Wire>)> = vec![(0, Vec::new()); mesh.axes().len()];
+        let nothing = |_| RunsOver { network: 0, wires: Vec::new() };
+        let mut axes: Vec<RunsOver> = mesh.axis_ids().map(nothing).collect();
         let own = self.own_axes(mesh);
         let torus: Vec<Vec<u64>> = own.iter().map(|a| self.torus_sizes(mesh, *a)).collect();
         for (id, wires) in own.iter().zip(self.fabric.kind().wires(&torus)) {
-            axes[id.index()].1 = wires;
+            axes[id.index()].wires = wires;
         }
         for id in mesh.axis_ids() {
             if let Some(AxisNetwork::Own(fabric)) = self.of_axis(mesh.name(id)) {
                 let wires = fabric.kind().wires(&[vec![mesh.size(id)]]).concat();
-                axes[id.index()] = (fabrics.len(), wires);
+                axes[id.index()] = RunsOver { network: fabrics.len(), wires };
                 fabrics.push(fabric);
             }
         }

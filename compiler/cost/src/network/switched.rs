@@ -80,20 +80,18 @@ impl Kind for Switched {
     }
 
     fn slice_problem(&self, slice: &Slice) -> Option<SliceProblem> {
-        let sizes: Vec<u64> = slice.0.iter().map(|(_, size, _)| *size).collect();
+        let sizes: Vec<u64> = slice.0.iter().map(|axis| axis.size).collect();
         let mut left = self.node;
-        for ((axis, _, _), (size, inside)) in
-            slice.0.iter().zip(sizes.iter().zip(inside_nodes(&sizes, self.node))).rev()
-        {
-            if inside < left.min(*size) {
+        for (axis, inside) in slice.0.iter().zip(inside_nodes(&sizes, self.node)).rev() {
+            if inside < left.min(axis.size) {
                 return Some(SliceProblem::Straddles {
-                    axis: axis.clone(),
+                    axis: axis.name.clone(),
                     node: self.node,
                     fits: left,
                     inside,
                 });
             }
-            left = if inside == *size { left / size.max(&1) } else { 1 };
+            left = if inside == axis.size { left / axis.size.max(1) } else { 1 };
         }
         None
     }

@@ -3,7 +3,7 @@
 use shard_ir::Picoseconds;
 
 use super::kind::{Figure, Gathered, Kind, Moved, SlicesOf, part, unequal};
-use super::{Slice, Wire, WireKind};
+use super::{Slice, SliceAxis, Wire, WireKind};
 use crate::collective::{ExchangeLoad, How, PermuteLoad, Term};
 use crate::hardware::{CHIPS, MAX_TORUS_AXES, SliceProblem, Table, latency, rate, whole};
 
@@ -155,12 +155,12 @@ impl Kind for Torus {
     fn slice_problem(&self, slice: &Slice) -> Option<SliceProblem> {
         let torus = |but: Option<usize>| -> Vec<u64> {
             let others = slice.0.iter().enumerate().filter(|(at, _)| Some(*at) != but);
-            others.flat_map(|(_, (_, _, torus))| torus.iter().copied()).collect()
+            others.flat_map(|(_, axis)| axis.torus.iter().copied()).collect()
         };
         let (shape, pod) = (torus(None), &self.pod);
         if !pod.is_empty() && !fits(&shape, pod) {
-            let folded = |(at, (name, size, _)): (usize, &(String, u64, Vec<u64>))| {
-                fold(*size, &torus(Some(at)), pod).map(|torus| (name.clone(), torus))
+            let folded = |(at, axis): (usize, &SliceAxis)| {
+                fold(axis.size, &torus(Some(at)), pod).map(|torus| (axis.name.clone(), torus))
             };
             let fold = slice.0.iter().enumerate().find_map(folded);
             return Some(SliceProblem::Pod { shape, pod: pod.clone(), fold });
