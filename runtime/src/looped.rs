@@ -8,6 +8,8 @@
 //! There are K steps and K - 1 messages from each device, so D(K-1)/K is sent, as by the collective
 //! alone. Nothing is ever gathered, and no product is ever held whole: beside its operands and its
 //! result a device has the chunk that it works on and the one that arrives.
+//!
+//! The interpreter keeps the terms of all steps of an all-gather, and joins them at the end.
 
 use shard_ir::{DimId, Fused, InstrId, Layout, LoopLayouts, MeshShape, Op, Plan, Reduction};
 
