@@ -14,16 +14,16 @@ use super::units::Busy;
 pub struct Wait {
     /// The run, as an index.
     pub run: usize,
-    /// If it waits for a stream: the entry of [`Unit::busy`](super::Unit::busy) that ends when the
-    /// waiting run starts, by its index in the unit of `run`, and the entry of the waiting unit on
-    /// the same stream. `None` if it waits for the run to be done.
+    /// If it waits for a stream: the entry of [`Unit::busy`](super::Unit::busy) of `run` that keeps
+    /// the stream busy, and the entry of the waiting unit that begins when that one ends, as
+    /// indices. `None` if it waits for the run to be done.
     pub parts: Option<(usize, usize)>,
 }
 
-/// For each run of [`Timeline::expanded`] the run that it waits for, which ends when it starts: one
-/// that makes an operand, else one that keeps one of its streams busy, else any other, whose end
-/// frees memory or ends a copy. `None` for a run that starts at the beginning, or when no other
-/// ends.
+/// For each run of [`Timeline::expanded`] the run that it waits for: one that makes an operand and
+/// is done when it starts, else one that keeps a stream busy until it needs the stream, else any
+/// that is done when it starts, which frees memory or ends a copy. `None` for a run that starts at
+/// the beginning, or waits for none of these.
 pub fn waits(plan: &Plan, timeline: &Timeline, most: u64) -> Vec<Option<Wait>> {
     let runs = timeline.expanded(most);
     let copies = |stage: usize| timeline.expanded_copies(stage, most);
@@ -58,7 +58,7 @@ pub fn waits(plan: &Plan, timeline: &Timeline, most: u64) -> Vec<Option<Wait>> {
             Some(Wait { run: *run, parts: Some((*of, part)) })
         };
         let stream = || unit.busy.iter().enumerate().find_map(before);
-        // A run that takes no time may end at this moment and wait for this one.
+        // Of two runs that start at once neither waits for the other.
         let other =
             || done_at.get(&run.start).copied().filter(|by| runs[*by].start < run.start).map(done);
         makers.filter(is_last).min().map(done).or_else(stream).or_else(other)
