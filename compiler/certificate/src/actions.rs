@@ -89,8 +89,9 @@ pub(crate) fn commutes(op: &Op) -> bool {
     }
 }
 
-/// Operands that may be partial together, in this way, over an axis that splits nothing.
-pub(crate) type Together = (Reduction, Vec<usize>);
+/// How a result may be partial over an axis that splits nothing: the reduction, and the operands
+/// that are then partial over the axis, all others being replicated.
+pub(crate) type PartialOperands = (Reduction, Vec<usize>);
 
 impl Site<'_> {
     pub(crate) fn size(&self, dim: DimId) -> u64 {
@@ -265,9 +266,9 @@ impl Site<'_> {
     }
 
     /// Which operands may be partial together so that the result is.
-    pub(crate) fn togethers(&self) -> Vec<Together> {
+    pub(crate) fn partial_together(&self) -> Vec<PartialOperands> {
         let each = |kind| {
-            (0..self.operands.len()).map(move |i| (kind, vec![i])).collect::<Vec<Together>>()
+            (0..self.operands.len()).map(move |i| (kind, vec![i])).collect::<Vec<PartialOperands>>()
         };
         let (sum, max) = (Reduction::Sum, Reduction::Max);
         let first_is_float = self.operands.first().is_some_and(|(_, dtype)| dtype.is_float());

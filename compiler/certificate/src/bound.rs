@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 use shard_ir::{Layout, LayoutPattern, ValueId, never};
 
-use crate::attention::{Attention, Way};
+use crate::attention::{Attention, AttentionWay};
 use crate::carried::bytes;
 use crate::format::{CertificateError, PriceSet};
 use crate::kernel::{Joins, Kernel, Key};
@@ -12,16 +12,17 @@ use crate::labels::label_layout;
 use crate::moves::Node;
 use crate::prices::{self, Paid};
 use crate::sides::Sides;
-use crate::space::{Reader, Space, Ways, place_of};
+use crate::space::{Reader, Space, place_of};
 use crate::steiner::served;
 use crate::sums::{NEVER, Sum, in_all, least, plus};
+use crate::ways::Ways;
 
 /// Prices are in no smaller part of a picosecond than this.
 const MOST_SCALE: i64 = 1_000_000;
 
 /// What is known of one value, given prices.
 #[derive(Clone, Debug, Default)]
-struct Part {
+struct ValueBound {
     /// What its only reader pays, where that follows: what it costs at least to have it in each
     /// layout.
     follows: Option<Vec<Sum>>,
@@ -39,7 +40,7 @@ pub struct Bound {
     scale: i64,
     paid: Paid,
     sides: Sides,
-    parts: Vec<Part>,
+    values: Vec<ValueBound>,
     /// For each value with prices, what it costs at least to serve its readers from each layout,
     /// less what they pay.
     served: Vec<Vec<Sum>>,
@@ -52,18 +53,18 @@ pub struct Bound {
 /// not.
 struct View<'v> {
     bound: &'v Bound,
-    changed: Vec<Option<Part>>,
+    changed: Vec<Option<ValueBound>>,
     labels: &'v [Layout],
 }
 
 impl View<'_> {
-    fn part(&self, value: usize) -> &Part {
-        self.changed.get(value).and_then(Option::as_ref).unwrap_or(&self.bound.parts[value])
+    fn value(&self, value: usize) -> &ValueBound {
+        self.changed.get(value).and_then(Option::as_ref).unwrap_or(&self.bound.values[value])
     }
 
     /// What a reader of a value pays in each layout.
     fn paid(&self, value: usize, reader: usize) -> &[Sum] {
-        match (&self.bound.paid[value][reader], &self.part(value).follows) {
+        match (&self.bound.paid[value][reader], &self.value(value).follows) {
             (Some(paid), _) => paid,
             (None, Some(follows)) => follows,
             (None, None) => &[],
@@ -72,7 +73,7 @@ impl View<'_> {
 
     /// The terms of some values, summed.
     fn terms<'i>(&self, values: impl Iterator<Item = &'i ValueId>) -> Sum {
-        values.fold(0, |sum, value| plus(sum, self.part(value.index()).term))
+        values.fold(0, |sum, value| plus(sum, self.value(value.index()).term))
     }
 }
 
@@ -137,8 +138,8 @@ impl<'s> Making<'s> {
         let others = (0..self.ways.arity).filter(|i| !joins.fed.contains(i));
         let others = self.plus_paid(joins.pins.iter().fold(0, side), way, others);
         let layout = self.space.moves[v].layouts[out as usize];
-        let makes = bytes(self.space.program, self.id, layout, self.space.parts[v]);
-        for (kernel, cost) in &self.view.part(joins.maker.index()).led[between as usize] {
+        let makes = bytes(self.space.program, self.id, layout, self.space.partial_softmaxes[v]);
+        for (kernel, cost) in &self.view.value(joins.maker.index()).led[between as usize] {
             let (kernel, cost) = (kernel.joined(adds.to(kernel), makes), plus(*cost, others));
             if cost < NEVER {
                 self.offer(out, cost, kernel.time(self.space.hardware));
@@ -193,15 +194,15 @@ impl Space<'_> {
             scale,
             paid,
             sides,
-            parts: vec![Part::default(); count],
+            values: vec![ValueBound::default(); count],
             served,
             alternatives: 0,
         };
         for id in &self.live {
             let view = View { bound: &bound, changed: Vec::new(), labels: &[] };
-            let part = self.part(*id, &view);
+            let value = self.value_bound(*id, &view);
             bound.alternatives += self.ways[id.index()].len() as u64;
-            bound.parts[id.index()] = part;
+            bound.values[id.index()] = value;
         }
         bound.alternatives += self.results.iter().map(|nodes| nodes.len() as u64).sum::<u64>();
         Ok(bound)
@@ -220,14 +221,14 @@ impl Space<'_> {
             view.changed = vec![None; self.program.values.len()];
             for id in &self.live {
                 if self.is_changed(*id, &view) {
-                    view.changed[id.index()] = Some(self.part(*id, &view));
+                    view.changed[id.index()] = Some(self.value_bound(*id, &view));
                 }
             }
         }
         let mut sum = bound.sides.least(labels);
         let joined = self.joined();
         for id in self.live.iter().filter(|id| !joined[id.index()]) {
-            sum = plus(sum, view.part(id.index()).term);
+            sum = plus(sum, view.value(id.index()).term);
         }
         for (i, output) in
             self.program.outputs.iter().enumerate().filter(|(_, o)| self.is_within[o.value.index()])
@@ -298,15 +299,15 @@ impl Space<'_> {
     }
 
     /// Works out the part of a value, given those of what it reads.
-    fn part(&self, id: ValueId, view: &View<'_>) -> Part {
+    fn value_bound(&self, id: ValueId, view: &View<'_>) -> ValueBound {
         let v = id.index();
         let (mut made, led) = self.made(id, view);
         if view.bound.paid[v].iter().any(Option::is_none) {
             self.moves[v].spread(&mut made, view.bound.scale);
-            return Part { follows: Some(made), term: 0, led };
+            return ValueBound { follows: Some(made), term: 0, led };
         }
         let served = &view.bound.served[v];
-        Part {
+        ValueBound {
             follows: None,
             term: least(made.iter().zip(served).map(|(made, served)| plus(*made, *served))),
             led,
@@ -359,17 +360,17 @@ impl Space<'_> {
         id: ValueId,
         whole: &'w Attention,
         view: &View<'_>,
-    ) -> Vec<(&'w Way, Sum)> {
+    ) -> Vec<(&'w AttentionWay, Sum)> {
         let within = self.apart_in(whole.widest());
         let of_variant = |found: &'w Attention| {
             // What it might have in it and has not is a value of its own.
             let apart = view.terms(within.iter().filter(|value| !found.has(**value)));
-            let passes = |way: &Way| {
+            let passes = |way: &AttentionWay| {
                 let mut pinned = found.pins.iter().zip(&way.pinned);
                 pinned.all(|(pin, at)| self.all_pass(std::slice::from_ref(pin), *at, view.labels))
             };
             let ways = found.ways.iter().filter(move |way| passes(way));
-            ways.map(move |way| (way, plus(apart, self.paid_for_attention(id, (found, way), view))))
+            ways.map(move |way| (way, plus(apart, self.paid_for_attention(id, found, way, view))))
         };
         whole.variants().flat_map(of_variant).filter(|(_, cost)| *cost < NEVER).collect()
     }
@@ -392,7 +393,8 @@ impl Space<'_> {
     fn paid_for_attention(
         &self,
         id: ValueId,
-        (found, way): (&Attention, &Way),
+        found: &Attention,
+        way: &AttentionWay,
         view: &View<'_>,
     ) -> Sum {
         let side = |sum: Sum, (pin, node): (&ValueId, &Node)| {

@@ -120,13 +120,14 @@ fn with_pieces(program: &Program) -> (Program, HashMap<ValueId, ValueId>) {
 /// Layouts tried for labels that stand at pins alone, of all together.
 const MAX_LABEL_CASES: usize = 4096;
 
-/// What instructions and values must share to be the same op.
-type Site<'a> = (&'a Op, &'a [DimId], Dtype);
+/// An op with the dims and the dtype of its result: what an instruction and a value must share to
+/// do the same.
+type OpAndType<'a> = (&'a Op, &'a [DimId], Dtype);
 
 /// The values of a program by what they are defined as.
 struct Defined<'a> {
     parameters: HashMap<InstrId, ValueId>,
-    ops: HashMap<Site<'a>, Vec<ValueId>>,
+    ops: HashMap<OpAndType<'a>, Vec<ValueId>>,
     constants: HashMap<(u64, Dtype), Vec<ValueId>>,
 }
 

@@ -10,7 +10,7 @@ use shard_ir::{Def, Dtype, Layout, MeshShape, Op, Picoseconds, Program, ValueId}
 
 use crate::actions::Site;
 use crate::attention::{Attention, pins_of};
-use crate::carried::{Part, beside};
+use crate::carried::{PartialSoftmax, beside};
 
 /// A kernel of some ops, in layouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -232,7 +232,7 @@ pub(crate) struct Works<'a> {
     program: &'a Program,
     id: ValueId,
     op: &'a Op,
-    parts: &'a [Option<Part>],
+    partial_softmaxes: &'a [Option<PartialSoftmax>],
     known: FxHashMap<Vec<u64>, Work>,
 }
 
@@ -241,19 +241,21 @@ impl<'a> Works<'a> {
         program: &'a Program,
         id: ValueId,
         op: &'a Op,
-        parts: &'a [Option<Part>],
+        partial_softmaxes: &'a [Option<PartialSoftmax>],
     ) -> Works<'a> {
-        Works { program, id, op, parts, known: FxHashMap::default() }
+        Works { program, id, op, partial_softmaxes, known: FxHashMap::default() }
     }
 
     pub(crate) fn of(&mut self, layouts: &[Layout], result: Layout) -> Work {
-        let Works { program, id, op, parts, known } = self;
+        let Works { program, id, op, partial_softmaxes, known } = self;
         let operands = program.value(*id).def.operands();
         let tensors = || operands.iter().zip(layouts).chain([(&*id, &result)]);
         let sizes: Vec<Vec<u64>> =
             tensors().map(|(value, layout)| local_sizes(program, *value, *layout)).collect();
         let statistics: Vec<u64> = tensors()
-            .map(|(value, layout)| beside(program, *value, *layout, parts[value.index()]))
+            .map(|(value, layout)| {
+                beside(program, *value, *layout, partial_softmaxes[value.index()])
+            })
             .collect();
         *known.entry([sizes.concat(), statistics.clone()].concat()).or_insert_with(|| {
             let local = |at: usize, value: ValueId| LocalTensor {

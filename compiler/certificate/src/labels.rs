@@ -2,7 +2,7 @@
 
 use shard_ir::{DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
-use crate::space::maxima;
+use crate::maxima::maxima;
 
 /// A layout of a labelled type as the label sees it: dims in the order of their ids, since types
 /// with one label may have their dims in different memory orders.

@@ -15,7 +15,7 @@
 //! | `kernel` | which ops run as one, and what they take | cost.md |
 //! | `loops` | an einsum with a collective inside | search.md |
 //! | `moves` | the layouts of a value and the moves between them | layouts.md |
-//! | `space`, `usable` | all of that, for one program | search.md |
+//! | `space`, `ways`, `maxima`, `usable` | all of that, for one program | search.md |
 //! | `phases` | the phases of a layer as one program | certificate.md |
 //!
 //! `together` bounds many forms at once, `branches` parts of the plans of one. `bound` sums the
@@ -36,6 +36,7 @@ mod forms;
 mod kernel;
 mod labels;
 mod loops;
+mod maxima;
 mod moves;
 mod phases;
 mod pieces;
@@ -47,6 +48,7 @@ mod strategies;
 mod sums;
 mod together;
 mod usable;
+mod ways;
 
 pub use actions::Site;
 pub use bound::Bound;

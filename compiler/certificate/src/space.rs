@@ -1,28 +1,27 @@
-//! The plan space of one program: for each value the ways of having it and the moves of it.
+//! The plan space of one program: for each value its readers, its moves, and the ways of having it,
+//! which [`ways`](crate::ways) finds.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
 use shard_cost::Hardware;
-use shard_ir::composite::composite_dim;
 use shard_ir::{
-    AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, Output, ParameterKind, Program,
-    Reduce, ValueId, never,
+    AxisSet, Def, Layout, LayoutPattern, MeshShape, Op, Output, ParameterKind, Program, ValueId,
+    never,
 };
 
 use crate::attention::{self, Attention};
 use crate::branches::Within;
-use crate::carried::{self, Part, bytes};
+use crate::carried::{self, PartialSoftmax};
 use crate::format::CertificateError;
 use crate::forms::Region;
-use crate::kernel::{self, Adds, Joins, Kernel, Key, Works, may_be_joined};
-use crate::loops::Loops;
+use crate::kernel::{self, Joins, Kernel};
+use crate::maxima::maxima;
 use crate::moves::{Alike, Freedom, Moves, Node};
-use crate::pieces::last_kernel;
 use crate::sides::{Kept, kept};
 use crate::usable;
+use crate::ways::Ways;
 
 /// Who reads a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +58,8 @@ pub struct Space<'a> {
     pub(crate) joined_by: Vec<Option<ValueId>>,
     /// Of each value that an attention ends with, the attention as one kernel.
     pub(crate) attentions: Vec<Option<Attention>>,
-    /// Of each value whether it may be the attention over a part of the keys.
-    pub(crate) parts: Rc<Vec<Option<Part>>>,
+    /// For each value how it may be `partialsoftmax`, if it may.
+    pub(crate) partial_softmaxes: Rc<Vec<Option<PartialSoftmax>>>,
     /// The layouts that each result's type allows.
     pub(crate) results: Vec<Vec<Node>>,
     /// All kernels that ops run as by themselves.
@@ -71,52 +70,6 @@ pub struct Space<'a> {
     pub(crate) memories: Vec<Kept>,
     /// What all plans that are bounded have in common, where they are a branch.
     pub(crate) within: Within,
-}
-
-/// The ways of having a value before any move of it, in flat arrays. A parameter or a constant has
-/// one for each layout in which it may be given, a pin one for each that it lets through, an op one
-/// for each strategy (and loop).
-#[derive(Debug, Default)]
-pub(crate) struct Ways {
-    /// The layout that is made, for each way.
-    pub(crate) out: Vec<Node>,
-    /// The layouts that are read, `arity` for each way.
-    pub(crate) reads: Vec<Node>,
-    pub(crate) arity: usize,
-    /// Of an op, the kernel that it runs as by itself.
-    pub(crate) kernel: Vec<u32>,
-    /// Whether elementwise ops may join that kernel.
-    pub(crate) leads: Vec<bool>,
-    /// The bytes that the op adds to what the kernel reads that makes its operand, if it joins it
-    /// in this way.
-    pub(crate) adds: Vec<Option<Adds>>,
-    /// Whether a plan may have it so, in a kernel that it begins, and joined to the kernel of its
-    /// operand.
-    pub(crate) begins: Vec<bool>,
-    pub(crate) goes_on: Vec<bool>,
-}
-
-impl Ways {
-    pub(crate) fn len(&self) -> usize {
-        self.out.len()
-    }
-
-    pub(crate) fn reads_of(&self, way: usize) -> &[Node] {
-        &self.reads[way * self.arity..(way + 1) * self.arity]
-    }
-
-    fn simple(nodes: Vec<Node>, arity: usize) -> Ways {
-        let count = nodes.len();
-        let reads = if arity == 0 { Vec::new() } else { nodes.clone() };
-        Ways {
-            out: nodes,
-            reads,
-            arity,
-            begins: vec![true; count],
-            goes_on: vec![false; count],
-            ..Ways::default()
-        }
-    }
 }
 
 /// A part of a program: the values of one region, with those that they read and that read them
@@ -173,9 +126,8 @@ pub struct Common {
 /// Moves by what they hang on, and whether values may be partial maxima.
 type KnownMoves = BTreeMap<(Alike, bool), Rc<Moves>>;
 
-/// Layouts of one value, and strategies of all ops together, beyond which a space is refused.
+/// Layouts of one value, and of all values together, beyond which a space is refused.
 const MOST_LAYOUTS: usize = 1 << 20;
-const MOST_WAYS: usize = 1 << 24;
 
 impl<'a> Space<'a> {
     /// The plan space of a program; `loops` says whether einsums may do a collective in their
@@ -187,7 +139,7 @@ impl<'a> Space<'a> {
         loops: bool,
         present: &[Vec<usize>],
     ) -> Result<Space<'a>, CertificateError> {
-        Space::of_part(program, hardware, loops, present, (None, &Common::default()))
+        Space::of_part(program, hardware, loops, present, None, &Common::default())
     }
 
     /// The plan space of a part of a program. What it reads from outside it may read in any layout,
@@ -198,9 +150,10 @@ impl<'a> Space<'a> {
         hardware: &'a Hardware,
         loops: bool,
         phases: &[Vec<usize>],
-        (extent, common): (Option<Extent<'_>>, &Common),
+        extent: Option<Extent<'_>>,
+        common: &Common,
     ) -> Result<Space<'a>, CertificateError> {
-        let mut space = Space::without_ways(program, hardware, phases, (extent, common))?;
+        let mut space = Space::without_ways(program, hardware, phases, extent, common)?;
         // What all places of labels and of memories may have is asked of the part that every form
         // has.
         let has_sides = extent.is_none_or(|extent| extent.of == Region::Rest);
@@ -214,7 +167,8 @@ impl<'a> Space<'a> {
         program: &'a Program,
         hardware: &'a Hardware,
         phases: &[Vec<usize>],
-        (extent, common): (Option<Extent<'_>>, &Common),
+        extent: Option<Extent<'_>>,
+        common: &Common,
     ) -> Result<Space<'a>, CertificateError> {
         let count = program.values.len();
         let present = program.live_values();
@@ -235,7 +189,7 @@ impl<'a> Space<'a> {
         let is_within = |id: &ValueId| extent.is_none_or(|extent| extent.has(id));
         let live: Vec<ValueId> = present.iter().copied().filter(is_within).collect();
         let maxima = maxima(program);
-        let parts = Rc::new(carried::parts(program, &present, &attentions));
+        let partial_softmaxes = Rc::new(carried::partial_softmaxes(program, &present, &attentions));
         let in_memory = |present: &Vec<usize>| kept(program, present, hardware.hbm_bytes);
         let mut space = Space {
             program,
@@ -244,7 +198,7 @@ impl<'a> Space<'a> {
             present,
             live,
             maxima,
-            moves: moves_of(program, hardware, maxima, (common, &parts))?,
+            moves: moves_of(program, hardware, maxima, common, &partial_softmaxes)?,
             ways: (0..count).map(|_| Ways::default()).collect(),
             readers,
             wanted: vec![Vec::new(); count],
@@ -252,7 +206,7 @@ impl<'a> Space<'a> {
             joins,
             joined_by,
             attentions,
-            parts,
+            partial_softmaxes,
             results: Vec::new(),
             kernels: Vec::new(),
             times: Vec::new(),
@@ -270,42 +224,6 @@ impl<'a> Space<'a> {
         Ok(space)
     }
 
-    /// Finds the ways of having each value, and how long each kernel takes. Declared layouts of
-    /// values that are not looked at are found with `has_sides`.
-    fn find_ways(&mut self, loops: bool, has_sides: bool) -> Result<(), CertificateError> {
-        let program = self.program;
-        let mut known: FxHashMap<Key, u32> = FxHashMap::default();
-        let mut all = 0;
-        for id in self.present.clone() {
-            let is_within = self.is_within[id.index()];
-            let ways = match &program.value(id).def {
-                Def::Parameter { pattern, .. } if is_within || has_sides => {
-                    Ways::simple(self.allowed(id, pattern), 0)
-                }
-                Def::Pin { pattern, .. } if is_within || has_sides => {
-                    Ways::simple(self.allowed(id, pattern), 1)
-                }
-                Def::Parameter { .. } | Def::Pin { .. } => continue,
-                Def::Constant(_) | Def::Op { .. } if !is_within => continue,
-                Def::Constant(_) => {
-                    let whole = self.moves[id.index()].node(Layout::REPLICATED);
-                    Ways::simple(whole.into_iter().collect(), 0)
-                }
-                Def::Op { op, .. } => self.ways_of_op(id, op, loops, &mut known),
-            };
-            all += ways.len();
-            if all > MOST_WAYS {
-                return Err(CertificateError::new(
-                    "the program has too many strategies to be checked",
-                ));
-            }
-            self.ways[id.index()] = ways;
-        }
-        attention::find_ways(self, loops, &mut known);
-        self.times = self.kernels.iter().map(|kernel| kernel.time(self.hardware)).collect();
-        Ok(())
-    }
-
     /// Whether a reader is outside of the part that is looked at, or the value that it reads is.
     pub(crate) fn is_border(&self, value: usize, reader: &Reader) -> bool {
         match reader {
@@ -315,93 +233,11 @@ impl<'a> Space<'a> {
     }
 
     /// The layouts of a value that a pattern on it allows.
-    fn allowed(&self, value: ValueId, pattern: &LayoutPattern) -> Vec<Node> {
+    pub(crate) fn allowed(&self, value: ValueId, pattern: &LayoutPattern) -> Vec<Node> {
         let sizes = self.program.sizes(&self.program.value(value).dims);
         let shape = MeshShape { mesh: &self.program.mesh, sizes: &sizes };
         let layouts = pattern.candidates(shape, self.program.mesh.all_axes(), self.maxima);
         layouts.into_iter().filter_map(|layout| self.moves[value.index()].node(layout)).collect()
-    }
-
-    /// The strategies of an op, and its loops.
-    fn ways_of_op(
-        &mut self,
-        id: ValueId,
-        op: &Op,
-        loops: bool,
-        known: &mut FxHashMap<Key, u32>,
-    ) -> Ways {
-        let (program, hardware) = (self.program, self.hardware);
-        let Some(mut site) = kernel::site(program, id) else { return Ways::default() };
-        let parts = Rc::clone(&self.parts);
-        site.carries = parts[id.index()].and_then(|part| part.carries);
-        let operands = program.value(id).def.operands();
-        let mut ways = Ways { arity: operands.len(), ..Ways::default() };
-        let mut works = Works::new(program, id, op, &parts);
-        let mut loops =
-            (loops && matches!(op, Op::Einsum)).then(|| Loops::new(program, hardware, id));
-        let joins = self.joins[id.index()].clone();
-        let mut in_pieces: FxHashMap<Layout, Option<Kernel>> = FxHashMap::default();
-        let kernels = &mut self.kernels;
-        let mut numbered = |kernel: Kernel| {
-            *known.entry(kernel.key()).or_insert_with(|| {
-                kernels.push(kernel);
-                kernels.len() as u32 - 1
-            })
-        };
-        let moves = &self.moves;
-        let mut push =
-            |read: &[Layout], out: Layout, kernel: Kernel, leads: bool, adds: Option<Adds>| {
-                let nodes =
-                    operands.iter().zip(read).map(|(o, layout)| moves[o.index()].node(*layout));
-                let (Some(nodes), Some(out)) =
-                    (nodes.collect::<Option<Vec<Node>>>(), moves[id.index()].node(out))
-                else {
-                    return;
-                };
-                ways.reads.extend(nodes);
-                ways.out.push(out);
-                ways.kernel.push(numbered(kernel));
-                ways.leads.push(leads);
-                ways.adds.push(adds);
-            };
-        site.for_each_strategy(&mut |read, out| {
-            let pieces = match (composite_dim(op), read.first()) {
-                (Some(_), Some(layout)) => *in_pieces
-                    .entry(*layout)
-                    .or_insert_with(|| last_kernel(program, hardware, id, *layout)),
-                _ => None,
-            };
-            let alone = || Kernel { work: works.of(read, out), before: 0, looped: None };
-            let kernel = pieces.unwrap_or_else(alone);
-            let adds = joins.as_ref().and_then(|joins| {
-                let between = read[joins.fed[0]];
-                let fits = joins.fed.iter().all(|i| read[*i] == between)
-                    && may_be_joined(program, joins.maker, between);
-                let size =
-                    |i: usize| bytes(program, operands[i], read[i], parts[operands[i].index()]);
-                let of = |reads: &[bool]| (0..read.len()).filter(|i| reads[*i]).map(size).sum();
-                fits.then(|| Adds {
-                    alone: of(&joins.reads),
-                    beside_attention: of(&joins.reads_beside_attention),
-                })
-            });
-            push(read, out, kernel, may_be_joined(program, id, out), adds);
-            // No loop acts on the attention over a part of the keys.
-            if !out.softmax_axes().is_empty() {
-                return;
-            }
-            for looped in loops.iter_mut().flat_map(|loops| loops.of(read, out)) {
-                let mut given = read.to_vec();
-                if let Some((operand, layout)) = looped.given {
-                    given[operand] = layout;
-                }
-                let kernel = Kernel { looped: Some(looped.looped), ..kernel };
-                push(&given, looped.result, kernel, looped.given.is_some(), None);
-            }
-        });
-        ways.begins = vec![true; ways.len()];
-        ways.goes_on = ways.adds.iter().map(Option::is_some).collect();
-        ways
     }
 
     /// The program.
@@ -439,7 +275,8 @@ fn moves_of(
     program: &Program,
     hardware: &Hardware,
     maxima: AxisSet,
-    (common, parts): (&Common, &[Option<Part>]),
+    common: &Common,
+    partial_softmaxes: &[Option<PartialSoftmax>],
 ) -> Result<Vec<Rc<Moves>>, CertificateError> {
     let mut known = common.moves.borrow_mut();
     let mut moves: Vec<Rc<Moves>> = Vec::with_capacity(program.values.len());
@@ -447,7 +284,7 @@ fn moves_of(
     for id in program.value_ids() {
         let value = program.value(id);
         let (sizes, dtype) = (program.sizes(&value.dims), value.dtype);
-        let statistics = parts[id.index()].map(|part| part.statistics);
+        let statistics = partial_softmaxes[id.index()].map(|of| of.statistics);
         let (freedom, times) = (freedom(program, id), value.times);
         let of = Alike { sizes, dtype, freedom, times, statistics };
         let key = (of, maxima == AxisSet::EMPTY);
@@ -498,69 +335,6 @@ fn reads(program: &Program, live: &[ValueId], readers: &[Vec<Reader>]) -> Vec<Ve
         }
     }
     reads
-}
-
-/// The axes over which values may be partial maxima: all where something takes a maximum, where a
-/// logical rule may make it take one, or where a type names one; else none.
-pub(crate) fn maxima(program: &Program) -> AxisSet {
-    let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
-    let makes_one = |def: &Def| match def {
-        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
-        Def::Op { op, .. } => is_maximum(op),
-        Def::Constant(_) => false,
-    };
-    let any = program.outputs.iter().any(|o| named(&o.pattern))
-        || program.values.iter().any(|v| makes_one(&v.def));
-    if any { program.mesh.all_axes() } else { AxisSet::EMPTY }
-}
-
-/// Whether an op takes a maximum, or a logical rule makes it take one.
-fn is_maximum(op: &Op) -> bool {
-    match op {
-        Op::Reduce { kind, .. } => match kind {
-            Reduce::Max => true,
-            Reduce::Sum | Reduce::Mean => false,
-        },
-        Op::Binary(binary) => match binary {
-            Binary::Maximum => true,
-            Binary::Add
-            | Binary::Sub
-            | Binary::Mul
-            | Binary::Div
-            | Binary::Minimum
-            | Binary::Less
-            | Binary::LessEqual
-            | Binary::Equal => false,
-        },
-        Op::Argmax { .. } | Op::Locate { .. } => true,
-        Op::Softmax { .. }
-        | Op::SinkSoftmax { .. }
-        | Op::Norm { .. }
-        | Op::Rope { .. }
-        | Op::Cumsum { .. }
-        | Op::Shift { .. }
-        | Op::Scan { .. }
-        | Op::Route { .. }
-        | Op::Conv { .. }
-        | Op::Concat { .. }
-        | Op::SliceDim { .. }
-        | Op::Pad { .. }
-        | Op::Append { .. }
-        | Op::Rename { .. }
-        | Op::TopK { .. }
-        | Op::ArgTopK { .. }
-        | Op::Split { .. }
-        | Op::Merge { .. }
-        | Op::Einsum
-        | Op::Take { .. }
-        | Op::ScatterAdd { .. }
-        | Op::Map(_)
-        | Op::Where
-        | Op::Iota { .. }
-        | Op::Mask { .. }
-        | Op::Fetch
-        | Op::Cast(_) => false,
-    }
 }
 
 /// Which moves a value has.

@@ -3,7 +3,7 @@
 
 use shard_ir::{AxisId, AxisList, DimId, Layout, Mesh, Op, never};
 
-use crate::actions::{Along, Site, To, Together};
+use crate::actions::{Along, PartialOperands, Site, To};
 
 /// What is done with a strategy: the layouts of the operands, that of the result.
 type Visit<'v> = dyn FnMut(&[Layout], Layout) + 'v;
@@ -11,8 +11,8 @@ type Visit<'v> = dyn FnMut(&[Layout], Layout) + 'v;
 impl Site<'_> {
     /// Every strategy of the op, each once.
     pub fn for_each_strategy(&self, visit: &mut Visit<'_>) {
-        let (alongs, togethers) = (self.alongs(), self.togethers());
-        let walk = Walk { site: self, alongs: &alongs, togethers: &togethers };
+        let (alongs, partial_together) = (self.alongs(), self.partial_together());
+        let walk = Walk { site: self, alongs: &alongs, partial_together: &partial_together };
         let mut state = State {
             axes_of: vec![AxisList::EMPTY; alongs.len()],
             operands: vec![Layout::REPLICATED; self.operands.len()],
@@ -25,7 +25,7 @@ impl Site<'_> {
 struct Walk<'a> {
     site: &'a Site<'a>,
     alongs: &'a [Along],
-    togethers: &'a [Together],
+    partial_together: &'a [PartialOperands],
 }
 
 /// What the axes so far do.
@@ -68,7 +68,7 @@ impl Walk<'_> {
             state.result = result;
         }
         // Operands are partial over it.
-        for (kind, operands) in self.togethers {
+        for (kind, operands) in self.partial_together {
             let before = state.clone();
             operands
                 .iter()

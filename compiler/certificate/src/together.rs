@@ -12,7 +12,7 @@ use shard_cost::Hardware;
 use shard_ir::{Def, FoldId, ValueId};
 
 use crate::bound::in_picoseconds;
-use crate::carried::Part;
+use crate::carried::PartialSoftmax;
 use crate::format::{CertificateError, PriceSet, ReaderPrices, Together};
 use crate::forms::{Choices, Class, Form, Region};
 use crate::moves::Moves;
@@ -68,8 +68,8 @@ struct Outline {
     joined_by: Option<Class>,
     /// Of what an attention ends with, its ops and the pins in it.
     attention: Option<(BTreeSet<Class>, BTreeSet<Class>)>,
-    /// How it may be the attention over a part of the keys.
-    part: Option<Part>,
+    /// How it may be `partialsoftmax`, if it may.
+    partial_softmax: Option<PartialSoftmax>,
 }
 
 /// What a value joins the kernel of, the pins between, which of its operands are fed by it, and
@@ -142,7 +142,7 @@ impl<'s> Solved<'s> {
     {
         let Ground { joint, hardware, loops } = self.ground;
         let extent = Extent { regions: &form.regions, of };
-        Space::of_part(&form.program, hardware, loops, &joint.present, (Some(extent), &self.common))
+        Space::of_part(&form.program, hardware, loops, &joint.present, Some(extent), &self.common)
     }
 
     /// What is outside of clusters, in the parts of a picosecond that prices count.
@@ -349,12 +349,22 @@ fn outlines(
         });
         let (readers, times, fold) = (readers.collect(), value.times, value.fold);
         let moves = std::rc::Rc::as_ptr(&space.moves[id.index()]);
-        let part = space.parts[id.index()];
+        let partial_softmax = space.partial_softmaxes[id.index()];
         (
             class(*id),
             (
                 form.regions[id.index()],
-                Outline { def, readers, times, fold, moves, joins, joined_by, attention, part },
+                Outline {
+                    def,
+                    readers,
+                    times,
+                    fold,
+                    moves,
+                    joins,
+                    joined_by,
+                    attention,
+                    partial_softmax,
+                },
             ),
         )
     };

@@ -23,12 +23,12 @@ pub(crate) type Class = usize;
 pub(super) struct Made {
     pub(super) op: Op,
     pub(super) ty: TensorType,
-    pub(super) place: Place,
+    pub(super) place: FoldPlace,
 }
 
 /// Where an op is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct FoldPlace {
     pub(super) fold: Option<FoldId>,
     pub(super) taken: Option<ValueId>,
 }
@@ -112,14 +112,15 @@ impl<'a> Equal<'a> {
                 Def::Pin { .. } => equal.add(ENode { head: Head::Pin(id), operands }, ty, true),
                 Def::Op { op, .. } => {
                     let place =
-                        Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
+                        FoldPlace { fold: value.fold, taken: taken.contains(&id).then_some(id) };
                     let class =
                         equal.add_op(Made { op: op.clone(), ty, place }, operands.clone(), true);
                     if is_long(program, id) {
                         let mut last = operands[0];
                         for (step, ty) in chain(program, id).into_iter().enumerate() {
                             let is_last = step + 2 == operands.len();
-                            let place = Place { taken: place.taken.filter(|_| is_last), ..place };
+                            let place =
+                                FoldPlace { taken: place.taken.filter(|_| is_last), ..place };
                             last = equal.add_op(
                                 Made { op: Op::Einsum, ty, place },
                                 vec![last, operands[step + 1]],
@@ -167,17 +168,17 @@ impl<'a> Equal<'a> {
 
     /// Adds what a rule has found to a class.
     pub(super) fn add_found(&mut self, class: Class, found: &Expr) {
-        let place = self.place_of(class);
+        let place = self.fold_place_of(class);
         let new = self.add_expr(found, place);
         self.merge(class, new);
     }
 
     /// What an expression is made of is in the same folded block, and nothing in particular.
-    fn add_expr(&mut self, expr: &Expr, place: Place) -> Class {
+    fn add_expr(&mut self, expr: &Expr, place: FoldPlace) -> Class {
         match expr {
             Expr::Class(class) => *class,
             Expr::Op(op, ty, operands) => {
-                let inner = Place { taken: None, ..place };
+                let inner = FoldPlace { taken: None, ..place };
                 let operands =
                     operands.iter().map(|operand| self.add_expr(operand, inner)).collect();
                 self.add_op(Made { op: op.clone(), ty: ty.clone(), place }, operands, false)
@@ -334,16 +335,16 @@ impl<'a> Equal<'a> {
     }
 
     /// Where a class is computed: all its nodes are in one place.
-    pub(super) fn place_of(&self, class: Class) -> Place {
+    pub(super) fn fold_place_of(&self, class: Class) -> FoldPlace {
         match self.nodes(self.now(class)).first() {
             Some(node) => match node.head {
                 Head::Op(number) => self.made[number].place,
                 Head::Given(value) | Head::Pin(value) => {
-                    Place { fold: self.program.value(value).fold, ..Place::default() }
+                    FoldPlace { fold: self.program.value(value).fold, ..FoldPlace::default() }
                 }
-                Head::Constant(..) => Place::default(),
+                Head::Constant(..) => FoldPlace::default(),
             },
-            None => Place::default(),
+            None => FoldPlace::default(),
         }
     }
 

@@ -159,7 +159,7 @@ pub(super) fn mask_of_nothing(equal: &Equal<'_>, class: Class, found: &mut Vec<F
             && equal.program.sizes(&[*query]) == [1]
             && window.is_none_or(|window| equal.program.sizes(&[*key])[0] <= window)
             && masked != class
-            && equal.place_of(masked) == equal.place_of(class)
+            && equal.fold_place_of(masked) == equal.fold_place_of(class)
         {
             found.push((class, Expr::Class(masked)));
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::composite::composite_dim;
 use shard_ir::{FoldId, InstrId, InstrKind, Op, Plan, TensorType, ValueId};
 
-use super::equal::{Class, ENode, Equal, Head, Made, Place};
+use super::equal::{Class, ENode, Equal, FoldPlace, Head, Made};
 use super::read::Choice;
 
 /// Ways of giving an op its operands that are looked at for one instruction.
@@ -36,13 +36,13 @@ struct Matched<'m> {
     taken: Vec<Option<ValueId>>,
     /// For each instruction the classes that it may stand for, each with the node, and what it
     /// reads for it.
-    stands: Vec<BTreeMap<Class, Way>>,
+    stands: Vec<BTreeMap<Class, Derivation>>,
 }
 
 /// How an instruction comes to stand for a class: a node, and the instructions that stand for its
 /// operands.
 #[derive(Clone, Debug)]
-struct Way {
+struct Derivation {
     node: ENode,
     reads: Vec<InstrId>,
 }
@@ -83,7 +83,7 @@ impl<'m> Matched<'m> {
     }
 
     /// What an instruction may stand for, those before it known.
-    fn stands_for(&self, id: InstrId) -> BTreeMap<Class, Way> {
+    fn stands_for(&self, id: InstrId) -> BTreeMap<Class, Derivation> {
         let instr = self.plan.instruction(id);
         let mut all = BTreeMap::new();
         match &instr.kind {
@@ -92,17 +92,17 @@ impl<'m> Matched<'m> {
                     .parameters
                     .get(&id)
                     .and_then(|class| Some((*class, self.equal.nodes(*class).first()?)));
-                all.extend(
-                    class.map(|(class, node)| {
-                        (class, Way { node: node.clone(), reads: Vec::new() })
-                    }),
-                );
+                all.extend(class.map(|(class, node)| {
+                    (class, Derivation { node: node.clone(), reads: Vec::new() })
+                }));
             }
             InstrKind::Constant(number) => {
                 let bits = self.plan.number(*number).to_bits();
                 let node = ENode { head: Head::Constant(bits, instr.dtype), operands: Vec::new() };
                 let known = self.equal.find_node(node);
-                all.extend(known.map(|(class, node)| (class, Way { node, reads: Vec::new() })));
+                all.extend(
+                    known.map(|(class, node)| (class, Derivation { node, reads: Vec::new() })),
+                );
             }
             InstrKind::Move(_) => {
                 if let Some(moved) = instr.operands.first() {
@@ -123,7 +123,7 @@ impl<'m> Matched<'m> {
         while let Some(class) = open.pop() {
             for (pin, node) in self.pins.get(&class).into_iter().flatten() {
                 if !all.contains_key(pin) {
-                    all.insert(*pin, Way { node: node.clone(), reads: vec![id] });
+                    all.insert(*pin, Derivation { node: node.clone(), reads: vec![id] });
                     open.push(*pin);
                 }
             }
@@ -132,7 +132,7 @@ impl<'m> Matched<'m> {
     }
 
     /// The classes that an op on these operands computes.
-    fn computes(&self, id: InstrId, op: &Op, all: &mut BTreeMap<Class, Way>) {
+    fn computes(&self, id: InstrId, op: &Op, all: &mut BTreeMap<Class, Derivation>) {
         let instr = self.plan.instruction(id);
         let mut readings: Vec<Vec<Class>> = vec![Vec::new()];
         for operand in &instr.operands {
@@ -145,11 +145,11 @@ impl<'m> Matched<'m> {
         }
         let ty = TensorType { dims: instr.dims.clone(), dtype: instr.dtype };
         for taken in &self.taken {
-            let place = Place { fold: instr.fold, taken: *taken };
+            let place = FoldPlace { fold: instr.fold, taken: *taken };
             let made = Made { op: op.clone(), ty: ty.clone(), place };
             for reading in &readings {
                 if let Some((class, node)) = self.equal.find(&made, reading.clone()) {
-                    all.entry(class).or_insert(Way { node, reads: instr.operands.clone() });
+                    all.entry(class).or_insert(Derivation { node, reads: instr.operands.clone() });
                 }
             }
         }
@@ -157,7 +157,7 @@ impl<'m> Matched<'m> {
 
     /// The softmaxes and norms that a piece may be the last of: what they are of is read by it, or
     /// by pieces before it.
-    fn ends_a_composite(&self, id: InstrId, all: &mut BTreeMap<Class, Way>) {
+    fn ends_a_composite(&self, id: InstrId, all: &mut BTreeMap<Class, Derivation>) {
         let last = self.plan.instruction(id);
         let (mut open, mut seen) = (last.operands.clone(), BTreeSet::new());
         while let Some(id) = open.pop() {
@@ -169,7 +169,7 @@ impl<'m> Matched<'m> {
                     let ty = self.equal.ty(*composite);
                     if ty.dims == last.dims && ty.dtype == last.dtype {
                         all.entry(*composite)
-                            .or_insert(Way { node: node.clone(), reads: vec![id] });
+                            .or_insert(Derivation { node: node.clone(), reads: vec![id] });
                     }
                 }
             }

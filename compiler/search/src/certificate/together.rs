@@ -129,13 +129,8 @@ fn prices_of(
     };
     for of in std::iter::once(Region::Rest).chain((0..clusters).map(Region::Cluster)) {
         let extent = Extent { regions: &form.regions, of };
-        let space = Space::of_part(
-            &form.program,
-            hardware,
-            loops,
-            &joint.present,
-            (Some(extent), &common),
-        )?;
+        let space =
+            Space::of_part(&form.program, hardware, loops, &joint.present, Some(extent), &common)?;
         if of == Region::Rest {
             set.sides = side_prices(&space, prices);
         }

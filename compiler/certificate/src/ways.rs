@@ -1,0 +1,191 @@
+//! The ways of having each value of a program: for an op, its strategies and its loops.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use shard_ir::composite::composite_dim;
+use shard_ir::{Def, Layout, Op, ValueId};
+
+use crate::attention;
+use crate::carried::bytes;
+use crate::format::CertificateError;
+use crate::kernel::{self, Adds, Kernel, Key, Works, may_be_joined};
+use crate::loops::Loops;
+use crate::moves::Node;
+use crate::pieces::last_kernel;
+use crate::space::Space;
+
+/// Strategies of all ops together, beyond which a space is refused.
+const MOST_WAYS: usize = 1 << 24;
+
+/// The ways of having a value before any move of it, in flat arrays. A parameter or a constant has
+/// one for each layout in which it may be given, a pin one for each that it lets through, an op one
+/// for each strategy (and loop).
+#[derive(Debug, Default)]
+pub(crate) struct Ways {
+    /// The layout that is made, for each way.
+    pub(crate) out: Vec<Node>,
+    /// The layouts that are read, `arity` for each way.
+    pub(crate) reads: Vec<Node>,
+    pub(crate) arity: usize,
+    /// Of an op, the kernel that it runs as by itself.
+    pub(crate) kernel: Vec<u32>,
+    /// Whether elementwise ops may join that kernel.
+    pub(crate) leads: Vec<bool>,
+    /// The bytes that the op adds to what the kernel reads that makes its operand, if it joins it
+    /// in this way.
+    pub(crate) adds: Vec<Option<Adds>>,
+    /// Whether a plan may have it so, in a kernel that it begins, and joined to the kernel of its
+    /// operand.
+    pub(crate) begins: Vec<bool>,
+    pub(crate) goes_on: Vec<bool>,
+}
+
+impl Ways {
+    pub(crate) fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    pub(crate) fn reads_of(&self, way: usize) -> &[Node] {
+        &self.reads[way * self.arity..(way + 1) * self.arity]
+    }
+
+    fn simple(nodes: Vec<Node>, arity: usize) -> Ways {
+        let count = nodes.len();
+        let reads = if arity == 0 { Vec::new() } else { nodes.clone() };
+        Ways {
+            out: nodes,
+            reads,
+            arity,
+            begins: vec![true; count],
+            goes_on: vec![false; count],
+            ..Ways::default()
+        }
+    }
+}
+
+impl Space<'_> {
+    /// Finds the ways of having each value, and how long each kernel takes. Declared layouts of
+    /// values that are not looked at are found with `has_sides`.
+    pub(crate) fn find_ways(
+        &mut self,
+        loops: bool,
+        has_sides: bool,
+    ) -> Result<(), CertificateError> {
+        let program = self.program;
+        let mut known: FxHashMap<Key, u32> = FxHashMap::default();
+        let mut all = 0;
+        for id in self.present.clone() {
+            let is_within = self.is_within[id.index()];
+            let ways = match &program.value(id).def {
+                Def::Parameter { pattern, .. } if is_within || has_sides => {
+                    Ways::simple(self.allowed(id, pattern), 0)
+                }
+                Def::Pin { pattern, .. } if is_within || has_sides => {
+                    Ways::simple(self.allowed(id, pattern), 1)
+                }
+                Def::Parameter { .. } | Def::Pin { .. } => continue,
+                Def::Constant(_) | Def::Op { .. } if !is_within => continue,
+                Def::Constant(_) => {
+                    let whole = self.moves[id.index()].node(Layout::REPLICATED);
+                    Ways::simple(whole.into_iter().collect(), 0)
+                }
+                Def::Op { op, .. } => self.ways_of_op(id, op, loops, &mut known),
+            };
+            all += ways.len();
+            if all > MOST_WAYS {
+                return Err(CertificateError::new(
+                    "the program has too many strategies to be checked",
+                ));
+            }
+            self.ways[id.index()] = ways;
+        }
+        attention::find_ways(self, loops, &mut known);
+        self.times = self.kernels.iter().map(|kernel| kernel.time(self.hardware)).collect();
+        Ok(())
+    }
+
+    /// The strategies of an op, and its loops.
+    fn ways_of_op(
+        &mut self,
+        id: ValueId,
+        op: &Op,
+        loops: bool,
+        known: &mut FxHashMap<Key, u32>,
+    ) -> Ways {
+        let (program, hardware) = (self.program, self.hardware);
+        let Some(mut site) = kernel::site(program, id) else { return Ways::default() };
+        let partial_softmaxes = Rc::clone(&self.partial_softmaxes);
+        site.carries = partial_softmaxes[id.index()].and_then(|of| of.carries);
+        let operands = program.value(id).def.operands();
+        let mut ways = Ways { arity: operands.len(), ..Ways::default() };
+        let mut works = Works::new(program, id, op, &partial_softmaxes);
+        let mut loops =
+            (loops && matches!(op, Op::Einsum)).then(|| Loops::new(program, hardware, id));
+        let joins = self.joins[id.index()].clone();
+        let mut in_pieces: FxHashMap<Layout, Option<Kernel>> = FxHashMap::default();
+        let kernels = &mut self.kernels;
+        let mut numbered = |kernel: Kernel| {
+            *known.entry(kernel.key()).or_insert_with(|| {
+                kernels.push(kernel);
+                kernels.len() as u32 - 1
+            })
+        };
+        let moves = &self.moves;
+        let mut push =
+            |read: &[Layout], out: Layout, kernel: Kernel, leads: bool, adds: Option<Adds>| {
+                let nodes =
+                    operands.iter().zip(read).map(|(o, layout)| moves[o.index()].node(*layout));
+                let (Some(nodes), Some(out)) =
+                    (nodes.collect::<Option<Vec<Node>>>(), moves[id.index()].node(out))
+                else {
+                    return;
+                };
+                ways.reads.extend(nodes);
+                ways.out.push(out);
+                ways.kernel.push(numbered(kernel));
+                ways.leads.push(leads);
+                ways.adds.push(adds);
+            };
+        site.for_each_strategy(&mut |read, out| {
+            let pieces = match (composite_dim(op), read.first()) {
+                (Some(_), Some(layout)) => *in_pieces
+                    .entry(*layout)
+                    .or_insert_with(|| last_kernel(program, hardware, id, *layout)),
+                _ => None,
+            };
+            let alone = || Kernel { work: works.of(read, out), before: 0, looped: None };
+            let kernel = pieces.unwrap_or_else(alone);
+            let adds = joins.as_ref().and_then(|joins| {
+                let between = read[joins.fed[0]];
+                let fits = joins.fed.iter().all(|i| read[*i] == between)
+                    && may_be_joined(program, joins.maker, between);
+                let size = |i: usize| {
+                    let partial = partial_softmaxes[operands[i].index()];
+                    bytes(program, operands[i], read[i], partial)
+                };
+                let of = |reads: &[bool]| (0..read.len()).filter(|i| reads[*i]).map(size).sum();
+                fits.then(|| Adds {
+                    alone: of(&joins.reads),
+                    beside_attention: of(&joins.reads_beside_attention),
+                })
+            });
+            push(read, out, kernel, may_be_joined(program, id, out), adds);
+            // No loop acts on the attention over a part of the keys.
+            if !out.softmax_axes().is_empty() {
+                return;
+            }
+            for looped in loops.iter_mut().flat_map(|loops| loops.of(read, out)) {
+                let mut given = read.to_vec();
+                if let Some((operand, layout)) = looped.given {
+                    given[operand] = layout;
+                }
+                let kernel = Kernel { looped: Some(looped.looped), ..kernel };
+                push(&given, looped.result, kernel, looped.given.is_some(), None);
+            }
+        });
+        ways.begins = vec![true; ways.len()];
+        ways.goes_on = ways.adds.iter().map(Option::is_some).collect();
+        ways
+    }
+}
