@@ -23,18 +23,28 @@
 //! [`Ring`]: blocks of keys and of values travel round the devices together, and the kernel is run
 //! once for each.
 
+mod partial;
+mod ring;
+
 use std::collections::BTreeSet;
 
-use crate::collective::Collective;
 use crate::collective_einsum::Fused;
-use crate::layout::{DimSet, Layout, MeshShape};
+use crate::layout::Layout;
 use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::mesh::{AxisList, Mesh};
 use crate::never;
-use crate::op::{Op, Partial};
-use crate::plan::{InstrId, InstrKind, Instruction, Plan};
-use crate::tensor::{Dim, DimId, Dtype};
+use crate::op::Op;
+use crate::plan::{InstrId, InstrKind, Plan};
+use crate::tensor::{Dim, DimId};
 use crate::typing::same_dims;
+
+pub(crate) use partial::is_linear;
+pub use partial::{
+    carried, carried_operand, carried_statistics, local_statistics, may_split_keys,
+    partial_softmax, statistics_of,
+};
+pub use ring::{Ring, rings};
+use ring::{gather_of, ring_axes};
 
 /// The most ops of such a kernel.
 const MOST_MEMBERS: usize = 16;
@@ -85,7 +95,7 @@ pub fn attention_of<'a, G: Ops<'a>>(graph: &G, product: G::Id) -> Option<Vec<G::
         }
         members.push(at);
         let scores = *graph.operands(at).first()?;
-        members.extend(made_of_scores(graph, scores, at, (*over, dims))?);
+        members.extend(made_of_scores(graph, scores, at, *over, dims)?);
         members.sort_unstable();
         (members.len() <= MOST_MEMBERS).then_some(members)
     })
@@ -96,7 +106,8 @@ fn made_of_scores<'a, G: Ops<'a>>(
     graph: &G,
     id: G::Id,
     reader: G::Id,
-    (key, dims): (DimId, &[DimId]),
+    key: DimId,
+    dims: &[DimId],
 ) -> Option<Vec<G::Id>> {
     if !graph.passes(id, reader) || !same_dims(graph.dims(id), dims) {
         return None;
@@ -117,7 +128,7 @@ fn made_of_scores<'a, G: Ops<'a>>(
         return None;
     }
     for operand in operands {
-        members.extend(made_of_scores(graph, operand, id, (key, dims)).into_iter().flatten());
+        members.extend(made_of_scores(graph, operand, id, key, dims).into_iter().flatten());
     }
     (members.len() > 1).then_some(members)
 }
@@ -165,7 +176,9 @@ pub fn keys_in_any_order<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> bool {
 /// The layout that a concat of keys or values gives in an attention that goes over them as they
 /// lie: axes split each part alike, and what is joined has the blocks of both.
 pub fn joined_layout(
-    (left, right, to): (DimId, DimId, DimId),
+    left: DimId,
+    right: DimId,
+    to: DimId,
     operands: &[Operand<'_>],
     result: &[DimId],
     mesh: &Mesh,
@@ -216,141 +229,6 @@ pub fn softmax_layout(
     let whole = Operand { layout, ..operand };
     let made = result_layout(&Op::Softmax { over }, &[whole], result, mesh, dims)?;
     Ok(at(result).map_or(made, |at| made.with_dim(at, keys)))
-}
-
-/// The places of the statistics' dims in a product with these dims, given those of the scores and
-/// which of them are the keys.
-pub fn statistics_of(product: &[DimId], scores: &[DimId], keys: DimId) -> DimSet {
-    let has = |dim: &DimId| *dim != keys && scores.contains(dim);
-    product.iter().enumerate().filter(|(_, dim)| has(dim)).map(|(at, _)| at).collect()
-}
-
-/// The dims of the statistics beside what an op makes of an attention over a part of the keys, in
-/// the order of the op's own; `None` where it must not act on one. Merged parts of what it makes
-/// are then what it makes of the merged attention.
-///
-/// It is so of an op that is linear in the operand and keeps apart what has statistics of its own:
-/// it sums over none of their dims, and works along none (a dim that it needs whole). What it makes
-/// is held in a dtype in which it can be merged.
-pub fn carried(
-    op: &Op,
-    (operand, statistics): (usize, &[DimId]),
-    (result, dtype): (&[DimId], Dtype),
-) -> Option<Vec<DimId>> {
-    // A view of a dim that has statistics would have to be taken of them, too: the result lacks it.
-    let dims = renamed(op, statistics);
-    let in_order: Vec<DimId> = result.iter().filter(|dim| dims.contains(dim)).copied().collect();
-    let is_kept = in_order.len() == dims.len() && can_be_merged(dtype);
-    let apart = !statistics.iter().any(|dim| op.needs_whole(operand, *dim));
-    (is_kept && apart && is_linear(op, operand)).then_some(in_order)
-}
-
-/// Dims of an operand as the result of an op calls them.
-fn renamed(op: &Op, dims: &[DimId]) -> Vec<DimId> {
-    let name = |dim: DimId| {
-        let Op::Rename { from, to } = op else { return dim };
-        if dim == *from { *to } else { dim }
-    };
-    dims.iter().copied().map(name).collect()
-}
-
-/// Of an op on the attention over a part of the keys, the dims of the statistics as they lie beside
-/// the operand, by the names that the result has for them, and in the order of the result. `None`
-/// of another instruction.
-pub fn carried_statistics(plan: &Plan, id: InstrId) -> Option<[Vec<DimId>; 2]> {
-    let instr = plan.instruction(id);
-    let operand = *instr.operands.get(carried_operand(plan, id)?)?;
-    let (InstrKind::Op(op), (_, by)) = (&instr.kind, partial_softmax(plan, operand)?) else {
-        return None;
-    };
-    let dims = &plan.instruction(operand).dims;
-    let lie: Vec<DimId> = by.iter().filter_map(|at| dims.get(at).copied()).collect();
-    let lie = renamed(op, &lie);
-    let wanted = instr.dims.iter().filter(|dim| lie.contains(dim)).copied().collect();
-    Some([lie, wanted])
-}
-
-/// Whether an op is linear in an operand, whatever the others are: its row lets that one alone be a
-/// partial sum. Where the dtypes forbid that (a cast to whole numbers), the result's does here.
-pub(crate) fn is_linear(op: &Op, operand: usize) -> bool {
-    match op.row().sums {
-        Partial::First => operand == 0,
-        Partial::One | Partial::Any => true,
-        // Two parts have statistics of their own each: their sum is not the part of a sum.
-        Partial::Together | Partial::No => false,
-    }
-}
-
-/// Whether parts of an attention can be merged in a dtype: one whose range its exponentials keep.
-fn can_be_merged(dtype: Dtype) -> bool {
-    matches!(dtype, Dtype::F32 | Dtype::Bf16)
-}
-
-/// Whether axes may split the keys of an attention with this softmax, in a dtype: where each device
-/// may take it over its own keys as it may in pieces. A sink would count once for each device.
-pub fn may_split_keys(softmax: &Op, dtype: Dtype) -> bool {
-    matches!(softmax, Op::Softmax { .. }) && can_be_merged(dtype)
-}
-
-/// The softmax that makes the weights of a product, behind casts.
-fn softmax_of(plan: &Plan, product: InstrId) -> Option<(InstrId, DimId)> {
-    plan.instruction(product).operands.iter().find_map(|operand| {
-        let mut at = *operand;
-        while let InstrKind::Op(Op::Cast(_)) = &plan.instruction(at).kind {
-            at = *plan.instruction(at).operands.first()?;
-        }
-        let softmax = plan.instruction(at);
-        let InstrKind::Op(Op::Softmax { over }) = softmax.kind else { return None };
-        softmax.origin.attention.then_some((at, over))
-    })
-}
-
-/// The softmax by which an instruction is partial, and the places of the dims of its statistics;
-/// `None` where it is not the attention over a part of the keys, nor made of one.
-pub fn partial_softmax(plan: &Plan, id: InstrId) -> Option<(InstrId, DimSet)> {
-    // From the instruction back to what the attention ends with.
-    let (mut at, mut passed) = (id, Vec::new());
-    while let Some(place) = carried_operand(plan, at) {
-        passed.push((at, place));
-        at = *plan.instruction(at).operands.get(place)?;
-    }
-    let product = plan.instruction(at);
-    let (softmax, keys) = softmax_of(plan, at).filter(|_| is_partial_softmax(product))?;
-    let scores = &plan.instruction(softmax).dims;
-    let mut by: Vec<DimId> = statistics_of(&product.dims, scores, keys)
-        .iter()
-        .filter_map(|at| product.dims.get(at).copied())
-        .collect();
-    for (at, place) in passed.into_iter().rev() {
-        let instr = plan.instruction(at);
-        // A move keeps the dims.
-        if let InstrKind::Op(op) = &instr.kind {
-            by = carried(op, (place, &by), (&instr.dims, instr.dtype))?;
-        }
-    }
-    let dims = &plan.instruction(id).dims;
-    Some((softmax, (0..dims.len()).filter(|at| by.contains(&dims[*at])).collect()))
-}
-
-fn is_partial_softmax(instr: &Instruction) -> bool {
-    !instr.layout.softmax_axes().is_empty()
-}
-
-/// The place of the operand of an instruction that is the attention over a part of the keys, where
-/// what it makes is so by that: it moves it, or is an op on it.
-pub fn carried_operand(plan: &Plan, id: InstrId) -> Option<usize> {
-    let instr = plan.instruction(id);
-    let carries = matches!(instr.kind, InstrKind::Op(_) | InstrKind::Move(_));
-    if !carries || !is_partial_softmax(instr) {
-        return None;
-    }
-    instr.operands.iter().position(|o| is_partial_softmax(plan.instruction(*o)))
-}
-
-/// How many elements of the statistics a device holds of a value in a layout.
-pub fn local_statistics(shape: MeshShape<'_>, layout: Layout, statistics: DimSet) -> u64 {
-    let local = shape.local_sizes(layout);
-    statistics.iter().filter_map(|dim| local.get(dim)).product()
 }
 
 /// The layout in which an op of the kernel reads an operand: each axis splits the dim that it
@@ -463,101 +341,6 @@ fn is_in_one_kernel(plan: &Plan, members: &[InstrId], softmax: InstrId) -> bool 
                 && ring_axes(plan, members, over).is_some())
 }
 
-/// An attention whose blocks of keys and of values travel round the devices of a group: at each
-/// step the kernel is run on the block that is there, while the next one comes, and what it gives
-/// is merged with what the blocks before have given.
-///
-/// In a plan it is an attention of which every einsum is a collective einsum that gathers the
-/// operand with the keys, along the keys, all of them over the same axes. It computes what these
-/// einsums and the softmax between compute one after the other.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ring {
-    /// The ops of the attention, first to last.
-    pub members: Vec<InstrId>,
-    /// The axes of the ring, major to minor.
-    pub axes: AxisList,
-    /// What travels, each value once however often it is read: in which instruction it lies, and
-    /// the all-gather that the ring does in its place.
-    pub travels: Vec<(InstrId, Collective)>,
-}
-
-impl Ring {
-    /// The first of its ops, which stands for all of it where one has to.
-    pub fn first(&self) -> InstrId {
-        let first = self.members.first().copied();
-        first.unwrap_or_else(|| never!("a ring without ops", InstrId::default()))
-    }
-
-    /// The op that makes the value of the attention.
-    pub fn last(&self) -> InstrId {
-        let last = self.members.last().copied();
-        last.unwrap_or_else(|| never!("a ring without ops", InstrId::default()))
-    }
-
-    /// As which of what travels an operand does.
-    pub fn travels_as(&self, plan: &Plan, operand: InstrId) -> Option<usize> {
-        self.travels.iter().position(|(id, _)| is_same_data(plan, *id, operand))
-    }
-
-    /// How many steps there are: one for each device of the group.
-    pub fn steps(&self, plan: &Plan) -> u64 {
-        plan.mesh.group_size(self.axes.iter())
-    }
-
-    /// Bytes that it holds on one device beside operands and result: of everything that travels the
-    /// block that is worked on and the one that arrives, and no more than there are beside the
-    /// device's own.
-    pub fn bytes(&self, plan: &Plan) -> u64 {
-        let block = self.travels.iter().map(|(id, _)| plan.local_bytes(*id)).sum::<u64>();
-        block.saturating_mul(self.steps(plan).saturating_sub(1).min(2))
-    }
-}
-
-/// What a collective einsum gathers: the operand, the dim in it, and the axes.
-fn gather_of(plan: &Plan, id: InstrId) -> Option<(InstrId, usize, AxisList)> {
-    let instr = plan.instruction(id);
-    let Some(Fused::AllGather { operand, dim, axes }) = instr.kind.fused() else { return None };
-    Some((*instr.operands.get(operand)?, dim, axes))
-}
-
-/// The axes over which every einsum of an attention gathers its operand with the keys; `None` where
-/// one does not, or they differ.
-fn ring_axes(plan: &Plan, members: &[InstrId], keys: DimId) -> Option<AxisList> {
-    let is_einsum = |id: &&InstrId| plan.instruction(**id).kind.op() == Some(&Op::Einsum);
-    let mut einsums = members.iter().filter(is_einsum).map(|id| {
-        let (operand, dim, axes) = gather_of(plan, *id)?;
-        (plan.instruction(operand).dims.get(dim) == Some(&keys)).then_some(axes)
-    });
-    let axes = einsums.next()??;
-    einsums.all(|other| other == Some(axes)).then_some(axes)
-}
-
-/// The rings of a plan, in program order; none of one that is not legal.
-pub fn rings(plan: &Plan) -> Vec<Ring> {
-    let is_loop = |id: &InstrId| gather_of(plan, *id).is_some();
-    if !plan.ids().any(|id| is_loop(&id)) {
-        return Vec::new();
-    }
-    let all = attentions(plan).unwrap_or_default();
-    all.into_iter().filter_map(|members| ring_of(plan, members)).collect()
-}
-
-fn ring_of(plan: &Plan, members: Vec<InstrId>) -> Option<Ring> {
-    let (_, _, axes) = members.iter().find_map(|id| gather_of(plan, *id))?;
-    let mut travels: Vec<(InstrId, Collective)> = Vec::new();
-    for (operand, dim, axes) in members.iter().filter_map(|id| gather_of(plan, *id)) {
-        if !travels.iter().any(|(other, _)| is_same_data(plan, *other, operand)) {
-            travels.push((operand, Collective::AllGather { dim, axes }));
-        }
-    }
-    Some(Ring { members, axes, travels })
-}
-
-/// Whether each device has the same of two instructions: one value, in one layout.
-fn is_same_data(plan: &Plan, a: InstrId, b: InstrId) -> bool {
-    unmoved(plan, a) == unmoved(plan, b) && plan.instruction(a).layout == plan.instruction(b).layout
-}
-
 /// The instruction that made a value, before any move of it.
 pub fn unmoved(plan: &Plan, mut id: InstrId) -> InstrId {
     while let (InstrKind::Move(_), [operand]) =
@@ -566,40 +349,4 @@ pub fn unmoved(plan: &Plan, mut id: InstrId) -> InstrId {
         id = *operand;
     }
     id
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::op::Binary;
-
-    #[test]
-    fn what_works_along_a_dim_of_the_statistics_acts_on_no_part() {
-        let [l, d, n] = [DimId(0), DimId(1), DimId(2)];
-        let along = |over: DimId| {
-            [
-                Op::Cumsum { over },
-                Op::Shift { over, by: 1 },
-                Op::Scan { over },
-                Op::Conv { over, taps: n },
-                Op::Rope { over, at: if over == l { d } else { l }, extent: None },
-            ]
-        };
-        let dims = [l, d];
-        let acts = |op: &Op| carried(op, (0, &[l]), (&dims, Dtype::F32)) == Some(vec![l]);
-        assert!(along(d).iter().all(acts));
-        assert!(!along(l).iter().any(acts));
-        // Of two operands that may be partial alone, each; of a pair that may be so together, none.
-        let second = |op: &Op| carried(op, (1, &[l]), (&dims, Dtype::F32)).is_some();
-        assert!(second(&Op::Conv { over: d, taps: n }) && second(&Op::Binary(Binary::Mul)));
-        assert!(!second(&Op::Scan { over: d }) && !second(&Op::Binary(Binary::Add)));
-        // What is a dim of the statistics no longer is gone from the result.
-        let lacks =
-            |op: Op, result: &[DimId]| carried(&op, (0, &[l]), (result, Dtype::F32)).is_none();
-        assert!(lacks(Op::Pad { from: l, to: n, offset: 0 }, &[n, d]));
-        assert!(lacks(Op::Take { over: l }, &[n, d]));
-        assert!(lacks(Op::ScatterAdd { over: vec![l], to: n }, &[n, d]));
-        // Parts of an attention are merged in f32 and bf16 alone.
-        assert_eq!(carried(&Op::Cast(Dtype::F16), (0, &[l]), (&dims, Dtype::F16)), None);
-    }
 }

@@ -2,7 +2,7 @@
 //! out.
 
 use crate::never;
-use crate::plan::{InstrId, InstrKind, Instruction, Plan, PlanFold, PlanOutput};
+use crate::plan::{InstrId, InstrKind, Instruction, Plan, PlanOutput};
 use crate::program::FoldId;
 
 /// The ways in which a folded block can be wrong.
@@ -66,7 +66,7 @@ pub(crate) fn verify_folds(plan: &Plan) -> Result<(), FoldError> {
             return Err(FoldError::Repeat(id, fold.repeat));
         }
         let (first, last) = range.ok_or(FoldError::Empty(id))?;
-        verify_fold(plan, id, fold, (first, last))?;
+        verify_fold(plan, id, first, last)?;
     }
     for id in plan.ids() {
         for operand in &plan.instruction(id).operands {
@@ -93,12 +93,9 @@ pub(crate) fn verify_folds(plan: &Plan) -> Result<(), FoldError> {
     }
 }
 
-fn verify_fold(
-    plan: &Plan,
-    id: FoldId,
-    fold: &PlanFold,
-    (first, last): (InstrId, InstrId),
-) -> Result<(), FoldError> {
+/// Checks a folded block, of which `first` is the first instruction that runs and `last` the last.
+fn verify_fold(plan: &Plan, id: FoldId, first: InstrId, last: InstrId) -> Result<(), FoldError> {
+    let fold = &plan.folds[id.index()];
     let is_free = |at: &InstrId| {
         matches!(plan.instruction(*at).kind, InstrKind::Constant(_) | InstrKind::Parameter(_))
     };

@@ -154,7 +154,7 @@ pub fn result_layout(
     let mut in_part = operands.iter().enumerate().filter_map(|(i, of)| Some((i, partial(of)?)));
     match (in_part.next(), in_part.next()) {
         (None, _) => of_complete(op, operands, result, mesh, dims),
-        (Some(one), None) => of_part(op, operands, result, (mesh, dims), one),
+        (Some((operand, axis)), None) => of_part(op, operands, result, mesh, dims, operand, axis),
         (_, Some((operand, axis))) => Err(RuleError::NotMerged { operand, axis }),
     }
 }
@@ -202,8 +202,10 @@ fn of_part(
     op: &Op,
     operands: &[Operand<'_>],
     result: &[DimId],
-    (mesh, dims): (&Mesh, &[Dim]),
-    (operand, axis): (usize, AxisId),
+    mesh: &Mesh,
+    dims: &[Dim],
+    operand: usize,
+    axis: AxisId,
 ) -> Result<Layout, RuleError> {
     let refused = Err(RuleError::NotMerged { operand, axis });
     if !is_linear(op, operand) {
@@ -234,7 +236,8 @@ fn of_complete(
     let splits = match op {
         Op::Split { from, to } => split_dims(*from, to, operands[0], mesh, dims)?,
         Op::Merge { from, to } => merge_dims(from, *to, operands[0], mesh, dims)?,
-        op => shared_dims(op, operands, mesh)?,
+        op if !op.regroups() => shared_dims(op, operands, mesh)?,
+        _ => never!("an op that regroups dims, of which no rule says how", Splits::new()),
     };
     one_dim_per_axis(&splits)?;
 
@@ -446,6 +449,6 @@ fn partial_over(
         sums_of if sums_of.allows(&sums, operands.len()) && keeps_all => Ok(Some(Reduction::Sum)),
         Partial::Together => added(other(sums[0])),
         Partial::First if sums.len() > 1 => not_linear(1),
-        _ => not_linear(sums[0]),
+        Partial::No | Partial::First | Partial::One | Partial::Any => not_linear(sums[0]),
     }
 }

@@ -3,7 +3,9 @@
 
 pub(crate) mod words;
 
-use crate::attention::{carried_operand, joined_layout, partial_softmax, softmax_layout};
+use crate::attention::{
+    attentions, carried_operand, joined_layout, partial_softmax, softmax_layout,
+};
 use crate::collective::{Collective, CollectiveError};
 use crate::collective_einsum::{Fused, LoopError};
 use crate::fold::{FoldError, verify_folds};
@@ -198,13 +200,18 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
             kind: VerifyErrorKind::NoPiece(whole),
         });
     }
-    if let (true, Err(id)) = (errors.is_empty(), crate::attention::attentions(plan)) {
-        let what = plan.instruction(id).kind.name();
-        errors.push(VerifyError { id: Some(id), what, kind: VerifyErrorKind::NoAttention });
-    }
-    if let (true, Some(id)) = (errors.is_empty(), unmade_partial_softmax(plan)) {
-        let what = plan.instruction(id).kind.name();
-        errors.push(VerifyError { id: Some(id), what, kind: VerifyErrorKind::NoPartialSoftmax });
+    if errors.is_empty() {
+        let wrong = match attentions(plan) {
+            Ok(all) => {
+                unmade_partial_softmax(plan, &all).map(|id| (id, VerifyErrorKind::NoPartialSoftmax))
+            }
+            Err(id) => Some((id, VerifyErrorKind::NoAttention)),
+        };
+        errors.extend(wrong.map(|(id, kind)| VerifyError {
+            id: Some(id),
+            what: plan.instruction(id).kind.name(),
+            kind,
+        }));
     }
     for output in &plan.outputs {
         let sound = plan.instructions.get(output.id.index()).is_some_and(|i| {
@@ -315,17 +322,13 @@ fn legal(
 
 /// The first instruction that is partial by a softmax and is no end of an attention, nor made of
 /// one by what may act on it; or a result that is not merged.
-fn unmade_partial_softmax(plan: &Plan) -> Option<InstrId> {
+fn unmade_partial_softmax(plan: &Plan, attentions: &[Vec<InstrId>]) -> Option<InstrId> {
     let is_partial = |id: &InstrId| !plan.instruction(*id).layout.softmax_axes().is_empty();
-    if !plan.ids().any(|id| is_partial(&id)) {
-        return None;
-    }
-    let ends = crate::attention::attentions(plan).unwrap_or_default();
     let is_made = |id: &InstrId| match &plan.instruction(*id).kind {
         InstrKind::Op(_) if carried_operand(plan, *id).is_some() => {
             partial_softmax(plan, *id).is_some()
         }
-        InstrKind::Op(_) => ends.iter().any(|members| members.last() == Some(id)),
+        InstrKind::Op(_) => attentions.iter().any(|members| members.last() == Some(id)),
         InstrKind::Move(_) => true,
         InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => false,
     };
@@ -435,8 +438,8 @@ fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErro
             softmax_layout(*over, operands[0], &instr.dims, &plan.mesh, &plan.dims)
         }
         Op::Concat { left, right, to } if instr.origin.attention => {
-            let joins = (*left, *right, *to);
-            joined_layout(joins, &operands, &instr.dims, &plan.mesh, &plan.dims)
+            let (mesh, dims) = (&plan.mesh, &plan.dims);
+            joined_layout(*left, *right, *to, &operands, &instr.dims, mesh, dims)
         }
         op => result_layout_as(op, &operands, &instr.dims, instr.layout, &plan.mesh, &plan.dims),
     }

@@ -77,6 +77,11 @@ table! {
 }
 
 impl Move {
+    /// The first move of a name; one along several dims bears the name of the one along one dim.
+    pub fn of_name(name: &str) -> Option<Move> {
+        Move::ALL.iter().copied().find(|of| of.row().name == name)
+    }
+
     /// The names of the moves, each once.
     pub fn names() -> Vec<&'static str> {
         let mut names: Vec<&str> = Move::ALL.iter().map(|of| of.row().name).collect();

@@ -164,7 +164,7 @@ impl Kernels {
         let acts_on = |(place, operand): (usize, &ValueId)| {
             let dims = &program.value(*operand).dims;
             let by: Vec<DimId> = self.statistics(*operand)?.iter().map(|at| dims[at]).collect();
-            let left = carried(op, (place, &by), (&value.dims, value.dtype))?;
+            let left = carried(op, place, &by, &value.dims, value.dtype)?;
             let at = (0..value.dims.len()).filter(|at| left.contains(&value.dims[*at]));
             Some((place, at.collect()))
         };

@@ -1,14 +1,14 @@
 //! Text to plans: one instruction.
 
-use crate::never;
 use std::collections::BTreeMap;
 
 use shard_words::{AxesWord, PartialOp, WordError, parse_dim_list, parse_layout_with_partial};
 
 use super::line::{Cursor, LineError, Parsed};
-use crate::collective::{Collective, Move};
+use super::moves::collective;
+use crate::collective::Collective;
 use crate::collective_einsum::Fused;
-use crate::layout::{DimSet, Layout, MeshShape, Place, Reduction};
+use crate::layout::{Layout, MeshShape, Place};
 use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES};
 use crate::op::{Argument, Code, Lead, Op, Takes};
 use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan};
@@ -51,7 +51,7 @@ impl Scope<'_> {
         Ok(out)
     }
 
-    fn dim(&self, cursor: &mut Cursor<'_>) -> Parsed<DimId> {
+    pub(super) fn dim(&self, cursor: &mut Cursor<'_>) -> Parsed<DimId> {
         let before = *cursor;
         let name = cursor.word("a dim")?;
         match self.dim_ids.get(name) {
@@ -60,7 +60,7 @@ impl Scope<'_> {
         }
     }
 
-    fn dim_list(&self, cursor: &mut Cursor<'_>) -> Parsed<Vec<DimId>> {
+    pub(super) fn dim_list(&self, cursor: &mut Cursor<'_>) -> Parsed<Vec<DimId>> {
         cursor.skip_blanks();
         let start = cursor.position();
         let word = cursor.bracketed_word("dims", true)?;
@@ -86,7 +86,7 @@ impl Scope<'_> {
     }
 
     /// `xy` or `{data,model}`: distinct axes.
-    fn axes(&self, cursor: &mut Cursor<'_>) -> Parsed<AxisList> {
+    pub(super) fn axes(&self, cursor: &mut Cursor<'_>) -> Parsed<AxisList> {
         cursor.skip_blanks();
         let start = cursor.position();
         let word = cursor.bracketed_word("mesh axes", true)?;
@@ -326,161 +326,6 @@ fn dtype(cursor: &mut Cursor<'_>) -> Parsed<Dtype> {
     match Dtype::from_name(cursor.word("a dtype")?) {
         Some(dtype) => Ok(dtype),
         None => before.unexpected("a dtype"),
-    }
-}
-
-fn reduction(cursor: &mut Cursor<'_>) -> Parsed<Reduction> {
-    if cursor.take_word("sum") {
-        Ok(Reduction::Sum)
-    } else if cursor.take_word("max") {
-        Ok(Reduction::Max)
-    } else {
-        cursor.unexpected("`sum` or `max`")
-    }
-}
-
-/// What a gather or a scatter is along: its first dim, and the layout that it leads to where there
-/// are more.
-struct Parts {
-    dim: usize,
-    axes: AxisList,
-    several: Option<Layout>,
-}
-
-fn collective(
-    scope: Scope<'_>,
-    word: &str,
-    cursor: &mut Cursor<'_>,
-) -> Parsed<Option<(InstrId, Collective)>> {
-    if !Move::names().contains(&word) {
-        return Ok(None);
-    }
-    let operand = scope.operand(cursor)?;
-    let moved = Moved { scope, operand };
-    let collective = match word {
-        "all-gather" => {
-            let stripped = |layout: Layout, dim: usize, axes: AxisList| {
-                let on_dim = layout.axes_of(dim);
-                on_dim
-                    .ends_with(&axes)
-                    .then(|| layout.with_dim(dim, on_dim.prefix(on_dim.len() - axes.len())))
-            };
-            match moved.parts(cursor, &stripped)? {
-                Parts { dim, axes, several: None } => Collective::AllGather { dim, axes },
-                Parts { several: Some(to), .. } => Collective::AllGatherDims { to },
-            }
-        }
-        "slice" => {
-            let axes = moved.over(cursor)?;
-            Collective::Slice { dim: moved.along(cursor)?, axes }
-        }
-        "reduce-scatter" => {
-            let kind = reduction(cursor)?;
-            let split = |layout: Layout, dim: usize, axes: AxisList| {
-                let are_partial = axes.set().is_subset(layout.partial(kind));
-                are_partial.then(|| layout.with_dim(dim, layout.axes_of(dim).concat(axes)))
-            };
-            match moved.parts(cursor, &split)? {
-                Parts { dim, axes, several: None } => Collective::ReduceScatter { kind, dim, axes },
-                Parts { several: Some(to), .. } => Collective::ReduceScatterDims { kind, to },
-            }
-        }
-        "all-reduce" => {
-            Collective::AllReduce { kind: reduction(cursor)?, axes: moved.over(cursor)?.set() }
-        }
-        "all-to-all" => {
-            let axes = moved.over(cursor)?;
-            cursor.expect_word("from")?;
-            let from_dim = moved.place(cursor)?;
-            cursor.expect_word("to")?;
-            Collective::AllToAll { from_dim, to_dim: moved.place(cursor)?, axes }
-        }
-        "collective-permute" => Collective::Permute { to: Layout::REPLICATED },
-        "exchange" => Collective::Exchange { to: Layout::REPLICATED },
-        "to-partial" => {
-            let kind = reduction(cursor)?;
-            let axes = moved.over(cursor)?;
-            let dim = if cursor.take_word("along") { Some(moved.place(cursor)?) } else { None };
-            Collective::ToPartial { kind, dim, axes }
-        }
-        "softmax-merge" => {
-            let axes = moved.over(cursor)?;
-            let dim = if cursor.take_word("along") { Some(moved.place(cursor)?) } else { None };
-            cursor.expect_word("by")?;
-            let before = *cursor;
-            let dims = &scope.plan.instruction(operand).dims;
-            let place = |dim: DimId| dims.iter().position(|d| *d == dim);
-            match scope.dim_list(cursor)?.into_iter().map(place).collect::<Option<DimSet>>() {
-                Some(statistics) => Collective::SoftmaxMerge { dim, axes, statistics },
-                None => return before.unexpected("dims of the operand"),
-            }
-        }
-        _ => return never!("a move of the catalogue that is not read", Ok(None)),
-    };
-    Ok(Some((operand, collective)))
-}
-
-/// The operand of a move, of whose dims and axes the move speaks.
-#[derive(Clone, Copy)]
-struct Moved<'p> {
-    scope: Scope<'p>,
-    operand: InstrId,
-}
-
-impl Moved<'_> {
-    /// The place of a dim.
-    fn place(self, cursor: &mut Cursor<'_>) -> Parsed<usize> {
-        let before = *cursor;
-        let dim = self.scope.dim(cursor)?;
-        match self.scope.plan.instruction(self.operand).dims.iter().position(|d| *d == dim) {
-            Some(place) => Ok(place),
-            None => before.unexpected("a dim of the operand"),
-        }
-    }
-
-    /// `over x`
-    fn over(self, cursor: &mut Cursor<'_>) -> Parsed<AxisList> {
-        cursor.expect_word("over")?;
-        self.scope.axes(cursor)
-    }
-
-    /// `along B`
-    fn along(self, cursor: &mut Cursor<'_>) -> Parsed<usize> {
-        cursor.expect_word("along")?;
-        self.place(cursor)
-    }
-
-    /// `over x along B`, and, where it is along several dims, `, y along D`; the layout with one
-    /// part done after the other.
-    fn parts(
-        self,
-        cursor: &mut Cursor<'_>,
-        done: &dyn Fn(Layout, usize, AxisList) -> Option<Layout>,
-    ) -> Parsed<Parts> {
-        let mut to = self.scope.plan.instruction(self.operand).layout;
-        cursor.expect_word("over")?;
-        let before = *cursor;
-        let axes = self.scope.axes(cursor)?;
-        let dim = self.along(cursor)?;
-        let mut part = Some((before, dim, axes));
-        let mut several = None;
-        while cursor.take(",") {
-            let before = *cursor;
-            let axes = self.scope.axes(cursor)?;
-            let dim = self.along(cursor)?;
-            for (at, dim, axes) in part.take().into_iter().chain([(before, dim, axes)]) {
-                match done(to, dim, axes) {
-                    Some(next) => to = next,
-                    None => {
-                        return at.unexpected(
-                            "axes that the move takes from, or gives to, this dim of the operand",
-                        );
-                    }
-                }
-            }
-            several = Some(to);
-        }
-        Ok(Parts { dim, axes, several })
     }
 }
 

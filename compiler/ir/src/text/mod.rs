@@ -25,6 +25,7 @@
 
 mod instruction;
 mod line;
+mod moves;
 mod parse;
 mod print;
 

@@ -169,7 +169,8 @@ impl Kernels {
         let site = self.site(id);
         let Op::Concat { left, right, to } = site.op else { return site.result_layout(operands) };
         let operands = site.operands_in(operands);
-        joined_layout((*left, *right, *to), &operands, site.result, site.mesh, site.dims).ok()
+        let (result, mesh, dims) = (site.result, site.mesh, site.dims);
+        joined_layout(*left, *right, *to, &operands, result, mesh, dims).ok()
     }
 
     /// What the kernel of an attention of these ops reads, where it makes its value in a layout,

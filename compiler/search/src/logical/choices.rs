@@ -453,7 +453,7 @@ impl<'a> Ways<'a> {
         while let Some((class, by)) = open.pop() {
             for (reader, place, op) in readers.get(&class).into_iter().flatten() {
                 let ty = self.logical.ty(*reader);
-                let Some(left) = carried(op, (*place, &by), (&ty.dims, ty.dtype)) else {
+                let Some(left) = carried(op, *place, &by, &ty.dims, ty.dtype) else {
                     continue;
                 };
                 links.entry(class).or_default().push(*reader);

@@ -1,0 +1,179 @@
+//! The attention over a part of the keys (`partialsoftmax`): its statistics, and the ops that may
+//! act on it before it is merged.
+
+use crate::layout::{DimSet, Layout, MeshShape};
+use crate::op::{Op, Partial};
+use crate::plan::{InstrId, InstrKind, Instruction, Plan};
+use crate::tensor::{DimId, Dtype};
+
+/// The places of the statistics' dims in a product with these dims, given those of the scores and
+/// which of them are the keys.
+pub fn statistics_of(product: &[DimId], scores: &[DimId], keys: DimId) -> DimSet {
+    let has = |dim: &DimId| *dim != keys && scores.contains(dim);
+    product.iter().enumerate().filter(|(_, dim)| has(dim)).map(|(at, _)| at).collect()
+}
+
+/// The dims of the statistics beside what an op makes of an attention over a part of the keys, in
+/// the order of the op's own; `None` where it must not act on one. Merged parts of what it makes
+/// are then what it makes of the merged attention.
+///
+/// It is so of an op that is linear in the operand and keeps apart what has statistics of its own:
+/// it sums over none of their dims, and works along none (a dim that it needs whole). What it makes
+/// is held in a dtype in which it can be merged.
+pub fn carried(
+    op: &Op,
+    operand: usize,
+    statistics: &[DimId],
+    result: &[DimId],
+    dtype: Dtype,
+) -> Option<Vec<DimId>> {
+    // A view of a dim that has statistics would have to be taken of them, too: the result lacks it.
+    let dims = renamed(op, statistics);
+    let in_order: Vec<DimId> = result.iter().filter(|dim| dims.contains(dim)).copied().collect();
+    let is_kept = in_order.len() == dims.len() && can_be_merged(dtype);
+    let apart = !statistics.iter().any(|dim| op.needs_whole(operand, *dim));
+    (is_kept && apart && is_linear(op, operand)).then_some(in_order)
+}
+
+/// Dims of an operand as the result of an op calls them.
+fn renamed(op: &Op, dims: &[DimId]) -> Vec<DimId> {
+    let name = |dim: DimId| {
+        let Op::Rename { from, to } = op else { return dim };
+        if dim == *from { *to } else { dim }
+    };
+    dims.iter().copied().map(name).collect()
+}
+
+/// Of an op on the attention over a part of the keys, the dims of the statistics as they lie beside
+/// the operand, by the names that the result has for them, and in the order of the result. `None`
+/// of another instruction.
+pub fn carried_statistics(plan: &Plan, id: InstrId) -> Option<[Vec<DimId>; 2]> {
+    let instr = plan.instruction(id);
+    let operand = *instr.operands.get(carried_operand(plan, id)?)?;
+    let (InstrKind::Op(op), (_, by)) = (&instr.kind, partial_softmax(plan, operand)?) else {
+        return None;
+    };
+    let dims = &plan.instruction(operand).dims;
+    let lie: Vec<DimId> = by.iter().filter_map(|at| dims.get(at).copied()).collect();
+    let lie = renamed(op, &lie);
+    let wanted = instr.dims.iter().filter(|dim| lie.contains(dim)).copied().collect();
+    Some([lie, wanted])
+}
+
+/// Whether an op is linear in an operand, whatever the others are: its row lets that one alone be a
+/// partial sum. Where the dtypes forbid that (a cast to whole numbers), the result's does here.
+pub(crate) fn is_linear(op: &Op, operand: usize) -> bool {
+    match op.row().sums {
+        Partial::First => operand == 0,
+        Partial::One | Partial::Any => true,
+        // Two parts have statistics of their own each: their sum is not the part of a sum.
+        Partial::Together | Partial::No => false,
+    }
+}
+
+/// Whether parts of an attention can be merged in a dtype: one whose range its exponentials keep.
+fn can_be_merged(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F32 | Dtype::Bf16)
+}
+
+/// Whether axes may split the keys of an attention with this softmax, in a dtype: where each device
+/// may take it over its own keys as it may in pieces. A sink would count once for each device.
+pub fn may_split_keys(softmax: &Op, dtype: Dtype) -> bool {
+    matches!(softmax, Op::Softmax { .. }) && can_be_merged(dtype)
+}
+
+/// The softmax that makes the weights of a product, behind casts.
+fn softmax_of(plan: &Plan, product: InstrId) -> Option<(InstrId, DimId)> {
+    plan.instruction(product).operands.iter().find_map(|operand| {
+        let mut at = *operand;
+        while let InstrKind::Op(Op::Cast(_)) = &plan.instruction(at).kind {
+            at = *plan.instruction(at).operands.first()?;
+        }
+        let softmax = plan.instruction(at);
+        let InstrKind::Op(Op::Softmax { over }) = softmax.kind else { return None };
+        softmax.origin.attention.then_some((at, over))
+    })
+}
+
+/// The softmax by which an instruction is partial, and the places of the dims of its statistics;
+/// `None` where it is not the attention over a part of the keys, nor made of one.
+pub fn partial_softmax(plan: &Plan, id: InstrId) -> Option<(InstrId, DimSet)> {
+    // From the instruction back to what the attention ends with.
+    let (mut at, mut passed) = (id, Vec::new());
+    while let Some(place) = carried_operand(plan, at) {
+        passed.push((at, place));
+        at = *plan.instruction(at).operands.get(place)?;
+    }
+    let product = plan.instruction(at);
+    let (softmax, keys) = softmax_of(plan, at).filter(|_| is_partial_softmax(product))?;
+    let scores = &plan.instruction(softmax).dims;
+    let mut by: Vec<DimId> = statistics_of(&product.dims, scores, keys)
+        .iter()
+        .filter_map(|at| product.dims.get(at).copied())
+        .collect();
+    for (at, place) in passed.into_iter().rev() {
+        let instr = plan.instruction(at);
+        // A move keeps the dims.
+        if let InstrKind::Op(op) = &instr.kind {
+            by = carried(op, place, &by, &instr.dims, instr.dtype)?;
+        }
+    }
+    let dims = &plan.instruction(id).dims;
+    Some((softmax, (0..dims.len()).filter(|at| by.contains(&dims[*at])).collect()))
+}
+
+fn is_partial_softmax(instr: &Instruction) -> bool {
+    !instr.layout.softmax_axes().is_empty()
+}
+
+/// The place of the operand of an instruction that is the attention over a part of the keys, where
+/// what it makes is so by that: it moves it, or is an op on it.
+pub fn carried_operand(plan: &Plan, id: InstrId) -> Option<usize> {
+    let instr = plan.instruction(id);
+    let carries = matches!(instr.kind, InstrKind::Op(_) | InstrKind::Move(_));
+    if !carries || !is_partial_softmax(instr) {
+        return None;
+    }
+    instr.operands.iter().position(|o| is_partial_softmax(plan.instruction(*o)))
+}
+
+/// How many elements of the statistics a device holds of a value in a layout.
+pub fn local_statistics(shape: MeshShape<'_>, layout: Layout, statistics: DimSet) -> u64 {
+    let local = shape.local_sizes(layout);
+    statistics.iter().filter_map(|dim| local.get(dim)).product()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Binary;
+
+    #[test]
+    fn what_works_along_a_dim_of_the_statistics_acts_on_no_part() {
+        let [l, d, n] = [DimId(0), DimId(1), DimId(2)];
+        let along = |over: DimId| {
+            [
+                Op::Cumsum { over },
+                Op::Shift { over, by: 1 },
+                Op::Scan { over },
+                Op::Conv { over, taps: n },
+                Op::Rope { over, at: if over == l { d } else { l }, extent: None },
+            ]
+        };
+        let dims = [l, d];
+        let acts = |op: &Op| carried(op, 0, &[l], &dims, Dtype::F32) == Some(vec![l]);
+        assert!(along(d).iter().all(acts));
+        assert!(!along(l).iter().any(acts));
+        // Of two operands that may be partial alone, each; of a pair that may be so together, none.
+        let second = |op: &Op| carried(op, 1, &[l], &dims, Dtype::F32).is_some();
+        assert!(second(&Op::Conv { over: d, taps: n }) && second(&Op::Binary(Binary::Mul)));
+        assert!(!second(&Op::Scan { over: d }) && !second(&Op::Binary(Binary::Add)));
+        // What is a dim of the statistics no longer is gone from the result.
+        let lacks = |op: Op, result: &[DimId]| carried(&op, 0, &[l], result, Dtype::F32).is_none();
+        assert!(lacks(Op::Pad { from: l, to: n, offset: 0 }, &[n, d]));
+        assert!(lacks(Op::Take { over: l }, &[n, d]));
+        assert!(lacks(Op::ScatterAdd { over: vec![l], to: n }, &[n, d]));
+        // Parts of an attention are merged in f32 and bf16 alone.
+        assert_eq!(carried(&Op::Cast(Dtype::F16), 0, &[l], &dims, Dtype::F16), None);
+    }
+}
