@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::iter::Peekable;
 
 use crate::ast::*;
+use crate::elsewhere::other_dtype_word;
 use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning};
-use crate::foreign::other_dtype_word;
 use crate::grammar::Rule;
 use crate::limits::{MAX_INTEGER_DIGITS, MAX_TREE_DEPTH};
 use crate::names::{Namespace, name_error};

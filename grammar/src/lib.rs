@@ -11,6 +11,7 @@
 pub mod ast;
 mod build;
 mod build_expr;
+mod elsewhere;
 pub mod error;
 mod expected;
 mod foreign;
@@ -25,8 +26,9 @@ mod print;
 mod scan;
 mod spelling;
 
+pub use elsewhere::{OPERATIONS, written_here};
 pub use error::{Fix, Note, SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
-pub use foreign::{ANY_DIM, OPERATIONS, written_here};
+pub use foreign::ANY_DIM;
 pub use format::{MAX_COLUMNS, format};
 pub use names::{KEPT_FOR_LATER, WORDS_ELSEWHERE, is_reserved};
 pub use parser::{Parsed, parse, parse_dim_override, parse_mesh_axes};

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use shard_ir::composite::composite_dim;
-use shard_ir::{Def, Layout, Op, ValueId};
+use shard_ir::{Def, Layout, Op, Program, ValueId};
 
 use crate::attention;
-use crate::carried::bytes;
+use crate::carried::{PartialSoftmax, bytes};
 use crate::format::CertificateError;
-use crate::kernel::{self, Adds, Kernel, Key, Works, may_be_joined};
+use crate::kernel::{self, Adds, Joins, Kernel, Key, Works, may_be_joined};
 use crate::loops::Loops;
 use crate::moves::Node;
 use crate::pieces::last_kernel;
@@ -157,18 +157,7 @@ impl Space<'_> {
             let alone = || Kernel { work: works.of(read, out), before: 0, looped: None };
             let kernel = pieces.unwrap_or_else(alone);
             let adds = joins.as_ref().and_then(|joins| {
-                let between = read[joins.fed[0]];
-                let fits = joins.fed.iter().all(|i| read[*i] == between)
-                    && may_be_joined(program, joins.maker, between);
-                let size = |i: usize| {
-                    let partial = partial_softmaxes[operands[i].index()];
-                    bytes(program, operands[i], read[i], partial)
-                };
-                let of = |reads: &[bool]| (0..read.len()).filter(|i| reads[*i]).map(size).sum();
-                fits.then(|| Adds {
-                    alone: of(&joins.reads),
-                    beside_attention: of(&joins.reads_beside_attention),
-                })
+                adds_to_kernel(program, joins, operands, read, &partial_softmaxes)
             });
             push(read, out, kernel, may_be_joined(program, id, out), adds);
             // No loop acts on the attention over a part of the keys.
@@ -188,4 +177,25 @@ impl Space<'_> {
         ways.goes_on = ways.adds.iter().map(Option::is_some).collect();
         ways
     }
+}
+
+/// The bytes that an op adds to the kernel that it joins, where it reads its operands in the layouts
+/// `read`; `None` where it may not join the kernel in these.
+fn adds_to_kernel(
+    program: &Program,
+    joins: &Joins,
+    operands: &[ValueId],
+    read: &[Layout],
+    partial_softmaxes: &[Option<PartialSoftmax>],
+) -> Option<Adds> {
+    let between = read[joins.fed[0]];
+    let fits = joins.fed.iter().all(|i| read[*i] == between)
+        && may_be_joined(program, joins.maker, between);
+    let size =
+        |i: usize| bytes(program, operands[i], read[i], partial_softmaxes[operands[i].index()]);
+    let of = |reads: &[bool]| (0..read.len()).filter(|i| reads[*i]).map(size).sum();
+    fits.then(|| Adds {
+        alone: of(&joins.reads),
+        beside_attention: of(&joins.reads_beside_attention),
+    })
 }

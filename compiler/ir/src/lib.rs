@@ -21,6 +21,7 @@ pub mod layout;
 pub mod layout_rule;
 pub mod liveness;
 pub mod mesh;
+mod mesh_shape;
 mod numbers;
 pub mod op;
 pub mod pattern;

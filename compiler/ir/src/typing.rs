@@ -1,6 +1,6 @@
 //! The type rule of each op: the dims and dtype of its result, from those of its operands.
 
-use crate::op::{Flag, Op, Reduce};
+use crate::op::{Binary, Flag, Op, Reduce};
 use crate::tensor::{Dim, DimId, Dtype, TensorType};
 
 /// Which dtypes an op takes.
@@ -107,11 +107,7 @@ pub fn result_type(
             if map.row().is(Flag::Exact) { of.number(0) } else { of.float(0) }?;
             Ok(first.clone())
         }
-        Op::Binary(binary) => {
-            let ty = of.binary()?;
-            let is_truth = binary.row().is(Flag::Truth);
-            Ok(TensorType { dtype: if is_truth { Dtype::Bool } else { ty.dtype }, ..ty })
-        }
+        Op::Binary(binary) => of.broadcast(*binary),
         Op::Reduce { kind, over } => of.reduce(*kind, over),
         Op::Softmax { over } | Op::Norm { over, .. } => {
             of.float(0)?;
@@ -149,24 +145,12 @@ pub fn result_type(
             of.beside(*over)?;
             Ok(first.clone())
         }
-        Op::Rename { from, to } => {
-            of.has(0, *from)?;
-            equal_sizes(of.size(*from), of.size(*to))?;
-            typed(of.replace(&[*from], &[*to]), first.dtype)
+        Op::Rename { from, to } => of.view(&[*from], &[*to]),
+        Op::Split { from, to } => of.view(&[*from], to),
+        Op::Merge { from, to } if from.is_empty() => {
+            Err(TypeError::MissingDim { operand: 0, dim: *to })
         }
-        Op::Split { from, to } => {
-            of.has(0, *from)?;
-            equal_sizes(of.size(*from), of.product(to))?;
-            typed(of.replace(&[*from], to), first.dtype)
-        }
-        Op::Merge { from, to } => {
-            if from.is_empty() {
-                return Err(TypeError::MissingDim { operand: 0, dim: *to });
-            }
-            of.have(from)?;
-            equal_sizes(of.product(from), of.size(*to))?;
-            typed(of.replace(from, &[*to]), first.dtype)
-        }
+        Op::Merge { from, to } => of.view(from, &[*to]),
         Op::Concat { left, right, to } => of.concat(*left, *right, *to),
         Op::SliceDim { from, to, offset } => of.slice(*from, *to, *offset),
         Op::Append { from, to } => of.append(*from, *to),
@@ -278,6 +262,13 @@ impl Operands<'_> {
         self.first().dims.iter().copied().filter(|d| *d != dim).collect()
     }
 
+    /// The first operand with some of its dims under other names, which have the same size together.
+    fn view(&self, from: &[DimId], to: &[DimId]) -> Result<TensorType, TypeError> {
+        self.have(from)?;
+        equal_sizes(self.product(from), self.product(to))?;
+        typed(self.replace(from, to), self.first().dtype)
+    }
+
     /// The weights have the taps, and dims of the first operand.
     fn conv(&self, over: DimId, taps: DimId) -> Result<TensorType, TypeError> {
         self.has(0, over)?;
@@ -335,6 +326,13 @@ impl Operands<'_> {
         let mut out = first.dims.clone();
         out.extend(second.dims.iter().filter(|d| !first.dims.contains(d)));
         typed(out, dtype)
+    }
+
+    /// The type of an elementwise combination; a comparison gives truth values.
+    fn broadcast(&self, binary: Binary) -> Result<TensorType, TypeError> {
+        let ty = self.binary()?;
+        let is_truth = binary.row().is(Flag::Truth);
+        Ok(TensorType { dtype: if is_truth { Dtype::Bool } else { ty.dtype }, ..ty })
     }
 
     /// The first operand is a truth value, and the others meet.

@@ -1,7 +1,8 @@
 //! Types whose words stand in another order or apart.
 
 use super::{Mend, Place};
-use crate::foreign::{FAR, other_dtype_word};
+use crate::elsewhere::other_dtype_word;
+use crate::foreign::FAR;
 use crate::parser::reads;
 use crate::scan::TokenKind;
 use shard_ops::Dtype;
