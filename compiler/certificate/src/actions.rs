@@ -1,14 +1,14 @@
 //! What one mesh axis may do in an op, read off `spec/types.md`: the tables of *Splits* and of
 //! *Partial operands*.
 //!
-//! The axes of a mesh act independently. Over one axis an op is done in one of three ways: the axis
-//! splits a dim that the op works along; or some operands are partial over it, and the result is
-//! partial in the same way; or nothing is split or partial over it, and every device of the axis
-//! does the same.
+//! The axes of a mesh act independently. Over one axis an op is done in one of three ways. The axis
+//! splits a dim that the op works along; or some operands are partial over the axis, and the result
+//! is partial in the same way; or nothing is split or partial over the axis, and all its devices do
+//! the same.
 
 use shard_ir::{Binary, Dim, DimId, Dtype, Map, Mesh, Op, Reduce, Reduction};
 
-/// An op with the types around it: all that its strategies depend on.
+/// An op with the types of its operands and its result: everything that its strategies depend on.
 #[derive(Clone, Debug)]
 pub struct Site<'a> {
     /// The op.
@@ -21,21 +21,23 @@ pub struct Site<'a> {
     pub mesh: &'a Mesh,
     /// The dims of the program.
     pub dims: &'a [Dim],
-    /// Whether composites over a split dim are computed in pieces: not in a strict layer.
+    /// Whether a composite over a split dim is computed in pieces; false in a strict layer.
     pub in_pieces: bool,
-    /// The operand that may be the attention over a part of the keys, so that the result is; none
-    /// where the op may not act on one.
+    /// The operand that may be `partialsoftmax`, in which case the result is too; `None` where the
+    /// op may act on no such operand.
     pub carries: Option<usize>,
 }
 
-/// A dim that the op works along, and that axes may split.
+/// A dim that an op works along and that axes may split.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Along {
-    /// Its size; or of how many parts the largest are chosen.
+    /// The number that the axes must divide: its size, or for a choice of the largest the number of
+    /// parts.
     pub(crate) size: u64,
-    /// Where it is: operands, and which dim of each; nowhere where the result alone has it.
+    /// Where operands have it: each operand with the place of the dim in it. Empty where the result
+    /// alone has the dim.
     pub(crate) read: Vec<(usize, usize)>,
-    /// Where it goes.
+    /// What becomes of it.
     pub(crate) to: To,
 }
 
@@ -44,10 +46,10 @@ pub(crate) struct Along {
 pub(crate) enum To {
     /// It is this dim of the result.
     Dim(usize),
-    /// It is combined: an axis that splits it leaves the result partial.
+    /// Its entries are combined: an axis that splits it leaves the result partial.
     Combined(Reduction),
-    /// It is taken apart into several dims of the result (`split`), or put together from several of
-    /// the operand (`merge`, where `read` is empty).
+    /// It becomes several dims of the result (`split`), or it is made of several dims of the
+    /// operand (`merge`; then `read` is empty).
     Regrouped,
 }
 
@@ -56,16 +58,16 @@ pub(crate) enum To {
 enum Role {
     /// Each device must have all of it.
     Whole,
-    /// Nothing: the result has it, or nobody.
+    /// The op leaves it as it is: the result has it under the same name, or no tensor does.
     Kept,
-    /// The result has it by this name.
+    /// The result has it under this name.
     As(DimId),
-    /// The result has the largest of as many parts of it by this name.
+    /// The result has, under this name, the largest entries of each of so many parts of it.
     LargestAs(DimId, u64),
-    /// A composite is over it: each device must have all of it, unless the composite is computed in
-    /// pieces.
+    /// A composite runs over it: each device must have all of it, unless the composite is computed
+    /// in pieces.
     InPieces,
-    /// The result has it not, and its entries are combined.
+    /// The result lacks it; its entries are combined.
     Combined(Reduction),
     /// It becomes several dims of the result.
     Regrouped,
@@ -81,7 +83,8 @@ fn combining(kind: Reduce) -> Reduction {
 
 /// Whether the operands of an op may change places, where they are of one type.
 pub(crate) fn commutes(op: &Op) -> bool {
-    // Of other ops nothing is found to be the same that is not.
+    // For all other ops the answer is no, which is safe: values that are the same are then not
+    // found to be the same.
     let Op::Binary(binary) = op else { return false };
     match binary {
         Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum | Binary::Equal => true,
@@ -98,20 +101,20 @@ impl Site<'_> {
         self.dims[dim.index()].size
     }
 
-    /// The dim of a composite that may be computed in pieces, where it is split: of `f32` and
-    /// `bf16` alone, since in other dtypes a sum of squares could leave the range.
+    /// The dim of a composite that is computed in pieces where axes split the dim. Only `f32` and
+    /// `bf16` allow this: in other dtypes a sum of squares could leave the range.
     pub(crate) fn pieces_over(&self) -> Option<DimId> {
         let (dims, dtype) = self.operands.first()?;
         let may_be = self.in_pieces && matches!(dtype, Dtype::F32 | Dtype::Bf16);
         dims.iter().copied().find(|dim| may_be && self.role(0, *dim) == Role::InPieces)
     }
 
-    /// Whether an operand's dim has to be whole.
+    /// Whether every device must have an operand's dim whole.
     pub(crate) fn is_whole(&self, operand: usize, dim: DimId) -> bool {
         self.does(operand, dim) == Role::Whole
     }
 
-    /// What combines the entries of a dim that operands have, if the op does so.
+    /// The reduction that combines the entries of a dim of the operands, if the op combines them.
     pub(crate) fn combines(&self, dim: DimId) -> Option<Reduction> {
         let has = |i: &usize| self.operands[*i].0.contains(&dim);
         (0..self.operands.len()).filter(has).find_map(|i| match self.does(i, dim) {
@@ -125,7 +128,7 @@ impl Site<'_> {
         })
     }
 
-    /// The name under which the result has an operand's dim, if it has it.
+    /// The name under which the result has an operand's dim, if the result has the dim at all.
     pub(crate) fn renamed(&self, operand: usize, dim: DimId) -> DimId {
         match self.does(operand, dim) {
             Role::As(name) | Role::LargestAs(name, _) => name,
@@ -133,7 +136,8 @@ impl Site<'_> {
         }
     }
 
-    /// What the op does with a dim of an operand, in pieces or not.
+    /// What the op does with a dim of an operand, once it is settled whether a composite is
+    /// computed in pieces.
     fn does(&self, operand: usize, dim: DimId) -> Role {
         match self.role(operand, dim) {
             Role::InPieces if self.pieces_over().is_some() => Role::Kept,
@@ -169,7 +173,8 @@ impl Site<'_> {
             Op::Split { from, .. } if dim == *from => Regrouped,
             Op::Einsum => combined(!self.result.contains(&dim), Reduction::Sum),
             Op::Reduce { kind, over } => combined(over.contains(&dim), combining(*kind)),
-            // Each device has some of the rows, and zeros for the others.
+            // A device that has some of the rows takes zeros for the others, and the sum over
+            // devices is complete.
             Op::Take { over } => combined(dim == *over, Reduction::Sum),
             Op::ScatterAdd { over, .. } => combined(over.contains(&dim), Reduction::Sum),
             Op::Locate { over } => combined(dim == *over, Reduction::Max),
@@ -190,8 +195,8 @@ impl Site<'_> {
         }
     }
 
-    /// The dims that axes may split, those of the operands in order; every operand that has a dim
-    /// splits it alike.
+    /// The dims that axes may split, in the order of the operands. All operands that have a dim
+    /// split it alike.
     pub(crate) fn alongs(&self) -> Vec<Along> {
         if let Op::Merge { from, to } = self.op {
             return self.alongs_of_merge(from, *to);
@@ -220,7 +225,8 @@ impl Site<'_> {
                         None,
                     ) => continue,
                 };
-                // Axes may cut it into its elements, or into the parts of which the largest are.
+                // Axes may cut a dim between elements, and a choice of the largest between its
+                // parts only.
                 let size = match role {
                     Role::LargestAs(_, parts) => parts,
                     Role::Whole
@@ -238,16 +244,16 @@ impl Site<'_> {
         all
     }
 
-    /// The places of a scatter-add, which the result alone has: each device adds what goes to its
-    /// own.
+    /// The dim of the places of a scatter-add, which the result alone has: each device adds up the
+    /// rows of its own places.
     fn along_places(&self) -> Option<Along> {
         let Op::ScatterAdd { to, .. } = self.op else { return None };
         let at = self.result.iter().position(|dim| dim == to)?;
         Some(Along { size: self.size(*to), read: Vec::new(), to: To::Dim(at) })
     }
 
-    /// Of a merge the dims are those of the result: what axes split it says how they split its
-    /// parts.
+    /// The dims of a merge are those of the result: the axes of the merged dim decide how its parts
+    /// are split.
     fn alongs_of_merge(&self, from: &[DimId], to: DimId) -> Vec<Along> {
         let place =
             |dim: &DimId| self.operands[0].0.iter().position(|d| d == dim).map(|at| (0, at));
@@ -265,7 +271,7 @@ impl Site<'_> {
         self.result.iter().enumerate().map(of).collect()
     }
 
-    /// Which operands may be partial together so that the result is.
+    /// Which operands may be partial over one axis, so that the result is partial in the same way.
     pub(crate) fn partial_together(&self) -> Vec<PartialOperands> {
         let each = |kind| {
             (0..self.operands.len()).map(move |i| (kind, vec![i])).collect::<Vec<PartialOperands>>()

@@ -1,5 +1,5 @@
-//! Attention as one kernel (`spec/cost.md`, *Attention*): which ops it is, and in which layouts it
-//! can be had.
+//! Attention as one kernel (`spec/cost.md`, *Attention*): which ops of a program are such a kernel,
+//! and in which layouts it can be had.
 //!
 //! The layout of the result decides all other layouts. An axis that splits a dim of the result
 //! splits this dim in every member; an axis over which the result is `partialsoftmax` splits the
@@ -28,9 +28,9 @@ pub(crate) use ways::find_ways;
 /// An attention as one kernel.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Attention {
-    /// Its ops, first to last.
+    /// The values that its ops make, first to last.
     pub(crate) members: Vec<ValueId>,
-    /// The pins through which values within the kernel pass.
+    /// The pins of values that pass from member to member.
     pub(crate) pins: Vec<ValueId>,
     /// What it reads from outside: the member that reads it, and the place among its operands.
     pub(crate) reads: Vec<(ValueId, usize)>,
@@ -113,7 +113,7 @@ fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
         value.def.op().and_then(|op| Some((softmax_over(op)?, op, value)))
     })?;
     let by = statistics_of(&program.value(*members.last()?).dims, &softmax.dims, keys);
-    // In a strict layer no merge could be written.
+    // A strict layer has no syntax for the merge that a split of the keys would need.
     let statistics = (may_split_keys(op, softmax.dtype) && !program.strict).then_some(by);
     let (mut pins, mut reads, mut travels) = (Vec::new(), Vec::new(), Vec::new());
     for id in &members {
@@ -149,7 +149,8 @@ fn keys_in_any_order(program: &Program, found: &Attention) -> bool {
         && !found.pins.iter().any(|pin| is_concat(unpinned(program, *pin)))
 }
 
-/// The pins from a value back to what is pinned.
+/// The pins from a value back to the value that is not pinned, the value itself first if it is a
+/// pin.
 pub(crate) fn pins_of(program: &Program, mut id: ValueId) -> Vec<ValueId> {
     let mut pins = Vec::new();
     while let Def::Pin { operand, .. } = &program.value(id).def {

@@ -1,5 +1,6 @@
-//! The bound that prices give (`spec/certificate.md`): the least of every part of the program,
-//! summed. No choice in one part depends on that in another, so that nothing is searched.
+//! The bound that prices give (`spec/certificate.md`): the sum of the least cost of every value and
+//! every result. No choice for one value depends on the choice for another, so that nothing is
+//! searched.
 
 use rustc_hash::FxHashMap;
 use shard_ir::{Layout, LayoutPattern, ValueId, never};
@@ -17,40 +18,40 @@ use crate::steiner::served;
 use crate::sums::{NEVER, Sum, in_all, least, plus};
 use crate::ways::Ways;
 
-/// Prices are in no smaller part of a picosecond than this.
+/// Prices count at most this many fractions of a picosecond.
 const MOST_SCALE: i64 = 1_000_000;
 
-/// What is known of one value, given prices.
+/// The bound of one value, given prices.
 #[derive(Clone, Debug, Default)]
 struct ValueBound {
-    /// What its only reader pays, where that follows: what it costs at least to have it in each
-    /// layout.
+    /// Where the price of its only reader follows: the least cost of having the value in each node,
+    /// which the reader pays.
     follows: Option<Vec<Sum>>,
-    /// Else its term of the bound: what it costs at least to make it and to serve its readers, less
-    /// what they pay.
+    /// Else its term of the bound: the least cost of making it and serving its readers, less what
+    /// the readers pay.
     term: Sum,
-    /// For each layout the kernels that make it and that an op may join, each with what its ops pay
-    /// for what they read.
+    /// For each layout the kernels that make the value and that an op may join, each with what its
+    /// ops pay for what they read.
     led: Vec<Vec<(Kernel, Sum)>>,
 }
 
-/// The bound that some prices give, with the layouts of labels left open.
+/// The bound that some prices give, over all layouts of labels.
 #[derive(Clone, Debug)]
 pub struct Bound {
     scale: i64,
     paid: Paid,
     sides: Sides,
     values: Vec<ValueBound>,
-    /// For each value with prices, what it costs at least to serve its readers from each layout,
-    /// less what they pay.
+    /// For each value with prices the least cost of serving its readers from each node, less what
+    /// they pay.
     served: Vec<Vec<Sum>>,
-    /// Ways of having values, and layouts of results, that were held against the least of their
-    /// kind.
+    /// How many ways of having values, and layouts of results, were compared with the least of
+    /// their kind.
     pub alternatives: u64,
 }
 
-/// Parts under an assignment of layouts to labels: those that it changes, before those that it does
-/// not.
+/// The bounds of values under an assignment of layouts to labels. Those that the assignment changes
+/// take the place of those in the bound over all layouts.
 struct View<'v> {
     bound: &'v Bound,
     changed: Vec<Option<ValueBound>>,
@@ -62,7 +63,7 @@ impl View<'_> {
         self.changed.get(value).and_then(Option::as_ref).unwrap_or(&self.bound.values[value])
     }
 
-    /// What a reader of a value pays in each layout.
+    /// What a reader of a value pays in each node; empty where that is not known.
     fn paid(&self, value: usize, reader: usize) -> &[Sum] {
         match (&self.bound.paid[value][reader], &self.value(value).follows) {
             (Some(paid), _) => paid,
@@ -71,35 +72,37 @@ impl View<'_> {
         }
     }
 
-    /// The terms of some values, summed.
+    /// The sum of the terms of some values.
     fn terms<'i>(&self, values: impl Iterator<Item = &'i ValueId>) -> Sum {
         values.fold(0, |sum, value| plus(sum, self.value(value.index()).term))
     }
 }
 
-/// What it costs at least to have a value in each layout, as its ways are gone through: its time,
-/// and what is paid for what it is made from.
+/// The least cost of having a value in each layout, collected way by way: the time of its op, and
+/// what is paid for what it is made from.
 struct Making<'s> {
     space: &'s Space<'s>,
     view: &'s View<'s>,
     id: ValueId,
     ways: &'s Ways,
-    /// What is paid for each operand, in each of its layouts.
+    /// What is paid for each operand, in each of its nodes.
     paid: Vec<&'s [Sum]>,
     made: Vec<Sum>,
-    /// The kernels that make it, for the op that may join them, if there is one.
+    /// By layout and key the kernels that make the value, each with the least that its ops pay;
+    /// `None` where no op may join them.
     led: Option<FxHashMap<(Node, Key), (Kernel, Sum)>>,
 }
 
 impl<'s> Making<'s> {
-    /// A way of having it costs so much, and the time of its kernel.
+    /// Offers a way of having the value in the layout `out`, at `cost` and the time of its kernel.
     fn offer(&mut self, out: Node, cost: Sum, time: u64) {
         let times = self.space.program.value(self.id).times;
         let least = &mut self.made[out as usize];
         *least = (*least).min(plus(cost, in_all(time, times, self.view.bound.scale)));
     }
 
-    /// An op may join this kernel, whose ops pay so much for what they read.
+    /// Offers a kernel that makes the value in the layout `out` and that an op may join; its ops
+    /// pay `cost` for what they read.
     fn lead(&mut self, out: Node, kernel: Kernel, cost: Sum) {
         if let Some(led) = &mut self.led {
             let known = led.entry((out, kernel.key())).or_insert((kernel, cost));
@@ -107,14 +110,14 @@ impl<'s> Making<'s> {
         }
     }
 
-    /// The sum and what is paid for some operands, as a way reads them.
+    /// A sum, plus what is paid for some operands in the layouts in which a way reads them.
     fn plus_paid(&self, sum: Sum, way: usize, operands: impl Iterator<Item = usize>) -> Sum {
         let reads = self.ways.reads_of(way);
         operands.fold(sum, |sum, i| plus(sum, self.paid[i][reads[i] as usize]))
     }
 
-    /// A way in a kernel that it begins. What it reads is then a value of its own, with all that
-    /// its readers do not pay: `apart`.
+    /// Offers a way in a kernel of its own. What the op might otherwise have joined is then a value
+    /// of its own, whose term `apart` counts.
     fn begin(&mut self, way: usize, apart: Sum) {
         let out = self.ways.out[way];
         let side = self.view.bound.sides.of_value(self.id, out);
@@ -126,7 +129,7 @@ impl<'s> Making<'s> {
         }
     }
 
-    /// A way joined to each kernel that makes the operand.
+    /// Offers a way joined to each kernel that makes the operand.
     fn go_on(&mut self, way: usize, joins: &Joins) {
         let Some(adds) = self.ways.adds[way] else { return };
         let (v, out) = (self.id.index(), self.ways.out[way]);
@@ -148,7 +151,7 @@ impl<'s> Making<'s> {
         }
     }
 
-    /// The ways of having the attention that ends with it as one kernel.
+    /// Offers the ways of having the attention that ends with the value as one kernel.
     fn be_one_kernel(&mut self, whole: &Attention) {
         for (way, cost) in self.space.as_one_kernel(self.id, whole, self.view) {
             let kernel = way.kernel as usize;
@@ -157,7 +160,8 @@ impl<'s> Making<'s> {
         }
     }
 
-    /// What it costs, and for each layout the kernels that an op may join.
+    /// The least cost in each layout, and for each layout the kernels that an op may join, with
+    /// their costs.
     fn done(self) -> (Vec<Sum>, Vec<Vec<(Kernel, Sum)>>) {
         let Some(led) = self.led else { return (self.made, Vec::new()) };
         let mut by_layout = vec![Vec::new(); self.space.moves[self.id.index()].layouts.len()];
@@ -169,12 +173,12 @@ impl<'s> Making<'s> {
 }
 
 impl Space<'_> {
-    /// What a set of prices shows. Prices that do not fit the program are refused.
+    /// The bound that a set of prices gives. Prices that do not fit the program are refused.
     pub fn bound(&self, set: &PriceSet) -> Result<Bound, CertificateError> {
         self.bound_with(set, self.sides(set)?)
     }
 
-    /// The same with these side prices.
+    /// The same with side prices that are already read.
     pub(crate) fn bound_with(
         &self,
         set: &PriceSet,
@@ -208,13 +212,14 @@ impl Space<'_> {
         Ok(bound)
     }
 
-    /// The bound under an assignment of layouts to labels, in picoseconds; all layouts for `&[]`.
-    /// `None` where there is no plan.
+    /// The bound under an assignment of layouts to labels, in picoseconds; over all layouts for
+    /// `&[]`. `None` where there is no plan.
     pub fn bound_under(&self, bound: &Bound, labels: &[Layout]) -> Option<u64> {
         in_picoseconds(self.sum_under(bound, labels), bound.scale)
     }
 
-    /// The same as a sum.
+    /// The same in the fractions of a picosecond that the prices count; [`NEVER`] where there is no
+    /// plan.
     pub(crate) fn sum_under(&self, bound: &Bound, labels: &[Layout]) -> Sum {
         let mut view = View { bound, changed: Vec::new(), labels };
         if !labels.is_empty() {
@@ -254,8 +259,8 @@ impl Space<'_> {
         }
     }
 
-    /// Of each value whether it may pass within a kernel: its term is that of the op that joins the
-    /// kernel, where it does not.
+    /// For each value whether it may pass within a kernel. The op that joins the kernel then counts
+    /// the value's term, in the ways in which it does not join.
     fn joined(&self) -> Vec<bool> {
         let mut joined = vec![false; self.program.values.len()];
         for joins in self.joins.iter().flatten() {
@@ -270,7 +275,7 @@ impl Space<'_> {
         joined
     }
 
-    /// Whether a value's part is another under an assignment of layouts to labels.
+    /// Whether an assignment of layouts to labels changes the bound of a value.
     fn is_changed(&self, id: ValueId, view: &View<'_>) -> bool {
         let v = id.index();
         let follows = |(operand, reader): &(usize, usize)| {
@@ -298,7 +303,7 @@ impl Space<'_> {
                 .is_some_and(|j| within(j.maker) || j.pins.iter().any(|pin| within(*pin)))
     }
 
-    /// Works out the part of a value, given those of what it reads.
+    /// Computes the bound of a value, given the bounds of what it reads.
     fn value_bound(&self, id: ValueId, view: &View<'_>) -> ValueBound {
         let v = id.index();
         let (mut made, led) = self.made(id, view);
@@ -314,8 +319,8 @@ impl Space<'_> {
         }
     }
 
-    /// What it costs at least to make a value in each layout: its time, and what is paid for what
-    /// it is made from; and the kernels that others may join.
+    /// The least cost of making a value in each layout, its time and what is paid for what it is
+    /// made from; and for each layout the kernels that others may join.
     fn made(&self, id: ValueId, view: &View<'_>) -> (Vec<Sum>, Vec<Vec<(Kernel, Sum)>>) {
         let v = id.index();
         let paid = |(operand, reader): &(usize, usize)| view.paid(*operand, *reader);
@@ -354,7 +359,8 @@ impl Space<'_> {
         making.done()
     }
 
-    /// The ways of having an attention as one kernel, with what is paid for each but its own time.
+    /// The ways of having an attention as one kernel, each with its cost apart from the time of the
+    /// kernel.
     fn as_one_kernel<'w>(
         &self,
         id: ValueId,
@@ -363,7 +369,8 @@ impl Space<'_> {
     ) -> Vec<(&'w AttentionWay, Sum)> {
         let within = self.apart_in(whole.widest());
         let of_variant = |found: &'w Attention| {
-            // What it might have in it and has not is a value of its own.
+            // A value that the widest variant has as a member, and this one has not, counts as a
+            // value of its own.
             let apart = view.terms(within.iter().filter(|value| !found.has(**value)));
             let passes = |way: &AttentionWay| {
                 let mut pinned = found.pins.iter().zip(&way.pinned);
@@ -375,8 +382,8 @@ impl Space<'_> {
         whole.variants().flat_map(of_variant).filter(|(_, cost)| *cost < NEVER).collect()
     }
 
-    /// What passes within an attention and is in no kernel within it: its terms count where it is
-    /// not one kernel.
+    /// The values that pass within an attention and join no smaller kernel in it. Their terms count
+    /// where the attention is not one kernel.
     fn apart_in(&self, found: &Attention) -> Vec<ValueId> {
         let inner = |id: &ValueId| {
             found
@@ -389,7 +396,8 @@ impl Space<'_> {
         within.chain(&found.pins).copied().filter(|id| !inner(id)).collect()
     }
 
-    /// What is paid for what an attention reads as one kernel, and for the layouts of pins in it.
+    /// What is paid for what an attention reads as one kernel, with the side prices of its pins and
+    /// of its last value.
     fn paid_for_attention(
         &self,
         id: ValueId,
@@ -408,7 +416,7 @@ impl Space<'_> {
         })
     }
 
-    /// Whether pins let a layout through.
+    /// Whether all of some pins allow a layout.
     fn all_pass(&self, pins: &[ValueId], node: Node, labels: &[Layout]) -> bool {
         pins.iter().all(|pin| {
             let layout = self.moves[pin.index()].layouts[node as usize];
@@ -418,7 +426,7 @@ impl Space<'_> {
         })
     }
 
-    /// Whether the branch that is looked at stores a weight or a cache in a layout.
+    /// Whether plans of the current branch may store a weight or a cache in a layout.
     pub(crate) fn may_be_stored(&self, value: ValueId, node: Node) -> bool {
         let bytes = || {
             let layout = self.moves[value.index()].layouts.get(node as usize);
@@ -427,8 +435,8 @@ impl Space<'_> {
         self.within.may_store(value, bytes)
     }
 
-    /// Whether an assignment of layouts to labels, and the branch that is looked at, allow a value
-    /// a layout where this pattern stands.
+    /// Whether an assignment of layouts to labels, and the current branch, allow a value this
+    /// layout where this pattern stands.
     pub(crate) fn allows(
         &self,
         labels: &[Layout],
@@ -449,8 +457,8 @@ impl Space<'_> {
     }
 }
 
-/// A sum in picoseconds; `None` where there is no plan. A plan takes whole ones: what is beyond
-/// some is one more.
+/// A sum in picoseconds, rounded up, since plans take whole picoseconds; `None` where there is no
+/// plan.
 pub(crate) fn in_picoseconds(sum: Sum, scale: i64) -> Option<u64> {
     let whole = (sum.max(0) + Sum::from(scale) - 1) / Sum::from(scale);
     (sum < NEVER).then(|| u64::try_from(whole).unwrap_or(u64::MAX))

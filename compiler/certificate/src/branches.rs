@@ -1,6 +1,6 @@
-//! Branches (`spec/certificate.md`): the plans of a form, divided by what is stored of a weight or
-//! by the layout of a label. Each division is a question that every plan answers with yes or no, so
-//! that the branches cover all plans.
+//! Branches (`spec/certificate.md`): the plans of a form, divided by the bytes of a stored weight
+//! or by the layout of a label. Every plan answers the question of each division with yes or no, so
+//! that the branches together cover all plans.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,16 @@ use crate::space::Space;
 /// What all plans of a branch have in common.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Within {
-    /// For weights and caches: more bytes than the first, if there is one, and at most the second.
+    /// For weights and caches the limits on their bytes: more than the first, if there is one, and
+    /// at most the second.
     stored: BTreeMap<ValueId, (Option<u64>, u64)>,
-    /// For labels: the layouts that are left.
+    /// For labels the layouts that are left.
     labels: BTreeMap<u16, Vec<Layout>>,
 }
 
 impl Within {
-    /// Those of which at most so many bytes of a value are stored; or more.
+    /// This branch restricted to the plans that store at most `up_to` bytes of a value; or, where
+    /// `holds` is false, more.
     #[must_use]
     pub fn stored(&self, value: ValueId, up_to: u64, holds: bool) -> Within {
         let mut within = self.clone();
@@ -34,8 +36,8 @@ impl Within {
         within
     }
 
-    /// This branch with a label restricted to `layouts`, or to all others where `holds` is false;
-    /// `all` are the layouts that the label may have at first.
+    /// This branch with a label restricted to `layouts`, or, where `holds` is false, to all other
+    /// layouts. `all` are the layouts that the label may have at first.
     #[must_use]
     pub fn label(&self, label: u16, all: &[Layout], layouts: &[Layout], holds: bool) -> Within {
         let mut within = self.clone();
@@ -44,7 +46,7 @@ impl Within {
         within
     }
 
-    /// Whether so many bytes of a value may be stored.
+    /// Whether plans of the branch may store so many bytes of a value.
     pub(crate) fn may_store(&self, value: ValueId, bytes: impl FnOnce() -> u64) -> bool {
         let Some((over, most)) = self.stored.get(&value) else { return true };
         let bytes = bytes();
@@ -63,14 +65,14 @@ impl Space<'_> {
         layouts_of(self.program, LabelId(label))
     }
 
-    /// From here on the space is that of a branch. Prices are of the same readers and layouts as in
-    /// all of it.
+    /// Makes this the space of a branch. Readers keep the layouts that they have in the whole
+    /// space, so that prices fit both.
     pub fn narrow(&mut self, within: Within) {
         self.within = within;
     }
 
-    /// The least that the branches of a tree are shown to take, in picoseconds, and how many
-    /// alternatives that rests on.
+    /// The least bound of the branches of a tree, in picoseconds, and the number of alternatives
+    /// that it rests on.
     pub(crate) fn bound_of_branches(
         &mut self,
         branches: &Branches,

@@ -1,5 +1,5 @@
-//! Ops on an attention over a part of the keys (`spec/types.md`, *Parts of an attention*): which
-//! values may be such partial_softmaxes, and by which operand.
+//! Which values of a program may be `partialsoftmax` (`spec/types.md`, *Parts of an attention*): an
+//! attention over a part of the keys, or what ops make of one before it is merged.
 
 use shard_ir::attention::local_statistics;
 use shard_ir::{Def, DimId, DimSet, Dtype, Layout, MeshShape, Program, Reduction, ValueId};
@@ -8,16 +8,16 @@ use crate::actions::Site;
 use crate::attention::Attention;
 use crate::kernel::{local_bytes, site};
 
-/// How a value may be the attention over a part of the keys.
+/// How a value may be `partialsoftmax`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PartialSoftmax {
-    /// The operand that is, where the value does not end an attention itself.
+    /// The operand that is `partialsoftmax` then; `None` for a value that ends an attention itself.
     pub(crate) carries: Option<usize>,
-    /// The places of the dims of its statistics.
+    /// The dims of its statistics, by their places in the value.
     pub(crate) statistics: DimSet,
 }
 
-/// The values of a program that may be so.
+/// For each value of a program how it may be `partialsoftmax`, if it may.
 pub(crate) fn partial_softmaxes(
     program: &Program,
     present: &[ValueId],
@@ -34,7 +34,8 @@ pub(crate) fn partial_softmaxes(
     all
 }
 
-/// Of an op the first operand that may be a part, if it may act on it.
+/// For the result of an op: the first operand that may be `partialsoftmax` and on which the op may
+/// act.
 fn made_of_one(
     program: &Program,
     id: ValueId,
@@ -60,8 +61,9 @@ fn made_of_one(
     })
 }
 
-/// The dims of the statistics behind an op on such a part; `None` where it may not act on it: it is
-/// not linear in this operand alone, or it sums over one of these dims or works along it.
+/// The dims of the statistics of an op's result, where the operand at `place` has statistics by the
+/// dims `by`. `None` where the op may not act on a `partialsoftmax` operand: it is not linear in
+/// this operand alone, or it sums over one of these dims or works along it.
 pub(crate) fn after(site: &Site<'_>, place: usize, by: &[DimId]) -> Option<Vec<DimId>> {
     let is_linear = site.partial_together().contains(&(Reduction::Sum, vec![place]));
     if !is_linear || by.iter().any(|dim| site.is_whole(place, *dim)) {
@@ -71,7 +73,7 @@ pub(crate) fn after(site: &Site<'_>, place: usize, by: &[DimId]) -> Option<Vec<D
     left.iter().all(|dim| site.result.contains(dim)).then_some(left)
 }
 
-/// The statistics beside a value in a layout.
+/// The number of statistics that a device holds beside a value in a layout.
 pub(crate) fn beside(
     program: &Program,
     id: ValueId,
@@ -83,7 +85,7 @@ pub(crate) fn beside(
     local_statistics(MeshShape { mesh: &program.mesh, sizes: &sizes }, layout, part.statistics)
 }
 
-/// The bytes of a value in a layout on a device, with the statistics beside it.
+/// The bytes of a value in a layout on a device, its statistics included.
 pub(crate) fn bytes(
     program: &Program,
     id: ValueId,

@@ -14,16 +14,16 @@ use crate::phases::{side_by_side, steps, stored_apart};
 use crate::space::Space;
 use crate::together::{Ground, bound_together};
 
-/// The largest cost of a plan that is bounded, in picoseconds: 40 hours.
+/// A plan that costs this much or more is refused, in picoseconds: 40 hours.
 pub const MOST_COST: u64 = 1 << 57;
 
-/// Layouts of labels, over all of them, that are bounded one by one. Beyond, labels are left out of
-/// account.
+/// The most assignments of layouts to labels that are bounded one by one. Where there are more, the
+/// types of a label are bounded as if they could differ.
 pub const MOST_LABEL_LAYOUTS: usize = 20_000;
 
-/// Checks the text of a certificate: for every layer that its plans are legal, compute the layer,
-/// fit and take the time claimed, and that the prices bound every plan of the plan space by the
-/// bound claimed.
+/// Checks the text of a certificate. For every layer its plans must be legal, compute the layer,
+/// fit in memory and take the time claimed, and its prices must bound every plan of the plan space
+/// by the bound claimed.
 pub fn verify_certificate(text: &str) -> Result<Vec<Verified>, CertificateError> {
     let certificate: Certificate = serde_json::from_str(text)
         .map_err(|error| CertificateError::new(format!("this is no `{SCHEMA}`: {error}")))?;
@@ -91,7 +91,8 @@ fn check_layer(
     let Shown { bound, alternatives, limit } =
         bound(claim, Ground { joint: &joint, hardware, loops })?;
     if bound > cost {
-        // Not to be explained away: no plan of the space can be below a bound on all of them.
+        // This is an error of the plan or of the checker: no plan of the plan space is below a
+        // bound on all of them.
         return Err(CertificateError::new(format!(
             "the plan takes {cost} ps, below the bound of {bound} ps on all plans"
         )));
@@ -103,7 +104,7 @@ fn check_layer(
         )));
     }
     let proof = match claim.proof {
-        // Where the prices prove it, nothing rests on the search, whatever the file says.
+        // Where the prices prove the plan best, the claim of the file does not matter.
         _ if bound == cost => Some(Proof::Certificate),
         Claim::Certificate => {
             let message = format!(
@@ -142,8 +143,8 @@ fn read_plans(text: &str) -> Result<Vec<Plan>, CertificateError> {
     Ok(plans)
 }
 
-/// Checks that a legal plan is one of a program, for the chip, in its memory; what it takes, in
-/// picoseconds.
+/// Checks that a legal plan computes a program, is for the chip and fits in its memory. Returns its
+/// time in picoseconds.
 fn check_plan(
     plan: &Plan,
     program: &Program,
@@ -165,7 +166,7 @@ fn check_plan(
     computes(plan, program).map_err(CertificateError::new)?;
     let (needs, has) = (Memory::of(plan).peak().0, hardware.hbm_bytes);
     if needs > has {
-        // What does not fit is no plan: it can be the best of none.
+        // A plan that does not fit is not in the plan space.
         return Err(CertificateError::new(format!(
             "the plan does not fit: it needs {needs} bytes on each device, and `{}` has {has}",
             hardware.name
@@ -174,17 +175,17 @@ fn check_plan(
     Ok(shard_cost::price(plan, hardware).totals.serial_time.0)
 }
 
-/// What is shown of all forms of a program.
+/// What a certificate shows of all forms of a program.
 struct Shown {
-    /// No plan takes less, in picoseconds.
+    /// The lower bound, in picoseconds.
     bound: u64,
     alternatives: u64,
     limit: Option<TooMany>,
 }
 
-/// The least bound over all forms of a program and all layouts of labels, and how many alternatives
-/// it rests on. A form without prices is bounded by its flops alone; what is not gone through, by
-/// nothing.
+/// The least bound over all forms of a program and all layouts of labels, and the number of
+/// alternatives that it rests on. A form without prices is bounded by its flops alone; where the
+/// forms are too many to enumerate, the bound is 0.
 fn bound(claim: &LayerCertificate, ground: Ground<'_>) -> Result<Shown, CertificateError> {
     let enough = claim.lower_bound_ps;
     let Some(together) = &claim.together else {
@@ -204,7 +205,8 @@ fn bound(claim: &LayerCertificate, ground: Ground<'_>) -> Result<Shown, Certific
     Ok(Shown { bound: bound.min(least), alternatives: alternatives + count, limit: None })
 }
 
-/// The least bound over some forms.
+/// The least bound over some forms in picoseconds, and the number of alternatives that it rests on.
+/// A form whose bound reaches `enough` is not bounded further.
 fn bound_one_by_one(
     LayerCertificate { forms: priced, branches, .. }: &LayerCertificate,
     forms: &[Program],
@@ -248,14 +250,16 @@ fn bound_one_by_one(
     Ok((least, alternatives))
 }
 
-/// The least, over all layouts of labels, of the best that any set of prices says of it; a set that
-/// says `enough` ends it.
+/// The bound of one form in picoseconds, and the number of alternatives that it rests on: for each
+/// assignment of layouts to labels the best bound of any set of prices, and of these the least. A
+/// set that shows `enough` ends the work.
 fn bound_of_form(
     space: &Space<'_>,
     sets: &[PriceSet],
     enough: u64,
 ) -> Result<(u64, u64), CertificateError> {
-    // A set that bounds all layouts of labels at once spares looking at them one by one.
+    // A set with side prices may bound all layouts of labels at once; then they are not bounded one
+    // by one.
     let mut alternatives = 0;
     for set in sets.iter().filter(|set| !set.sides.is_empty()) {
         let bound = space.bound(set)?;
@@ -271,7 +275,7 @@ fn bound_of_form(
         let bound = space.bound(set)?;
         alternatives += bound.alternatives;
         for (best, labels) in bounds.iter_mut().zip(&cases).filter(|(best, _)| **best < enough) {
-            // What has no plan takes for ever.
+            // An assignment that no plan meets is bounded by infinity.
             *best = (*best).max(space.bound_under(&bound, labels).unwrap_or(u64::MAX));
         }
     }

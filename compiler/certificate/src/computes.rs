@@ -1,5 +1,5 @@
-//! Whether a plan computes a program: the same parameters, ops and results, every declared layout
-//! met.
+//! Whether a plan computes a program: it has the program's parameters, ops and results, and meets
+//! every declared layout.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -14,7 +14,7 @@ use crate::actions::commutes;
 use crate::forms::{as_written, form_of};
 use crate::labels::label_layout;
 
-/// Checks that a legal plan computes a program; says what it lacks.
+/// Checks that a legal plan computes a program; the error says what it lacks.
 ///
 /// Every instruction but a move must do what some value of the program is defined as, on operands
 /// that stand for that value's operands. An instruction *stands for* a value if it does what the
@@ -28,7 +28,8 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.phase.as_deref() != program.phase.as_ref().map(|phase| phase.name.as_str()) {
         return Err("the plan is one of another phase".to_string());
     }
-    // Of the dims that no source declares a plan has none behind the last that it uses.
+    // A plan lacks the made dims behind the last one that it uses; it has all that the source
+    // declares.
     let has_dims = plan.dims.len() >= program.declared_dims();
     if plan.mesh != program.mesh || !has_dims || !program.dims.starts_with(&plan.dims) {
         return Err("the plan has another mesh or other dims".to_string());
@@ -39,7 +40,7 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.folds.len() != program.folds.len() || !plan.folds.iter().zip(&program.folds).all(same) {
         return Err("the plan has other folded blocks".to_string());
     }
-    // What is missing is said of the program as it is written.
+    // Where the plan computes no form, the error is about the program as it is written.
     let Err(why) = computes_form(plan, &as_written(program)) else { return Ok(()) };
     match form_of(plan, program) {
         Some(form) if computes_form(plan, &form).is_ok() => Ok(()),
@@ -67,12 +68,12 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
         known: RefCell::default(),
     };
     matched.fix_labels()?;
-    // What fails with a label left open fails with every layout of it.
+    // A check that fails with a label left open fails with every layout of the label.
     matched.check()?;
     let mut several: Vec<(usize, Vec<Layout>)> = Vec::new();
     let open = (0..matched.labels.len()).filter(|label| matched.labels[*label].is_none());
     for label in open.collect::<Vec<usize>>() {
-        // One of what no result needs stays open.
+        // A label of values that no result needs stays open.
         let Some(layouts) = matched.layouts_at_pins(LabelId(label as u16)) else { continue };
         match layouts.as_slice() {
             [] => return Err("a layout label stands for no layout in the plan".to_string()),
@@ -84,9 +85,8 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
     matched.check_with(&several, &mut tries)
 }
 
-/// The program with the pieces of its composites as values of their own, behind all others, and for
-/// each value that is a last piece the composite that it is. In a strict layer composites are
-/// whole.
+/// The program with the pieces of its composites as additional values behind all others, and for
+/// each last piece the composite whose value it is. In a strict layer composites are whole.
 fn with_pieces(program: &Program) -> (Program, HashMap<ValueId, ValueId>) {
     let (mut all, mut composites) = (program.clone(), HashMap::new());
     for id in program.value_ids().filter(|_| !program.strict) {
@@ -117,14 +117,14 @@ fn with_pieces(program: &Program) -> (Program, HashMap<ValueId, ValueId>) {
     (all, composites)
 }
 
-/// Layouts tried for labels that stand at pins alone, of all together.
+/// The most layouts that are tried for labels at pins, over all labels together.
 const MAX_LABEL_CASES: usize = 4096;
 
 /// An op with the dims and the dtype of its result: what an instruction and a value must share to
 /// do the same.
 type OpAndType<'a> = (&'a Op, &'a [DimId], Dtype);
 
-/// The values of a program by what they are defined as.
+/// The values of a program by their definitions.
 struct Defined<'a> {
     parameters: HashMap<InstrId, ValueId>,
     ops: HashMap<OpAndType<'a>, Vec<ValueId>>,
@@ -134,23 +134,22 @@ struct Defined<'a> {
 struct Match<'a> {
     plan: &'a Plan,
     program: &'a Program,
-    /// How many values the program has without the pieces of its composites, which stand behind
-    /// them.
+    /// How many values the program has; the pieces of its composites are numbered from here on.
     written: usize,
-    /// The layers that values are in, and those that results are in: none.
+    /// The lists of inlined layers that values are in, and the empty list, for results.
     layers: HashSet<Vec<String>>,
-    /// The composite that each last piece is.
+    /// For each last piece the composite whose value it makes.
     composites: HashMap<ValueId, ValueId>,
     /// The layout of each label, where it is known.
     labels: Vec<Option<Layout>>,
-    /// For each instruction the values whose definition it does; none for a move.
+    /// For each instruction the values whose definition it does; empty for a move.
     does: Vec<Vec<ValueId>>,
-    /// Which instructions stand for which pinned values, as far as was asked.
+    /// The answers of [`Match::stands_for`] for pinned values so far.
     known: RefCell<HashMap<(InstrId, ValueId), bool>>,
 }
 
 impl<'a> Match<'a> {
-    /// Gives labels the layouts that parameters and results have.
+    /// Gives labels the layouts that the plan's parameters and results have.
     fn fix_labels(&mut self) -> Result<(), String> {
         let parameters = self.parameters()?;
         let outputs = self.outputs()?;
@@ -181,7 +180,7 @@ impl<'a> Match<'a> {
         Ok(())
     }
 
-    /// The parameters of the plan with those of the program.
+    /// The parameters of the plan, each with the parameter of the program in the same place.
     fn parameters(&self) -> Result<Vec<(InstrId, ValueId)>, String> {
         let instrs = self
             .plan
@@ -195,7 +194,7 @@ impl<'a> Match<'a> {
         Ok(instrs.into_iter().zip(values).collect())
     }
 
-    /// The instructions that make the results.
+    /// The instructions that make the results, in the order of the program's results.
     fn outputs(&self) -> Result<Vec<InstrId>, String> {
         let (has, wants) = (&self.plan.outputs, &self.program.outputs);
         let differ =
@@ -211,9 +210,8 @@ impl<'a> Match<'a> {
         Ok(has.iter().map(|output| output.id).collect())
     }
 
-    /// The layouts, as the label sees them, in which the plan has every value that a pin with the
-    /// label pins, as far as is known while labels are open; `None` where it has none of these
-    /// values.
+    /// The layouts, as a label sees them, in which the plan has every value that a pin with this
+    /// label pins. Other labels may still be open. `None` where the plan has none of these values.
     fn layouts_at_pins(&self, label: LabelId) -> Option<Vec<Layout>> {
         let mut layouts: Option<BTreeSet<Layout>> = None;
         for value in self.program.live_values().into_iter().map(|id| self.program.value(id)) {
@@ -231,7 +229,8 @@ impl<'a> Match<'a> {
             };
             let seen = |id: InstrId| label_layout(&value.dims, self.plan.instruction(id).layout);
             let here: BTreeSet<Layout> = self.plan.ids().filter(is_it).map(seen).collect();
-            // Where no instruction stands for a value that has to be there, the check says so.
+            // A value for which no instruction stands restricts nothing here; the check fails on it
+            // later.
             if !here.is_empty() {
                 layouts = Some(layouts.map_or(here.clone(), |before| &before & &here));
             }
@@ -239,8 +238,8 @@ impl<'a> Match<'a> {
         layouts.map(|layouts| layouts.into_iter().collect())
     }
 
-    /// The whole check, with some layout of each of these labels; so many layouts are tried at
-    /// most.
+    /// Runs the whole check, with some layout of each of these labels. `tries` bounds how many
+    /// layouts are tried.
     fn check_with(
         &mut self,
         labels: &[(usize, Vec<Layout>)],
@@ -262,7 +261,7 @@ impl<'a> Match<'a> {
         found
     }
 
-    /// The whole check, the layouts of the labels given; any layout will do for one that is open.
+    /// Runs the whole check, with the known layouts of labels; an open label admits any layout.
     fn check(&mut self) -> Result<(), String> {
         let defined = self.defined()?;
         self.known.borrow_mut().clear();
@@ -283,7 +282,7 @@ impl<'a> Match<'a> {
         self.has_its_results()
     }
 
-    /// The values of the program by what they are defined as.
+    /// Collects the values of the program by their definitions.
     fn defined(&self) -> Result<Defined<'a>, String> {
         let mut defined = Defined {
             parameters: self.parameters()?.into_iter().collect(),
@@ -324,7 +323,7 @@ impl<'a> Match<'a> {
                 let alike = defined.constants.get(&key).into_iter().flatten().copied();
                 alike.filter(|value| self.is_piece_alike(id, *value)).collect()
             }
-            // A loop reads its operands as they are given to it, and makes the einsum's value.
+            // A collective einsum does what the einsum does, on the same operands.
             kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
                 let op = kind.op().ok_or("an op that does nothing")?;
                 let alike = defined.ops.get(&(op, instr.dims.as_slice(), instr.dtype));
@@ -344,7 +343,8 @@ impl<'a> Match<'a> {
         Ok(Some(does))
     }
 
-    /// Checks that every folded block hands on what the next application takes, as it takes it.
+    /// Checks that every folded block hands on the value that the next application takes, in a
+    /// layout that the program allows there.
     fn hands_on_its_folds(&self) -> Result<(), String> {
         for (at, fold) in self.plan.folds.iter().enumerate() {
             let exit =
@@ -360,7 +360,7 @@ impl<'a> Match<'a> {
         Ok(())
     }
 
-    /// Checks that every result is the value that the layer gives, as it is declared.
+    /// Checks that every result is the value that the layer returns, in its declared layout.
     fn has_its_results(&self) -> Result<(), String> {
         for (instr, output) in self.outputs()?.into_iter().zip(&self.program.outputs) {
             if !self.admits(&output.pattern, output.value, self.plan.instruction(instr).layout) {
@@ -392,15 +392,16 @@ impl<'a> Match<'a> {
         Ok(())
     }
 
-    /// Whether both are pieces of a composite, or neither is. A composite counts as one op in a
-    /// chain of ops, and what the layer itself writes out does not.
+    /// Whether an instruction and a value are both pieces of a composite, or neither is. The
+    /// difference matters for prices: a composite counts as one op in a chain of ops, but the same
+    /// ops written out in the source do not.
     fn is_piece_alike(&self, instr: InstrId, value: ValueId) -> bool {
         self.plan.instruction(instr).origin.piece_of.is_some() == (value.index() >= self.written)
     }
 
-    /// Whether the name and the layers that an instruction bears are those of a value that it
-    /// stands for. It may bear no name, as a value may. A move is in the layers of whoever reads
-    /// what it moves.
+    /// Whether the name and the layers of an instruction are those of a value that it stands for.
+    /// It may lack the name. A move may be in the layers of any value, since it is in those of the
+    /// op that reads it.
     fn is_called_right(&self, id: InstrId) -> bool {
         let instr = self.plan.instruction(id);
         let Some(made) = self.way(id, true).last() else { return false };
@@ -430,8 +431,8 @@ impl<'a> Match<'a> {
             && self.reads_operands_of(instr, value)
     }
 
-    /// Whether an instruction is what a folded block takes, or in it a move of that: anything else
-    /// would not be what the application before has handed on.
+    /// Whether an instruction is the one that a folded block takes, or a chain of moves of it in
+    /// the block. Nothing else is replaced by what the previous application hands on.
     fn is_taken(&self, mut instr: InstrId, fold: FoldId) -> bool {
         let Some(from) = self.plan.folds.get(fold.index()).map(|fold| fold.from) else {
             return false;
@@ -471,8 +472,8 @@ impl<'a> Match<'a> {
         }
     }
 
-    /// Whether the order of the operands of a value does not matter: a rule may write them in
-    /// another than the plan does.
+    /// Whether the operands of a value may stand in any order: a rule may write them in another
+    /// order than the plan does.
     fn commutes(&self, value: ValueId) -> bool {
         let Def::Op { op, operands } = &self.program.value(value).def else { return false };
         let ty = |id: &ValueId| (&self.program.value(*id).dims, self.program.value(*id).dtype);
@@ -480,8 +481,8 @@ impl<'a> Match<'a> {
         *op == Op::Einsum || commutes(op) && are_alike()
     }
 
-    /// Whether an instruction has a value: does what it is defined as, or moves one that does; past
-    /// its pins.
+    /// Whether an instruction stands for a value: it does what the value is defined as, or moves an
+    /// instruction that does; for a pinned value also in a layout that the pin allows.
     fn stands_for(&self, instr: InstrId, value: ValueId) -> bool {
         match &self.program.value(value).def {
             Def::Pin { operand, pattern, written } => {
@@ -497,7 +498,8 @@ impl<'a> Match<'a> {
                     .fold
                     .filter(|fold| self.program.entry(*fold) == Some(value));
                 let stands = if self.program.strict && *written {
-                    // The moves that the `reshard` asks for end here.
+                    // In a strict layer the moves that a `reshard` asks for end at this
+                    // instruction.
                     pinned(instr) && self.way(instr, true).any(|at| self.stands_for(at, *operand))
                 } else {
                     way.any(|at| pinned(at) && self.stands_for(at, *operand))
@@ -512,8 +514,8 @@ impl<'a> Match<'a> {
         }
     }
 
-    /// An instruction, and before it what it moves, and what that moves, as far back as moves are
-    /// free to stand.
+    /// An instruction, then what it moves, then what that moves, and so on; only itself where
+    /// `moves` is false.
     fn way(&self, instr: InstrId, moves: bool) -> impl Iterator<Item = InstrId> + '_ {
         std::iter::successors(Some(instr), move |at| {
             let instr = self.plan.instruction(*at);
@@ -541,7 +543,7 @@ impl<'a> Match<'a> {
     }
 }
 
-/// The name of a value in the source; one that a `let` pins has the pin's.
+/// The name of a value in the source: its own, or that of a `let` that pins it.
 fn name_of(program: &Program, value: ValueId) -> Option<&str> {
     let is_pin = |id: &ValueId| match &program.value(*id).def {
         Def::Pin { operand, written, .. } => !written && *operand == value,

@@ -1,4 +1,4 @@
-//! What a certificate is about: the programs and the chip that its inputs say.
+//! The programs and the chip that the inputs of a certificate describe.
 
 use shard_check::CheckOptions;
 use shard_cost::Hardware;
@@ -7,7 +7,9 @@ use shard_words::SourceFile;
 
 use crate::format::{CertificateError, Inputs};
 
-/// The programs of all layers, each in all phases in the order of the file, and the chip.
+/// The programs of all layers, each in all its phases in the order of the file, and the chip.
+///
+/// Errors: the source does not check, or the hardware file cannot be read.
 pub fn derive(inputs: &Inputs) -> Result<(Vec<Program>, Hardware), CertificateError> {
     let file = SourceFile::new(inputs.file.as_str(), inputs.source.as_str());
     let options = CheckOptions {
@@ -29,7 +31,7 @@ pub fn derive(inputs: &Inputs) -> Result<(Vec<Program>, Hardware), CertificateEr
     Ok((checked.programs, hardware))
 }
 
-/// The programs of a layer, one for each phase.
+/// The programs of a layer, one for each phase; an error where the source has no such layer.
 pub fn phases_of<'p>(
     programs: &'p [Program],
     layer: &str,

@@ -1,4 +1,4 @@
-//! What a certificate says, and what a check of it has shown.
+//! The format of a certificate file, and the result of its check.
 
 use serde::{Deserialize, Serialize};
 use shard_ir::{Picoseconds, never};
@@ -8,7 +8,7 @@ use crate::forms::TooMany;
 /// The name of the format.
 pub const SCHEMA: &str = "shardc.certificate/2";
 
-/// A certificate for layers of one source file: all that its check needs.
+/// A certificate for layers of one source file. It holds everything that its check needs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
@@ -23,7 +23,7 @@ pub struct Certificate {
 impl Certificate {
     /// The text of the file.
     pub fn text(&self) -> String {
-        // Every key is a string.
+        // JSON can hold every certificate, since all keys are strings.
         let mut text = serde_json::to_string(self)
             .unwrap_or_else(|_| never!("a certificate that JSON cannot hold", String::new()));
         text.push('\n');
@@ -39,17 +39,17 @@ pub struct Inputs {
     pub file: String,
     /// The text of the source file.
     pub source: String,
-    /// Dims given another right side, in order.
+    /// Dims that are redefined, each with its new right side, in order.
     pub dims: Vec<(String, String)>,
     /// The mesh, where it replaces that of the file.
     pub mesh: Option<Vec<(String, u64)>>,
     /// Every layer is treated as strict.
     pub strict: bool,
-    /// What a program has of the memory of a device, in bytes, where that is not what the hardware
-    /// file says.
+    /// The memory of a device that a program may use, in bytes, where it is not the one of the
+    /// hardware file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u64>,
-    /// Einsums may do a collective in their loops.
+    /// Whether einsums may do a collective in their loops.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fuse: bool,
     /// The text of the hardware file.
@@ -64,26 +64,28 @@ pub struct LayerCertificate {
     pub layer: String,
     /// The claim.
     pub proof: Claim,
-    /// The time of the plan, its steps one after another, in picoseconds; of a request, in a file
-    /// with phases.
+    /// The time of the plan with its steps one after another, in picoseconds; in a file with phases
+    /// the time of a request.
     pub cost_ps: u64,
-    /// What the prices show that every plan takes at least, in picoseconds.
+    /// The lower bound on the time of every plan that the prices show, in picoseconds.
     pub lower_bound_ps: u64,
-    /// The plan, as IR text; in a file with phases one for each, in the order of the file.
+    /// The plan as IR text; in a file with phases one plan for each phase, in the order of the
+    /// file.
     pub plan: String,
-    /// For each form of the layer, in the order of [`forms`](crate::forms), sets of prices: each
-    /// assignment of layouts to labels is bounded by one of them. Forms beyond the last are bounded
-    /// by their flops alone.
+    /// For each form of the layer, in the order of [`forms`](crate::forms), sets of prices. Each
+    /// assignment of layouts to labels is bounded by the best of the form's sets. Forms beyond the
+    /// last entry are bounded by their flops alone.
     pub forms: Vec<Vec<PriceSet>>,
-    /// Where there are too many forms to bound them one by one: prices of one of them, which bound
-    /// all. `forms` has the one written alone, then, and that only where none of the others is it.
+    /// Where there are too many forms to bound them one by one: prices of one form, from which a
+    /// bound on all forms follows. `forms` then has at most the form that is written, and only
+    /// where none of the other forms is the written one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
-    /// Forms that are divided in branches, where no set of prices shows of the whole what each
-    /// shows of its part.
+    /// Forms whose plans are divided into branches, where no single set of prices bounds all plans
+    /// as high as a set for each branch does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<Branches>,
-    /// Why the prices do not show all that the search does; a remark.
+    /// Why the prices show a lower bound than the search; a remark that nothing depends on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unshown: Option<Unshown>,
 }
@@ -96,7 +98,8 @@ pub struct Branches {
     pub form: u32,
     /// Sets of prices, each of one branch or several.
     pub prices: Vec<PriceSet>,
-    /// A tree in preorder: behind each division the plans for which it holds, then the others.
+    /// A tree in preorder: behind each division first the plans for which it holds, then the other
+    /// plans.
     pub tree: Vec<Branch>,
 }
 
@@ -104,29 +107,28 @@ pub struct Branches {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Branch {
-    /// A division by what is stored of a weight or cache over the whole stack: at most so many
-    /// bytes.
+    /// A division by the bytes that a weight or cache takes over the whole stack: at most so many.
     Stored {
         /// The weight or cache, by its number in the form.
         stored: u32,
         /// Bytes.
         up_to: u64,
     },
-    /// A division by the layout of a label: one of these.
+    /// A division by the layout of a label: it is one of these.
     Label {
         /// The label, by number.
         label: u16,
         /// Layouts among those that all its places allow, by their place in the order of layouts.
         layouts: Vec<u32>,
     },
-    /// No division: this set of prices bounds all of it.
+    /// No division: this set of prices bounds the branch.
     Leaf {
         /// The set, by number.
         prices: u32,
     },
 }
 
-/// Why prices do not show all that the search does.
+/// Why prices show a lower bound than the search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "lowercase")]
 pub enum Unshown {
@@ -143,21 +145,21 @@ pub enum Unshown {
     Time,
 }
 
-/// Prices of one form, and of what may stand in place of parts of it.
+/// Prices of one form, and of the alternatives that may replace clusters of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Together {
     /// The form: for each cluster of choices the number of its alternative.
     pub picks: Vec<u32>,
-    /// Its prices. Readers across the border of a cluster have a price for each layout of the
-    /// value.
+    /// The prices of the form. A reader across the border of a cluster has a price for each layout
+    /// of the value.
     pub prices: PriceSet,
     /// Prices within other alternatives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<AlternativePrices>,
 }
 
-/// Prices within an alternative of a cluster, for the form that has it in place of its own.
+/// Prices within an alternative of a cluster, in the form that has it instead of its own one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlternativePrices {
@@ -165,11 +167,11 @@ pub struct AlternativePrices {
     pub cluster: u32,
     /// The alternative.
     pub alternative: u32,
-    /// The prices of those who read in the cluster what is computed in it.
+    /// The prices of readers in the cluster of values that are computed in the cluster.
     pub readers: Vec<ReaderPrices>,
 }
 
-/// What a certificate says that its prices, or the search, have shown.
+/// What a certificate claims that its prices, or the search, have shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Claim {
@@ -197,24 +199,24 @@ pub struct Verified {
     pub layer: String,
     /// The time of its plan.
     pub cost: Picoseconds,
-    /// What every plan takes at least.
+    /// The bound: no plan takes less time.
     pub lower_bound: Picoseconds,
-    /// The chip that the time and the bound are of, by the name in its file.
+    /// The chip that the time and the bound are for, by the name in the hardware file.
     pub chip: String,
-    /// Whether that file says of the chip what the built-in one of this name does.
+    /// Whether the hardware file agrees with the built-in chip of this name, memory limits aside.
     pub built_in: bool,
     /// [`Proof::Certificate`] where cost and bound are equal, whatever the file claims;
     /// [`Proof::Search`] where the file says that the search closed the gap between them; `None`
     /// where nothing did.
     pub proof: Option<Proof>,
-    /// Alternatives that were held against the least of their kind: strategies of ops with the
+    /// How many alternatives were compared with the least of their kind: strategies of ops with the
     /// prices of what they read.
     pub inequalities: u64,
-    /// The limit beyond which forms are not bounded, where the layer passes it: the bound is 0
-    /// then.
+    /// The limit of the enumeration of forms that the layer passes, if it passes one: the bound is
+    /// then 0.
     pub limit: Option<TooMany>,
-    /// Why the bound is less than what the search says, as the file has it; `None` where it is
-    /// proven.
+    /// The remark of the file on why the bound is less than that of the search; `None` where the
+    /// claim is proven.
     pub unshown: Option<Unshown>,
 }
 
@@ -236,12 +238,12 @@ pub struct CertificateError {
 }
 
 impl CertificateError {
-    /// About the file, or about one layer of it ([`CertificateError::of`]).
+    /// An error about the whole file; [`CertificateError::of`] makes it one about a layer.
     pub fn new(message: impl Into<String>) -> CertificateError {
         CertificateError { layer: None, message: message.into() }
     }
 
-    /// The same, said of a layer.
+    /// The same error about a layer.
     #[must_use]
     pub fn of(self, layer: &str) -> CertificateError {
         CertificateError { layer: Some(layer.to_string()), ..self }
@@ -252,14 +254,14 @@ impl CertificateError {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceSet {
-    /// Prices are in this part of a picosecond: a 1024-th for 1024.
+    /// Prices count fractions of a picosecond: 1024-ths for 1024.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: u32,
-    /// A price for each reader of each value, in each layout in which the reader may read it.
-    /// Readers that are left out pay what follows from the others (the only reader of a value), or
-    /// nothing (one among several).
+    /// A price for each reader of each value, in each layout in which it may read the value. A
+    /// reader without an entry pays what follows from the other prices if it is the value's only
+    /// reader, and nothing otherwise.
     pub readers: Vec<ReaderPrices>,
-    /// What the places of labels and of memories pay to these; those that are left out pay nothing.
+    /// The side prices that places pay to labels and memories; places without an entry pay nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sides: Vec<SidePrices>,
 }
@@ -280,19 +282,19 @@ fn is_one(scale: &u32) -> bool {
     *scale == 1
 }
 
-/// What a place pays to what asks something of several places at once.
+/// The side prices of a place: what it pays to a label or a memory for its layout.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SidePrices {
-    /// To whom.
+    /// The label or memory that is paid.
     pub to: Part,
     /// Who.
     pub place: Place,
-    /// One for each layout that the place's type allows, in the order of layouts.
+    /// One price for each layout that the type of the place allows, in the order of layouts.
     pub paid: Vec<Run>,
 }
 
-/// What asks something of several places at once.
+/// What reaches across a program: it constrains the layouts of several places at once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
@@ -320,16 +322,16 @@ pub struct ReaderPrices {
     pub value: u32,
     /// Which of its readers: operands in program order, then results.
     pub reader: u32,
-    /// One for each layout in which the reader may read it, in the order of layouts.
+    /// One price for each layout in which the reader may read the value, in the order of layouts.
     pub paid: Vec<Run>,
 }
 
-/// One price, or one that stands several times in a row.
+/// A price, or a price that is repeated in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Run {
     /// The price.
     One(i64),
-    /// The price, and how many times.
+    /// The price, and how many times it is repeated.
     Many(i64, u32),
 }

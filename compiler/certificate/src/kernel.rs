@@ -12,20 +12,19 @@ use crate::actions::Site;
 use crate::attention::{Attention, pins_of};
 use crate::carried::{PartialSoftmax, beside};
 
-/// A kernel of some ops, in layouts.
+/// What some ops, in some layouts, take as one kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kernel {
     /// What its ops do on a device.
     pub(crate) work: Work,
-    /// What goes before it for a composite in pieces: all other pieces and their moves, in
-    /// picoseconds.
+    /// For a composite in pieces the time of everything before its last kernel, all other pieces
+    /// and their moves, in picoseconds; else 0.
     pub(crate) before: u64,
-    /// The time of the collective in the loop of its einsum, in picoseconds, and the chunks of the
-    /// loop.
+    /// For a loop the time of its collective alone, in picoseconds, and the number of its chunks.
     pub(crate) looped: Option<(u64, u64)>,
 }
 
-/// A kernel in numbers, to tell it from others.
+/// A kernel as numbers that can be hashed: two kernels with the same key are the same.
 pub(crate) type Key = (
     u128,
     Dtype,
@@ -36,7 +35,7 @@ pub(crate) type Key = (
 );
 
 impl Kernel {
-    /// What it takes, each time that it runs.
+    /// The time of one run, in picoseconds.
     pub(crate) fn time(&self, hardware: &Hardware) -> u64 {
         let (time, _) = roofline(hardware, &self.work);
         let time = match self.looped {
@@ -56,8 +55,8 @@ impl Kernel {
         (flops.0, arithmetic, matmul, bytes, (self.before, attention, ring), self.looped)
     }
 
-    /// The kernel with one more elementwise op, which reads so many bytes beside what the kernel
-    /// made, and makes so many.
+    /// The kernel with one more elementwise op, which reads `reads` bytes besides what the kernel
+    /// made, and makes `makes` bytes.
     pub(crate) fn joined(&self, reads: u64, makes: u64) -> Kernel {
         let mut joined = *self;
         joined.work.read.0 = joined.work.read.0.saturating_add(reads);
@@ -71,28 +70,28 @@ impl Kernel {
 pub(crate) struct Joins {
     /// The op whose kernel it joins.
     pub(crate) maker: ValueId,
-    /// The pins that what it makes passes on the way.
+    /// The pins between the maker and the op.
     pub(crate) pins: Vec<ValueId>,
-    /// The places of the operands that come from it.
+    /// The places of the operands that come from the maker.
     pub(crate) fed: Vec<usize>,
-    /// Of each operand, whether the kernel has to read it: not what comes from the maker, and not
-    /// what an op of the kernel may have read already, or stands twice (which is counted as
-    /// nothing, so that this is a bound).
+    /// For each operand whether the joined kernel reads it anew. It does not read what comes from
+    /// the maker. What another op of the kernel may have read already, and what stands twice, is
+    /// counted as not read, so that the result is a lower bound.
     pub(crate) reads: Vec<bool>,
-    /// The same where the kernel is an attention, which reads more.
+    /// The same where the maker's kernel is an attention, whose members read more.
     pub(crate) reads_beside_attention: Vec<bool>,
 }
 
-/// The bytes that an op adds to what the kernel reads that it joins.
+/// The bytes that an op adds to what a kernel reads, if it joins the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Adds {
     pub(crate) alone: u64,
-    /// Where the kernel is an attention.
+    /// The bytes where the kernel is an attention.
     pub(crate) beside_attention: u64,
 }
 
 impl Adds {
-    /// To a kernel.
+    /// The bytes that are added to this kernel.
     pub(crate) fn to(self, kernel: &Kernel) -> u64 {
         if kernel.work.attention { self.beside_attention } else { self.alone }
     }
@@ -106,7 +105,7 @@ pub(crate) fn unpinned(program: &Program, mut id: ValueId) -> ValueId {
     id
 }
 
-/// Whether a value is a number of the program, pinned or not.
+/// Whether a value is a constant, pinned or not.
 pub(crate) fn is_constant(program: &Program, id: ValueId) -> bool {
     matches!(program.value(unpinned(program, id)).def, Def::Constant(_))
 }
@@ -129,8 +128,8 @@ pub(crate) fn site(program: &Program, id: ValueId) -> Option<Site<'_>> {
     })
 }
 
-/// For each live value how it may join a kernel. `readers` says by how many operands and results
-/// each value is read.
+/// For each live value how its op may join a kernel. `readers` counts the operands and results that
+/// read each value.
 pub(crate) fn joins(
     program: &Program,
     live: &[ValueId],
@@ -138,8 +137,8 @@ pub(crate) fn joins(
     attentions: &[Option<Attention>],
 ) -> Vec<Option<Joins>> {
     let mut all: Vec<Option<Joins>> = vec![None; program.values.len()];
-    // What the ops of the longest kernel that makes each value read; and the same where the kernel
-    // is an attention.
+    // For each value what the ops of the longest kernel that makes it read; and the same where that
+    // kernel is an attention.
     let mut read: Vec<Vec<ValueId>> = vec![Vec::new(); program.values.len()];
     let mut read_by_attention = read.clone();
     let mut places = vec![0; program.values.len()];
@@ -175,7 +174,7 @@ pub(crate) fn joins(
             let reads_beside_attention = reads_beside(&read_by_attention[maker.index()]);
             Joins { maker, pins, fed, reads, reads_beside_attention }
         });
-        // Nobody else reads what the maker makes.
+        // An op may join only where nobody else reads what the maker makes.
         let joins = joins.filter(|j| {
             let all: usize = j.pins.iter().chain([&j.maker]).map(|v| readers[v.index()]).sum();
             all == j.fed.len() + j.pins.len()
@@ -191,15 +190,16 @@ pub(crate) fn joins(
     all
 }
 
-/// Whether an op may join what makes another value. A composite in pieces ends with an elementwise
-/// op.
+/// Whether an op may join the kernel that makes another value. A composite in pieces ends with an
+/// elementwise op, so that its last kernel may be joined.
 fn leads(program: &Program, maker: ValueId, op: ValueId) -> bool {
     let Some(site) = site(program, maker) else { return false };
     let may = may_lead_a_kernel(site.op) || site.pieces_over().is_some();
     may && program.value(maker).fold == program.value(op).fold
 }
 
-/// Whether what makes a value in a layout may be joined: of a composite, what makes it in pieces.
+/// Whether the kernel that makes a value in a layout may be joined. The one of a composite may be
+/// joined only if the layout splits the composite's dim, so that it is done in pieces.
 pub(crate) fn may_be_joined(program: &Program, maker: ValueId, layout: Layout) -> bool {
     let value = program.value(maker);
     let Def::Op { op, .. } = &value.def else { return false };
@@ -213,7 +213,7 @@ pub(crate) fn may_be_joined(program: &Program, maker: ValueId, layout: Layout) -
     }
 }
 
-/// The local sizes of a value in a layout.
+/// The sizes of a value in a layout on one device.
 pub(crate) fn local_sizes(program: &Program, id: ValueId, layout: Layout) -> Vec<u64> {
     let sizes = program.sizes(&program.value(id).dims);
     MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(layout)
@@ -226,8 +226,8 @@ pub(crate) fn local_bytes(program: &Program, id: ValueId, layout: Layout) -> u64
     value.dtype.bytes(MeshShape { mesh: &program.mesh, sizes: &sizes }.local_elements(layout))
 }
 
-/// The work of one op in all its strategies. It follows from the local sizes, and few of them
-/// differ.
+/// The work of one op in each of its strategies. Work depends only on the local sizes and
+/// statistics, so it is kept by these.
 pub(crate) struct Works<'a> {
     program: &'a Program,
     id: ValueId,

@@ -1,4 +1,4 @@
-//! Layout labels: types that bear one have one and the same layout.
+//! Layout labels: all types that bear the same label have the same layout.
 
 use shard_ir::{DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
@@ -12,8 +12,9 @@ pub(crate) fn label_layout(dims: &[DimId], layout: Layout) -> Layout {
     layout.permuted(&order)
 }
 
-/// Every assignment of layouts to the labels of a program. Where there are more than `most`, one
-/// that says nothing: the bound is then of plans in which a label's types may differ.
+/// Every assignment of layouts to the labels of a program, by the number of the label. Where there
+/// are more than `most`, the one empty assignment: the bound then covers plans in which the types
+/// of a label differ, too.
 pub fn assignments(program: &Program, most: usize) -> Vec<Vec<Layout>> {
     let mut all: Vec<Vec<Layout>> = vec![Vec::new()];
     for label in (0..program.labels.len() as u16).map(LabelId) {
@@ -41,7 +42,7 @@ pub(crate) fn layouts_of(program: &Program, label: LabelId) -> Vec<Layout> {
         seen.sort_unstable();
         seen
     };
-    // A pin that no result needs is in no plan, and asks nothing.
+    // A pin that no result needs is in no plan, so its label does not count.
     let pattern = |id: ValueId| program.value(id).def.pattern().map(|pattern| (id, pattern));
     let values = program.live_values().into_iter().filter_map(pattern);
     let results = program.outputs.iter().map(|output| (output.value, &output.pattern));

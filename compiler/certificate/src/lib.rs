@@ -1,10 +1,10 @@
-//! Certificates: why no plan of the plan space takes less time than a plan, so that anybody can
-//! check it.
+//! Certificates: proofs that no plan of the plan space takes less time than a given plan, in a form
+//! that anybody can check.
 //!
-//! It shares no code with the search. What it takes from elsewhere is what a certificate is
-//! *about*: the language (`shard-check`, from source to [`Program`](shard_ir::Program)), plans as
-//! data with their verifier (`shard-ir`) and the cost model (`shard-cost`). What there is to choose
-//! from it enumerates itself, from the pages of `spec/`:
+//! The checker shares no code with the search. It uses only what a certificate is *about*: the
+//! language (`shard-check`, from source to [`Program`](shard_ir::Program)), plans as data with
+//! their verifier (`shard-ir`) and the cost model (`shard-cost`). It enumerates the choices of the
+//! plan space itself, as the pages of `spec/` define them:
 //!
 //! | module | what | page |
 //! |---|---|---|
@@ -18,10 +18,10 @@
 //! | `space`, `ways`, `maxima`, `usable` | all of that, for one program | search.md |
 //! | `phases` | the phases of a layer as one program | certificate.md |
 //!
-//! `together` bounds many forms at once, `branches` parts of the plans of one. `bound` sums the
-//! least of every part, given prices (`prices`), with the moves that serve several readers found by
-//! `steiner`; `computes` holds a plan to the program; and [`check`](verify_certificate) puts it all
-//! together.
+//! `together` bounds many forms at once, and `branches` bounds parts of the plans of one form.
+//! `bound` sums the least of every part at given prices (`prices`); `steiner` finds the moves that
+//! serve several readers. `computes` checks that a plan computes the program, and
+//! [`check`](verify_certificate) combines all of these.
 
 mod actions;
 mod attention;

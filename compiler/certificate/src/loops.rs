@@ -1,5 +1,5 @@
-//! Loops (`spec/search.md`): an einsum with an all-gather of one operand, or the reduce-scatter of
-//! its result, inside.
+//! Loops (`spec/search.md`): an einsum that does an all-gather of one operand, or the
+//! reduce-scatter of its result, chunk by chunk.
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, collective_cost};
@@ -7,12 +7,12 @@ use shard_ir::{AxisList, Collective, Layout, MeshShape, Program, Reduction, Valu
 
 /// A collective in the loop of an einsum.
 pub(crate) struct Looped {
-    /// The operand that is given split, and the layout; the result is scattered where there is
-    /// none.
+    /// The operand that is gathered, and its layout before the gather; `None` where the result is
+    /// scattered.
     pub(crate) given: Option<(usize, Layout)>,
     /// The layout of the result.
     pub(crate) result: Layout,
-    /// The time of the collective by itself in picoseconds, and the chunks of the loop.
+    /// The time of the collective alone, in picoseconds, and the number of chunks of the loop.
     pub(crate) looped: (u64, u64),
 }
 
@@ -21,7 +21,8 @@ pub(crate) struct Loops<'a> {
     program: &'a Program,
     hardware: &'a Hardware,
     id: ValueId,
-    /// Times by operand (none for the result), local elements and axes.
+    /// Times of collectives in picoseconds, by operand (`None` for the result), local elements and
+    /// axes.
     known: FxHashMap<(Option<usize>, u64, AxisList), u64>,
 }
 
@@ -30,12 +31,13 @@ impl<'a> Loops<'a> {
         Loops { program, hardware, id, known: FxHashMap::default() }
     }
 
-    /// Those of one strategy: of operands read and a result made in these layouts.
+    /// The loops of one strategy: of an einsum that reads its operands and makes its result in
+    /// these layouts.
     pub(crate) fn of(&mut self, operands: &[Layout], result: Layout) -> Vec<Looped> {
         let mut all = Vec::new();
         let program = self.program;
         let mesh = &program.mesh;
-        // An operand over axes over which the einsum has it whole.
+        // A loop gathers an operand over axes over which the einsum reads it whole.
         for (i, operand) in program.value(self.id).def.operands().iter().enumerate() {
             let dims = &program.value(*operand).dims;
             let sizes = program.sizes(dims);
@@ -56,7 +58,7 @@ impl<'a> Loops<'a> {
                 }
             }
         }
-        // The result over axes over which the einsum leaves it partial.
+        // A loop scatters the result over axes over which the einsum leaves it partial.
         let dims = &program.value(self.id).dims;
         let sizes = program.sizes(dims);
         for axes in AxisList::arrangements(result.partial(Reduction::Sum)) {
@@ -96,7 +98,7 @@ impl<'a> Loops<'a> {
     }
 }
 
-/// Whether a dim can be split over more axes.
+/// Whether the size of a dim divides over its axes and over `more` axes.
 fn divides(
     sizes: &[u64],
     mesh: &shard_ir::Mesh,

@@ -1,9 +1,9 @@
-//! Over which axes values of a program may be `partialmax`.
+//! The axes over which values of a program may be `partialmax`.
 
 use shard_ir::{AxisSet, Binary, Def, LayoutPattern, Op, Program, Reduce};
 
-/// The axes over which values may be partial maxima: all where something takes a maximum, where a
-/// logical rule may make it take one, or where a type names one; else none.
+/// The axes over which values may be partial maxima: all axes where an op takes a maximum, where a
+/// logical rule may make one that does, or where a type names a partial maximum; else none.
 pub(crate) fn maxima(program: &Program) -> AxisSet {
     let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
     let makes_one = |def: &Def| match def {
@@ -16,7 +16,7 @@ pub(crate) fn maxima(program: &Program) -> AxisSet {
     if any { program.mesh.all_axes() } else { AxisSet::EMPTY }
 }
 
-/// Whether an op takes a maximum, or a logical rule makes it take one.
+/// Whether an op takes a maximum, or a logical rule rewrites it into one that does.
 fn is_maximum(op: &Op) -> bool {
     match op {
         Op::Reduce { kind, .. } => match kind {

@@ -1,4 +1,5 @@
-//! The moves of a value: its layouts, and what it takes to bring it from each to each other.
+//! The moves of a value: its layouts, and the time that it takes to move it from one layout to
+//! another.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -11,7 +12,8 @@ use shard_ir::{
 
 use crate::sums::{NEVER, Sum};
 
-/// A layout of a value by its place among all; behind them hubs.
+/// A layout of a value, by its place in the order of layouts; or a hub, numbered behind all
+/// layouts.
 pub(crate) type Node = u32;
 
 /// Which moves a value has.
@@ -19,30 +21,31 @@ pub(crate) type Node = u32;
 pub(crate) enum Freedom {
     /// All.
     Any,
-    /// Those without traffic: it lies in the memory of the host, and each device fetches the part
-    /// that it wants.
+    /// Those without traffic: the value lies in host memory, and each device fetches the block that
+    /// it wants.
     WithoutTraffic,
-    /// None: it is stored before any step; or no `reshard` of a strict layer reads it.
+    /// None: the value is stored before any step, or it is in a strict layer and no `reshard` moves
+    /// it.
     Fixed,
 }
 
-/// All that the moves of a value depend on, beside mesh and chip: values that are alike in this
-/// share them.
+/// Everything that the moves of a value depend on besides mesh and chip. Values that are alike in
+/// it share their moves.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Alike {
     /// The global sizes of its dims.
     pub(crate) sizes: Vec<u64>,
     pub(crate) dtype: Dtype,
     pub(crate) freedom: Freedom,
-    /// How often its step is taken.
+    /// How often the step of the value is taken: times of moves are multiplied by it.
     pub(crate) times: u64,
     /// The dims of its statistics, where it may be the attention over a part of the keys.
     pub(crate) statistics: Option<DimSet>,
 }
 
 impl Alike {
-    /// Its layouts, sorted; those of an attention over a part of the keys behind all others, so
-    /// that a pin on it numbers the others as it does.
+    /// The layouts, sorted; `partialsoftmax` layouts stand behind all others, so that a pin of the
+    /// value, which allows none of these, numbers its layouts alike.
     fn layouts(&self, mesh: &Mesh, maxima: AxisSet) -> Vec<Layout> {
         let shape = MeshShape { mesh, sizes: &self.sizes };
         let mut layouts = shape.layouts(mesh.all_axes(), maxima);
@@ -53,26 +56,27 @@ impl Alike {
     }
 }
 
-/// Whether blocks of a value in a layout may change places: something splits it, and it need not be
-/// merged first.
+/// Whether blocks of a value in a layout may change places: some axis splits it, and it is not
+/// `partialsoftmax`, which has to be merged first.
 fn may_regroup(layout: Layout) -> bool {
     !layout.split_axes().is_empty() && layout.softmax_axes().is_empty()
 }
 
-/// The moves of values that are alike. Times are picoseconds, of all times that the step is taken.
+/// The moves of values that are alike. Times are in picoseconds, for all repetitions of the step.
 #[derive(Debug)]
 pub(crate) struct Moves {
     pub(crate) layouts: Vec<Layout>,
     index: FxHashMap<Layout, Node>,
-    /// For each node the moves from it, and those that lead to it: the other node and the time.
+    /// For each node the moves that start there and the moves that end there: the other node and
+    /// the time.
     from: Vec<Vec<(Node, i64)>>,
     into: Vec<Vec<(Node, i64)>>,
 }
 
-/// Exchanges are in the plan space between at most so many layouts that the same axes split.
+/// If the same axes split more layouts than this, exchanges between them are not in the plan space.
 const MOST_EXCHANGED: usize = 128;
 
-/// Of layouts with one local shape, permutes between at most so many are arcs.
+/// If more layouts than this have one local shape, permutes between them go through a hub.
 const MOST_PERMUTED: usize = 48;
 
 impl Moves {
@@ -99,8 +103,8 @@ impl Moves {
         moves
     }
 
-    /// Every collective but permutes and exchanges. A move that is free over several axes is the
-    /// same moves over one axis each, one after another.
+    /// Adds every collective but permutes and exchanges. A move without traffic over several axes
+    /// is left out: it is the same as moves over one axis each, one after another.
     fn add_collectives(
         &mut self,
         shape: MeshShape<'_>,
@@ -108,8 +112,8 @@ impl Moves {
         maxima: AxisSet,
         hardware: &Hardware,
     ) {
-        // What most collectives take depends on what they are, how much there is on a device and
-        // which axes they are over.
+        // The time of most collectives depends only on their kind, on the elements on a device and
+        // on their axes.
         let mut known: FxHashMap<(std::mem::Discriminant<Collective>, u64, AxisList), i64> =
             FxHashMap::default();
         for node in 0..self.layouts.len() {
@@ -153,8 +157,8 @@ impl Moves {
         }
     }
 
-    /// One all-to-all, permute or exchange leads from any layout to any other that the same axes
-    /// split, partial over the same axes, where there are not too many of them.
+    /// Adds one all-to-all, permute or exchange from each layout to each other that is split and
+    /// partial over the same axes, where there are not too many of these layouts.
     fn add_regroupings(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
         let mut groups: BTreeMap<[u32; 3], Vec<Node>> = BTreeMap::new();
         for (layout, node) in
@@ -182,9 +186,9 @@ impl Moves {
         }
     }
 
-    /// Permutes lead between all layouts with the same local shape and the same partial axes, also
-    /// where other axes split them. Where they all take the same time, they go through a hub; so
-    /// they do where there are too many of them.
+    /// Adds permutes between all layouts with the same local shape and the same partial axes, also
+    /// where other axes split them. The permutes go through a hub where they all take the same
+    /// time, and where there are too many layouts.
     fn add_permutes(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
         let mut groups: BTreeMap<(Vec<u64>, [u32; 2]), Vec<Node>> = BTreeMap::new();
         for (layout, node) in
@@ -220,12 +224,12 @@ impl Moves {
         }
     }
 
-    /// How many complete layouts these axes split.
+    /// How many complete layouts are split by exactly these axes.
     fn ways(&self, split: AxisSet) -> usize {
         self.layouts.iter().filter(|l| l.is_complete() && l.split_axes() == split).count()
     }
 
-    /// From each of some layouts to each other, in a time.
+    /// Adds a hub between some layouts: to go from one of them to another through it takes `time`.
     fn add_hub(&mut self, group: &[Node], time: i64) {
         let hub = self.from.len() as Node;
         self.from.push(group.iter().map(|node| (*node, 0)).collect());
@@ -234,7 +238,7 @@ impl Moves {
         }
     }
 
-    /// All moves: from where, to where, the time.
+    /// All moves: the node where it starts, the node where it ends, and the time.
     #[cfg(test)]
     pub(crate) fn arcs(&self) -> Vec<(Node, Node, i64)> {
         let of = |(from, arcs): (usize, &Vec<(Node, i64)>)| -> Vec<(Node, Node, i64)> {
@@ -243,7 +247,7 @@ impl Moves {
         self.from.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Layouts and hubs.
+    /// How many nodes there are: layouts and hubs.
     pub(crate) fn nodes(&self) -> usize {
         self.from.len()
     }
@@ -252,31 +256,31 @@ impl Moves {
         self.index.get(&layout).copied()
     }
 
-    /// Marks what moves lead to from the marked nodes.
+    /// Marks every node that moves reach from a marked node.
     pub(crate) fn mark_reached(&self, marked: &mut [bool]) {
         mark(&self.from, marked);
     }
 
-    /// Marks what moves lead from to the marked nodes.
+    /// Marks every node from which moves reach a marked node.
     pub(crate) fn mark_reaching(&self, marked: &mut [bool]) {
         mark(&self.into, marked);
     }
 
-    /// Lowers each sum to the least with which its node is reached from others; times count `scale`
-    /// times.
+    /// Lowers each sum to the least with which its node is reached from others, by shortest paths.
+    /// Times are multiplied by `scale`.
     pub(crate) fn spread(&self, sums: &mut [Sum], scale: i64) {
         shortest(&self.from, sums, scale, 1);
     }
 
-    /// Lowers each sum to the least with which its node reaches others, each move at this share of
-    /// its time.
+    /// Lowers each sum to the least with which its node reaches others, by shortest paths. Times
+    /// are multiplied by `scale` and divided by `share`.
     pub(crate) fn spread_back(&self, sums: &mut [Sum], scale: i64, share: i64) {
         shortest(&self.into, sums, scale, share);
     }
 }
 
-/// Whether the time of a collective follows from its kind, the bytes on a device and its axes; else
-/// it depends on where each block goes, or on statistics.
+/// Whether the time of a collective follows from its kind, its axes and the elements on a device.
+/// If not, it depends on where each block goes, or on statistics.
 fn is_told_by_its_axes(collective: &Collective) -> bool {
     collective.terms().axes.is_some() && !matches!(collective, Collective::SoftmaxMerge { .. })
 }

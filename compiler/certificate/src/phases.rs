@@ -1,18 +1,17 @@
 //! The phases of a layer as one program: the weights are stored once, in one layout for all phases,
-//! and each step counts as often as a request takes it.
+//! and each step counts as many times as a request takes it.
 
 use shard_ir::{
     Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, MeshShape, Output, Plan, Program,
     Value, ValueId,
 };
 
-/// How many of its steps a request takes.
+/// How many steps of a phase a request takes; 1 in a file without phases.
 pub(crate) fn steps(program: &Program) -> u64 {
     program.phase.as_ref().map_or(1, |phase| phase.repeat)
 }
 
-/// The weights that phases share and whose layout the source leaves open: parameters, the same in
-/// every phase.
+/// The weights that phases share and whose layout the source leaves open. All phases have the same.
 fn shared_weights(program: &Program) -> Vec<ValueId> {
     let is_open = |id: &ValueId| {
         let value = program.value(*id);
@@ -24,7 +23,7 @@ fn shared_weights(program: &Program) -> Vec<ValueId> {
     program.value_ids().filter(is_open).collect()
 }
 
-/// The first weight that plans for the phases store in different layouts, by name.
+/// The name of the first shared weight that the plans of two phases store in different layouts.
 pub(crate) fn stored_apart(programs: &[&Program], plans: &[Plan]) -> Option<String> {
     let stored = |plan: &Plan, name: &Option<String>| -> Option<Layout> {
         let is_it = |i: &&shard_ir::Instruction| {
@@ -45,14 +44,13 @@ pub(crate) fn stored_apart(programs: &[&Program], plans: &[Plan]) -> Option<Stri
 pub struct Joint {
     /// The program.
     pub program: Program,
-    /// For each phase, which parameters of the program are there while it runs, counted in program
-    /// order.
+    /// For each phase the parameters that are in memory while it runs, counted in program order.
     pub present: Vec<Vec<usize>>,
 }
 
-/// The phases of a layer side by side in one program; the program itself where there is one. The
-/// weights that phases share come first, stored before any step, and each phase reads them through
-/// a pin of its own, from which it may move them.
+/// The phases of a layer side by side in one program; with a single phase the program itself, and
+/// `None` without any. The weights that the phases share come first and are stored before any step.
+/// Each phase reads them through a pin of its own, from which it may move them.
 pub fn side_by_side(programs: &[&Program]) -> Option<Joint> {
     let (first, others) = programs.split_first()?;
     let parameters = |program: &Program| program.parameters().count();
@@ -66,7 +64,7 @@ pub fn side_by_side(programs: &[&Program]) -> Option<Joint> {
     let stored = |id: &ValueId| {
         let mut value = Value { times: 0, ..first.value(*id).clone() };
         if let Def::Parameter { pattern, .. } = &mut value.def {
-            // Labels are those of a phase, and the pins bear them.
+            // A label belongs to one phase, so the pin of the phase bears it.
             pattern.label = None;
         }
         value
@@ -88,8 +86,8 @@ pub fn side_by_side(programs: &[&Program]) -> Option<Joint> {
     Some(Joint { program: joint, present })
 }
 
-/// Adds a phase. Dims of one name and one size are one dim; labels, folded blocks and values are
-/// its own.
+/// Adds a phase to the joint program. Dims with the same name and size become one dim; labels,
+/// folded blocks and values stay apart.
 fn add(joint: &mut Program, phase: &Program, weights: &[ValueId]) {
     let (values, labels, folds) =
         (joint.values.len() as u32, joint.labels.len() as u16, joint.folds.len() as u16);

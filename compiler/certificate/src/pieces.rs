@@ -1,5 +1,5 @@
-//! Composites in pieces (`spec/types.md`): a softmax or a norm whose dim is split, as the ops and
-//! small all-reduces that it is then done by.
+//! Composites in pieces (`spec/types.md`): a softmax or a norm over a split dim is computed by
+//! several ops, with small all-reduces of their statistics between them.
 
 use shard_cost::{
     Hardware, KernelOp, LocalTensor, Work, collective_cost, fuses_with, kernel_work,
@@ -13,8 +13,9 @@ use shard_ir::{
 use crate::actions::Site;
 use crate::kernel::{Kernel, is_constant, site, unpinned};
 
-/// The last kernel of a composite that reads its operand in a layout which splits the dim, with the
-/// time of all that goes before; `None` where it is not done in pieces.
+/// The last kernel of a composite whose operand is read in a layout that splits the composite's
+/// dim; the time of everything before is in `before`. `None` where the composite is not done in
+/// pieces.
 pub(crate) fn last_kernel(
     program: &Program,
     hardware: &Hardware,
@@ -29,7 +30,7 @@ pub(crate) fn last_kernel(
     Some(Kernel { work, before, looped: None })
 }
 
-/// A composite in pieces. Every piece is split as the operand is, along the dims that it has.
+/// A composite in pieces. Every dim of a piece is split as the same dim of the operand.
 struct InPieces<'p> {
     program: &'p Program,
     /// The operand, its dims, its dtype and its layout.
@@ -44,7 +45,7 @@ struct InPieces<'p> {
 }
 
 impl<'p> InPieces<'p> {
-    /// `None` where it is not done in pieces.
+    /// `None` where the composite is not done in pieces: its dim is whole, or it may not be.
     fn of(program: &'p Program, id: ValueId, layout: Layout) -> Option<InPieces<'p>> {
         let site = site(program, id)?;
         let over = site.pieces_over()?;
@@ -74,9 +75,9 @@ impl<'p> InPieces<'p> {
         shape.local_sizes(self.laid(of))
     }
 
-    /// What each kernel does on a device, up to that of the last piece.
+    /// What each kernel does on a device, first to last.
     fn works(&self) -> Vec<Work> {
-        // Numbers for what is no value of the program.
+        // Pieces are no values of the program: they are numbered from the top.
         let of_piece = |at: usize| u32::MAX - at as u32;
         let local: Vec<Vec<u64>> =
             self.pieces.iter().map(|piece| self.sizes(&piece.dims)).collect();
@@ -114,7 +115,7 @@ impl<'p> InPieces<'p> {
         (0..=last).map(|kernel| kernel_work(&members(kernel), &self.program.dims)).collect()
     }
 
-    /// The kernel of each piece, by the rule of [`fuses_with`].
+    /// The number of the kernel that each piece runs in, by the rule of [`fuses_with`].
     fn in_kernels(&self) -> Vec<usize> {
         debug_assert!(self.pieces.iter().all(|piece| composite_dim(&piece.op).is_none()));
         let operand = unpinned(self.program, self.operand);
@@ -135,7 +136,8 @@ impl<'p> InPieces<'p> {
                         && may_lead_a_kernel(&made_by.op)
                         && self.pieces.iter().filter(reads_it).count() == 1
                 }
-                // Two of its pieces read the operand of a composite.
+                // Two pieces of a composite read its operand, so the first joins no kernel that
+                // makes the operand.
                 Read::Operand | Read::Number(_) => false,
             });
             kernels.push(match joins {
@@ -149,8 +151,8 @@ impl<'p> InPieces<'p> {
         kernels
     }
 
-    /// What a piece combines, if it goes over the dim of the composite: it is then partial over the
-    /// axes that split the dim.
+    /// The reduction of a piece that runs over the composite's dim: its result is partial over the
+    /// axes that split the dim. `None` of other pieces.
     fn combined(&self, piece: &Piece) -> Option<Reduction> {
         let dims = |read: &Read| match read {
             Read::Operand => self.dims,
@@ -169,7 +171,7 @@ impl<'p> InPieces<'p> {
         site.combines(self.over)
     }
 
-    /// The time of each all-reduce of a piece that is partial.
+    /// The time in picoseconds of each all-reduce of a partial piece.
     fn all_reduces(&self, hardware: &Hardware) -> impl Iterator<Item = u64> {
         self.pieces.iter().filter_map(move |piece| {
             let (kind, axes) = (self.combined(piece)?, self.split);

@@ -1,4 +1,4 @@
-//! Prices out of a file.
+//! Reads the prices of a file.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use crate::format::{CertificateError, PriceSet, ReaderPrices, Run};
 use crate::space::Space;
 use crate::sums::{NEVER, Sum};
 
-/// What the readers of each value pay: for each value and reader the price in each layout,
-/// [`NEVER`] where the reader does not read it; `None` for the only reader of a value, whose price
-/// follows from the others.
+/// What the readers of each value pay: for each value and reader the price in each node, [`NEVER`]
+/// where the reader does not read the value. `None` for the only reader of a value, whose price
+/// follows from the other prices.
 pub(crate) type Paid = Vec<Vec<Option<Vec<Sum>>>>;
 
-/// The prices of a set. A reader that it does not name pays what follows, if it is the value's only
-/// one, and else nothing.
+/// The prices of a set. A reader without an entry pays what follows if it is the value's only
+/// reader, and nothing otherwise. Prices that do not fit the program are refused.
 pub(crate) fn read(space: &Space<'_>, set: &PriceSet) -> Result<Paid, CertificateError> {
     let mut paid: Paid = vec![Vec::new(); space.readers.len()];
     for id in &space.present {
@@ -23,7 +23,7 @@ pub(crate) fn read(space: &Space<'_>, set: &PriceSet) -> Result<Paid, Certificat
             matches!(space.program.value(*id).def, Def::Constant(_)) && !space.is_within[v];
         paid[v] = (0..readers.len())
             .map(|reader| match space.is_border(v, &readers[reader]) {
-                // A number is on every device, so that whoever reads it has it for nothing.
+                // A constant is on every device, so that all its readers have it for nothing.
                 true if is_number => Some(vec![0; space.moves[v].nodes()]),
                 border => {
                     (border || readers.len() > 1).then(|| spread_out(space, v, reader, |_| 0))
@@ -71,7 +71,7 @@ fn spread_out(
     all
 }
 
-/// The prices one by one, if there are so many.
+/// The prices one by one; `None` where their number is not `count`.
 pub(crate) fn one_by_one(runs: &[Run], count: usize) -> Option<Vec<i64>> {
     let mut prices = Vec::with_capacity(count);
     for run in runs {

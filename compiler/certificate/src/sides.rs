@@ -1,6 +1,5 @@
-//! What asks something of several places at once (`spec/certificate.md`): a label, whose places all
-//! have one layout, and the memory of a device, in which weights and caches fit together. A place
-//! pays for its layout, and whoever asks is paid.
+//! Side prices (`spec/certificate.md`): what places pay for their layouts to a label, whose places
+//! all have one layout, and to the memory of a device, in which weights and caches have to fit.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +13,14 @@ use crate::prices::one_by_one;
 use crate::space::Space;
 use crate::sums::{NEVER, Sum, least, plus};
 
-/// The weights and caches that are in memory at once, and the bytes that they may take.
+/// The weights and caches that are in memory at once, and the most bytes that they may take.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) values: Vec<ValueId>,
     pub(crate) most: u64,
 }
 
-/// The weights and caches among some parameters of a program, given by their place among all.
+/// The weights and caches among some parameters of a program; `present` counts in program order.
 pub(crate) fn kept(program: &Program, present: &[usize], most: u64) -> Kept {
     let parameters: Vec<ValueId> = program.parameters().collect();
     let is_kept =
@@ -31,33 +30,35 @@ pub(crate) fn kept(program: &Program, present: &[usize], most: u64) -> Kept {
     Kept { values, most }
 }
 
-/// The side prices of a set.
+/// The side prices of a set of prices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sides {
-    /// For each place that pays anything, what it pays in each layout, to all; [`NEVER`] where its
-    /// type allows none.
+    /// For each parameter or pin that pays anything, what it pays in each layout, to all labels and
+    /// memories together; [`NEVER`] where the type allows none.
     values: Vec<Option<Vec<Sum>>>,
     results: Vec<Option<Vec<Sum>>>,
-    /// For each label its layouts, with what it costs in each: less what its places pay.
+    /// For each label its layouts, and for each of them the cost: minus what the label's places
+    /// pay.
     labels: Vec<Vec<(Layout, Sum)>>,
-    /// What all memories come to: the least, over all layouts of weights and caches that fit, less
-    /// what these pay.
+    /// The cost of all memories: for each memory the least, over all layouts of its weights and
+    /// caches that fit, of minus what these pay.
     memories: Sum,
 }
 
 impl Sides {
-    /// What a value's place pays in a layout.
+    /// What a parameter or pin pays in a layout.
     pub(crate) fn of_value(&self, value: ValueId, node: Node) -> Sum {
         self.values[value.index()].as_ref().map_or(0, |paid| paid[node as usize])
     }
 
-    /// What a result's place pays in a layout.
+    /// What a result pays in a layout.
     pub(crate) fn of_result(&self, result: usize, node: Node) -> Sum {
         self.results[result].as_ref().map_or(0, |paid| paid[node as usize])
     }
 
-    /// What places pay in a form that computes each value of this one as `now` says, `count`
-    /// values; labels and memories are counted elsewhere.
+    /// The same for another form, of `count` values: `now` maps each value of this form to the
+    /// value of the other form that is the same, if there is one. Labels and memories are counted
+    /// elsewhere.
     pub(crate) fn in_another_form(&self, count: usize, now: &[Option<ValueId>]) -> Sides {
         let mut values = vec![None; count];
         for (paid, now) in self.values.iter().zip(now) {
@@ -68,13 +69,13 @@ impl Sides {
         Sides { values, results: self.results.clone(), ..Sides::default() }
     }
 
-    /// What places pay, and nothing of labels and memories.
+    /// What places pay, without the costs of labels and memories.
     pub(crate) fn of_places(&self) -> Sides {
         Sides { values: self.values.clone(), results: self.results.clone(), ..Sides::default() }
     }
 
-    /// What all labels and memories come to at least, with the layouts of labels given, or open for
-    /// `&[]`.
+    /// The least cost of all labels and memories together, for these layouts of labels; for `&[]`
+    /// over all layouts.
     pub(crate) fn least(&self, labels: &[Layout]) -> Sum {
         let of_label = |(label, layouts): (usize, &Vec<(Layout, Sum)>)| {
             let wanted = labels.get(label);
@@ -90,7 +91,8 @@ impl Sides {
 }
 
 impl Space<'_> {
-    /// The layouts that the type of a place allows, in their order: those at which it pays.
+    /// The layouts that the type of a place allows, in their order: those for which it has side
+    /// prices. `None` of what is no place.
     pub fn allowed_at(&self, place: Place) -> Option<&[Node]> {
         match place {
             Place::Value(value) => {
@@ -102,7 +104,7 @@ impl Space<'_> {
         }
     }
 
-    /// The layout of a node of a place.
+    /// The layout with a number at a place; `None` of a hub or of what is no place.
     pub fn layout_at(&self, place: Place, node: Node) -> Option<Layout> {
         let value = match place {
             Place::Value(value) => value as usize,
@@ -111,13 +113,13 @@ impl Space<'_> {
         self.moves[value].layouts.get(node as usize).copied()
     }
 
-    /// All labels, then all memories.
+    /// All labels of the program, then all memories.
     pub fn parts(&self) -> Vec<Part> {
         let labels = (0..self.program.labels.len() as u16).map(Part::Label);
         labels.chain((0..self.memories.len()).map(Part::Memory)).collect()
     }
 
-    /// The places that a label or a memory asks something of.
+    /// The places whose layouts a label or a memory constrains.
     pub fn places_of(&self, part: Part) -> Vec<Place> {
         let Part::Label(label) = part else {
             let Part::Memory(memory) = part else { return Vec::new() };
@@ -132,14 +134,14 @@ impl Space<'_> {
         values.map(|id| Place::Value(id.0)).chain(results.map(Place::Result)).collect()
     }
 
-    /// The bytes that a weight or a cache takes in a layout, over the whole stack.
+    /// The bytes that a weight or a cache takes on a device in a layout, over the whole stack.
     pub(crate) fn stored_bytes(&self, value: ValueId, layout: Layout) -> u64 {
         let bytes =
             local_bytes(self.program, value, layout).saturating_mul(self.program.copies(value));
         bytes.saturating_mul(self.program.repeat)
     }
 
-    /// Reads the side prices of a set.
+    /// Reads the side prices of a set. Side prices that do not fit the program are refused.
     pub(crate) fn sides(&self, set: &PriceSet) -> Result<Sides, CertificateError> {
         let mut sides = Sides {
             values: vec![None; self.program.values.len()],
@@ -184,7 +186,7 @@ impl Space<'_> {
         Ok(sides)
     }
 
-    /// What a label costs in each of its layouts.
+    /// The cost of a label in each of its layouts: minus what its places pay for the layout.
     fn label(&self, label: u16, paid: &[(&SidePrices, Vec<Sum>)]) -> Vec<(Layout, Sum)> {
         let to_it: Vec<_> = paid.iter().filter(|(side, _)| side.to == Part::Label(label)).collect();
         let seen_by_label = |place: Place, node: Node| {
@@ -214,12 +216,12 @@ impl Space<'_> {
         layouts.into_iter().map(|layout| (layout, cost(&layout))).collect()
     }
 
-    /// What a memory comes to: the least, over all choices of a layout for each weight and cache
-    /// whose bytes fit together, less what these pay for the layouts.
+    /// The cost of a memory: the least, over all choices of layouts for its weights and caches that
+    /// fit together, of minus what these pay for their layouts.
     fn memory(&self, memory: usize, paid: &[(&SidePrices, Vec<Sum>)]) -> Sum {
         let Kept { values, most } = &self.memories[memory];
-        // What is chosen so far, as bytes and costs: fewer bytes first, and each costs less than
-        // all before it.
+        // The choices for the values so far, as bytes and costs. They are sorted by bytes, and each
+        // costs less than all before it.
         let mut chosen: Vec<(u64, Sum)> = vec![(0, 0)];
         for value in values {
             let place = Place::Value(value.0);
@@ -250,7 +252,7 @@ impl Space<'_> {
     }
 }
 
-/// Those of some choices that no other one beats in bytes and cost, fewer bytes first.
+/// The choices that no other choice beats in both bytes and cost, fewer bytes first.
 fn best_first(mut choices: Vec<(u64, Sum)>) -> Vec<(u64, Sum)> {
     choices.sort_unstable();
     let mut best: Vec<(u64, Sum)> = Vec::new();
@@ -262,11 +264,11 @@ fn best_first(mut choices: Vec<(u64, Sum)>) -> Vec<(u64, Sum)> {
     best
 }
 
-/// Choices told apart at most.
+/// The most choices of layouts that are kept for a memory.
 const MOST_CHOICES: usize = 4096;
 
-/// At most so many choices: of two neighbours one is made that takes the bytes of the smaller and
-/// costs what the cheaper does.
+/// At most [`MOST_CHOICES`] choices. Neighbours are merged into one with the bytes of the smaller
+/// and the cost of the cheaper, so that the result is still a lower bound.
 fn at_most(mut choices: Vec<(u64, Sum)>) -> Vec<(u64, Sum)> {
     while choices.len() > MOST_CHOICES {
         choices = choices.chunks(2).map(|two| (two[0].0, two[two.len() - 1].1)).collect();

@@ -26,9 +26,9 @@ use crate::ways::Ways;
 /// Who reads a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
-    /// An op or a pin: the value that it makes, and the place among its operands.
+    /// An op or a pin, by the value that it makes, and the place of the value among its operands.
     Operand(ValueId, usize),
-    /// A result of the layer.
+    /// A result of the layer, by number.
     Result(usize),
 }
 
@@ -38,47 +38,46 @@ pub struct Space<'a> {
     pub(crate) hardware: &'a Hardware,
     /// The values that results need, and all parameters, in program order.
     pub(crate) present: Vec<ValueId>,
-    /// Those of them that are looked at: all, or those of the part.
+    /// Those of the present values that are in this space: all, or those of the part.
     pub(crate) live: Vec<ValueId>,
-    /// Of each value whether it is one of these.
+    /// For each value whether it is in `live`.
     pub(crate) is_within: Vec<bool>,
     /// The axes over which values may be partial maxima.
     maxima: AxisSet,
     pub(crate) moves: Vec<Rc<Moves>>,
     pub(crate) ways: Vec<Ways>,
-    /// Of each value its readers: operands in program order, then results.
+    /// For each value its readers: ops and pins in program order, then results.
     pub(crate) readers: Vec<Vec<Reader>>,
-    /// Of each value the layouts in which each reader may read it.
+    /// For each value and each of its readers the layouts in which the reader may read it.
     pub(crate) wanted: Vec<Vec<Vec<Node>>>,
-    /// Of each value the operands, and which reader of the operand it is.
+    /// For each value its operands, each with the number of this value among the operand's readers.
     pub(crate) reads: Vec<Vec<(usize, usize)>>,
-    /// How an elementwise op may join the kernel of its operand, and which op may join that of a
-    /// value.
+    /// For each value how its op may join the kernel of an operand, and which op may join its own
+    /// kernel.
     pub(crate) joins: Vec<Option<Joins>>,
     pub(crate) joined_by: Vec<Option<ValueId>>,
-    /// Of each value that an attention ends with, the attention as one kernel.
+    /// For each value that ends an attention, the attention as one kernel.
     pub(crate) attentions: Vec<Option<Attention>>,
     /// For each value how it may be `partialsoftmax`, if it may.
     pub(crate) partial_softmaxes: Rc<Vec<Option<PartialSoftmax>>>,
     /// The layouts that each result's type allows.
     pub(crate) results: Vec<Vec<Node>>,
-    /// All kernels that ops run as by themselves.
+    /// All kernels in which the ways of ops and attentions run before any op joins them.
     pub(crate) kernels: Vec<Kernel>,
-    /// The time of each.
+    /// The time of each of these kernels, in picoseconds.
     pub(crate) times: Vec<u64>,
-    /// For each phase the weights and caches that are in memory.
+    /// For each phase the weights and caches that are in memory at once.
     pub(crate) memories: Vec<Kept>,
-    /// What all plans that are bounded have in common, where they are a branch.
+    /// The branch that is bounded: what all its plans have in common.
     pub(crate) within: Within,
 }
 
-/// A part of a program: the values of one region, with those that they read and that read them
-/// around.
+/// A part of a program: the values of one region.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent<'r> {
-    /// Where each value is.
+    /// The region of each value.
     pub regions: &'r [Region],
-    /// The region.
+    /// The region of the part.
     pub of: Region,
 }
 
@@ -87,12 +86,12 @@ impl Extent<'_> {
         self.regions[id.index()] == self.of
     }
 
-    /// Whether some of these values are of the part, and some are not.
+    /// Whether some of these values are in the part and some are not.
     fn cuts<'v>(&self, mut values: impl Iterator<Item = &'v ValueId>) -> bool {
         values.next().is_some_and(|first| values.any(|id| self.has(id) != self.has(first)))
     }
 
-    /// Refuses a part that has some values of a kernel and not all.
+    /// Refuses a part that has some values of a kernel, and not all of them.
     fn has_whole_kernels(
         &self,
         joins: &[Option<Joins>],
@@ -116,22 +115,21 @@ impl Extent<'_> {
     }
 }
 
-/// What spaces of programs on one mesh and one chip have in common: the moves of values that are
-/// alike.
+/// What the spaces of programs on one mesh and one chip share: the moves of values that are alike.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     moves: Rc<RefCell<KnownMoves>>,
 }
 
-/// Moves by what they hang on, and whether values may be partial maxima.
+/// Moves by what they depend on, and whether no value may be a partial maximum.
 type KnownMoves = BTreeMap<(Alike, bool), Rc<Moves>>;
 
 /// Layouts of one value, and of all values together, beyond which a space is refused.
 const MOST_LAYOUTS: usize = 1 << 20;
 
 impl<'a> Space<'a> {
-    /// The plan space of a program; `loops` says whether einsums may do a collective in their
-    /// loops, `present` which parameters are there in each phase
+    /// The plan space of a whole program. `loops` says whether einsums may do a collective in their
+    /// loops, `present` which parameters are in memory in each phase
     /// ([`Joint::present`](crate::Joint)).
     pub fn new(
         program: &'a Program,
@@ -142,9 +140,9 @@ impl<'a> Space<'a> {
         Space::of_part(program, hardware, loops, present, None, &Common::default())
     }
 
-    /// The plan space of a part of a program. What it reads from outside it may read in any layout,
-    /// and what is read of it from outside may be read in any: so it has all that it has in any
-    /// program of which it is a part.
+    /// The plan space of a part of a program. The part may read values from outside in any layout,
+    /// and readers outside may read its values in any layout. So it has at least the plans that it
+    /// has within any program of which it is a part.
     pub fn of_part(
         program: &'a Program,
         hardware: &'a Hardware,
@@ -154,15 +152,16 @@ impl<'a> Space<'a> {
         common: &Common,
     ) -> Result<Space<'a>, CertificateError> {
         let mut space = Space::without_ways(program, hardware, phases, extent, common)?;
-        // What all places of labels and of memories may have is asked of the part that every form
-        // has.
+        // Labels and memories are bounded in the part that every form has: it needs the layouts of
+        // all places, also of those outside.
         let has_sides = extent.is_none_or(|extent| extent.of == Region::Rest);
         space.find_ways(loops && !program.strict, has_sides)?;
         usable::keep_usable(&mut space);
         Ok(space)
     }
 
-    /// The values of a part, with who reads them, how they may move and what may be one kernel.
+    /// The values of a part with their readers, their moves and the kernels that they may share;
+    /// the ways are still empty.
     fn without_ways(
         program: &'a Program,
         hardware: &'a Hardware,
@@ -224,7 +223,7 @@ impl<'a> Space<'a> {
         Ok(space)
     }
 
-    /// Whether a reader is outside of the part that is looked at, or the value that it reads is.
+    /// Whether a value and its reader lie on different sides of the border of the part.
     pub(crate) fn is_border(&self, value: usize, reader: &Reader) -> bool {
         match reader {
             Reader::Operand(by, _) => self.is_within[value] != self.is_within[by.index()],
@@ -232,7 +231,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// The layouts of a value that a pattern on it allows.
+    /// The layouts of a value that a pattern allows.
     pub(crate) fn allowed(&self, value: ValueId, pattern: &LayoutPattern) -> Vec<Node> {
         let sizes = self.program.sizes(&self.program.value(value).dims);
         let shape = MeshShape { mesh: &self.program.mesh, sizes: &sizes };
@@ -245,12 +244,12 @@ impl<'a> Space<'a> {
         self.program
     }
 
-    /// Who reads a value: operands in program order, then results.
+    /// The readers of a value: ops and pins in program order, then results.
     pub fn readers(&self, value: ValueId) -> &[Reader] {
         &self.readers[value.index()]
     }
 
-    /// The layouts in which a reader of a value may read it, in their order: those at which it has
+    /// The layouts in which a reader may read a value, in their order: those for which it has
     /// prices.
     pub fn wanted(&self, value: ValueId, reader: usize) -> impl Iterator<Item = Layout> + '_ {
         self.wanted[value.index()][reader]
@@ -258,19 +257,18 @@ impl<'a> Space<'a> {
             .map(move |node| self.moves[value.index()].layouts[*node as usize])
     }
 
-    /// Whether a value is in the part that is looked at, and one who reads it is not, or the other
-    /// way round.
+    /// Whether a value is in the part and its reader is not, or the other way round.
     pub fn crosses(&self, value: ValueId, reader: &Reader) -> bool {
         self.is_border(value.index(), reader)
     }
 
-    /// The values that results need, and all parameters; those of the part that is looked at.
+    /// The values of the part: those that results need, and all parameters.
     pub fn live(&self) -> &[ValueId] {
         &self.live
     }
 }
 
-/// The moves of each value.
+/// The moves of each value; values that are alike share them.
 fn moves_of(
     program: &Program,
     hardware: &Hardware,
@@ -320,7 +318,7 @@ fn readers(program: &Program, live: &[ValueId]) -> Vec<Vec<Reader>> {
     readers
 }
 
-/// The place of a reader among those of what it reads.
+/// The number of a reader among the readers of a value.
 pub(crate) fn place_of(readers: &[Reader], reader: Reader) -> usize {
     let place = readers.iter().position(|other| *other == reader);
     place.unwrap_or_else(|| never!("a reader that is not among the readers of what it reads", 0))
@@ -337,7 +335,7 @@ fn reads(program: &Program, live: &[ValueId], readers: &[Vec<Reader>]) -> Vec<Ve
     reads
 }
 
-/// Which moves a value has.
+/// Which moves a value may have.
 fn freedom(program: &Program, id: ValueId) -> Freedom {
     let Program { strict, .. } = program;
     if program.value(id).times == 0 || (*strict && !is_asked_to_move(program, id)) {
@@ -349,8 +347,8 @@ fn freedom(program: &Program, id: ValueId) -> Freedom {
     }
 }
 
-/// In a strict layer, whether a `reshard` asks a value to move. One of a weight in host memory asks
-/// also for the cut before the fetch, where no line can stand.
+/// Whether a `reshard` of a strict layer asks a value to move. A `reshard` behind a fetch asks also
+/// for moves before the fetch, where nothing can be written.
 fn is_asked_to_move(program: &Program, id: ValueId) -> bool {
     let readers = |of: ValueId| {
         program.value_ids().filter(move |v| program.value(*v).def.operands().contains(&of))

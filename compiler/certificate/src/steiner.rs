@@ -1,17 +1,17 @@
-//! What it takes at least to bring a value to all of its readers, given what each pays for reading
-//! it in each layout.
+//! The least cost of bringing a value to all of its readers, given what each reader pays for the
+//! value in each layout.
 
 use crate::moves::Moves;
 use crate::sums::{NEVER, Sum, plus};
 
-/// With more readers than this that pay differently each is served on its own: the number of sets
-/// of readers doubles with each.
+/// With more readers than this that pay differently, each is served on its own: the work doubles
+/// with each reader.
 const MOST_TOGETHER: usize = 8;
 
-/// For each layout in which a value may be made: the least, over all trees of moves from there to
-/// the layouts in which the readers read it, of the time of the moves less what the readers pay.
-/// `paid[i][n]` is what reader `i` pays in layout `n`, and [`NEVER`] where it does not read the
-/// value. Times count `scale` times.
+/// For each node in which a value may be made: the least, over all trees of moves from there to the
+/// layouts in which the readers read it, of the time of the moves less what the readers pay.
+/// `paid[i][n]` is what reader `i` pays in node `n`, and [`NEVER`] where it does not read the value
+/// there. Times are multiplied by `scale`.
 pub(crate) fn served(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     let different = joined(paid);
     match different.len() {
@@ -21,8 +21,8 @@ pub(crate) fn served(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     }
 }
 
-/// Readers that pay the same in every layout are one that pays so many times as much: where a tree
-/// serves one of them best it serves all of them best.
+/// Readers that pay the same in every layout count as one reader that pays as many times as much:
+/// the tree that serves one of them best serves all of them best.
 fn joined(paid: &[Vec<Sum>]) -> Vec<Vec<Sum>> {
     let mut different: Vec<(&Vec<Sum>, Sum)> = Vec::new();
     for reader in paid {
@@ -36,15 +36,16 @@ fn joined(paid: &[Vec<Sum>]) -> Vec<Vec<Sum>> {
     different.into_iter().map(all).collect()
 }
 
-/// What it costs to serve a reader where it is: that it pays.
+/// The cost of serving one reader without a move, in each node: minus what it pays there.
 fn at_the_reader(moves: &Moves, paid: &[Sum]) -> Vec<Sum> {
     let earned =
         |price: Option<&Sum>| price.filter(|price| **price < NEVER).map_or(NEVER, |price| -price);
     (0..moves.nodes()).map(|node| earned(paid.get(node))).collect()
 }
 
-/// Dreyfus and Wagner: the best tree for a set of readers from a node goes some way, and there
-/// serves one of them or divides the set in two; not at a hub, which stands within a move.
+/// The algorithm of Dreyfus and Wagner. The best tree for a set of readers follows a path from its
+/// root and then either serves the only reader of the set or divides the set in two. It divides at
+/// no hub, since a hub stands within one move.
 fn together(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     let sets = 1usize << paid.len();
     let mut best: Vec<Vec<Sum>> = vec![Vec::new(); sets];
@@ -64,8 +65,9 @@ fn together(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     best.swap_remove(sets - 1)
 }
 
-/// Each of `k` readers on its own, every move at a `k`-th of its time. A move of a tree serves at
-/// most `k` readers, so that this is no more than the tree costs.
+/// A lower bound on the tree: each of `k` readers is served on its own, every move at a `k`-th of
+/// its time. A move of the tree serves at most `k` readers, so that this counts no more than the
+/// tree costs.
 fn one_by_one(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     let mut sum = vec![0; moves.nodes()];
     for reader in paid {
@@ -84,8 +86,8 @@ mod tests {
     use super::*;
     use crate::moves::{Alike, Freedom};
 
-    /// The least over all sets of arcs that lead from a node to where some layout of each reader
-    /// is.
+    /// For each node the least cost over all sets of arcs: the time of the arcs less the best price
+    /// of each reader among the nodes that they reach.
     fn by_all_sets(moves: &Moves, paid: &[Vec<Sum>]) -> Vec<Sum> {
         let arcs = moves.arcs();
         let mut best = vec![NEVER; moves.nodes()];
@@ -112,7 +114,7 @@ mod tests {
         best
     }
 
-    /// What alike readers pay, and what others do.
+    /// Several readers pay alike, as many as `kinds` different ones in turn.
     #[test]
     fn readers_that_pay_the_same_are_served_by_the_best_tree_however_many_they_are() {
         let hardware = Hardware::built_in("tpu-v5e").expect("built in");
@@ -134,7 +136,7 @@ mod tests {
         }
     }
 
-    /// A hub stands within a permute: two layouts behind it are two permutes.
+    /// Two layouts that are reached through a hub cost two permutes.
     #[test]
     fn no_move_to_a_hub_serves_two_readers() {
         let hardware = Hardware::built_in("tpu-v4-flat").expect("built in");

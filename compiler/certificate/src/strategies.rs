@@ -1,11 +1,11 @@
 //! The strategies of an op: for each mesh axis what it does ([`actions`](crate::actions)), and for
-//! each dim in which order its axes split it.
+//! each dim the order of the axes that split it.
 
 use shard_ir::{AxisId, AxisList, DimId, Layout, Mesh, Op, never};
 
 use crate::actions::{Along, PartialOperands, Site, To};
 
-/// What is done with a strategy: the layouts of the operands, that of the result.
+/// Called with each strategy: the layouts of the operands, and the layout of the result.
 type Visit<'v> = dyn FnMut(&[Layout], Layout) + 'v;
 
 impl Site<'_> {
@@ -28,18 +28,18 @@ struct Walk<'a> {
     partial_together: &'a [PartialOperands],
 }
 
-/// What the axes so far do.
+/// What the axes that are decided so far do.
 #[derive(Clone)]
 struct State {
     /// For each dim, the axes that split it, major to minor.
     axes_of: Vec<AxisList>,
-    /// The layouts, with the partial axes alone.
+    /// The layouts of the operands, so far with their partial axes alone.
     operands: Vec<Layout>,
     result: Layout,
 }
 
 impl Walk<'_> {
-    /// Lets an axis, and then those behind it, do all that they may do.
+    /// Visits all strategies in which the axes before `axis` do what the state says.
     fn let_act(&self, axis: usize, state: &mut State, visit: &mut Visit<'_>) {
         if axis == self.site.mesh.axes().len() {
             self.visit(state, visit);
@@ -48,7 +48,7 @@ impl Walk<'_> {
         let id = AxisId(axis as u8);
         // Nothing.
         self.let_act(axis + 1, state, visit);
-        // It splits a dim, at any place among the axes that do.
+        // It splits a dim, at any place among the axes that split it already.
         for (dim, along) in self.alongs.iter().enumerate() {
             let others = state.axes_of[dim];
             let devices = self.site.mesh.group_size(others.iter()) * self.site.mesh.size(id);
@@ -77,7 +77,7 @@ impl Walk<'_> {
             self.let_act(axis + 1, state, visit);
             *state = before;
         }
-        // One operand is the attention over the keys of a device.
+        // One operand is `partialsoftmax` over it.
         if let Some(operand) = self.site.carries {
             let before = state.clone();
             state.operands[operand] = state.operands[operand].with_softmax(id);
@@ -88,7 +88,7 @@ impl Walk<'_> {
     }
 
     fn visit(&self, state: &State, visit: &mut Visit<'_>) {
-        // What is such a part is partial in no other way.
+        // A result that is `partialsoftmax` is partial in no other way.
         let softmax = state.result.softmax_axes();
         if !softmax.is_empty() && state.result.partial_axes() != softmax {
             return;
@@ -138,8 +138,9 @@ impl Walk<'_> {
     }
 }
 
-/// The axes of a whole dim dealt out to its parts: the first part has axes until it has a device
-/// for each of its entries, and only then the next. `None` where an axis falls on two parts.
+/// The axes of a whole dim dealt out to its parts, major to minor: a part takes axes until it has a
+/// device for each of its entries, and then the next part does. `None` where an axis would fall on
+/// two parts.
 fn dealt(axes: AxisList, parts: &[u64], mesh: &Mesh) -> Option<Vec<AxisList>> {
     let mut dealt = vec![AxisList::EMPTY; parts.len()];
     let mut left: Vec<u64> = parts.to_vec();

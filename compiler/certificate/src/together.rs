@@ -1,10 +1,11 @@
-//! Forms bounded together (`spec/certificate.md`): what every form has alike, and the least of each
-//! cluster.
+//! Forms bounded together (`spec/certificate.md`): the sum of what all forms have in common and of
+//! the least alternative of each cluster.
 //!
-//! A form is solved, and its prices are kept. Over the border of a cluster they are the same in
-//! every form, whatever is chosen in it. So a form takes at least what the solved one has outside
-//! of clusters, and of each cluster what the alternative that it takes comes to, at these prices:
-//! and that is no less than the least of all alternatives.
+//! One form is solved, and its prices are kept. At the border of a cluster these prices are the
+//! same in every form, whatever the form chooses in the cluster. So the bound of any form is the
+//! bound of the solved form outside of all clusters, plus for each cluster the bound of the
+//! alternative that the form takes at these prices; and each of these is no less than the least
+//! alternative of its cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,7 @@ use crate::sides::Sides;
 use crate::space::{Common, Extent, Reader, Space};
 use crate::sums::{NEVER, Sum, plus};
 
-/// What the plan spaces of all forms have in common.
+/// What all forms are bounded on.
 #[derive(Clone, Copy)]
 pub struct Ground<'g> {
     /// The phases side by side.
@@ -32,7 +33,7 @@ pub struct Ground<'g> {
     pub loops: bool,
 }
 
-/// A solved form, of which clusters may be replaced.
+/// A solved form, whose alternatives of clusters may be replaced by others.
 pub struct Solved<'s> {
     choices: &'s Choices<'s>,
     ground: Ground<'s>,
@@ -40,40 +41,40 @@ pub struct Solved<'s> {
     picks: Vec<usize>,
     form: Form,
     prices: PriceSet,
-    /// The prices of readers across the borders of clusters: by what is read, and who reads it as
-    /// which operand.
+    /// The prices of readers across the borders of clusters, by the class that is read, the class
+    /// that reads it, and the place among its operands.
     borders: BTreeMap<(Class, Class, usize), ReaderPrices>,
-    /// What places of labels and memories pay in the solved form.
+    /// The side prices of places in the solved form.
     places: Sides,
     outlines: BTreeMap<Class, (Region, Outline)>,
-    /// What is outside of clusters, and what the form's own alternative of each cluster comes to.
+    /// The bound of what is outside of clusters, and of the form's own alternative of each cluster.
     rest: Sum,
     own: Vec<Sum>,
     inequalities: u64,
 }
 
-/// All that the part of a value in the bound hangs on, prices aside: the same in all forms for what
-/// is in no cluster.
+/// Everything that the bound of a value depends on, prices aside. It must be the same in all forms
+/// for a value outside of clusters.
 #[derive(Clone, PartialEq, Debug)]
 struct Outline {
-    /// How it is computed, operands by their classes.
+    /// How the value is computed, with classes in the place of operands.
     def: Def,
-    /// Who reads it: a class and which of its operands, or a result.
+    /// Its readers: a class and the place among its operands, or a result.
     readers: BTreeSet<(Option<Class>, usize)>,
     times: u64,
     fold: Option<FoldId>,
-    /// Which moves it has: values that have the same share them.
+    /// Its moves, by address: values with the same moves share them.
     moves: *const Moves,
     joins: Option<Joined>,
     joined_by: Option<Class>,
-    /// Of what an attention ends with, its ops and the pins in it.
+    /// For the last value of an attention, the members and the pins of the attention.
     attention: Option<(BTreeSet<Class>, BTreeSet<Class>)>,
     /// How it may be `partialsoftmax`, if it may.
     partial_softmax: Option<PartialSoftmax>,
 }
 
-/// What a value joins the kernel of, the pins between, which of its operands are fed by it, and
-/// which it has to read.
+/// How a value joins a kernel, with classes in the place of values
+/// ([`Joins`](crate::kernel::Joins)).
 #[derive(Clone, PartialEq, Debug)]
 struct Joined {
     maker: Class,
@@ -83,7 +84,7 @@ struct Joined {
 }
 
 impl<'s> Solved<'s> {
-    /// A form at some prices. Prices that do not fit it are refused.
+    /// The form of these picks at some prices. Prices that do not fit it are refused.
     pub fn new(
         choices: &'s Choices<'s>,
         picks: &[usize],
@@ -145,12 +146,13 @@ impl<'s> Solved<'s> {
         Space::of_part(&form.program, hardware, loops, &joint.present, Some(extent), &self.common)
     }
 
-    /// What is outside of clusters, in the parts of a picosecond that prices count.
+    /// The bound of what is outside of clusters, in the fractions of a picosecond that prices
+    /// count.
     pub fn rest(&self) -> i128 {
         self.rest
     }
 
-    /// What the form's own alternative of a cluster comes to.
+    /// The bound of the form's own alternative of a cluster, in the same fractions.
     pub fn own(&self, cluster: usize) -> i128 {
         self.own[cluster]
     }
@@ -162,8 +164,9 @@ impl<'s> Solved<'s> {
         self.choices.form(&picks)
     }
 
-    /// What another alternative of a cluster comes to. `within` says, given its plan space and its
-    /// form, prices for those who read in it what is computed in it.
+    /// The bound of another alternative of a cluster, in the same fractions. `within` gives, for
+    /// the plan space of the cluster in the other form, and for that form, the prices of readers in
+    /// the cluster of values that are computed in it.
     pub fn alternative(
         &mut self,
         cluster: usize,
@@ -171,7 +174,7 @@ impl<'s> Solved<'s> {
         within: impl FnOnce(&Space<'_>, &Form) -> Result<Vec<ReaderPrices>, CertificateError>,
     ) -> Result<i128, CertificateError> {
         let region = Region::Cluster(cluster);
-        // Choices of one cluster do not need each other in a circle; those of several might.
+        // No alternative of one cluster needs itself, but the alternatives of several clusters may.
         let form = self.form_with(cluster, alternative);
         let form = form
             .ok_or_else(|| CertificateError::new("choices of several clusters need each other"))?;
@@ -204,8 +207,8 @@ impl<'s> Solved<'s> {
         self.sum(&space, &prices, places)
     }
 
-    /// What all forms take at least, where the least alternative of each cluster comes to so much;
-    /// `None` where there is no plan.
+    /// The bound on all forms in picoseconds, given the bound of the least alternative of each
+    /// cluster; `None` where there is no plan.
     pub fn in_picoseconds(&self, least: impl IntoIterator<Item = i128>) -> Option<u64> {
         in_picoseconds(least.into_iter().fold(self.rest, plus), i64::from(self.prices.scale))
     }
@@ -214,7 +217,7 @@ impl<'s> Solved<'s> {
         PriceSet { scale: self.prices.scale, ..PriceSet::default() }
     }
 
-    /// The prices that the file has of the solved form, as far as they are of one region.
+    /// The prices of the solved form whose value or reader is in a region.
     fn of_region(&self, space: &Space<'_>, region: Region) -> PriceSet {
         let at = |value: u32| self.form.regions.get(value as usize).copied();
         let reads = |of: &&ReaderPrices| {
@@ -232,7 +235,7 @@ impl<'s> Solved<'s> {
         PriceSet { readers, ..self.empty() }
     }
 
-    /// Notes the prices of readers across borders.
+    /// Stores the prices of readers across borders.
     fn read_borders(&mut self, rest: &Space<'_>) -> Result<(), CertificateError> {
         for of in &self.prices.readers {
             let region = |value: ValueId| self.form.regions[value.index()];
@@ -270,7 +273,7 @@ impl<'s> Solved<'s> {
         Ok(())
     }
 
-    /// The prices of readers across the border of a part of another form.
+    /// The prices of readers across the border of a part of a form, taken from the solved form.
     pub fn across_borders(&self, space: &Space<'_>, form: &Form) -> Vec<ReaderPrices> {
         let mut all = Vec::new();
         for id in &space.present {
@@ -292,7 +295,7 @@ impl<'s> Solved<'s> {
         all
     }
 
-    /// What a part comes to.
+    /// The bound of a part.
     fn sum(
         &mut self,
         space: &Space<'_>,
@@ -305,7 +308,8 @@ impl<'s> Solved<'s> {
     }
 }
 
-/// The outlines of the values of a form, but for numbers and for those of one region.
+/// The outlines of the values of a form by class, except for numbers and for the values of one
+/// region.
 fn outlines(
     space: &Space<'_>,
     form: &Form,
@@ -371,8 +375,8 @@ fn outlines(
     outside.map(outline).collect()
 }
 
-/// The least over all forms of a program that are made of choices, in picoseconds, and how many
-/// alternatives it rests on.
+/// The least bound over all forms of a program, in picoseconds, and the number of alternatives that
+/// it rests on.
 pub(crate) fn bound_together(
     together: &Together,
     choices: &Choices<'_>,

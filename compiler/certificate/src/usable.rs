@@ -1,5 +1,5 @@
-//! Ways that no plan can have are left out: those that read what cannot be had, and those that make
-//! what no reader can use.
+//! Removes ways that no plan can have: those that read a layout that cannot be had, and those that
+//! make a layout that no reader can use.
 
 use shard_ir::Def;
 
@@ -7,8 +7,8 @@ use crate::attention::Attention;
 use crate::moves::Node;
 use crate::space::{Reader, Space};
 
-/// Leaves out what no plan can have, until nothing more falls away, and notes in which layouts each
-/// reader may read.
+/// Removes ways until all that are left are usable, and notes the layouts in which each reader may
+/// read a value.
 pub(crate) fn keep_usable(space: &mut Space<'_>) {
     loop {
         let had = drop_what_cannot_be_had(space);
@@ -18,20 +18,21 @@ pub(crate) fn keep_usable(space: &mut Space<'_>) {
     }
 }
 
-/// What can be had of each value.
+/// What a pass from the parameters to the results finds.
 struct Had {
-    /// In which layouts.
+    /// For each value and each of its layouts, whether some plan has it.
     layouts: Vec<Vec<bool>>,
     dropped: bool,
 }
 
-/// From the parameters to the results.
+/// Removes the ways that read a layout that no way or move makes, from the parameters to the
+/// results.
 fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
     let count = space.program.values.len();
     let mut had = Had { layouts: vec![Vec::new(); count], dropped: false };
-    // The layouts in which some kernel that may be joined makes each value.
+    // For each value the layouts that a kernel makes which an elementwise op may join.
     let mut led: Vec<Vec<bool>> = vec![Vec::new(); count];
-    // What lies outside of the part that is looked at may be had in any layout.
+    // A value outside of the part of the program may be had in any layout.
     for v in (0..count).filter(|v| !space.is_within[*v]) {
         had.layouts[v] = vec![true; space.moves[v].nodes()];
     }
@@ -63,7 +64,8 @@ fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
             layouts[out] |= begins || goes_on;
             leads[out] |= (begins || goes_on) && ways.leads.get(way).copied().unwrap_or(false);
         }
-        // What an attention ends with may be had as that, too; other ops may join its kernel.
+        // The last value of an attention is also made by the attention's kernel, which other ops
+        // may join.
         let variants = space.attentions[v].iter().flat_map(Attention::variants);
         for way in variants.flat_map(|found| &found.ways) {
             (layouts[way.out as usize], leads[way.out as usize]) = (true, true);
@@ -74,7 +76,7 @@ fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
     had
 }
 
-/// The layouts that all of some pins let through.
+/// Those of the given layouts that all of some pins let through.
 fn passed_by_all(space: &Space<'_>, pins: &[shard_ir::ValueId], layouts: &[bool]) -> Vec<bool> {
     let mut passed = layouts.to_vec();
     for pin in pins {
@@ -85,8 +87,8 @@ fn passed_by_all(space: &Space<'_>, pins: &[shard_ir::ValueId], layouts: &[bool]
     passed
 }
 
-/// The layouts in which a reader across the border of a part may read a value: any; none within
-/// another part.
+/// The layouts in which a reader may read a value outside of the part: any across the border, and
+/// none where the reader lies outside too.
 fn in_any(space: &Space<'_>, value: usize, reader: &Reader) -> Vec<Node> {
     if space.is_border(value, reader) {
         (0..space.moves[value].layouts.len() as Node).collect()
@@ -95,10 +97,11 @@ fn in_any(space: &Space<'_>, value: usize, reader: &Reader) -> Vec<Node> {
     }
 }
 
-/// From the results to the parameters. Whether anything was left out.
+/// Removes the ways that make a layout that no reader reads, from the results to the parameters.
+/// Returns whether anything was removed.
 fn drop_what_nobody_reads(space: &mut Space<'_>, had: &[Vec<bool>]) -> bool {
     let mut dropped = false;
-    // The layouts of each value in which an op joins the kernel that makes it.
+    // For each value the layouts in which some op joins the kernel that makes the value.
     let mut joined: Vec<Vec<bool>> =
         space.moves.iter().map(|moves| vec![false; moves.nodes()]).collect();
     for v in (0..space.moves.len()).filter(|v| !space.is_within[*v]) {

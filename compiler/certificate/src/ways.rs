@@ -19,24 +19,25 @@ use crate::space::Space;
 const MOST_WAYS: usize = 1 << 24;
 
 /// The ways of having a value before any move of it, in flat arrays. A parameter or a constant has
-/// one for each layout in which it may be given, a pin one for each that it lets through, an op one
-/// for each strategy (and loop).
+/// one for each layout in which it may be given, a pin one for each layout that it allows, and an
+/// op one for each strategy and each loop.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    /// The layout that is made, for each way.
+    /// For each way the layout that is made.
     pub(crate) out: Vec<Node>,
-    /// The layouts that are read, `arity` for each way.
+    /// For each way the layouts that are read, one for each of `arity` operands.
     pub(crate) reads: Vec<Node>,
     pub(crate) arity: usize,
-    /// Of an op, the kernel that it runs as by itself.
+    /// For each way of an op the kernel that it runs as if it joins none, by its place in
+    /// [`Space::kernels`].
     pub(crate) kernel: Vec<u32>,
-    /// Whether elementwise ops may join that kernel.
+    /// For each way of an op whether elementwise ops may join that kernel.
     pub(crate) leads: Vec<bool>,
-    /// The bytes that the op adds to what the kernel reads that makes its operand, if it joins it
-    /// in this way.
+    /// For each way of an op the bytes that it adds to the kernel of its operand, if it may join
+    /// it.
     pub(crate) adds: Vec<Option<Adds>>,
-    /// Whether a plan may have it so, in a kernel that it begins, and joined to the kernel of its
-    /// operand.
+    /// For each way whether a plan may have it in a kernel of its own, and joined to the kernel of
+    /// its operand.
     pub(crate) begins: Vec<bool>,
     pub(crate) goes_on: Vec<bool>,
 }
@@ -65,8 +66,8 @@ impl Ways {
 }
 
 impl Space<'_> {
-    /// Finds the ways of having each value, and how long each kernel takes. Declared layouts of
-    /// values that are not looked at are found with `has_sides`.
+    /// Finds the ways of having each value, and the time of each kernel. The layouts that
+    /// parameters and pins outside of the part declare are found with `has_sides`.
     pub(crate) fn find_ways(
         &mut self,
         loops: bool,
@@ -105,7 +106,7 @@ impl Space<'_> {
         Ok(())
     }
 
-    /// The strategies of an op, and its loops.
+    /// The ways of an op: its strategies, and with `loops` the loops of each.
     fn ways_of_op(
         &mut self,
         id: ValueId,
@@ -160,7 +161,7 @@ impl Space<'_> {
                 adds_to_kernel(program, joins, operands, read, &partial_softmaxes)
             });
             push(read, out, kernel, may_be_joined(program, id, out), adds);
-            // No loop acts on the attention over a part of the keys.
+            // No loop reads or makes a `partialsoftmax` value.
             if !out.softmax_axes().is_empty() {
                 return;
             }

@@ -1,5 +1,5 @@
-//! Strategies, held to the layout rule of each op: what the verifier lets pass is a strategy, and
-//! nothing else.
+//! The strategies of an op are compared with its layout rule: what the verifier accepts is a
+//! strategy, and nothing else is.
 
 #![allow(missing_docs)]
 
@@ -19,10 +19,10 @@ const K: DimId = DimId(4);
 const G: DimId = DimId(5);
 const U: DimId = DimId(6);
 
-/// An op on operands of these dims, with a result of these.
+/// An op, the dims of its operands, the dims of its result, and the dtype of all of them.
 type Case = (Op, Vec<Vec<DimId>>, Vec<DimId>, Dtype);
 
-/// Every op.
+/// Cases of the ops that the checker and the layout rule are compared on.
 fn sites() -> Vec<Case> {
     let mut all: Vec<Case> = Vec::new();
     let mut add = |op: Op, operands: &[&[DimId]], result: &[DimId]| {

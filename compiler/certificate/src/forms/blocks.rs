@@ -1,5 +1,6 @@
-//! The logical rules of dims that are cut in equal parts (`spec/rules.md`): sums up to a position
-//! and recurrences block by block, the largest few part by part.
+//! The logical rules for dims that are cut into equal parts (`spec/rules.md`): `cumsum` and
+//! recurrences block by block, shifts and convolutions with halos, and the largest few part by
+//! part.
 
 use shard_ir::cuts::{Blocks, Candidates, Halo};
 use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType};
@@ -19,13 +20,13 @@ impl Typed {
         Typed { expr: Expr::Class(class), ty: equal.ty(class).clone() }
     }
 
-    /// An op on this, with other dims in the place of one.
+    /// An op on this value; in the result the dims `new` stand in the place of `old`.
     fn then(self, op: Op, old: DimId, new: &[DimId]) -> Typed {
         let dtype = self.ty.dtype;
         self.then_as(dtype, op, old, new)
     }
 
-    /// The same, and of another dtype.
+    /// The same with another dtype.
     fn then_as(self, dtype: Dtype, op: Op, old: DimId, new: &[DimId]) -> Typed {
         let mut dims = self.ty.dims;
         if let Some(at) = dims.iter().position(|dim| *dim == old) {
@@ -35,7 +36,7 @@ impl Typed {
         Typed { expr: Expr::Op(op, ty.clone(), vec![self.expr]), ty }
     }
 
-    /// An op on this and another, of this type but for its dtype.
+    /// An op on this value and another; the result has this value's dims, and its own dtype.
     fn and(self, op: Op, other: Typed, dtype: Dtype) -> Typed {
         let ty = TensorType { dtype, ..self.ty };
         Typed { expr: Expr::Op(op, ty.clone(), vec![self.expr, other.expr]), ty }
@@ -50,7 +51,7 @@ impl Typed {
         self.then(Op::Reduce { kind: Reduce::Sum, over: vec![over] }, over, &[])
     }
 
-    /// What stands one block before.
+    /// The value shifted by one block.
     fn one_before(self, line: &Blocks) -> Typed {
         let over = line.blocks;
         self.then(Op::Shift { over, by: 1 }, over, &[over])
@@ -63,7 +64,7 @@ impl Typed {
     }
 }
 
-/// Blocks put together again, as a value of a type.
+/// Blocks merged into the dim again, as a value of a type.
 fn merged(blocks: Typed, line: &Blocks, ty: &TensorType) -> Expr {
     let merge = Op::Merge { from: vec![line.blocks, line.within], to: line.of };
     Expr::Op(merge, ty.clone(), vec![blocks.expr])
@@ -73,8 +74,8 @@ fn lines<'e>(equal: &'e Equal<'_>, of: DimId) -> impl Iterator<Item = &'e Blocks
     equal.program.cuts.lines.iter().filter(move |line| line.of == of)
 }
 
-/// `cumsum(a over L)` is, block by block, `cumsum(a)` and the sums of the blocks before. It is of a
-/// dtype that the sum of a block cannot leave.
+/// `cumsum(a over L)` is, block by block, `cumsum(a)` plus the sums of all blocks before. The dtype
+/// must be one whose range the sum of a block cannot leave.
 pub(super) fn cumsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     let ty = equal.ty(class);
     for node in equal.nodes(class) {
@@ -96,9 +97,9 @@ pub(super) fn cumsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     }
 }
 
-/// `scan(a, f over L)` is, block by block, `scan(a, f)` and what the blocks before end with, times
-/// the product of `f` up to the position. Both are of dtypes whose range such a product keeps to,
-/// and `f` has L.
+/// `scan(a, f over L)` is, block by block, `scan(a, f)` plus what the blocks before end with, times
+/// the product of `f` up to the position. Both dtypes must be ones whose range such a product keeps
+/// to, and `f` must have L.
 pub(super) fn scan(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for node in equal.nodes(class) {
         let (Some(Op::Scan { over }), &[a, f]) = (equal.op(node), &node.operands[..]) else {
@@ -128,7 +129,7 @@ fn scanned(a: Typed, f: Typed, line: &Blocks, one: DimId, dtype: Dtype) -> Typed
     let own = a.and(in_block, f, dtype);
     let (end, product) = (last(own.clone()), last(products.clone()));
     let up_to = end.and(Op::Scan { over: line.blocks }, product, dtype);
-    // The product of both has the dims of the recurrence.
+    // The product has the dims of the recurrence, also where the factors have fewer.
     let of_own = TensorType { dtype, ..own.ty.clone() };
     let factors = vec![products.expr, up_to.one_before(line).expr];
     let expr = Expr::Op(Op::Binary(Binary::Mul), of_own.clone(), factors);
@@ -141,7 +142,7 @@ fn in_blocks_of(a: Typed, halo: &Halo) -> Typed {
     a.then(Op::Split { from: halo.of, to: to.clone() }, halo.of, &to)
 }
 
-/// What each block sees of the one before: its last positions.
+/// The last positions of the block before, which each block sees.
 fn seen(blocks: Typed, halo: &Halo) -> Typed {
     let (from, to, offset) = (halo.within, halo.seen, halo.positions - halo.back);
     let last = blocks.then(Op::SliceDim { from, to, offset }, from, &[to]);
@@ -154,8 +155,8 @@ fn whole_again(blocks: Typed, halo: &Halo, ty: &TensorType) -> Expr {
     Expr::Op(merge, ty.clone(), vec![blocks.expr])
 }
 
-/// `shift(a over L, n)` is, block by block, the last `n` positions of the block before and then all
-/// of the block but its own last `n`.
+/// `shift(a over L, n)` is, block by block, the last `n` positions of the block before, followed by
+/// the block without its own last `n`.
 pub(super) fn shift(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for node in equal.nodes(class) {
         let (Some(Op::Shift { over, by }), &[a]) = (equal.op(node), &node.operands[..]) else {
@@ -176,9 +177,9 @@ pub(super) fn shift(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     }
 }
 
-/// `conv(a, w over L, T)` is, block by block, `conv(a, w)` and, at the first `T - 1` positions,
-/// what `T - 1` zeros behind the end of the block before come to. It is of a dtype that a part of
-/// the sum cannot leave.
+/// `conv(a, w over L, T)` is, block by block, `conv(a, w)`, plus, at the first `T - 1` positions,
+/// what the last `T - 1` positions of the block before contribute: `conv` over these and `T - 1`
+/// zeros behind them. The dtype must be one whose range a part of the sum cannot leave.
 pub(super) fn conv(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for node in equal.nodes(class) {
         let (Some(Op::Conv { over, taps }), &[a, w]) = (equal.op(node), &node.operands[..]) else {
@@ -211,8 +212,8 @@ pub(super) fn conv(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     }
 }
 
-/// `topk(a over V -> K)` is that of the K largest of each part of V; `argtopk(a over V -> K)` takes
-/// the positions of those by the positions of the largest among them.
+/// `topk(a over V -> K)` is `topk` of the K largest of each part of V. `argtopk(a over V -> K)`
+/// takes the positions of these by the positions of the largest among them.
 pub(super) fn largest_few(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for node in equal.nodes(class) {
         let &[a] = node.operands.as_slice() else { continue };

@@ -1,6 +1,5 @@
-//! Choices that are made apart from each other (`spec/certificate.md`, *Forms bounded together*):
-//! clusters of classes, such that every form takes one alternative of each, whatever it takes of
-//! the others.
+//! Independent choices (`spec/certificate.md`, *Forms bounded together*): clusters of classes such
+//! that a form takes one alternative of each cluster, whatever it takes of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,25 +11,25 @@ use shard_ir::{DimId, Groups, Op};
 
 use crate::carried::after;
 
-/// The choices that may change the same classes.
+/// The choices that may change the same classes, taken together.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
-    /// All that may differ with what is chosen: how a class is computed, who reads it, which kernel
-    /// it is in.
+    /// The classes that may differ with what is chosen: in how they are computed, in who reads
+    /// them, or in the kernel that they are in.
     pub(crate) classes: BTreeSet<Class>,
-    /// The ways of choosing, those of fewest flops first.
+    /// The ways to choose nodes for these classes, those of fewest flops first.
     pub(super) alternatives: Vec<Choice>,
 }
 
 /// All clusters of a program.
 #[derive(Clone, Debug)]
 pub(super) struct Clusters {
-    /// What every form has, and can have in one way alone.
+    /// The classes that every form has, and can have in one way only.
     pub(super) fixed: Choice,
     pub(super) all: Vec<Cluster>,
 }
 
-/// Alternatives of a cluster, beyond which forms are not bounded together.
+/// The most alternatives of a cluster; beyond it forms are not bounded together.
 pub(super) const MOST_ALTERNATIVES: usize = 64;
 
 /// The clusters of a program; `None` where one has too many alternatives.
@@ -61,7 +60,7 @@ pub(super) fn clusters(equal: &Equal<'_>) -> Option<Clusters> {
     Some(Clusters { fixed, all })
 }
 
-/// The nodes that each class can be taken as.
+/// The nodes that can be taken for each class.
 type Nodes<'e> = BTreeMap<Class, Vec<&'e ENode>>;
 
 fn flops(equal: &Equal<'_>, node: &ENode) -> u128 {
@@ -81,13 +80,13 @@ fn reachable(nodes: &Nodes<'_>, roots: &[Class]) -> BTreeSet<Class> {
     all
 }
 
-/// The classes that no form is without.
+/// The classes that every form has.
 fn needed(nodes: &Nodes<'_>, roots: &[Class]) -> BTreeSet<Class> {
     let mut needed = BTreeSet::new();
     let mut open = roots.to_vec();
     let mut others = nodes.keys().copied();
     loop {
-        // What a needed class has in its only way is needed.
+        // The operands of the only node of a needed class are needed.
         while let Some(class) = open.pop() {
             if needed.insert(class)
                 && let Some([only]) = nodes.get(&class).map(Vec::as_slice)
@@ -102,9 +101,10 @@ fn needed(nodes: &Nodes<'_>, roots: &[Class]) -> BTreeSet<Class> {
     }
 }
 
-/// Whether all roots can be had without a class.
+/// Whether all roots can be computed without a class.
 fn can_do_without(nodes: &Nodes<'_>, roots: &[Class], without: Class) -> bool {
-    // Of each node how many operands are still to be had; and which nodes read a class.
+    // For each node the number of operands that are not computed yet; for each class the nodes that
+    // read it.
     let mut missing: Vec<(Class, usize)> = Vec::new();
     let mut readers: BTreeMap<Class, Vec<usize>> = BTreeMap::new();
     let (mut had, mut open) = (BTreeSet::new(), Vec::new());
@@ -134,15 +134,15 @@ fn can_do_without(nodes: &Nodes<'_>, roots: &[Class], without: Class) -> bool {
     roots.iter().all(|root| had.contains(root))
 }
 
-/// What choices touch, as far as it hangs together.
+/// The classes that choices may change, in groups: two choices that may change one class are in
+/// one.
 fn touched(equal: &Equal<'_>, nodes: &Nodes<'_>, needed: &BTreeSet<Class>) -> Vec<BTreeSet<Class>> {
     let is_number =
         |class: &Class| nodes[class].iter().any(|node| matches!(node.head, Head::Constant(..)));
     let mut groups = Groups::default();
     let choices = nodes.iter().filter(|(_, nodes)| nodes.len() > 1).map(|(class, _)| *class);
     for choice in choices {
-        // Who reads what it is computed from hangs on it; and whatever no form needs is there for
-        // it.
+        // A choice decides who reads its operands, and whether operands exist that no form needs.
         let (mut open, mut seen) = (vec![choice], BTreeSet::from([choice]));
         groups.name(choice);
         while let Some(class) = open.pop() {
@@ -156,7 +156,7 @@ fn touched(equal: &Equal<'_>, nodes: &Nodes<'_>, needed: &BTreeSet<Class>) -> Ve
             }
         }
     }
-    // Whether ops run as one kernel hangs on who reads what is between them.
+    // Whether ops run as one kernel depends on who reads the values between them.
     let beside = beside_in_a_kernel(equal, nodes);
     let mut open: Vec<Class> = groups.things().collect();
     let mut seen: BTreeSet<Class> = open.iter().copied().collect();
@@ -171,8 +171,8 @@ fn touched(equal: &Equal<'_>, nodes: &Nodes<'_>, needed: &BTreeSet<Class>) -> Ve
     groups.all()
 }
 
-/// For each class those that may be next to it in a kernel: an elementwise op, the one op that
-/// makes all of its operands that ops make, and the pins between.
+/// For each class its possible neighbours in a kernel: of an elementwise op, the one op that makes
+/// all of its operands that ops make, and the pins between.
 fn beside_in_a_kernel(equal: &Equal<'_>, nodes: &Nodes<'_>) -> BTreeMap<Class, BTreeSet<Class>> {
     let mut beside: BTreeMap<Class, BTreeSet<Class>> = BTreeMap::new();
     for (class, node) in
@@ -204,8 +204,8 @@ fn beside_in_a_kernel(equal: &Equal<'_>, nodes: &Nodes<'_>) -> BTreeMap<Class, B
     beside
 }
 
-/// The same for an attention as one kernel: from a softmax down to products of its type, and up to
-/// the product that reads it, cast or not.
+/// Adds the neighbours in an attention as one kernel: from a softmax down to the products of its
+/// scores, and up to the product that reads it, cast or not.
 fn beside_in_an_attention(
     equal: &Equal<'_>,
     nodes: &Nodes<'_>,
@@ -226,7 +226,7 @@ fn beside_in_an_attention(
     let mut open: Vec<Class> =
         nodes.keys().copied().filter(|class| has(*class, &is_softmax)).collect();
     let mut seen: BTreeSet<Class> = open.iter().copied().collect();
-    // What the products of attentions read.
+    // The operands of the products of attentions, each with the product.
     let mut read: Vec<(Class, Class)> = Vec::new();
     while let Some(class) = open.pop() {
         let products = nodes[&class].iter().filter(|node| equal.op(node) == Some(&Op::Einsum));
@@ -257,7 +257,7 @@ fn beside_in_an_attention(
             }
         }
     }
-    // Concats of their keys or values may be part of them.
+    // Concats of keys or values may be members of the attention.
     let mut seen: BTreeSet<(Class, Class)> = BTreeSet::new();
     while let Some((class, operand)) = read.pop() {
         let way = to_the_maker(nodes, operand);
@@ -272,15 +272,15 @@ fn beside_in_an_attention(
     beside_a_part(equal, nodes, beside);
 }
 
-/// The same for what may act on an attention over a part of the keys: whether it may hangs on
-/// whether that is one kernel.
+/// Adds the neighbours among ops on `partialsoftmax` values: whether such an op may act depends on
+/// whether the attention is one kernel.
 fn beside_a_part(
     equal: &Equal<'_>,
     nodes: &Nodes<'_>,
     beside: &mut BTreeMap<Class, BTreeSet<Class>>,
 ) {
     let ops = || nodes.iter().flat_map(|(class, all)| all.iter().map(move |node| (*class, *node)));
-    // Each class that may be such a part, by dims that its statistics may have.
+    // Classes that may be `partialsoftmax`, each with dims that its statistics may have.
     let mut open: Vec<(Class, Vec<DimId>)> = Vec::new();
     for (class, node) in ops().filter(|(_, node)| equal.op(node) == Some(&Op::Einsum)) {
         for operand in &node.operands {
@@ -314,7 +314,7 @@ fn beside_a_part(
     }
 }
 
-/// A class, the pins behind it, and what they pin.
+/// A class, then the classes behind it along pins, and last the one that is not pinned.
 fn to_the_maker(nodes: &Nodes<'_>, class: Class) -> Vec<Class> {
     let mut way = vec![class];
     while let Some([ENode { head: Head::Pin(_), operands }]) =
@@ -325,8 +325,8 @@ fn to_the_maker(nodes: &Nodes<'_>, class: Class) -> Vec<Class> {
     way
 }
 
-/// Every choice of nodes for some classes, and for what they need beside what every form has.
-/// `None` where there are too many.
+/// Collects every choice of nodes for some classes and for what they need, without the fixed nodes
+/// of needed classes. `None` where there are more than [`MOST_ALTERNATIVES`].
 fn choose(
     nodes: &Nodes<'_>,
     needed: &BTreeSet<Class>,
@@ -358,11 +358,11 @@ fn choose(
     (found.len() <= MOST_ALTERNATIVES).then_some(())
 }
 
-/// Whether classes of a cluster would need each other.
+/// Whether classes of a cluster would need each other in a circle.
 fn needs_itself(classes: &BTreeSet<Class>, choice: &Choice, fixed: &Choice) -> bool {
     let node = |class: &Class| choice.get(class).or_else(|| fixed.get(class));
-    // What needs nothing that is left is taken away, until nothing is left or all of it needs
-    // something.
+    // Classes that need none of those left are removed, until none is left, or all that are left
+    // need one of them.
     let mut left: BTreeSet<Class> =
         classes.iter().copied().filter(|class| node(class).is_some()).collect();
     loop {

@@ -1,6 +1,5 @@
-//! Which expressions are equal: classes of them, each with the ways of computing it. Two ops alike
-//! on equal operands are equal, and so is what a rule says (congruence closure, by hand and without
-//! haste).
+//! Classes of equal expressions, each with the ways of computing it. Two ops that are alike, on
+//! equal operands, are equal, and so are the two sides of a rule (a congruence closure).
 
 use std::collections::BTreeMap;
 
@@ -17,8 +16,8 @@ use crate::actions::{Site, commutes};
 /// A class of equal expressions, by number.
 pub(crate) type Class = usize;
 
-/// An op with the type of its result and where it is computed: in which folded block, and whether
-/// it is the very value that a folded block takes, which is no other one, equal or not.
+/// An op with the type of its result and the place where it is computed. Two nodes of the same op,
+/// type, place and operands are one node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Made {
     pub(super) op: Op,
@@ -26,23 +25,24 @@ pub(super) struct Made {
     pub(super) place: FoldPlace,
 }
 
-/// Where an op is computed.
+/// Where an op is computed: its folded block, and, for the very value that a folded block takes,
+/// that value. Such a value is equal to no other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct FoldPlace {
     pub(super) fold: Option<FoldId>,
     pub(super) taken: Option<ValueId>,
 }
 
-/// What an expression is, its operands aside.
+/// What an expression is, apart from its operands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Head {
     /// A parameter of the program.
     Given(ValueId),
-    /// A number, by its bits, with the number of its type among [`Equal::made`].
+    /// A constant: the bits of its number, and its dtype.
     Constant(u64, shard_ir::Dtype),
-    /// A pin of the program: no rule looks behind it, and no two are one.
+    /// A pin of the program: no rule looks behind it, and no two pins are equal.
     Pin(ValueId),
-    /// An op, by its number.
+    /// An op, by its place in [`Equal::made`].
     Op(usize),
 }
 
@@ -53,7 +53,7 @@ pub(super) struct ENode {
     pub(super) operands: Vec<Class>,
 }
 
-/// Another way of computing a class, as a rule finds it.
+/// A way of computing a class that a rule finds.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Expr {
     Class(Class),
@@ -65,21 +65,21 @@ pub(super) struct Equal<'a> {
     pub(super) program: &'a Program,
     /// The class of each live value of the program.
     pub(super) class_of: Vec<Option<Class>>,
-    /// Classes that are one, each known by the least.
+    /// Classes that were found to be equal, each group known by its least.
     merged: Groups<Class>,
     /// The type of each class.
     types: Vec<TensorType>,
-    /// The class of each node, and whether the source has the node itself.
+    /// For each node its class, and whether the source has the node.
     nodes: BTreeMap<ENode, (Class, bool)>,
-    /// The nodes of each class, those of the source first; as of the last [`Equal::close`].
+    /// The nodes of each class at the last [`Equal::close`], those of the source first.
     by_class: BTreeMap<Class, Vec<ENode>>,
     made: Vec<Made>,
     numbers: FxHashMap<Made, usize>,
 }
 
 impl<'a> Equal<'a> {
-    /// The program as it is written; einsums of more than two operands also as chains, left to
-    /// right.
+    /// The classes of the program as it is written. Einsums of more than two operands are there
+    /// also as chains, left to right.
     pub(super) fn of(program: &'a Program) -> Equal<'a> {
         let mut equal = Equal {
             program,
@@ -138,7 +138,7 @@ impl<'a> Equal<'a> {
         equal
     }
 
-    /// The class that a class is now.
+    /// The class that a class has become part of.
     pub(super) fn now(&self, class: Class) -> Class {
         self.merged.first_of(class)
     }
@@ -148,7 +148,7 @@ impl<'a> Equal<'a> {
         self.class_of[id.index()].map(|class| self.now(class))
     }
 
-    /// The class that an op on these operands computes, and its node; `None` where nothing does so.
+    /// The class that an op on these operands computes, and the node; `None` where no node does so.
     pub(super) fn find(&self, made: &Made, operands: Vec<Class>) -> Option<(Class, ENode)> {
         self.find_node(ENode { head: Head::Op(*self.numbers.get(made)?), operands })
     }
@@ -160,7 +160,7 @@ impl<'a> Equal<'a> {
         Some((self.now(*class), node))
     }
 
-    /// Says that two classes are one. What follows is worked out by [`Equal::close`].
+    /// Makes two classes one. [`Equal::close`] then derives what follows.
     fn merge(&mut self, one: Class, other: Class) {
         debug_assert_eq!(self.types[one], self.types[other], "a rule made one class of two types");
         self.merged.join(one, other);
@@ -173,7 +173,8 @@ impl<'a> Equal<'a> {
         self.merge(class, new);
     }
 
-    /// What an expression is made of is in the same folded block, and nothing in particular.
+    /// Adds an expression. Its inner ops are in the same folded block, and none is what a block
+    /// takes.
     fn add_expr(&mut self, expr: &Expr, place: FoldPlace) -> Class {
         match expr {
             Expr::Class(class) => *class,
@@ -207,7 +208,7 @@ impl<'a> Equal<'a> {
         class
     }
 
-    /// A node with its operands as they are called now; sorted where their order does not matter.
+    /// A node with its operands as current classes, sorted where their order does not matter.
     fn canonical(&self, mut node: ENode) -> ENode {
         node.operands.iter_mut().for_each(|operand| *operand = self.now(*operand));
         let commutes = match self.op(&node) {
@@ -221,7 +222,7 @@ impl<'a> Equal<'a> {
         node
     }
 
-    /// Works out what follows from what was merged: nodes that are alike now are of one class.
+    /// Derives what follows from merged classes: nodes that have become the same are in one class.
     pub(super) fn close(&mut self) {
         loop {
             let mut nodes: BTreeMap<ENode, (Class, bool)> = BTreeMap::new();
@@ -300,7 +301,7 @@ impl<'a> Equal<'a> {
         })
     }
 
-    /// Those of two operands.
+    /// The operands of the einsums of a class that have two.
     pub(super) fn products(&self, class: Class) -> impl Iterator<Item = [Class; 2]> {
         self.einsums(class).filter_map(|operands| <[Class; 2]>::try_from(operands).ok())
     }
@@ -313,7 +314,8 @@ impl<'a> Equal<'a> {
         self.made(node).map(|made| &made.op)
     }
 
-    /// An op that makes a class, with the types around it.
+    /// The op of a node, with the types of its operands and its result; `None` for a node without
+    /// an op.
     pub(super) fn site(&self, node: &ENode, class: Class) -> Option<Site<'_>> {
         let operands = node.operands.iter().map(|operand| self.ty(*operand));
         Some(Site {
@@ -334,7 +336,7 @@ impl<'a> Equal<'a> {
         }
     }
 
-    /// Where a class is computed: all its nodes are in one place.
+    /// Where a class is computed, which is the same for all its nodes.
     pub(super) fn fold_place_of(&self, class: Class) -> FoldPlace {
         match self.nodes(self.now(class)).first() {
             Some(node) => match node.head {
@@ -348,7 +350,7 @@ impl<'a> Equal<'a> {
         }
     }
 
-    /// Whether a tensor with these dims may be made at all.
+    /// Whether a tensor with these dims is within the limits of rank and size.
     pub(super) fn fits(&self, dims: &[DimId]) -> bool {
         let elements =
             self.program.sizes(dims).iter().try_fold(1u64, |n, size| n.checked_mul(*size));

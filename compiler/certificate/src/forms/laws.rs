@@ -1,5 +1,5 @@
-//! The logical rules (`spec/rules.md`, `spec/search.md`): what else a class may be computed as.
-//! Every product and sum that a rule makes has the dtype of the value that it computes.
+//! The logical rules (`spec/rules.md`, `spec/search.md`): other ways of computing a class. Every
+//! product and sum that a rule makes has the dtype of the value that it computes.
 
 use shard_ir::{Binary, DimId, Dtype, Map, Op, Reduce, TensorType, accumulates_in};
 
@@ -7,17 +7,17 @@ use super::equal::{Class, Equal, Expr};
 use super::flops_of;
 use super::written::kept_dims;
 
-/// Another way of computing a class.
+/// A class, and another way of computing it.
 pub(super) type Found = (Class, Expr);
 
-/// Two new einsums may take this many times the flops of the two that they replace.
+/// Two new einsums may take at most this many times the flops of the two that they replace.
 const FLOP_CAP: u128 = 2;
 
-/// Einsums of more operands than this are chains, left to right, and nothing else.
+/// Einsums of more operands than this are multiplied left to right only.
 pub(super) const MOST_OPERANDS: usize = 7;
 
-/// Ways of reading one nest of additions as a sum of terms, and terms of one reading: beyond, an
-/// inner sum is a term.
+/// The most ways in which one nest of additions is read as a sum of terms, and the most terms of
+/// one way. Beyond these an inner sum counts as one term.
 const MOST_READINGS: usize = 16;
 const MOST_TERMS: usize = 64;
 
@@ -25,15 +25,16 @@ fn einsum(ty: TensorType, operands: impl IntoIterator<Item = Expr>) -> Expr {
     Expr::Op(Op::Einsum, ty, operands.into_iter().collect())
 }
 
-/// `einsum(a, b, c -> R)` is `einsum(einsum(a, b), c -> R)`: so for every division of the operands
-/// in two, but for products with weights in blocks.
+/// `einsum(a, b, c -> R)` is `einsum(einsum(a, b), c -> R)`; likewise for every division of the
+/// operands in two. Products with weights in blocks are not divided.
 pub(super) fn long_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     let result = equal.ty(class);
     let is_divided = |operands: &&[Class]| {
         (3..=MOST_OPERANDS).contains(&operands.len()) && !equal.is_scaled_product(operands, class)
     };
     for operands in equal.einsums(class).filter(is_divided) {
-        // The first operand is on the one side; the others on either, not all on the same.
+        // The first operand is in one part; each other operand is in either part, and not all are
+        // in the first.
         for set in 1u32..1 << (operands.len() - 1) {
             let is_apart = |at: usize| at > 0 && set >> (at - 1) & 1 == 1;
             let (mut one, mut other) = (Vec::new(), Vec::new());
@@ -54,8 +55,8 @@ pub(super) fn long_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found
     }
 }
 
-/// The product of some operands of an einsum with this result, and its dtype; the operand itself
-/// where it is one.
+/// The product of the operands `of` within an einsum that multiplies it with `rest`, and its dtype;
+/// a single operand stands for itself. `None` where there is no such product.
 fn product_within(
     equal: &Equal<'_>,
     of: &[Class],
@@ -69,7 +70,7 @@ fn product_within(
     let is_needed =
         |dim| result.dims.contains(&dim) || rest.iter().any(|o| equal.ty(*o).dims.contains(&dim));
     let dims = kept_dims(&operands, is_needed);
-    // What is stored narrow counts as what it is multiplied with, so that comes first.
+    // A narrow dtype counts as the dtype that it is multiplied with, so the others come first.
     let mut dtypes: Vec<Dtype> = of.iter().map(|o| equal.ty(*o).dtype).collect();
     dtypes.sort_by_key(|dtype| dtype.is_narrow());
     let product = dtypes[1..].iter().try_fold(dtypes[0], |one, other| one.product(*other))?;
@@ -93,15 +94,15 @@ pub(super) fn reassociation(equal: &Equal<'_>, class: Class, found: &mut Vec<Fou
     }
 }
 
-/// `einsum(a, einsum(b, c))` in place of `einsum(einsum(a, b), c)`, where that is sound and within
-/// the cap.
+/// `einsum(a, einsum(b, c))` in place of `einsum(einsum(a, b), c)`, where the two are equal and the
+/// flops stay within [`FLOP_CAP`].
 fn rotated(equal: &Equal<'_>, class: Class, inner: Class, [a, b, c]: [Class; 3]) -> Option<Expr> {
     let [result, old, a_ty, b_ty, c_ty] = [class, inner, a, b, c].map(|class| equal.ty(class));
     let share = |one: &[DimId], other: &[DimId]| one.iter().any(|dim| other.contains(dim));
     let new_dims = kept_dims(&[&b_ty.dims, &c_ty.dims], |dim| {
         result.dims.contains(&dim) || a_ty.dims.contains(&dim)
     });
-    // `c` has no dim of the name of one that `a b` sums over: it would be another dim.
+    // If `c` had a dim of the same name as one that `a b` sums over, it would be a different dim.
     let is_summed = |dim: &DimId| {
         !old.dims.contains(dim) && (a_ty.dims.contains(dim) || b_ty.dims.contains(dim))
     };
@@ -111,7 +112,7 @@ fn rotated(equal: &Equal<'_>, class: Class, inner: Class, [a, b, c]: [Class; 3])
     {
         return None;
     }
-    // The new einsums have the dtype of the old ones, and state it where those do.
+    // The new einsums have the dtype of the old ones, and state it where the old ones do.
     let dtype = result.dtype;
     let is_stated = a_ty.dtype.product(b_ty.dtype) != Some(old.dtype)
         || old.dtype.product(c_ty.dtype) != Some(dtype);
@@ -135,7 +136,8 @@ fn rotated(equal: &Equal<'_>, class: Class, inner: Class, [a, b, c]: [Class; 3])
     Some(einsum(result.clone(), [Expr::Class(a), inner]))
 }
 
-/// `sum(einsum(a, b -> BF) over F)` is `einsum(a, b -> B)`; so is an einsum of that one operand.
+/// `sum(einsum(a, b -> BF) over F)` is `einsum(a, b -> B)`; likewise for an einsum in place of the
+/// sum.
 pub(super) fn sum_of_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     let result = equal.ty(class);
     for node in equal.nodes(class) {
@@ -150,8 +152,9 @@ pub(super) fn sum_of_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Fou
     }
 }
 
-/// `causal(a over L, S)` is `a` if L has one position: no key is later than the last one. A window
-/// has to reach back to the first one. Both are computed in one place, as all that is in a class.
+/// `causal(a over L, S)` is `a` if L has one position, since no key is later than the last one. A
+/// window must reach back to the first key. Both must be computed in one place, as everything in a
+/// class is.
 pub(super) fn mask_of_nothing(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for node in equal.nodes(class) {
         if let (Some(Op::Mask { query, key, window }), &[masked]) =
@@ -182,11 +185,11 @@ pub(super) fn located(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     }
 }
 
-/// A term of a sum, and whether it is taken away.
+/// A term of a sum, and whether it is subtracted.
 type Term = (bool, Class);
 
-/// `einsum(x, a) + einsum(x, b)` is `einsum(x, a + b)`: all terms of a nest of additions and
-/// subtractions that share `x`.
+/// `einsum(x, a) + einsum(x, b)` is `einsum(x, a + b)`: likewise for all terms of a nest of
+/// additions and subtractions that share `x`.
 pub(super) fn shared_operand(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for terms in readings(equal, class, &mut Vec::new()).iter().filter(|terms| terms.len() > 1) {
         let mut shared: Vec<Class> =
@@ -199,8 +202,8 @@ pub(super) fn shared_operand(equal: &Equal<'_>, class: Class, found: &mut Vec<Fo
     }
 }
 
-/// A class as a sum of terms, in every way that there is: those of the additions and subtractions
-/// under it; itself alone where it may be had otherwise, or is a part of itself.
+/// A class as a sum of terms, in every way that additions and subtractions give. A class that can
+/// also be computed otherwise, or that contains itself, is one term, too.
 fn readings(equal: &Equal<'_>, class: Class, within: &mut Vec<Class>) -> Vec<Vec<Term>> {
     let alone = vec![(false, class)];
     if within.contains(&class) {
@@ -233,7 +236,8 @@ fn readings(equal: &Equal<'_>, class: Class, within: &mut Vec<Class>) -> Vec<Vec
     all
 }
 
-/// The sum with all terms that are products with `x` as one; `None` where these are fewer than two.
+/// The sum with all terms that are products with `x` combined into one; `None` where fewer than two
+/// are.
 fn factored(equal: &Equal<'_>, class: Class, terms: &[Term], x: Class) -> Option<Expr> {
     let ty = equal.ty(class);
     let mut rests: Vec<Term> = Vec::new();
@@ -243,7 +247,7 @@ fn factored(equal: &Equal<'_>, class: Class, terms: &[Term], x: Class) -> Option
             [one, rest] | [rest, one] if one == x => Some(rest),
             _ => None,
         });
-        // What is added up has one type, and the dtype of the sum.
+        // The factors that are added up must have one type, with the dtype of the sum.
         let fits = |rest: &Class| {
             let first = rests.first().map_or(*rest, |(_, first)| *first);
             equal.ty(*rest) == equal.ty(first) && equal.ty(first).dtype == ty.dtype
@@ -261,7 +265,7 @@ fn factored(equal: &Equal<'_>, class: Class, terms: &[Term], x: Class) -> Option
     sum(ty, others)
 }
 
-/// Terms added up, left to right; what is taken away comes last. `None` where all of it is.
+/// Terms added up, left to right, the subtracted ones last. `None` where all are subtracted.
 fn sum(ty: &TensorType, mut terms: Vec<(bool, Expr)>) -> Option<Expr> {
     terms.sort_by_key(|(negative, _)| *negative);
     let mut terms = terms.into_iter();

@@ -1,7 +1,8 @@
-//! The form that a plan computes, found in the classes: what each instruction may stand for, from
-//! the parameters on.
+//! Finds the form that a plan computes: the classes that each instruction may stand for, from the
+//! parameters on.
 //!
-//! Nothing rests on this: the plan is held to the form that is found here, as to any other.
+//! No proof depends on this search: the plan is checked against the form that is found, as against
+//! any other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +12,11 @@ use shard_ir::{FoldId, InstrId, InstrKind, Op, Plan, TensorType, ValueId};
 use super::equal::{Class, ENode, Equal, FoldPlace, Head, Made};
 use super::read::Choice;
 
-/// Ways of giving an op its operands that are looked at for one instruction.
+/// The most lists of classes that are tried as the operands of one instruction.
 const MOST_READINGS: usize = 256;
 
-/// The node that the plan takes of each class that it computes; `None` where its results are none
-/// of the program's.
+/// The node that the plan takes for each class that it computes; `None` where a result of the plan
+/// is no result of the program.
 pub(super) fn choice_of(equal: &Equal<'_>, plan: &Plan) -> Option<Choice> {
     let mut matched = Matched::new(equal, plan)?;
     for id in plan.ids() {
@@ -29,13 +30,13 @@ struct Matched<'m> {
     equal: &'m Equal<'m>,
     plan: &'m Plan,
     parameters: BTreeMap<InstrId, Class>,
-    /// The pins of each class, and softmaxes and norms of it.
+    /// For each class the pins, and the softmaxes and norms, that read it.
     pins: BTreeMap<Class, Vec<(Class, ENode)>>,
     composites: BTreeMap<Class, Vec<(Class, ENode)>>,
-    /// What the folded blocks take.
+    /// The values that folded blocks take, unpinned, and `None` for an op that is no such value.
     taken: Vec<Option<ValueId>>,
-    /// For each instruction the classes that it may stand for, each with the node, and what it
-    /// reads for it.
+    /// For each instruction so far the classes that it may stand for, each with the node and the
+    /// instructions that it reads for it.
     stands: Vec<BTreeMap<Class, Derivation>>,
 }
 
@@ -82,7 +83,7 @@ impl<'m> Matched<'m> {
         })
     }
 
-    /// What an instruction may stand for, those before it known.
+    /// The classes that an instruction may stand for, given those of the instructions before it.
     fn stands_for(&self, id: InstrId) -> BTreeMap<Class, Derivation> {
         let instr = self.plan.instruction(id);
         let mut all = BTreeMap::new();
@@ -118,7 +119,7 @@ impl<'m> Matched<'m> {
                 }
             }
         }
-        // What is pinned is the pinned value, too.
+        // An instruction that stands for a value also stands for the pins of the value.
         let mut open: Vec<Class> = all.keys().copied().collect();
         while let Some(class) = open.pop() {
             for (pin, node) in self.pins.get(&class).into_iter().flatten() {
@@ -155,8 +156,8 @@ impl<'m> Matched<'m> {
         }
     }
 
-    /// The softmaxes and norms that a piece may be the last of: what they are of is read by it, or
-    /// by pieces before it.
+    /// Adds the softmaxes and norms whose last piece an instruction may be: their operand is read
+    /// by it or by a piece before it.
     fn ends_a_composite(&self, id: InstrId, all: &mut BTreeMap<Class, Derivation>) {
         let last = self.plan.instruction(id);
         let (mut open, mut seen) = (last.operands.clone(), BTreeSet::new());
@@ -180,7 +181,7 @@ impl<'m> Matched<'m> {
         }
     }
 
-    /// The nodes that the results are made of.
+    /// The nodes that the results are made of, from the results back.
     fn read_back(&self) -> Option<Choice> {
         let mut choice = Choice::new();
         let mut open: Vec<(Class, InstrId)> = Vec::new();
@@ -195,7 +196,8 @@ impl<'m> Matched<'m> {
             let instr = self.plan.instruction(id);
             if let (InstrKind::Move(_), Some(moved)) = (&instr.kind, instr.operands.first()) {
                 let way = self.stands[id.index()].get(&class)?;
-                // A pin of what is moved holds here or before.
+                // A move stands for what its operand stands for, so the operand is looked at
+                // instead; but a pin is looked at here where the operand does not meet it yet.
                 if !matches!(way.node.head, Head::Pin(_))
                     || self.stands[moved.index()].contains_key(&class)
                 {
@@ -210,8 +212,8 @@ impl<'m> Matched<'m> {
                 open.push((*operand, id));
                 continue;
             }
-            // A node has its operands in an order of its own; each is one that some instruction
-            // read stands for.
+            // A node has its operands in its own order: each is matched with a remaining
+            // instruction that stands for it.
             let mut left: Vec<InstrId> = way.reads.clone();
             for operand in operands {
                 let at =
@@ -219,14 +221,14 @@ impl<'m> Matched<'m> {
                 open.push((*operand, if left.len() > 1 { left.remove(at) } else { left[at] }));
             }
         }
-        // What no result needs is there in its only way: parameters and live pins.
+        // Parameters and live pins that no result needs are chosen in their only way.
         for class in super::read::roots(self.equal) {
             self.fill(class, &mut choice);
         }
         Some(choice)
     }
 
-    /// Takes the first node of what is not chosen yet.
+    /// Takes the first node of a class, and of what it needs, where none is chosen yet.
     fn fill(&self, class: Class, choice: &mut Choice) {
         let mut open = vec![class];
         while let Some(class) = open.pop() {

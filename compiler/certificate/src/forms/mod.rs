@@ -1,4 +1,4 @@
-//! The forms of a program (`spec/search.md`): the programs that the logical rules make of it.
+//! The forms of a program (`spec/search.md`): the programs that the logical rules turn it into.
 
 mod blocks;
 mod clusters;
@@ -20,20 +20,21 @@ pub(crate) use written::as_written;
 /// The forms of a program.
 #[derive(Clone, Debug)]
 pub struct Forms {
-    /// The one written first; then by flops.
+    /// The form that is written comes first, then the others, those of fewest flops first.
     pub all: Vec<Program>,
-    /// What the rules give more of than this enumeration goes through: then nothing bounds those.
+    /// The limit of the enumeration that the program passes, if any: `all` then lacks forms, which
+    /// nothing bounds.
     pub cut: Option<TooMany>,
 }
 
-/// What rules may add before the enumeration gives up, and forms.
+/// The most nodes that rules may add, and the most forms, before the enumeration gives up.
 const MOST_NODES: usize = 1 << 13;
 const MOST_FORMS: usize = 1 << 12;
 
 type Law = fn(&Equal<'_>, Class, &mut Vec<laws::Found>);
 
-/// The forms of a program. In a strict layer all is as written, but for the order of einsums of
-/// more than two operands.
+/// The forms of a program. In a strict layer everything stays as written, except for the order in
+/// which einsums of more than two operands are multiplied.
 pub fn forms(program: &Program) -> Forms {
     let (equal, limit) = equal_ways(program);
     let others = read::forms(&equal, MOST_FORMS);
@@ -43,8 +44,8 @@ pub fn forms(program: &Program) -> Forms {
     Forms { all: std::iter::once(as_written(program)).chain(others).collect(), cut }
 }
 
-/// The classes of a program with all that the rules say of them; and what ended that too early, if
-/// anything did.
+/// The classes of a program with everything that the rules find for them; and the limit that ended
+/// this too early, if any.
 fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
     let laws: &[Law] = if program.strict {
         &[laws::long_einsum]
@@ -79,14 +80,14 @@ fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
     (equal, limit)
 }
 
-/// The form of a program that a plan may be one of, where it is another than the one written.
+/// The form that a plan may compute, where it is not the form that is written.
 pub(crate) fn form_of(plan: &Plan, program: &Program) -> Option<Program> {
     let (equal, _) = equal_ways(program);
     let choice = matched::choice_of(&equal, plan)?;
     read::write(&equal, &choice).map(|form| form.program)
 }
 
-/// What there is too much of for forms to be bounded.
+/// The limit that a program passes, so that its forms are not bounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TooMany {
     /// Ways of computing something.
@@ -95,7 +96,7 @@ pub enum TooMany {
     /// Operands of an einsum.
     #[error("an einsum has more than {} operands", laws::MOST_OPERANDS)]
     Operands,
-    /// Forms, where they are listed one by one.
+    /// Forms that are listed one by one.
     #[error("there are more than {MOST_FORMS} forms")]
     Forms,
     /// Alternatives of a cluster.
@@ -103,36 +104,36 @@ pub enum TooMany {
     Alternatives,
 }
 
-/// The forms of a program as choices that are made apart from each other.
+/// The forms of a program as independent choices: one alternative for each cluster.
 pub struct Choices<'p> {
     equal: Equal<'p>,
     clusters: Clusters,
 }
 
-/// Where a class is.
+/// Where a class belongs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Region {
-    /// It is a number, which whoever reads it has for nothing.
+    /// It is a constant, which every reader has for nothing.
     Number,
-    /// Every form has it alike.
+    /// It is outside of clusters: every form has it in the same way.
     Rest,
     /// It is in a cluster, by number.
     Cluster(usize),
 }
 
-/// A form, and where each of its values is.
+/// A form, with the class and the region of each value.
 #[derive(Clone, Debug)]
 pub struct Form {
     /// The program.
     pub program: Program,
     /// The class of each value.
     pub classes: Vec<usize>,
-    /// Where it is.
+    /// The region of each value.
     pub regions: Vec<Region>,
 }
 
 impl<'p> Choices<'p> {
-    /// Those of a program.
+    /// The choices of a program; the error is the limit that the program passes.
     pub fn of(program: &'p Program) -> Result<Choices<'p>, TooMany> {
         let (equal, limit) = equal_ways(program);
         match (limit, clusters::clusters(&equal)) {
@@ -147,13 +148,14 @@ impl<'p> Choices<'p> {
         self.clusters.all.iter().map(|cluster| cluster.alternatives.len()).collect()
     }
 
-    /// How many forms there are, but for the one written where that is apart.
+    /// How many forms these choices make; the written form is not among them where
+    /// [`Choices::written_is_apart`].
     pub fn count(&self) -> usize {
         self.alternatives().into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Whether the source computes something twice, which every other form computes once: then none
-    /// of these forms is the one written.
+    /// Whether the source computes a value twice that all other forms compute once. Then none of
+    /// these forms is the written one.
     pub fn written_is_apart(&self) -> bool {
         read::merges(&self.equal)
     }
@@ -163,7 +165,8 @@ impl<'p> Choices<'p> {
         as_written(self.equal.program)
     }
 
-    /// The form of an alternative of each cluster; `None` where there is none.
+    /// The form with these alternatives, one for each cluster by number; `None` where there is no
+    /// such form.
     pub fn form(&self, picks: &[usize]) -> Option<Form> {
         if picks.len() != self.clusters.all.len() {
             return None;
@@ -186,7 +189,8 @@ impl<'p> Choices<'p> {
         at.map_or(Region::Rest, Region::Cluster)
     }
 
-    /// The alternatives of the form that a plan is one of; none for those of which it has nothing.
+    /// The alternatives of the form that a plan computes, one for each cluster; `None` for a
+    /// cluster of which the plan has no alternative. `None` where the plan computes no form.
     pub fn picks_of(&self, plan: &Plan) -> Option<Vec<Option<usize>>> {
         let choice: Choice = matched::choice_of(&self.equal, plan)?;
         let is_taken = |alternative: &Choice| {
@@ -202,7 +206,7 @@ impl<'p> Choices<'p> {
     }
 }
 
-/// Applies rules until nothing new comes of them; `false` where there is too much of it.
+/// Applies rules until they find nothing new; `false` where they find too much.
 fn close_under(equal: &mut Equal<'_>, laws: &[Law]) -> bool {
     let most = MOST_NODES + equal.count();
     loop {
@@ -225,11 +229,11 @@ fn close_under(equal: &mut Equal<'_>, laws: &[Law]) -> bool {
     }
 }
 
-/// The flops of an einsum on all devices together, as few as any layout asks for.
+/// The flops of an einsum on all devices together, at least, in any layout.
 ///
-/// One of a single operand adds up what its result has not. A device that holds a part of what is
-/// summed leaves the rest of the additions to the move behind it, so that a result's worth of them
-/// may be missing on every device.
+/// An einsum of a single operand adds up entries. A device that holds a part of the sum leaves the
+/// remaining additions to the move behind it, so that on every device as many additions as the
+/// result has elements may be missing.
 fn flops_of(program: &Program, operands: &[&[DimId]], result: &[DimId]) -> u128 {
     let mut space: Vec<DimId> = operands.concat();
     space.sort_unstable();
@@ -246,7 +250,7 @@ fn flops_of(program: &Program, operands: &[&[DimId]], result: &[DimId]) -> u128 
     }
 }
 
-/// The flops of the einsums of a program, on all devices together, as few as any layout asks for.
+/// The flops of all einsums of a program on all devices together, at least, in any layout.
 fn flops(program: &Program) -> u128 {
     let of = |value: &shard_ir::Value| match &value.def {
         Def::Op { op: Op::Einsum, operands } => {
@@ -259,14 +263,14 @@ fn flops(program: &Program) -> u128 {
     program.values.iter().map(of).fold(0, u128::saturating_add)
 }
 
-/// More flops than this are not bounded: their time is rounded to seconds.
+/// More flops than this on a device are bounded by 0: their time could only be rounded coarsely.
 const MOST_FLOPS: u128 = 1 << 80;
 
-/// What every plan of a form takes at least, from its flops alone, however they are spread over the
-/// devices.
+/// A lower bound on the time of every plan of a form in picoseconds, from its flops alone, however
+/// they are spread over the devices.
 pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
     let mut on_a_device = flops(form) / u128::from(form.mesh.devices().max(1));
-    // An attention leaves out the pairs that its mask hides.
+    // The attention kernel skips the pairs of queries and keys that its mask hides.
     if hardware.has_attention() {
         on_a_device /= shard_cost::one_pair_in(form);
     }
@@ -287,7 +291,7 @@ pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
         };
         roofline(hardware, &work).0.0
     };
-    // The flops of each op are a whole number on each device.
+    // The flops of each op on each device are rounded to a whole number.
     let times: u64 = form.values.iter().fold(0, |n, value| n.saturating_add(value.times));
     Dtype::ALL.iter().map(time_in).min().unwrap_or(0).saturating_sub(times)
 }

@@ -1,4 +1,4 @@
-//! Forms read off the classes: one node for each class that a result or a pin needs.
+//! Forms as choices of nodes: one node for each class that a result or a pin needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use shard_ir::{Def, Op, Output, Program, Value, ValueId};
 
 use super::equal::{Class, ENode, Equal, Head};
 
-/// The node taken of each class that is needed.
+/// The node that is taken for each class that is needed.
 pub(super) type Choice = BTreeMap<Class, ENode>;
 
-/// The forms but for the one written; `None` where there are more than `most` choices.
+/// All forms except the one that is written; `None` where there are more than `most` choices.
 pub(super) fn forms(equal: &Equal<'_>, most: usize) -> Option<Vec<Program>> {
     let merges = merges(equal);
     let nodes = nodes_to_take(equal);
@@ -23,8 +23,8 @@ pub(super) fn forms(equal: &Equal<'_>, most: usize) -> Option<Vec<Program>> {
     Some(others.filter_map(|choice| write(equal, choice)).map(|form| form.program).collect())
 }
 
-/// Whether the source computes something twice, which every form but the one written computes once,
-/// or what is there already.
+/// Whether the source computes the same value twice. Every form but the written one computes it
+/// once.
 pub(super) fn merges(equal: &Equal<'_>) -> bool {
     let live = equal.program.live_values();
     let is_constant = |id: &ValueId| matches!(equal.program.value(*id).def, Def::Constant(_));
@@ -36,7 +36,7 @@ pub(super) fn merges(equal: &Equal<'_>) -> bool {
     classes.iter().collect::<BTreeSet<_>>().len() < classes.len()
 }
 
-/// Results, and what stays in every form: pins and parameters.
+/// The classes of the results, and of the pins and parameters, which every form keeps.
 pub(super) fn roots(equal: &Equal<'_>) -> Vec<Class> {
     let program = equal.program;
     let stays =
@@ -51,8 +51,9 @@ pub(super) fn roots(equal: &Equal<'_>) -> Vec<Class> {
         .collect()
 }
 
-/// The nodes that each class can be taken as: no einsum of more than two operands that is there as
-/// products of two, and none that needs its own class.
+/// The nodes that can be taken for each class. An einsum of more than two operands is not taken,
+/// since its class also has products of two, unless it is a product with a weight in blocks; nor is
+/// a node that reads its own class.
 pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e ENode>> {
     let of = |class: Class| {
         let is_long = |node: &ENode| {
@@ -64,7 +65,7 @@ pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e
         (class, equal.nodes(class).iter().filter(is_taken).collect())
     };
     let mut nodes: BTreeMap<Class, Vec<&ENode>> = equal.classes().into_iter().map(of).collect();
-    // A class without a node cannot be computed: it goes, and every node that reads it.
+    // A class without a node cannot be computed: it is removed, with every node that reads it.
     while let Some(empty) =
         nodes.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class)
     {
@@ -74,7 +75,8 @@ pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e
     nodes
 }
 
-/// Every choice of a node for each class that is needed. `None` where there are more than `most`.
+/// Collects every choice of nodes for the classes that are needed; `None` where there are more than
+/// `most`.
 fn choose(
     nodes: &BTreeMap<Class, Vec<&ENode>>,
     mut needed: Vec<Class>,
@@ -109,7 +111,7 @@ pub(crate) struct Written {
     pub(crate) classes: Vec<Class>,
 }
 
-/// Writes a choice down; `None` where classes would need each other.
+/// The program of a choice; `None` where classes of the choice would need each other in a circle.
 pub(super) fn write(equal: &Equal<'_>, choice: &Choice) -> Option<Written> {
     let program = equal.program;
     let live = program.live_values();
@@ -136,7 +138,7 @@ pub(super) fn write(equal: &Equal<'_>, choice: &Choice) -> Option<Written> {
     Some(Written { program: Program { values: writer.values, ..written }, classes: writer.classes })
 }
 
-/// A form being written down, operands before what they are operands of.
+/// Writes the program of a choice, operands before the values that read them.
 struct Writer<'e, 'c> {
     equal: &'e Equal<'e>,
     choice: &'c Choice,
@@ -145,12 +147,12 @@ struct Writer<'e, 'c> {
     values: Vec<Value>,
     classes: Vec<Class>,
     done: BTreeMap<Class, ValueId>,
-    /// Classes whose operands are being written: one that needs itself is no way to compute it.
+    /// The classes whose operands are being written; a class that needs one of these needs itself.
     open: BTreeSet<Class>,
 }
 
 impl Writer<'_, '_> {
-    /// The value of a class; `cause` is the value of the source that needs it.
+    /// Writes a class and returns its value. `cause` is the value of the source that needs it.
     fn write(&mut self, class: Class, cause: ValueId) -> Option<ValueId> {
         if let Some(known) = self.done.get(&class) {
             return Some(*known);
@@ -181,8 +183,8 @@ impl Writer<'_, '_> {
             },
             Head::Op(_) => {
                 let made = self.equal.made(node)?;
-                // An op is where its class is. What causes it may be in a folded block and read it
-                // from outside.
+                // An op is in the folded block of its class; its cause may be in another, and read
+                // it from outside.
                 fold = made.place.fold;
                 let copies = fold
                     .and_then(|fold| program.folds.get(fold.index()))

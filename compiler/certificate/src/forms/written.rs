@@ -1,9 +1,9 @@
-//! The form that the source writes: as it is, but einsums of more than two operands are chains,
-//! left to right, unless one is a product with a weight in blocks.
+//! The form that the source writes. Einsums of more than two operands are chains of products, left
+//! to right, unless one is a product with a weight in blocks.
 
 use shard_ir::{Def, DimId, Op, Program, TensorType, Value, ValueId};
 
-/// Those dims of some operands that are still needed, in the order of the file.
+/// The dims of some operands that are still needed, in the order of the file.
 pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -> Vec<DimId> {
     let mut dims: Vec<DimId> = operands.concat().into_iter().filter(|dim| needed(*dim)).collect();
     dims.sort_unstable();
@@ -11,8 +11,8 @@ pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -
     dims
 }
 
-/// The types of the products of a chain over the operands of an einsum; the last is its own. They
-/// have its dtype.
+/// The types of the products in the chain of an einsum's operands; the last is the einsum's own.
+/// All have its dtype.
 pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
     let whole = program.value(einsum);
     let operands: Vec<&[DimId]> = whole
@@ -32,7 +32,8 @@ pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
     (2..=operands.len()).map(product).collect()
 }
 
-/// Whether a value is a chain of products; those with weights in blocks are one.
+/// Whether a value is an einsum that is written as a chain; a product with a weight in blocks is
+/// not.
 pub(super) fn is_long(program: &Program, id: ValueId) -> bool {
     matches!(&program.value(id).def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2)
         && !program.is_scaled_product(id)
