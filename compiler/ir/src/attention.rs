@@ -1,27 +1,28 @@
-//! Attention as one kernel: which ops of a program, or of a plan, can run as one that never has the
-//! scores in memory.
+//! Attention as one kernel: which ops of a program, or of a plan, can run as one kernel that never
+//! has the scores in memory.
 //!
-//! The chain is what users write: one product of queries and keys, or a sum of several; any maps,
-//! casts, masks and binaries of these dims behind it; a softmax over the keys; casts; the product
-//! with the values, which sums over the keys. Nothing else may read what passes between them.
+//! The chain of ops is the one that users write: one product of queries and keys, or a sum of
+//! several; then any maps, casts, masks and binaries of the same dims; a softmax over the keys;
+//! casts; and the product with the values, which sums over the keys. No other op may read the
+//! values between them.
 //!
-//! Keys and values that are a `concat` along the keys (of a prefix that all prompts share, and the
-//! positions of each) need not lie in memory joined: the kernel goes over one and then the other.
-//! Then the concats are part of it, too ([`with_joined`]), and a prefix that lacks the dim of the
-//! prompts is read once for all of them.
+//! Keys and values may be a `concat` along the keys, such as of a prefix that all prompts share and
+//! the positions of each prompt. The kernel can go over one part and then the other, so that the
+//! joined keys need not be in memory. Then the concats are members of the attention, too
+//! ([`with_joined`]), and a prefix that lacks the dim of the prompts is read once for all of them.
 //!
-//! Axes may split the keys. Each device then has the attention over its own keys, and the product
-//! is `partialsoftmax` over these axes: beside it lie the statistics by which the parts are merged,
-//! one for each element of the dims of the scores less the keys. Ops that are linear in it may act
-//! on it before it is merged ([`carried`]).
+//! Axes may split the keys. Each device then computes the attention over its own keys, and the
+//! product is `partialsoftmax` over these axes. Beside it lie the statistics by which the parts are
+//! merged: one for each element of the dims of the scores without the keys. Ops that are linear in
+//! the product may act on it before it is merged ([`carried`]).
 //!
-//! Of a plan, a softmax says that it is part of such a kernel (`as attention`), and so does a
-//! concat that is. Prices and memory depend on the word, so it is not believed:
-//! [`verify`](crate::verify::verify) refuses what says so and stands in no such chain.
+//! In a plan the softmax of such a kernel is marked `as attention`, and so are the concats that are
+//! members. Prices and memory depend on the mark, so it is not trusted:
+//! [`verify`](crate::verify::verify) refuses a marked instruction that is in no such chain.
 //!
-//! Where the einsums of such a kernel are collective einsums that gather the keys, it is a
-//! [`Ring`]: blocks of keys and of values travel round the devices together, and the kernel is run
-//! once for each.
+//! Where the einsums of the kernel are collective einsums that gather the keys, the attention is a
+//! [`Ring`]: blocks of keys and of values travel round the devices together, and the kernel runs
+//! once for each block.
 
 mod partial;
 mod ring;
@@ -46,10 +47,10 @@ pub use partial::{
 pub use ring::{Ring, rings};
 use ring::{gather_of, ring_axes};
 
-/// The most ops of such a kernel.
+/// The most ops of an attention.
 const MOST_MEMBERS: usize = 16;
 
-/// A graph of ops. What lies between an op and who reads it (a pin) is passed over.
+/// A graph of ops. Pins between an op and its reader are skipped.
 pub trait Ops<'a> {
     /// Names a value.
     type Id: Copy + Ord;
@@ -59,10 +60,10 @@ pub trait Ops<'a> {
     fn operands(&self, id: Self::Id) -> Vec<Self::Id>;
     /// The dims of the value.
     fn dims(&self, id: Self::Id) -> &'a [DimId];
-    /// Whether these ops alone read the value, and it may pass to them without touching memory:
-    /// nothing moves it, it is no result, and all are in one folded block or in none.
+    /// Whether the value may pass to these ops without being in memory: only they read it, no move
+    /// is in between, it is no result, and all are in the same folded block or in none.
     fn passes_to_all(&self, from: Self::Id, to: &[Self::Id]) -> bool;
-    /// The same of one op.
+    /// The same for one reader.
     fn passes(&self, from: Self::Id, to: Self::Id) -> bool {
         self.passes_to_all(from, &[to])
     }
@@ -70,7 +71,7 @@ pub trait Ops<'a> {
     fn may_join(&self, concat: Self::Id) -> bool;
 }
 
-/// The ops of the attention whose last is `product`, first to last; `None` where it ends none.
+/// The ops of the attention that ends with `product`, first to last; `None` where it ends none.
 pub fn attention_of<'a, G: Ops<'a>>(graph: &G, product: G::Id) -> Option<Vec<G::Id>> {
     let (Some(Op::Einsum), operands) = (graph.op(product), graph.operands(product)) else {
         return None;
@@ -101,7 +102,8 @@ pub fn attention_of<'a, G: Ops<'a>>(graph: &G, product: G::Id) -> Option<Vec<G::
     })
 }
 
-/// The ops that make scores, or what is worked out of them, and pass it on.
+/// The ops that make `id`, which is the scores or something computed from them elementwise. `None`
+/// where `id` is not made of scores over `key`, or does not pass to `reader` alone.
 fn made_of_scores<'a, G: Ops<'a>>(
     graph: &G,
     id: G::Id,
@@ -133,11 +135,11 @@ fn made_of_scores<'a, G: Ops<'a>>(
     (members.len() > 1).then_some(members)
 }
 
-/// The ops of an attention with the concats that join its keys and its values, first to last;
-/// `None` where nothing joins them, or something else reads what does.
+/// The ops of an attention together with the concats that join its keys and its values, first to
+/// last; `None` where no concat joins them, or something else reads the joined value.
 ///
-/// Such a kernel goes over what is joined as it lies. Axes that split its keys split each part of
-/// what is joined, so that the keys of a device are no block of all ([`keys_in_any_order`]).
+/// Such a kernel reads the joined parts where they lie. Axes that split its keys split each part,
+/// so that the keys of a device are no contiguous block ([`keys_in_any_order`]).
 pub fn with_joined<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> Option<Vec<G::Id>> {
     let key = members.iter().find_map(|id| graph.op(*id).and_then(softmax_over))?;
     let is_product = |id: &&G::Id| graph.op(**id) == Some(&Op::Einsum);
@@ -158,9 +160,9 @@ pub fn with_joined<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> Option<Vec<G
     (all.len() > members.len() && all.len() <= MOST_MEMBERS).then_some(all)
 }
 
-/// Whether nothing in an attention with concats asks in which order its keys lie: it has no mask,
-/// and nothing that it reads has the keys but what is joined. Then a device may have a block of
-/// each part of what is joined.
+/// Whether no op of an attention with concats depends on the order of its keys: there is no mask,
+/// and nothing that is read from outside has the keys as a dim. Then a device may have a block of
+/// each joined part.
 pub fn keys_in_any_order<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> bool {
     let key = members.iter().find_map(|id| graph.op(*id).and_then(softmax_over));
     members.iter().all(|id| {
@@ -173,8 +175,9 @@ pub fn keys_in_any_order<'a, G: Ops<'a>>(graph: &G, members: &[G::Id]) -> bool {
     })
 }
 
-/// The layout that a concat of keys or values gives in an attention that goes over them as they
-/// lie: axes split each part alike, and what is joined has the blocks of both.
+/// The layout of a concat of keys or values that is a member of an attention. Axes that split the
+/// keys split both parts alike, and a device has its block of each. `left`, `right` and `to` are
+/// the dims of the [`Op::Concat`].
 pub fn joined_layout(
     left: DimId,
     right: DimId,
@@ -197,7 +200,7 @@ pub fn joined_layout(
     let op = Op::Concat { left, right, to };
     let made = result_layout(&op, &whole, result, mesh, dims)?;
     let keys = keys.unwrap_or(AxisList::EMPTY);
-    // An axis splits one dim of it.
+    // An axis may split one dim of the result only.
     if let Some(axis) = keys.iter().find(|axis| made.split_axes().contains(*axis)) {
         let split = |of: &Operand<'_>| of.layout.split_axes().contains(axis);
         let operand = whole.iter().position(split);
@@ -208,13 +211,13 @@ pub fn joined_layout(
     Ok(at.map_or(made, |at| made.with_dim(at, keys)))
 }
 
-/// The dim of a softmax, with sinks or without; none of another op.
+/// The dim of a softmax, with sinks or without; `None` for any other op.
 pub fn softmax_over(op: &Op) -> Option<DimId> {
     if let Op::Softmax { over } | Op::SinkSoftmax { over } = op { Some(*over) } else { None }
 }
 
-/// The layout that a softmax of an attention gives: that of the operand, the keys split or not,
-/// since each device takes the softmax over its own.
+/// The layout of the softmax of an attention: that of its operand. Axes may split the keys, since
+/// each device takes the softmax over its own.
 pub fn softmax_layout(
     over: DimId,
     operand: Operand<'_>,
@@ -231,8 +234,8 @@ pub fn softmax_layout(
     Ok(at(result).map_or(made, |at| made.with_dim(at, keys)))
 }
 
-/// The layout in which an op of the kernel reads an operand: each axis splits the dim that it
-/// splits of what the op makes, and what has no such dim is whole.
+/// The layout in which a member of the kernel reads an operand: each axis splits the same dim in
+/// the operand as in the result, and dims that the result lacks are whole.
 pub fn read_for(made: Layout, made_dims: &[DimId], operand_dims: &[DimId]) -> Layout {
     let mut layout = Layout::REPLICATED;
     for (at, dim) in operand_dims.iter().enumerate() {
@@ -243,7 +246,7 @@ pub fn read_for(made: Layout, made_dims: &[DimId], operand_dims: &[DimId]) -> La
     layout
 }
 
-/// A plan as a graph.
+/// The instructions of a plan as a graph.
 struct Instructions<'p> {
     plan: &'p Plan,
     uses: Vec<Vec<InstrId>>,
@@ -255,7 +258,7 @@ impl<'p> Ops<'p> for Instructions<'p> {
     fn op(&self, id: InstrId) -> Option<&'p Op> {
         match &self.plan.instruction(id).kind {
             InstrKind::Op(op) => Some(op),
-            // In a ring; which of them are one is asked when the ops are found.
+            // It may be an einsum of a ring; `is_in_one_kernel` decides once the members are found.
             InstrKind::CollectiveEinsum(Fused::AllGather { .. }) => Some(&Op::Einsum),
             InstrKind::CollectiveEinsum(Fused::ReduceScatter { .. })
             | InstrKind::Parameter(_)
@@ -286,12 +289,12 @@ impl<'p> Ops<'p> for Instructions<'p> {
     }
 }
 
-/// The attentions that run as one kernel in a plan, in program order, each with its instructions:
-/// those whose softmax says so, with the concats that say so.
+/// The attentions that run as one kernel in a plan, in program order, each with its instructions.
+/// They are those whose softmax is marked `as attention`, with the concats that are marked.
 ///
 /// # Errors
 ///
-/// The first softmax, concat, or other instruction, that says so and is part of none.
+/// The first marked instruction that is part of no attention.
 pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
     let says_so = |id: &InstrId| plan.instruction(*id).origin.attention;
     let mut open: BTreeSet<InstrId> = plan.ids().filter(says_so).collect();
@@ -324,7 +327,8 @@ pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
     }
 }
 
-/// Whether nothing in an attention is partial, but what it ends with by the axes of the keys.
+/// Whether the layouts of an attention are those of one kernel. Only the last value may be partial,
+/// over the axes that split the keys. If an einsum gathers, all of them must make a ring.
 fn is_in_one_kernel(plan: &Plan, members: &[InstrId], softmax: InstrId) -> bool {
     let instr = plan.instruction(softmax);
     let Some(over) = instr.kind.op().and_then(softmax_over) else { return false };
@@ -341,7 +345,7 @@ fn is_in_one_kernel(plan: &Plan, members: &[InstrId], softmax: InstrId) -> bool 
                 && ring_axes(plan, members, over).is_some())
 }
 
-/// The instruction that made a value, before any move of it.
+/// The instruction that made a value, before all moves of it.
 pub fn unmoved(plan: &Plan, mut id: InstrId) -> InstrId {
     while let (InstrKind::Move(_), [operand]) =
         (&plan.instruction(id).kind, plan.instruction(id).operands.as_slice())

@@ -127,13 +127,13 @@ pub enum Collective {
 pub struct Terms {
     /// Which move it is.
     pub code: Move,
-    /// What combines terms or will.
+    /// The reduction of a move that combines terms, or makes them.
     pub kind: Option<Reduction>,
-    /// Its axes; none where the layout after it says them.
+    /// Its axes; `None` where the layout after the move gives them.
     pub axes: Option<AxisList>,
-    /// The dim that it is along, or the two that it goes from and to.
+    /// The dim along which it moves, or the dims from which and to which axes go.
     pub dims: [Option<usize>; 2],
-    /// The layout after it, where it is named.
+    /// The layout after it, for a move that names this layout.
     pub to: Option<Layout>,
 }
 
@@ -196,9 +196,9 @@ pub enum CollectiveError {
 }
 
 impl Collective {
-    /// The layout after the move, or why it is not possible. The only place where the moves are
-    /// defined: the checker, the e-graph, the cost model, the verifier and the interpreter all ask
-    /// here.
+    /// The layout after the move, or why it does not apply. This is the only definition of the
+    /// moves: the checker, the e-graph, the cost model, the verifier and the interpreter all use
+    /// it.
     pub fn apply(&self, shape: MeshShape<'_>, from: Layout) -> Result<Layout, CollectiveError> {
         use CollectiveError as E;
         let is_merge = matches!(self, Collective::SoftmaxMerge { .. });
@@ -294,8 +294,8 @@ impl Collective {
         found
     }
 
-    /// The same without exchanges, which are by far the most: [`Collective::regrouping`] says
-    /// whether one leads to a layout.
+    /// The same without exchanges, which are by far the most numerous: [`Collective::regrouping`]
+    /// tells whether one leads to a given layout.
     pub fn all_but_exchanges_from(
         shape: MeshShape<'_>,
         from: Layout,
@@ -319,8 +319,8 @@ impl Collective {
         found
     }
 
-    /// The same without gathers and scatters along several dims either: one dim changes, or two in
-    /// an all-to-all, or blocks change places.
+    /// The same without gathers and scatters along several dims: one dim changes, or two in an
+    /// all-to-all, or blocks change places.
     pub fn along_one_dim_from(
         shape: MeshShape<'_>,
         from: Layout,
@@ -373,10 +373,9 @@ impl Collective {
         found
     }
 
-    /// The move in which devices give each other what they lack, between two layouts that the same
-    /// axes split, partial over the same axes: an all-to-all, a permute, or else an exchange.
-    /// `None` where other axes split, or nothing changes. The caller sees to it that both are
-    /// legal.
+    /// The all-to-all, permute or exchange between two layouts that the same axes split, partial
+    /// over the same axes. `None` where other axes split the value, or nothing changes. Both
+    /// layouts must be legal.
     pub fn regrouping(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Collective> {
         regroup::between(shape, from, to)
     }
@@ -395,8 +394,8 @@ impl Collective {
         regroup::scatters(shape, from, kind)
     }
 
-    /// The merges of a value in a layout, with the layout after each; none where nothing is to be
-    /// merged.
+    /// The merges of a `partialsoftmax` value, with the layout after each; empty for any other
+    /// layout.
     pub fn merges_from(
         shape: MeshShape<'_>,
         from: Layout,
@@ -417,14 +416,14 @@ impl Collective {
         found
     }
 
-    /// Whether a device has more after the move than before: others' blocks, or its own as a term
-    /// among neutral elements.
+    /// Whether a device holds more after the move than before: the blocks of others, or its own
+    /// block among neutral elements.
     pub fn makes_more(&self) -> bool {
         self.row().gathers || matches!(self, Collective::ToPartial { dim: Some(_), .. })
     }
 
-    /// The dims that an all-gather or a reduce-scatter of a value in this layout changes, each with
-    /// the axes that it loses or gets, major to minor; none for other moves.
+    /// The dims that an all-gather or a reduce-scatter changes, if the value is in the layout
+    /// `from`: each with the axes that it loses or gains, major to minor. Empty for other moves.
     pub fn parts(&self, from: Layout) -> Vec<(usize, AxisList)> {
         let (row, Terms { kind, axes, dims, to, .. }) = (self.row(), self.terms());
         match (to, axes, dims) {
@@ -441,9 +440,9 @@ impl Collective {
         }
     }
 
-    /// The axes that the move works over, major to minor; those of several dims dim by dim; for a
-    /// permute every axis whose place changes, and for an exchange every axis along which something
-    /// travels, in mesh order.
+    /// The axes that the move works over, major to minor; for a move along several dims, dim by
+    /// dim. For a permute these are all axes whose place changes, and for an exchange all along
+    /// which data travel, both in mesh order.
     pub fn axes(&self, mesh: &Mesh, from: Layout) -> AxisList {
         let Terms { axes, to, .. } = self.terms();
         match (axes, to, self.row().sends) {
@@ -469,7 +468,7 @@ impl Collective {
         self.code().row()
     }
 
-    /// What it names.
+    /// The parts of the move: which move it is, and what it names.
     pub fn terms(&self) -> Terms {
         let named = |code, kind, dims, axes| Terms { code, kind, dims, axes: Some(axes), to: None };
         let towards =
@@ -514,13 +513,13 @@ impl Collective {
     }
 }
 
-/// The layout after a gather of several dims at once.
+/// The layout after an all-gather along several dims.
 fn gather_dims(from: Layout, to: Layout) -> Result<Layout, CollectiveError> {
     let gone = several(regroup::appended(to, from))?;
     arrives(gone.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim))), to)
 }
 
-/// The layout after a reduction that splits several dims at once.
+/// The layout after a reduce-scatter along several dims.
 fn scatter_dims(
     shape: MeshShape<'_>,
     from: Layout,
@@ -539,12 +538,12 @@ fn scatter_dims(
     arrives(come.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim))), to)
 }
 
-/// The axes that a move takes from several dims, or gives to several.
+/// The changed dims of a move along several dims; an error where fewer than two change.
 fn several<T>(parts: Option<Vec<T>>) -> Result<Vec<T>, CollectiveError> {
     parts.filter(|parts| parts.len() > 1).ok_or(CollectiveError::NotSeveralDims)
 }
 
-/// A move of several dims arrives at the layout that it names, and at no other.
+/// Checks that a move along several dims leads to the layout that it names.
 fn arrives(at: Layout, to: Layout) -> Result<Layout, CollectiveError> {
     if at == to { Ok(to) } else { Err(CollectiveError::NotSeveralDims) }
 }
@@ -574,7 +573,7 @@ fn check_partial(from: Layout, kind: Reduction, axes: AxisSet) -> Result<(), Col
     Ok(())
 }
 
-/// The axes of a dim less these minor-most ones.
+/// The axes of a dim without these minor-most axes.
 fn strip_suffix(
     shape: MeshShape<'_>,
     from: Layout,
@@ -592,7 +591,7 @@ fn strip_suffix(
     Ok(on_dim.prefix(on_dim.len() - axes.len()))
 }
 
-/// The layout with more axes, none of which splits anything, at the minor end of a dim.
+/// The layout with additional axes, which split no dim yet, at the minor end of a dim.
 fn append(
     shape: MeshShape<'_>,
     from: Layout,

@@ -1,9 +1,9 @@
 //! [`Fused`]: the collective that a collective einsum runs inside its loop.
 //!
-//! A collective einsum is an einsum and a collective of one of its operands, or of its result, cut
-//! into as many chunks as the group has devices: one chunk is multiplied while the next one travels
-//! (ESTI section 3.5, "Looped CollectiveEinsum"; the book's collective matmul). What it computes is
-//! what the two do one after the other, and its layouts are found so.
+//! A collective einsum is an einsum together with a collective of one of its operands, or of its
+//! result, cut into as many chunks as the group has devices: one chunk is multiplied while the next
+//! one travels (ESTI section 3.5, "Looped CollectiveEinsum"; the book's collective matmul). It
+//! computes the same as the two one after the other, and its layouts are derived from them.
 
 use crate::collective::{Collective, CollectiveError};
 use crate::layout::{Layout, MeshShape, Reduction};
@@ -43,11 +43,11 @@ pub enum Fused {
 /// The layouts inside the loop of a collective einsum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoopLayouts {
-    /// Of each operand, as it is multiplied: the one gathered is whole over the axes.
+    /// The layout of each operand as it is multiplied; the gathered operand is whole over the axes.
     pub operands: Vec<Layout>,
-    /// Of the product, before it is scattered.
+    /// The layout of the product, before it is scattered.
     pub product: Layout,
-    /// Of the result.
+    /// The layout of the result.
     pub result: Layout,
 }
 
@@ -57,7 +57,7 @@ pub enum LoopError {
     /// An operand to gather that the einsum does not have.
     #[error("the einsum has no operand {0} to gather")]
     NoSuchOperand(usize),
-    /// The einsum must not act on these layouts, the operand gathered.
+    /// The einsum must not act on operands in these layouts, after the gather.
     #[error("{0}")]
     Rule(#[from] RuleError),
     /// The collective does not apply to the operand, or to the product.
@@ -66,7 +66,7 @@ pub enum LoopError {
 }
 
 impl Fused {
-    /// The collective that the loop does bit by bit.
+    /// The collective that the loop does chunk by chunk.
     pub fn collective(&self) -> Collective {
         match *self {
             Fused::AllGather { dim, axes, .. } => Collective::AllGather { dim, axes },
@@ -96,8 +96,8 @@ impl Fused {
         mesh.group_size(self.axes().iter())
     }
 
-    /// The layouts of the einsum inside the loop and of its result: those of the all-gather and
-    /// then the einsum, or of the einsum and then the reduce-scatter.
+    /// The layouts inside the loop: those of the all-gather followed by the einsum, or of the
+    /// einsum followed by the reduce-scatter.
     pub fn layouts(
         &self,
         operands: &[Operand<'_>],
@@ -108,7 +108,7 @@ impl Fused {
         let sizes =
             |of: &[DimId]| -> Vec<u64> { of.iter().map(|d| dims[d.index()].size).collect() };
         let mut inside = operands.to_vec();
-        // No loop acts on the attention over a part of the keys.
+        // No loop reads a `partialsoftmax` operand.
         for (operand, of) in operands.iter().enumerate() {
             if let Some(axis) = of.layout.softmax_axes().iter().next() {
                 return Err(RuleError::NotMerged { operand, axis }.into());
@@ -166,9 +166,9 @@ impl Fused {
 }
 
 impl Plan {
-    /// The plan with every collective einsum as its two steps: the all-gather and then the einsum,
-    /// or the einsum and then the reduce-scatter. It computes the same, from and to the same
-    /// layouts. A loop that does not type stays as it is.
+    /// The plan with every collective einsum replaced by its two steps: the all-gather and then the
+    /// einsum, or the einsum and then the reduce-scatter. It computes the same, from and to the
+    /// same layouts. A loop whose layouts are not legal stays as it is.
     pub fn unfused(&self) -> Plan {
         let mut plan =
             Plan { instructions: Vec::with_capacity(self.instructions.len()), ..self.clone() };

@@ -1,10 +1,10 @@
-//! Composites in pieces: the ops that a softmax or a norm over a split dim is computed by, and
-//! where they stand in a plan.
+//! Composites in pieces: the ops by which a softmax or a norm over a split dim is computed, and
+//! where they are in a plan.
 //!
-//! An instruction that is such a piece says so (`of h`), and the price of a chain of ops depends on
-//! it: a composite counts as one op there. So the word is never believed: [`in_pieces`] reads off
-//! what the instructions compute which of them are the pieces of a composite, and
-//! [`verify`](crate::verify::verify) refuses a plan in which another one says that it is.
+//! Such a piece is marked in a plan (`of h`). Prices depend on the mark, since a composite counts
+//! as one op in a chain of ops, so the mark is not trusted: [`in_pieces`] derives from what the
+//! instructions compute which of them are the pieces of a composite, and
+//! [`verify`](crate::verify::verify) refuses a plan in which any other instruction is marked.
 
 use crate::collective::Collective;
 use crate::never;
@@ -20,8 +20,8 @@ pub struct Piece {
     pub op: Op,
     /// What it reads.
     pub reads: Vec<Read>,
-    /// The dims of its result: those of the operand, or of the composite's result for the last, or
-    /// without the composite's dim for a statistic.
+    /// The dims of its result: those of the operand; for the last piece those of the composite's
+    /// result; for a statistic those of the operand without the composite's dim.
     pub dims: Vec<DimId>,
 }
 
@@ -30,14 +30,14 @@ pub struct Piece {
 pub enum Read {
     /// The operand of the composite.
     Operand,
-    /// What an earlier piece makes, by number; where that is partial, completed.
+    /// The result of an earlier piece, by number; where it is partial, after its all-reduce.
     Piece(usize),
     /// A number.
     Number(Number),
 }
 
 impl Read {
-    /// The number that is read, if one is.
+    /// The number, if a number is read.
     pub fn number(&self) -> Option<Number> {
         match self {
             Read::Number(number) => Some(*number),
@@ -46,7 +46,7 @@ impl Read {
     }
 }
 
-/// The dim of a composite; none for other ops.
+/// The dim of a composite; `None` for other ops.
 pub fn composite_dim(op: &Op) -> Option<DimId> {
     if let Op::Softmax { over } | Op::Norm { over, .. } = op { Some(*over) } else { None }
 }
@@ -98,9 +98,9 @@ pub fn pieces(op: &Op, operand: &[DimId], result: &[DimId]) -> Option<Vec<Piece>
 pub struct InPieces {
     /// The composite.
     pub op: Op,
-    /// What it is a softmax or a norm of.
+    /// The operand of the softmax or the norm.
     pub operand: InstrId,
-    /// Its instructions, one behind the other: numbers, pieces and the all-reduces of their
+    /// Its instructions, which stand together: numbers, pieces and the all-reduces of their
     /// statistics. The last makes the composite's value.
     pub instructions: std::ops::RangeInclusive<u32>,
 }
@@ -111,20 +111,20 @@ impl InPieces {
         InstrId(*self.instructions.end())
     }
 
-    /// What its instructions bear behind `of`: the name of the composite's value, or its word where
-    /// it has none.
+    /// The mark of its instructions: the name of the composite's value, or its word where the value
+    /// has no name.
     pub fn called<'p>(&'p self, plan: &'p Plan) -> &'p str {
         plan.instruction(self.last()).name.as_deref().unwrap_or(self.op.word())
     }
 }
 
-/// The composites in pieces of a plan, in program order: of the instructions that bear an `of`, by
-/// what they compute.
+/// The composites in pieces of a plan, in program order: groups of instructions that are marked as
+/// pieces and compute a composite.
 ///
 /// # Errors
 ///
-/// The first instruction that says that it is a piece and is part of no softmax or norm, or of one
-/// by another name.
+/// The first instruction that is marked and begins no composite, or that is within a composite and
+/// has no mark or another one.
 pub fn in_pieces(plan: &Plan) -> Result<Vec<InPieces>, InstrId> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -147,7 +147,7 @@ pub fn in_pieces(plan: &Plan) -> Result<Vec<InPieces>, InstrId> {
     Ok(found)
 }
 
-/// The composite whose first instruction this is.
+/// The composite in pieces that starts with this instruction.
 fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
     let following = || plan.ids().skip(start.index());
     let first =
@@ -156,7 +156,8 @@ fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
     let op = composite_that_starts_with(plan, first, operand)?;
     let (dims, dtype) = (&plan.instruction(operand).dims, plan.instruction(operand).dtype);
     let pieces = pieces(&op, dims, dims)?;
-    // Where each piece can be read, and the numbers that no piece has read yet.
+    // The instruction from which each piece so far is read, and the numbers that no piece has read
+    // yet.
     let mut made: Vec<InstrId> = Vec::with_capacity(pieces.len());
     let mut numbers: Vec<InstrId> = Vec::new();
     for id in following() {
@@ -167,7 +168,7 @@ fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
         match &instr.kind {
             InstrKind::Constant(_) => numbers.push(id),
             InstrKind::Move(Collective::AllReduce { .. }) => {
-                // The statistic right before it, completed.
+                // An all-reduce completes the piece right before it.
                 let last = made
                     .last_mut()
                     .filter(|last| instr.operands == [**last] && last.0 + 1 == id.0)?;
@@ -206,7 +207,7 @@ fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
     None
 }
 
-/// The composite whose first piece an instruction does on an operand.
+/// The composite whose first piece on an operand is this instruction.
 fn composite_that_starts_with(plan: &Plan, first: InstrId, operand: InstrId) -> Option<Op> {
     let instr = plan.instruction(first);
     let InstrKind::Op(does) = &instr.kind else { return None };

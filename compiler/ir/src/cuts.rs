@@ -1,10 +1,10 @@
-//! Dims that no source declares: those by which a program cuts a dim in equal parts, so that each
-//! device can answer for its own.
+//! Dims that no source declares, by which a program cuts a dim into equal parts, so that each
+//! device can compute its own part.
 //!
-//! A logical rule rewrites ops and makes no dims. So these are there before the rules are: for
-//! every dim that a `cumsum`, a `scan`, a `shift`, a `conv` or a choice of the largest runs over,
-//! in as many parts as all axes together can cut it into, or one alone. A program that needs none
-//! of them has none.
+//! A logical rule rewrites ops and cannot make dims, so these dims are made before the rules apply:
+//! for every dim that a `cumsum`, a `scan`, a `shift`, a `conv` or a choice of the largest runs
+//! over, in as many parts as all mesh axes together can cut it into, or one axis alone. A program
+//! without these ops has no such dims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ use crate::plan::{InstrKind, Number, Plan};
 use crate::program::Program;
 use crate::tensor::{Dim, DimId, MAX_DIMS};
 
-/// The dims of a program that no source declares. They stand behind those that one does.
+/// The dims of a program that no source declares. They follow the declared dims.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cuts {
-    /// What runs along a dim, block by block.
+    /// For ops that run along a dim, block by block.
     pub lines: Vec<Blocks>,
-    /// What looks a few positions back along a dim, block by block.
+    /// For ops that look a few positions back along a dim, block by block.
     pub halos: Vec<Halo>,
-    /// The largest of a dim, part by part.
+    /// For choices of the largest entries along a dim, part by part.
     pub choices: Vec<Candidates>,
 }
 
@@ -35,7 +35,7 @@ pub struct Blocks {
     pub blocks: DimId,
     /// The positions of a block.
     pub within: DimId,
-    /// How many a block has.
+    /// How many positions a block has.
     pub positions: u64,
     /// One position of a block, a dim of size 1; only where a `scan` runs over the dim.
     pub one: Option<DimId>,
@@ -51,20 +51,21 @@ pub struct Halo {
     pub blocks: DimId,
     /// The positions of a block.
     pub within: DimId,
-    /// How many a block has: more than `back`.
+    /// How many positions a block has: more than `back`.
     pub positions: u64,
     /// How many positions of the block before are seen.
     pub back: u64,
     /// Those positions, a dim of the size `back`.
     pub seen: DimId,
-    /// What a block has beside as many; only where a `shift` looks so far back over the dim.
+    /// The other positions of a block, a dim of the size `positions - back`; only where a `shift`
+    /// looks back by `back` along the dim.
     pub others: Option<DimId>,
-    /// Twice as many as are seen; only where a `conv` looks so far back over the dim.
+    /// A dim of the size `2 * back`; only where a `conv` looks back by `back` along the dim.
     pub around: Option<DimId>,
 }
 
-/// Candidates for the largest entries along a dim: from each part of the dim as many as are chosen
-/// in all.
+/// The candidates for the largest entries along a dim: each part of the dim gives as many as are
+/// chosen in all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candidates {
     /// The dim.
@@ -78,7 +79,7 @@ pub struct Candidates {
 }
 
 impl Cuts {
-    /// All dims made.
+    /// All dims that were made for the cuts.
     fn dims(&self) -> impl Iterator<Item = DimId> {
         let of_lines = self.lines.iter().flat_map(|line| [line.blocks, line.within]);
         let ones = self.lines.iter().filter_map(|line| line.one);
@@ -88,7 +89,7 @@ impl Cuts {
         of_lines.chain(ones).chain(of_halos).chain(beside).chain(chosen)
     }
 
-    /// Adds those of a program whose dims are called otherwise here.
+    /// Adds the cuts of another program; `dim` gives the dim here for each dim there.
     pub fn extend(&mut self, other: &Cuts, dim: impl Fn(DimId) -> DimId) {
         for mut line in other.lines.iter().copied() {
             let dims = [&mut line.of, &mut line.blocks, &mut line.within].into_iter();
@@ -116,14 +117,14 @@ fn add<T: PartialEq>(all: &mut Vec<T>, one: T) {
 }
 
 impl Program {
-    /// How many dims the source declares: those before all that are made.
+    /// How many dims the source declares; they stand before all dims that were made.
     pub fn declared_dims(&self) -> usize {
         self.cuts.dims().map(DimId::index).min().unwrap_or(self.dims.len())
     }
 }
 
 impl Plan {
-    /// The dims that something in the plan has or names.
+    /// The dims that a value, an op or a result of the plan has.
     pub fn dims_in_use(&self) -> BTreeSet<DimId> {
         let mut used: BTreeSet<DimId> =
             self.outputs.iter().flat_map(|output| &output.dims).copied().collect();
@@ -137,7 +138,7 @@ impl Plan {
         used
     }
 
-    /// The same plan with the dims of another one, by their names; `None` where that lacks one in
+    /// The same plan with the table of dims of another plan; `None` where that table lacks a dim in
     /// use, or has it in another size.
     pub fn in_dims_of(&self, other: &Plan) -> Option<Plan> {
         let known = |dim: DimId| other.dims.iter().position(|o| *o == self.dims[dim.index()]);
@@ -163,19 +164,19 @@ impl Plan {
         Some(plan)
     }
 
-    /// Drops the dims behind the last one in use, but for those that the source declares.
+    /// Drops the dims behind the last one in use; the first `declared` dims stay.
     pub fn drop_dims_behind(&mut self, declared: usize) {
         let last = self.dims_in_use().last().map_or(0, |dim| dim.index() + 1);
         self.dims.truncate(last.max(declared));
     }
 }
 
-/// A layer with more shifts and convolutions than this has them whole: each that may be cut doubles
-/// the forms of the layer, which prices do not tell apart well.
+/// A layer with more shifts and convolutions than this cannot cut them: each one that may be cut
+/// doubles the forms of the layer, and prices separate these forms badly.
 const MOST_LOOKING_BACK: usize = 2;
 
-/// Gives the layers of one file, in one phase of it, the dims by which ops of theirs may be cut.
-/// All get the same, so that a name means one size in a file.
+/// Gives all layers of a file, in one phase, the dims by which their ops may be cut. All layers get
+/// the same dims, so that a name has one size in a file.
 pub fn cut_dims(programs: &mut [Program]) {
     let Some(first) = programs.first() else { return };
     let mut making = Making { dims: first.dims.clone(), cuts: Cuts::default() };
@@ -191,15 +192,17 @@ pub fn cut_dims(programs: &mut [Program]) {
             seen.entry((of, back)).or_default().add(looks);
         }
     }
-    // One position of each part is told: as many parts as there may be serve fewer devices as well.
+    // Each part passes on one position, so more parts cost little: the most parts serve fewer
+    // devices as well.
     for of in along {
         if let Some(parts) = parts_of(&first.mesh, size(of)).last() {
             making.blocks(of, *parts, scanned.contains(&of));
         }
     }
-    // A halo is told of each part, be it cut off in a device or between two. The most parts serve
-    // any axes that split the dim; where they would tell more than half of what there is, the most
-    // of which all together tell no more than one of them has, or the fewest.
+    // Each part passes on a halo, whether its border lies within a device or between two. The most
+    // parts serve any axes that split the dim, and are taken where their halos are at most half of
+    // the dim. Otherwise the most parts whose halos together are no larger than a part, and else
+    // the fewest.
     for ((of, back), looks) in seen {
         let all = parts_of(&first.mesh, size(of));
         let fits = |parts: &u64| back < size(of) / parts;
@@ -209,8 +212,8 @@ pub fn cut_dims(programs: &mut [Program]) {
             making.halo(of, parts, back, looks);
         }
     }
-    // Of a choice each part tells as many as are chosen of all. Where that is more than a part has,
-    // fewer parts say less.
+    // Each part passes on as many candidates as are chosen in all. Where the candidates of the most
+    // parts are more than one part has, cuts into fewer parts are made, too.
     for (of, to) in chosen {
         let all = parts_of(&first.mesh, size(of));
         let few = all.last().is_some_and(|most| is_little(*most, size(of), size(to)));
@@ -236,7 +239,7 @@ fn along(op: &Op) -> Option<DimId> {
     if let Op::Cumsum { over } = op { Some(*over) } else { scanned(op) }
 }
 
-/// What looks back along a dim by a number of positions.
+/// The ops that look back along a dim by the same number of positions.
 #[derive(Clone, Copy, Default)]
 struct Looks {
     in_shift: bool,
@@ -250,23 +253,23 @@ impl Looks {
     }
 }
 
-/// The dim along which an op looks back, and by how many positions.
+/// The dim along which an op looks back, the number of positions, and which op it is.
 fn looks_back(op: &Op, size: impl Fn(DimId) -> u64) -> Option<(DimId, u64, Looks)> {
     if let Op::Shift { over, by } = op {
         return Some((*over, *by, Looks { in_shift: true, in_conv: false }));
     }
     let Op::Conv { over, taps } = op else { return None };
-    // The last tap is for the position itself; with one tap nothing before it is seen.
+    // The last tap is for the position itself; with a single tap no position before it is seen.
     let back = size(*taps).checked_sub(1).filter(|back| *back > 0)?;
     Some((*over, back, Looks { in_shift: false, in_conv: true }))
 }
 
-/// Whether what all parts tell of a dim, so many positions each, is no more than one of them has.
+/// Whether all parts together pass on no more positions, `told` each, than one part has.
 fn is_little(parts: u64, size: u64, told: u64) -> bool {
     parts.saturating_mul(parts).saturating_mul(told) <= size
 }
 
-/// The dim that the largest are chosen of, and that of those chosen, where they are chosen of all.
+/// For a choice of the largest entries of a whole dim: the dim, and the dim of the chosen entries.
 fn choice(op: &Op) -> Option<(DimId, DimId)> {
     if let Op::TopK { over, to, parts: None } | Op::ArgTopK { over, to, parts: None } = op {
         Some((*over, *to))
@@ -275,23 +278,23 @@ fn choice(op: &Op) -> Option<(DimId, DimId)> {
     }
 }
 
-/// In how many parts a dim of a size may be cut: as many as serve all axes that may split it
-/// together, which is the most into which both the size and the mesh divide, or as many as one axis
-/// has devices. More than one, and fewer than it has positions.
+/// The numbers of parts into which a dim of a size may be cut, more than one and fewer than its
+/// size: the most that the axes of the mesh may split it into together, which is the greatest
+/// common divisor of the size and the number of devices, and the size of each axis that divides it.
 fn parts_of(mesh: &Mesh, size: u64) -> BTreeSet<u64> {
     let of_all = gcd(size, mesh.devices());
     let of_one = mesh.axis_ids().map(|axis| mesh.size(axis)).filter(|n| size.is_multiple_of(*n));
     of_one.chain([of_all]).filter(|parts| 1 < *parts && *parts < size).collect()
 }
 
-/// Dims being made.
+/// The dims and cuts that are being made.
 struct Making {
     dims: Vec<Dim>,
     cuts: Cuts,
 }
 
 impl Making {
-    /// A dim of a size, called as the one that it is made of with the first number that is free.
+    /// Makes a dim of a size, with the name of the dim `of` and the first number that is free.
     fn dim(&mut self, of: DimId, size: u64) -> DimId {
         let stem = self.dims[of.index()].name.clone();
         let free = (1u64..)
@@ -302,7 +305,7 @@ impl Making {
         DimId(self.dims.len() as u16 - 1)
     }
 
-    /// Whether there is room for some more: a file may declare as many as there may be.
+    /// Whether `more` dims fit below the limit, which the declared dims may reach already.
     fn has_room_for(&self, more: usize) -> bool {
         self.dims.len() + more <= MAX_DIMS
     }
@@ -316,8 +319,8 @@ impl Making {
         }
     }
 
-    /// The dims of the blocks of a dim and of their positions: those there are of so many blocks,
-    /// or new ones.
+    /// The dims of the blocks of a dim and of the positions in a block: existing ones where the dim
+    /// is already cut into such blocks, else new ones.
     fn blocks_and_within(&mut self, of: DimId, parts: u64, positions: u64) -> (DimId, DimId) {
         let of_lines = self.cuts.lines.iter().map(|l| (l.of, l.positions, l.blocks, l.within));
         let of_halos = self.cuts.halos.iter().map(|h| (h.of, h.positions, h.blocks, h.within));
@@ -339,7 +342,8 @@ impl Making {
         }
     }
 
-    /// Where each part has more than are chosen of all: else a part gives all that it has.
+    /// Makes candidates where each part has more entries than are chosen; else a part would pass on
+    /// all of them.
     fn candidates(&mut self, of: DimId, chosen: DimId, parts: u64) {
         let (of_all, size) = (self.dims[of.index()].size, self.dims[chosen.index()].size);
         if size < of_all / parts && self.has_room_for(1) {

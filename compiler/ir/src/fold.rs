@@ -1,5 +1,5 @@
-//! Folded blocks of a plan: what has to hold of them, and the plan with every application written
-//! out.
+//! The folded blocks of a plan: the conditions that they must meet, and the plan with all
+//! applications written out.
 
 use crate::never;
 use crate::plan::{InstrId, InstrKind, Instruction, Plan, PlanOutput};
@@ -11,22 +11,22 @@ pub enum FoldError {
     /// An instruction is in a block that the plan does not declare.
     #[error("%{} is in folded block {}, which is not declared", .0.0, .1.0)]
     Undeclared(InstrId, FoldId),
-    /// One application or none is no repetition.
+    /// A block has fewer than two applications.
     #[error("folded block {} has {} applications: at least 2", .0.0, .1)]
     Repeat(FoldId, u64),
-    /// A block of which no instruction is run.
+    /// A block has no instruction that runs.
     #[error("folded block {} is empty", .0.0)]
     Empty(FoldId),
     /// The instructions of a block do not stand together.
     #[error("%{} stands between the instructions of folded block {}", .0.0, .1.0)]
     Between(InstrId, FoldId),
-    /// What the first application takes is not made before the block.
+    /// The value that the first application takes is not made before the block.
     #[error("%{}, which folded block {} takes, is not made before it", .0.0, .1.0)]
     From(InstrId, FoldId),
-    /// What is handed on is not made in the block.
+    /// The value that is handed on is not made in the block.
     #[error("%{}, which folded block {} hands on, is not made in it", .0.0, .1.0)]
     To(InstrId, FoldId),
-    /// What is handed on differs from what is taken.
+    /// The value that is handed on has another type or layout than the one that is taken.
     #[error(
         "%{} cannot be handed on in place of %{}: dims, dtype and layout have to be the same",
         to.0, from.0
@@ -34,10 +34,11 @@ pub enum FoldError {
     Carried {
         /// What the first application takes.
         from: InstrId,
-        /// What each hands on.
+        /// What each application hands on.
         to: InstrId,
     },
-    /// A value of a block is read outside of it, and is not what the last application gives.
+    /// A value of a block is read outside of it. Only the value that the last application gives may
+    /// be read there, and only behind the block.
     #[error("%{} reads %{}, which is inside folded block {}", reader.0, value.0, fold.0)]
     ReadOutside {
         /// What reads it.
@@ -47,7 +48,8 @@ pub enum FoldError {
         /// The block.
         fold: FoldId,
     },
-    /// A result of the layer is a value of a block other than what the last application gives.
+    /// A result of the layer is a value of a block, but not the one that the last application
+    /// gives.
     #[error("result {0} is a value inside a folded block")]
     Result(String),
 }
@@ -122,16 +124,16 @@ fn verify_fold(plan: &Plan, id: FoldId, first: InstrId, last: InstrId) -> Result
 /// A plan with every application of its folded blocks written out.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Unrolled {
-    /// The plan, without folded blocks. What stands once for each application bears its number:
-    /// `block.w_q.0`.
+    /// The plan without folded blocks. An instruction that is there once for each application has
+    /// the number of the application in its name: `block.w_q.0`.
     pub plan: Plan,
-    /// For each instruction the one of the folded plan that it is an application of.
+    /// For each instruction the instruction of the folded plan that it comes from.
     pub of: Vec<InstrId>,
 }
 
 impl Plan {
-    /// The plan with its folded blocks written out, of no more than `most` applications each; they
-    /// have to be as [`verify`](crate::verify::verify) asks.
+    /// The plan with its folded blocks written out, with at most `most` applications each. The
+    /// blocks must be legal ([`verify`](crate::verify::verify)).
     pub fn unrolled(&self, most: u64) -> Unrolled {
         let mut writer = Writer {
             source: self,
@@ -162,7 +164,8 @@ impl Plan {
             let last = ranges[fold.index()].map_or(id, |(_, last)| last);
             for copy in 0..counts[fold.index()] {
                 (id.0..=last.0).map(InstrId).for_each(|inner| {
-                    // A number between them that is of no block is the same each time.
+                    // A number that stands between the instructions and is in no block is written
+                    // once.
                     if copy == 0 || self.instruction(inner).fold.is_some() {
                         writer.write(inner, copy, 1);
                     }
@@ -194,12 +197,13 @@ fn numbered(name: &str, copy: usize) -> String {
 struct Writer<'a> {
     source: &'a Plan,
     out: Unrolled,
-    /// Of each instruction of the source the applications written so far.
+    /// For each instruction of the source the applications that are written so far.
     made: Vec<Vec<InstrId>>,
 }
 
 impl Writer<'_> {
-    /// Writes one application of an instruction; one of `copies` that differ by their number.
+    /// Writes one application of an instruction. Where `copies` is more than 1, its name gets its
+    /// number.
     fn write(&mut self, id: InstrId, copy: usize, copies: usize) {
         let instr = self.source.instruction(id);
         let operands = instr.operands.iter().map(|o| self.operand(instr, *o, copy)).collect();
@@ -217,8 +221,8 @@ impl Writer<'_> {
         self.out.of.push(id);
     }
 
-    /// What an application reads: of its own block what the same application has made, of another
-    /// what came last.
+    /// What an application reads for an operand: from its own block the value of the same
+    /// application, from outside the last one.
     fn operand(&self, reader: &Instruction, operand: InstrId, copy: usize) -> InstrId {
         let carried = reader
             .fold
@@ -232,7 +236,8 @@ impl Writer<'_> {
                 (&self.made[operand.index()], same.then_some(copy))
             }
         };
-        // A number of the block may stand in front of it, and is then written once and read by all.
+        // A number of the block that stands in front of the block is written once, and read by all
+        // applications.
         at.and_then(|at| made.get(at)).or(made.last()).copied().unwrap_or_else(|| {
             never!("an operand that is not written before its reader", InstrId(0))
         })

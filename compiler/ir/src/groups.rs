@@ -1,4 +1,4 @@
-//! Things that belong together, in groups that grow into one another: union-find.
+//! Union-find: groups of things that belong together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Groups<T> {
-    /// For each thing that is not the first of its group, one before it in its group; for some that
-    /// are the first, themselves.
+    /// For each thing that is not the first of its group, a lesser thing of the group. The first
+    /// may map to itself, or be absent.
     before: BTreeMap<T, T>,
 }
 
@@ -26,7 +26,7 @@ impl<T> Default for Groups<T> {
 }
 
 impl<T: Copy + Ord> Groups<T> {
-    /// The least of the group of a thing.
+    /// The least thing in the group of a thing.
     pub fn first_of(&self, thing: T) -> T {
         let mut at = thing;
         while let Some(before) = self.before.get(&at).filter(|before| **before != at) {
@@ -35,14 +35,14 @@ impl<T: Copy + Ord> Groups<T> {
         at
     }
 
-    /// Makes one group of those of two things.
+    /// Joins the groups of two things.
     pub fn join(&mut self, one: T, other: T) {
         let (one, other) = (self.first_of(one), self.first_of(other));
         self.before.insert(one.min(other), one.min(other));
         self.before.insert(one.max(other), one.min(other));
     }
 
-    /// Names a thing, so that [`Groups::all`] has it though it be joined to none.
+    /// Adds a thing, so that [`Groups::all`] lists it even if it is joined to no other.
     pub fn name(&mut self, thing: T) {
         self.before.entry(thing).or_insert(thing);
     }

@@ -1,8 +1,10 @@
 //! [`HappensBefore`]: which task of an execution is done before which.
 
-/// What happens before what: of each task, how many tasks of every lane are done before it starts.
+/// The order of the tasks of an execution: for each task, how many tasks of every lane are done
+/// before it starts.
 ///
-/// A lane is a stream, or a chain of tasks that take none. (Clocks of vectors: Fidge, Mattern.)
+/// A lane is a stream, or a chain of tasks without a stream. The counts are vector clocks (Fidge;
+/// Mattern).
 #[derive(Clone, Debug, Default)]
 pub struct HappensBefore {
     streams: usize,
@@ -11,12 +13,12 @@ pub struct HappensBefore {
     /// How many tasks every lane has.
     count: Vec<u32>,
     clocks: Vec<Vec<u32>>,
-    /// Of each task a lane and its number there, from 1.
+    /// For each task one of its lanes, and its number in this lane, from 1.
     at: Vec<(usize, u32)>,
 }
 
 impl HappensBefore {
-    /// No task yet, on so many streams.
+    /// No tasks yet, on `streams` streams.
     pub fn of(streams: usize) -> HappensBefore {
         HappensBefore {
             streams,
@@ -27,7 +29,7 @@ impl HappensBefore {
         }
     }
 
-    /// What is done before a task on these streams may start.
+    /// The clock of the tasks that are done before another task on these streams may start.
     pub fn on_streams(&self, streams: &[usize]) -> Vec<u32> {
         let mut clock = vec![0; self.last.len()];
         for by in streams.iter().filter_map(|stream| self.last[*stream]) {
@@ -36,7 +38,7 @@ impl HappensBefore {
         clock
     }
 
-    /// Whether a task is done by then.
+    /// Whether a task is done at a clock.
     pub fn knows(&self, clock: &[u32], task: usize) -> bool {
         let (lane, number) = self.at[task];
         clock.get(lane).is_some_and(|known| *known >= number)
@@ -47,14 +49,14 @@ impl HappensBefore {
         first != second && self.knows(&self.clocks[second], first)
     }
 
-    /// A task is done by then, and all that was done before it.
+    /// Adds a task, and everything that is done before it, to a clock.
     pub fn join(&self, clock: &mut Vec<u32>, task: usize) {
         let of = &self.clocks[task];
         clock.resize(clock.len().max(of.len()), 0);
         clock.iter_mut().zip(of).for_each(|(known, of)| *known = (*known).max(*of));
     }
 
-    /// The next task, which starts when all that is done which the clock says.
+    /// Adds the next task, which starts when everything in the clock is done.
     pub fn push(&mut self, streams: &[usize], mut clock: Vec<u32>) {
         let task = self.clocks.len();
         let lanes = match streams {
@@ -72,8 +74,7 @@ impl HappensBefore {
         self.clocks.push(clock);
     }
 
-    /// A lane of what takes no stream whose last task is done by then; a new one where there is
-    /// none.
+    /// A lane for a task without a stream: one whose last task is done at the clock, or a new one.
     fn lane_behind(&mut self, clock: &[u32]) -> usize {
         let is_done = |lane: &usize| self.last[*lane].is_none_or(|task| self.knows(clock, task));
         let found = (self.streams..self.last.len()).find(is_done);

@@ -1,10 +1,11 @@
-//! Which values of a plan are ids of rows or places, and of how many.
+//! The values of a plan that are used as ids of rows or places, and the number of rows or places.
 
 use crate::op::{Flag, Op};
 use crate::plan::{InstrId, InstrKind, Plan};
 
-/// For each instruction whose values end up as ids of a `take` or a `scatter_add`: how many rows or
-/// places the smallest of them has.
+/// For each instruction whose values are used as ids by a `take` or a `scatter_add`, directly or
+/// through ops that keep values: the number of rows or places that an id may name, the smallest
+/// where there are several.
 pub fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
     let mut ranges: Vec<Option<u64>> = vec![None; plan.instructions.len()];
     let narrow = |ranges: &mut Vec<Option<u64>>, operand: InstrId, rows: u64| {

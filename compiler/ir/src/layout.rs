@@ -6,7 +6,7 @@ use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES, Mesh};
 pub use crate::mesh_shape::MeshShape;
 use crate::tensor::MAX_RANK;
 
-/// The two ways in which devices may each hold a term of a value that is still to be combined.
+/// How the terms that devices hold of a partial value are combined.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reduction {
     /// Terms of a sum: `partialsum`.
@@ -40,8 +40,8 @@ pub enum Place {
     Replicated,
     /// Every device along the axis holds a term still to be combined.
     Partial(Reduction),
-    /// Every device along the axis holds the attention over its own keys, with the statistics by
-    /// which it is weighed when it is merged: `partialsoftmax`.
+    /// Every device along the axis holds the attention over its own keys, together with the
+    /// statistics that the merge needs: `partialsoftmax`.
     PartialSoftmax,
     /// The axis splits the dim at `dim`; `position` counts from the major side among the axes of
     /// that dim.
@@ -54,24 +54,25 @@ pub enum Place {
 }
 
 /// How a tensor lies on a mesh: for each dim the ordered axes that split it, and the axes over
-/// which it is partial. An axis that is named nowhere is one over which the tensor is replicated.
+/// which the tensor is partial. It is replicated over all other axes.
 ///
-/// A layout refers to dims by their place in the tensor and to axes by id: it is a machine word,
-/// and equality is structural. Invariants, kept by every constructor:
+/// A layout refers to dims by their place in the tensor and to axes by id. It is one machine word,
+/// and equality is structural. Every constructor keeps these invariants:
 ///
 /// * an axis has one place (it splits one dim, or is partial, or is replicated);
 /// * the positions of the axes of a dim are 0, 1, 2, ...
 ///
-/// Divisibility depends on the sizes too, so it is checked by [`Layout::new`] and
-/// [`MeshShape::admits`] against a [`MeshShape`].
+/// Whether split dims divide depends on sizes, too: [`Layout::new`] and [`MeshShape::admits`] check
+/// it against a [`MeshShape`].
 ///
-/// An attention over keys that an axis splits is `partialsoftmax` over the axis: the result over
-/// the device's own keys, normalised, and beside it for each query and head the logarithm of the
-/// sum of its exponentials, in f32. Only an attention makes such a value, and only a merge
-/// ([`Collective::SoftmaxMerge`](crate::Collective::SoftmaxMerge)) reads it.
+/// An attention whose keys an axis splits is `partialsoftmax` over the axis: each device holds the
+/// normalised result over its own keys, and beside it, for each query and head, the logarithm of
+/// the sum of its exponentials, in f32. Only an attention makes such a value, and only a merge
+/// ([`Collective::SoftmaxMerge`](crate::Collective::SoftmaxMerge)), or an op that is linear in it,
+/// reads it.
 ///
-/// When a value is partial in both ways, the sum is the inner one: the value is `max over y of (sum
-/// over x of term)`. So a partial maximum can be completed only once no partial sum is left.
+/// When a value is both a partial sum and a partial maximum, the sum is the inner one: the value is
+/// `max over y of (sum over x of term)`. So the maximum can be completed only after the sum.
 ///
 /// ```
 /// # use shard_ir::*;
@@ -87,7 +88,7 @@ pub struct Layout {
     place: [u8; MAX_AXES],
 }
 
-// Ordered and hashed as the machine word that it is: the same order as that of the bytes.
+// Ordered and hashed as one machine word, which gives the same order as the bytes.
 impl Ord for Layout {
     fn cmp(&self, other: &Layout) -> std::cmp::Ordering {
         u64::from_be_bytes(self.place).cmp(&u64::from_be_bytes(other.place))
@@ -114,7 +115,7 @@ const PARTIAL_SOFTMAX: u8 = 3;
 /// The word in a type for the axes of [`Place::PartialSoftmax`].
 pub const PARTIAL_SOFTMAX_WORD: &str = "partialsoftmax";
 
-/// Some dims of a tensor, by their places.
+/// A set of dims of a tensor, by their places.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct DimSet(u16);
 
@@ -122,13 +123,13 @@ impl DimSet {
     /// None.
     pub const EMPTY: DimSet = DimSet(0);
 
-    /// These and one more; a place that no tensor has is left out.
+    /// The set with one more dim; a place that no tensor has is ignored.
     #[must_use]
     pub fn with(self, dim: usize) -> DimSet {
         if dim < MAX_RANK { DimSet(self.0 | 1 << dim) } else { self }
     }
 
-    /// Whether the dim at a place is one of them.
+    /// Whether the dim at a place is in the set.
     pub fn contains(self, dim: usize) -> bool {
         dim < MAX_RANK && self.0 >> dim & 1 == 1
     }
@@ -246,7 +247,7 @@ impl Layout {
         }
     }
 
-    /// The dim that just these axes split, in this order.
+    /// The dim that exactly these axes split, in this order.
     pub fn split_by(self, axes: AxisList) -> Option<usize> {
         let Place::Split { dim, .. } = self.place(axes.iter().next()?) else { return None };
         (self.axes_of(dim) == axes).then_some(dim)
@@ -277,7 +278,7 @@ impl Layout {
         self.axes_where(|c| c == code)
     }
 
-    /// The axes over which the value is the attention over a part of the keys.
+    /// The axes over which the value is `partialsoftmax`.
     pub fn softmax_axes(self) -> AxisSet {
         self.axes_where(|c| c == PARTIAL_SOFTMAX)
     }
@@ -301,7 +302,7 @@ impl Layout {
         (0..MAX_AXES).filter(|i| test(self.place[*i])).map(|i| AxisId(i as u8)).collect()
     }
 
-    /// Whether it is partial over the same axes in the same ways as another.
+    /// Whether two layouts are partial over the same axes in the same ways.
     pub(crate) fn is_partial_like(self, other: Layout) -> bool {
         let sets =
             |l: Layout| [l.partial(Reduction::Sum), l.partial(Reduction::Max), l.softmax_axes()];
@@ -313,8 +314,8 @@ impl Layout {
         self.partial_axes().is_empty()
     }
 
-    /// The layout with a dim split over exactly these axes. They must be on no other dim; one that
-    /// was partial is no longer, and one that left the dim becomes replicated.
+    /// The layout with a dim split over exactly these axes. They must split no other dim. An axis
+    /// that was partial is no longer partial, and an axis that leaves the dim becomes replicated.
     #[must_use]
     pub fn with_dim(mut self, dim: usize, axes: AxisList) -> Layout {
         for code in &mut self.place {
@@ -343,7 +344,7 @@ impl Layout {
         self
     }
 
-    /// The layout with an axis, which must split nothing, partial by a softmax.
+    /// The layout with an axis, which must split nothing, `partialsoftmax`.
     #[must_use]
     pub fn with_softmax(mut self, axis: AxisId) -> Layout {
         debug_assert!(
@@ -354,8 +355,8 @@ impl Layout {
         self
     }
 
-    /// The layout of an attention of which each device had its part of the keys: where a sum would
-    /// be partial, a softmax is.
+    /// The layout with `partialsoftmax` in the place of partial sums: that of an attention whose
+    /// last product sums over split keys.
     #[must_use]
     pub fn sums_as_softmax(self) -> Layout {
         self.partial(Reduction::Sum).iter().fold(self, Layout::with_softmax)
@@ -369,7 +370,7 @@ impl Layout {
         self
     }
 
-    /// How many dims there are up to the last one that an axis splits.
+    /// The number of dims up to the last one that an axis splits.
     pub fn split_rank(self) -> usize {
         self.place.iter().map(|code| usize::from(*code >> 4)).max().unwrap_or(0)
     }

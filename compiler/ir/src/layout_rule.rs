@@ -1,5 +1,5 @@
-//! The layout rule of each op: the layout of its result when every device applies the op to what it
-//! holds, or why it must not. The verifier, the checker and the e-graph all ask here.
+//! The layout rule of each op: the layout of its result when every device applies the op to the
+//! blocks that it holds, or why it must not. The verifier, the checker and the e-graph all use it.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ pub enum RuleError {
         /// The axis over which it is partial.
         axis: AxisId,
     },
-    /// The attention over a part of the keys, on which the op must not act.
+    /// A `partialsoftmax` operand on which the op must not act.
     #[error("operand {operand} is the attention over a part of the keys")]
     NotMerged {
         /// The operand.
@@ -85,7 +85,7 @@ pub enum RuleError {
         /// The split operand.
         split: usize,
     },
-    /// A value added to a partial sum (or joined to a partial value) that is not partial itself.
+    /// A value that is not partial is added to a partial sum, or joined to a partial value.
     #[error(
         "operand {operand} is not partial over mesh axis {axis:?}: it would be added once for \
             each device"
@@ -104,15 +104,15 @@ pub enum RuleError {
         /// The dim.
         dim: DimId,
     },
-    /// Splitting or merging dims would cut blocks across devices, or a part of which the largest
-    /// are chosen lies on several.
+    /// A split or a merge of dims would have blocks that lie on several devices; or a device would
+    /// have only a fraction of a part whose largest entries are chosen.
     #[error("the blocks of a split dim do not fall on whole parts")]
     BlocksStraddle {
         /// The dim (the whole one) whose axes do not fit.
         dim: DimId,
     },
-    /// An axis splits a dim that the result alone has, and does something in an operand: what each
-    /// device has of the operand would reach its own part of the result alone.
+    /// An axis splits a dim that the result alone has, and an operand is not replicated over the
+    /// axis: what each device holds of the operand would reach only its own part of the result.
     #[error(
         "mesh axis {axis:?} splits a dim of the result alone, and operand {operand} is not whole \
             over it"
@@ -159,10 +159,10 @@ pub fn result_layout(
     }
 }
 
-/// The layout of the result where the op makes of a [dim that the result alone
-/// has](Op::own_dim) the parts that it has in `wanted`. What operands look like does not say how
-/// that dim is split: over the axes that split it every operand is replicated, and each device
-/// makes its own part. Without such a dim it is [`result_layout`], whatever is wanted.
+/// The layout of the result of an op, where the parts of a [dim that the result alone
+/// has](Op::own_dim) are split as in `wanted`. The operands do not decide how that dim is split:
+/// over the axes that split it every operand is replicated, and each device makes its own part. For
+/// an op without such a dim this is [`result_layout`], and `wanted` is ignored.
 ///
 /// | op | operands | wanted | result |
 /// |---|---|---|---|
@@ -194,10 +194,10 @@ pub fn result_layout_as(
     Ok(made.with_dim(at, axes))
 }
 
-/// Of one operand that is the attention over a part of the keys: an op that
-/// [carries](crate::attention::carried) it does what it does of a partial sum, and what it makes is
-/// such a part in place of the sum. Whether it keeps the statistics apart is asked of all ops
-/// between together.
+/// The layout of the result where one operand, and no other, is `partialsoftmax`. An op that may
+/// [act on it](crate::attention::carried) treats it like a partial sum, and the result is
+/// `partialsoftmax` in place of the sum. Whether the op keeps the statistics apart is not checked
+/// here, but by the verifier, for all ops in a row.
 fn of_part(
     op: &Op,
     operands: &[Operand<'_>],
@@ -216,7 +216,7 @@ fn of_part(
     as_sums[operand].layout =
         part.softmax_axes().iter().fold(part, |l, axis| l.with_partial(axis, Reduction::Sum));
     let made = of_complete(op, &as_sums, result, mesh, dims)?;
-    // It is partial in no other way.
+    // The result may be partial in no other way.
     if made.partial(Reduction::Sum) != part.softmax_axes()
         || made.partial_axes() != part.softmax_axes()
     {
@@ -225,7 +225,7 @@ fn of_part(
     Ok(made.sums_as_softmax())
 }
 
-/// Of operands none of which is the attention over a part of the keys.
+/// The layout of the result where no operand is `partialsoftmax`.
 fn of_complete(
     op: &Op,
     operands: &[Operand<'_>],
@@ -262,7 +262,7 @@ fn of_complete(
     Ok(Layout::new(MeshShape { mesh, sizes: &sizes }, &lists, sums, maxima)?)
 }
 
-/// How a dim of the op's iteration space is split, and by which operand's word.
+/// How a dim of the op's iteration space is split, and the first operand that splits it so.
 #[derive(Clone, Copy)]
 struct DimSplit {
     axes: AxisList,
@@ -271,8 +271,8 @@ struct DimSplit {
 
 type Splits = BTreeMap<DimId, DimSplit>;
 
-/// The dim of the op's iteration space that a dim of an operand is, or `None` where the op needs it
-/// whole.
+/// The dim of the op's iteration space that a dim of an operand becomes; `None` where the op needs
+/// the dim whole.
 pub fn iteration_dim(op: &Op, operand: usize, dim: DimId) -> Option<DimId> {
     match op {
         Op::Rename { from, to } if dim == *from => Some(*to),
@@ -281,7 +281,8 @@ pub fn iteration_dim(op: &Op, operand: usize, dim: DimId) -> Option<DimId> {
     }
 }
 
-/// Every operand that has a dim splits it alike.
+/// How each dim of the iteration space is split, for an op that regroups no dims; all operands that
+/// have a dim must split it alike.
 fn shared_dims(op: &Op, operands: &[Operand<'_>], mesh: &Mesh) -> Result<Splits, RuleError> {
     let mut splits = Splits::new();
     for (i, operand) in operands.iter().enumerate() {
@@ -328,8 +329,8 @@ fn one_dim_per_axis(splits: &Splits) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// The axes of one dim dealt out to its parts: the major part first, the next only once the one
-/// before has a device for every element.
+/// How dims are split after a split of a dim: the axes of the dim are dealt out to its parts
+/// ([`deal`]).
 fn split_dims(
     from: DimId,
     to: &[DimId],
@@ -351,7 +352,9 @@ fn split_dims(
     Ok(splits)
 }
 
-/// The axes of a whole dim as axes of its parts, major to minor, if its blocks fall on whole parts.
+/// The axes of a whole dim as axes of its parts, major to minor: a part takes axes until it has a
+/// device for each element. `None` where an axis would fall on two parts, so that blocks are no
+/// whole parts.
 ///
 /// With parts K = 4 and G = 8, `H_xy` on x=4, y=2 is `K_xG_y`; on x=2, y=2 it is `K_xyG`; on x=2,
 /// y=4 it straddles.
@@ -373,7 +376,7 @@ pub fn deal(axes: AxisList, parts: &[u64], mesh: &Mesh) -> Option<Vec<AxisList>>
     rest.peek().is_none().then_some(out)
 }
 
-/// The axes of several dims as the axes of the one that they merge into.
+/// How dims are split after a merge: the merged dim has the axes of its parts, major to minor.
 fn merge_dims(
     from: &[DimId],
     to: DimId,
@@ -402,7 +405,8 @@ fn merge_dims(
     Ok(splits)
 }
 
-/// How the result is partial over an axis because operands are.
+/// How the result is partial over an axis because operands are partial over it; `None` where none
+/// is.
 fn partial_over(
     op: &Op,
     operands: &[Operand<'_>],
@@ -435,11 +439,11 @@ fn partial_over(
             not_increasing(maxima[0])
         };
     }
-    // Each term drops its own remainder in a division of integers, its own fraction in a cast to
-    // them.
+    // Terms of a sum must not be rounded each on its own: a division of integers drops a remainder
+    // of each term, and a cast to integers a fraction.
     let of_floats = operands[0].dtype.is_float();
     let keeps_all = match op {
-        // Terms in so few bits would be rounded by more than their sum.
+        // Terms in four bits would be rounded by more than their sum is.
         Op::Cast(Dtype::F4) => false,
         Op::Cast(to) => to.is_float() && of_floats,
         op => of_floats || *op != Op::Binary(Binary::Div),

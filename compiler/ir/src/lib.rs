@@ -1,4 +1,4 @@
-//! The intermediate representation of `shardc`: what flows between the passes.
+//! The intermediate representation of `shardc`: the data that the passes exchange.
 //!
 //! * [`Mesh`], [`Dim`], [`TensorType`]: what a program is about.
 //! * [`Layout`] and its algebra; [`Collective`], the moves between layouts, and

@@ -8,19 +8,19 @@ use crate::program::{FoldId, ParameterKind};
 /// The memory of one device along a plan run in program order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Liveness {
-    /// For each instruction, the bytes held while it runs: weights and caches, its operands, its
-    /// result, every other value made before and still to be read, and the chunks under way in the
-    /// loop of a collective einsum.
+    /// For each instruction the bytes held while it runs: weights and caches, its operands, its
+    /// result, every other value that was made before and is read later, and the chunks under way
+    /// in loops.
     pub live_bytes: Vec<u64>,
-    /// For each instruction, the values read for the last time by it (never weights, caches or
-    /// results of the layer).
+    /// For each instruction the values that it reads for the last time; never weights, caches or
+    /// results of the layer.
     pub frees: Vec<Vec<InstrId>>,
 }
 
 impl Liveness {
-    /// Walks a plan in program order, each value in memory of its own. Activations given as
-    /// parameters are held from the start. What passes inside a ring is in no memory: there is a
-    /// block of it at a time.
+    /// The memory of a plan in program order, where each value has memory of its own. Activations
+    /// that are parameters are held from the start. Values that pass within a ring are not in
+    /// memory: only a block of them exists at a time.
     pub fn of(plan: &Plan) -> Liveness {
         let mut own: Vec<Option<InstrId>> = plan.ids().map(Some).collect();
         for ring in rings(plan) {
@@ -30,12 +30,12 @@ impl Liveness {
         Liveness::beside_homes(plan, &own, &[])
     }
 
-    /// As [`Liveness::of`], where values share memory: `buffer_of` names for each instruction the
-    /// one whose memory holds its value (itself, or an earlier one that holds its own), or none for
-    /// a value that is never in memory. A buffer is as large as the largest value in it, and held
-    /// until none of them is read again. A value in no memory passes between two members of a
-    /// kernel, which runs as one: what its members read is held until the last of them ends. The
-    /// [homes of states](state_homes) are held throughout, one for each application.
+    /// As [`Liveness::of`], where values share memory. `buffer_of` names for each instruction the
+    /// one whose buffer holds its value: itself, or an earlier one that has a buffer of its own;
+    /// `None` for a value that is never in memory. A buffer is as large as the largest value in it,
+    /// and is held until none of them is read again. A value without memory passes between two
+    /// members of a kernel, which runs as one: what the members read is held until the last of them
+    /// ends. The [homes of states](state_homes) are held throughout, one for each application.
     pub fn in_buffers(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Liveness {
         Liveness::beside_homes(plan, buffer_of, &state_homes(plan, buffer_of))
     }
@@ -52,8 +52,8 @@ impl Liveness {
         for id in plan.ids() {
             for operand in &plan.instruction(id).operands {
                 let read = match plan.runs_in(id) {
-                    // What comes from outside of a folded block is read by every application, but
-                    // for what is handed on.
+                    // Every application of a folded block reads the values from outside, except the
+                    // one that is handed on.
                     Some(fold)
                         if plan.instruction(*operand).fold != Some(fold)
                             && plan.folds[fold.index()].from != *operand =>
@@ -82,8 +82,8 @@ impl Liveness {
         let until = |id: InstrId| if kept(id) { count } else { last_use[id.index()] };
         let mut live_bytes = live_bytes(plan, buffer_of, homes, until);
         for (fold, range) in plan.folds.iter().zip(&ranges) {
-            // What the block takes is read behind it too: in all but the first application it lies
-            // beside what was handed on.
+            // A block whose input is still read behind it holds the input beside the value that is
+            // handed on, in all but the first application.
             let Some((first, last)) = range.map(|(first, last)| (first.index(), last.index()))
             else {
                 continue;
@@ -108,11 +108,11 @@ impl Liveness {
     }
 }
 
-/// The values of folded blocks in whose memory the states lie that their applications leave: what
-/// stands for a cache after the step, where it is not written into the cache itself.
+/// The values of folded blocks whose memory holds states: a state stands for a cache after the
+/// step, where it is not written into the cache itself.
 ///
-/// Every application leaves a state of its own, and all of them are there at the end: so each has a
-/// home, as the cache has that the application began with.
+/// Every application leaves a state of its own, and all states exist at the end. So each needs a
+/// home, like the cache that the application began with.
 pub fn state_homes(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Vec<InstrId> {
     let mut homes: Vec<InstrId> = plan
         .outputs
@@ -131,10 +131,10 @@ fn state_home(plan: &Plan, buffer_of: &[Option<InstrId>], state: InstrId) -> Opt
     let fold = plan.folds.get(fold_id.index())?;
     let (mut id, mut is_handed_on) = (state, false);
     while buffer_of[id.index()]? != id {
-        // What shares memory shares that of its first operand.
+        // A value that shares memory shares it with its first operand.
         id = *plan.instruction(id).operands.first()?;
         if id == fold.from {
-            // A block that gives what it takes makes nothing.
+            // A block that hands on what it takes makes no state.
             if is_handed_on {
                 return None;
             }
@@ -144,8 +144,8 @@ fn state_home(plan: &Plan, buffer_of: &[Option<InstrId>], state: InstrId) -> Opt
     (plan.runs_in(id) == Some(fold_id)).then_some(id)
 }
 
-/// For each instruction the last of the kernel that it runs in: itself, where its value is in
-/// memory.
+/// For each instruction the last instruction of the kernel that it runs in; itself where its value
+/// is in memory.
 fn ends_of_kernels(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Vec<InstrId> {
     let mut ends: Vec<InstrId> = plan.ids().collect();
     for id in plan.ids().rev() {
@@ -161,9 +161,9 @@ fn ends_of_kernels(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Vec<InstrId> {
     ends
 }
 
-/// For each instruction the bytes held while it runs; a value is needed up to the instruction
-/// `until`, and beyond the last one where it is kept. Homes are held throughout, once for each
-/// application.
+/// For each instruction the bytes held while it runs. A value is held up to the instruction
+/// `until`, or to the end where that is behind the last one. Homes are held throughout, once for
+/// each application.
 fn live_bytes(
     plan: &Plan,
     buffer_of: &[Option<InstrId>],
@@ -182,7 +182,7 @@ fn live_bytes(
             size[buffer.index()].max(plan.local_bytes(id).saturating_mul(plan.copies_of(id)));
         end[buffer.index()] = end[buffer.index()].max(until(id));
     }
-    // In 128 bits: each value fits in 64, the sum of thousands of absurd ones need not.
+    // Each value fits in 64 bits; the sum of thousands of them may not.
     let mut change = vec![0i128; count + 1];
     for home in homes {
         size[home.index()] = size[home.index()].saturating_mul(plan.repeat_of(*home));
@@ -200,8 +200,8 @@ fn live_bytes(
     }
     let held = change.iter().scan(0i128, |held, change| {
         *held += change;
-        // More than a machine counts is as much as it counts; fewer than none would be a buffer
-        // freed twice.
+        // More bytes than 64 bits hold count as the largest number; fewer than 0 would mean that a
+        // buffer is freed twice.
         Some(match u64::try_from(*held) {
             Ok(held) => held,
             Err(_) if *held > 0 => u64::MAX,

@@ -4,16 +4,14 @@ use std::fmt;
 
 /// How many mesh axes of size greater than one a program may use.
 ///
-/// A [`Layout`](crate::Layout) is one byte an axis, so it stays a machine word; with more axes the
-/// plan space is far beyond what any search can exhaust (it grows with the factorial of this
-/// number).
+/// A [`Layout`](crate::Layout) has one byte for each axis, so that it stays a machine word. With
+/// more axes no search could exhaust the plan space, which grows with the factorial of this number.
 pub const MAX_AXES: usize = 8;
 
 /// How many axes (those of size one included) a mesh line may name.
 pub const MAX_NAMED_AXES: usize = 32;
 
-/// How many devices a mesh may have: sizes are multiplied in `u64`, and byte counts must not
-/// overflow.
+/// How many devices a mesh may have, so that sizes and byte counts do not overflow in `u64`.
 pub const MAX_DEVICES: u64 = 1 << 24;
 
 /// A mesh axis, as an index into [`Mesh::axes`].
@@ -116,7 +114,7 @@ impl Mesh {
         self.axis_ids().collect()
     }
 
-    /// The axis of this name, if it has one of size greater than one.
+    /// The axis of this name, if the mesh has it and its size is greater than one.
     pub fn axis(&self, name: &str) -> Option<AxisId> {
         self.axes.iter().position(|a| a.name == name).map(|i| AxisId(i as u8))
     }
@@ -131,7 +129,7 @@ impl Mesh {
         &self.axes[axis.index()].name
     }
 
-    /// The product of the sizes of some axes: the devices in a group over them.
+    /// The product of the sizes of some axes: the number of devices in a group over them.
     pub fn group_size(&self, axes: impl IntoIterator<Item = AxisId>) -> u64 {
         axes.into_iter().map(|a| self.size(a)).product()
     }
@@ -236,7 +234,7 @@ impl AxisSet {
     /// All subsets but the empty one, in a fixed order.
     pub fn nonempty_subsets(self) -> impl Iterator<Item = AxisSet> {
         let all = self.0;
-        // To subtract the whole set from a subset carries into the next subset.
+        // Subtracting the whole set from a subset gives, within the set, the next subset.
         let next =
             move |subset: &u8| Some(subset.wrapping_sub(all) & all).filter(|next| *next != 0);
         std::iter::successors(Some(0), next).skip(1).map(AxisSet)
@@ -319,12 +317,12 @@ impl AxisList {
             ids: self.word().unbounded_shr(8 * u32::from(left)).to_le_bytes(),
         }
     }
-    /// The ids, and zeros behind them, as one number: lists are cut and joined at every turn of the
-    /// search.
+    /// The ids, with zeros behind them, as one number: the search cuts and joins lists all the
+    /// time.
     fn word(&self) -> u64 {
         u64::from_le_bytes(self.ids)
     }
-    /// Puts an axis at a place. The caller fills all places from the first on.
+    /// Puts an axis at a place. The caller must fill all places from the first on.
     pub(crate) fn put(&mut self, position: usize, axis: AxisId) {
         self.ids[position] = axis.0;
         self.len = self.len.max(position as u8 + 1);

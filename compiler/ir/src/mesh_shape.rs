@@ -20,7 +20,7 @@ impl MeshShape<'_> {
         self.sizes.len()
     }
 
-    /// Whether every dim that the layout splits divides (and exists).
+    /// Whether every dim that the layout splits exists and divides.
     pub fn admits(&self, layout: Layout) -> bool {
         self.first_indivisible(layout).is_none()
     }
@@ -34,7 +34,7 @@ impl MeshShape<'_> {
             }
         }
         (0..=MAX_RANK).find_map(|dim| {
-            // A dim that the tensor does not have is one that nothing can split.
+            // A dim that the tensor does not have counts as size 1, which nothing divides.
             let size = self.sizes.get(dim).copied().unwrap_or(1);
             (size % devices[dim] != 0).then_some(LayoutError::NotDivisible {
                 dim,
@@ -44,7 +44,7 @@ impl MeshShape<'_> {
         })
     }
 
-    /// Whether a dim can be split over these axes in addition to those that the layout has on it.
+    /// Whether a dim can be split over these axes in addition to its axes in the layout.
     pub fn can_append(&self, layout: Layout, dim: usize, axes: &AxisList) -> bool {
         let own = self.mesh.axis_ids().filter(|axis| layout.is_on(*axis, dim));
         let devices = self.mesh.group_size(own) * self.mesh.group_size(axes.iter());
@@ -74,8 +74,8 @@ impl MeshShape<'_> {
         all.unwrap_or_else(|| never!("more layouts than a machine counts", Vec::new()))
     }
 
-    /// Every legal layout that the same axes split as this one, and that is partial over the same
-    /// axes; itself among them.
+    /// Every legal layout that is split and partial over the same axes as the given one, itself
+    /// included.
     pub fn layouts_like(&self, layout: Layout) -> Vec<Layout> {
         let bare = (0..self.rank()).fold(layout, |l, dim| l.with_dim(dim, AxisList::EMPTY));
         let mut out = vec![bare];
@@ -95,8 +95,8 @@ impl MeshShape<'_> {
         out
     }
 
-    /// Every legal layout in which the value is the attention over a part of the keys, nothing else
-    /// of it partial, in the order of [`Layout`].
+    /// Every legal layout that is `partialsoftmax` over some axes, and partial in no other way, in
+    /// the order of [`Layout`].
     pub fn softmax_layouts(&self) -> Vec<Layout> {
         let mut out = Vec::new();
         for layout in self.layouts(AxisSet::EMPTY, AxisSet::EMPTY) {
@@ -108,8 +108,8 @@ impl MeshShape<'_> {
         out
     }
 
-    /// As [`MeshShape::layouts`], or `None` where there are more than `limit`: their number grows
-    /// with the factorial of that of the axes.
+    /// As [`MeshShape::layouts`], but `None` where there are more than `limit`. Their number grows
+    /// with the factorial of the number of axes.
     pub fn layouts_within(
         &self,
         partial_sum: AxisSet,

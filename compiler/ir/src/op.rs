@@ -1,4 +1,4 @@
-//! [`Op`]: the operations of the language, as data. What they have in common is in the catalogue,
+//! [`Op`]: the operations of the language, as data. Their common properties are in the catalogue,
 //! [`shard_ops`].
 
 pub use shard_ops::{
@@ -24,11 +24,11 @@ pub enum Argument {
     Dtype(Dtype),
 }
 
-/// A field of an op, which fills one of the slots of its row.
+/// A field of an op, which fills one slot of the op's row.
 trait Filling: Sized {
-    /// As an argument; none of an empty field.
+    /// The field as an argument; `None` for an empty field.
     fn argument(&self) -> Option<Argument>;
-    /// From an argument, if it is of this kind.
+    /// The field from an argument, if the argument is of this kind.
     fn from_argument(argument: Option<Argument>) -> Option<Self>;
     /// The same with other dims.
     fn with_dims(&self, dim: &dyn Fn(DimId) -> DimId) -> Self;
@@ -55,7 +55,7 @@ filling!(Vec<DimId>, Dims, |of, dim| of.iter().map(|d| dim(*d)).collect());
 filling!(u64, Number, |of, _| *of);
 filling!(Dtype, Dtype, |of, _| *of);
 
-/// What may be left out.
+/// A field that may be left out.
 impl<T: Filling> Filling for Option<T> {
     fn argument(&self) -> Option<Argument> {
         self.as_ref().and_then(T::argument)
@@ -71,8 +71,9 @@ impl<T: Filling> Filling for Option<T> {
     }
 }
 
-/// Declares [`Op`] and what takes it apart and puts it together. The fields of a variant stand in
-/// the order of the slots of its row; the kinds that have several rows are written out below.
+/// Declares [`Op`], and the functions that take it apart and put it together. The fields of a
+/// variant are in the order of the slots of its row. The kinds that have several rows are written
+/// out below.
 macro_rules! ops {
     (
         $(#[$doc:meta])*
@@ -119,7 +120,7 @@ macro_rules! ops {
                 }
             }
 
-            /// What fills each slot of its row; `None` where nothing does.
+            /// What fills each slot of its row; `None` for an empty slot.
             pub fn arguments(&self) -> Vec<Option<Argument>> {
                 match self {
                     Op::Map(_) | Op::Binary(_) => Vec::new(),
@@ -130,8 +131,8 @@ macro_rules! ops {
                 }
             }
 
-            /// The op of these arguments, slot by slot; `None` where one is not of the kind that
-            /// its slot takes.
+            /// The op with these arguments, slot by slot; `None` where an argument is not of the
+            /// kind that its slot takes.
             pub fn of(code: Code, arguments: Vec<Argument>) -> Option<Op> {
                 let mut arguments = arguments.into_iter();
                 let op = match code {
@@ -376,7 +377,8 @@ impl Op {
         self.row().text
     }
 
-    /// Whether it may be fused into its producer: maps and binaries (and a cast, which is a map).
+    /// Whether it works element by element, so that it may be fused into the op that makes its
+    /// operand.
     pub fn is_elementwise(&self) -> bool {
         self.row().is(Flag::Elementwise)
     }
@@ -408,18 +410,19 @@ impl Op {
         }
     }
 
-    /// Of a view the dims that it calls by other names, and those names.
+    /// For a view: the dims of the operand that it replaces, and the dims of the result that
+    /// replace them.
     pub fn renames(&self) -> Option<[Vec<DimId>; 2]> {
         let dims = |slot| self.filling(slot).map_or(Vec::new(), |of| of.dims().to_vec());
         self.row().is(Flag::View).then(|| ["from", "to"].map(dims))
     }
 
-    /// Whether it takes a dim apart or puts several together.
+    /// Whether it splits a dim into several or merges several into one.
     pub fn regroups(&self) -> bool {
         self.row().fits.iter().any(|fit| matches!(fit, Fit::Product { .. }))
     }
 
-    /// The dims that must have so many equal parts.
+    /// The dims that must divide into a number of equal parts, each with the number.
     pub fn parts(&self) -> Vec<(DimId, u64)> {
         let parts = |fit: &Fit| match *fit {
             Fit::Even(slot) => Some((vec![slot], 2)),
@@ -442,7 +445,7 @@ impl Op {
             .collect()
     }
 
-    /// Every dim that the op itself names (not those of its operands).
+    /// Every dim that the op itself names; dims of its operands are not included.
     pub fn dims(&self) -> Vec<DimId> {
         self.slots().flat_map(|(_, argument)| argument.dims().to_vec()).collect()
     }
@@ -458,7 +461,8 @@ impl Op {
             && self.slots().any(|(slot, argument)| is_whole(slot) && argument.dims().contains(&dim))
     }
 
-    /// The dim that the result alone has and axes may split: each device makes its own part.
+    /// The dim that the result alone has and that axes may split: each device makes its own part of
+    /// it.
     pub fn own_dim(&self) -> Option<DimId> {
         let is_own = |slot: &Slot| match slot.of {
             Of::Result => true,
@@ -469,8 +473,8 @@ impl Op {
             .find_map(|(_, argument)| argument.dims().first().copied())
     }
 
-    /// How many blocks axes may cut a dim of the op's iteration space into, if not as many as it
-    /// has elements: the parts of a choice of the largest.
+    /// The number of blocks into which axes may cut a dim of the op's iteration space: the parts of
+    /// a choice of the largest. `None` where axes may cut between any two elements.
     pub fn blocks_of(&self, dim: DimId) -> Option<u64> {
         let (Op::TopK { to, parts, .. } | Op::ArgTopK { to, parts, .. }) = self else {
             return None;

@@ -14,12 +14,12 @@ pub struct LabelId(pub u16);
 pub struct DimPattern {
     /// The axes written, major to minor as written.
     pub axes: AxisList,
-    /// `E_(xy)`: in whichever order is best.
+    /// Whether the order of the axes is open: `E_(xy)`.
     pub any_order: bool,
 }
 
-/// What an annotation demands: `BLE_x` exactly that layout, `BLE_(xy)` one of two, `B_xLE?` any
-/// layout with x on B, `BLE?l` any layout, the same wherever `l` stands.
+/// What an annotation demands of a layout: `BLE_x` exactly this layout; `BLE_(xy)` one of two;
+/// `B_xLE?` any layout with x on B; `BLE?l` any layout, but the same wherever `l` stands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LayoutPattern {
     /// What is written on each dim, in the order of the value's dims.
@@ -28,16 +28,16 @@ pub struct LayoutPattern {
     pub partial_sum: AxisSet,
     /// The axes written as partial maxima.
     pub partial_max: AxisSet,
-    /// A `?` stands behind it: axes that are not written are free to split any dim (at any place
-    /// among its axes).
+    /// Whether a `?` stands behind it: axes that are not written may split any dim, at any place
+    /// among its axes.
     pub open: bool,
-    /// In an open pattern: axes that are not written may be partial too. True for intermediates,
-    /// false at a layer's boundary, where a partial value has to be written.
+    /// In an open pattern: whether axes that are not written may be partial, too. True for
+    /// intermediates, false at a layer's boundary, where partial axes have to be written.
     pub free_partial: bool,
     /// The label behind the `?`.
     pub label: Option<LabelId>,
-    /// Axes over which the value must be whole: neither split nor partial. No source says so of an
-    /// open pattern; questions about a plan do.
+    /// Axes over which the value must be replicated. No source states this in an open pattern;
+    /// questions about a plan do.
     pub whole: AxisSet,
 }
 
@@ -92,7 +92,7 @@ impl LayoutPattern {
 
     /// Whether a layout meets the pattern (labels aside).
     pub fn admits(&self, layout: Layout) -> bool {
-        // No type speaks of a partial softmax: what a plan makes so it merges.
+        // No type can name a `partialsoftmax` layout.
         if !layout.softmax_axes().is_empty() {
             return false;
         }

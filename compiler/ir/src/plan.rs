@@ -44,19 +44,20 @@ pub struct Plan {
     pub folds: Vec<PlanFold>,
 }
 
-/// A folded block: its instructions stand together and are run `repeat` times one after another,
-/// each time on weights and caches of their own. They read `from` in the first application, and in
-/// its place `to` of the application before in every other; outside, `to` is what the last
-/// application gives.
+/// A folded block: its instructions stand together and run `repeat` times one after another, each
+/// time on their own weights and caches. The first application reads `from`; every other reads `to`
+/// of the application before in its place. Outside of the block, `to` is what the last application
+/// gives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanFold {
     /// The layer's name.
     pub layer: String,
     /// How many applications there are; more than one.
     pub repeat: u64,
-    /// What the first application takes: an instruction before the block.
+    /// The instruction before the block whose value the first application takes.
     pub from: InstrId,
-    /// What is handed on: an instruction of the block, of the type and in the layout of `from`.
+    /// The instruction of the block whose value is handed on; it has the type and the layout of
+    /// `from`.
     pub to: InstrId,
 }
 
@@ -127,7 +128,7 @@ impl InstrKind {
         }
     }
 
-    /// The collective that it is, or that is fused into its loop.
+    /// Its collective: a move, or the one that is fused into its loop.
     pub fn collective(&self) -> Option<Collective> {
         match self {
             InstrKind::Move(collective) => Some(*collective),
@@ -136,18 +137,18 @@ impl InstrKind {
         }
     }
 
-    /// The kind of the parameter that it is.
+    /// Its kind, if it is a parameter.
     pub fn parameter(&self) -> Option<ParameterKind> {
         if let InstrKind::Parameter(kind) = self { Some(*kind) } else { None }
     }
 
-    /// The collective einsum that it is.
+    /// The collective in its loop, if it is a collective einsum.
     pub fn fused(&self) -> Option<Fused> {
         if let InstrKind::CollectiveEinsum(fused) = self { Some(*fused) } else { None }
     }
 
-    /// What it keeps busy. A move without traffic is the device's own work, and a loop multiplies
-    /// while it sends.
+    /// The stream that it keeps busy. A move without traffic is done by the device itself; a
+    /// collective einsum multiplies while it sends.
     pub fn stream(&self) -> Stream {
         match self {
             InstrKind::Move(collective) if collective.has_traffic() => Stream::Network,
@@ -159,7 +160,7 @@ impl InstrKind {
         }
     }
 
-    /// Whether a collective is fused into its loop that gathers.
+    /// Whether it is a collective einsum that gathers.
     pub fn gathers_in_a_loop(&self) -> bool {
         self.fused().is_some_and(|fused| fused.gathered().is_some())
     }
@@ -177,20 +178,20 @@ pub struct Origin {
     pub span: Option<Span>,
     /// The inlined layers it is in, outermost first.
     pub in_layers: Vec<String>,
-    /// One of several instructions that compute a composite (`softmax`, `rmsnorm`, `layernorm`)
-    /// whose dim is split: the name of the composite's value, or its word where it has none. Held
-    /// to what the instructions compute ([`in_pieces`](crate::composite::in_pieces)), since prices
-    /// depend on it.
+    /// The mark of a piece: of one of several instructions that compute a composite (`softmax`,
+    /// `rmsnorm`, `layernorm`) whose dim is split. It is the name of the composite's value, or the
+    /// composite's word where the value has no name. Since prices depend on the mark, it is checked
+    /// against what the instructions compute ([`in_pieces`](crate::composite::in_pieces)).
     pub piece_of: Option<String>,
-    /// A softmax that runs as one kernel with the scores and the product around it. Held to what
-    /// the instructions compute ([`attentions`](crate::attention::attentions)), since prices depend
-    /// on it.
+    /// The mark of a softmax, or a concat, that runs as one kernel with the ops around it. Since
+    /// prices depend on the mark, it is checked against what the instructions compute
+    /// ([`attentions`](crate::attention::attentions)).
     pub attention: bool,
     /// A move that a `reshard` of the source asks for.
     pub written: bool,
 }
 
-/// The chunks that are under way in a loop: of a collective einsum, or of a whole ring.
+/// The memory of the chunks that are under way in the loop of a collective einsum, or in a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoopHeld {
     /// The first instruction of the loop.
@@ -210,13 +211,13 @@ pub struct PlanOutput {
     pub id: InstrId,
     /// The dims in the declared order, a permutation of the instruction's.
     pub dims: Vec<DimId>,
-    /// A cache that stays in memory and is not returned.
+    /// Whether it is a cache after the step, which stays in memory and is not returned.
     pub state: bool,
 }
 
 impl Plan {
-    /// Whether a value lies in the memory of the host: a parameter that is kept there, and what is
-    /// cut of it before it is fetched.
+    /// Whether a value lies in host memory: a parameter that is kept there, or a slice of one
+    /// before it is fetched.
     pub fn in_host_memory(&self, mut id: InstrId) -> bool {
         loop {
             let instr = self.instruction(id);
@@ -252,8 +253,9 @@ impl Plan {
             .and_then(|fold| self.folds.get(fold.index()))
             .map_or(1, |fold| fold.repeat)
     }
-    /// How many tensors lie in memory for an instruction: those of all applications for a parameter
-    /// that stays there, else one, since the applications run one after another.
+    /// How many tensors are in memory for an instruction: one for each application of its folded
+    /// block, if it is a parameter that stays there; else one, since the applications run one after
+    /// another.
     pub fn copies_of(&self, id: InstrId) -> u64 {
         match self.instruction(id).kind.parameter() {
             Some(ParameterKind::Activation) | None => 1,
@@ -262,8 +264,8 @@ impl Plan {
             }
         }
     }
-    /// Whether an instruction is run in a folded block: it is in one, and neither a parameter nor a
-    /// constant.
+    /// The folded block in which an instruction runs; `None` outside of blocks, and for parameters
+    /// and constants, which do not run.
     pub fn runs_in(&self, id: InstrId) -> Option<FoldId> {
         let instr = self.instruction(id);
         match instr.kind {
@@ -271,7 +273,8 @@ impl Plan {
             InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => instr.fold,
         }
     }
-    /// The first and the last instruction that is run in each folded block.
+    /// For each folded block the first and the last instruction that runs in it; `None` for an
+    /// empty block.
     pub fn fold_ranges(&self) -> Vec<Option<(InstrId, InstrId)>> {
         let mut ranges: Vec<Option<(InstrId, InstrId)>> = vec![None; self.folds.len()];
         for id in self.ids() {
@@ -296,7 +299,7 @@ impl Plan {
     pub fn dim_names(&self, dims: &[DimId]) -> Vec<&str> {
         dims.iter().map(|d| self.dims[d.index()].name.as_str()).collect()
     }
-    /// Dims in a list: `BLE`, `[Batch, Seq]`.
+    /// Some dims as text: `BLE`, `[Batch, Seq]`.
     pub fn dims_text(&self, dims: &[DimId]) -> String {
         Layout::REPLICATED.text(&self.mesh, &self.dim_names(dims))
     }
@@ -318,14 +321,14 @@ impl Plan {
     pub fn local_elements(&self, id: InstrId) -> u64 {
         self.local_sizes(id).iter().product()
     }
-    /// The bytes of an instruction's value on one device; of the attention over a part of the keys,
-    /// its statistics too.
+    /// The bytes of an instruction's value on one device, the statistics of a `partialsoftmax`
+    /// value included.
     pub fn local_bytes(&self, id: InstrId) -> u64 {
         let bytes = self.instruction(id).dtype.bytes(self.local_elements(id));
         bytes + Dtype::F32.bytes(self.local_statistics(id))
     }
-    /// How many statistics one device holds beside an instruction's value: none unless it is the
-    /// attention over a part of the keys.
+    /// How many statistics one device holds beside an instruction's value: 0 unless it is
+    /// `partialsoftmax`.
     pub fn local_statistics(&self, id: InstrId) -> u64 {
         let Some((_, statistics)) = partial_softmax(self, id) else { return 0 };
         let instr = self.instruction(id);
@@ -353,7 +356,7 @@ impl Plan {
         let instr = self.instruction(id);
         Operand { dims: &instr.dims, dtype: instr.dtype, layout: instr.layout }
     }
-    /// What a move moves. Of an instruction that is no move, itself.
+    /// The operand of a move; any other instruction itself.
     pub fn moved(&self, id: InstrId) -> InstrId {
         match (&self.instruction(id).kind, self.instruction(id).operands.as_slice()) {
             (InstrKind::Move(_), [source]) => *source,
@@ -368,8 +371,8 @@ impl Plan {
         }
     }
 
-    /// The layouts inside the loop of a collective einsum; `None` for any other instruction, and
-    /// where it does not type.
+    /// The collective of a collective einsum, and the layouts inside its loop; `None` for any other
+    /// instruction, and where the layouts are not legal.
     pub fn loop_layouts(&self, id: InstrId) -> Option<(Fused, LoopLayouts)> {
         let instr = self.instruction(id);
         let InstrKind::CollectiveEinsum(fused) = instr.kind else { return None };
@@ -377,8 +380,9 @@ impl Plan {
         let layouts = fused.layouts(&operands, &instr.dims, &self.mesh, &self.dims).ok()?;
         Some((fused, layouts))
     }
-    /// What the fused collective of a collective einsum moves, and its layout before: the operand
-    /// that is gathered, or the product (as the instruction itself).
+    /// The fused collective of a collective einsum, the instruction whose value it moves, and the
+    /// layout of this value before: the operand that is gathered, or the product, for which the
+    /// instruction itself stands.
     pub fn fused_collective(&self, id: InstrId) -> Option<(Collective, InstrId, Layout)> {
         let (fused, layouts) = self.loop_layouts(id)?;
         Some(match fused.gathered() {
@@ -389,8 +393,8 @@ impl Plan {
             None => (fused.collective(), id, layouts.product),
         })
     }
-    /// What the loops of a plan hold on one device beside operands and results: the chunk that is
-    /// multiplied and the one that arrives, and no more than there are beside the device's own.
+    /// What the loops of a plan hold on one device besides operands and results: the chunk in use
+    /// and the chunk that arrives, but no more chunks than there are besides the device's own.
     pub fn loops_held(&self) -> Vec<LoopHeld> {
         let rings = rings(self);
         let in_ring = |id: &InstrId| rings.iter().any(|ring| ring.members.contains(id));
@@ -426,8 +430,8 @@ impl Plan {
         self.equation_of(&instr.operands, &instr.dims)
     }
 
-    /// The dtype that an einsum, or a collective einsum, states: none where it is that of the
-    /// operands' product.
+    /// The dtype that an einsum, or a collective einsum, has to state; `None` where it is the dtype
+    /// of the operands' product.
     pub fn stated_dtype(&self, id: InstrId) -> Option<Dtype> {
         let instr = self.instruction(id);
         if instr.kind.op() != Some(&Op::Einsum) {

@@ -20,9 +20,9 @@ pub struct ValueId(pub u32);
 pub struct FoldId(pub u16);
 
 /// A folded block of a model: N applications of a layer one after another, each with weights and
-/// caches of its own, written once. The block hands one value on: what the first takes comes from
-/// outside ([`Program::entry`]), what each other takes is what the one before gives, and what the
-/// last gives goes outside ([`Program::exit`]).
+/// caches of its own, written once. The block hands one value on: the first application takes it
+/// from outside ([`Program::entry`]), every other takes what the one before gives, and the last one
+/// gives it to the outside ([`Program::exit`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fold {
     /// The layer's name.
@@ -71,8 +71,8 @@ impl ParameterKind {
     }
 }
 
-/// A checked layer with its calls inlined: what to compute, and which layouts the source demands.
-/// Nothing of the search.
+/// A checked layer with its calls inlined: what to compute, and the layouts that the source
+/// demands. It holds nothing of the search.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
     /// The layer's name.
@@ -87,9 +87,9 @@ pub struct Program {
     pub hardware: Option<String>,
     /// The mesh.
     pub mesh: Mesh,
-    /// Every dim of the file, and behind them those that are made ([`cuts`](crate::cuts)).
+    /// Every dim of the file, and then the dims that are made for [`cuts`](crate::cuts).
     pub dims: Vec<Dim>,
-    /// What the dims that are made are for.
+    /// The cuts for which dims are made.
     pub cuts: Cuts,
     /// Values in program order: operands come before their uses.
     pub values: Vec<Value>,
@@ -125,10 +125,10 @@ pub struct Value {
     pub span: Span,
     /// The layers, outermost first, whose inlined body it is in; empty in the layer itself.
     pub in_layers: Vec<String>,
-    /// How often its step is taken: 1, but in a folded block, and where the steps of several phases
-    /// stand in one program. 0 for what is stored before any step, as it is: it cannot move.
+    /// How often the value is computed: 1, except in a folded block and where the steps of several
+    /// phases stand in one program. 0 for a value that is stored before any step, and cannot move.
     pub times: u64,
-    /// The folded block that it is in: it is there once for each application.
+    /// The folded block that it is in, if any: the value exists once for each application.
     pub fold: Option<FoldId>,
 }
 
@@ -152,14 +152,14 @@ pub enum Def {
         operands: Vec<ValueId>,
     },
     /// The same value, at a point where the source demands a layout: an annotation, a `reshard`, or
-    /// a typed parameter or result of an inlined call. Uses after this point start from the pinned
-    /// layout.
+    /// a typed parameter or result of an inlined call. Uses behind this point read the value in the
+    /// pinned layout, or after moves of it.
     Pin {
         /// The value that is pinned.
         operand: ValueId,
         /// The layouts allowed.
         pattern: LayoutPattern,
-        /// A `reshard` written by hand: in a strict layer only these may move data.
+        /// Whether it is a `reshard`: in a strict layer only these may move data.
         written: bool,
     },
 }
@@ -177,8 +177,8 @@ pub struct Output {
     pub pattern: LayoutPattern,
     /// The declared type in the source.
     pub span: Span,
-    /// The cache that a called layer of a model keeps, after the step: it stays in memory and is
-    /// not returned.
+    /// Whether it is the cache of a called layer of a model after the step, which stays in memory
+    /// and is not returned.
     pub state: bool,
 }
 
@@ -195,8 +195,8 @@ impl Program {
     pub fn parameters(&self) -> impl DoubleEndedIterator<Item = ValueId> {
         self.value_ids().filter(|id| self.value(*id).def.parameter().is_some())
     }
-    /// Of each value whether results need it, or it is a parameter, which is there whether it is
-    /// read or not.
+    /// For each value whether results need it, or it is a parameter, which is in memory whether it
+    /// is read or not.
     pub fn live(&self) -> Vec<bool> {
         let mut live = vec![false; self.values.len()];
         self.outputs.iter().for_each(|output| live[output.value.index()] = true);
@@ -214,14 +214,14 @@ impl Program {
         let live = self.live();
         self.value_ids().filter(|id| live[id.index()]).collect()
     }
-    /// The value behind pins.
+    /// The value behind all pins.
     pub fn unpinned(&self, mut id: ValueId) -> ValueId {
         while let Def::Pin { operand, .. } = &self.value(id).def {
             id = *operand;
         }
         id
     }
-    /// The same with no values and no results as yet.
+    /// The same program without its values and results.
     pub fn without_values(&self) -> Program {
         Program {
             name: self.name.clone(),
@@ -245,17 +245,19 @@ impl Program {
             .and_then(|fold| self.folds.get(fold.index()))
             .map_or(1, |fold| fold.repeat)
     }
-    /// What the applications of a folded block take: the pin in it of a value outside of it.
+    /// The value that the applications of a folded block take: the pin in the block of a value
+    /// outside.
     pub fn entry(&self, fold: FoldId) -> Option<ValueId> {
         self.border(|inside, operand| inside == Some(fold) && operand != Some(fold))
     }
-    /// What the last application of a folded block gives: the pin outside of it of a value in it.
+    /// The value that the last application of a folded block gives: the pin outside of the block of
+    /// a value in it.
     pub fn exit(&self, fold: FoldId) -> Option<ValueId> {
         self.border(|inside, operand| inside != Some(fold) && operand == Some(fold))
     }
 
-    /// The first pin in or out of a block. What a block keeps is none of what it takes, whatever
-    /// block its parameter is in: phases side by side have their weights in those of the first.
+    /// The first pin into or out of a block. A pin of a weight or cache of a block is not one: with
+    /// phases side by side, the weights of all phases are in the blocks of the first.
     fn border(&self, is: impl Fn(Option<FoldId>, Option<FoldId>) -> bool) -> Option<ValueId> {
         let is_kept_in_a_block = |id: ValueId| {
             let value = self.value(id);
@@ -269,8 +271,8 @@ impl Program {
         })
     }
 
-    /// Whether a value lies in the memory of the host, where it can be cut and not sent: a
-    /// parameter that is kept there, pinned or not.
+    /// Whether a value lies in host memory, where it can be sliced but not sent: a parameter that
+    /// is kept there, pinned or not.
     pub fn in_host_memory(&self, id: ValueId) -> bool {
         self.value(self.unpinned(id)).def.parameter() == Some(ParameterKind::HostWeight)
     }
@@ -310,8 +312,8 @@ impl Def {
         }
     }
 
-    /// What the type of a parameter or a pin asks of its layout; `None` for what has no type of its
-    /// own.
+    /// The layouts that a parameter or a pin allows; `None` for a value without a type in the
+    /// source.
     pub fn pattern(&self) -> Option<&LayoutPattern> {
         match self {
             Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => Some(pattern),

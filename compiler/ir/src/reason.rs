@@ -1,5 +1,5 @@
-//! Why an instruction is there, as values: who asks for what, and what the axes do there. Reports
-//! word it.
+//! Why an instruction is there, as data: which reader asks for which layout, and what the axes do
+//! there. Reports turn it into text.
 
 use crate::layout::Layout;
 use crate::mesh::{AxisList, AxisSet};
@@ -18,27 +18,28 @@ pub enum Reason {
         axes: AxisList,
         /// What it does for the value.
         why: MoveWhy,
-        /// Who asks for it first; none where the move follows the op that makes the value.
+        /// The first reader that asks for the new layout; `None` where the move follows the op that
+        /// makes the value.
         wants: Option<Demand>,
     },
     /// An all-reduce between the pieces of a composite.
     Statistic {
         /// The composite.
         composite: Told,
-        /// What it is of, where it has no name to be told by.
+        /// The operand of the composite, where the composite has no name.
         of: Option<Told>,
         /// Its dim, which these axes split.
         dim: DimId,
         /// Major to minor.
         axes: AxisList,
-        /// What each device has of its block.
+        /// What each device computes from its block.
         statistic: Statistic,
     },
-    /// An op that is not done as the source says.
+    /// An op that differs from what the source says.
     Rewritten(Rewriting),
     /// An einsum with a collective in its loop.
     Looped {
-        /// Where the einsum is not done as the source says.
+        /// How the einsum differs from the source, if it does.
         rewritten: Option<Rewriting>,
         /// What the loop is for.
         why: LoopWhy,
@@ -74,12 +75,12 @@ pub enum MoveWhy {
         /// The dim of which each device keeps a block.
         dim: Option<DimId>,
     },
-    /// The axes split this dim.
+    /// The axes that split this dim are gathered.
     Gathered {
         /// The dim.
         dim: DimId,
     },
-    /// The axes split these dims.
+    /// The axes that split these dims are gathered.
     GatheredAlong {
         /// The dims, each with the axes that split it.
         parts: Vec<(DimId, AxisList)>,
@@ -110,7 +111,7 @@ pub enum MoveWhy {
         /// The dim that is cut.
         dim: DimId,
     },
-    /// A whole value becomes terms of a sum: its blocks of a dim, or the copy of one device.
+    /// A whole value becomes terms of a sum: its blocks of a dim, or one device's copy and zeros.
     MadePartial {
         /// The dim.
         dim: Option<DimId>,
@@ -145,15 +146,15 @@ pub enum LoopWhy {
 /// Why a value is partial.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Cause {
-    /// It is, and nothing more is known.
+    /// The value is partial as it is given.
     Given {
         /// The value.
         value: Told,
         /// The axes.
         axes: AxisSet,
     },
-    /// A move made terms of a whole value: its blocks of these dims, or without one the copy of one
-    /// device of each group.
+    /// A move made terms of a whole value: its blocks of these dims, or, without dims, the copy of
+    /// one device of each group.
     Terms {
         /// The value.
         value: Told,
@@ -164,7 +165,7 @@ pub enum Cause {
     },
     /// An op combines elements along dims that are split.
     Combined {
-        /// What is left partial.
+        /// The value that is partial.
         value: Told,
         /// Over these axes.
         axes: AxisSet,
@@ -175,9 +176,9 @@ pub enum Cause {
     },
     /// All of these.
     All(Vec<Cause>),
-    /// These, of other values, and so this value is partial too.
+    /// Other values are partial, for these causes, and so this value is, too.
     Follows {
-        /// What is so of the others.
+        /// Why the other values are partial.
         causes: Vec<Cause>,
         /// The value.
         value: Told,
@@ -199,7 +200,7 @@ pub enum Combining {
     Search,
 }
 
-/// What each device has of its block of a composite's dim.
+/// What each device computes from its block of a composite's dim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Statistic {
     /// The largest element.
@@ -219,7 +220,7 @@ pub enum Demand {
     Result {
         /// Its name.
         name: String,
-        /// Its type leaves the layout to the compiler.
+        /// Whether its type leaves the layout to the compiler.
         open: bool,
         /// The layout.
         layout: Layout,
@@ -231,14 +232,14 @@ pub enum Demand {
         /// The layout that it allows.
         layout: Layout,
     },
-    /// An op that cannot do with the value as it was.
+    /// An op that cannot read the value in the layout before the move.
     CannotTake {
         /// The op.
         reader: Told,
         /// Why.
         why: CannotTake,
     },
-    /// An op for which the axes do this.
+    /// An op that reads the value in another layout.
     Reads {
         /// The op.
         reader: Told,
@@ -277,10 +278,10 @@ pub enum Role {
     },
 }
 
-/// How an op is done that is not done as the source says.
+/// How an op differs from what the source says.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Rewriting {
-    /// Several values of the source that are one.
+    /// Several values of the source are computed once.
     Merged {
         /// How many.
         times: usize,
@@ -294,7 +295,7 @@ pub enum Rewriting {
         /// Flops on all devices together, and those of the formula as written, where they differ.
         flops: Option<(f64, f64)>,
     },
-    /// What runs along a dim, on each of its parts by itself.
+    /// An op that runs along a dim is done on each part of the dim by itself.
     InParts {
         /// The op as the source has it.
         op: Op,
@@ -314,10 +315,10 @@ pub enum Formula {
     Op {
         /// The op.
         op: Op,
-        /// What it is of.
+        /// Its operands.
         operands: Vec<Formula>,
     },
-    /// A value that has neither, by number.
+    /// A value without a name or a formula, by number.
     Other(usize),
     /// Nothing is known of it.
     Unknown,

@@ -1,12 +1,13 @@
-//! Moves that regroup axes on several dims at once: what they have in common, and which there are
-//! from a layout.
+//! Moves that change several dims at once: how two layouts differ, and which such moves start from
+//! a layout.
 
 use crate::collective::Collective;
 use crate::layout::{Layout, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
 
-/// The dims that have more axes, at their minor end, in one layout than in another, with those
-/// axes; `None` where a dim has lost an axis or has others.
+/// The dims that have more axes, at their minor end, in the layout `more` than in `less`, each with
+/// the additional axes; `None` where a dim of `more` lacks an axis of `less`, or differs in another
+/// way.
 pub(crate) fn appended(less: Layout, more: Layout) -> Option<Vec<(usize, AxisList)>> {
     let mut found = Vec::new();
     for dim in 0..less.split_rank().max(more.split_rank()) {
@@ -21,9 +22,9 @@ pub(crate) fn appended(less: Layout, more: Layout) -> Option<Vec<(usize, AxisLis
     Some(found)
 }
 
-/// The one move in which devices give each other what they lack, between two layouts of the same
-/// split axes and the same partial axes: an all-to-all, a permute, or else an exchange. `None`
-/// where other axes split, or nothing changes. The caller sees to it that the sizes divide.
+/// The all-to-all, permute or else exchange between two layouts with the same split axes and the
+/// same partial axes. `None` where other axes split the value, or nothing changes. The caller must
+/// see to it that sizes divide.
 pub(crate) fn between(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Collective> {
     let is_merged = from.softmax_axes().is_empty();
     if from == to || !is_merged || !from.is_partial_like(to) || from.split_axes() != to.split_axes()
@@ -61,18 +62,17 @@ fn all_to_all(rank: usize, from: Layout, to: Layout) -> Option<Collective> {
     })
 }
 
-/// What a list has behind another that it begins with.
+/// The rest of a list behind `begin`; `None` where the list does not begin so, or has no rest.
 fn tail(begin: AxisList, list: AxisList) -> Option<AxisList> {
     (list.len() > begin.len() && list.prefix(begin.len()) == begin)
         .then(|| list.suffix_from(begin.len()))
 }
 
-/// The axes along which something travels in an exchange.
+/// The axes along which data travel in an exchange.
 ///
-/// The coordinate of a device along an axis is a digit of the place of its block in the dim that
-/// the axis splits. The digits before and after are the same for every element, so that nothing
-/// travels along the axis, exactly where the axis splits the same dim behind axes of the same
-/// product.
+/// The coordinate of a device along an axis is a digit of the number of its block in the dim that
+/// the axis splits. Nothing travels along the axis if the digit is the same before and after for
+/// every element: exactly where the axis splits the same dim behind axes of the same product.
 pub(crate) fn crossed(mesh: &Mesh, from: Layout, to: Layout) -> AxisSet {
     let digit = |layout: Layout, axis: AxisId| match layout.place(axis) {
         Place::Split { dim, position } => {
@@ -83,13 +83,13 @@ pub(crate) fn crossed(mesh: &Mesh, from: Layout, to: Layout) -> AxisSet {
     mesh.axis_ids().filter(|axis| digit(from, *axis) != digit(to, *axis)).collect()
 }
 
-/// Devices of the group over which an exchange spreads each block evenly, each of them keeping one
-/// part in so many of its block; `None` where some device keeps nothing.
+/// The number of devices over which an exchange spreads each block evenly, where every device keeps
+/// one in this many parts of its block; `None` where some device keeps nothing.
 ///
-/// Where every dim only gets axes at its minor end or only loses some, a device's old block and its
-/// new one meet in one part of K, the product of the axes that move. Where some dim has, behind the
-/// axes that it keeps, other axes after than before, the device with the first coordinate along the
-/// one and the last along the other keeps nothing of its block.
+/// Where every dim only gains axes at its minor end, or only loses some, the old and the new block
+/// of a device share one in K parts, where K is the product of the axes that move. Where some dim
+/// has, behind the axes that it keeps, different axes before and after, the device with the first
+/// coordinate along the old ones and the last along the new ones keeps nothing of its block.
 pub fn kept_by_each(mesh: &Mesh, from: Layout, to: Layout) -> Option<u64> {
     let begins = |a: AxisList, b: AxisList| b.len() >= a.len() && b.prefix(a.len()) == a;
     let (mut gone, mut is_even) = (1, true);
@@ -101,7 +101,7 @@ pub fn kept_by_each(mesh: &Mesh, from: Layout, to: Layout) -> Option<u64> {
     is_even.then_some(gone)
 }
 
-/// The layouts after a gather along two dims or more.
+/// The layouts after an all-gather along two dims or more.
 pub(crate) fn gathers(shape: MeshShape<'_>, from: Layout) -> Vec<Layout> {
     let mut found = vec![(from, 0)];
     for dim in 0..shape.rank() {

@@ -9,19 +9,19 @@ use crate::tensor::{DimId, Dtype};
 pub struct Factor<'a> {
     /// Its dims.
     pub dims: &'a [DimId],
-    /// What it is stored in.
+    /// The dtype in which it is stored.
     pub dtype: Dtype,
-    /// Whether it is a weight, pinned, fetched or neither.
+    /// Whether it is a weight, also behind pins and fetches.
     pub is_weight: bool,
 }
 
 /// Whether an einsum of three operands is a product with a weight in blocks: one operand is a
-/// weight in 8 bits or fewer, another a weight that has some of its dims and no others, its scales,
-/// and the einsum sums over a dim of the scales. It is one product, which brings each number to its
-/// scale as it is read.
+/// weight in 8 bits or fewer; another is a weight that has some of its dims and no others, its
+/// scales; and the einsum sums over a dim of the scales. It is one product, in which each number is
+/// scaled as it is read.
 ///
-/// In two products it would be what nobody computes: weight times scales is the weight in 16 bits,
-/// written and read again, and the other two orders have a number for each block and result.
+/// As two products it would be inefficient in every order: weight times scales writes the weight in
+/// 16 bits and reads it again, and the other two orders have a number for each block and result.
 pub fn is_scaled_product(factors: &[Factor<'_>], result: &[DimId]) -> bool {
     factors.len() == 3
         && factors.iter().any(|weight| {
@@ -51,7 +51,7 @@ impl Program {
         is_scaled_product(&factors, &value.dims)
     }
 
-    /// Whether a value is a weight, pinned, fetched or neither.
+    /// Whether a value is a weight, also behind pins and fetches.
     fn is_weight(&self, mut id: ValueId) -> bool {
         loop {
             match &self.value(id).def {

@@ -11,7 +11,7 @@ impl Picoseconds {
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e12
     }
-    /// The same so many times, one after another.
+    /// The time of so many repetitions, one after another.
     pub fn times(self, count: u64) -> Picoseconds {
         Picoseconds(self.0.saturating_mul(count))
     }
@@ -30,7 +30,7 @@ impl std::iter::Sum for Picoseconds {
     }
 }
 
-/// What an instruction keeps busy.
+/// The part of a device that an instruction keeps busy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stream {
     /// The cores of the chip (and its memory).
@@ -39,12 +39,12 @@ pub enum Stream {
     Network,
 }
 
-/// When one instruction runs and what is in memory meanwhile.
+/// When one instruction runs, and what is in memory meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     /// The instruction.
     pub id: InstrId,
-    /// What it keeps busy.
+    /// The stream that it keeps busy.
     pub stream: Stream,
     /// When it starts.
     pub start: Picoseconds,
@@ -55,8 +55,8 @@ pub struct Step {
     pub live_bytes: u64,
 }
 
-/// A plan in time: the order in which a device runs it, and what it holds meanwhile. No
-/// alternatives are left.
+/// A plan in time: the order in which a device runs its instructions, and what it holds in memory.
+/// It leaves nothing to choose.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
     /// The plan.

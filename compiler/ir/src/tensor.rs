@@ -2,8 +2,8 @@
 
 pub use shard_ops::Dtype;
 
-/// How many dims a tensor may have: a [`Layout`](crate::Layout) stores the dim of an axis in half a
-/// byte.
+/// How many dims a tensor may have: a [`Layout`](crate::Layout) stores the dim of an axis in four
+/// bits.
 pub const MAX_RANK: usize = 14;
 
 /// How many dims a program may declare.
@@ -20,7 +20,7 @@ pub const MAX_ELEMENTS: u64 = 1 << 52;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DimId(pub u16);
 
-/// Ids as indices.
+/// Gives ids their index.
 macro_rules! indices {
     ($($id:path),+) => {
         $(impl $id {

@@ -1,7 +1,7 @@
-//! What people are told of a value: enough to word it, and which value it is.
+//! What people are told of a value: which value it is, and enough to describe it.
 //!
-//! What is said of plans and of the plans that lost is kept as values of these types and not as
-//! sentences: two einsums without a name are worded alike and are two.
+//! What is said of plans is kept as data of these types and not as sentences: two einsums without a
+//! name read alike, but are two values.
 
 use crate::op::Op;
 use crate::program::ValueId;
@@ -16,11 +16,11 @@ pub struct Told {
     pub name: Option<String>,
     /// Its dims, in memory order.
     pub dims: Vec<DimId>,
-    /// What makes it.
+    /// How it is made.
     pub made: Made,
 }
 
-/// What makes a value, as far as it is told.
+/// How a value is made, as far as people are told.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Made {
     /// A parameter of the layer.
@@ -29,17 +29,17 @@ pub enum Made {
     Constant(f64),
     /// A place where the source demands a layout.
     Pin {
-        /// It is a `reshard`.
+        /// Whether it is a `reshard`.
         written: bool,
-        /// The value; left out where the pin has a name to be told by.
+        /// The pinned value; left out where the pin has a name.
         operand: Option<Box<Told>>,
     },
     /// An op.
     Op {
         /// The op.
         op: Op,
-        /// What it reads; left out where the value has a name to be told by, and below the second
-        /// op without one.
+        /// What it reads; left out where the value has a name, and below the second op without a
+        /// name.
         operands: Vec<Told>,
     },
 }

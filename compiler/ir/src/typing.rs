@@ -84,8 +84,8 @@ pub enum TypeError {
     },
 }
 
-/// The type of the op's result with dims in the natural order (the first operand's order, then new
-/// ones), or, for an einsum, in the order of `named`, the dims that its subscript names.
+/// The type of the op's result. Its dims are in the natural order: that of the first operand, then
+/// new ones. For an einsum they are in the order of `named`, the dims of its subscript.
 pub fn result_type(
     op: &Op,
     operands: &[TensorType],
@@ -163,7 +163,7 @@ pub fn result_type(
     }
 }
 
-/// The type of a result with these dims.
+/// The type with these dims; an error where a dim stands twice.
 fn typed(dims: Vec<DimId>, dtype: Dtype) -> Result<TensorType, TypeError> {
     match repeated(&dims) {
         Some(d) => Err(TypeError::RepeatedDim(d)),
@@ -194,7 +194,7 @@ impl Operands<'_> {
         list.iter().fold(1u64, |n, d| n.saturating_mul(self.size(*d)))
     }
 
-    /// An operand has a dim.
+    /// Checks that an operand has a dim.
     fn has(&self, operand: usize, dim: DimId) -> Result<(), TypeError> {
         if self.all[operand].dims.contains(&dim) {
             Ok(())
@@ -203,13 +203,13 @@ impl Operands<'_> {
         }
     }
 
-    /// The first operand has these dims, and each is named once.
+    /// Checks that the first operand has these dims, and that each is named once.
     fn have(&self, dims: &[DimId]) -> Result<(), TypeError> {
         dims.iter().try_for_each(|d| self.has(0, *d))?;
         repeated(dims).map_or(Ok(()), |d| Err(TypeError::RepeatedDim(d)))
     }
 
-    /// The first operand has both dims, and they are two.
+    /// Checks that the first operand has both dims, and that they differ.
     fn has_both(&self, one: DimId, other: DimId) -> Result<(), TypeError> {
         self.has(0, one)?;
         self.has(0, other)?;
@@ -244,7 +244,8 @@ impl Operands<'_> {
         }
     }
 
-    /// The dims of the first operand with some of them replaced, at the place of the first of them.
+    /// The dims of the first operand with the dims `from` replaced by `to`, at the place of
+    /// `from[0]`.
     fn replace(&self, from: &[DimId], to: &[DimId]) -> Vec<DimId> {
         let mut out = Vec::new();
         for d in &self.first().dims {
@@ -257,7 +258,7 @@ impl Operands<'_> {
         out
     }
 
-    /// The dims of the first operand but for one.
+    /// The dims of the first operand without one.
     fn without(&self, dim: DimId) -> Vec<DimId> {
         self.first().dims.iter().copied().filter(|d| *d != dim).collect()
     }
@@ -269,7 +270,8 @@ impl Operands<'_> {
         typed(self.replace(from, to), self.first().dtype)
     }
 
-    /// The weights have the taps, and dims of the first operand.
+    /// The type of a convolution: the weights have the taps, and otherwise only dims of the first
+    /// operand.
     fn conv(&self, over: DimId, taps: DimId) -> Result<TensorType, TypeError> {
         self.has(0, over)?;
         self.has(1, taps)?;
@@ -290,7 +292,8 @@ impl Operands<'_> {
         typed(self.beside(over)?, Dtype::Int32)
     }
 
-    /// The second operand has the first one's dtype, and dims of it other than one; gives those.
+    /// The dims of the first operand without one. Checks that the second operand has the dtype of
+    /// the first, and only these dims.
     fn beside(&self, over: DimId) -> Result<Vec<DimId>, TypeError> {
         self.has(0, over)?;
         let (left, right) = (self.first().dtype, self.all[1].dtype);
@@ -335,7 +338,8 @@ impl Operands<'_> {
         Ok(TensorType { dtype: if is_truth { Dtype::Bool } else { ty.dtype }, ..ty })
     }
 
-    /// The first operand is a truth value, and the others meet.
+    /// The type of a `where`: the first operand is a truth value, and the dtypes of the others
+    /// meet.
     fn either(&self) -> Result<TensorType, TypeError> {
         let [holds, a, b] = self.all else {
             return Err(TypeError::Arity { expected: 3, found: self.all.len() });
@@ -380,13 +384,13 @@ impl Operands<'_> {
         let (a, b) = (self.first().dtype, self.all[1].dtype);
         let dtype = a.meet(b).ok_or(TypeError::Dtypes { left: a, right: b })?;
         equal_sizes(self.size(left) + self.size(right), self.size(to))?;
-        // Neither has the joined dim of the other beside its own, which would be two things.
+        // An operand may not also have the dim along which the other operand is joined.
         for (of, dim) in [(0, right), (1, left)] {
             if left != right && self.all[of].dims.contains(&dim) {
                 return Err(TypeError::RepeatedDim(dim));
             }
         }
-        // In the order of the operand that has most dims.
+        // The dims are in the order of the operand that has more of them.
         let named = |of: usize, from: DimId| -> Vec<DimId> {
             self.all[of].dims.iter().map(|dim| if *dim == from { to } else { *dim }).collect()
         };
@@ -399,7 +403,7 @@ impl Operands<'_> {
         typed(dims, dtype)
     }
 
-    /// The second operand, one of its dims renamed, has these dims in some order.
+    /// Checks that the second operand, with one of its dims renamed, has these dims in some order.
     fn second_has(&self, dims: &[DimId], from: DimId, to: DimId) -> Result<(), TypeError> {
         let other: Vec<DimId> =
             self.all[1].dims.iter().map(|d| if *d == from { to } else { *d }).collect();
@@ -429,7 +433,8 @@ impl Operands<'_> {
         typed(self.replace(&[from], &[to]), self.first().dtype)
     }
 
-    /// The dims of a choice of the largest: each part of the dim has as many as are chosen of it.
+    /// The dims of a choice of the largest. Each part of the dim must have as many entries as are
+    /// chosen of it.
     fn largest(&self, over: DimId, to: DimId, parts: u64) -> Result<Vec<DimId>, TypeError> {
         self.number(0)?;
         self.has(0, over)?;
@@ -442,7 +447,8 @@ impl Operands<'_> {
         Ok(self.replace(&[over], &[to]))
     }
 
-    /// The ids have the dims that are summed, and no dim that the first operand has not.
+    /// The type of a scatter-add: the ids have the dims that are summed, and only dims of the first
+    /// operand.
     fn scatter_add(&self, over: &[DimId], to: DimId) -> Result<TensorType, TypeError> {
         self.number(0)?;
         if over.is_empty() {
@@ -461,7 +467,7 @@ impl Operands<'_> {
         typed(self.replace(over, &[to]), first.dtype)
     }
 
-    /// The factor has the dim, and no dim that the first operand has not.
+    /// The type of a scan: the factor has only dims of the first operand.
     fn scan(&self, over: DimId) -> Result<TensorType, TypeError> {
         self.has(0, over)?;
         let (first, factor) = (self.first(), &self.all[1]);
@@ -483,7 +489,7 @@ impl Operands<'_> {
         Ok(self.first().clone())
     }
 
-    /// One dim is no larger than another.
+    /// Checks that one dim is no larger than another.
     fn is_within(&self, small: DimId, large: DimId) -> Result<(), TypeError> {
         let (left, right) = (self.size(large), self.size(small));
         if right > left { Err(TypeError::Sizes { left, right }) } else { Ok(()) }
@@ -516,7 +522,7 @@ impl Operands<'_> {
         if ids.dims.contains(&over) {
             return Err(TypeError::RepeatedDim(over));
         }
-        // A dim of both names a table of its own for each position.
+        // A dim that both have gives each of its positions a table of its own.
         let mut out = ids.dims.clone();
         out.extend(first.dims.iter().filter(|d| **d != over && !ids.dims.contains(d)));
         typed(out, first.dtype)
@@ -540,9 +546,8 @@ impl Operands<'_> {
     }
 }
 
-/// Whether an einsum whose operands' product is of dtype `product` may be accumulated, and given,
-/// in `stated`: floats in any float, whole numbers in int32; what the product is anyway needs no
-/// statement.
+/// Whether an einsum may be accumulated and given in the dtype `stated`, where the product of its
+/// operands has the dtype `product`: floats in any float, whole numbers in int32.
 ///
 /// | product | stated |
 /// |---|---|
@@ -554,8 +559,8 @@ pub fn accumulates_in(product: Dtype, stated: Dtype) -> bool {
         || (!product.is_float() && product != Dtype::Bool && stated == Dtype::Int32)
 }
 
-/// The type of an einsum that states the dtype it is accumulated in: as [`result_type`] has it, of
-/// that dtype where the operands' product may be accumulated in it.
+/// The type of an einsum that states its dtype: as [`result_type`], but with the stated dtype where
+/// the einsum may be accumulated in it.
 pub fn einsum_type(
     operands: &[TensorType],
     named: &[DimId],
@@ -570,7 +575,7 @@ fn repeated(dims: &[DimId]) -> Option<DimId> {
     dims.iter().enumerate().find(|(i, d)| dims[..*i].contains(d)).map(|(_, d)| *d)
 }
 
-/// Whether two lists of dims are the same but for their order.
+/// Whether two lists have the same dims, in any order.
 pub fn same_dims(a: &[DimId], b: &[DimId]) -> bool {
     a.len() == b.len() && a.iter().all(|d| b.contains(d))
 }

@@ -7,8 +7,8 @@ use crate::program::{Def, FoldId, Program, ValueId};
 
 impl Plan {
     /// The program as it is written, on a mesh without axes: one instruction for each parameter,
-    /// constant and op that a result depends on, and for each parameter that none does. Pins say
-    /// where data lie, so nothing is left of them.
+    /// and for each constant and op that a result depends on. Pins only say in which layout a value
+    /// is, so none is left.
     pub fn unsharded(program: &Program) -> Plan {
         let needed = needed(program);
         let mut plan = Plan {
@@ -22,7 +22,8 @@ impl Plan {
             outputs: Vec::new(),
             folds: Vec::new(),
         };
-        // Of a value that is not needed nothing is read.
+        // The instruction of each value. For a value that is not needed the entry means nothing,
+        // and is never read.
         let mut made: Vec<InstrId> = Vec::with_capacity(program.values.len());
         for id in program.value_ids() {
             let value = program.value(id);

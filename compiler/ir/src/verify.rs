@@ -1,5 +1,5 @@
-//! The judge of every plan: it types each instruction from its operands and trusts nothing that is
-//! written.
+//! The verifier of plans. It derives the type and the layout of each instruction from its operands,
+//! and trusts nothing that is written.
 
 pub(crate) mod words;
 
@@ -121,24 +121,22 @@ pub enum VerifyErrorKind {
         /// The same with the plan's names.
         text: String,
     },
-    /// A collective einsum that gathers an operand which it does not have.
+    /// A collective einsum gathers an operand that it does not have.
     #[error("the einsum has no operand {0} to gather")]
     NoSuchOperand(usize),
-    /// What lies in host memory can be cut there and fetched, and nothing else.
+    /// A value in host memory is read by something other than a slice or a fetch.
     #[error("operand %{} is in host memory: a slice of it, or a fetch", .0.0)]
     InHostMemory(InstrId),
-    /// An instruction that says that it is a piece of a softmax or a norm, and computes no part of
-    /// one.
+    /// An instruction is marked as a piece of a softmax or a norm, and is none.
     #[error("it is `of {0}`, and no part of a softmax or norm of that name in pieces")]
     NoPiece(String),
-    /// A softmax that says that it is part of an attention, and is part of none.
+    /// An instruction is marked `as attention`, and is part of no attention.
     #[error("it is `as attention`, and the ops around it are none that run as one kernel")]
     NoAttention,
-    /// A value that is partial by a softmax where no attention makes it, or that is not merged at
-    /// the end.
+    /// A value is `partialsoftmax` where no attention makes it, or is a result and not merged.
     #[error("it is partialsoftmax, which an attention alone makes and a softmax-merge completes")]
     NoPartialSoftmax,
-    /// A merge that speaks of other statistics than its operand has.
+    /// A merge names other statistics than its operand has.
     #[error("the operand has statistics by {expected}, written {written}")]
     Statistics {
         /// The dims that they have.
@@ -146,7 +144,7 @@ pub enum VerifyErrorKind {
         /// The dims that are written.
         written: String,
     },
-    /// A constant that is not a replicated scalar, or not finite.
+    /// A constant is not a replicated scalar, or not finite.
     #[error("a constant is a finite, replicated scalar")]
     BadConstant,
     /// A stacked layer repeated zero times.
@@ -162,8 +160,8 @@ pub enum VerifyErrorKind {
 
 /// Checks a whole plan; the errors are in program order, at most one an instruction.
 ///
-/// Each instruction is typed from its operands *as written*, so that one wrong instruction is one
-/// error and not a cascade.
+/// Each instruction is checked against its operands *as written*, so that one wrong instruction
+/// gives one error.
 pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
     let mut errors: Vec<VerifyError> = verify_dims(plan)
         .into_iter()
@@ -173,14 +171,14 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
         errors.push(VerifyError { id: None, what: "plan", kind: VerifyErrorKind::NoRepeat });
     }
     if !errors.is_empty() {
-        // Sizes are multiplied below: nothing can be said with a broken table of dims.
+        // Sizes are multiplied below, which needs a sound table of dims.
         return Err(errors);
     }
     let mut broken = vec![false; plan.instructions.len()];
     for id in plan.ids() {
         let instr = plan.instruction(id);
         if let Err(kind) = verify_written(plan, id, instr) {
-            // Whatever reads this one cannot be judged.
+            // Instructions that read this one cannot be checked.
             broken[id.index()] = true;
             errors.push(VerifyError { id: Some(id), what: instr.kind.name(), kind });
         } else if instr.operands.iter().all(|o| !broken[o.index()]) {
@@ -251,8 +249,8 @@ fn verify_dims(plan: &Plan) -> Vec<VerifyErrorKind> {
     errors
 }
 
-/// What is written must make sense by itself: operands that exist, dims and axes that exist, a
-/// legal layout.
+/// Checks what is written at an instruction by itself: the operands, dims and axes exist, and the
+/// layout is legal.
 fn verify_written(plan: &Plan, id: InstrId, instr: &Instruction) -> Result<(), VerifyErrorKind> {
     use VerifyErrorKind as E;
     if let Some(operand) = instr.operands.iter().find(|o| **o >= id) {
@@ -297,7 +295,7 @@ fn known_dims(plan: &Plan, dims: &[DimId]) -> Result<(), VerifyErrorKind> {
     }
 }
 
-/// Builds the layout anew through the constructor that checks it.
+/// Checks that a layout is legal, by building it again with the constructor that checks it.
 fn legal(
     plan: &Plan,
     instr: &Instruction,
@@ -320,8 +318,8 @@ fn legal(
     same_layout(plan, rebuilt, layout, &instr.dims)
 }
 
-/// The first instruction that is partial by a softmax and is no end of an attention, nor made of
-/// one by what may act on it; or a result that is not merged.
+/// The first instruction that is `partialsoftmax` and is neither the last of an attention nor made
+/// of one by an op that may act on it; or a result that is not merged.
 fn unmade_partial_softmax(plan: &Plan, attentions: &[Vec<InstrId>]) -> Option<InstrId> {
     let is_partial = |id: &InstrId| !plan.instruction(*id).layout.softmax_axes().is_empty();
     let is_made = |id: &InstrId| match &plan.instruction(*id).kind {
@@ -391,7 +389,8 @@ fn types_of_operands(plan: &Plan, instr: &Instruction) -> Vec<TensorType> {
     operands.map(|o| TensorType { dims: o.dims.clone(), dtype: o.dtype }).collect()
 }
 
-/// The type that is written is the one expected; `any_order` of its dims.
+/// Checks that the written type is the expected one; with `any_order`, its dims may be in any
+/// order.
 fn has_type(
     plan: &Plan,
     instr: &Instruction,
@@ -444,8 +443,8 @@ fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErro
         op => result_layout_as(op, &operands, &instr.dims, instr.layout, &plan.mesh, &plan.dims),
     }
     .map_err(of_rule)?;
-    // What an attention ends with is partial by the axes of its keys; that it ends one is seen once
-    // all ops are typed.
+    // The product that ends an attention is partial over the axes of its keys. Whether it does end
+    // one is checked once all ops are typed.
     let is_part = |layout: Layout| !layout.softmax_axes().is_empty();
     let ends_attention = *op == Op::Einsum
         && is_part(instr.layout)

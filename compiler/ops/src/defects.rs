@@ -1,9 +1,10 @@
-//! [`never!`](crate::never): what cannot happen says so loudly when it does.
+//! [`never!`](crate::never): invariants that are loud when they fail.
 //!
-//! An invariant that a type does not state is stated where it is needed, with what is done instead
-//! of a panic if it fails: a tool for people's programs does not fall over. In debug builds and in
-//! tests it is a panic all the same. In release the defect is noted, the program goes on with the
-//! value given, and whoever shows results asks [`taken`] and reports an internal error beside them.
+//! An invariant that no type expresses is stated where it is used, with a value to go on with if it
+//! fails, since a tool for people's programs should not crash. In debug builds and in tests a
+//! failure is a panic all the same. In release builds the defect is noted, the program goes on with
+//! the given value, and whoever shows results asks [`taken`] and reports an internal error beside
+//! them.
 //!
 //! ```should_panic
 //! let axes: [u8; 1] = [3];
@@ -13,15 +14,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// More defects than these are not noted: one fault may show at every value.
+/// The most defects that are noted: one fault may show at every value.
 const MOST: usize = 16;
 
-/// Whether a defect is noted and no panic, though this is a debug build.
+/// Whether a defect is only noted, although this is a debug build.
 static AS_IN_RELEASE: AtomicBool = AtomicBool::new(false);
 
 static NOTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What cannot happen, named, and what to go on with in a release build.
+/// States what cannot happen, and the value to go on with in a release build.
 #[macro_export]
 macro_rules! never {
     ($what:literal, $instead:expr) => {{
@@ -41,13 +42,13 @@ pub fn note(what: &str, file: &str, line: u32) {
     }
 }
 
-/// From here on a defect is what it is in a release build: for the test of what users are told
+/// From here on a defect is only noted, as in a release build. For the test of what users are told
 /// then.
 pub fn as_in_release() {
     AS_IN_RELEASE.store(true, Ordering::Relaxed);
 }
 
-/// The defects since this was asked last.
+/// The defects since the last call.
 pub fn taken() -> Vec<String> {
     std::mem::take(&mut *NOTED.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -46,7 +46,7 @@ impl Dtype {
             Dtype::F4 | Dtype::Int4 => 4,
         }
     }
-    /// Bytes of so many elements, rounded up to a whole byte.
+    /// The bytes of so many elements, rounded up to a whole byte.
     pub fn bytes(self, elements: u64) -> u64 {
         (u128::from(elements) * u128::from(self.bits())).div_ceil(8) as u64
     }
@@ -54,7 +54,7 @@ impl Dtype {
     pub fn is_float(self) -> bool {
         matches!(self, Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4)
     }
-    /// The least and the largest number that it holds, infinities aside.
+    /// The smallest and the largest finite number that it holds.
     pub fn range(self) -> (f64, f64) {
         match self {
             Dtype::F32 => (f64::from(f32::MIN), f64::from(f32::MAX)),
@@ -68,11 +68,11 @@ impl Dtype {
             Dtype::Bool => (0.0, 1.0),
         }
     }
-    /// Whether a number is within its range, or rounds to a float of it.
+    /// Whether a number is within its range, or is rounded into it.
     pub fn reaches(self, number: f64) -> bool {
         let (least, largest) = self.range();
-        // Half the distance of the two largest floats: from there on a number rounds to the next
-        // one, which would not be there.
+        // Half the distance between the two largest floats. A number that is further above the
+        // largest would be rounded to the next float, which does not exist.
         let half = match self {
             Dtype::F32 => 2f64.powi(103),
             Dtype::Bf16 => 2f64.powi(119),
@@ -85,13 +85,13 @@ impl Dtype {
         };
         least - half < number && number < largest + half
     }
-    /// Whether it is stored narrow and multiplied in the other operand's arithmetic (weight-only
-    /// quantisation).
+    /// Whether it is a narrow dtype: one that is multiplied in the arithmetic of the other operand
+    /// (weight-only quantisation).
     pub fn is_narrow(self) -> bool {
         matches!(self, Dtype::Int8 | Dtype::Int4 | Dtype::F8 | Dtype::F4)
     }
 
-    /// The dtype of an elementwise combination, if the two meet.
+    /// The dtype of an elementwise combination of two dtypes, if there is one.
     ///
     /// | a | b | result |
     /// |---|---|---|
@@ -107,8 +107,8 @@ impl Dtype {
         }
     }
 
-    /// The dtype of a product in an einsum, if the two meet: as [`Dtype::meet`], but a narrow
-    /// operand counts as the other's dtype, and int8 with int8 gives int32.
+    /// The dtype of a product in an einsum, if there is one: as [`Dtype::meet`], except that a
+    /// narrow dtype counts as the other one, and int8 with int8 gives int32.
     pub fn product(self, other: Dtype) -> Option<Dtype> {
         match (self, other) {
             (Dtype::Int8, Dtype::Int8) => Some(Dtype::Int32),

@@ -1,8 +1,8 @@
-//! The catalogue: one [`Row`] for each op, from which everything follows that an op has in common
-//! with the others. By hand stay, in exhaustive matches, its type, its work and its two evaluators,
-//! and the certificate's own reading of `spec/types.md`.
+//! The catalogue of ops: one [`Row`] for each op, with everything that the op has in common with
+//! others. Written by hand, in exhaustive matches elsewhere, are its type, its work and its two
+//! evaluators, and the certificate's own reading of `spec/types.md`.
 //!
-//! [`Code`] says which op; [`Code::row`] what is known of it. [`never!`] is for what cannot happen.
+//! [`Code`] names an op; [`Code::row`] gives its row. [`never!`] is for what cannot happen.
 
 pub mod defects;
 mod dtype;
@@ -22,7 +22,7 @@ pub use row::{
     Amount, Combined, Field, Fit, Flag, Lead, Of, Part, Partial, Row, Slot, Takes, Traffic,
 };
 
-/// The `op` of every instruction that is an op, each once.
+/// The `op` of JSON output for every op, each once.
 pub fn op_names() -> Vec<&'static str> {
     let mut names = Vec::new();
     for code in Code::all() {
@@ -33,7 +33,7 @@ pub fn op_names() -> Vec<&'static str> {
     names
 }
 
-/// A name for many: `binaries`, `softmaxes`, `all-gathers`.
+/// The plural of a name: `binaries`, `softmaxes`, `all-gathers`.
 pub fn plural(name: &str) -> String {
     match name.strip_suffix('y') {
         Some(stem) => format!("{stem}ies"),

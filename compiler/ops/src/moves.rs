@@ -1,4 +1,4 @@
-//! The rows of the moves: what turns one layout of a value into another.
+//! The rows of the moves, which turn one layout of a value into another.
 
 use crate::table::table;
 
@@ -7,35 +7,36 @@ use crate::table::table;
 pub struct MoveRow {
     /// What it does, in one line.
     pub says: &'static str,
-    /// The name in IR text, reports and JSON. A move along several dims bears the name of that
-    /// along one.
+    /// The name in IR text, reports and JSON. A move along several dims has the name of the move
+    /// along one dim.
     pub name: &'static str,
     /// What its group sends.
     pub sends: Sends,
-    /// Whether each device of the group holds more after it, by as much as the group has devices.
+    /// Whether each device holds as many times more after it as the group has devices.
     pub gathers: bool,
-    /// Whether it completes terms or candidates.
+    /// Whether it combines terms or candidates.
     pub combines: bool,
     /// Whether it may be along several dims at once, each with axes of its own.
     pub several: bool,
 }
 
-/// What each device of a group of K sends, D being the larger buffer of the move.
+/// What each device of a group of K devices sends, where D is the bytes of the larger of the two
+/// buffers, before and after the move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sends {
     /// Nothing.
     Nothing,
-    /// Each part to its device: D (K-1)/K, along the links of the group in turn.
+    /// Each part to its device, along the links of the group in turn: D (K-1)/K.
     Around,
-    /// The same twice: terms one way, sums the other.
+    /// The same twice: first terms, then sums.
     AroundTwice,
-    /// The same, each part straight to its device.
+    /// Each part directly to its device: D (K-1)/K.
     Across,
-    /// Whole blocks to one other device each: D.
+    /// A whole block to one other device: D.
     Blocks,
-    /// What the others lack of their new blocks.
+    /// What the other devices lack of their new blocks.
     Lacking,
-    /// Statistics around twice, then terms weighed by them.
+    /// Statistics, around twice, and then terms weighed by them.
     Weighted,
 }
 
@@ -77,7 +78,7 @@ table! {
 }
 
 impl Move {
-    /// The first move of a name; one along several dims bears the name of the one along one dim.
+    /// The move with a name; along one dim where there is one along several dims, too.
     pub fn of_name(name: &str) -> Option<Move> {
         Move::ALL.iter().copied().find(|of| of.row().name == name)
     }

@@ -7,7 +7,7 @@ use crate::row::Flag::{
 use crate::row::{Amount, Combined, Field, Fit, Lead, Of, Partial, Row, Slot, Takes, Traffic};
 use crate::table::table;
 
-/// A row of nothing, which the kinds below start from.
+/// An empty row, from which the kinds below start.
 const NOTHING: Row = Row {
     says: "",
     op: "",
@@ -30,8 +30,8 @@ const EXACT_MAP: Row = Row { flags: &[Elementwise, SameDims, Exact], ..MAP };
 const SAFE_MAP: Row = Row { flags: &[Elementwise, SameDims, Exact, KeepsErrors], ..MAP };
 
 table! {
-    /// An elementwise map. Linear is one with `f(a + b) = f(a) + f(b)`, increasing one with `f(a)
-    /// <= f(b)` where `a <= b`. One that is exact takes whole numbers, any other floats alone.
+    /// An elementwise map. A map is linear if `f(a + b) = f(a) + f(b)`, and increasing if `f(a) <=
+    /// f(b)` where `a <= b`. An exact map also takes whole numbers, any other map only floats.
     Map: Row {
         /// `-a`.
         Neg { text: "neg", sign: Some("-"), sums: Partial::First, ..SAFE_MAP },
@@ -52,7 +52,7 @@ table! {
             text: "softplus", source: Some("softplus"), maxima: Partial::First,
             flags: &[Elementwise, SameDims, Later], ..MAP
         },
-        // A candidate of a maximum may be negative, even minus infinity, where the maximum is
+        // A candidate for a maximum may be negative, or minus infinity, where the maximum is
         // positive: log and sqrt would give NaN.
         /// Natural logarithm.
         Log { text: "log", source: Some("log"), ..MAP },
@@ -69,7 +69,7 @@ table! {
 
 const BINARY: Row =
     Row { op: "binary", operands: &["a", "b"], flags: &[Elementwise, Commutes, Exact], ..NOTHING };
-/// One that hands errors on as they are.
+/// One that keeps errors in its operands no larger.
 const LEVEL: Row = Row { flags: &[Elementwise, Commutes, Exact, KeepsErrors], ..BINARY };
 const COMPARISON: Row = Row { flags: &[Elementwise, Exact, Truth, Later], ..BINARY };
 
@@ -85,7 +85,8 @@ table! {
         },
         /// `a * b`.
         Mul { text: "mul", sign: Some("*"), sums: Partial::One, ..BINARY },
-        // Of whole numbers each term would drop its own remainder: only floats may be partial.
+        // Only floats may be partial: each term of a sum of whole numbers would drop a remainder of
+        // its own.
         /// `a / b`.
         Div { text: "div", sign: Some("/"), sums: Partial::First, flags: &[Elementwise], ..BINARY },
         /// The larger of the two.
@@ -133,19 +134,19 @@ table! {
     }
 }
 
-/// An op of its own kind whose word is the same everywhere.
+/// The row of an op that is the only one of its kind and has the same word everywhere.
 const fn form(word: &'static str) -> Row {
     Row { op: word, text: word, source: Some(word), ..NOTHING }
 }
 
-/// A normalisation over a dim, which may be computed in pieces where the dim is split.
+/// The row of a normalisation over a dim, which may be computed in pieces where axes split the dim.
 const fn composite(word: &'static str) -> Row {
     const OVER: Slot =
         Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Whole(0), Field::Over) };
     Row { slots: &[OVER], phrase: "over {dim}", flags: &[SameDims], ..form(word) }
 }
 
-/// The same bytes, one dim or more under other names.
+/// The row of a view: the same bytes, with one dim or more under other names.
 const fn view(word: &'static str) -> Row {
     Row {
         phrase: "{from} -> {to}",
@@ -263,7 +264,7 @@ table! {
             traffic: Traffic { first: Amount::None, written: Amount::OfSecond, ..Traffic::ALL },
             sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..form("append")
         },
-        // It is not exact: it brings in minus infinity, which a product with 0 turns into NaN.
+        // It is not exact, since it makes minus infinity, which a product with 0 turns into NaN.
         /// Minus infinity where the key position is later than the query position, the queries
         /// being the last of the keys, or no more among the last ones that a window shows.
         Mask {
@@ -299,8 +300,8 @@ table! {
             phrase: "over {dim} at {position}[ of {extent}]",
             sums: Partial::First, flags: &[SameDims], ..form("rope")
         },
-        // The rows that are taken are read, not the table; a device that holds a part of the table
-        // may have to read all of them.
+        // Only the rows that are taken are read, not the whole table. A device that holds a part of
+        // the table may have to read all of these rows.
         /// The rows of a table that the ids name.
         Take {
             operands: &["table", "ids"],
@@ -392,7 +393,7 @@ table! {
         ArgTopK {
             slots: TOPK, phrase: TOPK_PHRASE, fits: TOPK_FITS, flags: &[Exact, Later], ..form("argtopk")
         },
-        // Minus the position, so that of several devices' answers the largest counts.
+        // It is minus the position, so that the first position among several devices is a maximum.
         /// Minus the first position at which the two are equal; the least int32 where they never
         /// are.
         Locate {
@@ -407,7 +408,7 @@ table! {
         Where {
             operands: &["holds", "a", "b"], flags: &[Elementwise, Exact, Later, KeepsErrors], ..form("where")
         },
-        // Where an element stands says what it becomes, not what it was.
+        // An element of the result depends on its position only, so that the operand is not read.
         /// The position along a dim, at every element of a value, whatever that is there.
         Iota {
             slots: &[Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Operand(0), Field::Over) }],
@@ -415,8 +416,8 @@ table! {
             traffic: Traffic { first: Amount::None, ..Traffic::ALL },
             flags: &[SameDims, Exact, Later], ..form("iota")
         },
-        // A place is given by counting over all tokens, a choice made among all experts: both are
-        // whole.
+        // Places are given by counting over all tokens, and choices are made among all experts, so
+        // that both dims are whole.
         /// Which tokens go to which places of which experts: 1 where a token is given a place, 0
         /// elsewhere.
         Route {
@@ -437,16 +438,16 @@ table! {
             phrase: "{tokens} over {choices} of {experts} -> {places}",
             flags: &[Exact], ..form("route")
         },
-        // No source writes it: a weight in host memory is fetched by being used. What comes from
-        // the host is not read from the chip's own memory.
+        // No source writes it: using a weight in host memory fetches it. What comes from the host
+        // is not read from the chip's own memory.
         /// A value in host memory, brought to the chip.
         Fetch {
             op: "fetch", text: "fetch",
             traffic: Traffic { first: Amount::None, ..Traffic::ALL },
             sums: Partial::First, maxima: Partial::First, flags: &[KeepsValues, Exact], ..NOTHING
         },
-        // A sum may be partial from float to float alone; a maximum unless the result is a truth
-        // value.
+        // A partial sum is allowed only from float to float, and a partial maximum unless the
+        // result is a truth value.
         /// Another dtype.
         Cast {
             slots: &[Slot { name: "dtype", lead: Lead::Comma, takes: Takes::Dtype, of: Of::None, field: None }],
@@ -498,17 +499,17 @@ impl Code {
         }
     }
 
-    /// The op of this word of the language.
+    /// The op with this word of the language.
     pub fn of_source(word: &str) -> Option<Code> {
         Code::all().find(|code| code.row().source == Some(word))
     }
 
-    /// The op of this word of IR text.
+    /// The op with this word of IR text.
     pub fn of_text(word: &str) -> Option<Code> {
         Code::all().find(|code| code.row().text == word)
     }
 
-    /// The words of the language that stand in front of a parenthesis, each an op.
+    /// The words of the language that are ops, and stand in front of a parenthesis.
     pub fn sources<'w>() -> impl Iterator<Item = &'w str> {
         Code::all().filter_map(|code| code.row().source)
     }

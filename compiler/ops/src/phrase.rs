@@ -1,9 +1,9 @@
-//! The phrases of the catalogue, with what fills their slots.
+//! Fills in the phrases of the catalogue.
 
 use crate::never;
 
-/// A phrase with each `{name}` replaced by what fills the slot; what stands in brackets is left out
-/// where a slot in it is empty.
+/// A phrase with each `{name}` replaced by what fills the slot of this name. A part in brackets is
+/// left out where one of its slots is empty.
 ///
 /// ```
 /// let fill = |name: &str| (name != "extent").then(|| name.to_uppercase());
@@ -15,7 +15,7 @@ pub fn filled(phrase: &str, fill: impl Fn(&str) -> Option<String>) -> String {
         let mut pieces = part.split(['{', '}']);
         let mut text =
             pieces.next().unwrap_or_else(|| never!("a text split into no piece", "")).to_string();
-        // Behind the first piece names and texts take turns.
+        // Names and texts alternate behind the first piece.
         let mut whole = true;
         while let Some(name) = pieces.next() {
             match fill(name) {

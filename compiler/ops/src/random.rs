@@ -11,7 +11,7 @@ impl Random {
         Random(seed)
     }
 
-    /// A generator for one thing of many: seeds that differ by one give unrelated numbers.
+    /// A generator for one part of many; parts with neighbouring numbers get unrelated generators.
     pub fn for_part(seed: u64, part: u64) -> Random {
         let mut mixed = Random(seed);
         Random(mixed.next_u64() ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93))
@@ -26,22 +26,22 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A whole number from 0 up to `n`, which is not in it (0 for `n` = 0).
+    /// A whole number from 0 to `n - 1`; 0 for `n` = 0.
     pub fn below(&mut self, n: u64) -> u64 {
         if n == 0 { 0 } else { self.next_u64() % n }
     }
 
-    /// A place in a list of so many things; 0 where there are none.
+    /// An index into a list of `count` things; 0 for an empty list.
     pub fn index(&mut self, count: usize) -> usize {
         self.below(count as u64) as usize
     }
 
-    /// A whole number from `low` to `high`, both in it.
+    /// A whole number from `low` to `high`, both included.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         low + self.below((high - low + 1).max(1) as u64) as i64
     }
 
-    /// A number from 0 up to 1.
+    /// A number from 0 to below 1.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -51,16 +51,16 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// One of some things.
     ///
     /// # Panics
     ///
-    /// Where there are none.
+    /// If there are none.
     pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())].clone()
     }
 
-    /// These in some order.
+    /// The same things in a random order.
     pub fn shuffled<T: Clone>(&mut self, from: &[T]) -> Vec<T> {
         let mut left = from.to_vec();
         let mut out = Vec::with_capacity(left.len());

@@ -1,26 +1,27 @@
-//! What a row of the catalogue says.
+//! The rows of the catalogue: what is known of an op.
 
 /// One op.
 #[derive(Debug)]
 pub struct Row {
     /// What it does, in one line.
     pub says: &'static str,
-    /// The `op` of JSON output, which the ops of one kind share: `map`.
+    /// The `op` of JSON output, which all ops of one kind share: `map`.
     pub op: &'static str,
     /// The word of IR text: `gelu`.
     pub text: &'static str,
-    /// The word of the language in front of the parenthesis; none of what has a sign, or is never
-    /// written.
+    /// The word of the language in front of the parenthesis; `None` for an op with a sign, or one
+    /// that is never written.
     pub source: Option<&'static str>,
-    /// The sign of the language.
+    /// The sign of the language, if it has one.
     pub sign: Option<&'static str>,
-    /// What its operands are called; an einsum, which has one or more, names none.
+    /// The names of its operands; empty for an einsum, which has one or more.
     pub operands: &'static [&'static str],
-    /// What is written behind the operands.
+    /// The slots that are written behind the operands.
     pub slots: &'static [Slot],
-    /// How reports put what fills the slots: `over {dim} at {position}[ of {extent}]`.
+    /// How reports describe what fills the slots: `over {dim} at {position}[ of {extent}]`.
     pub phrase: &'static str,
-    /// What holds of the dims in its slots and of their sizes, in the order in which it is asked.
+    /// The conditions on the dims in its slots and their sizes, in the order in which they are
+    /// checked.
     pub fits: &'static [Fit],
     /// Which operands may be partial sums.
     pub sums: Partial,
@@ -42,16 +43,16 @@ pub enum Partial {
     No,
     /// The first alone.
     First,
-    /// Any one, and no other with it.
+    /// Any single one.
     One,
-    /// Any of them, and all together.
+    /// Any number of them.
     Any,
-    /// Only all together: another one would count once for each device.
+    /// Only all of them together: an operand that is not partial would count once for each device.
     Together,
 }
 
 impl Partial {
-    /// Whether these operands, of so many, may be partial, and the others not.
+    /// Whether the operands `partial`, and no others of `operands`, may be partial.
     pub fn allows(self, partial: &[usize], operands: usize) -> bool {
         match self {
             Partial::No => false,
@@ -63,11 +64,11 @@ impl Partial {
     }
 }
 
-/// What combines the entries along a dim that the result has not: where the dim is split, the
-/// result is partial in that way.
+/// What combines the entries along a dim that the result lacks. Where axes split the dim, the
+/// result is partial in this way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Combined {
-    /// Nothing: such a dim is whole.
+    /// Nothing: each device must have such a dim whole.
     No,
     /// A sum.
     Sum,
@@ -105,20 +106,20 @@ pub enum Amount {
     OfSecond,
 }
 
-/// What holds of the dims and numbers in an op's slots, each by the name of its slot. Of a slot in
-/// which nothing stands nothing is asked.
+/// A condition on the dims and numbers in an op's slots, which are given by the names of the slots.
+/// A condition on an empty slot always holds.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // a field is a slot, named in the line above
 pub enum Fit {
-    /// They are two dims.
+    /// The dims are different.
     Different(&'static str, &'static str),
-    /// The first operand has not this dim.
+    /// The first operand lacks the dim.
     New(&'static str),
-    /// The first operand has not this dim, or it is the other, which goes away.
+    /// The first operand lacks the dim, or it is the second dim, which the op removes.
     NewOr(&'static str, &'static str),
     /// The second operand has these dims as well.
     InSecond(&'static str),
-    /// They have one size.
+    /// The dims have the same size.
     SameSize(&'static str, &'static str),
     /// The whole is as large as the product of its parts, one slot of several dims.
     Product { parts: &'static str, whole: &'static str },
@@ -134,12 +135,12 @@ pub enum Fit {
     Even(&'static str),
     /// Both have so many equal parts.
     InParts { dims: [&'static str; 2], parts: &'static str },
-    /// So many of a dim are chosen for each of the places.
+    /// `count` of the dim `of` are chosen, and each of them has `places`.
     Choices { count: &'static str, of: &'static str, places: &'static str },
 }
 
 impl Fit {
-    /// The slots that it names.
+    /// The slots that the condition names.
     pub fn slots(&self) -> Vec<&'static str> {
         match *self {
             Fit::New(slot) | Fit::InSecond(slot) | Fit::Even(slot) => vec![slot],
@@ -157,22 +158,22 @@ impl Fit {
     }
 }
 
-/// What holds of an op, or does not.
+/// A property of an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flag {
-    /// It works element by element, and may be fused into what makes its operand.
+    /// It works element by element, and may be fused into the op that makes its operand.
     Elementwise,
     /// The result is the same bytes under other names.
     View,
-    /// It puts values elsewhere and leaves them as they are.
+    /// It moves values to other positions and does not change them.
     KeepsValues,
     /// It maps whole numbers to whole numbers without rounding.
     Exact,
-    /// An error of an operand is one of the result, and no larger.
+    /// An error in an operand becomes an error in the result that is no larger.
     KeepsErrors,
     /// Where its operand is minus infinity, as where a mask hides a key, the result is as well.
     KeepsHidden,
-    /// Elementwise ops behind it may join its kernel, though it is none of them.
+    /// Elementwise ops behind it may join its kernel, although it is not elementwise itself.
     LeadsKernel,
     /// Its operands may change places where they are of one type.
     Commutes,
@@ -180,15 +181,15 @@ pub enum Flag {
     SameDims,
     /// The result is a truth value, `bool`.
     Truth,
-    /// It came after programs were written: its word names values and layers still, and is an op
-    /// where it is written as one.
+    /// It was added after programs had been written: its word may still name values and layers, and
+    /// means the op only where it is written as one.
     Later,
 }
 
-/// Something written behind the operands, with the sign or word in front of it.
+/// A slot: something that is written behind the operands, with a sign or word in front of it.
 #[derive(Debug)]
 pub struct Slot {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// What stands in front of it.
     pub lead: Lead,
@@ -196,7 +197,7 @@ pub struct Slot {
     pub takes: Takes,
     /// Where its dim is.
     pub of: Of,
-    /// Where JSON output has it; nowhere where the result says it.
+    /// Its key in JSON output; `None` where the result shows it.
     pub field: Option<Field>,
 }
 
@@ -213,7 +214,7 @@ crate::worded! {
         /// ` at L`
         At = " at ",
     }
-    /// With its blanks.
+    /// The text, with its blanks.
     fn text;
 }
 
@@ -224,17 +225,17 @@ pub enum Takes {
     Dim,
     /// A dim, or nothing; only in the last slot.
     DimOrNothing,
-    /// A dim, which the language writes as a list of one: `over S`, `over [Seq]`.
+    /// A dim that the language writes as a list of one: `over S`, `over [Seq]`.
     ListOfOne,
     /// Dims: `BL`, `[Batch, Seq]`.
     Dims,
     /// Two dims or more.
     SeveralDims,
-    /// A number from 0, with what it says.
+    /// A number from 0; the text says what it means.
     Position(&'static str),
     /// A number from 1, with what it says.
     Count(&'static str),
-    /// A number from 1, with what it says, or nothing; only in the last slot.
+    /// A number from 1, or nothing; only in the last slot. The text says what it means.
     CountOrNothing(&'static str),
     /// A dtype.
     Dtype,
@@ -256,7 +257,7 @@ impl Takes {
     }
 }
 
-/// Where the dim of a slot is.
+/// Which tensors have the dim of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Of {
     /// A dim of this operand.
@@ -267,12 +268,12 @@ pub enum Of {
     WholeInAll,
     /// A dim that the result alone has and axes may split: each device makes its own part of it.
     Result,
-    /// No operand need have it; or it is no dim.
+    /// No operand has to have it; or the slot holds no dim.
     None,
 }
 
 crate::worded! {
-    /// The arguments of an op in JSON output, in their order there.
+    /// The keys of the arguments of an op in JSON output, in their order there.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
     #[allow(missing_docs)] // each is its own word
     pub enum Field {
@@ -313,8 +314,8 @@ impl Row {
         self.flags.contains(&flag)
     }
 
-    /// How it is written: `rope(a over dim at position[, extent])`, each operand and slot by its
-    /// name.
+    /// How the op is written, with the names of its operands and slots: `rope(a over dim at
+    /// position[, extent])`.
     pub fn signature(&self) -> String {
         let parts: String = self
             .parts()
@@ -324,7 +325,7 @@ impl Row {
         format!("{}({parts})", self.source.unwrap_or(self.text))
     }
 
-    /// What stands between the parentheses of its signature, in order.
+    /// The operands and slots in its signature, in order.
     pub fn parts(&self) -> Vec<Part> {
         let operand = |(i, name): (usize, &&'static str)| {
             let before = if i == 0 { "" } else { Lead::Comma.text() };
@@ -364,10 +365,10 @@ impl Row {
 pub struct Part {
     /// What stands in front of it.
     pub before: String,
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// What stands behind it.
     pub after: &'static str,
-    /// What leads to it from the part before; nothing leads to the first.
+    /// What leads to it from the part before; `None` for the first.
     pub lead: Option<Lead>,
 }

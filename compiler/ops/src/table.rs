@@ -1,6 +1,7 @@
-//! Tables of the catalogue.
+//! Macros for the tables of the catalogue, and for enums with a word for each variant.
 
-/// An enum of ops with a row for each; the lines above a variant are what its row says.
+/// Declares an enum with a row for each variant. The doc comment of a variant becomes the `says` of
+/// its row.
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
@@ -28,7 +29,8 @@ macro_rules! table {
 }
 pub(crate) use table;
 
-/// An enum with a word for each variant: `ALL` of it, and the word by the method named last.
+/// Declares an enum with a word for each variant. It has a constant `ALL`, and a method that gives
+/// the word, with the name that stands last.
 ///
 /// ```
 /// shard_ops::worded! {

@@ -4,8 +4,8 @@ use crate::lexer::{Cursor, Long, Short, error, error_with_help};
 use crate::source::Span;
 use crate::words::{DimList, DimsForm, Name, WordError};
 
-/// Reads a dim list that is all of `text`; `offset` is where `text` stands in its file, and spans
-/// start there.
+/// Reads a dim list that is the whole of `text`. `offset` is the place of `text` in its file, which
+/// spans refer to.
 ///
 /// ```
 /// assert_eq!(shard_words::parse_dim_list("BLF2", 0).unwrap().dims.len(), 3);
@@ -60,7 +60,7 @@ pub fn parse_dim_list(text: &str, offset: usize) -> Result<DimList, WordError> {
     Ok(DimList { span: Span::new(start, end), raw, form, dims })
 }
 
-/// One name with lower-case letters in it, such as `Seq`, if that is what comes next.
+/// Takes one name with lower-case letters in it, such as `Seq`, if that comes next.
 fn single_name(cursor: &mut Cursor<'_>) -> Result<Option<Name>, WordError> {
     let word: &str =
         cursor.rest().split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
@@ -73,7 +73,7 @@ fn single_name(cursor: &mut Cursor<'_>) -> Result<Option<Name>, WordError> {
     }
 }
 
-/// Axes and `?` belong to types: a list of dims has none.
+/// Refuses axes and `?`, which belong to types and not to lists of dims.
 fn refuse_layout(cursor: &Cursor<'_>, text: &str) -> Result<(), WordError> {
     if !(cursor.sees(Long::Underscore) || cursor.sees(Long::Question)) {
         return Ok(());

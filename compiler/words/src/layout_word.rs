@@ -7,8 +7,8 @@ use crate::words::{
     AxesWord, DimWord, DimsForm, FreeMark, LayoutWord, Name, PartialGroup, PartialOp, WordError,
 };
 
-/// Reads a layout word that is all of `text`; `offset` is where `text` stands in its file, and
-/// spans start there.
+/// Reads a layout word that is the whole of `text`. `offset` is the place of `text` in its file,
+/// which spans refer to.
 ///
 /// ```
 /// let word = shard_words::parse_layout_word("B_xLE_{data,model}", 0).unwrap();
@@ -44,7 +44,7 @@ pub fn parse_layout_with_partial(
     Ok((word, groups))
 }
 
-/// Reads the parenthesised partials that are all of `text`: `(partialsum-x, partialmax-y)`.
+/// Reads parenthesised partials that are the whole of `text`: `(partialsum-x, partialmax-y)`.
 pub fn parse_partial(text: &str, offset: usize) -> Result<Vec<PartialGroup>, WordError> {
     let mut cursor = Cursor::new(text, offset);
     cursor.skip_blanks();
@@ -105,7 +105,7 @@ fn compact_dims(cursor: &mut Cursor<'_>) -> Result<Vec<DimWord>, WordError> {
     Ok(dims)
 }
 
-/// The part of the text that still belongs to a compact word.
+/// The beginning of a text that still belongs to a compact word.
 fn word_tail(rest: &str) -> &str {
     let end = rest
         .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '{' | '}')))
@@ -256,11 +256,9 @@ fn partial_group(cursor: &mut Cursor<'_>) -> Result<PartialGroup, WordError> {
     let expected = "`partialsum-` or `partialmax-` and mesh axes";
     let start = cursor.position();
     let Some(word) = cursor.take(Long::Lower) else { return Err(cursor.unexpected(expected)) };
-    let op = match word.value {
-        "partialsum" => PartialOp::Sum,
-        "partialmax" => PartialOp::Max,
-        "partialsoftmax" => PartialOp::Softmax,
-        other => return Err(error(word.span, format!("expected {expected}, found `{other}`"))),
+    let mut ops = [PartialOp::Sum, PartialOp::Max, PartialOp::Softmax].into_iter();
+    let Some(op) = ops.find(|op| op.word() == word.value) else {
+        return Err(error(word.span, format!("expected {expected}, found `{}`", word.value)));
     };
     let Some(dash) = cursor.take(Long::Dash) else {
         let rest = cursor.rest().strip_prefix('_').unwrap_or_default();

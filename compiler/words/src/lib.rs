@@ -1,9 +1,9 @@
 //! Places in a text, and the words that `.shard` and `.shir` share: layouts, partials, lists of
 //! dims.
 //!
-//! [`parse_layout_word`], [`parse_layout_with_partial`] and [`parse_dim_list`] read a word that
-//! stands alone; the spans in what they give are those of the file. A word names dims and axes, and
-//! knows nothing of them.
+//! [`parse_layout_word`], [`parse_layout_with_partial`] and [`parse_dim_list`] each read one word;
+//! the spans in their results are those of the file. A word has names of dims and axes; whether
+//! these exist is checked elsewhere.
 
 mod dim_list;
 mod layout_word;

@@ -1,4 +1,4 @@
-//! Source text, byte spans in it, and the way from a byte to a line and a column.
+//! Source text, spans of bytes in it, and the line and column of a byte.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ impl Span {
         Span { start, end: end.max(start) }
     }
 
-    /// The empty span at `at`, for things that are missing there.
+    /// The empty span at `at`, for something that is missing there.
     pub fn at(at: usize) -> Span {
         Span { start: at, end: at }
     }
@@ -80,7 +80,7 @@ pub struct LineColumn {
     pub column: usize,
 }
 
-/// One file of source text with the name under which diagnostics speak of it.
+/// One file of source text, with its name in diagnostics.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
     /// The name for messages: a path, or `-` for standard input.
@@ -91,7 +91,9 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Takes the text and finds where its lines start. A line ends with `\n`.
+    /// Keeps the text, and finds where its lines start. A line ends with `
+    ///
+    /// `.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> SourceFile {
         let text = text.into();
         let line_starts =
@@ -99,8 +101,8 @@ impl SourceFile {
         SourceFile { name: name.into(), text, line_starts }
     }
 
-    /// Line and column of a byte. A byte past the end counts as the end, one inside a character as
-    /// that character's first.
+    /// The line and the column of a byte. A byte past the end counts as the end; a byte inside a
+    /// character counts as its first byte.
     pub fn line_column(&self, at: usize) -> LineColumn {
         let at = self.floor(at);
         let line = self.line_starts.partition_point(|&start| start <= at);

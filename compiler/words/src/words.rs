@@ -1,4 +1,4 @@
-//! Words as they were written, before anything is known of the dims and axes that they name.
+//! Words as they were written; whether the dims and axes in them exist is not known yet.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use crate::source::{Span, Spanned};
 /// A name as it was written, with its place.
 pub type Name = Spanned<String>;
 
-/// Bytes of a name.
+/// The most bytes of a name.
 pub const MAX_NAME_BYTES: usize = 128;
 
-/// Dims of one layout word or dim list, and axes of one subscript.
+/// The most names in one layout word or dim list.
 pub const MAX_WORD_PARTS: usize = 64;
 
-/// In which of the two forms dims were written.
+/// The form in which dims were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DimsForm {
     /// `BLE`: single letters, each perhaps with digits.
@@ -31,7 +31,7 @@ pub struct LayoutWord {
     pub span: Span,
     /// Compact or bracketed.
     pub form: DimsForm,
-    /// The dims in memory order; empty for the scalar `[]`.
+    /// The dims in memory order; empty for a scalar, `[]`.
     pub dims: Vec<DimWord>,
     /// The trailing `?` or `?label`.
     pub free: Option<FreeMark>,
@@ -53,26 +53,26 @@ pub struct DimWord {
 pub struct AxesWord {
     /// All of it, parentheses included, without the `_` or `-` before it.
     pub span: Span,
-    /// Its text, without the parentheses of `E_(xy)`. `B_data` lexes as the axes d, a, t, a and has
-    /// `data` here, so that a message can say `B_{data}`.
+    /// Its text, without the parentheses of `E_(xy)`. `B_data` is read as the axes d, a, t, a, and
+    /// has `data` here, so that a message can propose `B_{data}`.
     pub raw: String,
-    /// Whether it stands in parentheses, `E_(xy)`: in whichever order the compiler finds best.
-    /// Never in a partial.
+    /// Whether it stands in parentheses, `E_(xy)`, so that the compiler chooses the order. Never in
+    /// a partial.
     pub any_order: bool,
     /// The axes in order, each with its own place; at least one.
     pub axes: Vec<Name>,
 }
 
-/// The `?` at the end of a layout word: the axes that are not named are left to the compiler.
+/// The `?` at the end of a layout word: the compiler decides on the axes that are not named.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreeMark {
     /// `?` and the label.
     pub span: Span,
-    /// The label, which ties layouts to one another.
+    /// The label: all layouts with the same label are the same.
     pub label: Option<Name>,
 }
 
-/// Of which operation a value holds unfinished terms.
+/// How a value is partial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PartialOp {
     /// `partialsum`
@@ -101,7 +101,7 @@ pub struct PartialGroup {
     pub span: Span,
     /// Sum, maximum or softmax, and where the word stands.
     pub op: Spanned<PartialOp>,
-    /// The axes over which the reduction is still to be taken.
+    /// The axes over which the value is partial.
     pub axes: AxesWord,
 }
 
@@ -110,9 +110,9 @@ pub struct PartialGroup {
 pub struct DimList {
     /// All of it, brackets included.
     pub span: Span,
-    /// Its text: `over BATCH` lexes as five dims, and a message can say `[BATCH]`.
+    /// Its text: `over BATCH` is read as five dims, and a message can propose `[BATCH]`.
     pub raw: String,
-    /// In which form it was written.
+    /// The form in which it was written.
     pub form: DimsForm,
     /// The dims in order, each with its own place. Empty only as `[]`.
     pub dims: Vec<Name>,
@@ -125,7 +125,7 @@ pub struct WordError {
     pub span: Span,
     /// The sentence.
     pub message: String,
-    /// The text that would mend it.
+    /// The text that would be right in its place.
     pub help: Option<String>,
 }
 

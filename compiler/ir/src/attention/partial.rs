@@ -6,20 +6,20 @@ use crate::op::{Op, Partial};
 use crate::plan::{InstrId, InstrKind, Instruction, Plan};
 use crate::tensor::{DimId, Dtype};
 
-/// The places of the statistics' dims in a product with these dims, given those of the scores and
-/// which of them are the keys.
+/// The dims of the statistics, by their places in the product that ends an attention; `scores` are
+/// the dims of the scores, one of which is `keys`.
 pub fn statistics_of(product: &[DimId], scores: &[DimId], keys: DimId) -> DimSet {
     let has = |dim: &DimId| *dim != keys && scores.contains(dim);
     product.iter().enumerate().filter(|(_, dim)| has(dim)).map(|(at, _)| at).collect()
 }
 
-/// The dims of the statistics beside what an op makes of an attention over a part of the keys, in
-/// the order of the op's own; `None` where it must not act on one. Merged parts of what it makes
-/// are then what it makes of the merged attention.
+/// The dims of the statistics beside the result of an op that acts on a `partialsoftmax` operand,
+/// in the order of the result's dims; `None` where the op may not act on one. Merging the parts of
+/// its result gives the same as acting on the merged operand.
 ///
-/// It is so of an op that is linear in the operand and keeps apart what has statistics of its own:
-/// it sums over none of their dims, and works along none (a dim that it needs whole). What it makes
-/// is held in a dtype in which it can be merged.
+/// An op may act if it is linear in the operand and keeps all elements apart that have statistics
+/// of their own: it sums over none of the statistics' dims, and needs none of them whole. The dtype
+/// of the result must be one in which parts can be merged.
 pub fn carried(
     op: &Op,
     operand: usize,
@@ -27,7 +27,8 @@ pub fn carried(
     result: &[DimId],
     dtype: Dtype,
 ) -> Option<Vec<DimId>> {
-    // A view of a dim that has statistics would have to be taken of them, too: the result lacks it.
+    // A view that takes a dim of the statistics apart would have to act on the statistics, too. The
+    // result then lacks the dim, so that the op is refused.
     let dims = renamed(op, statistics);
     let in_order: Vec<DimId> = result.iter().filter(|dim| dims.contains(dim)).copied().collect();
     let is_kept = in_order.len() == dims.len() && can_be_merged(dtype);
@@ -35,7 +36,7 @@ pub fn carried(
     (is_kept && apart && is_linear(op, operand)).then_some(in_order)
 }
 
-/// Dims of an operand as the result of an op calls them.
+/// Dims of an operand under the names that they have in the result of an op.
 fn renamed(op: &Op, dims: &[DimId]) -> Vec<DimId> {
     let name = |dim: DimId| {
         let Op::Rename { from, to } = op else { return dim };
@@ -44,9 +45,9 @@ fn renamed(op: &Op, dims: &[DimId]) -> Vec<DimId> {
     dims.iter().copied().map(name).collect()
 }
 
-/// Of an op on the attention over a part of the keys, the dims of the statistics as they lie beside
-/// the operand, by the names that the result has for them, and in the order of the result. `None`
-/// of another instruction.
+/// For an op on a `partialsoftmax` operand: the dims of the operand's statistics in their order
+/// beside the operand, under the names of the result, and then the same in the order of the result.
+/// `None` for any other instruction.
 pub fn carried_statistics(plan: &Plan, id: InstrId) -> Option<[Vec<DimId>; 2]> {
     let instr = plan.instruction(id);
     let operand = *instr.operands.get(carried_operand(plan, id)?)?;
@@ -60,29 +61,31 @@ pub fn carried_statistics(plan: &Plan, id: InstrId) -> Option<[Vec<DimId>; 2]> {
     Some([lie, wanted])
 }
 
-/// Whether an op is linear in an operand, whatever the others are: its row lets that one alone be a
-/// partial sum. Where the dtypes forbid that (a cast to whole numbers), the result's does here.
+/// Whether an op is linear in one operand alone: its row lets that operand alone be a partial sum.
+/// Dtypes for which this is not so (a cast to whole numbers) are refused by [`can_be_merged`].
 pub(crate) fn is_linear(op: &Op, operand: usize) -> bool {
     match op.row().sums {
         Partial::First => operand == 0,
         Partial::One | Partial::Any => true,
-        // Two parts have statistics of their own each: their sum is not the part of a sum.
+        // Two `partialsoftmax` operands have different statistics: their sum cannot be merged.
         Partial::Together | Partial::No => false,
     }
 }
 
-/// Whether parts of an attention can be merged in a dtype: one whose range its exponentials keep.
+/// Whether parts of an attention can be merged in a dtype: it must have the range of the
+/// exponentials.
 fn can_be_merged(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::Bf16)
 }
 
-/// Whether axes may split the keys of an attention with this softmax, in a dtype: where each device
-/// may take it over its own keys as it may in pieces. A sink would count once for each device.
+/// Whether axes may split the keys of an attention with this softmax, in this dtype. A softmax with
+/// sinks does not allow it: every device would count the sinks.
 pub fn may_split_keys(softmax: &Op, dtype: Dtype) -> bool {
     matches!(softmax, Op::Softmax { .. }) && can_be_merged(dtype)
 }
 
-/// The softmax that makes the weights of a product, behind casts.
+/// The softmax of the attention that ends with a product, before any casts, and the dim of its
+/// keys.
 fn softmax_of(plan: &Plan, product: InstrId) -> Option<(InstrId, DimId)> {
     plan.instruction(product).operands.iter().find_map(|operand| {
         let mut at = *operand;
@@ -95,10 +98,11 @@ fn softmax_of(plan: &Plan, product: InstrId) -> Option<(InstrId, DimId)> {
     })
 }
 
-/// The softmax by which an instruction is partial, and the places of the dims of its statistics;
-/// `None` where it is not the attention over a part of the keys, nor made of one.
+/// For an instruction that is `partialsoftmax`: the softmax of its attention, and the dims of its
+/// statistics by their places. `None` for one that neither ends such an attention nor is made of
+/// one.
 pub fn partial_softmax(plan: &Plan, id: InstrId) -> Option<(InstrId, DimSet)> {
-    // From the instruction back to what the attention ends with.
+    // Go back from the instruction to the last value of the attention.
     let (mut at, mut passed) = (id, Vec::new());
     while let Some(place) = carried_operand(plan, at) {
         passed.push((at, place));
@@ -126,8 +130,8 @@ fn is_partial_softmax(instr: &Instruction) -> bool {
     !instr.layout.softmax_axes().is_empty()
 }
 
-/// The place of the operand of an instruction that is the attention over a part of the keys, where
-/// what it makes is so by that: it moves it, or is an op on it.
+/// The place of the `partialsoftmax` operand of a move or an op whose result is `partialsoftmax`
+/// because of it; `None` for any other instruction.
 pub fn carried_operand(plan: &Plan, id: InstrId) -> Option<usize> {
     let instr = plan.instruction(id);
     let carries = matches!(instr.kind, InstrKind::Op(_) | InstrKind::Move(_));
@@ -137,7 +141,7 @@ pub fn carried_operand(plan: &Plan, id: InstrId) -> Option<usize> {
     instr.operands.iter().position(|o| is_partial_softmax(plan.instruction(*o)))
 }
 
-/// How many elements of the statistics a device holds of a value in a layout.
+/// How many elements the statistics beside a value in a layout have on one device.
 pub fn local_statistics(shape: MeshShape<'_>, layout: Layout, statistics: DimSet) -> u64 {
     let local = shape.local_sizes(layout);
     statistics.iter().filter_map(|dim| local.get(dim)).product()

@@ -17,7 +17,7 @@ use crate::rules::Rules;
 use crate::tensor::{DimId, Dtype};
 use crate::verify::words;
 
-/// What the instructions of a layer may name: its mesh, its dims, and the instructions above.
+/// What an instruction may name: the mesh and the dims of the plan, and the instructions above.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'p> {
     pub(super) plan: &'p Plan,
@@ -31,7 +31,7 @@ impl From<WordError> for LineError {
 }
 
 impl Scope<'_> {
-    /// `%3`, an instruction above.
+    /// Reads `%3`, an instruction above.
     pub(super) fn operand(&self, cursor: &mut Cursor<'_>) -> Parsed<InstrId> {
         let before = *cursor;
         cursor.expect("%")?;
@@ -85,7 +85,7 @@ impl Scope<'_> {
         }
     }
 
-    /// `xy` or `{data,model}`: distinct axes.
+    /// Reads `xy` or `{data,model}`: distinct axes.
     pub(super) fn axes(&self, cursor: &mut Cursor<'_>) -> Parsed<AxisList> {
         cursor.skip_blanks();
         let start = cursor.position();
@@ -122,7 +122,7 @@ impl Scope<'_> {
     }
 }
 
-/// A layout, checked against the sizes of its dims.
+/// Reads dims and a layout, and checks it against the sizes of the dims.
 pub(super) fn layout_word(
     scope: Scope<'_>,
     cursor: &mut Cursor<'_>,
@@ -172,7 +172,7 @@ pub(super) fn layout_word(
     }
 }
 
-/// The instruction behind `%n =`.
+/// Reads the instruction behind `%n =`.
 pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<Instruction> {
     let start = *cursor;
     let Head { mut kind, operands, mut name, along } = head(scope, cursor)?;
@@ -213,8 +213,8 @@ struct Head<'t> {
     operands: Vec<InstrId>,
     /// The name of a parameter.
     name: Option<String>,
-    /// The dim along which a loop scatters, and where it stands: its place is known once the
-    /// result's dims are.
+    /// The dim along which a loop scatters, and its place in the text. Its place in the result is
+    /// known once the result's dims are read.
     along: Option<(Cursor<'t>, DimId)>,
 }
 
@@ -275,8 +275,7 @@ fn parameter_kind(cursor: &mut Cursor<'_>) -> ParameterKind {
     if cursor.take_word("cache") { ParameterKind::Cache } else { ParameterKind::Activation }
 }
 
-/// What stands behind the type: where the instruction comes from, and the folded block that it is
-/// in.
+/// Reads what stands behind the type: where the instruction comes from, and its folded block.
 fn tail(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(Origin, Option<FoldId>)> {
     let mut origin = Origin::default();
     if cursor.take_word("in") {
@@ -307,7 +306,7 @@ fn tail(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(Origin, Option<Fol
     Ok((origin, fold))
 }
 
-/// An einsum's equation says again what its operands and its layout say: it must say the same.
+/// Checks that an einsum's equation agrees with its operands and its result.
 fn equation_matches(plan: &Plan, instr: &Instruction, start: Cursor<'_>) -> Parsed<()> {
     if instr.kind.op() != Some(&Op::Einsum) {
         return Ok(());
@@ -329,7 +328,7 @@ fn dtype(cursor: &mut Cursor<'_>) -> Parsed<Dtype> {
     }
 }
 
-/// An equation, which is judged later, and the operands behind it.
+/// Reads an equation, which is checked later, and the operands behind it.
 fn einsum_operands(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<Vec<InstrId>> {
     cursor.bracketed_word("an equation", false)?;
     let mut operands = vec![scope.operand(cursor)?];
@@ -339,7 +338,7 @@ fn einsum_operands(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<Vec<Inst
     Ok(operands)
 }
 
-/// `0 over yz along E`: the operand that a loop gathers, by its place.
+/// Reads `0 over yz along E`: the operand that a loop gathers, by its place.
 fn gathering(scope: Scope<'_>, cursor: &mut Cursor<'_>, operands: &[InstrId]) -> Parsed<Fused> {
     let before = *cursor;
     let operand = cursor.number("the place of the operand that is gathered")? as usize;

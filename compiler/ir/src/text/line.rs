@@ -2,7 +2,7 @@
 
 use shard_words::Span;
 
-/// A name as it is, if it is a plain word; else in quotes.
+/// A name as it stands in text: as it is if it is a plain word, else in quotes.
 pub(super) fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(is_word_char);
@@ -49,7 +49,7 @@ impl<'t> Cursor<'t> {
         self.at += self.rest().len() - self.rest().trim_start_matches([' ', '\t', '\r']).len();
     }
 
-    /// Moves on by so many bytes of text that has been looked at.
+    /// Moves on by so many bytes, and gives the text of them.
     pub(super) fn advance(&mut self, bytes: usize) -> &'t str {
         let text = &self.rest()[..bytes];
         self.at += bytes;

@@ -1,4 +1,4 @@
-//! `.shir`: plans as text, made to be pinned in snapshots, read by people, and read back.
+//! `.shir`: plans as text, for snapshots, for people, and to be read back.
 //!
 //! ```text
 //! shir 1
@@ -16,12 +16,12 @@
 //! ```
 //!
 //! A line is an instruction: what it does, what it reads, behind `:` its type, behind `@` the
-//! value's name in the source, behind `in` the inlined layers it belongs to, behind `;` the rule
-//! that made it. Spans and reasons are left out: they would change with every edit of the source. A
-//! line that starts with `//` is a comment. Several layers may follow one another. Names that are
-//! not plain words stand in quotes.
+//! value's name in the source, behind `in` the inlined layers that it belongs to, and behind `;`
+//! the rule that made it. Spans and reasons are left out, since they would change with every edit
+//! of the source. A line that starts with `//` is a comment. Several layers may follow one another.
+//! Names that are not plain words stand in quotes.
 //!
-//! [`print()`] and [`parse`] are each other's inverse on verified plans, spans and reasons aside.
+//! On verified plans [`print()`] and [`parse`] are inverse to each other, spans and reasons aside.
 
 mod instruction;
 mod line;

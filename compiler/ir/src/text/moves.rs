@@ -18,16 +18,16 @@ fn reduction(cursor: &mut Cursor<'_>) -> Parsed<Reduction> {
     }
 }
 
-/// What a gather or a scatter is along: its first dim, and the layout that it leads to where there
-/// are more.
+/// The dims of an all-gather or a reduce-scatter: the first with its axes, and the layout after the
+/// move where there are several.
 struct Parts {
     dim: usize,
     axes: AxisList,
     several: Option<Layout>,
 }
 
-/// A move and its operand, read behind the word of the move; `None` where the word is no move's.
-/// Where a permute or an exchange leads is written as the type of the instruction, and not yet read.
+/// Reads a move and its operand behind the word of the move; `None` where the word is not that of a
+/// move. For a permute and an exchange the layout after the move is read later, with the type.
 pub(super) fn collective(
     scope: Scope<'_>,
     word: &str,
@@ -98,7 +98,7 @@ pub(super) fn collective(
     Ok(Some((operand, collective)))
 }
 
-/// The operand of a move, of whose dims and axes the move speaks.
+/// The operand of a move, to whose dims and axes the move refers.
 #[derive(Clone, Copy)]
 struct Moved<'p> {
     scope: Scope<'p>,
@@ -106,7 +106,7 @@ struct Moved<'p> {
 }
 
 impl Moved<'_> {
-    /// The place of a dim.
+    /// Reads a dim of the operand; gives its place.
     fn place(self, cursor: &mut Cursor<'_>) -> Parsed<usize> {
         let before = *cursor;
         let dim = self.scope.dim(cursor)?;
@@ -128,8 +128,8 @@ impl Moved<'_> {
         self.place(cursor)
     }
 
-    /// `over x along B`, and, where it is along several dims, `, y along D`; the layout with one
-    /// part done after the other.
+    /// Reads `over x along B`, and for a move along several dims also `, y along D`. `done` gives
+    /// the layout after the move along one dim.
     fn parts(
         self,
         cursor: &mut Cursor<'_>,

@@ -10,16 +10,16 @@ use crate::mesh::Mesh;
 use crate::plan::{InstrId, Plan, PlanFold, PlanOutput};
 use crate::tensor::{Dim, MAX_DIM_SIZE, MAX_DIMS};
 
-/// Bytes of one text.
+/// The most bytes of one text.
 pub const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// Instructions of one plan.
+/// The most instructions of one plan.
 pub const MAX_INSTRUCTIONS: usize = 1 << 16;
 
-/// Folded blocks of one plan.
+/// The most folded blocks of one plan.
 const MAX_FOLDS: usize = 1 << 10;
 
-/// Plans in one text.
+/// The most plans in one text.
 pub const MAX_LAYERS: usize = 1 << 10;
 
 /// What is wrong with a text, and where.
@@ -36,8 +36,8 @@ pub struct ParseError {
     pub message: String,
 }
 
-/// Reads the plans of a text. What is read is well-formed and not yet judged:
-/// [`verify`](crate::verify::verify) it.
+/// Reads the plans of a text. They are well-formed, but not yet checked:
+/// [`verify`](crate::verify::verify) them.
 pub fn parse(text: &str) -> Result<Vec<Plan>, ParseError> {
     if text.len() > MAX_TEXT_BYTES {
         let message = format!("the text has {} bytes; the limit is {MAX_TEXT_BYTES}", text.len());
@@ -169,7 +169,8 @@ impl Reader {
         cursor.unexpected("an instruction, `return` or `layer`")
     }
 
-    /// Lines of one kind stand together, once for hardware, mesh and dims.
+    /// Checks the order of lines: lines of one kind stand together, and hardware, mesh and dims
+    /// once.
     fn reach(&mut self, cursor: &Cursor<'_>, stage: Stage) -> Parsed<()> {
         let repeats = matches!(stage, Stage::Folds | Stage::Instructions | Stage::Results);
         if self.stage < stage || (self.stage == stage && repeats) {
@@ -248,8 +249,8 @@ impl Reader {
         Ok(())
     }
 
-    /// `fold 0 = block repeat 80 from %3 to %40`: the instructions come below, so what is named is
-    /// judged by the verifier.
+    /// Reads `fold 0 = block repeat 80 from %3 to %40`. The instructions come below, so the
+    /// verifier checks what is named.
     fn fold(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
         let before = *cursor;
         let expected = self.plan.folds.len();

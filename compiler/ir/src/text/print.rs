@@ -151,7 +151,7 @@ fn op_attributes(plan: &Plan, op: &Op) -> String {
         .collect()
 }
 
-/// The collective inside a loop: `all-gather 0 over yz along E`, the operand by its place, or
+/// The collective inside a loop: `all-gather 0 over yz along E`, with the operand by its place, or
 /// `reduce-scatter over x along F`.
 fn fused_attributes(plan: &Plan, id: InstrId, fused: &Fused) -> String {
     let instr = plan.instruction(id);
@@ -185,7 +185,7 @@ fn move_attributes(plan: &Plan, id: InstrId, collective: &Collective) -> String 
     };
     let terms = collective.terms();
     let mut out = terms.kind.map_or(String::new(), |kind| format!(" {}", kind.short()));
-    // Where a move without axes goes is the written layout.
+    // A move without axes leads to the layout that is written as the type.
     if collective.row().several {
         out += &format!(" over {}", parts(collective));
     } else if let Some(a) = terms.axes {

@@ -1,4 +1,5 @@
-//! Errors of the layout algebra, which knows axes and dims by number, with the plan's own names.
+//! The messages of errors in layouts, moves and layout rules, with the names of the plan in the
+//! place of numbers.
 
 use crate::collective::CollectiveError;
 use crate::layout::LayoutError;
