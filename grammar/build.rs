@@ -1,4 +1,4 @@
-//! Writes the grammar that pest reads: `shard.pest`, and behind it the rules of the ops of the
+//! Writes the grammar that pest reads: `shard.pest`, followed by rules for the ops of the
 //! catalogue. Ops that are written alike share a rule.
 
 use shard_ops::{Code, Flag, Form, Lead, Row, Takes};
@@ -28,14 +28,14 @@ fn rules() -> String {
         }
     }
     let forms: Vec<String> = (0..shapes.len()).map(|at| format!("form_{at}")).collect();
-    // Ops that came later leave their words to names.
+    // Words of ops that were added later are not reserved.
     let is_first =
         |word: &&str| Code::of_source(word).is_some_and(|code| !code.row().is(Flag::Later));
     let mut reserved: Vec<&str> =
         shapes.iter().flat_map(|(_, words)| words).copied().filter(is_first).collect();
     let mut all: Vec<&str> = shapes.iter().flat_map(|(_, words)| words).copied().collect();
-    // Most words of an expression are names: that none of the ops is meant is seen at once, and not
-    // form by form.
+    // Most words of an expression are names: the first test tells at once that none is the word of
+    // an op, without trying form by form.
     let mut out = format!(
         "\nop_form = _{{ &(({}) ~ !word_char) ~ ({}) }}\nop_name = _{{ ({}) ~ !word_char }}\n",
         alternatives(&mut all),
@@ -50,7 +50,8 @@ fn rules() -> String {
     out
 }
 
-/// One of some words. pest takes the first that fits: `maximum` is looked for before `max`.
+/// A rule that matches one of some words. pest takes the first match, so longer words come first:
+/// `maximum` before `max`.
 fn alternatives(words: &mut [&str]) -> String {
     words.sort_by_key(|word| std::cmp::Reverse(word.len()));
     words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" | ")

@@ -1,5 +1,5 @@
-//! The syntax tree of a `.shard` file: names, spans and comments, as they were written. It never
-//! holds ids or sizes that are not literally in the text; those are the checker's.
+//! The syntax tree of a `.shard` file: names, spans and comments, as they were written. It holds no
+//! ids, and no sizes that are not literally in the text: those are the checker's.
 
 mod expect;
 mod expr;
@@ -18,11 +18,11 @@ pub struct File {
     pub docs: Vec<String>,
     /// The items in file order.
     pub items: Vec<Item>,
-    /// Every comment of the file in file order, docs included: the printer puts them back.
+    /// Every comment of the file in file order, docs included: the printer prints them again.
     pub comments: Vec<Comment>,
 }
 
-/// The items of a kind in file order, by a name of their own.
+/// Declares a method of [`File`] for the items of each kind.
 macro_rules! items {
     ($($(#[$doc:meta])* $name:ident: $kind:ident;)*) => {
         impl File {
@@ -65,7 +65,7 @@ pub enum CommentKind {
 pub struct Comment {
     /// From the first slash to the end of the text, trailing blanks not counted.
     pub span: Span,
-    /// What is behind the slashes (and the `!`), trailing blanks cut off, leading ones kept.
+    /// The text behind the slashes (and the `!`), without trailing blanks.
     pub text: String,
     /// What it is for.
     pub kind: CommentKind,
@@ -200,8 +200,8 @@ pub struct Layer {
     pub docs: Vec<String>,
     /// The place of the word `strict`, where it is given.
     pub strict: Option<Span>,
-    /// The place of the word `model`, where it stands in place of `layer`: the weights and caches
-    /// of the layers that it calls are theirs, and a call of a layer with `repeat N` stands for N
+    /// The place of the word `model`, where it stands instead of `layer`. A model has the weights
+    /// and caches of the layers that it calls, and a call of a layer with `repeat N` stands for N
     /// applications.
     pub model: Option<Span>,
     /// Its name.
@@ -220,15 +220,15 @@ pub struct Layer {
     pub body: Vec<Statement>,
 }
 
-/// `repeat N` in the header of a layer or a phase; of a layer also `repeat M + N`.
+/// `repeat N` in the header of a layer or a phase, or `repeat M + N` of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeat {
     /// From the word to the last number.
     pub span: Span,
     /// The number, or the sum of all; 0 is the checker's error.
     pub count: Spanned<u64>,
-    /// The numbers, one for each kind of layers: those of a kind are all laid out alike, and those
-    /// of different kinds may be laid out differently. One number where nothing is added.
+    /// The numbers, one for each kind of layers. Layers of one kind are all laid out alike, and
+    /// layers of different kinds may be laid out differently. A single number if nothing is added.
     pub kinds: Vec<Spanned<u64>>,
 }
 
@@ -311,7 +311,7 @@ impl Statement {
         }
     }
 
-    /// What it computes, as it stands in it.
+    /// The expressions in it, in order.
     pub fn values(&self) -> Vec<&Expr> {
         match self {
             Statement::Let(statement) => vec![&statement.value],
@@ -362,7 +362,7 @@ pub struct Return {
     pub value: ReturnValue,
 }
 
-/// What a `return` names.
+/// What a `return` returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReturnValue {
     /// One expression.

@@ -1,7 +1,8 @@
-//! From pest's pairs to the syntax tree: items, types and statements. What pest cannot say (names
-//! that break the rules of their namespace, words inside layouts, numbers too long) is said here.
+//! From pest's pairs to the syntax tree: items, types and statements. Reports what pest cannot:
+//! names that break the rules of their namespace, errors inside layout words, numbers that are too
+//! long.
 //!
-//! `None` means that the node could not be made and that the reason is in `errors`.
+//! A function returns `None` if it cannot make its node; the reason is then in `errors`.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -17,17 +18,17 @@ use pest::iterators::Pair;
 use shard_ops::Dtype;
 use shard_words::{Span, Spanned, WordError, parse_layout_word, parse_partial};
 
-/// Makes tree nodes of one piece's pairs.
+/// Makes nodes of the tree from the pairs of one piece.
 pub(crate) struct Builder<'e> {
     /// Where the piece starts in the file.
     pub(crate) offset: usize,
-    /// What layers and models of the file are called.
+    /// The names of the layers and models of the file.
     pub(crate) layers: &'e BTreeSet<&'e str>,
     pub(crate) errors: &'e mut Vec<SyntaxError>,
     pub(crate) warnings: &'e mut Vec<SyntaxWarning>,
 }
 
-/// The children that carry something: signs and filler words are left out.
+/// The children of a pair, without signs and keywords.
 pub(crate) fn parts<'i>(pair: Pair<'i, Rule>) -> impl Iterator<Item = Pair<'i, Rule>> {
     use Rule::*;
     pair.into_inner().filter(|part| {
@@ -67,7 +68,8 @@ fn next_of<'i>(
     parts.next_if(|part| part.as_rule() == rule)
 }
 
-/// What may be left out; `None` where it is there and could not be made.
+/// Makes a part that may be missing: `Some(None)` where it is missing, `None` where it is there and
+/// could not be made.
 pub(crate) fn optional<P, T>(
     part: Option<P>,
     make: impl FnOnce(P) -> Option<T>,
@@ -93,13 +95,13 @@ type Definition = (Name, IntExpr, Option<IntExpr>);
 pub(crate) struct PinnedLayout {
     pub(crate) word: LayoutWord,
     pub(crate) partial: Vec<PartialGroup>,
-    /// What stands last of the two.
+    /// The last of the two in the text.
     pub(crate) end: Span,
 }
 
 impl Builder<'_> {
-    /// Where a pair stands in the file. Right for atomic rules; others may reach over blanks behind
-    /// them.
+    /// The span of a pair in the file. It is exact for atomic rules; the spans of others may
+    /// include blanks behind them.
     pub(crate) fn span(&self, pair: &Pair<'_, Rule>) -> Span {
         let span = pair.as_span();
         Span::new(span.start(), span.end()).shifted(self.offset)
@@ -205,7 +207,7 @@ impl Builder<'_> {
         Some(Repeat { span: Span::new(start.start, span.end), count, kinds })
     }
 
-    /// An integer expression and its tree's depth.
+    /// An integer expression, and the depth of its tree.
     pub(crate) fn int_expr(&mut self, pair: Pair<'_, Rule>) -> Option<(IntExpr, usize)> {
         let mut inner = parts(pair);
         let (mut left, mut depth) = self.int_operand(inner.next()?)?;

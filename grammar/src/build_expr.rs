@@ -10,11 +10,11 @@ use shard_ops::{Code, Flag, Slot, Takes};
 use shard_words::parse_dim_list;
 use shard_words::{Span, Spanned};
 
-/// An expression and its tree's depth.
+/// An expression, and the depth of its tree.
 type Built = (Expr, usize);
 
 impl Builder<'_> {
-    /// `expr` or `product`: operands of one precedence in a row, which make a tree to the left.
+    /// `expr` or `product`: a chain of operands of one precedence, as a left-associative tree.
     pub(crate) fn expr(&mut self, pair: Pair<'_, Rule>) -> Option<Built> {
         let mut inner = parts(pair);
         let (mut left, mut depth) = self.operand(inner.next()?)?;
@@ -119,13 +119,13 @@ impl Builder<'_> {
         Some((Expr { span, kind: ExprKind::Call { callee, args } }, depth))
     }
 
-    /// Whether a line ends between two neighbours.
+    /// Whether a line ends between two neighbouring pairs.
     fn has_line_end(&self, before: &Pair<'_, Rule>, behind: &Pair<'_, Rule>) -> bool {
         let between = before.get_input().get(before.as_span().end()..behind.as_span().start());
         between.is_some_and(|text| text.contains('\n'))
     }
 
-    /// A built-in form: its word, its operands, and what it is told about dims.
+    /// An op of the language: its word, its operands, and what fills its slots.
     fn form(&mut self, pair: Pair<'_, Rule>) -> Option<Built> {
         let (rule, span) = (pair.as_rule(), self.span(&pair));
         let mut inner = parts(pair);
@@ -156,7 +156,8 @@ impl Builder<'_> {
             }
             _ => {
                 let code = Code::of_source(word.as_str())?;
-                // A layer may have the word of an op that came after it.
+                // A layer may have the name of an op that was added later: then this is a call of
+                // it.
                 if code.row().is(Flag::Later)
                     && code.row().slots.is_empty()
                     && self.layers.contains(word.as_str())
@@ -193,7 +194,7 @@ impl Builder<'_> {
         self.word(parse_dim_list(pair.as_str(), span.start))
     }
 
-    /// The parts of a dim, two or more: as one it is renamed.
+    /// Two dims or more; a split or merge of one would be a rename.
     fn several_dims(&mut self, word: &'static str, pair: &Pair<'_, Rule>) -> Option<DimList> {
         let list = self.dim_list(pair)?;
         let found = list.dims.len();

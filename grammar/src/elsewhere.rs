@@ -3,7 +3,7 @@
 use shard_ops::{Code, Flag, Form};
 use std::sync::LazyLock;
 
-/// What a function of another language is written as here, in words that follow `help:`; none of a
+/// How a function of another language is written here, in words that follow `help:`; `None` for a
 /// word that is not known.
 ///
 /// ```
@@ -129,11 +129,11 @@ pub static OPERATIONS: LazyLock<String> = LazyLock::new(|| {
     (0..8).map(words).collect::<Vec<_>>().join("; ") + " reshard"
 });
 
-/// The dtype under a name that other frameworks give it.
+/// The dtype that other frameworks call by this name.
 pub(crate) fn other_dtype_word(word: &str) -> Option<&'static str> {
     Some(match word {
         "bfloat16" => "bf16",
-        // The widest that there are stand for wider ones.
+        // The widest dtypes here stand for wider ones.
         "fp32" | "float32" | "float" | "fp64" | "f64" | "float64" | "double" => "f32",
         "fp16" | "float16" | "half" => "f16",
         "fp8" | "float8" | "e4m3" | "e5m2" | "f8e4m3" | "f8e4m3fn" | "f8e5m2" | "float8_e4m3fn"

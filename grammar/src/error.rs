@@ -1,4 +1,4 @@
-//! What can be wrong with a text: each error and warning as a value, worded in its `Display`.
+//! The syntax errors and warnings as values; their `Display` is their wording.
 
 use crate::limits;
 use shard_words::{Span, WordError};
@@ -18,7 +18,7 @@ pub struct Fix {
 pub struct Note {
     /// The place.
     pub span: Span,
-    /// What it has to do with the error.
+    /// How it relates to the error.
     pub text: String,
 }
 
@@ -28,7 +28,7 @@ pub struct Note {
 pub struct SyntaxError {
     /// What is wrong.
     pub kind: SyntaxErrorKind,
-    /// Where; on character boundaries of the text, perhaps empty.
+    /// Its place, on character boundaries of the text; perhaps empty.
     pub span: Span,
     /// How to mend it, in words that follow `help:`.
     pub help: Option<String>,
@@ -39,7 +39,7 @@ pub struct SyntaxError {
 }
 
 impl SyntaxError {
-    /// An error of which nothing but the kind and the place is known.
+    /// An error with a kind and a place only.
     pub fn new(kind: SyntaxErrorKind, span: Span) -> SyntaxError {
         SyntaxError { kind, span, help: None, fix: None, note: None }
     }
@@ -62,12 +62,12 @@ impl SyntaxError {
         self
     }
 
-    /// What could have stood there, in the user's words; empty where that is not the point.
+    /// What could have stood there, in the user's words; empty for other kinds of errors.
     pub fn expected(&self) -> &[String] {
         if let SyntaxErrorKind::Unexpected { expected, .. } = &self.kind { expected } else { &[] }
     }
 
-    /// What stands there, in the user's words; empty where that is not the point.
+    /// What stands there, in the user's words; empty for other kinds of errors.
     pub fn found(&self) -> &str {
         if let SyntaxErrorKind::Unexpected { found, .. } = &self.kind { found } else { "" }
     }
@@ -89,10 +89,10 @@ pub enum SyntaxErrorKind {
         /// What stands there: `` `)` ``, `the end of the file`.
         found: String,
     },
-    /// A `;`: there are none in the language.
+    /// A `;`, which the language does not have.
     #[error("there are no semicolons: `let`, `return` and `}}` end a statement")]
     StraySemicolon,
-    /// A word where a keyword belongs, and it is near one.
+    /// A misspelt keyword.
     #[error("unknown word `{word}`, where `{meant}` could stand")]
     MisspeltKeyword {
         /// The word.
@@ -133,7 +133,7 @@ pub enum SyntaxErrorKind {
         /// The word.
         word: String,
     },
-    /// A word that is kept for later where a value or layer is named.
+    /// A word that is reserved for later versions, where a value or layer is named.
     #[error(
         "`{word}` is kept for a later version of the language and cannot name a value or layer"
     )]
@@ -141,7 +141,7 @@ pub enum SyntaxErrorKind {
         /// The word.
         word: String,
     },
-    /// A word in the place of a dtype that is none.
+    /// A word in the place of a dtype that is no dtype.
     #[error("unknown dtype `{word}`")]
     UnknownDtype {
         /// The word.
@@ -162,7 +162,7 @@ pub enum SyntaxErrorKind {
         /// The sentence.
         message: String,
     },
-    /// A list of dims of another length than the operation needs.
+    /// A list of fewer dims than the operation needs.
     #[error(
         "`{word}` needs two dims or more here, major first, and {} here",
         how_many_stand(*found)
@@ -179,7 +179,7 @@ pub enum SyntaxErrorKind {
         /// The number.
         text: String,
     },
-    /// A number beyond what a float can hold.
+    /// A number that no float can hold.
     #[error("`{text}` is larger than any number of the language")]
     NumberTooLarge {
         /// The number.
@@ -190,7 +190,7 @@ pub enum SyntaxErrorKind {
     NoSuchOperator {
         /// The sign.
         sign: String,
-        /// The operands, as far as they can be read.
+        /// The operands, if both can be read.
         operands: Option<Box<(String, String)>>,
     },
     /// A function of another language.
@@ -210,7 +210,7 @@ pub enum SyntaxErrorKind {
     ReducesOverDims {
         /// The word.
         word: String,
-        /// Its operand as it is written, where the help does not say which dim.
+        /// Its operand as written, where the help does not name the dim.
         operand: Option<String>,
     },
     /// A character that is no part of the language.
@@ -234,7 +234,7 @@ pub enum SyntaxErrorKind {
     /// Brackets are nested past [`limits::MAX_NESTING`].
     #[error("brackets are nested more than {} deep", limits::MAX_NESTING)]
     NestedTooDeep,
-    /// More than [`limits::MAX_TREE_DEPTH`] operations of an expression stand one upon another.
+    /// More than [`limits::MAX_TREE_DEPTH`] operations of an expression are nested.
     #[error("this expression has more than {} operations one upon another", limits::MAX_TREE_DEPTH)]
     ExpressionTooLong,
     /// A number has too many digits.
@@ -262,7 +262,7 @@ fn how_many_stand(found: usize) -> &'static str {
     if found == 1 { "one stands" } else { "none stands" }
 }
 
-/// Something that is probably not meant so. Its `Display` is its kind's.
+/// A warning: something that is probably a mistake. Its `Display` is its kind's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind}")]
 pub struct SyntaxWarning {
@@ -276,7 +276,7 @@ pub struct SyntaxWarning {
     pub fix: Option<Fix>,
 }
 
-/// What is probably not meant so.
+/// The kinds of warnings.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SyntaxWarningKind {
     /// A `///` with no item, parameter or `let` below it.
@@ -285,7 +285,7 @@ pub enum SyntaxWarningKind {
     /// A `//!` that is not at the top of the file.
     #[error("this `//!` is not at the top of the file, so it documents nothing")]
     FileDocNotAtTop,
-    /// A name and, on a later line, `(`: this is a call.
+    /// A name, and `(` on a later line: this is a call.
     #[error(
         "this is a call of `{callee}`, although its `(` stands on a later line: line ends mean \
             nothing"

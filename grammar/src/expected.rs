@@ -57,13 +57,13 @@ pub(crate) struct Failure<'a, 't> {
     pub(crate) scan: &'a Scan<'t>,
     /// The piece's tokens.
     pub(crate) tokens: Range<usize>,
-    /// pest's byte in the file.
+    /// The byte of the file at which pest failed.
     pub(crate) at: usize,
-    /// pest's rules.
+    /// The rules that pest tried there.
     pub(crate) rules: Vec<Rule>,
-    /// What stands behind the piece in the user's words: `the next statement`.
+    /// What follows the piece, in the user's words: `the next statement`.
     pub(crate) end_words: &'static str,
-    /// The keywords with which another piece could start here.
+    /// The keywords with which another piece could start.
     pub(crate) next_keywords: &'static [&'static str],
     pub(crate) bracket: Option<BracketFault>,
 }
@@ -123,7 +123,7 @@ impl Failure<'_, '_> {
         error
     }
 
-    /// The error of a bracket that is closed and not opened at this token, or opened and not
+    /// The error of a bracket that is closed at this token and never opened, or opened and never
     /// closed.
     fn of_bracket(&self, index: usize, expected: &[String]) -> Option<SyntaxError> {
         let scan = self.scan;
@@ -153,7 +153,7 @@ impl Failure<'_, '_> {
         }
     }
 
-    /// Whether the word there is a keyword with a slip in it.
+    /// The error of a misspelt keyword, if the word there is one.
     fn misspelt(&self, index: usize, expected: &[String]) -> Option<SyntaxError> {
         let token = self.scan.tokens[index];
         if token.kind != TokenKind::Word {
@@ -179,12 +179,12 @@ impl Failure<'_, '_> {
     }
 }
 
-/// What stands behind the piece where it is all there is.
+/// What follows a piece that is the whole text.
 pub(crate) const THE_END: &str = "the end";
 
 const INNER_KEYWORDS: [&str; 6] = ["over", "repeat", "pad", "layer", "strict", "model"];
 
-/// What pest's rules mean to a user, without what follows from another.
+/// The rules of pest in a user's words, without those that another of them implies.
 fn expected_words(rules: &[Rule], end_words: &'static str) -> Vec<String> {
     let mut words: Vec<&str> =
         rules.iter().filter_map(|&rule| rule_words(rule, end_words)).collect();
@@ -220,7 +220,7 @@ const A_SIZE: &str = "a size (a number, a dim or `(`)";
 const A_PARTIAL: &str = "a partial such as `(partialsum-x)`";
 const OF_DIMS: &str = "dims such as `BL` or `[Batch, Seq]`";
 
-/// Signs first, the rarer things last.
+/// The order of words in a message: signs first, rarer things last.
 fn rank(word: &str) -> u8 {
     match word {
         AN_OPERATOR => 3,
@@ -284,8 +284,8 @@ fn rule_words(rule: Rule, end_words: &'static str) -> Option<&'static str> {
         body_open => "`{`",
         body_close => "`}`",
         plus | minus | times | divide => AN_OPERATOR,
-        // Minus signs go without saying, forms are expressions, and pieces and silent rules are
-        // never reported alone.
+        // A minus sign is not worth a mention, forms are expressions, and pieces and silent rules
+        // are never reported alone.
         _ => return None,
     })
 }

@@ -1,5 +1,5 @@
-//! What other languages have and this one has not: operators, functions and forms, and what stands
-//! in their place here.
+//! Errors in expressions that are written as in other languages: operators, functions and forms
+//! that this language lacks, with what is written here in their place.
 
 use crate::elsewhere::{OPERATIONS, written_here};
 use crate::error::{SyntaxError, SyntaxErrorKind};
@@ -10,7 +10,7 @@ use shard_ops::{Code, Takes};
 use shard_words::Span;
 use std::ops::Range;
 
-/// A syntax error of what another language has, said as such; any other as it is.
+/// Rewords a syntax error that stems from another language; any other error stays as it is.
 pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
     let at = scan.token_at(error.span.start);
     if !is_in_expression(scan, at) {
@@ -41,7 +41,7 @@ pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
     }
 }
 
-/// `rope(q over Q)`: where an op lacks a part and nothing better is known, how the op is written.
+/// `rope(q over Q)`: adds the signature of an op that lacks a part, where the error has no help.
 fn as_signed(error: SyntaxError, scan: &Scan<'_>, at: usize) -> SyntaxError {
     let lacks = |lead: &&str| error.expected().iter().any(|word| word == lead);
     let is_short = scan.word(at) == ")" && lacks(&"`,`");
@@ -61,7 +61,7 @@ fn as_signed(error: SyntaxError, scan: &Scan<'_>, at: usize) -> SyntaxError {
     }
 }
 
-/// `einsum(a, w -> B F)`: dims with blanks between, where a list of them stands.
+/// `einsum(a, w -> B F)`: adds the help for a list of dims with blanks between them.
 fn dims_apart(error: SyntaxError, scan: &Scan<'_>, at: usize) -> SyntaxError {
     let is_dims = |at: usize| {
         let word = scan.word(at);
@@ -69,7 +69,8 @@ fn dims_apart(error: SyntaxError, scan: &Scan<'_>, at: usize) -> SyntaxError {
             && word.chars().all(|c| c.is_ascii_alphanumeric())
     };
     let start = (at.saturating_sub(FAR)..at).rev().take_while(|at| is_dims(*at)).last();
-    // Where the list does not end the operation, something else is missing: `over L S`, `over Q L`.
+    // Where the operation does not end behind the list, something else is missing: `over L S`,
+    // `over Q L`.
     let ends = error.expected().iter().any(|expected| expected == "`)`");
     let (true, Some(start), true) = (ends, start, is_dims(at)) else {
         return error;
@@ -85,7 +86,7 @@ fn dims_apart(error: SyntaxError, scan: &Scan<'_>, at: usize) -> SyntaxError {
     error.with_help(list.clone()).with_fix(span(scan, start..end), list)
 }
 
-/// Whether a token stands in a statement that has a value.
+/// Whether a token is in a `let` or a `return`.
 fn is_in_expression(scan: &Scan<'_>, at: usize) -> bool {
     const KEYWORDS: [&str; 8] =
         ["let", "return", "layer", "dim", "mesh", "hardware", "phase", "expect"];
@@ -118,7 +119,7 @@ fn text<'t>(scan: &Scan<'t>, tokens: Range<usize>) -> &'t str {
     &scan.text[span.start..span.end]
 }
 
-/// The most tokens that an operand is looked for in: messages stay short, and the look linear.
+/// The most tokens in which an operand is looked for: messages stay short, and the time linear.
 pub(crate) const FAR: usize = 64;
 
 /// The tokens of the operand that ends before this one: a name, a number, a call, something in
@@ -182,7 +183,7 @@ fn is_statement(word: &str) -> bool {
     matches!(word, "let" | "expect" | "return" | "layer" | "over" | "at")
 }
 
-/// A sign of `count` tokens between two operands.
+/// The error of an operator of `count` tokens.
 fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<SyntaxError> {
     let sign = text(scan, at..at + count).to_string();
     let (left, right) = (before(scan, at), behind(scan, at + count));
@@ -200,7 +201,7 @@ fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<SyntaxError> {
                 "3" => format!("{a} * {a} * {a}"),
                 _ => format!("exp({b} * log({a}))"),
             };
-            // Only what binds as tightly as the power may stand in its place.
+            // Only an expression that binds as tightly as the power may replace it.
             edit =
                 all.filter(|_| power.ends_with(')') && r.is_some()).map(|all| (all, power.clone()));
             power
@@ -267,8 +268,8 @@ fn subscripts(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
     Some(SyntaxError::new(SyntaxErrorKind::QuotedSubscripts, place).with_help(help))
 }
 
-/// A word in front of the place that takes it for an operation: `topk(g over X -> K)`, `grad f(x)`,
-/// `max(a, b)`.
+/// The error of an unknown operation, or of a reduction without dims: `frobnicate(g over X -> K)`,
+/// `grad f(x)`, `max(a, b)`.
 fn form(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
     // `grad f(x)`: two words in a row.
     if at > 0
@@ -314,7 +315,7 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<SyntaxError> {
     }
 }
 
-/// The word of the call that a token stands in, and the parenthesis that opens it.
+/// The word of the call that a token is in, and the parenthesis that opens the call.
 fn call(scan: &Scan<'_>, at: usize) -> Option<(usize, usize)> {
     let mut depth = 0usize;
     let open = (at.saturating_sub(FAR)..at).rev().find(|at| {
@@ -330,10 +331,10 @@ fn call(scan: &Scan<'_>, at: usize) -> Option<(usize, usize)> {
     Some((word, open))
 }
 
-/// A dim that stands in a help for one that the operand has.
+/// The dim that a help names in the place of a dim of the operand.
 pub const ANY_DIM: &str = "E";
 
-/// Whether it is an op that says over which dims it goes, and nothing more.
+/// Whether a word is an op whose only slot is the dims that it goes over.
 fn goes_over_dims(word: &str) -> bool {
     let slots = Code::of_source(word).map_or(&[][..], |code| code.row().slots);
     matches!(slots, [slot] if matches!(slot.takes, Takes::Dims | Takes::ListOfOne))

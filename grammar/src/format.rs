@@ -1,9 +1,9 @@
 //! The canonical style of a whole file: `shardc fmt`.
 //!
-//! Two blanks of indent; a parameter a line, types aligned, where there is more than one or the
-//! line would be longer than [`MAX_COLUMNS`]; blank lines kept, one at most, and one around each
-//! layer; comments stay above or behind what they stood above or behind. A comment in the middle of
-//! a statement or header moves above it.
+//! Lines are indented by two blanks. Where a layer has more than one parameter, or its header would
+//! be longer than [`MAX_COLUMNS`], each parameter has a line, with types aligned. Single blank
+//! lines are kept, and each layer has one around it. A comment stays above or behind the code that
+//! it belongs to; one in the middle of a statement or header moves above it.
 
 use crate::ast::*;
 use crate::error::{SyntaxError, SyntaxErrorKind};
@@ -47,7 +47,8 @@ pub fn format(source: &SourceFile) -> Result<String, Vec<SyntaxError>> {
     Ok(out)
 }
 
-/// One line to be, its comment apart so that comments of neighbours can be aligned.
+/// A line of output. Its comment is apart, so that the comments of neighbouring lines can be
+/// aligned.
 struct Line {
     blank_before: bool,
     indent: usize,
@@ -61,11 +62,11 @@ struct Formatter<'a> {
     /// Which comments are printed.
     used: Vec<bool>,
     lines: Vec<Line>,
-    /// The source byte behind what was printed last: blank lines behind it are kept.
+    /// The byte of the source behind what was printed last; a blank line behind it is kept.
     last_end: usize,
 }
 
-/// Lines of code before they have a place: indent and text.
+/// Lines of code, each with its indent.
 type Code = Vec<(usize, String)>;
 
 impl<'a> Formatter<'a> {
@@ -86,7 +87,8 @@ impl<'a> Formatter<'a> {
         self.own_lines(self.text.len(), 0, false);
     }
 
-    /// On one line, or a size a line where that is too long or a comment stands between.
+    /// A phase on one line; or one size on each line, where that would be too long or comments
+    /// stand between.
     fn phase(&mut self, phase: &Phase, blank: bool) {
         let repeat = repeated(phase.repeat.as_ref());
         let opening = format!("phase {}{repeat} {{", phase.name.value);
@@ -178,8 +180,8 @@ impl<'a> Formatter<'a> {
         self.trailing();
     }
 
-    /// Something that is printed in one go: the comments above it, those inside it, itself, the one
-    /// behind it.
+    /// Prints code of the source as a whole: the comments above it, those inside it, the code, and
+    /// the comment behind it.
     fn unit(&mut self, span: Span, blank: bool, code: Code) {
         let indent = code.first().map_or(0, |line| line.0);
         self.leading(span.start, indent, blank);
@@ -189,8 +191,8 @@ impl<'a> Formatter<'a> {
         self.trailing();
     }
 
-    /// The comments above something that starts at `start`; then a line to come that knows whether
-    /// a blank one is before it.
+    /// Prints the comments above something that starts at `start`, and begins an empty line for it,
+    /// which knows whether a blank line is before it.
     fn leading(&mut self, start: usize, indent: usize, blank: bool) {
         let count = self.lines.len();
         self.own_lines(start, indent, blank);
@@ -198,10 +200,10 @@ impl<'a> Formatter<'a> {
         self.lines.push(Line { blank_before: blank, indent, code: String::new(), comment: None });
     }
 
-    /// The comments up to `end` that are not printed yet, each on a line of its own.
+    /// Prints the comments up to `end` that are not printed yet, each on a line of its own.
     fn own_lines(&mut self, end: usize, indent: usize, mut blank: bool) {
         let range = self.range(Span::new(self.last_end, end));
-        // What stands above a comma or the like and comes to stand below it has moved.
+        // A comment with code between it and `end` moves relative to that code.
         let mut solid = 0;
         let mut next = end;
         for &index in range.iter().rev() {
@@ -228,13 +230,13 @@ impl<'a> Formatter<'a> {
         }
     }
 
-    /// The comments inside something, as lines above it. Only to be called behind
+    /// Prints the comments inside a span as lines above it. It must be called after
     /// [`Formatter::leading`].
     fn hoist(&mut self, span: Span, indent: usize) {
         for index in self.range(span) {
             self.used[index] = true;
             let code = own_text(&self.comments[index], true);
-            // The line to come hands its blank line on to what now stands before it.
+            // The blank line before the empty line moves before the comment.
             let at = self.lines.len().saturating_sub(1);
             let blank_before =
                 self.lines.get_mut(at).is_some_and(|line| std::mem::take(&mut line.blank_before));
@@ -242,7 +244,7 @@ impl<'a> Formatter<'a> {
         }
     }
 
-    /// Puts code on the line to come, or on new ones.
+    /// Puts code on the empty line that was begun, and on new lines.
     fn push_code(&mut self, code: Code) {
         for (indent, code) in code {
             match self.lines.last_mut() {
@@ -252,8 +254,8 @@ impl<'a> Formatter<'a> {
         }
     }
 
-    /// The comment behind the last line, on the same line of the source with nothing but a comma
-    /// between.
+    /// Prints the comment behind the last line, if it is on the same line of the source with
+    /// nothing but a comma between.
     fn trailing(&mut self) {
         let first = self.comments.partition_point(|comment| comment.span.start < self.last_end);
         let Some(comment) = self.comments.get(first) else { return };
@@ -279,7 +281,7 @@ impl<'a> Formatter<'a> {
         (first..end).filter(|&index| !self.used[index]).collect()
     }
 
-    /// Whether a blank line stands between what was printed last and `end`, and is worth keeping.
+    /// Whether a blank line between what was printed last and `end` is to be kept.
     fn has_blank_line(&self, end: usize) -> bool {
         if self.lines.last().is_none_or(|line| line.code.ends_with('(')) || end <= self.last_end {
             return false;
@@ -291,15 +293,15 @@ impl<'a> Formatter<'a> {
     }
 }
 
-/// A comment on a line of its own. A doc comment that was moved documents nothing there, and must
-/// not start to.
+/// A comment on a line of its own. A doc comment that was moved becomes a plain comment, since it
+/// would document something else there.
 fn own_text(comment: &Comment, moved: bool) -> String {
     let slashes = match comment.kind {
         CommentKind::Doc if !moved => "///",
         CommentKind::FileDoc if !moved => "//!",
         _ => "//",
     };
-    // Moved text that would make `///` or `//!` with the slashes is kept off them.
+    // A blank keeps moved text from making `///` or `//!` with the slashes.
     let starts_doc = moved && slashes == "//" && comment.text.starts_with(['/', '!']);
     let gap = if starts_doc && !comment.text.starts_with("//") { " " } else { "" };
     format!("{slashes}{gap}{}", comment.text)
@@ -341,7 +343,7 @@ fn results(results: &Results) -> String {
     }
 }
 
-/// What follows the results of a layer, or the name of a phase.
+/// The `repeat` behind the results of a layer, or the name of a phase.
 fn repeated(repeat: Option<&Repeat>) -> String {
     let Some(repeat) = repeat else { return String::new() };
     let kinds: Vec<String> = repeat.kinds.iter().map(|count| count.value.to_string()).collect();
@@ -353,7 +355,7 @@ fn flat_list(named: &[(&str, String)]) -> String {
     named.iter().map(|(name, ty)| format!("{name}: {ty}")).collect::<Vec<_>>().join(", ")
 }
 
-/// One `name: TYPE,` a line, the types below one another.
+/// Lines `name: TYPE,`, with the types aligned.
 fn aligned(named: &[(&str, String)]) -> Vec<String> {
     let longest = named.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     named

@@ -1,12 +1,12 @@
 //! Source text, grammar, AST, parser and printer of `.shard` files.
 //!
-//! [`parse`] turns a [`SourceFile`] into an [`ast::File`] with every syntax error and warning that
-//! it found; [`format()`] prints a file in the one canonical style. Layout words (`BLE_xyz`,
-//! `BLF_yz(partialsum-x)`) and spans are those of [`shard_words`], which IR text uses too.
+//! [`parse`] turns a [`SourceFile`] into an [`ast::File`], with every syntax error and warning that
+//! it finds; [`format()`] prints a file in the one canonical style. Layout words (`BLE_xyz`,
+//! `BLF_yz(partialsum-x)`) and spans are those of [`shard_words`], which IR text uses, too.
 //!
-//! The way of a text: `scan` finds tokens and comments, `outline` cuts them into lines, headers and
-//! statements, pest parses each by `shard.pest`, `build` makes the tree, [`shard_words`] reads the
-//! words that pest hands over whole.
+//! How a text is read: `scan` finds tokens and comments; `outline` cuts them into lines, headers
+//! and statements; pest parses each of these by `shard.pest`; `build` makes the tree; and
+//! [`shard_words`] reads the layout words and dim lists, which pest hands over whole.
 
 pub mod ast;
 mod build;

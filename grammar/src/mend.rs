@@ -1,6 +1,5 @@
-//! What other languages write in the place of a line, a header, a type or a statement, written as
-//! here. Each case proposes a text, and what is proposed is told only if it is read without an
-//! error.
+//! Lines, headers, types and statements that are written as in other languages: each case proposes
+//! how they are written here. A proposal is shown only if the parser reads it without an error.
 
 mod items;
 mod statements;
@@ -30,17 +29,17 @@ const CASES: [fn(&Place<'_, '_>) -> Option<Mend>; 13] = [
     statements::last_comma,
 ];
 
-/// The most bytes of a line that is read again.
+/// The most bytes of a line for which proposals are made.
 const MAX_BYTES: usize = 4096;
 
-/// The error with the help of the first case that it is.
+/// The error with the help of the first case that applies.
 pub(crate) fn mended(error: &SyntaxError, scan: &Scan<'_>) -> Option<SyntaxError> {
     match &error.kind {
         SyntaxErrorKind::Unexpected { .. } => {}
         SyntaxErrorKind::Word { .. } if error.help.is_none() => {}
         _ => return None,
     }
-    // What a text lacks at its end is not what the next one has.
+    // An empty span is the end of a piece, so the next token has nothing to do with the error.
     if error.span.start == error.span.end {
         return None;
     }
@@ -54,7 +53,7 @@ pub(crate) fn mended(error: &SyntaxError, scan: &Scan<'_>) -> Option<SyntaxError
     Some(SyntaxError { help, fix, ..error.clone() })
 }
 
-/// What is written as here: the words of the help, and the edit if there is one.
+/// A proposal: the words of the help, and the edit if there is one.
 struct Mend {
     help: String,
     fix: Option<Fix>,
@@ -65,7 +64,7 @@ struct Place<'s, 't> {
     scan: &'s Scan<'t>,
     /// The token that is not expected.
     at: usize,
-    /// The tokens of its line, as [`line`] has them.
+    /// The tokens of its line, as [`line`] gives them.
     line: Range<usize>,
     error: &'s SyntaxError,
 }
@@ -87,7 +86,7 @@ impl<'t> Place<'_, 't> {
         at == 0 || self.word(at - 1) == "{" || is_apart(self.scan, at)
     }
 
-    /// Whether two signs stand there without a blank between.
+    /// Whether the two characters of `sign` are the next tokens, without a blank between.
     fn is_sign(&self, at: usize, sign: &str) -> bool {
         sign.len() == 2
             && self.word(at) == &sign[..1]
@@ -95,7 +94,7 @@ impl<'t> Place<'_, 't> {
             && self.scan.tokens[at].span.end == self.scan.tokens[at + 1].span.start
     }
 
-    /// The tokens as they are written, with one blank for many and for comments.
+    /// The text of some tokens, with one blank for any blanks and comments between two.
     fn text(&self, tokens: Range<usize>) -> String {
         let mut text = String::new();
         for at in tokens.clone() {
@@ -108,7 +107,7 @@ impl<'t> Place<'_, 't> {
         text
     }
 
-    /// A help that says what stands in the place of some tokens. No edit takes a comment away.
+    /// A proposal that replaces some tokens. It has no edit where that would remove a comment.
     fn in_place_of(&self, tokens: Range<usize>, with: String) -> Mend {
         let span = span(self.scan, tokens);
         let has_comment = self.scan.text[span.start..span.end].contains("//");
@@ -116,7 +115,8 @@ impl<'t> Place<'_, 't> {
         Mend { help: with, fix }
     }
 
-    /// The line as another item, which is read.
+    /// A proposal that replaces the line by an item; `None` where the item is the same or is not
+    /// read.
     fn as_item(&self, item: String) -> Option<Mend> {
         (item != self.text(self.line.clone()) && reads(&item))
             .then(|| self.in_place_of(self.line.clone(), item))
@@ -141,8 +141,8 @@ fn is_apart(scan: &Scan<'_>, at: usize) -> bool {
     })
 }
 
-/// The tokens of the line around one, none where it is long or a bracket opens nowhere in it. A
-/// line goes on inside of brackets and behind a comma.
+/// The tokens of the line around a token; empty where the line is too long, or closes a bracket
+/// that it does not open. A line goes on inside of brackets and behind a comma.
 fn line(scan: &Scan<'_>, at: usize) -> Range<usize> {
     const KEYWORDS: [&str; 9] =
         ["hardware", "mesh", "dim", "phase", "layer", "strict", "let", "expect", "return"];
@@ -175,7 +175,7 @@ fn line(scan: &Scan<'_>, at: usize) -> Range<usize> {
     if end - start < FAR && bytes.end - bytes.start <= MAX_BYTES { start..end } else { at..at }
 }
 
-/// Whether a statement stands behind the brace that opens a layer.
+/// Whether this token starts the first statement of a layer.
 fn is_body(scan: &Scan<'_>, at: usize) -> bool {
     scan.word(at - 1) == "{" && matches!(scan.word(at), "let" | "expect" | "return")
 }

@@ -7,7 +7,7 @@ use shard_words::Span;
 /// Words that are kept for a later version of the language.
 pub const KEPT_FOR_LATER: [&str; 1] = ["grad"];
 
-/// Words of items and types: the grammar could read them as names, and people could not.
+/// Words of items and types. The grammar could read them as names, but people would be misled.
 pub const WORDS_ELSEWHERE: [&str; 4] = ["phase", "host", "strict", "model"];
 
 /// The namespaces.
@@ -90,7 +90,7 @@ pub(crate) fn name_error(namespace: Namespace, name: &str, span: Span) -> Option
     None
 }
 
-/// The nearest name that keeps the rule.
+/// A similar name that keeps the rule, if there is one.
 fn mended(namespace: Namespace, name: &str) -> Option<String> {
     let bare: String = match namespace {
         Namespace::Value => name.to_string(),

@@ -1,6 +1,6 @@
-//! Cuts a text into the pieces that the grammar parses one by one: pest reports one error for each
-//! parse, so each line, header and statement is a parse of its own, and an error in one does not
-//! hide those in the next.
+//! Cuts a text into the pieces that the grammar parses one by one. pest reports one error for each
+//! parse; so each line, header and statement is parsed by itself, and an error in one does not hide
+//! errors in the next.
 
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::limits::MAX_ERRORS;
@@ -11,11 +11,12 @@ use std::ops::Range;
 /// The words that begin an item of a file.
 const ITEMS: [&str; 7] = ["hardware", "mesh", "dim", "phase", "layer", "strict layer", "model"];
 
-/// The words of other languages that begin what is a layer here.
+/// The words with which functions begin in other languages.
 const FUNCTIONS: [&str; 6] = ["def", "fn", "func", "fun", "function", "module"];
 
 shard_ops::worded! {
-    /// What a piece is parsed as: four lines of a file, then the statements of a layer.
+    /// The kinds of pieces: first the four kinds of lines of a file, then the statements of a
+    /// layer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum PieceKind {
         Hardware = "hardware",
@@ -31,12 +32,12 @@ shard_ops::worded! {
 }
 
 impl PieceKind {
-    /// The line of a file that a word begins.
+    /// The kind of line that a word begins, if it begins one.
     fn of_line(word: &str) -> Option<PieceKind> {
         PieceKind::ALL[..4].iter().copied().find(|kind| kind.word() == word)
     }
 
-    /// The statement that a word begins.
+    /// The kind of statement that a word begins, if it begins one.
     fn of_statement(word: &str) -> Option<PieceKind> {
         PieceKind::ALL[4..].iter().copied().find(|kind| kind.word() == word)
     }
@@ -55,8 +56,7 @@ pub(crate) struct Piece {
 pub(crate) struct LayerOutline {
     /// The header, with the `{` if there is one.
     pub(crate) header: Range<usize>,
-    /// Whether the word `layer` itself has a slip in it, which is reported: the header is then not
-    /// parsed.
+    /// Whether the word `layer` itself is misspelt. That is reported, and the header is not parsed.
     pub(crate) misspelt: bool,
     pub(crate) statements: Vec<Piece>,
     /// The opening and the closing brace, where they are there.
@@ -93,8 +93,8 @@ struct Cutter<'s, 't> {
     scan: &'s Scan<'t>,
     at: usize,
     errors: Vec<SyntaxError>,
-    /// Whether statements outside any layer were just reported: what follows from that is not
-    /// reported again.
+    /// Whether statements outside any layer were just reported: the errors that follow from them
+    /// are not reported.
     strayed: bool,
 }
 
@@ -164,7 +164,7 @@ impl Cutter<'_, '_> {
         }
     }
 
-    /// Whether a line puts in braces what it says, as other languages do.
+    /// Whether the content of a line is in braces, as in other languages.
     fn is_braced(&self, start: usize) -> bool {
         let sign = usize::from(matches!(self.word(start + 1), "=" | ":"));
         self.word(start + 1 + sign) == "{"
@@ -257,7 +257,7 @@ impl Cutter<'_, '_> {
         self.report(error);
     }
 
-    /// Whether a line of hardware, mesh or dim, or what stands in its place, ends before this
+    /// Whether a line of hardware, mesh or dim, or something unknown in its place, ends before this
     /// token.
     fn ends_line(&self, index: usize) -> bool {
         match self.word(index) {
@@ -272,7 +272,7 @@ impl Cutter<'_, '_> {
         }
     }
 
-    /// Whether a mesh axis with its size stands here, and no `mesh = 4x4` of another language.
+    /// Whether a mesh axis with its size stands here, and not `mesh = 4x4` as in another language.
     fn is_axis(&self, index: usize) -> bool {
         let size = self.word(index + 2);
         self.word(index + 1) == "="
@@ -280,7 +280,7 @@ impl Cutter<'_, '_> {
                 || !matches!(self.word(index), "hardware" | "mesh"))
     }
 
-    /// Whether a phase starts here: `phase` is a good name of other things.
+    /// Whether a phase starts here: `phase` may also name other things.
     fn starts_phase(&self, index: usize) -> bool {
         self.word(index) == "phase"
             && (matches!(self.word(index + 1), "{" | "repeat")
@@ -292,13 +292,13 @@ impl Cutter<'_, '_> {
         !matches!(self.word(index + 1), "=" | "," | "}")
     }
 
-    /// Whether this `model` starts a model: it is a good name of a mesh axis.
+    /// Whether this `model` starts a model: it may also name a mesh axis.
     fn is_model_keyword(&self, index: usize) -> bool {
         self.is_word(index + 1) && self.word(index + 2) == "("
     }
 
-    /// Whether `layer` with a slip in it, or the word of another language, stands here, by what
-    /// stands behind it.
+    /// Whether a misspelt `layer`, or the word for a function of another language, stands here,
+    /// judged by the tokens behind it.
     fn is_misspelt_layer(&self, index: usize) -> bool {
         self.word(index) != "layer"
             && self.is_word(index)
@@ -316,8 +316,8 @@ impl Cutter<'_, '_> {
         }
     }
 
-    /// Whether an item starts here although a layer is still open. `mesh` and the like are good
-    /// names of values, so what stands behind them decides.
+    /// Whether an item starts here although a layer is still open. `mesh` and other keywords may
+    /// name values, so the tokens behind them decide.
     fn starts_item_inside(&self, index: usize) -> bool {
         let next = self.word(index + 1);
         match self.word(index) {
@@ -342,7 +342,7 @@ impl Cutter<'_, '_> {
         }
     }
 
-    /// Whether a `{` opens a body: those of axes stand right behind `_`, or behind `-` or `(`.
+    /// Whether a `{` opens a body. A `{` before axes stands right behind `_`, or behind `-` or `(`.
     fn opens_body(&self, index: usize) -> bool {
         if index == 0 {
             return true;
@@ -353,7 +353,7 @@ impl Cutter<'_, '_> {
         !(behind_underscore || matches!(before, "-" | "("))
     }
 
-    /// Whether a `}` closes the braces of axes: only names and commas stand between.
+    /// Whether a `}` closes the braces of axes, which hold only names and commas.
     fn closes_axes(&self, index: usize) -> bool {
         let between = |&before: &usize| {
             !(self.is_word(before) && !self.is_statement(before) || self.word(before) == ",")
@@ -363,8 +363,8 @@ impl Cutter<'_, '_> {
     }
 }
 
-/// The keyword that a word is one slip away from: a letter too many, too few, changed, or two
-/// swapped.
+/// The keyword that a word misspells by one slip: a letter too many, too few or changed, or two
+/// letters swapped.
 pub(crate) fn nearest(word: &str, keywords: &[&'static str]) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     let is_near = |keyword: &&str| keyword.len() > 2 && strsim::osa_distance(&word, keyword) <= 1;

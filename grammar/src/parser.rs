@@ -1,4 +1,4 @@
-//! From text to syntax tree: look, cut into pieces, parse each, put comments where they belong.
+//! From text to syntax tree: scan, cut into pieces, parse each piece, and attach comments.
 
 use crate::ast::*;
 use crate::build::{Builder, Header};
@@ -17,8 +17,8 @@ use shard_words::{SourceFile, Span};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What [`parse`] finds: the tree of all that could be read, and what is wrong or doubtful, in file
-/// order.
+/// What [`parse`] finds: the tree of everything that could be read, and the errors and warnings in
+/// file order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
     /// The tree. Where there are errors, the items and statements with errors are missing from it.
@@ -53,7 +53,7 @@ pub(crate) fn reads(text: &str) -> bool {
     read(text).0.errors.is_empty()
 }
 
-/// What [`parse`] finds, before it is said how errors with the ways of other languages are mended.
+/// What [`parse`] finds, before errors that stem from other languages get their help.
 fn read(text: &str) -> (Parsed, Scan<'_>) {
     let mut scan = scan(text);
     let outline = outline(&scan);
@@ -126,7 +126,8 @@ fn too_large(text: &str) -> Option<SyntaxError> {
     (text.len() > MAX_FILE_BYTES).then(|| SyntaxError::new(kind, Span::at(0)))
 }
 
-/// A piece that pest accepts and the builder cannot read: no text is known to lead here.
+/// The error of a piece that pest accepts and the builder cannot read. No text is known to cause
+/// it.
 fn internal(span: Span) -> SyntaxError {
     let kind = SyntaxErrorKind::Unexpected { expected: Vec::new(), found: "this".to_string() };
     SyntaxError::new(kind, span)
@@ -155,7 +156,7 @@ const ITEM_KEYWORDS: &[&str] = &["hardware", "mesh", "dim", "phase", "layer", "s
 struct Reader<'a, 't> {
     scan: &'a Scan<'t>,
     comments: &'a [Comment],
-    /// What layers and models are called.
+    /// The names of layers and models.
     layers: BTreeSet<&'t str>,
     /// Which comments document something.
     attached: Vec<bool>,
@@ -266,7 +267,7 @@ impl<'a, 't> Reader<'a, 't> {
         })
     }
 
-    /// Parses one piece and makes what it means of it.
+    /// Parses one piece and builds its node.
     fn piece<T>(
         &mut self,
         rule: Rule,
@@ -339,7 +340,7 @@ impl<'a, 't> Reader<'a, 't> {
         self.scan.faults.get(first).is_some_and(|&at| at < span.end)
     }
 
-    /// The text of a piece with blanks for its semicolons, which are reported and mean nothing.
+    /// The text of a piece with blanks in place of semicolons, which are already reported.
     fn without_semicolons(&self, span: Span) -> std::borrow::Cow<'t, str> {
         let text = &self.scan.text[span.start..span.end];
         let semicolons = &self.scan.semicolons;

@@ -66,7 +66,7 @@ pub fn print_partial(groups: &[PartialGroup]) -> String {
     format!("({})", groups.iter().map(print_group).collect::<Vec<_>>().join(", "))
 }
 
-/// `BLF`, `[Batch, Seq]`, `Seq`: in the form in which it was written.
+/// `BLF`, `[Batch, Seq]` or `Seq`, in the form in which it was written.
 pub fn print_dim_list(list: &DimList) -> String {
     let names: Vec<&str> = list.dims.iter().map(|dim| dim.value.as_str()).collect();
     match list.form {
@@ -126,7 +126,7 @@ fn wrapped(text: String, in_parens: bool) -> String {
     if in_parens { format!("({text})") } else { text }
 }
 
-/// The expression on one line. Parentheses that its tree needs are put in even where no
+/// The expression on one line. Parentheses that its tree needs are added where no
 /// [`ExprKind::Paren`] stands.
 pub fn print_expr(expr: &Expr) -> String {
     let mut out = String::new();
@@ -194,8 +194,8 @@ fn write_expr(out: &mut String, expr: &Expr) {
     }
 }
 
-/// What stands in `word(operands...tail)`; the tail brings its own blank or comma. Not for numbers,
-/// names and signs.
+/// The parts of `word(operands...tail)`. The tail begins with its own blank or comma. Numbers,
+/// names and signs have no such parts.
 pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
     match &expr.kind {
         ExprKind::Number(_)

@@ -1,5 +1,5 @@
-//! The first look at a text: its tokens, far enough to find comments, brackets and keywords. It
-//! never fails; what is no token is reported, and the rest goes on.
+//! Finds the tokens of a text, as precisely as comments, brackets and keywords need. It never
+//! fails: what is no token is reported and skipped.
 
 use crate::ast::{Comment, CommentKind};
 use crate::error::{SyntaxError, SyntaxErrorKind};
@@ -14,7 +14,8 @@ use shard_words::Span;
 pub(crate) enum TokenKind {
     #[regex(r"//[^\n]*", allow_greedy = true)]
     Comment,
-    /// One of another language, to the end of the line; `/*` up to its end, which is looked for.
+    /// A comment of another language: `#` to the end of the line; or `/*`, whose end is then looked
+    /// for.
     #[regex(r"#[^\n]*", allow_greedy = true)]
     #[token("/*")]
     OtherComment,
@@ -54,18 +55,17 @@ pub(crate) struct Token {
     pub(crate) span: Span,
 }
 
-/// What the first look finds.
+/// The tokens, comments and errors of a text.
 pub(crate) struct Scan<'t> {
     pub(crate) text: &'t str,
     /// All tokens but comments and semicolons.
     pub(crate) tokens: Vec<Token>,
     pub(crate) comments: Vec<Comment>,
-    /// The places of semicolons, which are read as blanks.
+    /// The places of semicolons, which are then read as blanks.
     pub(crate) semicolons: Vec<usize>,
-    /// What is wrong, the first [`MAX_ERRORS`] of it.
+    /// The first [`MAX_ERRORS`] errors.
     pub(crate) errors: Vec<SyntaxError>,
-    /// The places of all that is wrong but for semicolons: a piece with such a place in it is not
-    /// parsed any further.
+    /// The places of all errors except semicolons: a piece that contains one is not parsed.
     pub(crate) faults: Vec<usize>,
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn scan(text: &str) -> Scan<'_> {
             }
             _ => {
                 if let Some(kind) = fault(kind, &text[span.start..span.end]) {
-                    // A run of strange characters is one error.
+                    // Several strange characters in a row are one error.
                     if !matches!(kind, SyntaxErrorKind::StrangeCharacter { .. })
                         || strange_end != span.start
                     {
@@ -183,7 +183,7 @@ fn fault(kind: TokenKind, text: &str) -> Option<SyntaxErrorKind> {
     }
 }
 
-/// A comment of another language, mended line by line.
+/// The error of a comment of another language, with an edit that makes each line a comment.
 fn other_comment(text: &str, span: Span) -> SyntaxError {
     let whole = &text[span.start..span.end];
     let (sign, replaced, lines) = match whole.strip_prefix("/*") {
@@ -198,7 +198,7 @@ fn other_comment(text: &str, span: Span) -> SyntaxError {
         }
         None => {
             let signs = whole.bytes().take_while(|b| *b == b'#').count();
-            // `#!` is no documentation.
+            // Without the blank, `#!` would become `//!`, which is documentation.
             let blank = if whole[signs..].starts_with(['/', '!']) { " " } else { "" };
             ("#", Span::new(span.start, span.start + signs), format!("//{blank}"))
         }

@@ -1,4 +1,4 @@
-//! Letters that names cannot have, spelt with those that they can.
+//! Letters that names cannot have, and how to spell them with those that they can have.
 
 use shard_words::Span;
 
@@ -6,8 +6,8 @@ use crate::limits::MAX_NAME_BYTES;
 
 const OF_NAMES: &str = "names have the letters a to z and A to Z, digits and `_`";
 
-/// Usual spellings of small letters: of languages whose accents are left out or written out, and of
-/// the Greek letters that formulas have.
+/// The usual spellings of small letters: of letters with accents, which are left out or written
+/// out, and of the Greek letters of formulas.
 const SPELLINGS: [(&str, &str); 36] = [
     ("áàâãăą", "a"),
     ("ä", "ae"),
@@ -47,14 +47,14 @@ const SPELLINGS: [(&str, &str); 36] = [
     ("φ", "phi"),
 ];
 
-/// How to mend a letter that no name can have: the name with it spelt otherwise, where there is a
-/// usual way. `None` for what is no letter.
+/// The help for a letter that no name can have: the whole name in other letters, where each letter
+/// has a usual spelling. `None` for a character that is no letter.
 pub(crate) fn help(text: &str, letter: Span) -> Option<String> {
     let is_letter = |c: char| c.is_alphabetic() || is_accent(c);
     if !text[letter.start..letter.end].chars().all(is_letter) {
         return None;
     }
-    // What is longer than any name is not read to its end: a file may be one word of such letters.
+    // A word longer than any name is not read to its end: a whole file may be one such word.
     let is_part = |c: &char| c.is_alphanumeric() || *c == '_' || is_accent(*c);
     let before = text[..letter.start].chars().rev().take_while(is_part).take(MAX_NAME_BYTES);
     let behind = text[letter.end..].chars().take_while(is_part).take(MAX_NAME_BYTES);
@@ -73,8 +73,8 @@ fn is_accent(c: char) -> bool {
     ('\u{300}'..='\u{36f}').contains(&c)
 }
 
-/// A character of a name as names can have it. A capital stays one letter: most are dims, which
-/// stand side by side.
+/// A character of a name in letters that names can have. A capital becomes a single letter, since
+/// most capitals are dims, which stand side by side.
 fn spelling(c: char) -> Option<String> {
     if c.is_ascii() || is_accent(c) {
         return Some(c.to_string().replace(is_accent, ""));

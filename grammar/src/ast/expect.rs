@@ -1,4 +1,4 @@
-//! Expectations: what a layer's plan is to be, stated in its body.
+//! Expectations: what the plan of a layer should be like, stated in the layer's body.
 
 use super::Name;
 use shard_words::{Span, Spanned};
@@ -12,7 +12,7 @@ pub struct Expect {
     pub claim: Claim,
 }
 
-/// What an `expect` claims. Which measures, units and strategies there are is the checker's to say.
+/// What an `expect` claims. The checker decides which measures, units and strategies exist.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
     /// `strategy NAME`
@@ -24,18 +24,18 @@ pub enum Claim {
     None {
         /// What there is none of.
         measure: Name,
-        /// The value that alone is looked at.
+        /// The value that the claim is about; all values without one.
         of: Option<Name>,
     },
     /// `MEASURE <= AMOUNT`, `MEASURE of VALUE <= AMOUNT`
     Measured {
         /// What is measured.
         measure: Name,
-        /// The value that alone is looked at.
+        /// The value that the claim is about; all values without one.
         of: Option<Name>,
-        /// How it is to compare.
+        /// How the measure must compare with the amount.
         comparison: Spanned<Comparison>,
-        /// With what.
+        /// The amount.
         amount: Amount,
     },
 }
@@ -60,7 +60,7 @@ shard_ops::worded! {
 }
 
 impl Comparison {
-    /// Whether `left` compares so with `right`.
+    /// Whether `left` and `right` compare in this way.
     pub fn holds(self, left: u128, right: u128) -> bool {
         match self {
             Comparison::Less => left < right,

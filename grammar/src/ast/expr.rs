@@ -1,4 +1,4 @@
-//! Expressions as they were written, of values and of sizes.
+//! Expressions of values and of sizes, as they were written.
 
 use super::{DimList, LayoutWord, Name, PartialGroup};
 use shard_ops::{Code, Dtype};
@@ -14,7 +14,7 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// The expressions that it is made of, in the order in which they stand.
+    /// The expressions that it is made of, in order.
     pub fn operands(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Number(_) | ExprKind::Name(_) => Vec::new(),
@@ -56,21 +56,21 @@ pub enum ExprKind {
     Binary { op: BinaryOp, op_span: Span, left: Box<Expr>, right: Box<Expr> },
     /// `callee(args...)`: another layer of the file
     Call { callee: Name, args: Vec<Expr> },
-    /// `name: value`, an argument of a call in a model for the weight or cache that the layer calls
-    /// so
+    /// `name: value`, an argument of a call in a model: the weight or cache that the layer calls
+    /// `name`
     Named { name: Name, value: Box<Expr> },
-    /// `einsum(operands... -> output : dtype)`; `word_span` is the word `einsum`; at least one
-    /// operand
+    /// `einsum(operands... -> output : dtype)`, with at least one operand; `word_span` is the word
+    /// `einsum`
     Einsum { word_span: Span, operands: Vec<Expr>, output: DimList, dtype: Option<Spanned<Dtype>> },
-    /// `word(operands slots)`: any other op, as its row of the catalogue has it; as many operands
-    /// as there, and an argument for each slot
+    /// `word(operands slots)`: any other op, with the operands and the slots of its row in the
+    /// catalogue, and an argument for each slot that is filled
     Form { op: Spanned<Code>, operands: Vec<Expr>, arguments: Vec<Argument> },
     /// `reshard(operand, LAYOUT partial)`
     Reshard { word_span: Span, operand: Box<Expr>, layout: LayoutWord, partial: Vec<PartialGroup> },
 }
 
 shard_ops::worded! {
-    /// The four signs, of expressions and of dims.
+    /// The four arithmetic signs, in expressions of values and of sizes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum BinaryOp {
         /// `+`

@@ -1,4 +1,4 @@
-//! Types as they were written: kinds, dtypes, and the words of layouts.
+//! Types as they were written: kinds, dtypes and layout words.
 
 use shard_ops::Dtype;
 pub use shard_words::{
@@ -11,7 +11,7 @@ use shard_words::{Span, Spanned};
 pub struct Type {
     /// All of it.
     pub span: Span,
-    /// `weight` or `cache`; nothing is an activation.
+    /// `weight`, `weight host` or `cache`; `None` for an activation.
     pub kind: Option<Spanned<Kind>>,
     /// The dtype; only a `let` annotation may leave it out.
     pub dtype: Option<Spanned<Dtype>>,
@@ -22,7 +22,7 @@ pub struct Type {
 }
 
 shard_ops::worded! {
-    /// What kind of storage a parameter or result is.
+    /// What a parameter or result is kept for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Kind {
         /// A parameter that stays in memory from step to step.

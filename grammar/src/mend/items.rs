@@ -61,7 +61,7 @@ fn named_size(word: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && size.bytes().all(|b| b.is_ascii_digit())).then_some((name, size))
 }
 
-/// `8K`, which is `8 * 1024`, and `2M`.
+/// A size with its unit written out: `8 * 1024` for `8K`, and likewise for `M`.
 fn with_unit(value: String) -> String {
     let units = [('K', 1 << 10), ('k', 1 << 10), ('M', 1 << 20)];
     let of = |(unit, times): (char, u32)| {
@@ -104,7 +104,7 @@ pub(super) fn dims(place: &Place<'_, '_>) -> Option<Mend> {
     Some(Mend { help: help.replace('\n', " ") + each, fix })
 }
 
-/// What a line says behind its keyword, without the signs and brackets that stand around it.
+/// The tokens of a line behind its keyword, without signs and brackets around them.
 fn inside(place: &Place<'_, '_>, keyword: &str) -> Option<Range<usize>> {
     let line = &place.line;
     if line.is_empty() || place.word(line.start) != keyword {

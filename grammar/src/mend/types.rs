@@ -1,4 +1,4 @@
-//! Types whose words stand in another order or apart.
+//! Types whose words stand in another order, or apart.
 
 use super::{Mend, Place};
 use crate::elsewhere::other_dtype_word;
@@ -8,7 +8,7 @@ use crate::scan::TokenKind;
 use shard_ops::Dtype;
 use std::ops::Range;
 
-/// Where a type stands.
+/// What a type belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Let,
@@ -21,7 +21,7 @@ enum Role {
 pub(super) fn words_of_a_type(place: &Place<'_, '_>) -> Option<Mend> {
     let (role, tokens) = around(place)?;
     let words = words(place, tokens.clone())?;
-    // What goes in and out has a dtype.
+    // Parameters and results need a dtype.
     let assumed = (words.is_tensor && role != Role::Let).then_some("bf16");
     let dtype = words.dtype.or(assumed).map_or(String::new(), |dtype| format!("{dtype} "));
     let kind = words.kind.map_or(String::new(), |kind| format!("{kind} "));
@@ -129,16 +129,16 @@ fn around(place: &Place<'_, '_>) -> Option<(Role, Range<usize>)> {
 /// What other languages call a tensor, before its type in brackets.
 const CONTAINERS: [&str; 5] = ["tensor", "array", "memref", "ndarray", "buffer"];
 
-/// The words of a type, in whatever order.
+/// The words of a type, in any order.
 #[derive(Default)]
 struct Words<'t> {
     name: Option<&'t str>,
     kind: Option<&'t str>,
     dtype: Option<&'static str>,
     dims: Vec<&'t str>,
-    /// What stands behind the bracket of the dims.
+    /// The axes behind the bracket of the dims: `_x`.
     axes: Option<&'t str>,
-    /// Whether its weights are left to the compiler: `EF?`.
+    /// Whether its layout is left to the compiler: `EF?`.
     is_open: bool,
     sizes: Vec<&'t str>,
     partial: Option<Range<usize>>,
@@ -146,7 +146,7 @@ struct Words<'t> {
     is_tensor: bool,
 }
 
-/// The words of a type; `None` where one is there twice or is no part of a type.
+/// The words of a type; `None` where one occurs twice or is no part of a type.
 fn words<'t>(place: &Place<'_, 't>, tokens: Range<usize>) -> Option<Words<'t>> {
     let mut words = Words::default();
     let count = |word: &str| tokens.clone().filter(|at| place.word(*at) == word).count();
@@ -192,7 +192,7 @@ fn words<'t>(place: &Place<'_, 't>, tokens: Range<usize>) -> Option<Words<'t>> {
             {
                 std::mem::replace(&mut words.dtype, dtype(&lower)).is_some()
             }
-            // What is called with brackets is no dim.
+            // A word with brackets behind it is no dim.
             TokenKind::Word if is_upper => {
                 words.dims.push(word);
                 let is_called = at + 1 < tokens.end && place.is(at + 1, TokenKind::Open);
@@ -214,16 +214,16 @@ fn words<'t>(place: &Place<'_, 't>, tokens: Range<usize>) -> Option<Words<'t>> {
         }
         at += 1;
     }
-    // What has no dims has none that axes could split.
+    // Axes need a dim that they split.
     (words.axes.is_none() || !words.dims.is_empty()).then_some(words)
 }
 
-/// The dtype that a word is, here or elsewhere.
+/// The dtype that a word means, here or in another language.
 pub(super) fn dtype(word: &str) -> Option<&'static str> {
     Dtype::from_name(word).map(Dtype::name).or_else(|| other_dtype_word(word))
 }
 
-/// Dims as one word where they are letters, else in brackets.
+/// The dims as one word, if they are letters; else in brackets.
 fn layout(dims: &[impl AsRef<str>]) -> Option<String> {
     let dims: Vec<&str> = dims.iter().map(AsRef::as_ref).collect();
     let is_short = |dim: &&str| {
@@ -235,7 +235,8 @@ fn layout(dims: &[impl AsRef<str>]) -> Option<String> {
     (!dims.is_empty()).then_some(list)
 }
 
-/// Dims of the given sizes: those that the first lines of the file name, and lines for the others.
+/// Dims of the given sizes as a layout: those that the first lines of the file define, and new
+/// ones, with the lines that would define them.
 fn dims_of_sizes(place: &Place<'_, '_>, sizes: &[&str]) -> Option<(String, Vec<String>)> {
     const NAMES: [&str; 8] = ["B", "E", "F", "H", "K", "L", "M", "N"];
     let known: Vec<(&str, &str)> = (0..4 * FAR)
