@@ -264,9 +264,9 @@ fn bound_of_form(
     for set in sets.iter().filter(|set| !set.sides.is_empty()) {
         let bound = space.bound(set)?;
         alternatives += bound.alternatives;
-        match space.bound_under(&bound, &[]).unwrap_or(u64::MAX) {
-            shown if shown >= enough => return Ok((shown, alternatives)),
-            _ => {}
+        let shown = space.bound_under(&bound, &[]).unwrap_or(u64::MAX);
+        if shown >= enough {
+            return Ok((shown, alternatives));
         }
     }
     let cases = assignments(space.program(), MOST_LABEL_LAYOUTS);

@@ -404,7 +404,7 @@ impl<'a> Match<'a> {
     /// op that reads it.
     fn is_called_right(&self, id: InstrId) -> bool {
         let instr = self.plan.instruction(id);
-        let Some(made) = self.way(id, true).last() else { return false };
+        let made = self.way(id, true).last().unwrap_or(id);
         let stands_for = |mut value: ValueId| {
             while let Def::Pin { operand, .. } = &self.program.value(value).def {
                 value = *operand;

@@ -124,7 +124,7 @@ impl Moves {
                 Some(statistics) if !layout.softmax_axes().is_empty() => {
                     Collective::merges_from(shape, layout, statistics)
                 }
-                _ => Collective::all_but_exchanges_from(shape, layout, all, maxima),
+                Some(_) | None => Collective::all_but_exchanges_from(shape, layout, all, maxima),
             };
             for (collective, to) in moves {
                 let axes = collective.axes(shape.mesh, layout);

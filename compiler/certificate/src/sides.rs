@@ -121,10 +121,12 @@ impl Space<'_> {
 
     /// The places whose layouts a label or a memory constrains.
     pub fn places_of(&self, part: Part) -> Vec<Place> {
-        let Part::Label(label) = part else {
-            let Part::Memory(memory) = part else { return Vec::new() };
-            let kept = self.memories.get(memory).map_or(&[][..], |kept| kept.values.as_slice());
-            return kept.iter().map(|id| Place::Value(id.0)).collect();
+        let label = match part {
+            Part::Label(label) => label,
+            Part::Memory(memory) => {
+                let kept = self.memories.get(memory).map_or(&[][..], |kept| kept.values.as_slice());
+                return kept.iter().map(|id| Place::Value(id.0)).collect();
+            }
         };
         let bears = |pattern: &LayoutPattern| pattern.label == Some(LabelId(label));
         let pattern = |id: ValueId| self.program.value(id).def.pattern();

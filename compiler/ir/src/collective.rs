@@ -425,18 +425,21 @@ impl Collective {
     /// The dims that an all-gather or a reduce-scatter changes, if the value is in the layout
     /// `from`: each with the axes that it loses or gains, major to minor. Empty for other moves.
     pub fn parts(&self, from: Layout) -> Vec<(usize, AxisList)> {
-        let (row, Terms { kind, axes, dims, to, .. }) = (self.row(), self.terms());
-        match (to, axes, dims) {
-            (Some(to), ..) if row.several => match kind {
-                Some(_) => regroup::appended(from, to).unwrap_or_default(),
-                None => regroup::appended(to, from).unwrap_or_default(),
-            },
-            (None, Some(axes), [Some(dim), None])
-                if !matches!(row.sends, Sends::Nothing | Sends::Weighted) =>
-            {
+        match *self {
+            Collective::AllGather { dim, axes } | Collective::ReduceScatter { dim, axes, .. } => {
                 vec![(dim, axes)]
             }
-            _ => Vec::new(),
+            Collective::AllGatherDims { to } => regroup::appended(to, from).unwrap_or_default(),
+            Collective::ReduceScatterDims { to, .. } => {
+                regroup::appended(from, to).unwrap_or_default()
+            }
+            Collective::Slice { .. }
+            | Collective::AllReduce { .. }
+            | Collective::AllToAll { .. }
+            | Collective::Permute { .. }
+            | Collective::Exchange { .. }
+            | Collective::ToPartial { .. }
+            | Collective::SoftmaxMerge { .. } => Vec::new(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! [`HappensBefore`]: which task of an execution is done before which.
 
+use crate::never;
+
 /// The order of the tasks of an execution: for each task, how many tasks of every lane are done
 /// before it starts.
 ///
@@ -69,7 +71,8 @@ impl HappensBefore {
             self.last[*lane] = Some(task);
             clock[*lane] = self.count[*lane];
         }
-        let lane = lanes.first().copied().unwrap_or(0);
+        let lane = lanes.first().copied();
+        let lane = lane.unwrap_or_else(|| never!("a task in no lane", 0));
         self.at.push((lane, self.count[lane]));
         self.clocks.push(clock);
     }

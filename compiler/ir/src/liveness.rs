@@ -60,7 +60,7 @@ impl Liveness {
                     {
                         end_of(fold)
                     }
-                    _ => ends[id.index()].index(),
+                    Some(_) | None => ends[id.index()].index(),
                 };
                 last_use[operand.index()] = last_use[operand.index()].max(read);
             }

@@ -236,11 +236,11 @@ impl Operands<'_> {
     }
 
     fn number(&self, operand: usize) -> Result<(), TypeError> {
-        match self.all[operand].dtype {
-            Dtype::Bool => {
-                Err(TypeError::OperandDtype { operand, found: Dtype::Bool, wanted: Wanted::Number })
-            }
-            _ => Ok(()),
+        let found = self.all[operand].dtype;
+        if found == Dtype::Bool {
+            Err(TypeError::OperandDtype { operand, found, wanted: Wanted::Number })
+        } else {
+            Ok(())
         }
     }
 

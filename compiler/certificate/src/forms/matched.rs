@@ -63,7 +63,7 @@ impl<'m> Matched<'m> {
                     match (node.head, equal.op(node)) {
                         (Head::Pin(_), _) => &mut pins,
                         (_, Some(op)) if composite_dim(op).is_some() => &mut composites,
-                        _ => continue,
+                        (Head::Given(_) | Head::Constant(..) | Head::Op(_), _) => continue,
                     };
                 by_operand.entry(*node.operands.first()?).or_default().push((class, node.clone()));
             }
