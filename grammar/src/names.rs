@@ -1,4 +1,4 @@
-//! The lexical rules of the four namespaces, and the words that cannot be names.
+//! The lexical rules of the namespaces, and the words that cannot be names.
 
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use shard_ops::{Code, Flag};

@@ -71,7 +71,7 @@ pub(crate) enum ItemOutline {
     Layer(LayerOutline),
 }
 
-/// The pieces of a whole file, and what is wrong between them.
+/// The pieces of a whole file, and the errors between them.
 pub(crate) struct Outline {
     pub(crate) items: Vec<ItemOutline>,
     pub(crate) errors: Vec<SyntaxError>,

@@ -1,6 +1,6 @@
 //! Tests of the parser and of what is said of text that it refuses.
 //!
-//! One binary for all of them: to link one for each file takes longer than most of them take to
+//! All tests are one binary, since linking one for each file would take longer than most of them
 //! run.
 
 mod layout_words;

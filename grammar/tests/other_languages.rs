@@ -1,4 +1,4 @@
-//! What other languages write is told with what stands for it here, and that is read.
+//! Text of other languages gets a help that says what is written here, and the parser reads that.
 
 use shard_grammar::{SourceFile, SyntaxError, parse};
 
@@ -25,7 +25,7 @@ fn mended(text: &str) -> String {
     panic!("still wrong:\n{text}");
 }
 
-/// Each text is told the help, and its edits lead to the text that is meant.
+/// Each text gets the help, and its edits lead to the text that is meant.
 fn are_told(frame: &str, cases: &[(&str, &str, &str)]) {
     for (written, help, meant) in cases {
         let text = frame.replace("HERE", written);
@@ -34,7 +34,7 @@ fn are_told(frame: &str, cases: &[(&str, &str, &str)]) {
     }
 }
 
-/// Each text is told the help, which stands without an edit, and the text that is meant is read.
+/// Each text gets the help, which has no edit, and the parser reads the text that is meant.
 fn are_told_alone(frame: &str, cases: &[(&str, &str, &str)]) {
     for (written, help, meant) in cases {
         let text = frame.replace("HERE", written);
@@ -204,7 +204,7 @@ fn a_type_is_a_kind_a_dtype_and_a_word_of_dims() {
             ("x: bf16 B E (partialsum-x)", "x: bf16 BE(partialsum-x)", "x: bf16 BE(partialsum-x)"),
         ],
     );
-    // A size that no line of a dim states needs one; `G` is another's name.
+    // A size that no dim line states needs a new dim, whose name is not taken.
     let sizes = "x: f32 BEF    (with dim E = 64 and dim F = 2)";
     are_told_alone(
         PARAM,
@@ -268,7 +268,7 @@ fn a_comment_starts_with_two_slashes() {
             ("let h = f(b # first\n, c)", help, "let h = f(b // first\n, c)"),
         ],
     );
-    // Signs before a value, and the rest of a bracket, are no comments.
+    // Minus signs before a value, and the rest of a bracket, are no comments.
     assert_eq!(errors(&BODY.replace("HERE", "let h = a -- b")), []);
     assert_eq!(helped(&BODY.replace("HERE", "let h = f(a -- b c)")), "put `,` before `c`");
 }

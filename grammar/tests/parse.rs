@@ -298,7 +298,7 @@ fn signs_outside_of_expressions_are_what_they_were() {
             parsed.errors
         );
     }
-    // A layer of the file is no operation of another language.
+    // The name of a layer of the file is not taken for an operation of another language.
     let text = "layer topk(a: f32 B) -> f32 B { return topk(a over B) }";
     let parsed = parse(&SourceFile::new("t", text));
     assert!(parsed.errors[0].to_string().starts_with("expected"), "{:?}", parsed.errors);

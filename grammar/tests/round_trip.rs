@@ -44,7 +44,7 @@ fn shape(parsed: &Parsed) -> String {
     out + rest
 }
 
-/// The comments in sorted order: some move, and moved ones lose what made them docs.
+/// The comments in sorted order: some move, and moved ones are no docs any more.
 fn comments(parsed: &Parsed) -> Vec<String> {
     let mut texts: Vec<String> = parsed
         .file
@@ -56,7 +56,7 @@ fn comments(parsed: &Parsed) -> Vec<String> {
     texts
 }
 
-/// Holds one text to all the promises. Whether it could be formatted.
+/// Checks all promises on one text. Returns whether it could be formatted.
 fn hold(text: &str) -> bool {
     let source = SourceFile::new("t", text);
     let parsed = parse(&source);

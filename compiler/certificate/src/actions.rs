@@ -1,5 +1,5 @@
-//! What one mesh axis may do in an op, read off `spec/types.md`: the tables of *Splits* and of
-//! *Partial operands*.
+//! What one mesh axis may do in an op, by `spec/types.md`: the tables of *Splits* and of *Partial
+//! operands*.
 //!
 //! The axes of a mesh act independently. Over one axis an op is done in one of three ways. The axis
 //! splits a dim that the op works along; or some operands are partial over the axis, and the result
@@ -73,7 +73,7 @@ enum Role {
     Regrouped,
 }
 
-/// What a reduction over a split dim leaves.
+/// How the result of a reduction over a split dim is partial.
 fn combining(kind: Reduce) -> Reduction {
     match kind {
         Reduce::Sum | Reduce::Mean => Reduction::Sum,
@@ -81,7 +81,7 @@ fn combining(kind: Reduce) -> Reduction {
     }
 }
 
-/// Whether the operands of an op may change places, where they are of one type.
+/// Whether the operands of an op may be swapped, if they have the same type.
 pub(crate) fn commutes(op: &Op) -> bool {
     // For all other ops the answer is no, which is safe: values that are the same are then not
     // found to be the same.

@@ -18,9 +18,10 @@ use crate::labels::label_layout;
 ///
 /// Every instruction but a move must do what some value of the program is defined as, on operands
 /// that stand for that value's operands. An instruction *stands for* a value if it does what the
-/// value is defined as, or moves one that does; for a pinned value there must be, on that way, the
-/// value in a layout that the pin allows. In a strict layer moves may stand only where a `reshard`
-/// is written. It may be any form of the program that the logical rules give.
+/// value is defined as, or moves an instruction that does. For a pinned value, the value must also
+/// be, at some point of these moves, in a layout that the pin allows. In a strict layer moves may
+/// stand only where a `reshard` is written. The plan may compute any form of the program that the
+/// logical rules give.
 pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.name != program.name || plan.repeat != program.repeat {
         return Err("the plan is one of another layer".to_string());

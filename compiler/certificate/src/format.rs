@@ -35,7 +35,7 @@ impl Certificate {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inputs {
-    /// The name of the source file; for messages alone.
+    /// The name of the source file, for messages only.
     pub file: String,
     /// The text of the source file.
     pub source: String,
@@ -177,9 +177,9 @@ pub struct AlternativePrices {
 pub enum Claim {
     /// The bound equals the cost.
     Certificate,
-    /// The bound is lower; that no plan lies between the two, only the search can say.
+    /// The bound is lower than the cost; only the search shows that no plan lies between the two.
     Search,
-    /// The bound is lower, and the search did not close the gap.
+    /// The bound is lower than the cost, and the search did not close the gap.
     None,
 }
 
@@ -304,7 +304,7 @@ pub enum Part {
     Memory(usize),
 }
 
-/// A place that bears a label or lies in memory.
+/// A place whose type has a label, or whose value lies in memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {

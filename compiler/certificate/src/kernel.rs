@@ -110,7 +110,8 @@ pub(crate) fn is_constant(program: &Program, id: ValueId) -> bool {
     matches!(program.value(unpinned(program, id)).def, Def::Constant(_))
 }
 
-/// An op of a program with the types around it; `None` where the value is no op's.
+/// The op of a value, with the types of its operands and its result; `None` for a value that is not
+/// made by an op.
 pub(crate) fn site(program: &Program, id: ValueId) -> Option<Site<'_>> {
     let value = program.value(id);
     let Def::Op { op, operands } = &value.def else { return None };

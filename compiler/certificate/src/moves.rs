@@ -39,7 +39,7 @@ pub(crate) struct Alike {
     pub(crate) freedom: Freedom,
     /// How often the step of the value is taken: times of moves are multiplied by it.
     pub(crate) times: u64,
-    /// The dims of its statistics, where it may be the attention over a part of the keys.
+    /// The dims of its statistics, if it may be `partialsoftmax`.
     pub(crate) statistics: Option<DimSet>,
 }
 
@@ -330,8 +330,8 @@ fn shortest(arcs: &[Vec<(Node, i64)>], sums: &mut [Sum], scale: i64, share: i64)
 mod tests {
     use super::*;
 
-    /// The least times from each layout to each other by the definition of moves alone: all of
-    /// them, each by its own price.
+    /// The least times from each layout to each other, by the definition of moves: all moves, each
+    /// with its own price.
     fn by_definition(
         mesh: &Mesh,
         of: &Alike,

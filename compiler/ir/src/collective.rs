@@ -71,15 +71,15 @@ pub enum Collective {
         /// The axes, major to minor.
         axes: AxisList,
     },
-    /// Whole blocks change places: the local shape and the partial axes stay, the axes of the dims
-    /// are others or in another order.
+    /// Whole blocks change places: the local shape and the partial axes stay the same; other axes
+    /// split the dims, or the same in another order.
     Permute {
         /// The layout after.
         to: Layout,
     },
-    /// Each device gets its new block from those that hold parts of it: the axes that split the
-    /// value stay the same and split it otherwise. One that is an all-to-all or a permute goes by
-    /// that name alone.
+    /// Each device gets its new block from the devices that hold parts of it: the same axes split
+    /// the value in another way. A move that is also an all-to-all or a permute is called by that
+    /// name only.
     Exchange {
         /// The layout after.
         to: Layout,
@@ -107,17 +107,18 @@ pub enum Collective {
         /// The axes, major to minor.
         axes: AxisList,
     },
-    /// Attentions over parts of the keys become the one over all of them: the maximum of the
-    /// statistics goes to every device, each weighs its own result by it, and weighted results and
-    /// weights are summed. A value that is partial over other axes too keeps its statistics.
+    /// Attentions over parts of the keys become the attention over all keys: the maximum of the
+    /// statistics goes to every device, each device weighs its own result by it, and the weighted
+    /// results and the weights are summed. A value that is `partialsoftmax` over other axes, too,
+    /// keeps its statistics.
     SoftmaxMerge {
-        /// The dim of which each device gets one block, whose minor-most axes `axes` become; `None`
-        /// where every device gets the whole.
+        /// The dim of which each device gets one block: `axes` become its minor-most axes. `None`
+        /// where every device gets the whole value.
         dim: Option<usize>,
-        /// The axes, major to minor; in the order of the mesh without a dim.
+        /// The axes, major to minor; in mesh order where there is no dim.
         axes: AxisList,
-        /// The dims of the value for each of whose elements there is a statistic: those of the
-        /// scores less the keys.
+        /// The dims of the statistics, by their places in the value: the dims of the scores without
+        /// the keys.
         statistics: DimSet,
     },
 }
@@ -176,8 +177,8 @@ pub enum CollectiveError {
     /// A permute that changes the local shape or the partial axes, or changes nothing.
     #[error("a collective-permute keeps the local shape and the partial axes, and moves something")]
     NotAPermutation,
-    /// An exchange between layouts that are not split by the same axes, or that is nothing, an
-    /// all-to-all or a permute.
+    /// An exchange between layouts that are split by different axes, or that is an all-to-all or a
+    /// permute, or changes nothing.
     #[error(
         "an exchange keeps the axes that split and the partial axes, and is no all-to-all and no \
             permute"
@@ -187,10 +188,10 @@ pub enum CollectiveError {
     /// else.
     #[error("a move along several dims changes two or more of them, each at its minor end")]
     NotSeveralDims,
-    /// A move other than a merge of the attention over a part of the keys.
+    /// A move other than a merge of a `partialsoftmax` value.
     #[error("the value is the attention over a part of the keys: it is merged before it moves")]
     NotMerged,
-    /// A maximum completed while a partial sum is left inside it.
+    /// A partial maximum is completed while a partial sum is left inside it.
     #[error("a partial maximum can be completed only after the partial sum inside it")]
     SumInsideMax,
 }

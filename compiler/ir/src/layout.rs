@@ -24,7 +24,7 @@ impl Reduction {
         }
     }
 
-    /// The word of what combines: `sum` or `max`.
+    /// The word of the reduction: `sum` or `max`.
     pub fn short(self) -> &'static str {
         match self {
             Reduction::Sum => "sum",
@@ -427,7 +427,7 @@ impl Layout {
 }
 
 impl fmt::Debug for Layout {
-    /// Axes and dims by number: `[1:[0], sum:{2}]`; use [`Layout::text`] for people.
+    /// Axes and dims by number: `[1:[0], Sum:[2]]`. [`Layout::text`] is for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
         for dim in 0..MAX_RANK {

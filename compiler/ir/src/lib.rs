@@ -4,8 +4,8 @@
 //! * [`Layout`] and its algebra; [`Collective`], the moves between layouts, and
 //!   [`Collective::apply`], their one definition; [`layout_rule`], what each op does to layouts.
 //! * [`Program`] (checked, unsharded), [`Plan`] (lowered), [`Schedule`] (in time),
-//!   [`Execution`] (as streams execute it): the borders between passes.
-//! * [`text`]: `.shir`, a plan as text; [`verify`]: the judge of every plan.
+//!   [`Execution`] (as streams execute it): what one pass hands to the next.
+//! * [`text`]: `.shir`, a plan as text; [`verify`]: the verifier of plans.
 
 pub mod attention;
 pub mod collective;

@@ -5,7 +5,7 @@ use crate::mesh::{AxisList, AxisSet, Mesh};
 use crate::never;
 use crate::tensor::MAX_RANK;
 
-/// A mesh and the global sizes of a tensor: what a layout is legal or illegal against.
+/// A mesh and the global sizes of a tensor, which decide which layouts are legal.
 #[derive(Clone, Copy, Debug)]
 pub struct MeshShape<'a> {
     /// The mesh.

@@ -174,16 +174,17 @@ ops! {
     /// [`layout_rule`](crate::layout_rule).
     pub enum Op {
         /// The product of the operands, summed over every dim that the result does not name. The
-        /// dtype of the result, too, is stated beside it: that of the operands' product, or another
-        /// one that it is accumulated in ([`accumulates_in`](crate::typing::accumulates_in)).
+        /// dtype of the result is stated beside the op, like its dims: the dtype of the operands'
+        /// product, or another one in which it is accumulated
+        /// ([`accumulates_in`](crate::typing::accumulates_in)).
         Einsum,
         /// `exp(a) / sum(exp(a))` over a dim.
         Softmax {
             /// The dim.
             over: DimId,
         },
-        /// Operands `a, sinks`: `exp(a) / (exp(sinks) + sum(exp(a)))` over a dim, which the sinks
-        /// have not.
+        /// Operands `a, sinks`: `exp(a) / (exp(sinks) + sum(exp(a)))` over a dim that the sinks
+        /// lack.
         SinkSoftmax {
             /// The dim.
             over: DimId,
@@ -234,20 +235,21 @@ ops! {
             /// The dim of the cache.
             to: DimId,
         },
-        /// Minus infinity where the key position is later than the query position, or where a
-        /// window ends in front of it.
+        /// Minus infinity where the key position is later than the query position, or before the
+        /// window of the query.
         Mask {
-            /// The dim of query positions, the last of the keys'.
+            /// The dim of query positions, which are the last of the key positions.
             query: DimId,
             /// The dim of key positions.
             key: DimId,
-            /// How many positions a query sees, its own the last of them; all without it.
+            /// How many positions a query sees, the last of which is its own; all up to its own
+            /// without a window.
             window: Option<u64>,
         },
         /// Rotary embedding: elements i and i + n/2 of the n along `over` are turned by `position ·
         /// 10000^(-2i/n)`.
         Rope {
-            /// The dim that is rotated, in halves; even.
+            /// The dim that is rotated; its size is even.
             over: DimId,
             /// The dim of positions.
             at: DimId,
@@ -255,15 +257,15 @@ ops! {
             /// without it they are the first.
             extent: Option<DimId>,
         },
-        /// Operands `a, ids`: for each place of `to` the sum of what stands where an id names it,
-        /// over all of `over`. An id that is no place adds to none.
+        /// Operands `a, ids`: for each place of `to` the sum of the elements of `a` whose id is
+        /// this place, over all of `over`. An id that is no place adds to none.
         ScatterAdd {
             /// The dims of both operands that are summed.
             over: Vec<DimId>,
             /// The dim of the places.
             to: DimId,
         },
-        /// The positions of a dim at `offset` and behind it, zeros elsewhere.
+        /// The operand with zeros around a dim: its positions start at `offset`.
         Pad {
             /// The dim of the operand.
             from: DimId,
@@ -273,40 +275,43 @@ ops! {
             offset: u64,
         },
         /// Operands `a, factor`: at each position `a + factor · (the result one position before)`,
-        /// which in front of the first is 0. All dims of the factor are dims of `a`.
+        /// where the result before the first position counts as 0. All dims of the factor are dims
+        /// of `a`.
         Scan {
             /// The dim of the positions.
             over: DimId,
         },
-        /// At each position the sum up to it, its own with it.
+        /// At each position the sum of all elements up to it, its own included.
         Cumsum {
             /// The dim of the positions.
             over: DimId,
         },
-        /// Each position has what stands `by` positions before it, and the first ones zeros.
+        /// Each position has the element `by` positions before it, and the first positions have
+        /// zeros.
         Shift {
             /// The dim of the positions.
             over: DimId,
             /// By how many.
             by: u64,
         },
-        /// Operands `a, weights`: at each position what stands there and at the positions before
-        /// it, each times its tap, of which the last is the position's own. In front of the first
-        /// position are zeros; all other dims of the weights are dims of `a`.
+        /// Operands `a, weights`: at each position the sum of its own element and of those before
+        /// it, each times its tap; the last tap is for the position's own element. Zeros stand
+        /// before the first position. All other dims of the weights are dims of `a`.
         Conv {
             /// The dim of the positions.
             over: DimId,
-            /// The dim of the taps, of the weights alone.
+            /// The dim of the taps, which only the weights have.
             taps: DimId,
         },
-        /// The first position of the largest; a NaN is larger than any number.
+        /// The first position of the largest element; a NaN counts as larger than any number.
         Argmax {
             /// The dim of the positions.
             over: DimId,
         },
-        /// The largest values in falling order; a NaN is larger than any number. Of each of so many
-        /// equal parts of the dim as many, part by part, where parts are given: axes that cut it
-        /// between parts may split it then, and split the result alike.
+        /// The largest elements along a dim, in falling order; a NaN counts as larger than any
+        /// number. With parts, the dim is cut into this many equal parts, and as many are chosen of
+        /// each, part by part. Then axes may split the dim between parts, and split the result
+        /// alike.
         TopK {
             /// The dim.
             over: DimId,
@@ -315,8 +320,8 @@ ops! {
             /// How many parts; one where it is not given.
             parts: Option<u64>,
         },
-        /// The positions, counted over the whole dim, of what [`Op::TopK`] has; of equal values the
-        /// lower ones, in rising order.
+        /// The positions of the elements that [`Op::TopK`] chooses, counted over the whole dim; of
+        /// equal elements those with lower positions, in rising order.
         ArgTopK {
             /// The dim.
             over: DimId,
@@ -326,7 +331,8 @@ ops! {
             parts: Option<u64>,
         },
         /// Operands `a, value`: minus the first position at which the two are equal, or both NaN;
-        /// the least int32 where they never are. Over a split dim a partial maximum.
+        /// the smallest int32 where they never are. Over a split dim the result is a partial
+        /// maximum.
         Locate {
             /// The dim of the positions.
             over: DimId,
@@ -343,20 +349,19 @@ ops! {
             /// The dim.
             over: DimId,
         },
-        /// Which tokens go to which experts: 1 at the place of an expert that a token is given, 0
-        /// elsewhere.
+        /// Which tokens go to which places of which experts: 1 at a place that is given to a token,
+        /// 0 elsewhere.
         ///
-        /// Each token asks for the experts of its largest gates, the lower numbered where gates are
-        /// equal; one that is no number counts as minus infinity. Places are given to first choices
-        /// before second ones, and among them in the order of the tokens; where an expert has no
-        /// place left, the token goes without. Every other dim is a group of tokens with places of
-        /// its own.
+        /// Each token asks for the experts of its largest gates; of equal gates the lower expert
+        /// comes first, and a NaN counts as minus infinity. First choices get places before second
+        /// choices, and among equal choices in the order of the tokens. A token whose expert has no
+        /// place left goes without. Every other dim is a group of tokens with places of its own.
         Route {
             /// The dim of the experts.
             over: DimId,
             /// The dim of the tokens.
             at: DimId,
-            /// The dim of the places of an expert, which the result has beside.
+            /// The dim of the places of an expert, which the result has in addition.
             to: DimId,
             /// How many experts a token asks for.
             choices: u64,

@@ -4,8 +4,8 @@ use crate::layout::{Layout, MeshShape, Reduction};
 use crate::mesh::{AxisList, AxisSet};
 use crate::tensor::DimId;
 
-/// A layout label (`?l`) of a layer, as an index into [`Program::labels`](crate::Program::labels):
-/// every pattern that bears it is met by one and the same layout.
+/// A layout label (`?l`) of a layer, as an index into [`Program::labels`](crate::Program::labels).
+/// All patterns with the label must be met by the same layout.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LabelId(pub u16);
 
@@ -70,7 +70,8 @@ impl LayoutPattern {
         }
     }
 
-    /// The same pattern over a value whose dims `from` are in the order `to` in memory.
+    /// The pattern for the same value with its dims, which are in the order `from`, in the order
+    /// `to`.
     pub fn permuted(&self, from: &[DimId], to: &[DimId]) -> LayoutPattern {
         let mut out = self.clone();
         for (i, dim) in to.iter().enumerate() {

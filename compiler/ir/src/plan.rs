@@ -103,7 +103,7 @@ pub enum InstrKind {
 pub enum Number {
     /// As it stands.
     Given(f64),
-    /// How many elements a dim has, whatever size it is given.
+    /// The size of a dim, whatever it is.
     SizeOf(DimId),
 }
 
@@ -119,7 +119,7 @@ impl InstrKind {
         }
     }
 
-    /// The op that each device does on what it holds: of a collective einsum the einsum.
+    /// The op that each device does on what it holds; for a collective einsum the einsum.
     pub fn op(&self) -> Option<&Op> {
         match self {
             InstrKind::Op(op) => Some(op),
@@ -171,8 +171,8 @@ impl InstrKind {
 pub struct Origin {
     /// The rewrite rules that made it: `axis_on_a_contracted_dim_leaves_a_partial_sum`.
     pub rules: Rules,
-    /// Why it is there, for a move, and for an op that is not done as the source says. `.shir`
-    /// leaves it out.
+    /// For a move, and for an op that differs from the source: why it is there. `.shir` leaves it
+    /// out.
     pub reason: Option<Reason>,
     /// The place in the source that caused it.
     pub span: Option<Span>,
@@ -187,7 +187,7 @@ pub struct Origin {
     /// prices depend on the mark, it is checked against what the instructions compute
     /// ([`attentions`](crate::attention::attentions)).
     pub attention: bool,
-    /// A move that a `reshard` of the source asks for.
+    /// Whether it is a move that a `reshard` of the source asks for.
     pub written: bool,
 }
 

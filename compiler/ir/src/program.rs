@@ -81,7 +81,7 @@ pub struct Program {
     pub repeat: u64,
     /// The phase whose sizes the dims have; `None` in a file without phases.
     pub phase: Option<Phase>,
-    /// Every collective must be written as a `reshard`.
+    /// Whether the layer is strict: every move must be written as a `reshard`.
     pub strict: bool,
     /// The hardware that the file names (a built-in name or a path), if any.
     pub hardware: Option<String>,
@@ -304,7 +304,7 @@ impl Def {
         }
     }
 
-    /// What it is kept for, where it is a parameter.
+    /// What it is kept for, if it is a parameter.
     pub fn parameter(&self) -> Option<ParameterKind> {
         match self {
             Def::Parameter { kind, .. } => Some(*kind),

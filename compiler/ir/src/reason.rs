@@ -56,7 +56,7 @@ pub enum MoveWhy {
         /// The dim.
         dim: DimId,
     },
-    /// The same along several dims at once.
+    /// A partial value is combined, and each device keeps its block along several dims.
     ScatteredAlong {
         /// Why it is partial.
         cause: Cause,
@@ -92,14 +92,14 @@ pub enum MoveWhy {
         /// The dim on which they are wanted.
         to: DimId,
     },
-    /// The blocks lie in another order or place.
+    /// The blocks are wanted in another order or place.
     Permuted {
         /// How they lie.
         from: Layout,
         /// How they are wanted.
         to: Layout,
     },
-    /// The same axes split the value otherwise.
+    /// The same axes are wanted to split the value in another way.
     Regrouped {
         /// How it is split.
         from: Layout,
@@ -273,7 +273,7 @@ pub enum Role {
     Whole {
         /// The axes.
         axes: AxisSet,
-        /// What they split of other operands: the operand's name, and each dim with its axes.
+        /// What they split in other operands: the operand's name, and each dim with its axes.
         beside: Vec<(String, Vec<(DimId, AxisList)>)>,
     },
 }

@@ -72,7 +72,7 @@ pub enum TypeError {
         /// What the op asks for.
         right: u64,
     },
-    /// An operand of a dtype that the op does not take.
+    /// An operand has a dtype that the op does not take.
     #[error("operand {operand} is {found}")]
     OperandDtype {
         /// Which operand.

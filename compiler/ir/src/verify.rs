@@ -147,18 +147,18 @@ pub enum VerifyErrorKind {
     /// A constant is not a replicated scalar, or not finite.
     #[error("a constant is a finite, replicated scalar")]
     BadConstant,
-    /// A stacked layer repeated zero times.
+    /// The layer is repeated zero times.
     #[error("the layer is repeated 0 times")]
     NoRepeat,
-    /// A folded block that cannot be written out.
+    /// A folded block is not legal.
     #[error("{0}")]
     Fold(#[from] FoldError),
-    /// A result of no instruction, or whose dims are not a permutation of the instruction's.
+    /// A result names no instruction, or its dims are not a permutation of the instruction's.
     #[error("result {0} is not a permutation of the dims of an instruction")]
     BadOutput(String),
 }
 
-/// Checks a whole plan; the errors are in program order, at most one an instruction.
+/// Checks a whole plan. The errors are in program order, at most one for each instruction.
 ///
 /// Each instruction is checked against its operands *as written*, so that one wrong instruction
 /// gives one error.

@@ -85,7 +85,8 @@ fn a_move_over_several_axes_is_a_chain_of_moves_over_one() {
         let all = shape.mesh.all_axes();
         for (c, to) in Collective::all_from(shape, layout, all, all) {
             let chained = match c {
-                // The minor-most axis leaves first, the major-most comes first.
+                // Axes leave a dim from the minor-most on, and come to a dim from the major-most
+                // on.
                 Collective::AllGather { dim, axes } => chain(
                     shape,
                     layout,
@@ -158,7 +159,7 @@ fn an_all_to_all_is_undone_by_the_opposite_one() {
             let Collective::AllToAll { from_dim, to_dim, axes } = c else { continue };
             let back = Collective::AllToAll { from_dim: to_dim, to_dim: from_dim, axes };
             assert_eq!(back.apply(shape, to), Ok(layout));
-            // And it is an all-gather and a slice, with less on the wire.
+            // An all-to-all is also an all-gather and a slice, with fewer bytes on the wire.
             let gathered =
                 Collective::AllGather { dim: from_dim, axes }.apply(shape, layout).unwrap();
             assert_eq!(Collective::Slice { dim: to_dim, axes }.apply(shape, gathered), Ok(to));
@@ -211,7 +212,7 @@ fn between_layouts_of_the_same_split_axes_there_is_one_move() {
     assert!(exchanges > 5_000, "{exchanges}");
 }
 
-/// Of a device the coordinates, and where its block of each dim begins and ends, in a layout.
+/// The coordinates of a device, and where its block of each dim begins and ends in a layout.
 fn block(shape: MeshShape<'_>, layout: Layout, device: u64) -> (Vec<u64>, Vec<(u64, u64)>) {
     let at = shape.mesh.coordinates(device);
     let local = shape.local_sizes(layout);
@@ -223,7 +224,7 @@ fn block(shape: MeshShape<'_>, layout: Layout, device: u64) -> (Vec<u64>, Vec<(u
     (at, blocks)
 }
 
-/// Elements that two blocks have in common.
+/// The number of elements that two blocks have in common.
 fn common(one: &[(u64, u64)], other: &[(u64, u64)]) -> u64 {
     one.iter().zip(other).map(|(a, b)| a.1.min(b.1).saturating_sub(a.0.max(b.0))).product()
 }
@@ -247,7 +248,8 @@ fn what_a_device_keeps_in_an_exchange_and_the_axes_that_it_crosses_follow_from_t
                 None => assert_eq!(kept.iter().min(), Some(&0), "{layout:?} to {to:?}"),
             }
             let mut crossed = AxisSet::EMPTY;
-            // Of the holders of a block, those that hold the same terms and copies.
+            // Compare devices that differ along split axes only: they hold the same term and the
+            // same copy.
             let alone = layout.split_axes();
             for ((from, before), _) in &devices {
                 for (_, (at, after)) in &devices {
@@ -272,8 +274,8 @@ fn any_complete_layout_is_a_slice_an_exchange_and_a_gather_from_any_other() {
         let layouts = shape.layouts(AxisSet::EMPTY, AxisSet::EMPTY);
         for from in layouts.iter().copied() {
             for to in layouts.iter().copied() {
-                // Axes that enter are cut first, where that divides; else what leaves is gathered
-                // first.
+                // Axes that enter are sliced first, where sizes divide; else axes that leave are
+                // gathered first.
                 let moves = way(shape, from, to);
                 assert_eq!(
                     chain(shape, from, moves.iter().copied()),
@@ -287,13 +289,13 @@ fn any_complete_layout_is_a_slice_an_exchange_and_a_gather_from_any_other() {
     assert!(tried > 5_000, "{tried}");
 }
 
-/// A chain of slices, one exchange and one gather, if there is one through layouts that divide;
-/// else through gathers alone.
+/// A chain of slices, one exchange and one gather, if there is one through legal layouts; else a
+/// chain of gathers and slices.
 fn way(shape: MeshShape<'_>, from: Layout, to: Layout) -> Vec<Collective> {
     let enter = to.split_axes().difference(from.split_axes());
     let leave = from.split_axes().difference(to.split_axes());
-    // Of the layouts between which the exchange lies: the axes that enter are behind those of
-    // `from`, and those that leave behind those of `to`.
+    // The layouts before and after the exchange: axes that enter stand behind those of `from`, and
+    // axes that leave stand behind those of `to`.
     let behind = |base: Layout, axes: AxisSet| -> Vec<Layout> {
         axes.iter().fold(vec![base], |all, axis| {
             let with = |l: Layout| {
@@ -321,7 +323,7 @@ fn way(shape: MeshShape<'_>, from: Layout, to: Layout) -> Vec<Collective> {
         }
         return moves;
     }
-    // No dim has room for an axis that enters beside those that leave: gather, then cut.
+    // No dim divides over the axes that enter together with those that leave: gather, then slice.
     let mut moves = Vec::new();
     for dim in 0..shape.rank() {
         if !from.axes_of(dim).is_empty() {
@@ -374,7 +376,7 @@ fn every_move(shape: MeshShape<'_>) -> Vec<Collective> {
     }
     for axes in shape.mesh.all_axes().nonempty_subsets() {
         out.extend(kinds.map(|kind| Collective::AllReduce { kind, axes }));
-        // In mesh order: the order of the axes means nothing here.
+        // The axes are in mesh order, since their order has no meaning here.
         out.extend(kinds.map(|kind| Collective::ToPartial {
             kind,
             dim: None,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::common::{each_layout, each_shape, mesh, one};
 use shard_ir::*;
 
-/// The number of layouts: choose k axes to split, put them into `rank` ordered lists, the others in
-/// `ways` ways.
+/// The number of layouts: choose k axes that split dims and put them into `rank` ordered lists;
+/// each other axis has one of `ways` places.
 fn closed_form(rank: u64, axes: u64, ways: u64) -> u64 {
     (0..=axes)
         .map(|k| {
@@ -81,7 +81,7 @@ fn each_illegal_layout_has_its_own_error() {
     assert_eq!(build(&[AxisList::EMPTY; 15], none, none), LayoutError::RankTooLarge(15));
 }
 
-/// The layout with every axis outside of a set taken away.
+/// The layout without all axes outside of a set.
 fn erased(shape: MeshShape<'_>, layout: Layout, keep: AxisSet) -> Layout {
     (0..shape.rank()).fold(layout, |l, d| {
         let kept: AxisList = l.axes_of(d).iter().filter(|a| keep.contains(*a)).collect();

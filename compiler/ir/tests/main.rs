@@ -1,6 +1,6 @@
 //! Tests of layouts, plans, their text and their verifier.
 //!
-//! One binary for all of them: to link one for each file takes longer than most of them take to
+//! All tests are one binary, since linking one for each file would take longer than most of them
 //! run.
 
 mod common;

@@ -41,14 +41,14 @@ fn every_wrong_dtype_is_found() {
     for plan in plans() {
         for id in plan.ids() {
             let instr = plan.instruction(id);
-            // A parameter or constant of another dtype is right by itself: whoever reads it has to
-            // complain.
+            // A parameter or constant of another dtype is legal by itself; an instruction that
+            // reads it is not.
             let free = matches!(instr.kind, InstrKind::Parameter(_) | InstrKind::Constant(_));
             let is_einsum = instr.kind.op() == Some(&Op::Einsum);
             for dtype in Dtype::ALL.into_iter().filter(|d| *d != instr.dtype) {
                 let mut mutant = plan.clone();
                 mutant.instructions[id.index()].dtype = dtype;
-                // So is an einsum that is accumulated in another float, or in int32.
+                // An einsum that is accumulated in another float, or in int32, is legal, too.
                 let accumulated = is_einsum
                     && (instr.dtype.is_float() && dtype.is_float()
                         || dtype == Dtype::Int32 && !instr.dtype.is_float());
@@ -187,7 +187,8 @@ fn errors_speak_the_words_of_the_field() {
         errors[0].to_string(),
         "%4 einsum: the result's layout is BLF_yz(partialsum-x), written BLF_yz"
     );
-    // The next instruction reads what is written, so it is wrong in its own right: the sum is gone.
+    // The next instruction is checked against the written layout, so it is wrong, too: the partial
+    // sum is gone.
     assert_eq!(
         errors[1].to_string(),
         "%5 reduce-scatter: the operand is not partial over mesh axis x in this way"
@@ -319,7 +320,8 @@ fn the_word_behind_of_is_held_to_what_the_instructions_compute() {
         found.iter().map(|c| (c.operand.0, c.last().0)).collect::<Vec<_>>(),
         [(1, 8), (8, 16)]
     );
-    // On any other instruction, by any other name, and left out of any one that has it.
+    // The mark is refused on any other instruction and with any other name, and may not be left
+    // out.
     for id in plan.ids() {
         for word in [None, Some("p"), Some("rmsnorm"), Some("q"), Some("softmax")] {
             let mut mutant = plan.clone();

@@ -27,7 +27,7 @@ pub struct Row {
     pub sums: Partial,
     /// Which operands may be partial maxima.
     pub maxima: Partial,
-    /// What combines the entries along a dim that the result has not.
+    /// What combines the entries along a dim that the result lacks.
     pub combines: Combined,
     /// What a device reads and writes.
     pub traffic: Traffic,
@@ -125,9 +125,10 @@ pub enum Fit {
     Product { parts: &'static str, whole: &'static str },
     /// The whole is as large as its two parts together.
     Sum { parts: [&'static str; 2], whole: &'static str },
-    /// One is at most as large as the other; `what` stands along the small one.
+    /// The small one is at most as large as the large one; `what` names the entries of the small
+    /// one.
     AtMost { small: &'static str, large: &'static str, what: &'static str },
-    /// The small one is what lies in the large one from a position on.
+    /// The small one is a range of the large one, which starts at a position.
     CutOf { large: &'static str, small: &'static str, offset: &'static str },
     /// The small one is put into the large one from a position on.
     PutInto { small: &'static str, large: &'static str, offset: &'static str },
@@ -175,7 +176,7 @@ pub enum Flag {
     KeepsHidden,
     /// Elementwise ops behind it may join its kernel, although it is not elementwise itself.
     LeadsKernel,
-    /// Its operands may change places where they are of one type.
+    /// Its operands may be swapped, if they have the same type.
     Commutes,
     /// The result has the operand's dims, in their order.
     SameDims,

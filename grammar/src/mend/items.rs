@@ -117,7 +117,7 @@ fn inside(place: &Place<'_, '_>, keyword: &str) -> Option<Range<usize>> {
     if start < end && place.word(end - 1) == "," {
         end -= 1;
     }
-    // A mesh is read through its brackets.
+    // Brackets around the whole content are ignored.
     if start < end && place.is(start, TokenKind::Open) && place.is(end - 1, TokenKind::Close) {
         (start, end) = (start + 1, end - 1);
     }
@@ -155,8 +155,8 @@ pub(super) fn result(place: &Place<'_, '_>) -> Option<Mend> {
     Some(mend)
 }
 
-/// `-> (f32 A, f32 B)`: results without names. Each is called as what is returned in its place,
-/// where that is a name and no other result has it.
+/// `-> (f32 A, f32 B)`: results without names. A result gets the name of the value that is returned
+/// in its place, if that is a name that no other result has.
 pub(super) fn unnamed_results(place: &Place<'_, '_>) -> Option<Mend> {
     const NAMES: [&str; 6] = ["y", "z", "u", "v", "w", "t"];
     let open = (place.at.saturating_sub(4 * FAR)..place.at)
@@ -187,7 +187,8 @@ pub(super) fn unnamed_results(place: &Place<'_, '_>) -> Option<Mend> {
         .then(|| place.in_place_of(open..close + 1, written))
 }
 
-/// Where the parts of a bracket that opens before `start` end: at its commas, and where it closes.
+/// The ends of the parts of a bracket that opens before `start`: its commas, and the token that
+/// closes it.
 fn commas(place: &Place<'_, '_>, start: usize) -> Option<Vec<usize>> {
     let (mut depth, mut ends) = (0usize, Vec::new());
     for at in start..start + 8 * FAR {
@@ -206,7 +207,8 @@ fn commas(place: &Place<'_, '_>, start: usize) -> Option<Vec<usize>> {
     None
 }
 
-/// What the layer returns behind a token: the name of each value that is no more than a name.
+/// What the layer returns, by the first `return (..)` behind the token `from`: the name of each
+/// value, `None` for a value that is not just a name.
 fn returned<'t>(place: &Place<'_, 't>, from: usize) -> Vec<Option<&'t str>> {
     let values = (from..place.scan.tokens.len())
         .take_while(|at| !matches!(place.word(*at), "layer" | "model"))

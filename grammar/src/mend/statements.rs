@@ -8,11 +8,11 @@ use crate::parser::reads;
 use crate::scan::{AS_COMMENT, TokenKind};
 use shard_words::Span;
 
-/// What other languages have in the place of `let`, or behind it.
+/// The words that other languages have in the place of `let`, or behind it.
 pub(super) const OTHER_LETS: [&str; 8] =
     ["val", "var", "const", "auto", "mut", "local", "final", "set"];
 
-/// What other languages have in the place of `=`.
+/// The signs that other languages have in the place of `=`.
 const OTHER_EQUALS: [&str; 3] = [":=", "==", "<-"];
 
 /// `val h = a`, `let h := a`, `h: f32 A = a`, `let h, k = f(a)`.
@@ -57,7 +57,7 @@ pub(super) fn assignment(place: &Place<'_, '_>) -> Option<Mend> {
     let names = if is_one { names.concat() } else { format!("({})", names.join(", ")) };
     let head = format!("let {names}{annotation} =");
     let written = place.text(start..end);
-    // Where nothing but `let` is missing, the error says so.
+    // Where only `let` is missing, the error says so itself.
     let is_told = is_one && annotation.is_empty() && written == head["let ".len()..];
     if is_told || written == head || !reads(&format!("layer f() -> f32 [] {{ {head} a return a }}"))
     {
@@ -133,7 +133,7 @@ pub(super) fn dashes(place: &Place<'_, '_>) -> Option<Mend> {
                 && is_blank(scan.tokens[start].span.start)
                 && scan.text[scan.tokens[start].span.start + 2..].starts_with(' ')
         })?;
-    // What stands before the comment has to be whole, and words are in it.
+    // The code before the comment must be complete, and the comment must begin with a word.
     let line = place.line.start.min(start)..start;
     let is_whole = place.starts_line(start)
         || !place.line.is_empty() && {

@@ -289,7 +289,7 @@ impl<'a> Equal<'a> {
         is_scaled_product(&factors, &self.ty(result).dims)
     }
 
-    /// Whether a class is a weight, pinned, fetched or neither.
+    /// Whether a class is a weight, also behind pins and fetches.
     fn is_weight(&self, class: Class) -> bool {
         self.nodes(self.now(class)).iter().any(|node| match node.head {
             Head::Given(id) => {

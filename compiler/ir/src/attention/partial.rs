@@ -168,16 +168,17 @@ mod tests {
         let acts = |op: &Op| carried(op, 0, &[l], &dims, Dtype::F32) == Some(vec![l]);
         assert!(along(d).iter().all(acts));
         assert!(!along(l).iter().any(acts));
-        // Of two operands that may be partial alone, each; of a pair that may be so together, none.
+        // An op whose operands may each be partial alone acts on either; one whose operands may be
+        // partial only together acts on none.
         let second = |op: &Op| carried(op, 1, &[l], &dims, Dtype::F32).is_some();
         assert!(second(&Op::Conv { over: d, taps: n }) && second(&Op::Binary(Binary::Mul)));
         assert!(!second(&Op::Scan { over: d }) && !second(&Op::Binary(Binary::Add)));
-        // What is a dim of the statistics no longer is gone from the result.
+        // An op is refused if its result lacks a dim of the statistics.
         let lacks = |op: Op, result: &[DimId]| carried(&op, 0, &[l], result, Dtype::F32).is_none();
         assert!(lacks(Op::Pad { from: l, to: n, offset: 0 }, &[n, d]));
         assert!(lacks(Op::Take { over: l }, &[n, d]));
         assert!(lacks(Op::ScatterAdd { over: vec![l], to: n }, &[n, d]));
-        // Parts of an attention are merged in f32 and bf16 alone.
+        // Parts of an attention are merged in f32 and bf16 only.
         assert_eq!(carried(&Op::Cast(Dtype::F16), 0, &[l], &dims, Dtype::F16), None);
     }
 }

@@ -74,7 +74,7 @@ impl<'t> Cursor<'t> {
         Err(LineError { span, message: format!("expected {expected}, found {found}") })
     }
 
-    /// An error about what stands between a place and the cursor.
+    /// An error about the text between a place and the cursor.
     pub(super) fn error_since<T>(&self, start: usize, message: impl Into<String>) -> Parsed<T> {
         Err(LineError { span: Span::new(start, self.position()), message: message.into() })
     }
@@ -197,7 +197,8 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// The text up to the first blank (or comma, if `commas` end it) outside of brackets.
+    /// The text up to the first blank outside of brackets; with `commas`, up to the first blank or
+    /// comma.
     pub(super) fn bracketed_word(&mut self, what: &str, commas: bool) -> Parsed<&'t str> {
         self.skip_blanks();
         let (mut depth, mut len) = (0i32, self.rest().len());

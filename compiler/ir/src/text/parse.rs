@@ -94,8 +94,8 @@ fn parse_lines(text: &str) -> Parsed<Vec<Plan>> {
     }
 }
 
-/// One layer in the making. Its lines come in an order: hardware, mesh, dims, instructions,
-/// results.
+/// A layer that is being read. Its lines stand in this order: hardware, mesh, dims, folded blocks,
+/// instructions, results.
 struct Reader {
     plan: Plan,
     dim_ids: BTreeMap<String, u16>,
