@@ -13,9 +13,9 @@ use crate::labels::label_layout;
 use crate::moves::Node;
 use crate::prices::{self, Paid};
 use crate::sides::Sides;
-use crate::space::{Reader, Space, place_of};
+use crate::space::{Reader, Space, reader_number};
 use crate::steiner::served;
-use crate::sums::{NEVER, Sum, in_all, least, plus};
+use crate::sums::{NEVER, Sum, least, plus, total_time};
 use crate::ways::Ways;
 
 /// Prices count at most this many fractions of a picosecond.
@@ -32,7 +32,7 @@ struct ValueBound {
     term: Sum,
     /// For each layout the kernels that make the value and that an op may join, each with what its
     /// ops pay for what they read.
-    led: Vec<Vec<(Kernel, Sum)>>,
+    joinable: Vec<Vec<(Kernel, Sum)>>,
 }
 
 /// The bound that some prices give, over all layouts of labels.
@@ -90,7 +90,7 @@ struct Making<'s> {
     made: Vec<Sum>,
     /// By layout and key the kernels that make the value, each with the least that its ops pay;
     /// `None` where no op may join them.
-    led: Option<FxHashMap<(Node, Key), (Kernel, Sum)>>,
+    joinable: Option<FxHashMap<(Node, Key), (Kernel, Sum)>>,
 }
 
 impl<'s> Making<'s> {
@@ -98,14 +98,14 @@ impl<'s> Making<'s> {
     fn offer(&mut self, out: Node, cost: Sum, time: u64) {
         let times = self.space.program.value(self.id).times;
         let least = &mut self.made[out as usize];
-        *least = (*least).min(plus(cost, in_all(time, times, self.view.bound.scale)));
+        *least = (*least).min(plus(cost, total_time(time, times, self.view.bound.scale)));
     }
 
     /// Offers a kernel that makes the value in the layout `out` and that an op may join; its ops
     /// pay `cost` for what they read.
-    fn lead(&mut self, out: Node, kernel: Kernel, cost: Sum) {
-        if let Some(led) = &mut self.led {
-            let known = led.entry((out, kernel.key())).or_insert((kernel, cost));
+    fn offer_kernel(&mut self, out: Node, kernel: Kernel, cost: Sum) {
+        if let Some(joinable) = &mut self.joinable {
+            let known = joinable.entry((out, kernel.key())).or_insert((kernel, cost));
             known.1 = known.1.min(cost);
         }
     }
@@ -118,54 +118,54 @@ impl<'s> Making<'s> {
 
     /// Offers a way in a kernel of its own. What the op might otherwise have joined is then a value
     /// of its own, whose term `apart` counts.
-    fn begin(&mut self, way: usize, apart: Sum) {
+    fn offer_own_kernel(&mut self, way: usize, apart: Sum) {
         let out = self.ways.out[way];
         let side = self.view.bound.sides.of_value(self.id, out);
         let cost = self.plus_paid(plus(apart, side), way, 0..self.ways.arity);
         let Some(number) = self.ways.kernel.get(way) else { return self.offer(out, cost, 0) };
         self.offer(out, cost, self.space.times[*number as usize]);
-        if self.ways.leads[way] {
-            self.lead(out, self.space.kernels[*number as usize], cost);
+        if self.ways.joinable[way] {
+            self.offer_kernel(out, self.space.kernels[*number as usize], cost);
         }
     }
 
     /// Offers a way joined to each kernel that makes the operand.
-    fn go_on(&mut self, way: usize, joins: &Joins) {
+    fn offer_joined(&mut self, way: usize, joins: &Joins) {
         let Some(adds) = self.ways.adds[way] else { return };
         let (v, out) = (self.id.index(), self.ways.out[way]);
-        let between = self.ways.reads_of(way)[joins.fed[0]];
+        let between = self.ways.reads_of(way)[joins.from_maker[0]];
         if !self.space.all_pass(&joins.pins, between, self.view.labels) {
             return;
         }
         let side = |sum, pin: &ValueId| plus(sum, self.view.bound.sides.of_value(*pin, between));
-        let others = (0..self.ways.arity).filter(|i| !joins.fed.contains(i));
+        let others = (0..self.ways.arity).filter(|i| !joins.from_maker.contains(i));
         let others = self.plus_paid(joins.pins.iter().fold(0, side), way, others);
         let layout = self.space.moves[v].layouts[out as usize];
         let makes = bytes(self.space.program, self.id, layout, self.space.partial_softmaxes[v]);
-        for (kernel, cost) in &self.view.value(joins.maker.index()).led[between as usize] {
-            let (kernel, cost) = (kernel.joined(adds.to(kernel), makes), plus(*cost, others));
+        for (kernel, cost) in &self.view.value(joins.maker.index()).joinable[between as usize] {
+            let (kernel, cost) = (kernel.joined(adds.bytes_in(kernel), makes), plus(*cost, others));
             if cost < NEVER {
                 self.offer(out, cost, kernel.time(self.space.hardware));
-                self.lead(out, kernel, cost);
+                self.offer_kernel(out, kernel, cost);
             }
         }
     }
 
     /// Offers the ways of having the attention that ends with the value as one kernel.
-    fn be_one_kernel(&mut self, whole: &Attention) {
-        for (way, cost) in self.space.as_one_kernel(self.id, whole, self.view) {
+    fn offer_attention(&mut self, whole: &Attention) {
+        for (way, cost) in self.space.costs_as_one_kernel(self.id, whole, self.view) {
             let kernel = way.kernel as usize;
             self.offer(way.out, cost, self.space.times[kernel]);
-            self.lead(way.out, self.space.kernels[kernel], cost);
+            self.offer_kernel(way.out, self.space.kernels[kernel], cost);
         }
     }
 
     /// The least cost in each layout, and for each layout the kernels that an op may join, with
     /// their costs.
     fn done(self) -> (Vec<Sum>, Vec<Vec<(Kernel, Sum)>>) {
-        let Some(led) = self.led else { return (self.made, Vec::new()) };
+        let Some(joinable) = self.joinable else { return (self.made, Vec::new()) };
         let mut by_layout = vec![Vec::new(); self.space.moves[self.id.index()].layouts.len()];
-        for ((node, _), kernel) in led.into_iter().filter(|(_, (_, cost))| *cost < NEVER) {
+        for ((node, _), kernel) in joinable.into_iter().filter(|(_, (_, cost))| *cost < NEVER) {
             by_layout[node as usize].push(kernel);
         }
         (self.made, by_layout)
@@ -239,7 +239,7 @@ impl Space<'_> {
             self.program.outputs.iter().enumerate().filter(|(_, o)| self.is_within[o.value.index()])
         {
             let v = output.value.index();
-            let reader = place_of(&self.readers[v], Reader::Result(i));
+            let reader = reader_number(&self.readers[v], Reader::Result(i));
             let paid = view.paid(v, reader);
             let nodes = self.wanted[v][reader]
                 .iter()
@@ -306,16 +306,16 @@ impl Space<'_> {
     /// Computes the bound of a value, given the bounds of what it reads.
     fn value_bound(&self, id: ValueId, view: &View<'_>) -> ValueBound {
         let v = id.index();
-        let (mut made, led) = self.made(id, view);
+        let (mut made, joinable) = self.made(id, view);
         if view.bound.paid[v].iter().any(Option::is_none) {
             self.moves[v].spread(&mut made, view.bound.scale);
-            return ValueBound { follows: Some(made), term: 0, led };
+            return ValueBound { follows: Some(made), term: 0, joinable };
         }
         let served = &view.bound.served[v];
         ValueBound {
             follows: None,
             term: least(made.iter().zip(served).map(|(made, served)| plus(*made, *served))),
-            led,
+            joinable,
         }
     }
 
@@ -331,7 +331,7 @@ impl Space<'_> {
             ways: &self.ways[v],
             paid: self.reads[v].iter().map(paid).collect(),
             made: vec![NEVER; self.moves[v].nodes()],
-            led: self.joined_by[v].map(|_| FxHashMap::default()),
+            joinable: self.joined_by[v].map(|_| FxHashMap::default()),
         };
         let (joins, attention) = (self.joins[v].as_ref(), self.attentions[v].as_ref());
         let apart = match (joins, attention) {
@@ -346,22 +346,22 @@ impl Space<'_> {
             {
                 continue;
             }
-            if making.ways.begins[way] {
-                making.begin(way, apart);
+            if making.ways.in_own_kernel[way] {
+                making.offer_own_kernel(way, apart);
             }
-            if let Some(joins) = joins.filter(|_| making.ways.goes_on[way]) {
-                making.go_on(way, joins);
+            if let Some(joins) = joins.filter(|_| making.ways.joins_kernel[way]) {
+                making.offer_joined(way, joins);
             }
         }
         if let Some(whole) = attention {
-            making.be_one_kernel(whole);
+            making.offer_attention(whole);
         }
         making.done()
     }
 
     /// The ways of having an attention as one kernel, each with its cost apart from the time of the
     /// kernel.
-    fn as_one_kernel<'w>(
+    fn costs_as_one_kernel<'w>(
         &self,
         id: ValueId,
         whole: &'w Attention,

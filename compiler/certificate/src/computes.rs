@@ -223,10 +223,10 @@ impl<'a> Match<'a> {
             let is_it = |id: &InstrId| {
                 let instr = self.plan.instruction(*id);
                 let is_alike = instr.dims == value.dims && instr.dtype == value.dtype;
-                let mut way = self.way(*id, true);
+                let mut moved = self.along_moves(*id, true);
                 is_alike
                     && pattern.admits(instr.layout)
-                    && way.any(|at| self.stands_for(at, *operand))
+                    && moved.any(|at| self.stands_for(at, *operand))
             };
             let seen = |id: InstrId| label_layout(&value.dims, self.plan.instruction(id).layout);
             let here: BTreeSet<Layout> = self.plan.ids().filter(is_it).map(seen).collect();
@@ -405,7 +405,7 @@ impl<'a> Match<'a> {
     /// op that reads it.
     fn is_called_right(&self, id: InstrId) -> bool {
         let instr = self.plan.instruction(id);
-        let made = self.way(id, true).last().unwrap_or(id);
+        let made = self.along_moves(id, true).last().unwrap_or(id);
         let stands_for = |mut value: ValueId| {
             while let Def::Pin { operand, .. } = &self.program.value(value).def {
                 value = *operand;
@@ -490,7 +490,7 @@ impl<'a> Match<'a> {
                 if let Some(known) = self.known.borrow().get(&(instr, value)) {
                     return *known;
                 }
-                let mut way = self.way(instr, !self.program.strict);
+                let mut moved = self.along_moves(instr, !self.program.strict);
                 let pinned =
                     |at: InstrId| self.admits(pattern, value, self.plan.instruction(at).layout);
                 let fold = self
@@ -501,23 +501,24 @@ impl<'a> Match<'a> {
                 let stands = if self.program.strict && *written {
                     // In a strict layer the moves that a `reshard` asks for end at this
                     // instruction.
-                    pinned(instr) && self.way(instr, true).any(|at| self.stands_for(at, *operand))
+                    pinned(instr)
+                        && self.along_moves(instr, true).any(|at| self.stands_for(at, *operand))
                 } else {
-                    way.any(|at| pinned(at) && self.stands_for(at, *operand))
+                    moved.any(|at| pinned(at) && self.stands_for(at, *operand))
                 };
                 let stands = stands && fold.is_none_or(|fold| self.is_taken(instr, fold));
                 self.known.borrow_mut().insert((instr, value), stands);
                 stands
             }
             Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => self
-                .way(instr, !self.program.strict)
+                .along_moves(instr, !self.program.strict)
                 .any(|at| self.does[at.index()].contains(&value)),
         }
     }
 
     /// An instruction, then what it moves, then what that moves, and so on; only itself where
     /// `moves` is false.
-    fn way(&self, instr: InstrId, moves: bool) -> impl Iterator<Item = InstrId> + '_ {
+    fn along_moves(&self, instr: InstrId, moves: bool) -> impl Iterator<Item = InstrId> + '_ {
         std::iter::successors(Some(instr), move |at| {
             let instr = self.plan.instruction(*at);
             match &instr.kind {

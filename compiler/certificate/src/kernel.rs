@@ -73,7 +73,7 @@ pub(crate) struct Joins {
     /// The pins between the maker and the op.
     pub(crate) pins: Vec<ValueId>,
     /// The places of the operands that come from the maker.
-    pub(crate) fed: Vec<usize>,
+    pub(crate) from_maker: Vec<usize>,
     /// For each operand whether the joined kernel reads it anew. It does not read what comes from
     /// the maker. What another op of the kernel may have read already, and what stands twice, is
     /// counted as not read, so that the result is a lower bound.
@@ -92,7 +92,7 @@ pub(crate) struct Adds {
 
 impl Adds {
     /// The bytes that are added to this kernel.
-    pub(crate) fn to(self, kernel: &Kernel) -> u64 {
+    pub(crate) fn bytes_in(self, kernel: &Kernel) -> u64 {
         if kernel.work.attention { self.beside_attention } else { self.alone }
     }
 }
@@ -156,15 +156,16 @@ pub(crate) fn joins(
         if begins_a_kernel(places[id.index()]) {
             continue;
         }
-        let joins = fuses_with(op, makers(), |maker| leads(program, maker, id)).map(|maker| {
-            let fed: Vec<usize> = (0..operands.len()).filter(|i| origins[*i] == maker).collect();
+        let joins = fuses_with(op, makers(), |maker| may_lead(program, maker, id)).map(|maker| {
+            let from_maker: Vec<usize> =
+                (0..operands.len()).filter(|i| origins[*i] == maker).collect();
             let mut pins: Vec<ValueId> =
-                fed.iter().flat_map(|i| pins_of(program, operands[*i])).collect();
+                from_maker.iter().flat_map(|i| pins_of(program, operands[*i])).collect();
             pins.sort_unstable();
             pins.dedup();
             let reads_beside = |known: &[ValueId]| {
                 let is_read = |i: usize| {
-                    !fed.contains(&i)
+                    !from_maker.contains(&i)
                         && !known.contains(&origins[i])
                         && !origins[..i].contains(&origins[i])
                         && !is_constant(program, origins[i])
@@ -173,12 +174,12 @@ pub(crate) fn joins(
             };
             let reads = reads_beside(&read[maker.index()]);
             let reads_beside_attention = reads_beside(&read_by_attention[maker.index()]);
-            Joins { maker, pins, fed, reads, reads_beside_attention }
+            Joins { maker, pins, from_maker, reads, reads_beside_attention }
         });
         // An op may join only where nobody else reads what the maker makes.
         let joins = joins.filter(|j| {
             let all: usize = j.pins.iter().chain([&j.maker]).map(|v| readers[v.index()]).sum();
-            all == j.fed.len() + j.pins.len()
+            all == j.from_maker.len() + j.pins.len()
         });
         if let Some(joins) = &joins {
             for read in [&mut read, &mut read_by_attention] {
@@ -193,7 +194,7 @@ pub(crate) fn joins(
 
 /// Whether an op may join the kernel that makes another value. A composite in pieces ends with an
 /// elementwise op, so that its last kernel may be joined.
-fn leads(program: &Program, maker: ValueId, op: ValueId) -> bool {
+fn may_lead(program: &Program, maker: ValueId, op: ValueId) -> bool {
     let Some(site) = site(program, maker) else { return false };
     let may = may_lead_a_kernel(site.op) || site.pieces_over().is_some();
     may && program.value(maker).fold == program.value(op).fold

@@ -58,7 +58,7 @@ impl<'p> InPieces<'p> {
     }
 
     /// The layout of a piece of these dims.
-    fn laid(&self, of: &[DimId]) -> Layout {
+    fn layout_of(&self, of: &[DimId]) -> Layout {
         let at = |dim: &DimId| self.dims.iter().position(|d| d == dim);
         of.iter().enumerate().filter_map(|(i, dim)| Some((i, at(dim)?))).fold(
             Layout::REPLICATED,
@@ -72,7 +72,7 @@ impl<'p> InPieces<'p> {
     /// The sizes on a device of a piece of these dims.
     fn sizes(&self, of: &[DimId]) -> Vec<u64> {
         let shape = MeshShape { mesh: &self.program.mesh, sizes: &self.program.sizes(of) };
-        shape.local_sizes(self.laid(of))
+        shape.local_sizes(self.layout_of(of))
     }
 
     /// What each kernel does on a device, first to last.
@@ -176,7 +176,7 @@ impl<'p> InPieces<'p> {
         self.pieces.iter().filter_map(move |piece| {
             let (kind, axes) = (self.combined(piece)?, self.split);
             let partial = |layout: Layout, axis| layout.with_partial(axis, kind);
-            let partial = axes.iter().fold(self.laid(&piece.dims), partial);
+            let partial = axes.iter().fold(self.layout_of(&piece.dims), partial);
             let collective = Collective::AllReduce { kind, axes };
             let sizes = self.program.sizes(&piece.dims);
             let mesh = &self.program.mesh;

@@ -319,7 +319,7 @@ fn readers(program: &Program, live: &[ValueId]) -> Vec<Vec<Reader>> {
 }
 
 /// The number of a reader among the readers of a value.
-pub(crate) fn place_of(readers: &[Reader], reader: Reader) -> usize {
+pub(crate) fn reader_number(readers: &[Reader], reader: Reader) -> usize {
     let place = readers.iter().position(|other| *other == reader);
     place.unwrap_or_else(|| never!("a reader that is not among the readers of what it reads", 0))
 }
@@ -328,7 +328,7 @@ fn reads(program: &Program, live: &[ValueId], readers: &[Vec<Reader>]) -> Vec<Ve
     let mut reads = vec![Vec::new(); program.values.len()];
     for id in live {
         for (place, operand) in program.value(*id).def.operands().iter().enumerate() {
-            let reader = place_of(&readers[operand.index()], Reader::Operand(*id, place));
+            let reader = reader_number(&readers[operand.index()], Reader::Operand(*id, place));
             reads[id.index()].push((operand.index(), reader));
         }
     }

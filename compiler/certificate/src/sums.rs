@@ -10,7 +10,7 @@ pub(crate) const NEVER: Sum = 1 << 100;
 
 /// `times` times a time in picoseconds, in `scale`-ths of a picosecond. Longer times than 2^90 are
 /// cut off there, beyond every cost that is bounded.
-pub(crate) fn in_all(time: u64, times: u64, scale: i64) -> Sum {
+pub(crate) fn total_time(time: u64, times: u64, scale: i64) -> Sum {
     const LONGEST: Sum = 1 << 90;
     let all = Sum::from(time).saturating_mul(Sum::from(times)).saturating_mul(Sum::from(scale));
     all.min(LONGEST)

@@ -79,7 +79,7 @@ struct Outline {
 struct Joined {
     maker: Class,
     pins: BTreeSet<Class>,
-    fed: Vec<usize>,
+    from_maker: Vec<usize>,
     reads: Vec<bool>,
 }
 
@@ -342,7 +342,7 @@ fn outlines(
         let joins = space.joins[id.index()].as_ref().map(|joins| Joined {
             maker: class(joins.maker),
             pins: joins.pins.iter().map(|pin| class(*pin)).collect(),
-            fed: joins.fed.clone(),
+            from_maker: joins.from_maker.clone(),
             reads: joins.reads.clone(),
         });
         let joined_by = space.joined_by[id.index()].map(class);

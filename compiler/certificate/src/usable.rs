@@ -31,7 +31,7 @@ fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
     let count = space.program.values.len();
     let mut had = Had { layouts: vec![Vec::new(); count], dropped: false };
     // For each value the layouts that a kernel makes which an elementwise op may join.
-    let mut led: Vec<Vec<bool>> = vec![Vec::new(); count];
+    let mut joinable_layouts: Vec<Vec<bool>> = vec![Vec::new(); count];
     // A value outside of the part of the program may be had in any layout.
     for v in (0..count).filter(|v| !space.is_within[*v]) {
         had.layouts[v] = vec![true; space.moves[v].nodes()];
@@ -41,37 +41,39 @@ fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
         let joins = space.joins[v].clone();
         let between_passes = joins
             .as_ref()
-            .map(|joins| passed_by_all(space, &joins.pins, &led[joins.maker.index()]));
+            .map(|joins| passed_by_all(space, &joins.pins, &joinable_layouts[joins.maker.index()]));
         let ways = &mut space.ways[v];
         let mut layouts = vec![false; space.moves[v].nodes()];
-        let mut leads = vec![false; layouts.len()];
+        let mut joinable = vec![false; layouts.len()];
         for way in 0..ways.len() {
             let is_had = |i: usize| had.layouts[reads[i].0][ways.reads_of(way)[i] as usize];
-            let begins = ways.begins[way] && (0..reads.len()).all(is_had);
-            let goes_on = ways.goes_on[way]
+            let in_own_kernel = ways.in_own_kernel[way] && (0..reads.len()).all(is_had);
+            let joins_kernel = ways.joins_kernel[way]
                 && joins.as_ref().zip(between_passes.as_ref()).is_some_and(|(joins, passes)| {
                     (0..reads.len()).all(|i| {
-                        if joins.fed.contains(&i) {
+                        if joins.from_maker.contains(&i) {
                             passes[ways.reads_of(way)[i] as usize]
                         } else {
                             is_had(i)
                         }
                     })
                 });
-            had.dropped |= (begins, goes_on) != (ways.begins[way], ways.goes_on[way]);
-            (ways.begins[way], ways.goes_on[way]) = (begins, goes_on);
+            had.dropped |=
+                (in_own_kernel, joins_kernel) != (ways.in_own_kernel[way], ways.joins_kernel[way]);
+            (ways.in_own_kernel[way], ways.joins_kernel[way]) = (in_own_kernel, joins_kernel);
             let out = ways.out[way] as usize;
-            layouts[out] |= begins || goes_on;
-            leads[out] |= (begins || goes_on) && ways.leads.get(way).copied().unwrap_or(false);
+            layouts[out] |= in_own_kernel || joins_kernel;
+            joinable[out] |=
+                (in_own_kernel || joins_kernel) && ways.joinable.get(way).copied().unwrap_or(false);
         }
         // The last value of an attention is also made by the attention's kernel, which other ops
         // may join.
         let variants = space.attentions[v].iter().flat_map(Attention::variants);
         for way in variants.flat_map(|found| &found.ways) {
-            (layouts[way.out as usize], leads[way.out as usize]) = (true, true);
+            (layouts[way.out as usize], joinable[way.out as usize]) = (true, true);
         }
         space.moves[v].mark_reached(&mut layouts);
-        (had.layouts[v], led[v]) = (layouts, leads);
+        (had.layouts[v], joinable_layouts[v]) = (layouts, joinable);
     }
     had
 }
@@ -124,7 +126,7 @@ fn drop_what_nobody_reads(space: &mut Space<'_>, had: &[Vec<bool>]) -> bool {
                 }
                 Reader::Operand(by, place) => {
                     let ways = &space.ways[by.index()];
-                    for way in (0..ways.len()).filter(|way| ways.begins[*way]) {
+                    for way in (0..ways.len()).filter(|way| ways.in_own_kernel[*way]) {
                         read[ways.reads_of(way)[*place] as usize] = true;
                     }
                 }
@@ -140,13 +142,14 @@ fn drop_what_nobody_reads(space: &mut Space<'_>, had: &[Vec<bool>]) -> bool {
         let ways = &mut space.ways[v];
         for way in 0..ways.len() {
             let out = ways.out[way] as usize;
-            let leads = ways.leads.get(way).copied().unwrap_or(false);
-            let is_used = useful[out] || (leads && joined[v][out]);
-            dropped |= !is_used && (ways.begins[way] || ways.goes_on[way]);
-            ways.begins[way] &= is_used;
-            ways.goes_on[way] &= is_used;
-            if let (true, Some(joins)) = (ways.goes_on[way], &joins) {
-                joined[joins.maker.index()][ways.reads_of(way)[joins.fed[0]] as usize] = true;
+            let joinable = ways.joinable.get(way).copied().unwrap_or(false);
+            let is_used = useful[out] || (joinable && joined[v][out]);
+            dropped |= !is_used && (ways.in_own_kernel[way] || ways.joins_kernel[way]);
+            ways.in_own_kernel[way] &= is_used;
+            ways.joins_kernel[way] &= is_used;
+            if let (true, Some(joins)) = (ways.joins_kernel[way], &joins) {
+                joined[joins.maker.index()][ways.reads_of(way)[joins.from_maker[0]] as usize] =
+                    true;
             }
         }
     }

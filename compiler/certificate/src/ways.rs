@@ -32,14 +32,14 @@ pub(crate) struct Ways {
     /// [`Space::kernels`].
     pub(crate) kernel: Vec<u32>,
     /// For each way of an op whether elementwise ops may join that kernel.
-    pub(crate) leads: Vec<bool>,
+    pub(crate) joinable: Vec<bool>,
     /// For each way of an op the bytes that it adds to the kernel of its operand, if it may join
     /// it.
     pub(crate) adds: Vec<Option<Adds>>,
     /// For each way whether a plan may have it in a kernel of its own, and joined to the kernel of
     /// its operand.
-    pub(crate) begins: Vec<bool>,
-    pub(crate) goes_on: Vec<bool>,
+    pub(crate) in_own_kernel: Vec<bool>,
+    pub(crate) joins_kernel: Vec<bool>,
 }
 
 impl Ways {
@@ -58,8 +58,8 @@ impl Ways {
             out: nodes,
             reads,
             arity,
-            begins: vec![true; count],
-            goes_on: vec![false; count],
+            in_own_kernel: vec![true; count],
+            joins_kernel: vec![false; count],
             ..Ways::default()
         }
     }
@@ -134,7 +134,7 @@ impl Space<'_> {
         };
         let moves = &self.moves;
         let mut push =
-            |read: &[Layout], out: Layout, kernel: Kernel, leads: bool, adds: Option<Adds>| {
+            |read: &[Layout], out: Layout, kernel: Kernel, joinable: bool, adds: Option<Adds>| {
                 let nodes =
                     operands.iter().zip(read).map(|(o, layout)| moves[o.index()].node(*layout));
                 let (Some(nodes), Some(out)) =
@@ -145,7 +145,7 @@ impl Space<'_> {
                 ways.reads.extend(nodes);
                 ways.out.push(out);
                 ways.kernel.push(numbered(kernel));
-                ways.leads.push(leads);
+                ways.joinable.push(joinable);
                 ways.adds.push(adds);
             };
         site.for_each_strategy(&mut |read, out| {
@@ -174,8 +174,8 @@ impl Space<'_> {
                 push(&given, looped.result, kernel, looped.given.is_some(), None);
             }
         });
-        ways.begins = vec![true; ways.len()];
-        ways.goes_on = ways.adds.iter().map(Option::is_some).collect();
+        ways.in_own_kernel = vec![true; ways.len()];
+        ways.joins_kernel = ways.adds.iter().map(Option::is_some).collect();
         ways
     }
 }
@@ -189,8 +189,8 @@ fn adds_to_kernel(
     read: &[Layout],
     partial_softmaxes: &[Option<PartialSoftmax>],
 ) -> Option<Adds> {
-    let between = read[joins.fed[0]];
-    let fits = joins.fed.iter().all(|i| read[*i] == between)
+    let between = read[joins.from_maker[0]];
+    let fits = joins.from_maker.iter().all(|i| read[*i] == between)
         && may_be_joined(program, joins.maker, between);
     let size =
         |i: usize| bytes(program, operands[i], read[i], partial_softmaxes[operands[i].index()]);

@@ -139,13 +139,13 @@ impl<'a> Equal<'a> {
     }
 
     /// The class that a class has become part of.
-    pub(super) fn now(&self, class: Class) -> Class {
+    pub(super) fn current(&self, class: Class) -> Class {
         self.merged.first_of(class)
     }
 
     /// The class of a live value of the program.
     pub(super) fn class_of_value(&self, id: ValueId) -> Option<Class> {
-        self.class_of[id.index()].map(|class| self.now(class))
+        self.class_of[id.index()].map(|class| self.current(class))
     }
 
     /// The class that an op on these operands computes, and the node; `None` where no node does so.
@@ -157,7 +157,7 @@ impl<'a> Equal<'a> {
     pub(super) fn find_node(&self, node: ENode) -> Option<(Class, ENode)> {
         let node = self.canonical(node);
         let (class, _) = self.nodes.get(&node)?;
-        Some((self.now(*class), node))
+        Some((self.current(*class), node))
     }
 
     /// Makes two classes one. [`Equal::close`] then derives what follows.
@@ -210,7 +210,7 @@ impl<'a> Equal<'a> {
 
     /// A node with its operands as current classes, sorted where their order does not matter.
     fn canonical(&self, mut node: ENode) -> ENode {
-        node.operands.iter_mut().for_each(|operand| *operand = self.now(*operand));
+        node.operands.iter_mut().for_each(|operand| *operand = self.current(*operand));
         let commutes = match self.op(&node) {
             Some(Op::Einsum) => true,
             Some(op) => commutes(op) && self.ty(node.operands[0]) == self.ty(node.operands[1]),
@@ -228,10 +228,11 @@ impl<'a> Equal<'a> {
             let mut nodes: BTreeMap<ENode, (Class, bool)> = BTreeMap::new();
             let mut alike = Vec::new();
             for (node, (class, written)) in &self.nodes {
-                let known =
-                    nodes.entry(self.canonical(node.clone())).or_insert((self.now(*class), false));
+                let known = nodes
+                    .entry(self.canonical(node.clone()))
+                    .or_insert((self.current(*class), false));
                 known.1 |= written;
-                if known.0 != self.now(*class) {
+                if known.0 != self.current(*class) {
                     alike.push((known.0, *class));
                 }
             }
@@ -291,7 +292,7 @@ impl<'a> Equal<'a> {
 
     /// Whether a class is a weight, also behind pins and fetches.
     fn is_weight(&self, class: Class) -> bool {
-        self.nodes(self.now(class)).iter().any(|node| match node.head {
+        self.nodes(self.current(class)).iter().any(|node| match node.head {
             Head::Given(id) => {
                 self.program.value(id).def.parameter().is_some_and(ParameterKind::is_weight)
             }
@@ -307,7 +308,7 @@ impl<'a> Equal<'a> {
     }
 
     pub(super) fn ty(&self, class: Class) -> &TensorType {
-        &self.types[self.now(class)]
+        &self.types[self.current(class)]
     }
 
     pub(super) fn op(&self, node: &ENode) -> Option<&Op> {
@@ -338,7 +339,7 @@ impl<'a> Equal<'a> {
 
     /// Where a class is computed, which is the same for all its nodes.
     pub(super) fn fold_place_of(&self, class: Class) -> FoldPlace {
-        match self.nodes(self.now(class)).first() {
+        match self.nodes(self.current(class)).first() {
             Some(node) => match node.head {
                 Head::Op(number) => self.made[number].place,
                 Head::Given(value) | Head::Pin(value) => {

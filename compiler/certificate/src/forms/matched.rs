@@ -195,26 +195,26 @@ impl<'m> Matched<'m> {
             }
             let instr = self.plan.instruction(id);
             if let (InstrKind::Move(_), Some(moved)) = (&instr.kind, instr.operands.first()) {
-                let way = self.stands[id.index()].get(&class)?;
+                let derivation = self.stands[id.index()].get(&class)?;
                 // A move stands for what its operand stands for, so the operand is looked at
                 // instead; but a pin is looked at here where the operand does not meet it yet.
-                if !matches!(way.node.head, Head::Pin(_))
+                if !matches!(derivation.node.head, Head::Pin(_))
                     || self.stands[moved.index()].contains_key(&class)
                 {
                     open.push((class, *moved));
                     continue;
                 }
             }
-            let way = self.stands[id.index()].get(&class)?;
-            choice.entry(class).or_insert_with(|| way.node.clone());
-            let operands = &way.node.operands;
-            if let (Head::Pin(_), Some(operand)) = (way.node.head, operands.first()) {
+            let derivation = self.stands[id.index()].get(&class)?;
+            choice.entry(class).or_insert_with(|| derivation.node.clone());
+            let operands = &derivation.node.operands;
+            if let (Head::Pin(_), Some(operand)) = (derivation.node.head, operands.first()) {
                 open.push((*operand, id));
                 continue;
             }
             // A node has its operands in its own order: each is matched with a remaining
             // instruction that stands for it.
-            let mut left: Vec<InstrId> = way.reads.clone();
+            let mut left: Vec<InstrId> = derivation.reads.clone();
             for operand in operands {
                 let at =
                     left.iter().position(|read| self.stands[read.index()].contains_key(operand))?;

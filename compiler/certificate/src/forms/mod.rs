@@ -5,6 +5,7 @@ mod clusters;
 mod equal;
 mod laws;
 mod matched;
+mod neighbours;
 mod read;
 mod written;
 
