@@ -79,7 +79,7 @@ pub(crate) struct AttentionWay {
     pub(crate) reads: Vec<Node>,
     /// The layouts that pins let through, in the order of [`Attention::pins`].
     pub(crate) pinned: Vec<Node>,
-    /// The kernel, by its place in [`Space::kernels`](crate::space::Space).
+    /// The number of the kernel.
     pub(crate) kernel: u32,
 }
 

@@ -8,7 +8,7 @@ use shard_ir::{Layout, LayoutPattern, ValueId, never};
 use crate::attention::{Attention, AttentionWay};
 use crate::carried::bytes;
 use crate::format::{CertificateError, PriceSet};
-use crate::kernel::{Joins, Kernel, Key};
+use crate::kernel::{Joins, Kernel};
 use crate::labels::label_layout;
 use crate::moves::Node;
 use crate::prices::{self, Paid};
@@ -88,9 +88,9 @@ struct Making<'s> {
     /// What is paid for each operand, in each of its nodes.
     paid: Vec<&'s [Sum]>,
     made: Vec<Sum>,
-    /// By layout and key the kernels that make the value, each with the least that its ops pay;
+    /// By layout the kernels that make the value, each with the least that its ops pay;
     /// `None` where no op may join them.
-    joinable: Option<FxHashMap<(Node, Key), (Kernel, Sum)>>,
+    joinable: Option<FxHashMap<(Node, Kernel), Sum>>,
 }
 
 impl<'s> Making<'s> {
@@ -105,8 +105,8 @@ impl<'s> Making<'s> {
     /// pay `cost` for what they read.
     fn offer_kernel(&mut self, out: Node, kernel: Kernel, cost: Sum) {
         if let Some(joinable) = &mut self.joinable {
-            let known = joinable.entry((out, kernel.key())).or_insert((kernel, cost));
-            known.1 = known.1.min(cost);
+            let known = joinable.entry((out, kernel)).or_insert(cost);
+            *known = (*known).min(cost);
         }
     }
 
@@ -125,7 +125,7 @@ impl<'s> Making<'s> {
         let Some(number) = self.ways.kernel.get(way) else { return self.offer(out, cost, 0) };
         self.offer(out, cost, self.space.times[*number as usize]);
         if self.ways.joinable[way] {
-            self.offer_kernel(out, self.space.kernels[*number as usize], cost);
+            self.offer_kernel(out, self.space.kernels.get(*number), cost);
         }
     }
 
@@ -154,9 +154,8 @@ impl<'s> Making<'s> {
     /// Offers the ways of having the attention that ends with the value as one kernel.
     fn offer_attention(&mut self, whole: &Attention) {
         for (way, cost) in self.space.costs_as_one_kernel(self.id, whole, self.view) {
-            let kernel = way.kernel as usize;
-            self.offer(way.out, cost, self.space.times[kernel]);
-            self.offer_kernel(way.out, self.space.kernels[kernel], cost);
+            self.offer(way.out, cost, self.space.times[way.kernel as usize]);
+            self.offer_kernel(way.out, self.space.kernels.get(way.kernel), cost);
         }
     }
 
@@ -165,8 +164,8 @@ impl<'s> Making<'s> {
     fn done(self) -> (Vec<Sum>, Vec<Vec<(Kernel, Sum)>>) {
         let Some(joinable) = self.joinable else { return (self.made, Vec::new()) };
         let mut by_layout = vec![Vec::new(); self.space.moves[self.id.index()].layouts.len()];
-        for ((node, _), kernel) in joinable.into_iter().filter(|(_, (_, cost))| *cost < NEVER) {
-            by_layout[node as usize].push(kernel);
+        for ((node, kernel), cost) in joinable.into_iter().filter(|(_, cost)| *cost < NEVER) {
+            by_layout[node as usize].push((kernel, cost));
         }
         (self.made, by_layout)
     }

@@ -1,12 +1,14 @@
 //! Kernels: what one op does on a device, and which ops run as one (`spec/cost.md`, *Kernels*).
 
+use std::hash::{Hash, Hasher};
+
 use rustc_hash::FxHashMap;
 use shard_cost::{
     Hardware, LocalTensor, Matmul, Work, begins_a_kernel, fuses_with, loop_time, may_lead_a_kernel,
     op_work, place_in_chain, roofline,
 };
 use shard_ir::composite::composite_dim;
-use shard_ir::{Def, Dtype, Layout, MeshShape, Op, Picoseconds, Program, ValueId};
+use shard_ir::{Def, Layout, MeshShape, Op, Picoseconds, Program, ValueId};
 
 use crate::actions::Site;
 use crate::attention::{Attention, pins_of};
@@ -20,39 +22,68 @@ pub(crate) struct Kernel {
     /// For a composite in pieces the time of everything before its last kernel, all other pieces
     /// and their moves, in picoseconds; else 0.
     pub(crate) before: u64,
-    /// For a loop the time of its collective alone, in picoseconds, and the number of its chunks.
-    pub(crate) looped: Option<(u64, u64)>,
+    /// The collective in its loop, for a collective einsum and for a ring.
+    pub(crate) in_loop: Option<InLoop>,
 }
 
-/// A kernel as numbers that can be hashed: two kernels with the same key are the same.
-pub(crate) type Key = (
-    u128,
-    Dtype,
-    Option<(u64, [u64; 3])>,
-    [u64; 3],
-    (u64, bool, Option<[u128; 2]>),
-    Option<(u64, u64)>,
-);
+/// A collective that runs in the loop of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct InLoop {
+    /// The time of the collective alone, in picoseconds.
+    pub(crate) time: u64,
+    /// The number of chunks of the loop.
+    pub(crate) chunks: u64,
+}
+
+/// The kernels of a space, each with a number.
+#[derive(Debug, Default)]
+pub(crate) struct Kernels {
+    all: Vec<Kernel>,
+    numbers: FxHashMap<Kernel, u32>,
+}
+
+impl Kernels {
+    /// The number of a kernel, which is a new one for a new kernel.
+    pub(crate) fn number(&mut self, kernel: Kernel) -> u32 {
+        *self.numbers.entry(kernel).or_insert_with(|| {
+            self.all.push(kernel);
+            self.all.len() as u32 - 1
+        })
+    }
+
+    /// The kernel with a number.
+    pub(crate) fn get(&self, number: u32) -> Kernel {
+        self.all[number as usize]
+    }
+
+    /// The time of each kernel, in picoseconds, by number.
+    pub(crate) fn times(&self, hardware: &Hardware) -> Vec<u64> {
+        self.all.iter().map(|kernel| kernel.time(hardware)).collect()
+    }
+}
+
+impl Hash for Kernel {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Kernel { work, before, in_loop } = self;
+        let Work { flops, arithmetic, matmul, attention, ring, read, write, fetched } = work;
+        let matmul = matmul.map(|Matmul { batch, sides }| (batch, sides));
+        (flops, arithmetic, matmul, [read, write, fetched]).hash(state);
+        let ring = ring.map(|pairs| [pairs.fullest, pairs.all]);
+        (before, attention, ring, in_loop).hash(state);
+    }
+}
 
 impl Kernel {
     /// The time of one run, in picoseconds.
     pub(crate) fn time(&self, hardware: &Hardware) -> u64 {
         let (time, _) = roofline(hardware, &self.work);
-        let time = match self.looped {
-            Some((collective, chunks)) => {
-                loop_time(Picoseconds(collective), &self.work, time, chunks)
+        let time = match self.in_loop {
+            Some(collective) => {
+                loop_time(Picoseconds(collective.time), &self.work, time, collective.chunks)
             }
             None => time,
         };
         self.before.saturating_add(time.0)
-    }
-
-    pub(crate) fn key(&self) -> Key {
-        let Work { flops, arithmetic, matmul, attention, ring, read, write, fetched } = self.work;
-        let matmul = matmul.map(|Matmul { batch, sides }| (batch, sides));
-        let bytes = [read.0, write.0, fetched.0];
-        let ring = ring.map(|pairs| [pairs.fullest, pairs.all]);
-        (flops.0, arithmetic, matmul, bytes, (self.before, attention, ring), self.looped)
     }
 
     /// The kernel with one more elementwise op, which reads `reads` bytes besides what the kernel

@@ -5,6 +5,8 @@ use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{AxisList, Collective, Layout, MeshShape, Program, Reduction, ValueId};
 
+use crate::kernel::InLoop;
+
 /// A collective in the loop of an einsum.
 pub(crate) struct Looped {
     /// The operand that is gathered, and its layout before the gather; `None` where the result is
@@ -12,8 +14,8 @@ pub(crate) struct Looped {
     pub(crate) given: Option<(usize, Layout)>,
     /// The layout of the result.
     pub(crate) result: Layout,
-    /// The time of the collective alone, in picoseconds, and the number of chunks of the loop.
-    pub(crate) looped: (u64, u64),
+    /// Its time and its chunks.
+    pub(crate) collective: InLoop,
 }
 
 /// The loops of one einsum.
@@ -53,8 +55,8 @@ impl<'a> Loops<'a> {
                         given,
                         axes,
                     );
-                    let looped = (time, mesh.group_size(axes.iter()));
-                    all.push(Looped { given: Some((i, given)), result, looped });
+                    let collective = InLoop { time, chunks: mesh.group_size(axes.iter()) };
+                    all.push(Looped { given: Some((i, given)), result, collective });
                 }
             }
         }
@@ -72,9 +74,9 @@ impl<'a> Loops<'a> {
                     result,
                     axes,
                 );
-                let looped = (time, mesh.group_size(axes.iter()));
+                let collective = InLoop { time, chunks: mesh.group_size(axes.iter()) };
                 let result = whole.with_dim(dim, whole.axes_of(dim).concat(axes));
-                all.push(Looped { given: None, result, looped });
+                all.push(Looped { given: None, result, collective });
             }
         }
         all

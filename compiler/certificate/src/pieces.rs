@@ -27,7 +27,7 @@ pub(crate) fn last_kernel(
     let work = works.pop()?;
     let kernels = works.iter().map(|work| roofline(hardware, work).0.0);
     let before = kernels.chain(composite.all_reduces(hardware)).fold(0, u64::saturating_add);
-    Some(Kernel { work, before, looped: None })
+    Some(Kernel { work, before, in_loop: None })
 }
 
 /// A composite in pieces. Every dim of a piece is split as the same dim of the operand.

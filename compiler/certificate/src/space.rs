@@ -16,7 +16,7 @@ use crate::branches::Within;
 use crate::carried::{self, PartialSoftmax};
 use crate::format::CertificateError;
 use crate::forms::Region;
-use crate::kernel::{self, Joins, Kernel};
+use crate::kernel::{self, Joins, Kernels};
 use crate::maxima::maxima;
 use crate::moves::{Alike, Freedom, Moves, Node};
 use crate::sides::{Kept, kept};
@@ -63,7 +63,7 @@ pub struct Space<'a> {
     /// The layouts that each result's type allows.
     pub(crate) results: Vec<Vec<Node>>,
     /// All kernels in which the ways of ops and attentions run before any op joins them.
-    pub(crate) kernels: Vec<Kernel>,
+    pub(crate) kernels: Kernels,
     /// The time of each of these kernels, in picoseconds.
     pub(crate) times: Vec<u64>,
     /// For each phase the weights and caches that are in memory at once.
@@ -207,7 +207,7 @@ impl<'a> Space<'a> {
             attentions,
             partial_softmaxes,
             results: Vec::new(),
-            kernels: Vec::new(),
+            kernels: Kernels::default(),
             times: Vec::new(),
             memories: phases.iter().map(in_memory).collect(),
             within: Within::default(),

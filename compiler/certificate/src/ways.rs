@@ -9,7 +9,7 @@ use shard_ir::{Def, Layout, Op, Program, ValueId};
 use crate::attention;
 use crate::carried::{PartialSoftmax, bytes};
 use crate::format::CertificateError;
-use crate::kernel::{self, Adds, Joins, Kernel, Key, Works, may_be_joined};
+use crate::kernel::{self, Adds, Joins, Kernel, Works, may_be_joined};
 use crate::loops::Loops;
 use crate::moves::Node;
 use crate::pieces::last_kernel;
@@ -28,8 +28,7 @@ pub(crate) struct Ways {
     /// For each way the layouts that are read, one for each of `arity` operands.
     pub(crate) reads: Vec<Node>,
     pub(crate) arity: usize,
-    /// For each way of an op the kernel that it runs as if it joins none, by its place in
-    /// [`Space::kernels`].
+    /// For each way of an op the number of the kernel that it runs as if it joins none.
     pub(crate) kernel: Vec<u32>,
     /// For each way of an op whether elementwise ops may join that kernel.
     pub(crate) joinable: Vec<bool>,
@@ -74,7 +73,6 @@ impl Space<'_> {
         has_sides: bool,
     ) -> Result<(), CertificateError> {
         let program = self.program;
-        let mut known: FxHashMap<Key, u32> = FxHashMap::default();
         let mut all = 0;
         for id in self.present.clone() {
             let is_within = self.is_within[id.index()];
@@ -91,7 +89,7 @@ impl Space<'_> {
                     let whole = self.moves[id.index()].node(Layout::REPLICATED);
                     Ways::simple(whole.into_iter().collect(), 0)
                 }
-                Def::Op { op, .. } => self.ways_of_op(id, op, loops, &mut known),
+                Def::Op { op, .. } => self.ways_of_op(id, op, loops),
             };
             all += ways.len();
             if all > MOST_WAYS {
@@ -101,19 +99,13 @@ impl Space<'_> {
             }
             self.ways[id.index()] = ways;
         }
-        attention::find_ways(self, loops, &mut known);
-        self.times = self.kernels.iter().map(|kernel| kernel.time(self.hardware)).collect();
+        attention::find_ways(self, loops);
+        self.times = self.kernels.times(self.hardware);
         Ok(())
     }
 
     /// The ways of an op: its strategies, and with `loops` the loops of each.
-    fn ways_of_op(
-        &mut self,
-        id: ValueId,
-        op: &Op,
-        loops: bool,
-        known: &mut FxHashMap<Key, u32>,
-    ) -> Ways {
+    fn ways_of_op(&mut self, id: ValueId, op: &Op, loops: bool) -> Ways {
         let (program, hardware) = (self.program, self.hardware);
         let Some(mut site) = kernel::site(program, id) else { return Ways::default() };
         let partial_softmaxes = Rc::clone(&self.partial_softmaxes);
@@ -126,12 +118,6 @@ impl Space<'_> {
         let joins = self.joins[id.index()].clone();
         let mut in_pieces: FxHashMap<Layout, Option<Kernel>> = FxHashMap::default();
         let kernels = &mut self.kernels;
-        let mut numbered = |kernel: Kernel| {
-            *known.entry(kernel.key()).or_insert_with(|| {
-                kernels.push(kernel);
-                kernels.len() as u32 - 1
-            })
-        };
         let moves = &self.moves;
         let mut push =
             |read: &[Layout], out: Layout, kernel: Kernel, joinable: bool, adds: Option<Adds>| {
@@ -144,7 +130,7 @@ impl Space<'_> {
                 };
                 ways.reads.extend(nodes);
                 ways.out.push(out);
-                ways.kernel.push(numbered(kernel));
+                ways.kernel.push(kernels.number(kernel));
                 ways.joinable.push(joinable);
                 ways.adds.push(adds);
             };
@@ -155,7 +141,7 @@ impl Space<'_> {
                     .or_insert_with(|| last_kernel(program, hardware, id, *layout)),
                 _ => None,
             };
-            let alone = || Kernel { work: works.of(read, out), before: 0, looped: None };
+            let alone = || Kernel { work: works.of(read, out), before: 0, in_loop: None };
             let kernel = pieces.unwrap_or_else(alone);
             let adds = joins.as_ref().and_then(|joins| {
                 adds_to_kernel(program, joins, operands, read, &partial_softmaxes)
@@ -170,7 +156,7 @@ impl Space<'_> {
                 if let Some((operand, layout)) = looped.given {
                     given[operand] = layout;
                 }
-                let kernel = Kernel { looped: Some(looped.looped), ..kernel };
+                let kernel = Kernel { in_loop: Some(looped.collective), ..kernel };
                 push(&given, looped.result, kernel, looped.given.is_some(), None);
             }
         });

@@ -3,18 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, KernelOp, LocalTensor, RingShape, Work, collective_cost, ring_work};
 use shard_ir::attention::local_statistics;
 use shard_ir::{AxisList, Collective, Def, DimId, Layout, MeshShape, Op, Program, ValueId, never};
 
 use super::{Attention, AttentionWay};
-use crate::kernel::{self, Kernel, Key, is_constant, local_sizes, unpinned};
+use crate::kernel::{self, InLoop, Kernel, is_constant, local_sizes, unpinned};
 use crate::moves::Node;
 use crate::space::Space;
 
 /// Enters the ways of having each attention of the space; with `loops` also those as a ring.
-pub(crate) fn find_ways(space: &mut Space<'_>, loops: bool, known: &mut FxHashMap<Key, u32>) {
+pub(crate) fn find_ways(space: &mut Space<'_>, loops: bool) {
     let rings =
         if loops { AxisList::arrangements(space.program.mesh.all_axes()) } else { Vec::new() };
     for product in space.live.clone() {
@@ -31,15 +30,15 @@ pub(crate) fn find_ways(space: &mut Space<'_>, loops: bool, known: &mut FxHashMa
             let axes = layouts[out as usize].softmax_axes();
             let orders = if axes.is_empty() { vec![none] } else { AxisList::arrangements(axes) };
             for keys in orders.into_iter().filter(|keys| keys.len() == axes.len()) {
-                found.ways.extend(way(space, &found, product, out, keys, none, known));
+                found.ways.extend(way(space, &found, product, out, keys, none));
                 if let Some(joined) = &mut found.joined
                     && (keys.is_empty() || joined.statistics.is_some())
                 {
-                    joined.ways.extend(way(space, joined, product, out, keys, none, known));
+                    joined.ways.extend(way(space, joined, product, out, keys, none));
                 }
             }
             for ring in rings.iter().filter(|_| axes.is_empty() && found.statistics.is_some()) {
-                found.ways.extend(way(space, &found, product, out, none, *ring, known));
+                found.ways.extend(way(space, &found, product, out, none, *ring));
             }
         }
         space.attentions[product.index()] = Some(found);
@@ -56,7 +55,6 @@ fn way(
     out: Node,
     keys: AxisList,
     ring: AxisList,
-    known: &mut FxHashMap<Key, u32>,
 ) -> Option<AttentionWay> {
     let program = space.program;
     let made = *space.moves[product.index()].layouts.get(out as usize)?;
@@ -77,7 +75,7 @@ fn way(
     let pinned = pins.map(|pin| node(*pin, members.get(unpinned(program, *pin))));
     let pinned = pinned.collect::<Option<Vec<Node>>>()?;
     let steps = program.mesh.group_size(ring.iter());
-    let looped = (!ring.is_empty()).then_some((sent, steps));
+    let in_loop = (!ring.is_empty()).then_some(InLoop { time: sent, chunks: steps });
     let shape = if ring.is_empty() {
         RingShape::NONE
     } else {
@@ -85,13 +83,8 @@ fn way(
         let along = dims.find(|(at, _)| made.axes_of(*at) == ring).map(|(_, dim)| *dim);
         RingShape { steps, along }
     };
-    let kernel = Kernel { work: members.work(shape), before: 0, looped };
-    let kernels = &mut space.kernels;
-    let kernel = *known.entry(kernel.key()).or_insert_with(|| {
-        kernels.push(kernel);
-        kernels.len() as u32 - 1
-    });
-    Some(AttentionWay { out, reads, pinned, kernel })
+    let kernel = Kernel { work: members.work(shape), before: 0, in_loop };
+    Some(AttentionWay { out, reads, pinned, kernel: space.kernels.number(kernel) })
 }
 
 /// The layouts of the members of an attention in one of its ways.
