@@ -20,7 +20,6 @@ use shard_ir::attention::{
 };
 use shard_ir::{Def, DimId, DimSet, Op, Program, ValueId};
 
-use crate::kernel::unpinned;
 use crate::moves::Node;
 
 pub(crate) use ways::find_ways;
@@ -61,7 +60,7 @@ impl Attention {
     /// What it reads from outside, past pins.
     pub(crate) fn origins(&self, program: &Program) -> Vec<ValueId> {
         let operand = |(by, place): &(ValueId, usize)| program.value(*by).def.operands()[*place];
-        self.reads.iter().map(|read| unpinned(program, operand(read))).collect()
+        self.reads.iter().map(|read| program.unpinned(operand(read))).collect()
     }
 
     /// Whether a value is a member, or a pin between members.
@@ -119,7 +118,7 @@ fn attention(program: &Program, members: Vec<ValueId>) -> Option<Attention> {
     for id in &members {
         let is_product = matches!(program.value(*id).def, Def::Op { op: Op::Einsum, .. });
         for (place, operand) in program.value(*id).def.operands().iter().enumerate() {
-            if members.contains(&unpinned(program, *operand)) {
+            if members.contains(&program.unpinned(*operand)) {
                 pins.extend(pins_of(program, *operand));
             } else {
                 let of_keys = program.value(*operand).dims.iter().position(|dim| *dim == keys);
@@ -146,7 +145,7 @@ fn keys_in_any_order(program: &Program, found: &Attention) -> bool {
     let is_concat = |id: ValueId| matches!(op(id), Some(Op::Concat { .. }));
     !found.members.iter().any(|id| matches!(op(*id), Some(Op::Mask { .. })))
         && !found.reads.iter().any(has_keys)
-        && !found.pins.iter().any(|pin| is_concat(unpinned(program, *pin)))
+        && !found.pins.iter().any(|pin| is_concat(program.unpinned(*pin)))
 }
 
 /// The pins from a value back to the value that is not pinned, the value itself first if it is a
@@ -174,7 +173,7 @@ impl<'a> Ops<'a> for InProgram<'a> {
 
     fn operands(&self, id: ValueId) -> Vec<ValueId> {
         let operands = self.program.value(id).def.operands();
-        operands.iter().map(|operand| unpinned(self.program, *operand)).collect()
+        operands.iter().map(|operand| self.program.unpinned(*operand)).collect()
     }
 
     fn dims(&self, id: ValueId) -> &'a [DimId] {
@@ -185,7 +184,7 @@ impl<'a> Ops<'a> for InProgram<'a> {
         let program = self.program;
         let fed = to.iter().flat_map(|to| program.value(*to).def.operands());
         let fed: Vec<ValueId> =
-            fed.copied().filter(|operand| unpinned(program, *operand) == from).collect();
+            fed.copied().filter(|operand| program.unpinned(*operand) == from).collect();
         let mut passed: Vec<ValueId> =
             fed.iter().flat_map(|operand| pins_of(program, *operand)).collect();
         passed.sort_unstable();

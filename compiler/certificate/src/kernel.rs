@@ -128,17 +128,9 @@ impl Adds {
     }
 }
 
-/// The value behind pins.
-pub(crate) fn unpinned(program: &Program, mut id: ValueId) -> ValueId {
-    while let Def::Pin { operand, .. } = &program.value(id).def {
-        id = *operand;
-    }
-    id
-}
-
 /// Whether a value is a constant, pinned or not.
 pub(crate) fn is_constant(program: &Program, id: ValueId) -> bool {
-    matches!(program.value(unpinned(program, id)).def, Def::Constant(_))
+    matches!(program.value(program.unpinned(id)).def, Def::Constant(_))
 }
 
 /// The op of a value, with the types of its operands and its result; `None` for a value that is not
@@ -176,7 +168,7 @@ pub(crate) fn joins(
     let mut places = vec![0; program.values.len()];
     for id in live.iter().copied() {
         let Def::Op { op, operands } = &program.value(id).def else { continue };
-        let origins: Vec<ValueId> = operands.iter().map(|o| unpinned(program, *o)).collect();
+        let origins: Vec<ValueId> = operands.iter().map(|o| program.unpinned(*o)).collect();
         let is_op = |v: &&ValueId| matches!(program.value(**v).def, Def::Op { .. });
         let makers = || origins.iter().filter(is_op).copied();
         places[id.index()] = place_in_chain(op, makers(), |maker| places[maker.index()]);
@@ -292,7 +284,7 @@ impl<'a> Works<'a> {
             .collect();
         *known.entry([sizes.concat(), statistics.clone()].concat()).or_insert_with(|| {
             let local = |at: usize, value: ValueId| LocalTensor {
-                value: unpinned(program, value).0,
+                value: program.unpinned(value).0,
                 dims: &program.value(value).dims,
                 sizes: &sizes[at],
                 dtype: program.value(value).dtype,

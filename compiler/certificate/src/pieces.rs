@@ -11,7 +11,7 @@ use shard_ir::{
 };
 
 use crate::actions::Site;
-use crate::kernel::{Kernel, is_constant, site, unpinned};
+use crate::kernel::{Kernel, is_constant, site};
 
 /// The last kernel of a composite whose operand is read in a layout that splits the composite's
 /// dim; the time of everything before is in `before`. `None` where the composite is not done in
@@ -92,7 +92,7 @@ impl<'p> InPieces<'p> {
         };
         let read = |by: usize, read: &Read| match read {
             Read::Operand => {
-                let value = unpinned(self.program, self.operand);
+                let value = self.program.unpinned(self.operand);
                 tensor(value.0, self.dims, &whole, is_constant(self.program, self.operand))
             }
             Read::Piece(at) => tensor(of_piece(*at), &self.pieces[*at].dims, &local[*at], false),
@@ -118,7 +118,7 @@ impl<'p> InPieces<'p> {
     /// The number of the kernel that each piece runs in, by the rule of [`fuses_with`].
     fn in_kernels(&self) -> Vec<usize> {
         debug_assert!(self.pieces.iter().all(|piece| composite_dim(&piece.op).is_none()));
-        let operand = unpinned(self.program, self.operand);
+        let operand = self.program.unpinned(self.operand);
         let operand_is_made_by_op = matches!(self.program.value(operand).def, Def::Op { .. });
         let mut kernels: Vec<usize> = Vec::new();
         let mut count = 0;

@@ -341,7 +341,7 @@ fn freedom(program: &Program, id: ValueId) -> Freedom {
     if program.value(id).times == 0 || (*strict && !is_asked_to_move(program, id)) {
         return Freedom::Fixed;
     }
-    match &program.value(kernel::unpinned(program, id)).def {
+    match &program.value(program.unpinned(id)).def {
         Def::Parameter { kind: ParameterKind::HostWeight, .. } => Freedom::WithoutTraffic,
         Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => Freedom::Any,
     }

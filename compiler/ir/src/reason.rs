@@ -146,7 +146,7 @@ pub enum LoopWhy {
 /// Why a value is partial.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Cause {
-    /// The value is partial as it is given.
+    /// The value is partial, and nothing more is known.
     Given {
         /// The value.
         value: Told,

@@ -12,7 +12,7 @@ use crate::tensor::DimId;
 pub struct Told {
     /// Which value it is, in the form of the program that the plan computes.
     pub value: ValueId,
-    /// Its name in the source; one that a `let` pins has the pin's.
+    /// Its name in the source: its own, or that of a `let` that pins it.
     pub name: Option<String>,
     /// Its dims, in memory order.
     pub dims: Vec<DimId>,

@@ -1,8 +1,8 @@
 //! The tokens inside layout words and dim lists, and a cursor over them.
 //!
-//! The same letters read differently by place: `BLE` in a compact word is three dims, `Batch` in
-//! brackets is one. So there are two token sets, [`Short`] and [`Long`], and whoever reads says at
-//! each step which one is meant.
+//! The same letters mean different things by place: `BLE` in a compact word is three dims, `Batch`
+//! in brackets is one. So there are two sets of tokens, [`Short`] and [`Long`], and at each step
+//! the caller picks one of them.
 
 use crate::source::{Span, Spanned};
 use crate::words::{MAX_NAME_BYTES, MAX_WORD_PARTS, WordError};
@@ -120,7 +120,8 @@ impl<'t> Cursor<'t> {
         while self.take(Long::Blank).is_some() {}
     }
 
-    /// Makes a name of a token; long names and long lists are refused.
+    /// Makes a name of a token. Names that are too long, and too many names in one word, are
+    /// refused.
     pub(crate) fn name(&mut self, token: Spanned<&str>) -> Result<Spanned<String>, WordError> {
         self.parts += 1;
         if self.parts > MAX_WORD_PARTS {
@@ -169,7 +170,7 @@ pub(crate) fn error(span: Span, message: impl Into<String>) -> WordError {
     WordError { span, message: message.into(), help: None }
 }
 
-/// An error with the text that would mend it.
+/// An error with the text that would be right in its place.
 pub(crate) fn error_with_help(
     span: Span,
     message: impl Into<String>,

@@ -8,7 +8,7 @@ use shard_ir::attention::local_statistics;
 use shard_ir::{AxisList, Collective, Def, DimId, Layout, MeshShape, Op, Program, ValueId, never};
 
 use super::{Attention, AttentionWay};
-use crate::kernel::{self, InLoop, Kernel, is_constant, local_sizes, unpinned};
+use crate::kernel::{self, InLoop, Kernel, is_constant, local_sizes};
 use crate::moves::Node;
 use crate::space::Space;
 
@@ -72,7 +72,7 @@ fn way(
     let reads = layouts.iter().map(|(operand, layout)| node(*operand, *layout));
     let reads = reads.collect::<Option<Vec<Node>>>()?;
     let pins = attention.pins.iter();
-    let pinned = pins.map(|pin| node(*pin, members.get(unpinned(program, *pin))));
+    let pinned = pins.map(|pin| node(*pin, members.get(program.unpinned(*pin))));
     let pinned = pinned.collect::<Option<Vec<Node>>>()?;
     let steps = program.mesh.group_size(ring.iter());
     let in_loop = (!ring.is_empty()).then_some(InLoop { time: sent, chunks: steps });
@@ -182,7 +182,7 @@ impl<'a> MemberLayouts<'a> {
         for (id, sizes) in members.iter().zip(&sizes) {
             let values = operands(id).iter().chain([id]).zip(sizes);
             let of_member = values.map(|(value, sizes)| LocalTensor {
-                value: unpinned(program, *value).0,
+                value: program.unpinned(*value).0,
                 dims: &program.value(*value).dims,
                 sizes,
                 dtype: program.value(*value).dtype,
@@ -210,7 +210,7 @@ fn concat_dims(program: &Program, id: ValueId) -> Option<([DimId; 2], DimId)> {
 
 /// Whether an op reads what another makes, pinned or not.
 fn reads(program: &Program, by: ValueId, made: ValueId) -> bool {
-    program.value(by).def.operands().iter().any(|operand| unpinned(program, *operand) == made)
+    program.value(by).def.operands().iter().any(|operand| program.unpinned(*operand) == made)
 }
 
 /// The time that the moves over the axes of a ring take without the kernel, in picoseconds, each
@@ -231,7 +231,7 @@ fn sent_round(
             return None;
         }
         *layout = layout.with_dim(dim, ring);
-        let moved = (unpinned(program, *operand), *layout);
+        let moved = (program.unpinned(*operand), *layout);
         if known.contains(&moved) {
             continue;
         }

@@ -93,7 +93,7 @@ impl<'a> Equal<'a> {
         };
         let taken: Vec<ValueId> = (0..program.folds.len() as u16)
             .filter_map(|fold| program.entry(FoldId(fold)))
-            .map(|entry| crate::kernel::unpinned(program, entry))
+            .map(|entry| program.unpinned(entry))
             .collect();
         for id in program.live_values() {
             let value = program.value(id);

@@ -33,7 +33,7 @@ struct Matched<'m> {
     /// For each class the pins, and the softmaxes and norms, that read it.
     pins: BTreeMap<Class, Vec<(Class, ENode)>>,
     composites: BTreeMap<Class, Vec<(Class, ENode)>>,
-    /// The values that folded blocks take, unpinned, and `None` for an op that is no such value.
+    /// The values that folded blocks take, and `None` for an op that is no such value.
     taken: Vec<Option<ValueId>>,
     /// For each instruction so far the classes that it may stand for, each with the node and the
     /// instructions that it reads for it.
@@ -68,8 +68,7 @@ impl<'m> Matched<'m> {
                 by_operand.entry(*node.operands.first()?).or_default().push((class, node.clone()));
             }
         }
-        let entry =
-            |fold| program.entry(FoldId(fold)).map(|entry| crate::kernel::unpinned(program, entry));
+        let entry = |fold| program.entry(FoldId(fold)).map(|entry| program.unpinned(entry));
         Some(Matched {
             equal,
             plan,
