@@ -94,7 +94,7 @@ fn a_mesh_is_names_and_sizes() {
             ("mesh ((4, 2), (\"data\", \"model\"))", named, named),
             ("mesh = (data=4, model=2)", named, named),
             ("mesh data: 4,\n  model: 2", named, named),
-            // What one sign mends is told so.
+            // Where adding one sign is enough, the help says that.
             ("mesh x 4", "put `=` before `4`", "mesh x = 4"),
             ("mesh x=4 y=2", "put `,` before `y`", two),
         ],
