@@ -166,7 +166,7 @@ impl Space<'_> {
     }
 }
 
-/// The bytes that an op adds to the kernel that it joins, where it reads its operands in the layouts
+/// The bytes that an op adds to the kernel that it joins, if it reads its operands in the layouts
 /// `read`; `None` where it may not join the kernel in these.
 fn adds_to_kernel(
     program: &Program,

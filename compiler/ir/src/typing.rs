@@ -263,7 +263,7 @@ impl Operands<'_> {
         self.first().dims.iter().copied().filter(|d| *d != dim).collect()
     }
 
-    /// The first operand with some of its dims under other names, which have the same size together.
+    /// The first operand with the dims `from` under other names, `to`, of the same size together.
     fn view(&self, from: &[DimId], to: &[DimId]) -> Result<TensorType, TypeError> {
         self.have(from)?;
         equal_sizes(self.product(from), self.product(to))?;

@@ -137,8 +137,8 @@ impl<'a> MemberLayouts<'a> {
     }
 
     /// The layout in which `reader`, itself in the layout `made`, reads an operand: each dim is
-    /// split as the same dim of the reader, and the keys by their axes. What a concat joins is split
-    /// as the joined dim.
+    /// split as the same dim of the reader, and the keys by their axes. What a concat joins is
+    /// split as the joined dim.
     fn as_read(&self, operand: ValueId, reader: ValueId, made: Layout) -> Layout {
         let made_dims = &self.program.value(reader).dims;
         let joined = concat_dims(self.program, reader).and_then(|(parts, to)| {
