@@ -15,7 +15,7 @@ use crate::limits::{MAX_INTEGER_DIGITS, MAX_TREE_DEPTH};
 use crate::names::{Namespace, name_error};
 use crate::outline::nearest;
 use pest::iterators::Pair;
-use shard_ops::Dtype;
+use shard_ops::{Dtype, never};
 use shard_words::{Span, Spanned, WordError, parse_layout_word, parse_partial};
 
 /// Makes nodes of the tree from the pairs of one piece.
@@ -311,7 +311,9 @@ impl Builder<'_> {
             let kind = match word.as_str() {
                 "weight" => Kind::Weight,
                 "cache" => Kind::Cache,
-                _ => Kind::HostWeight,
+                // Blanks and comments may stand between `weight` and `host`.
+                text if text.starts_with("weight") => Kind::HostWeight,
+                _ => never!("a kind that is neither a weight nor a cache", Kind::Weight),
             };
             Spanned::new(kind, self.span(&word))
         });

@@ -299,7 +299,7 @@ fn own_text(comment: &Comment, moved: bool) -> String {
     let slashes = match comment.kind {
         CommentKind::Doc if !moved => "///",
         CommentKind::FileDoc if !moved => "//!",
-        _ => "//",
+        CommentKind::Plain | CommentKind::Doc | CommentKind::FileDoc => "//",
     };
     // A blank keeps moved text from making `///` or `//!` with the slashes.
     let starts_doc = moved && slashes == "//" && comment.text.starts_with(['/', '!']);

@@ -139,7 +139,14 @@ fn precedence(expr: &Expr) -> u8 {
     match &expr.kind {
         ExprKind::Binary { op, .. } => op.precedence(),
         ExprKind::Neg { .. } => 3,
-        _ => 4,
+        ExprKind::Number(_)
+        | ExprKind::Name(_)
+        | ExprKind::Paren(_)
+        | ExprKind::Call { .. }
+        | ExprKind::Named { .. }
+        | ExprKind::Einsum { .. }
+        | ExprKind::Form { .. }
+        | ExprKind::Reshard { .. } => 4,
     }
 }
 
@@ -178,7 +185,10 @@ fn write_expr(out: &mut String, expr: &Expr) {
             out.push(' ');
             write_operand(out, right, op.precedence() + 1);
         }
-        _ => {
+        ExprKind::Call { .. }
+        | ExprKind::Einsum { .. }
+        | ExprKind::Form { .. }
+        | ExprKind::Reshard { .. } => {
             let (word, operands, tail) = call_parts(expr);
             out.push_str(word);
             out.push('(');
