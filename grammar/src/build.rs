@@ -88,9 +88,6 @@ pub(crate) struct Header {
     pub(crate) repeat: Option<Repeat>,
 }
 
-/// Name, value and padding of a dim.
-type Definition = (Name, IntExpr, Option<IntExpr>);
-
 /// A layout word with the partials behind it.
 pub(crate) struct PinnedLayout {
     pub(crate) word: LayoutWord,
@@ -169,16 +166,18 @@ impl Builder<'_> {
         parts(parts(piece).next()?).map(axis).collect()
     }
 
-    pub(crate) fn dim(&mut self, piece: Pair<'_, Rule>) -> Option<Definition> {
+    pub(crate) fn dim(&mut self, piece: Pair<'_, Rule>) -> Option<Dim> {
         self.dim_definition(parts(piece).next()?)
     }
 
-    fn dim_definition(&mut self, definition: Pair<'_, Rule>) -> Option<Definition> {
+    /// A dim without docs, whose span starts at its name.
+    fn dim_definition(&mut self, definition: Pair<'_, Rule>) -> Option<Dim> {
         let mut inner = parts(definition);
         let name = self.name(Namespace::Dim, &inner.next()?);
         let value = self.int_expr(inner.next()?)?.0;
         let pad = optional(inner.next(), |pad| Some(self.int_expr(pad)?.0))?;
-        Some((name, value, pad))
+        let span = name.span.to(pad.as_ref().map_or(value.span, |pad| pad.span));
+        Some(Dim { span, docs: Vec::new(), name, value, pad })
     }
 
     /// Name, repetition and sizes of a phase.
@@ -189,12 +188,8 @@ impl Builder<'_> {
         let mut inner = parts(piece).peekable();
         let name = self.name(Namespace::Phase, &inner.next()?);
         let repeat = optional(next_of(&mut inner, Rule::repeat), |pair| self.repeat(pair))?;
-        let size = |definition| {
-            let (name, value, pad) = self.dim_definition(definition)?;
-            let span = name.span.to(pad.as_ref().map_or(value.span, |pad| pad.span));
-            Some(Dim { span, docs: Vec::new(), name, value, pad })
-        };
-        Some((name, repeat, inner.map(size).collect::<Option<_>>()?))
+        let sizes = inner.map(|definition| self.dim_definition(definition));
+        Some((name, repeat, sizes.collect::<Option<_>>()?))
     }
 
     fn repeat(&mut self, pair: Pair<'_, Rule>) -> Option<Repeat> {

@@ -83,8 +83,7 @@ fn read(text: &str) -> (Parsed, Scan<'_>) {
 /// Reads the right side of `-D`: `B=64`, `H = 32 pad 64`. Spans are those of `text`.
 pub fn parse_dim_override(text: &str) -> Result<Dim, SyntaxError> {
     parse_argument(text, Rule::dim_argument, |builder, pair| {
-        let (name, value, pad) = builder.dim(pair)?;
-        Some(Dim { span: Span::new(0, text.len()), docs: Vec::new(), name, value, pad })
+        Some(Dim { span: Span::new(0, text.len()), ..builder.dim(pair)? })
     })
 }
 
@@ -192,8 +191,7 @@ impl<'a, 't> Reader<'a, 't> {
             }
             PieceKind::Dim => {
                 let dim = self.piece(Rule::dim_piece, tokens, |b, pair| b.dim(pair))?;
-                let (name, value, pad) = dim;
-                Item::Dim(Dim { span, docs, name, value, pad })
+                Item::Dim(Dim { span, docs, ..dim })
             }
             PieceKind::Phase => {
                 let mut scanned = self.scan.tokens[tokens.clone()].iter();
