@@ -10,10 +10,10 @@ use shard_ir::{
 use crate::comments::comment;
 use crate::dtypes::Floats;
 use crate::error::ExportError;
-use crate::moved::Moved;
+use crate::moved::PythonMove;
 use crate::names::{Taken, identifier};
 use crate::ops::numbers::number;
-use crate::ops::{Named, Ops};
+use crate::ops::{Named, PythonOps};
 use crate::python::{Py, assignment, call_line, returned, unpacked};
 use crate::specs::{boundary_entries, terms};
 use crate::words::{Repeated, Words};
@@ -30,9 +30,9 @@ pub(crate) enum Form {
 }
 
 /// A body that is being written.
-pub(crate) struct Body<'p> {
+pub(crate) struct PythonBody<'p> {
     plan: &'p Plan,
-    ops: Ops<'p>,
+    ops: PythonOps<'p>,
     words: &'static dyn Words,
     form: Form,
     floats: Floats,
@@ -64,7 +64,7 @@ pub(crate) fn seen_by(plan: &Plan, form: Form) -> Plan {
     plan
 }
 
-impl<'p> Body<'p> {
+impl<'p> PythonBody<'p> {
     /// A body for a plan; `seen` is the plan as its ops see it.
     pub(crate) fn new(
         words: &'static dyn Words,
@@ -72,11 +72,11 @@ impl<'p> Body<'p> {
         seen: &'p Plan,
         form: Form,
         floats: Floats,
-    ) -> Body<'p> {
+    ) -> PythonBody<'p> {
         let needed = needed(plan);
-        let mut body = Body {
+        let mut body = PythonBody {
             plan,
-            ops: Ops { plan: seen, words, floats, alone: form == Form::Alone },
+            ops: PythonOps { plan: seen, words, floats, alone: form == Form::Alone },
             words,
             form,
             floats,
@@ -174,7 +174,7 @@ impl<'p> Body<'p> {
                 Some(fold) => {
                     let (_, last) =
                         ranges[fold.index()].ok_or(ExportError::Internal("an empty block"))?;
-                    self.fold(fold, (id, last))?;
+                    self.fold(fold, id, last)?;
                     next = last.index() + 1;
                 }
                 None => self.instruction(id)?,
@@ -317,7 +317,7 @@ impl<'p> Body<'p> {
                     Form::Constraints => (vec![self.constrained(id, operand.py.clone())], None),
                     Form::Devices => {
                         self.sums(id, collective)?;
-                        let moved = Moved {
+                        let moved = PythonMove {
                             shape: MeshShape {
                                 mesh: &self.plan.mesh,
                                 sizes: &self.plan.sizes(&instr.dims),
@@ -371,8 +371,8 @@ impl<'p> Body<'p> {
 
     /// A folded block: a function of one application, and the scan that applies it to the stacked
     /// weights.
-    fn fold(&mut self, fold: FoldId, (first, last): (InstrId, InstrId)) -> Result<(), ExportError> {
-        let block = Block::new(self.plan, &self.needed, fold, (first, last));
+    fn fold(&mut self, fold: FoldId, first: InstrId, last: InstrId) -> Result<(), ExportError> {
+        let block = Block::new(self.plan, &self.needed, fold, first, last);
         let weights = block.weights.iter();
         let stacks = weights.map(|id| self.value(*id)).collect::<Result<Vec<_>, _>>()?;
         let carried = self.value(block.of.from)?;
@@ -501,7 +501,8 @@ impl<'p> Block<'p> {
         plan: &'p Plan,
         needed: &[bool],
         fold: FoldId,
-        (first, last): (InstrId, InstrId),
+        first: InstrId,
+        last: InstrId,
     ) -> Block<'p> {
         let of = &plan.folds[fold.index()];
         let is_inside = |id: &InstrId| plan.runs_in(*id) == Some(fold);

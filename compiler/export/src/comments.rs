@@ -21,7 +21,7 @@ pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
             format!(
                 "{held}: {}{}",
                 collective.name(),
-                sent(plan, id, collective, (from, instr.layout))
+                sent(plan, id, collective, from, instr.layout)
             )
         }
         (InstrKind::CollectiveEinsum(_), _) => match plan.fused_collective(id) {
@@ -30,7 +30,7 @@ pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
                 format!(
                     "{held}: with {}{}",
                     collective.name(),
-                    sent(plan, moved, &collective, (from, after))
+                    sent(plan, moved, &collective, from, after)
                 )
             }
             None => held,
@@ -47,7 +47,7 @@ fn moved_layout(plan: &Plan, id: InstrId, moved: InstrId) -> Layout {
     inside.filter(|_| moved != id).unwrap_or(plan.instruction(id).layout)
 }
 
-fn sent(plan: &Plan, id: InstrId, collective: &Collective, (from, to): (Layout, Layout)) -> String {
+fn sent(plan: &Plan, id: InstrId, collective: &Collective, from: Layout, to: Layout) -> String {
     let instr = plan.instruction(id);
     let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
     if collective.has_traffic() {

@@ -33,7 +33,8 @@ fn moved(plan: &Plan, id: InstrId) -> Option<(Collective, InstrId, Layout)> {
 fn merge(
     shape: MeshShape<'_>,
     from: Layout,
-    (dim, axes): (Option<usize>, AxisList),
+    dim: Option<usize>,
+    axes: AxisList,
     statistics: DimSet,
 ) -> [(&'static str, u64); 3] {
     let k = shape.mesh.group_size(axes.iter()).max(1);
@@ -99,7 +100,7 @@ impl EngineSystem {
             let instr = plan.instruction(moved);
             let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
             if let Collective::SoftmaxMerge { dim, axes, statistics } = collective {
-                for (kind, elements) in merge(shape, from, (dim, axes), statistics) {
+                for (kind, elements) in merge(shape, from, dim, axes, statistics) {
                     *sent.entry(kind).or_default() += elements;
                 }
                 continue;

@@ -3,7 +3,7 @@
 
 use shard_ir::{InstrId, InstrKind, ParameterKind, Plan, PlanOutput};
 
-use crate::body::{Body, Form, seen_by};
+use crate::body::{Form, PythonBody, seen_by};
 use crate::data::Data;
 use crate::dtypes::Floats;
 use crate::error::ExportError;
@@ -109,19 +109,20 @@ impl<'l> Layer<'l> {
         said: &str,
     ) -> Result<String, ExportError> {
         let named = self.parameters.iter().map(|p| (p.id, p.argument.clone()));
-        self.function((name, said), self.plan, form, named.collect())
+        self.function(name, said, self.plan, form, named.collect())
     }
 
     /// The function of what the source says.
     pub(crate) fn unsharded(&self, name: &str) -> Result<String, ExportError> {
         let named = as_source_has(&self.source, self.plan, &self.parameters)?;
         let said = "as the source has it, on whole tensors";
-        self.function((name, said), &self.source, Form::Alone, named)
+        self.function(name, said, &self.source, Form::Alone, named)
     }
 
     fn function(
         &self,
-        (name, said): (&str, &str),
+        name: &str,
+        said: &str,
         plan: &Plan,
         form: Form,
         named: Vec<(InstrId, String)>,
@@ -129,7 +130,7 @@ impl<'l> Layer<'l> {
         let arguments: Vec<String> = self.parameters.iter().map(|p| p.argument.clone()).collect();
         let head = call_line(0, &format!("def {name}"), &arguments, ":");
         let seen = seen_by(plan, form);
-        let body = Body::new(self.words, plan, &seen, form, self.floats).write(&named)?;
+        let body = PythonBody::new(self.words, plan, &seen, form, self.floats).write(&named)?;
         Ok(format!("{head}    \"\"\"`{}` {said}.\"\"\"\n{body}", plain(&self.title)))
     }
 

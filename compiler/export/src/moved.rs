@@ -12,7 +12,7 @@ use crate::words::Words;
 
 /// A move to write.
 #[derive(Clone, Copy)]
-pub(crate) struct Moved<'a> {
+pub(crate) struct PythonMove<'a> {
     pub(crate) shape: MeshShape<'a>,
     pub(crate) from: Layout,
     pub(crate) to: Layout,
@@ -28,7 +28,7 @@ pub(crate) struct Written {
     pub(crate) instead: Option<String>,
 }
 
-impl Moved<'_> {
+impl PythonMove<'_> {
     /// The axes of a move along several dims, dim by dim, and into how many parts each dim is cut.
     pub(crate) fn parts(&self, collective: &Collective) -> (Py, Py) {
         let mesh = self.shape.mesh;
@@ -45,7 +45,8 @@ impl Moved<'_> {
     pub(crate) fn softmax_merge(
         &self,
         value: Py,
-        (dim, axes): (Option<usize>, AxisList),
+        dim: Option<usize>,
+        axes: AxisList,
         statistics: DimSet,
     ) -> Py {
         let call = Py::call("softmax_merge", [value, axes_tuple(self.shape.mesh, axes.iter())]);
@@ -63,7 +64,8 @@ impl Moved<'_> {
         words: &dyn Words,
         value: Py,
         kind: Reduction,
-        (dim, axes): (Option<usize>, AxisList),
+        dim: Option<usize>,
+        axes: AxisList,
     ) -> Py {
         let rest = neutral(words, kind, self.dtype, self.floats);
         let axes = axes_tuple(self.shape.mesh, axes.iter());
@@ -85,7 +87,7 @@ impl Moved<'_> {
         let mut steps = Vec::new();
         let (mut from, mut value) = (self.from, value.clone());
         for (step, after) in &chain {
-            let moved = Moved { from, to: *after, ..*self };
+            let moved = PythonMove { from, to: *after, ..*self };
             steps.extend(words.moved(&moved, step, &value, between)?.steps);
             (from, value) = (*after, between.clone());
         }

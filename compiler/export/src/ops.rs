@@ -21,7 +21,7 @@ use crate::words::Words;
 
 /// What the expressions of one plan are made from.
 #[derive(Clone, Copy)]
-pub(crate) struct Ops<'p> {
+pub(crate) struct PythonOps<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) words: &'static dyn Words,
     pub(crate) floats: Floats,
@@ -36,7 +36,7 @@ pub(crate) struct Named {
     pub(crate) py: Py,
 }
 
-impl Ops<'_> {
+impl PythonOps<'_> {
     /// The dtype in Python.
     pub(crate) fn dtype(&self, dtype: Dtype) -> &'static str {
         self.words.dtype(dtype, self.floats)

@@ -173,16 +173,16 @@ fn width(text: &str) -> usize {
 /// `target = value  # comment`, and where that is too long the comment in front, on a line of its
 /// own.
 pub(crate) fn assignment(indent: usize, target: &str, value: &Py, comment: &str) -> String {
-    commented(indent, (&format!("{target} = "), value, ""), comment)
+    commented(indent, &format!("{target} = "), value, "", comment)
 }
 
 /// An entry of a dictionary; a comment stands behind it, or in front where that is too long.
 pub(crate) fn entry(indent: usize, key: &str, value: &Py, comment: &str) -> String {
-    commented(indent, (&format!("{key}: "), value, ","), comment)
+    commented(indent, &format!("{key}: "), value, ",", comment)
 }
 
 /// What stands in front of a value, the value, and what stands behind it, with a comment.
-fn commented(indent: usize, (before, value, behind): (&str, &Py, &str), comment: &str) -> String {
+fn commented(indent: usize, before: &str, value: &Py, behind: &str, comment: &str) -> String {
     let pad = " ".repeat(indent);
     let head = format!("{pad}{before}");
     let flat = format!("{head}{}{behind}", value.flat());

@@ -124,12 +124,12 @@ fn layer(exported: &Exported<'_>, writer: Writer<'_>) -> Result<LayerSheet, Expo
     let value = |id: InstrId| {
         let instr = plan.instruction(id);
         let stacked = if is_parameter(&id) { stack_of(plan, id) } else { None };
-        ValueSheet { stacked, ..of_layout(plan, id, (&instr.dims, instr.layout), writer) }
+        ValueSheet { stacked, ..of_layout(plan, id, &instr.dims, instr.layout, writer) }
     };
     let replaced = replaced(plan);
     let results = plan.outputs.iter().enumerate().map(|(place, output)| {
         let of_output =
-            of_layout(plan, output.id, (&output.dims, plan.output_layout(output)), writer);
+            of_layout(plan, output.id, &output.dims, plan.output_layout(output), writer);
         let stacked = if output.state { stack_of(plan, output.id) } else { None };
         let of_value = &plan.instruction(output.id).dims;
         let places = output.dims.iter().filter_map(|d| of_value.iter().position(|v| v == d));
@@ -162,7 +162,8 @@ fn layer(exported: &Exported<'_>, writer: Writer<'_>) -> Result<LayerSheet, Expo
 fn of_layout(
     plan: &Plan,
     id: InstrId,
-    (dims, layout): (&[DimId], Layout),
+    dims: &[DimId],
+    layout: Layout,
     writer: Writer<'_>,
 ) -> ValueSheet {
     let (instr, mesh) = (plan.instruction(id), &plan.mesh);

@@ -6,7 +6,7 @@ use shard_ir::{Binary, Collective, Dtype, Map, Reduce};
 use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::helpers::Helpers;
-use crate::moved::{Moved, Written};
+use crate::moved::{PythonMove, Written};
 use crate::python::Py;
 
 /// The words of one system. The helpers that both have by one name are called where they are
@@ -108,7 +108,7 @@ pub(crate) trait Words {
     /// A move.
     fn moved(
         &self,
-        moved: &Moved<'_>,
+        moved: &PythonMove<'_>,
         collective: &Collective,
         value: &Py,
         between: &Py,

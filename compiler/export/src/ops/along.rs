@@ -3,11 +3,11 @@
 
 use shard_ir::{DimId, InstrId, Reduce};
 
-use super::{Named, Ops};
+use super::{Named, PythonOps};
 use crate::error::ExportError;
 use crate::python::Py;
 
-impl Ops<'_> {
+impl PythonOps<'_> {
     /// A function of a value along one dim of it, called by its name.
     pub(super) fn along(
         &self,

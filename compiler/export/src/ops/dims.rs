@@ -3,11 +3,11 @@
 
 use shard_ir::{DimId, InstrId, Plan};
 
-use super::{Named, Ops};
+use super::{Named, PythonOps};
 use crate::error::ExportError;
 use crate::python::Py;
 
-impl Ops<'_> {
+impl PythonOps<'_> {
     /// Where a dim stands in the value of an instruction.
     pub(super) fn place(&self, id: InstrId, dim: DimId) -> Result<usize, ExportError> {
         let found = self.plan.instruction(id).dims.iter().position(|d| *d == dim);

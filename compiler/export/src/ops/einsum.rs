@@ -2,13 +2,13 @@
 
 use shard_ir::{DimId, Dtype, Fused, InstrId};
 
-use super::{Named, Ops, both};
+use super::{Named, PythonOps, both};
 use crate::error::ExportError;
 use crate::parts::{are_weights_of_part, dims_of_statistics};
 use crate::python::Py;
 use crate::words::Dtypes;
 
-impl Ops<'_> {
+impl PythonOps<'_> {
     pub(super) fn einsum(&self, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
         let (operands, common) = self.einsum_operands(operands)?;
         let equation = Py::string(&self.equation(id)?);

@@ -3,12 +3,12 @@
 use shard_ir::{Binary, Dtype, InstrId};
 
 use super::numbers::is_number;
-use super::{Named, Ops};
+use super::{Named, PythonOps};
 use crate::error::ExportError;
 use crate::python::Py;
 use crate::words::Extremum;
 
-impl Ops<'_> {
+impl PythonOps<'_> {
     pub(super) fn binary(
         &self,
         binary: Binary,

@@ -3,12 +3,12 @@
 
 use shard_ir::{DimId, InstrId};
 
-use super::{Named, Ops};
+use super::{Named, PythonOps};
 use crate::error::ExportError;
 use crate::python::Py;
 use crate::specs::axes_of_dim;
 
-impl Ops<'_> {
+impl PythonOps<'_> {
     /// Where the block of a device starts along a dim; none where the dim is whole.
     pub(crate) fn origin(&self, id: InstrId, dim: DimId) -> Result<Option<Py>, ExportError> {
         let place = self.place(id, dim)?;

@@ -46,14 +46,18 @@ pub fn jax(
     origin: &str,
     options: JaxOptions,
 ) -> Result<String, ExportError> {
-    let mut module =
-        Module { options, taken: Taken::default(), single: layers.len() == 1, entries: Vec::new() };
+    let mut module = JaxModule {
+        options,
+        taken: Taken::default(),
+        single: layers.len() == 1,
+        entries: Vec::new(),
+    };
     let mesh = one_mesh(layers)?;
     let functions = with_stacks(layers, &mut |layer, kind| module.layer(layer, kind))?;
     Ok(module.assembled(&mesh, origin, &functions))
 }
 
-struct Module {
+struct JaxModule {
     options: JaxOptions,
     taken: Taken,
     /// There is one layer: its constants need no prefix.
@@ -62,7 +66,7 @@ struct Module {
     entries: Vec<(String, Vec<(String, Py)>)>,
 }
 
-impl Module {
+impl JaxModule {
     /// A layer; `kind` stands behind its name.
     fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
         let layer = Layer::new(&Jax, self.options.floats, layer, kind);

@@ -4,7 +4,7 @@ use shard_ir::{AxisList, Collective, Reduction};
 
 use super::words::Jax;
 use crate::error::ExportError;
-use crate::moved::{Moved, Written};
+use crate::moved::{PythonMove, Written};
 use crate::python::Py;
 use crate::specs::axes_tuple;
 
@@ -12,7 +12,7 @@ const A_MAXIMUM_SCATTERED: &str = "as all-to-all and a maximum";
 
 /// The expressions of a move of `value`, all but the last of which are assigned to `between`.
 pub(crate) fn write(
-    moved: &Moved<'_>,
+    moved: &PythonMove<'_>,
     collective: &Collective,
     value: &Py,
     between: &Py,
@@ -76,9 +76,9 @@ pub(crate) fn write(
         }
         Collective::SoftmaxMerge { dim, axes, statistics } => {
             instead = Some("as a maximum of the statistics, and sums");
-            moved.softmax_merge(value, (dim, axes), statistics)
+            moved.softmax_merge(value, dim, axes, statistics)
         }
-        Collective::ToPartial { kind, dim, axes } => moved.as_terms(&Jax, value, kind, (dim, axes)),
+        Collective::ToPartial { kind, dim, axes } => moved.as_terms(&Jax, value, kind, dim, axes),
     };
     Ok(Written { steps: vec![step], instead: instead.map(str::to_string) })
 }

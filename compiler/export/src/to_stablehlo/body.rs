@@ -5,8 +5,8 @@ use shard_ir::{Collective, FoldId, InstrId, InstrKind, MeshShape, Plan, PlanOutp
 
 use super::builder::{Builder, Value, names, types};
 use super::merge::softmax_merge;
-use super::moves::Moved;
-use super::ops::{Operand, Ops};
+use super::moves::HloMove;
+use super::ops::{HloOps, Operand};
 use crate::body::needed;
 use crate::comments::comment_on_devices;
 use crate::dtypes::Floats;
@@ -15,9 +15,9 @@ use crate::layer::plain;
 use crate::specs::terms;
 
 /// A body that is being written.
-pub(crate) struct Body<'p> {
+pub(crate) struct HloBody<'p> {
     plan: &'p Plan,
-    ops: Ops<'p>,
+    ops: HloOps<'p>,
     /// What results and folded blocks need.
     needed: Vec<bool>,
     /// The value that holds each instruction's, where it is made and where it can be read.
@@ -26,11 +26,11 @@ pub(crate) struct Body<'p> {
     statistics: Vec<Option<Value>>,
 }
 
-impl<'p> Body<'p> {
-    pub(crate) fn new(plan: &'p Plan, floats: Floats) -> Body<'p> {
-        Body {
+impl<'p> HloBody<'p> {
+    pub(crate) fn new(plan: &'p Plan, floats: Floats) -> HloBody<'p> {
+        HloBody {
             plan,
-            ops: Ops { plan, floats },
+            ops: HloOps { plan, floats },
             needed: needed(plan),
             known: vec![None; plan.instructions.len()],
             statistics: vec![None; plan.instructions.len()],
@@ -58,7 +58,7 @@ impl<'p> Body<'p> {
                 Some(fold) => {
                     let (_, last) =
                         ranges[fold.index()].ok_or(ExportError::Internal("an empty block"))?;
-                    self.fold(b, fold, (id, last))?;
+                    self.fold(b, fold, id, last)?;
                     next = last.index() + 1;
                 }
                 None => self.instruction(b, id)?,
@@ -162,8 +162,15 @@ impl<'p> Body<'p> {
                 if let (Collective::SoftmaxMerge { dim, axes, statistics }, Some(known)) =
                     (collective, &operand.statistics)
                 {
-                    let part = [&operand.value, known];
-                    return Ok(softmax_merge(b, &moved, part, (*dim, axes), *statistics));
+                    return Ok(softmax_merge(
+                        b,
+                        &moved,
+                        &operand.value,
+                        known,
+                        *dim,
+                        axes,
+                        *statistics,
+                    ));
                 }
                 Ok((moved.write(b, collective, &operand.value)?, None))
             }
@@ -177,8 +184,8 @@ impl<'p> Body<'p> {
         self.plan.sizes(&self.plan.instruction(id).dims)
     }
 
-    fn moved<'a>(&'a self, id: InstrId, from: InstrId, sizes: &'a [u64]) -> Moved<'a> {
-        Moved {
+    fn moved<'a>(&'a self, id: InstrId, from: InstrId, sizes: &'a [u64]) -> HloMove<'a> {
+        HloMove {
             shape: MeshShape { mesh: &self.plan.mesh, sizes },
             from: self.plan.instruction(from).layout,
             to: self.plan.instruction(id).layout,
@@ -206,11 +213,7 @@ impl<'p> Body<'p> {
 
     /// What a folded block reads that it does not make: the weights and caches of each
     /// application, and what is the same for all.
-    fn read_from_outside(
-        &self,
-        fold: FoldId,
-        (first, last): (InstrId, InstrId),
-    ) -> [Vec<InstrId>; 2] {
+    fn read_from_outside(&self, fold: FoldId, first: InstrId, last: InstrId) -> [Vec<InstrId>; 2] {
         let plan = self.plan;
         let inside = |id: InstrId| plan.runs_in(id) == Some(fold);
         let [mut stacks, mut same] = [Vec::new(), Vec::new()];
@@ -242,13 +245,14 @@ impl<'p> Body<'p> {
         &mut self,
         b: &mut Builder,
         fold: FoldId,
-        (first, last): (InstrId, InstrId),
+        first: InstrId,
+        last: InstrId,
     ) -> Result<(), ExportError> {
         let plan = self.plan;
         let block = &plan.folds[fold.index()];
         let inside = |id: &InstrId| plan.runs_in(*id) == Some(fold);
         let all = || (first.0..=last.0).map(InstrId).filter(inside);
-        let [stacks, same] = self.read_from_outside(fold, (first, last));
+        let [stacks, same] = self.read_from_outside(fold, first, last);
         let kept: Vec<InstrId> =
             plan.outputs.iter().filter(|o| o.state && inside(&o.id)).map(|o| o.id).collect();
 
@@ -268,7 +272,7 @@ impl<'p> Body<'p> {
         let carried: Vec<(&str, Value)> =
             outside.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
         let before = self.known.clone();
-        let after = b.turns((0, block.repeat), &carried, |b, turn, values| {
+        let after = b.turns(0..block.repeat, &carried, |b, turn, values| {
             let (carry, rest) = values.split_first().ok_or(NO_CARRY)?;
             let (of_stacks, rest) = rest.split_at(stacks.len());
             let (of_same, of_kept) = rest.split_at(same.len());

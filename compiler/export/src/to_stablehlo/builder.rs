@@ -1,6 +1,7 @@
 //! StableHLO as it is written: one op a line, each value with its type.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use shard_ir::Reduction;
 
@@ -369,15 +370,15 @@ impl Builder {
         )
     }
 
-    /// The turns `from .. until`: each takes what the one before gives. The first value that a turn
-    /// gets is its number.
+    /// A loop with a turn for each of these numbers: each turn takes what the one before gives. The
+    /// first value that `turn` gets is its number.
     pub(crate) fn turns(
         &mut self,
-        (from, until): (u64, u64),
+        numbers: Range<u64>,
         carried: &[(&str, Value)],
         turn: impl FnOnce(&mut Builder, &Value, &[Value]) -> Result<Vec<Value>, ExportError>,
     ) -> Result<Vec<Value>, ExportError> {
-        let start = self.count(from);
+        let start = self.count(numbers.start);
         let at = self.fresh_value("turn", &[], Element::I32);
         let inside: Vec<Value> = carried
             .iter()
@@ -397,7 +398,7 @@ impl Builder {
         self.line(&text);
         self.line("cond {");
         self.indent += 2;
-        let last = self.count(until);
+        let last = self.count(numbers.end);
         let goes_on = self.compare("LT", &at, &last);
         self.line(&format!("stablehlo.return {} : {}", goes_on.name, goes_on.ty()));
         self.indent -= 2;

@@ -206,7 +206,8 @@ impl Ring<'_> {
         &self,
         b: &mut Builder,
         factors: &[Factor],
-        (dim, size): (DimId, u64),
+        dim: DimId,
+        size: u64,
         chunk: &Value,
         given: Option<(usize, &Value)>,
     ) -> Vec<Factor> {
@@ -245,7 +246,7 @@ impl Ring<'_> {
                    held: &Value,
                    out: Option<&Value>| {
             let chunk = self.chunk(b, rank, step, 0);
-            let parts = self.parts(b, factors, (dim, size), &chunk, Some((place, held)));
+            let parts = self.parts(b, factors, dim, size, &chunk, Some((place, held)));
             let part = self.product.of(b, &parts)?;
             Ok(match (into, out) {
                 (None, None) => part,
@@ -294,7 +295,7 @@ impl Ring<'_> {
         let rank = rank(b, self.mesh, &self.fused.axes());
         let term = |b: &mut Builder, factors: &[Factor], rank: &Value, step: &Value| {
             let chunk = self.chunk(b, rank, step, k - 1);
-            let parts = self.parts(b, factors, (dim, whole / k), &chunk, None);
+            let parts = self.parts(b, factors, dim, whole / k, &chunk, None);
             self.product.of(b, &parts)
         };
         let first = b.count(0);
@@ -340,7 +341,7 @@ impl Ring<'_> {
             .chain([("rank", rank)])
             .collect();
         let count = held.len();
-        let after = b.turns((1, k), &carried, |b, step, inside| {
+        let after = b.turns(1..k, &carried, |b, step, inside| {
             let factors: Vec<Factor> = factors
                 .iter()
                 .zip(&inside[count..])

@@ -3,7 +3,7 @@
 use shard_ir::{AxisList, DimSet, Reduction};
 
 use super::builder::{Builder, Value};
-use super::moves::Moved;
+use super::moves::HloMove;
 use super::ranks::rank;
 
 /// The attention over all keys, or a block of it along `dim`, of parts of it. A part is a result
@@ -11,9 +11,11 @@ use super::ranks::rank;
 /// keys, it still is a part, of more keys, and its statistics are given too.
 pub(super) fn softmax_merge(
     b: &mut Builder,
-    moved: &Moved<'_>,
-    [result, statistics]: [&Value; 2],
-    (dim, axes): (Option<usize>, &AxisList),
+    moved: &HloMove<'_>,
+    result: &Value,
+    statistics: &Value,
+    dim: Option<usize>,
+    axes: &AxisList,
     by: DimSet,
 ) -> (Value, Option<Value>) {
     let by: Vec<usize> = by.iter().collect();

@@ -16,9 +16,9 @@ mod tables;
 
 use std::collections::BTreeSet;
 
-use shard_ir::{InstrId, Layout, Mesh, ParameterKind, Plan};
+use shard_ir::{DimId, InstrId, Layout, Mesh, ParameterKind, Plan};
 
-use body::Body;
+use body::HloBody;
 use builder::{Builder, Value, list, types};
 use element::Element;
 
@@ -120,7 +120,8 @@ impl Edge<'_> {
         b: &mut Builder,
         name: &str,
         id: InstrId,
-        (dims, layout): (&[shard_ir::DimId], Layout),
+        dims: &[DimId],
+        layout: Layout,
         copies: Option<u64>,
     ) -> Boundary {
         let mesh = &self.plan.mesh;
@@ -166,7 +167,7 @@ fn function(plan: &Plan, name: &str, floats: Floats) -> Result<String, ExportErr
         .iter()
         .map(|p| {
             let instr = plan.instruction(p.id);
-            edge.of(&mut b, &p.name, p.id, (&instr.dims, instr.layout), stack_of(plan, p.id))
+            edge.of(&mut b, &p.name, p.id, &instr.dims, instr.layout, stack_of(plan, p.id))
         })
         .collect();
     let mut edges = Builder::at(0);
@@ -176,7 +177,7 @@ fn function(plan: &Plan, name: &str, floats: Floats) -> Result<String, ExportErr
         .map(|o| {
             let copies = if stack_of_output(plan, o) { plan.repeat_of(o.id) } else { 0 };
             let copies = (copies > 0).then_some(copies);
-            edge.of(&mut edges, "r", o.id, (&o.dims, plan.output_layout(o)), copies)
+            edge.of(&mut edges, "r", o.id, &o.dims, plan.output_layout(o), copies)
         })
         .collect();
     let replaced = replaced(plan);
@@ -220,7 +221,7 @@ fn function(plan: &Plan, name: &str, floats: Floats) -> Result<String, ExportErr
     ));
     let held: Vec<(InstrId, Value)> =
         parameters.iter().zip(&taken).map(|(p, boundary)| (p.id, boundary.local.clone())).collect();
-    Body::new(plan, floats).write(&mut b, &held)?;
+    HloBody::new(plan, floats).write(&mut b, &held)?;
     out.push_str(&b.into_text());
     let of_results = types(given.iter().map(|boundary| &boundary.whole));
     out.push_str(&format!(

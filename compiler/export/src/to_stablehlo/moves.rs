@@ -10,13 +10,13 @@ use crate::exchange::steps_of;
 
 /// A move to write.
 #[derive(Clone, Copy)]
-pub(crate) struct Moved<'a> {
+pub(crate) struct HloMove<'a> {
     pub(crate) shape: MeshShape<'a>,
     pub(crate) from: Layout,
     pub(crate) to: Layout,
 }
 
-impl Moved<'_> {
+impl HloMove<'_> {
     /// What stands in for a move that StableHLO does not have.
     pub(crate) fn instead(&self, collective: &Collective) -> Result<Option<String>, ExportError> {
         if let Collective::Exchange { to } = *collective {
@@ -69,7 +69,7 @@ impl Moved<'_> {
             Collective::Exchange { to } => {
                 let (mut from, mut value) = (self.from, value.clone());
                 for (step, after) in steps_of(self.shape, self.from, to)? {
-                    value = Moved { from, to: after, ..*self }.write(b, &step, &value)?;
+                    value = HloMove { from, to: after, ..*self }.write(b, &step, &value)?;
                     from = after;
                 }
                 value

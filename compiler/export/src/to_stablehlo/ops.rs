@@ -16,7 +16,7 @@ use crate::parts::{are_weights_of_part, dims_of_statistics};
 
 /// What the ops of one plan are made from.
 #[derive(Clone, Copy)]
-pub(crate) struct Ops<'p> {
+pub(crate) struct HloOps<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) floats: Floats,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Operand {
     pub(crate) statistics: Option<Value>,
 }
 
-impl Ops<'_> {
+impl HloOps<'_> {
     pub(crate) fn element(&self, id: InstrId) -> Element {
         Element::of(self.plan.instruction(id).dtype, self.floats)
     }
@@ -407,7 +407,7 @@ impl Ops<'_> {
         let at = in_order(b, of_ids, &asked, &ids.value)?;
         let places = self.plan.local_sizes(id)[self.place(id, to)?];
         let begins = self.origin(b, id, to)?;
-        let added = tables::scatter_add(b, &own, &at, shared.len(), (places, begins));
+        let added = tables::scatter_add(b, &own, &at, shared.len(), places, begins);
         self.arranged(b, &[&shared[..], &[to], &rest].concat(), id, &added)
     }
 

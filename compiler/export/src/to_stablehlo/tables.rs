@@ -67,7 +67,8 @@ pub(crate) fn scatter_add(
     rows: &Value,
     ids: &Value,
     shared: usize,
-    (places, begins): (u64, Option<Value>),
+    places: u64,
+    begins: Option<Value>,
 ) -> Value {
     let (front, rest) = (&rows.shape[..shared], &rows.shape[ids.shape.len()..]);
     let (batches, count) = (front.iter().product::<u64>(), ids.shape.iter().product::<u64>());

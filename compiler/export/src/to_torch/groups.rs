@@ -7,7 +7,7 @@ use shard_ir::{AxisId, Collective, InstrKind, MeshShape, Plan, Reduction};
 use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::exchange::steps_of;
-use crate::moved::Moved;
+use crate::moved::PythonMove;
 
 /// The tuples of axes that a plan needs groups for, in the order of need, some more than once.
 pub(crate) fn groups(plan: &Plan) -> Result<Vec<Vec<AxisId>>, ExportError> {
@@ -19,7 +19,7 @@ pub(crate) fn groups(plan: &Plan) -> Result<Vec<Vec<AxisId>>, ExportError> {
             InstrKind::Move(collective) => {
                 let sizes = plan.sizes(&instr.dims);
                 let from = instr.operands.first().map(|o| plan.instruction(*o).layout);
-                let moved = Moved {
+                let moved = PythonMove {
                     shape: MeshShape { mesh: &plan.mesh, sizes: &sizes },
                     from: from.ok_or(ExportError::Internal("a move of nothing"))?,
                     to: instr.layout,
@@ -41,7 +41,10 @@ pub(crate) fn groups(plan: &Plan) -> Result<Vec<Vec<AxisId>>, ExportError> {
     Ok(found)
 }
 
-fn of_move(moved: &Moved<'_>, collective: &Collective) -> Result<Vec<Vec<AxisId>>, ExportError> {
+fn of_move(
+    moved: &PythonMove<'_>,
+    collective: &Collective,
+) -> Result<Vec<Vec<AxisId>>, ExportError> {
     let over = match collective.row().sends {
         Sends::Nothing => return Ok(Vec::new()),
         Sends::Around | Sends::AroundTwice | Sends::Across | Sends::Weighted => {
@@ -52,7 +55,7 @@ fn of_move(moved: &Moved<'_>, collective: &Collective) -> Result<Vec<Vec<AxisId>
             let mut found = Vec::new();
             let mut from = moved.from;
             for (step, after) in steps_of(moved.shape, moved.from, moved.to)? {
-                found.extend(of_move(&Moved { from, to: after, ..*moved }, &step)?);
+                found.extend(of_move(&PythonMove { from, to: after, ..*moved }, &step)?);
                 from = after;
             }
             return Ok(found);

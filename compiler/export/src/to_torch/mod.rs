@@ -31,7 +31,7 @@ use words::Torch;
 /// What PyTorch has no way to say ([`ExportError`]).
 pub fn torch(layers: &[Exported<'_>], origin: &str, floats: Floats) -> Result<String, ExportError> {
     let mesh = one_mesh(layers)?;
-    let mut module = Module {
+    let mut module = TorchModule {
         floats,
         taken: Taken::default(),
         single: layers.len() == 1,
@@ -42,7 +42,7 @@ pub fn torch(layers: &[Exported<'_>], origin: &str, floats: Floats) -> Result<St
     Ok(module.assembled(&mesh, origin, &functions))
 }
 
-struct Module {
+struct TorchModule {
     floats: Floats,
     taken: Taken,
     /// There is one layer: its constants need no prefix.
@@ -53,7 +53,7 @@ struct Module {
     entries: Vec<(String, Vec<(String, Py)>)>,
 }
 
-impl Module {
+impl TorchModule {
     /// A layer; `kind` stands behind its name.
     fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
         let layer = Layer::new(&Torch, self.floats, layer, kind);

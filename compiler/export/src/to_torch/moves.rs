@@ -4,14 +4,14 @@ use shard_ir::{AxisList, Collective, Reduction};
 
 use super::words::Torch;
 use crate::error::ExportError;
-use crate::moved::{Moved, Written};
+use crate::moved::{PythonMove, Written};
 use crate::python::Py;
 use crate::specs::axes_tuple;
 use crate::words::Words;
 
 /// The expressions of a move of `value`, all but the last of which are assigned to `between`.
 pub(crate) fn write(
-    moved: &Moved<'_>,
+    moved: &PythonMove<'_>,
     collective: &Collective,
     value: &Py,
     between: &Py,
@@ -58,11 +58,9 @@ pub(crate) fn write(
             of(kind, Py::call("scatter_dims", [value, axes, parts]))
         }
         Collective::SoftmaxMerge { dim, axes, statistics } => {
-            moved.softmax_merge(value, (dim, axes), statistics)
+            moved.softmax_merge(value, dim, axes, statistics)
         }
-        Collective::ToPartial { kind, dim, axes } => {
-            moved.as_terms(&Torch, value, kind, (dim, axes))
-        }
+        Collective::ToPartial { kind, dim, axes } => moved.as_terms(&Torch, value, kind, dim, axes),
     };
     Ok(Written { steps: vec![step], instead: None })
 }

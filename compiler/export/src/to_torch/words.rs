@@ -6,7 +6,7 @@ use super::moves;
 use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::helpers::Helpers;
-use crate::moved::{Moved, Written};
+use crate::moved::{PythonMove, Written};
 use crate::python::{Py, assignment};
 use crate::words::{Dtypes, Extremum, Repeated, Words};
 
@@ -203,7 +203,7 @@ impl Words for Torch {
 
     fn moved(
         &self,
-        moved: &Moved<'_>,
+        moved: &PythonMove<'_>,
         collective: &Collective,
         value: &Py,
         between: &Py,
