@@ -10,8 +10,11 @@ use shard_ir::{
 };
 
 use crate::builder::PinRequest;
+use crate::diagnostic::Edit;
 use crate::diagnostics::limits::{MAX_CALL_DEPTH, MAX_LAYERS};
-use crate::diagnostics::{DtypeProblem, LayerProblem, LimitProblem, ModelProblem, ShapeProblem};
+use crate::diagnostics::{
+    DtypeProblem, LayerProblem, LimitProblem, ModelProblem, Quote, ShapeProblem,
+};
 use crate::expr::Term;
 use crate::layer::{LayerChecker, kind_words};
 use crate::names::nearest;
@@ -301,10 +304,13 @@ impl LayerChecker<'_, '_> {
             let (missing, extra) =
                 (names(&param.dims, &found.dims), names(&found.dims, &param.dims));
             let renamed = match (missing.as_slice(), extra.as_slice()) {
-                ([to], [from]) if self.sizes_agree(from, to) => Some((
-                    arg.span,
-                    format!("rename({}, {from} -> {to})", shard_grammar::print_expr(arg)),
-                )),
+                ([to], [from]) if self.sizes_agree(from, to) => Some(Edit {
+                    span: arg.span,
+                    replacement: format!(
+                        "rename({}, {from} -> {to})",
+                        shard_grammar::print_expr(arg)
+                    ),
+                }),
                 _ => None,
             };
             self.sink.report(ShapeProblem::DimsDiffer {
@@ -326,7 +332,7 @@ impl LayerChecker<'_, '_> {
                 wanted: param.dtype,
                 stated: declared.ty.dtype.map_or(declared.span, |d| d.span),
                 found: found.dtype,
-                value: (arg.span, shard_grammar::print_expr(arg)),
+                value: Quote::of_expr(arg),
             });
             return None;
         }
@@ -392,14 +398,9 @@ impl LayerChecker<'_, '_> {
                         map.push(args[map.len()]);
                         continue;
                     };
-                    let border = map.is_empty();
-                    self.pin_argument(
-                        value,
-                        relabelled(pattern),
-                        (arg, expr.span),
-                        border,
-                        fresh_from,
-                    )?
+                    let is_first = map.is_empty();
+                    let pattern = relabelled(pattern);
+                    self.pin_argument(value, pattern, arg, expr.span, is_first, fresh_from)?
                 }
                 Def::Constant(_) => self.builder.push(
                     self.env,
@@ -442,31 +443,32 @@ impl LayerChecker<'_, '_> {
         Some(results)
     }
 
-    /// Pins what is given for a parameter of a callee to the parameter's type; `first` of a folded
-    /// block is handed on.
+    /// Pins the value `arg`, which an expression at `span` gives for a parameter of a callee, to
+    /// the parameter's type. The first parameter of a folded block is what applications hand on.
     fn pin_argument(
         &mut self,
-        value: &Value,
+        parameter: &Value,
         pattern: LayoutPattern,
-        (mut arg, span): (ValueId, Span),
-        first: bool,
+        mut arg: ValueId,
+        span: Span,
+        is_first: bool,
         fresh_from: usize,
     ) -> Option<ValueId> {
         // What comes from outside of a folded block and is not handed on is moved there, and once.
         let fold = self.builder.fold;
-        let border = first && fold.is_some();
+        let border = is_first && fold.is_some();
         // The callee fetches it itself.
         if let (
             Def::Parameter { kind: ParameterKind::HostWeight, .. },
             Def::Op { op: shard_ir::Op::Fetch, operands },
-        ) = (&value.def, &self.builder.value(arg).def)
+        ) = (&parameter.def, &self.builder.value(arg).def)
         {
             arg = operands[0];
         }
         let request = PinRequest {
             fresh_from,
             border,
-            ..PinRequest::of(arg, value.dims.clone(), pattern, span)
+            ..PinRequest::of(arg, parameter.dims.clone(), pattern, span)
         };
         self.builder.fold = fold.filter(|_| border);
         let pinned = self.builder.pin(self.env, request, self.sink);

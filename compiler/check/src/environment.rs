@@ -7,7 +7,7 @@ use shard_ir::tensor::MAX_DIMS;
 use shard_ir::{Dim, DimId, Mesh, MeshError};
 
 use crate::CheckOptions;
-use crate::diagnostics::{DimProblem, HardwareProblem, LimitProblem, MeshProblem};
+use crate::diagnostics::{DimProblem, HardwareProblem, LimitProblem, MeshProblem, Quote};
 use crate::int_expr;
 use crate::names::nearest;
 use crate::sink::Sink;
@@ -281,8 +281,8 @@ impl<'a> Environment<'a> {
                 let is_letter = together.is_some();
                 let together = together
                     .filter(|(_, word)| self.by_name.contains_key(*word))
-                    .map(|(span, word)| (span, word.to_string()));
-                self.report_unknown_dim(&name.value, name.span, (is_letter, together), sink);
+                    .map(|(span, word)| Quote { span, text: word.to_string() });
+                self.report_unknown_dim(&name.value, name.span, is_letter, together, sink);
                 None
             }
         }
@@ -301,16 +301,17 @@ impl<'a> Environment<'a> {
         &mut self,
         unknown: &str,
         span: Span,
-        (is_letter, together): (bool, Option<(Span, String)>),
+        is_letter: bool,
+        together: Option<Quote>,
         sink: &mut Sink,
     ) {
         if self.lenient {
             return;
         }
-        let place = together.as_ref().map_or(span, |(all, _)| *all);
+        let place = together.as_ref().map_or(span, |word| word.span);
         let told = self.unknown_dims.get(unknown);
         let mended = match &together {
-            Some((_, dim)) => Some(format!("[{dim}]")),
+            Some(word) => Some(format!("[{}]", word.text)),
             None => told.cloned().flatten(),
         };
         if (told.is_some() && sink.is_told("E0301", unknown, place, mended)) || !sink.has_room() {

@@ -5,7 +5,7 @@ use shard_ir::op::{Code, Form};
 use shard_ir::{Binary, Dtype, Map, Op, ValueId};
 
 use crate::builder::PinRequest;
-use crate::diagnostics::{DtypeProblem, LayerProblem};
+use crate::diagnostics::{DtypeProblem, LayerProblem, Quote};
 use crate::layer::LayerChecker;
 use crate::names::nearest;
 
@@ -193,13 +193,13 @@ impl LayerChecker<'_, '_> {
     ) -> Option<ValueId> {
         let dtype = self.builder.value(other).dtype;
         if !dtype.is_float() && dtype != Dtype::Bool && number.fract() != 0.0 {
-            let other = (other_expr.span, shard_grammar::print_expr(other_expr));
+            let other = Quote::of_expr(other_expr);
             self.sink.report(DtypeProblem::Fraction { text: text.to_string(), span, dtype, other });
             return None;
         }
         // What ops do with truth values is said by their types.
         if dtype != Dtype::Bool && !dtype.reaches(number) {
-            let other = Some((other_expr.span, shard_grammar::print_expr(other_expr)));
+            let other = Some(Quote::of_expr(other_expr));
             let text = text.to_string();
             self.sink.report(DtypeProblem::OutOfRange { text, span, dtype, other });
             return None;

@@ -41,7 +41,7 @@ impl LayerChecker<'_, '_> {
         if let (Some(&Some(moved)), [a, rest @ ..]) = (values.first(), args)
             && moves(name)
         {
-            return Some(self.moved(name, (a, moved), rest));
+            return Some(self.moved(name, a, moved, rest));
         }
         let signature = || Code::of_source(name).map(|op| op.row().signature());
         written_here(name).map(str::to_string).or_else(signature)
@@ -49,7 +49,7 @@ impl LayerChecker<'_, '_> {
 
     /// The collective of another language as the layout that its result has: whole along the axis,
     /// or split over it.
-    fn moved(&self, name: &str, (a, value): (&ast::Expr, ValueId), rest: &[ast::Expr]) -> String {
+    fn moved(&self, name: &str, operand: &ast::Expr, value: ValueId, rest: &[ast::Expr]) -> String {
         const WHOLE: [&str; 3] = ["allgather", "allreduce", "psum"];
         let mut dims: Vec<String> = self
             .builder
@@ -77,7 +77,7 @@ impl LayerChecker<'_, '_> {
         format!(
             "reshard({}, {layout})    (the layout that the value is to have: the collectives \
                 follow)",
-            print_expr(a)
+            print_expr(operand)
         )
     }
 }

@@ -131,9 +131,7 @@ impl Evaluation<'_, '_, '_> {
                             self.sink.is_told("E0301", name, span, None);
                         }
                     }
-                    (None, true) => {
-                        self.env.report_unknown_dim(name, span, (false, None), self.sink)
-                    }
+                    (None, true) => self.env.report_unknown_dim(name, span, false, None, self.sink),
                     (_, false) => {
                         if self.env.speaks_of(name, self.sink) {
                             self.sink.report(DimProblem::BadOverride {

@@ -9,8 +9,11 @@ use shard_ir::{
 
 use crate::builder::{Binding, Builder, PinRequest};
 use crate::calls::Layers;
+use crate::diagnostic::Edit;
 use crate::diagnostics::limits::MAX_KINDS;
-use crate::diagnostics::{DtypeProblem, LayerProblem, LimitProblem, ModelProblem, ShapeProblem};
+use crate::diagnostics::{
+    DtypeProblem, LayerProblem, LimitProblem, ModelProblem, Quote, ShapeProblem,
+};
 use crate::environment::Environment;
 use crate::expr::Term;
 use crate::model::ModelCalls;
@@ -365,7 +368,7 @@ impl<'a> LayerChecker<'a, '_> {
             stated_at_span: true,
             missing: names(dims, &found),
             extra: names(&found, dims),
-            mend: Some((word.span, mended)),
+            mend: Some(Edit { span: word.span, replacement: mended }),
         });
         None
     }
@@ -411,7 +414,7 @@ impl<'a> LayerChecker<'a, '_> {
             wanted,
             stated: ty.dtype.map_or(ty.span, |d| d.span),
             found,
-            value: (expr.span, shard_grammar::print_expr(expr)),
+            value: Quote::of_expr(expr),
         });
         None
     }

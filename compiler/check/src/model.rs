@@ -103,7 +103,7 @@ impl LayerChecker<'_, '_> {
                     1 => name.value.clone(),
                     n => format!("{}_{n}", name.value),
                 };
-                self.model_call(prefix, repeat, (callee, program), (name, args))
+                self.model_call(prefix, repeat, callee, program, name, args)
             };
             let calls = kinds(callee).into_iter().map(of_kind).collect();
             self.calls.all.insert(name.span.start, calls);
@@ -115,8 +115,10 @@ impl LayerChecker<'_, '_> {
         &mut self,
         prefix: String,
         repeat: u64,
-        (callee, program): (&ast::Layer, &Program),
-        (name, args): (&ast::Name, &[ast::Expr]),
+        callee: &ast::Layer,
+        program: &Program,
+        name: &ast::Name,
+        args: &[ast::Expr],
     ) -> ModelCall {
         let labels = self.fresh_labels(program);
         let fold = (repeat > 1).then(|| {

@@ -3,7 +3,7 @@
 use shard_grammar::{Span, ast};
 use shard_ir::{DimId, Op, TensorType, TypeError, ValueId, never};
 
-use crate::diagnostics::{DtypeProblem, ShapeProblem};
+use crate::diagnostics::{DtypeProblem, Quote, ShapeProblem};
 use crate::layer::LayerChecker;
 
 impl LayerChecker<'_, '_> {
@@ -41,7 +41,7 @@ impl LayerChecker<'_, '_> {
     ) {
         let operand = |i: usize| {
             let (_, expr) = operands[i.min(operands.len() - 1)];
-            (expr.span, shard_grammar::print_expr(expr))
+            Quote::of_expr(expr)
         };
         match error {
             TypeError::Dtypes { left, right } => {
@@ -54,8 +54,7 @@ impl LayerChecker<'_, '_> {
                     second.unwrap_or_else(|| never!("dtypes that do not meet, of no operand", 1));
                 let first =
                     at(left).unwrap_or_else(|| never!("dtypes that do not meet, of no operand", 0));
-                let ((a, a_text), (b, b_text)) = (operand(first), operand(second));
-                let (left, right) = ((a, a_text, left), (b, b_text, right));
+                let (left, right) = ((operand(first), left), (operand(second), right));
                 self.sink.report(DtypeProblem::DoNotMeet { op: word.to_string(), left, right });
             }
             TypeError::OperandDtype { operand: i, found, wanted } => {
@@ -85,8 +84,8 @@ impl LayerChecker<'_, '_> {
                 let wanted = wanted_second(op, &left).unwrap_or(expected);
                 self.sink.report(ShapeProblem::OtherDims {
                     op: word.to_string(),
-                    left: (operand(0).0, self.env.dims_text(&left)),
-                    right: (operand(1).0, self.env.dims_text(&right)),
+                    left: (operand(0).span, self.env.dims_text(&left)),
+                    right: (operand(1).span, self.env.dims_text(&right)),
                     wanted: self.env.dims_text(&wanted),
                 });
             }

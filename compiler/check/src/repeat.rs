@@ -7,7 +7,7 @@ use shard_grammar::ast;
 use shard_ir::op::Flag;
 use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, ValueId, typing::same_dims};
 
-use crate::diagnostics::LayerProblem;
+use crate::diagnostics::{LayerProblem, Quote};
 use crate::environment::Environment;
 use crate::sink::Sink;
 use crate::types::Labels;
@@ -48,8 +48,8 @@ fn carry(
         sink.report(LayerProblem::RepeatCarry {
             layer: layer.name.value.clone(),
             span: repeat.span,
-            parameter: parameter.map(|p| (p.ty.span, shard_grammar::print_type(&p.ty))),
-            result: (result_type.span, result_text.clone()),
+            parameter: parameter.map(|p| Quote::of_type(&p.ty)),
+            result: Quote::of_type(result_type),
             why,
             help,
         });
@@ -194,9 +194,9 @@ fn tie_cache(
     }
     sink.report(LayerProblem::CacheTie {
         result: program.outputs[index].name.clone(),
-        result_type: (declared.span, shard_grammar::print_type(declared)),
+        result_type: Quote::of_type(declared),
         parameter: param.name.value.clone(),
-        parameter_type: (param.ty.span, shard_grammar::print_type(&param.ty)),
+        parameter_type: Quote::of_type(&param.ty),
     });
 }
 

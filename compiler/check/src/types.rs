@@ -9,6 +9,7 @@ use shard_ir::{
     LayoutPattern, MeshShape, ParameterKind, Reduction,
 };
 
+use crate::diagnostic::Edit;
 use crate::diagnostics::{DimProblem, LayoutProblem, LimitProblem, NotDivisible, PartialProblem};
 use crate::environment::Environment;
 use crate::factored::factored;
@@ -24,11 +25,20 @@ pub(crate) struct CheckedType {
     pub(crate) pattern: LayoutPattern,
 }
 
+/// A label that source text names.
+#[derive(Clone, Debug)]
+struct DeclaredLabel {
+    id: LabelId,
+    dims: Vec<DimId>,
+    /// The layout word where it stands first.
+    span: Span,
+}
+
 /// The labels of a layer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Labels {
     pub(crate) names: Vec<String>,
-    declared: BTreeMap<String, (LabelId, Vec<DimId>, Span)>,
+    declared: BTreeMap<String, DeclaredLabel>,
     /// What was proposed for types that bear a label of other dims, by its dims.
     proposed: BTreeMap<String, Vec<DimId>>,
 }
@@ -44,7 +54,7 @@ impl Labels {
     /// A name like this one for a type of these dims, that no type of other dims has.
     fn propose(&mut self, name: &str, dims: &[DimId]) -> String {
         let is_free = |name: &String| {
-            let declared = self.declared.get(name).is_none_or(|(_, other, _)| other == dims);
+            let declared = self.declared.get(name).is_none_or(|other| other.dims == dims);
             declared && self.proposed.get(name).is_none_or(|other| other == dims)
         };
         let free = (2u32..).map(|n| format!("{name}{n}")).find(is_free).unwrap_or_default();
@@ -53,16 +63,35 @@ impl Labels {
     }
 }
 
-/// One mention of an axis in a type.
-struct Mention {
-    axis: AxisId,
-    place: MentionPlace,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum MentionPlace {
+/// What a type uses an axis for: to split the dim at this place, or to be partial over it.
+#[derive(Clone, Copy)]
+enum AxisUse {
     Split(usize),
     Partial(Reduction),
+}
+
+/// One mention of an axis in a type.
+#[derive(Clone, Copy)]
+struct Mention<'t> {
+    axis: &'t str,
+    span: Span,
+    used: AxisUse,
+}
+
+/// The axes behind one dim or one word of a partial.
+struct AxesGroup<'t> {
+    word: &'t ast::AxesWord,
+    used: AxisUse,
+    /// What stands before them: the dim, or the word of the partial.
+    before: &'t str,
+    /// The sign between the two: `_`, or `-`.
+    sign: char,
+}
+
+impl AxesGroup<'_> {
+    fn is_braced(&self) -> bool {
+        self.word.raw.contains('{')
+    }
 }
 
 /// Checks a type. `free_partial`: whether a `?` leaves partials free too (inside a layer) or not
@@ -114,16 +143,14 @@ pub(crate) fn check_layout(
         let any_order = dim.axes.as_ref().is_some_and(|a| a.any_order);
         pattern.dims[i] = DimPattern { axes: AxisList::EMPTY, any_order };
     }
-    for mention in &axes {
-        match mention.place {
-            MentionPlace::Split(dim) => {
-                pattern.dims[dim].axes = pattern.dims[dim].axes.then(mention.axis)
+    for (axis, used) in axes {
+        match used {
+            AxisUse::Split(dim) => pattern.dims[dim].axes = pattern.dims[dim].axes.then(axis),
+            AxisUse::Partial(Reduction::Sum) => {
+                pattern.partial_sum = pattern.partial_sum.with(axis)
             }
-            MentionPlace::Partial(Reduction::Sum) => {
-                pattern.partial_sum = pattern.partial_sum.with(mention.axis)
-            }
-            MentionPlace::Partial(Reduction::Max) => {
-                pattern.partial_max = pattern.partial_max.with(mention.axis)
+            AxisUse::Partial(Reduction::Max) => {
+                pattern.partial_max = pattern.partial_max.with(axis)
             }
         }
     }
@@ -179,13 +206,14 @@ fn check_dims(
     whole.then(|| out.into_iter().map(|(id, _)| id).collect())
 }
 
-/// The axes of a type as they are written, where they stand, and the word and the sign before them.
+/// The axes of a type as they are written.
 fn groups_of_axes<'t>(
     word: &'t ast::LayoutWord,
     partial: &'t [ast::PartialGroup],
-) -> impl Iterator<Item = (&'t ast::AxesWord, MentionPlace, &'t str, char)> {
+) -> impl Iterator<Item = AxesGroup<'t>> {
     let split = word.dims.iter().enumerate().filter_map(|(i, d)| {
-        d.axes.as_ref().map(|axes| (axes, MentionPlace::Split(i), d.name.value.as_str(), '_'))
+        let word = d.axes.as_ref()?;
+        Some(AxesGroup { word, used: AxisUse::Split(i), before: &d.name.value, sign: '_' })
     });
     let partial = partial.iter().filter_map(|group| {
         let kind = match group.op.value {
@@ -193,76 +221,73 @@ fn groups_of_axes<'t>(
             ast::PartialOp::Max => Reduction::Max,
             ast::PartialOp::Softmax => return None,
         };
-        Some((&group.axes, MentionPlace::Partial(kind), group.op.value.word(), '-'))
+        Some(AxesGroup {
+            word: &group.axes,
+            used: AxisUse::Partial(kind),
+            before: group.op.value.word(),
+            sign: '-',
+        })
     });
     split.chain(partial)
 }
 
-/// The axes of a type, each used once; those of size one are left out.
+/// The axes of a type and what it uses each for, once; axes of size 1 are left out.
 fn check_axes(
     env: &mut Environment<'_>,
     word: &ast::LayoutWord,
     partial: &[ast::PartialGroup],
     sink: &mut Sink,
-) -> Option<Vec<Mention>> {
+) -> Option<Vec<(AxisId, AxisUse)>> {
     let softmax = |group: &&ast::PartialGroup| group.op.value == ast::PartialOp::Softmax;
     if let Some(group) = partial.iter().find(softmax) {
         sink.report(PartialProblem::Softmax { axes: group.axes.raw.clone(), span: group.span });
         return None;
     }
-    let mut named: Vec<(&str, Span, MentionPlace)> = Vec::new();
-    let mut mentions = Vec::new();
+    let mut mentions: Vec<Mention<'_>> = Vec::new();
+    let mut uses = Vec::new();
     let mut whole = true;
-    for (axes, place, before, sign) in groups_of_axes(word, partial) {
-        let braced = axes.raw.contains('{');
-        if !braced
+    for group in groups_of_axes(word, partial) {
+        let axes = group.word;
+        if !group.is_braced()
             && axes.axes.len() > 1
             && env.mesh.declared().iter().any(|(name, _)| *name == axes.raw)
         {
             sink.report(LayoutProblem::UnbracedAxis {
                 raw: axes.raw.clone(),
                 span: axes.span,
-                before: before.to_string(),
-                sign,
+                before: group.before.to_string(),
+                sign: group.sign,
                 axis: axes.raw.clone(),
                 letters: axes.axes.iter().map(|a| a.value.clone()).collect(),
             });
             whole = false;
             continue;
         }
-        if !braced && report_unbraced_misspelling(env, axes, sink) {
+        if !group.is_braced() && report_unbraced_misspelling(env, axes, sink) {
             whole = false;
             continue;
         }
         for axis in &axes.axes {
-            if let Some((_, first, first_place)) =
-                named.iter().find(|(name, ..)| *name == axis.value)
-            {
-                report_twice(
-                    (word, partial),
-                    &axis.value,
-                    (*first, *first_place),
-                    (axis.span, place),
-                    sink,
-                );
+            let mention = Mention { axis: &axis.value, span: axis.span, used: group.used };
+            if let Some(first) = mentions.iter().find(|known| known.axis == mention.axis) {
+                report_twice(word, partial, *first, mention, sink);
                 whole = false;
                 continue;
             }
-            named.push((&axis.value, axis.span, place));
+            mentions.push(mention);
             if env.mesh.is_unit_axis(&axis.value) {
                 continue;
             }
             match env.mesh.axis(&axis.value) {
-                Some(id) => mentions.push(Mention { axis: id, place }),
+                Some(id) => uses.push((id, group.used)),
                 None => {
-                    let before = format!("{before}{sign}");
-                    report_unknown_axis(env, axis, (axes, braced, &before), sink);
+                    report_unknown_axis(env, axis, &group, sink);
                     whole = false;
                 }
             }
         }
     }
-    whole.then_some(mentions)
+    whole.then_some(uses)
 }
 
 /// `B_dta` where an axis `data` exists: one error of the whole word, if some letter of it is no
@@ -328,17 +353,16 @@ fn axes_in<'a>(name: &str, known: &'a [String]) -> Option<Vec<&'a str>> {
     rest(name, known, &mut found, &mut tries).then_some(found).filter(|axes| axes.len() > 1)
 }
 
-/// `before` is what stands before the axes: `B_`, or `partialsum-`.
 fn report_unknown_axis(
     env: &mut Environment<'_>,
     axis: &ast::Name,
-    (axes, braced, before): (&ast::AxesWord, bool, &str),
+    group: &AxesGroup<'_>,
     sink: &mut Sink,
 ) {
     if env.mesh_is_broken {
         return;
     }
-    let name = axis.value.clone();
+    let (name, axes, braced) = (axis.value.clone(), group.word, group.is_braced());
     // Among letters, a longer name puts all of them in braces: `B_dt` is `B_{d,t2}` then.
     let is_letter = axis.value.len() == 1 && axes.axes.len() > 1 && !braced;
     let text = |near: &String| match (braced || near.len() == 1, is_letter) {
@@ -384,7 +408,7 @@ fn report_unknown_axis(
     }
     env.unknown_axes.insert(name.clone(), near.clone());
     let near = near.as_ref().map(text).map(|edit| match &apart {
-        Some(axes) => (format!("{before}{{{axes}}}"), edit),
+        Some(axes) => (format!("{}{}{{{axes}}}", group.before, group.sign), edit),
         None => (edit.clone(), edit),
     });
     let (mesh, append_at) = (
@@ -397,10 +421,10 @@ fn report_unknown_axis(
 }
 
 fn report_twice(
-    (word, partial): (&ast::LayoutWord, &[ast::PartialGroup]),
-    axis: &str,
-    first: (Span, MentionPlace),
-    second: (Span, MentionPlace),
+    word: &ast::LayoutWord,
+    partial: &[ast::PartialGroup],
+    first: Mention<'_>,
+    second: Mention<'_>,
     sink: &mut Sink,
 ) {
     let dim = |place: usize| word.dims[place].name.value.clone();
@@ -426,16 +450,17 @@ fn report_twice(
             shard_grammar::print_partial(&partial)
         )
     };
-    sink.report(match (first, second) {
-        ((a, MentionPlace::Split(i)), (b, MentionPlace::Split(j))) => LayoutProblem::AxisTwice {
+    let axis = second.axis;
+    sink.report(match ((first.span, first.used), (second.span, second.used)) {
+        ((a, AxisUse::Split(i)), (b, AxisUse::Split(j))) => LayoutProblem::AxisTwice {
             axis: axis.to_string(),
             first: (dim(i), a),
             second: (dim(j), b),
             keep_first: without(b),
             keep_second: without(a),
         },
-        ((a, MentionPlace::Split(i)), (b, MentionPlace::Partial(_)))
-        | ((b, MentionPlace::Partial(_)), (a, MentionPlace::Split(i))) => {
+        ((a, AxisUse::Split(i)), (b, AxisUse::Partial(_)))
+        | ((b, AxisUse::Partial(_)), (a, AxisUse::Split(i))) => {
             LayoutProblem::AxisSplitsAndPartial {
                 axis: axis.to_string(),
                 dim: dim(i),
@@ -444,7 +469,7 @@ fn report_twice(
                 keep: [without(b), without(a)],
             }
         }
-        ((a, MentionPlace::Partial(first)), (b, MentionPlace::Partial(second))) => {
+        ((a, AxisUse::Partial(first)), (b, AxisUse::Partial(second))) => {
             LayoutProblem::AxisPartialTwice {
                 axis: axis.to_string(),
                 mentions: [(first.word(), a), (second.word(), b)],
@@ -525,8 +550,11 @@ fn not_divisible(
     let pad = info.size - info.size % devices + devices;
     let edit = match &line.stated.pad {
         _ if line.overridden => None,
-        Some(old) => Some((old.span, pad.to_string())),
-        None => Some((Span::at(line.stated.value.span.end), format!(" pad {pad}"))),
+        Some(old) => Some(Edit { span: old.span, replacement: pad.to_string() }),
+        None => Some(Edit {
+            span: Span::at(line.stated.value.span.end),
+            replacement: format!(" pad {pad}"),
+        }),
     };
     let value = if line.overridden {
         info.useful.to_string()
@@ -575,12 +603,13 @@ fn check_label(
     match labels.declared.get(&label.value) {
         None => {
             let id = labels.fresh(&label.value);
-            labels.declared.insert(label.value.clone(), (id, dims.to_vec(), span));
+            let declared = DeclaredLabel { id, dims: dims.to_vec(), span };
+            labels.declared.insert(label.value.clone(), declared);
             Some(id)
         }
-        Some((id, first_dims, _)) if first_dims == dims => Some(*id),
-        Some((_, first_dims, first)) => {
-            let (first_dims, first) = (env.dims_text(first_dims), *first);
+        Some(known) if known.dims == dims => Some(known.id),
+        Some(known) => {
+            let (first_dims, first) = (env.dims_text(&known.dims), known.span);
             sink.report(LayoutProblem::LabelDims {
                 label: label.value.clone(),
                 dims: env.dims_text(dims),

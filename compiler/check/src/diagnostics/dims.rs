@@ -3,6 +3,7 @@
 use shard_grammar::Span;
 use shard_ir::tensor::MAX_DIM_SIZE;
 
+use super::Quote;
 use super::words::name_list;
 use crate::diagnostic::{Diagnostic, Edit, Help};
 
@@ -21,8 +22,8 @@ pub enum DimProblem {
         known: Vec<String>,
         /// Whether it stands in a word that is read as a dim a letter.
         is_letter: bool,
-        /// Where several letters together name a dim: their place, and that dim.
-        together: Option<(Span, String)>,
+        /// The whole word, where its letters together name a dim.
+        together: Option<Quote>,
     },
     /// A dim used above its own line.
     UsedBefore {
@@ -139,7 +140,7 @@ impl From<DimProblem> for Diagnostic {
         use DimProblem::*;
         match problem {
             Unknown { name, span, near, known, is_letter, together } => {
-                unknown(&name, span, near, &known, (is_letter, together))
+                unknown(&name, span, near, &known, is_letter, together)
             }
             UsedBefore { name, span, declared } => {
                 Diagnostic::error("E0301", format!("dim `{name}` is used above its own line"))
@@ -243,9 +244,10 @@ fn unknown(
     span: Span,
     near: Option<String>,
     known: &[String],
-    (is_letter, together): (bool, Option<(Span, String)>),
+    is_letter: bool,
+    together: Option<Quote>,
 ) -> Diagnostic {
-    if let Some((all, dim)) = together {
+    if let Some(Quote { span: all, text: dim }) = together {
         return Diagnostic::error("E0301", format!("there is no dim `{name}`"))
             .at(all, format!("read as one dim a letter; `{dim}` is one dim"))
             .mend(format!("[{dim}]"), all, format!("[{dim}]"));

@@ -3,6 +3,7 @@
 use shard_grammar::Span;
 use shard_ir::{Dtype, Wanted};
 
+use super::Quote;
 use crate::diagnostic::Diagnostic;
 
 /// What can be wrong with dtypes.
@@ -12,17 +13,17 @@ pub enum DtypeProblem {
     DoNotMeet {
         /// The op.
         op: String,
-        /// The first operand: place, text, dtype.
-        left: (Span, String, Dtype),
+        /// The first operand and its dtype.
+        left: (Quote, Dtype),
         /// The second.
-        right: (Span, String, Dtype),
+        right: (Quote, Dtype),
     },
     /// An op that does not take its operand's dtype.
     NotTaken {
         /// The op.
         op: String,
-        /// The operand: place and text.
-        operand: (Span, String),
+        /// The operand.
+        operand: Quote,
         /// Its dtype.
         found: Dtype,
         /// What would do.
@@ -40,8 +41,8 @@ pub enum DtypeProblem {
         stated: Span,
         /// The dtype of the expression.
         found: Dtype,
-        /// The expression: place and text.
-        value: (Span, String),
+        /// The expression.
+        value: Quote,
     },
     /// An einsum that is to be accumulated in a dtype of another kind.
     Accumulated {
@@ -60,8 +61,8 @@ pub enum DtypeProblem {
         span: Span,
         /// The other operand's dtype.
         dtype: Dtype,
-        /// The other operand: place and text.
-        other: (Span, String),
+        /// The other operand.
+        other: Quote,
     },
     /// A number beyond those of the dtype that it takes.
     OutOfRange {
@@ -71,8 +72,8 @@ pub enum DtypeProblem {
         span: Span,
         /// The dtype.
         dtype: Dtype,
-        /// The other operand, whose dtype it is: place and text. None of a number alone.
-        other: Option<(Span, String)>,
+        /// The other operand, whose dtype it is; `None` of a number alone.
+        other: Option<Quote>,
     },
 }
 
@@ -95,33 +96,30 @@ fn number(number: f64, dtype: Dtype) -> String {
     }
 }
 
-fn cast(out: Diagnostic, (span, text): &(Span, String), to: Dtype) -> Diagnostic {
-    let fixed = format!("cast({text}, {to})");
-    out.mend(fixed.clone(), *span, fixed)
+fn cast(out: Diagnostic, operand: &Quote, to: Dtype) -> Diagnostic {
+    let fixed = format!("cast({}, {to})", operand.text);
+    out.mend(fixed.clone(), operand.span, fixed)
 }
 
 impl From<DtypeProblem> for Diagnostic {
     fn from(problem: DtypeProblem) -> Diagnostic {
         use DtypeProblem::*;
         match problem {
-            DoNotMeet { op, left, right } => {
+            DoNotMeet { op, left: (left, l), right: (right, r) } => {
                 let out = Diagnostic::error(
                     "E0401",
-                    format!("`{op}` of {} and {}, which do not meet", left.2, right.2),
+                    format!("`{op}` of {l} and {r}, which do not meet"),
                 )
-                .at(right.0, format!("is {}", right.2))
-                .also(left.0, format!("is {}", left.2))
+                .at(right.span, format!("is {r}"))
+                .also(left.span, format!("is {l}"))
                 .note(
                     "a dtype meets itself, and f32 meets bf16, f16, f8 and f4; nothing else \
                                 is converted unasked",
                 );
-                match (left.2.is_float(), right.2.is_float()) {
-                    (true, false) => cast(out, &(right.0, right.1), left.2),
-                    (false, true) => cast(out, &(left.0, left.1), right.2),
-                    _ => {
-                        let (l, r) = ((left.0, left.1), (right.0, right.1));
-                        cast(cast(out, &r, left.2), &l, right.2)
-                    }
+                match (l.is_float(), r.is_float()) {
+                    (true, false) => cast(out, &right, l),
+                    (false, true) => cast(out, &left, r),
+                    (true, true) | (false, false) => cast(cast(out, &right, l), &left, r),
                 }
             }
             NotTaken { op, operand, found, wanted, others } => {
@@ -129,7 +127,7 @@ impl From<DtypeProblem> for Diagnostic {
                     "E0402",
                     format!("`{op}` takes {wanted}, and this is {found}"),
                 )
-                .at(operand.0, format!("is {found}"));
+                .at(operand.span, format!("is {found}"));
                 let would_do = match wanted {
                     Wanted::Number | Wanted::Float => {
                         let would_do = |other: &Dtype| match wanted {
@@ -147,7 +145,7 @@ impl From<DtypeProblem> for Diagnostic {
                     "E0403",
                     format!("{what} is stated as {wanted}, and the value is {found}"),
                 )
-                .at(value.0, format!("is {found}"))
+                .at(value.span, format!("is {found}"))
                 .also(stated, format!("states {wanted}"))
                 .note("nothing is cast unasked");
                 cast(out, &value, wanted)
@@ -172,7 +170,7 @@ impl From<DtypeProblem> for Diagnostic {
                     format!("{text} is no {dtype}, the dtype that it takes from the other operand"),
                 )
                 .at(span, "not a whole number")
-                .also(other.0, format!("is {dtype}"));
+                .also(other.span, format!("is {dtype}"));
                 cast(out, &other, Dtype::F32)
             }
             OutOfRange { text, span, dtype, other } => {
@@ -183,7 +181,7 @@ impl From<DtypeProblem> for Diagnostic {
                 let out = Diagnostic::error("E0404", format!("{text} is no {dtype}, {takes}"))
                     .at(span, format!("{dtype} holds {}", range(dtype)));
                 let out = match &other {
-                    Some((span, _)) => out.also(*span, format!("is {dtype}")),
+                    Some(other) => out.also(other.span, format!("is {dtype}")),
                     None => out,
                 };
                 let value = text.parse::<f64>().unwrap_or(0.0);

@@ -4,6 +4,7 @@ use shard_grammar::Span;
 use shard_ir::never;
 use shard_ir::op::Code;
 
+use super::Quote;
 use super::words::{count, name_list};
 use crate::diagnostic::Diagnostic;
 
@@ -120,10 +121,10 @@ pub enum LayerProblem {
         layer: String,
         /// `repeat N`.
         span: Span,
-        /// The parameter's type: place and text.
-        parameter: Option<(Span, String)>,
-        /// The result's.
-        result: (Span, String),
+        /// The parameter's type.
+        parameter: Option<Quote>,
+        /// The result's type.
+        result: Quote,
         /// What differs.
         why: String,
         /// Text that can be typed.
@@ -133,12 +134,12 @@ pub enum LayerProblem {
     CacheTie {
         /// The result.
         result: String,
-        /// Its type: place and text.
-        result_type: (Span, String),
+        /// Its type.
+        result_type: Quote,
         /// The parameter.
         parameter: String,
         /// Its type.
-        parameter_type: (Span, String),
+        parameter_type: Quote,
     },
     /// A `let` that nothing uses.
     UnusedLet {
@@ -239,16 +240,16 @@ impl From<LayerProblem> for Diagnostic {
                 .at(span, "zero times")
                 .mend("repeat 1", span, "1"),
             RepeatCarry { layer, span, parameter, result, why, help } => {
-                repeat_carry(&layer, &why, parameter, (span, result)).help_if(help)
+                repeat_carry(&layer, &why, parameter, span, result).help_if(help)
             }
             CacheTie { result, result_type, parameter, parameter_type } => Diagnostic::error(
                 "E0612",
                 format!("cache `{result}` is made from `{parameter}`, and is laid out otherwise"),
             )
-            .at(result_type.0, result_type.1)
-            .also(parameter_type.0, parameter_type.1.clone())
+            .at(result_type.span, result_type.text)
+            .also(parameter_type.span, parameter_type.text.clone())
             .note("the next step takes the cache where this one leaves it")
-            .mend(parameter_type.1.clone(), result_type.0, parameter_type.1),
+            .mend(parameter_type.text.clone(), result_type.span, parameter_type.text),
             UnusedLet { name, span } => {
                 Diagnostic::warning("W0601", format!("`{name}` is never used"))
                     .at(span, "not used")
@@ -363,14 +364,15 @@ fn recursion(ring: &[String], span: Span, declared: Span) -> Diagnostic {
 fn repeat_carry(
     layer: &str,
     why: &str,
-    parameter: Option<(Span, String)>,
-    (span, result): (Span, (Span, String)),
+    parameter: Option<Quote>,
+    span: Span,
+    result: Quote,
 ) -> Diagnostic {
     let out = Diagnostic::error("E0611", format!("`{layer}` cannot be stacked: {why}"))
         .at(span, "each copy takes the result of the one before")
-        .also(result.0, format!("the result: {}", result.1));
+        .also(result.span, format!("the result: {}", result.text));
     match parameter {
-        Some((span, text)) => out.also(span, format!("the first parameter: {text}")),
+        Some(Quote { span, text }) => out.also(span, format!("the first parameter: {text}")),
         None => out,
     }
 }

@@ -3,7 +3,7 @@
 use shard_grammar::Span;
 
 use super::words::name_list;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Edit};
 
 /// What can be wrong with a layout.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,14 +132,14 @@ pub struct NotDivisible {
     /// What the dim is padded to: the nearest size above that divides wherever the dim is divided.
     pub pad: u64,
     /// The edit that pads the dim; `None` where the command line set its size.
-    pub edit: Option<(Span, String)>,
+    pub edit: Option<Edit>,
 }
 
 impl NotDivisible {
     /// Says that the dim is padded to another size.
     pub(crate) fn pad_to(&mut self, pad: u64) {
-        if let Some((_, text)) = &mut self.edit {
-            *text = text.replace(&self.pad.to_string(), &pad.to_string());
+        if let Some(edit) = &mut self.edit {
+            edit.replacement = edit.replacement.replace(&self.pad.to_string(), &pad.to_string());
         }
         self.pad = pad;
     }
@@ -288,12 +288,12 @@ impl From<NotDivisible> for Diagnostic {
         };
         let costs = format!("({waste:.0} % more work; with {dim} whole a device has {saves})");
         match edit {
-            Some((span, text)) => {
+            Some(Edit { span, replacement }) => {
                 let line = match phase {
                     Some(phase) => format!("{dim} = {value} pad {pad}    in phase {phase} {costs}"),
                     None => format!("dim {dim} = {value} pad {pad}    {costs}"),
                 };
-                out.mend(line, span, text)
+                out.mend(line, span, replacement)
             }
             None => out.help(format!("-D '{dim}={value} pad {pad}'    {costs}")),
         }

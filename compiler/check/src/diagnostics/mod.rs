@@ -26,6 +26,8 @@ pub mod straddles;
 pub mod syntax;
 pub mod words;
 
+use shard_grammar::{Span, ast, print_expr, print_type};
+
 pub use audits::AuditProblem;
 pub use configs::ConfigProblem;
 pub use dims::DimProblem;
@@ -47,6 +49,27 @@ pub use questions::QuestionProblem;
 pub use shapes::ShapeProblem;
 pub use snapshots::SnapshotProblem;
 pub use straddles::Straddle;
+
+/// An expression, type or word of the source, as a message quotes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quote {
+    /// Its place.
+    pub span: Span,
+    /// Its text, as the formatter prints it.
+    pub text: String,
+}
+
+impl Quote {
+    /// An expression.
+    pub(crate) fn of_expr(expr: &ast::Expr) -> Quote {
+        Quote { span: expr.span, text: print_expr(expr) }
+    }
+
+    /// A type.
+    pub(crate) fn of_type(ty: &ast::Type) -> Quote {
+        Quote { span: ty.span, text: print_type(ty) }
+    }
+}
 
 /// From what a diagnostic comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use shard_grammar::Span;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Edit};
 
 /// What can be wrong with the dims of an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +25,8 @@ pub enum ShapeProblem {
         missing: Vec<String>,
         /// Dims of the expression that are not stated.
         extra: Vec<String>,
-        /// Text that would mend it, and what it replaces.
-        mend: Option<(Span, String)>,
+        /// The edit that would mend it.
+        mend: Option<Edit>,
     },
     /// An einsum's output names a dim that no operand has.
     OutputDim {
@@ -130,7 +130,9 @@ impl From<ShapeProblem> for Diagnostic {
                         .note(format!("nothing is stated of {}", super::words::name_list(&extra)));
                 }
                 match mend {
-                    Some((span, text)) => out.mend(text.clone(), span, text),
+                    Some(Edit { span, replacement }) => {
+                        out.mend(replacement.clone(), span, replacement)
+                    }
                     None => out.help(format!("state {found}, or make a value of {wanted}")),
                 }
             }

@@ -71,7 +71,8 @@ impl LayerChecker<'_, '_> {
             Fit::CutOf { large, small, offset } | Fit::PutInto { small, large, offset } => {
                 let (dims, offset) =
                     ([op.dim_in(small)?, op.dim_in(large)?], op.number_in(offset)?);
-                self.is_within(word, dims, (offset, matches!(fit, Fit::CutOf { .. })), span)
+                let is_cut = matches!(fit, Fit::CutOf { .. });
+                self.is_within(word, dims, offset, is_cut, span)
             }
             Fit::Even(slot) => self.is_even(word, op.dim_in(slot)?, span),
             Fit::InParts { dims, parts } => {
@@ -203,13 +204,14 @@ impl LayerChecker<'_, '_> {
         self.sizes(message, span, "does not fit", Some(help))
     }
 
-    /// Whether the positions of a dim lie in a larger one from an offset on: are cut out of it, or
-    /// put there.
+    /// Whether the positions of a dim fit in a larger dim from an offset on: `is_cut` if they are
+    /// cut out of the larger dim, else they are put there.
     fn is_within(
         &mut self,
         op: &str,
         [small, large]: [DimId; 2],
-        (offset, cut): (u64, bool),
+        offset: u64,
+        is_cut: bool,
         span: Span,
     ) -> Option<()> {
         let (some, all) = (self.env.size(small), self.env.size(large));
@@ -218,7 +220,7 @@ impl LayerChecker<'_, '_> {
             return Some(());
         }
         let [less, more] = [small, large].map(|dim| self.env.dim_name(dim));
-        let (does, call, note) = if cut {
+        let (does, call, note) = if is_cut {
             (
                 format!("takes positions {offset} to {end} of `{more}`"),
                 [more, less],
@@ -229,7 +231,7 @@ impl LayerChecker<'_, '_> {
             (does, [less, more], "no zeros behind it")
         };
         let message = format!("`{op}` {does}, and {}", self.sized(large));
-        let help = match (all.checked_sub(some), cut) {
+        let help = match (all.checked_sub(some), is_cut) {
             (Some(last), _) => format!("{op}(..., {}, {last})    ({note})", call.join(" -> ")),
             (None, true) => format!("dim {less} = {all}    (or less)"),
             (None, false) => format!("dim {more} = {end}    (or more)"),
