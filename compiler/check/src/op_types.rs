@@ -87,6 +87,7 @@ impl LayerChecker<'_, '_> {
                     left: (operand(0).span, self.env.dims_text(&left)),
                     right: (operand(1).span, self.env.dims_text(&right)),
                     wanted: self.env.dims_text(&wanted),
+                    is_sought: matches!(op, Op::Locate { .. }),
                 });
             }
             TypeError::Arity { .. }

@@ -81,7 +81,7 @@ fn check_pin(
             span: made.span,
             stated: stated_span(program, id),
             result: pin,
-            word: kind.word(),
+            kind,
             axes: program.mesh.axes_text(axes.iter()),
             ways: ways_out(program, id),
         });

@@ -1,6 +1,7 @@
 //! Partial sums and maxima where an op cannot act on them.
 
 use shard_grammar::Span;
+use shard_ir::Reduction;
 
 use super::words::bytes;
 use crate::diagnostic::Diagnostic;
@@ -31,8 +32,8 @@ pub enum PartialProblem {
         stated: Span,
         /// Where the result is stated to be partial.
         result: Span,
-        /// `partialsum` or `partialmax`.
-        word: &'static str,
+        /// Of what the operand and the result are partial.
+        kind: Reduction,
         /// The axes: `x`, `{data}`.
         axes: String,
         /// How to make the operand whole.
@@ -97,16 +98,17 @@ impl From<PartialProblem> for Diagnostic {
     fn from(problem: PartialProblem) -> Diagnostic {
         use PartialProblem::*;
         match problem {
-            NotLinear { op, operand, span, stated, result, word, axes, ways } => {
-                let (why, message) = match word {
-                    "partialmax" => (
+            NotLinear { op, operand, span, stated, result, kind, axes, ways } => {
+                let word = kind.word();
+                let (why, message) = match kind {
+                    Reduction::Max => (
                         format!("{op} of a maximum is not the maximum of {op} of each candidate"),
                         format!(
                             "`{op}` does not keep order, so it cannot act on partial maxima \
                                 (`{operand}` {word}-{axes}): reduce `{operand}` first"
                         ),
                     ),
-                    _ => (
+                    Reduction::Sum => (
                         format!("{op} of a sum is not the sum of {op} of each term"),
                         format!(
                             "`{op}` is not linear, so it cannot act on partial sums (`{operand}` \

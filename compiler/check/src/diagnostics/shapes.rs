@@ -86,6 +86,8 @@ pub enum ShapeProblem {
         right: (Span, String),
         /// What the second's dims would have to be.
         wanted: String,
+        /// Whether the second operand is what the op looks for in the first; else it joins the two.
+        is_sought: bool,
     },
     /// One dim is named for two roles of an op.
     SameDim {
@@ -173,13 +175,12 @@ impl From<ShapeProblem> for Diagnostic {
             Sizes { message, span, here, help } => {
                 Diagnostic::error("E0310", message).at(span, here).help_if(help)
             }
-            OtherDims { op, left, right, wanted } => Diagnostic::error(
+            OtherDims { op, left, right, wanted, is_sought } => Diagnostic::error(
                 "E0311",
-                match op.as_str() {
-                    "locate" => "the value that `locate` looks for has dims of its own".to_string(),
-                    _ => {
-                        format!("the operands of `{op}` differ in more than the dim that it joins")
-                    }
+                if is_sought {
+                    format!("the value that `{op}` looks for has dims of its own")
+                } else {
+                    format!("the operands of `{op}` differ in more than the dim that it joins")
                 },
             )
             .at(right.0, format!("has {}, and {wanted} would fit", right.1))
