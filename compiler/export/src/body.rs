@@ -1,10 +1,11 @@
 //! The body of a function: one line an instruction, under the names of the source.
 
+mod folded;
+
 use std::collections::BTreeMap;
 
 use shard_ir::{
-    Collective, Dtype, FoldId, InstrId, InstrKind, Layout, MeshShape, Op, Plan, PlanFold,
-    PlanOutput, Reduction,
+    Collective, Dtype, InstrId, InstrKind, Layout, MeshShape, Op, Plan, PlanOutput, Reduction,
 };
 
 use crate::comments::comment;
@@ -14,9 +15,9 @@ use crate::moved::PythonMove;
 use crate::names::{Taken, identifier};
 use crate::ops::numbers::number;
 use crate::ops::{Named, PythonOps};
-use crate::python::{Py, assignment, call_line, returned, unpacked};
+use crate::python::{Py, assignment, returned};
 use crate::specs::{boundary_entries, terms};
-use crate::words::{Repeated, Words};
+use crate::words::Words;
 
 /// What a function is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -352,100 +353,21 @@ impl<'p> PythonBody<'p> {
     fn sums(&self, id: InstrId, collective: &Collective) -> Result<(), ExportError> {
         let instr = self.plan.instruction(id);
         let adds = collective.row().combines && collective.terms().kind != Some(Reduction::Max);
-        match self.words.cannot_compute(instr.dtype, self.floats) {
-            Some(dtype) if adds && instr.dtype == Dtype::F4 => Err(ExportError::Dtype {
-                layer: self.plan.name.clone(),
-                op: collective.name(),
-                dtype,
-                span: instr.origin.span,
-            }),
-            Some(_) | None => Ok(()),
+        if !adds || instr.dtype != Dtype::F4 || self.words.computes(Dtype::F4, self.floats) {
+            return Ok(());
         }
+        Err(ExportError::Dtype {
+            layer: self.plan.name.clone(),
+            op: collective.name(),
+            dtype: Dtype::F4,
+            span: instr.origin.span,
+        })
     }
 
     fn constrained(&self, id: InstrId, value: Py) -> Py {
         let instr = self.plan.instruction(id);
         let entries = boundary_entries(&self.plan.mesh, instr.layout, instr.dims.len(), false);
         Py::call("at", std::iter::once(value).chain(entries))
-    }
-
-    /// A folded block: a function of one application, and the scan that applies it to the stacked
-    /// weights.
-    fn fold(&mut self, fold: FoldId, first: InstrId, last: InstrId) -> Result<(), ExportError> {
-        let block = Block::new(self.plan, &self.needed, fold, first, last);
-        let weights = block.weights.iter();
-        let stacks = weights.map(|id| self.value(*id)).collect::<Result<Vec<_>, _>>()?;
-        let carried = self.value(block.of.from)?;
-        let function = self.one_application(&block)?;
-        let name = self.name_for(block.of.to, last.index());
-        let kept = (!block.states.is_empty()).then(|| self.taken.fresh("kept"));
-        let free = ["stack", "state"]
-            .map(|name| self.taken.free(name, |name| self.holds.contains_key(name)));
-        self.text.push_str(&self.words.repeated(Repeated {
-            indent: self.indent,
-            function: &function,
-            carried,
-            stacks,
-            times: block.of.repeat,
-            name: &name,
-            states: kept.as_deref(),
-            free: [&free[0], &free[1]],
-        }));
-        for (at, id) in block.states.iter().enumerate() {
-            self.known[id.index()] = kept.as_ref().map(|kept| Py::atom(format!("{kept}[{at}]")));
-        }
-        self.hold(block.of.to, &name);
-        Ok(())
-    }
-
-    /// Writes the function of one application of a block; gives its name.
-    fn one_application(&mut self, block: &Block<'_>) -> Result<String, ExportError> {
-        let outer_text = std::mem::take(&mut self.text);
-        let outer_names = (std::mem::take(&mut self.holds), self.taken.clone());
-        // What is read from outside keeps its name inside.
-        for id in &block.outside {
-            if let Some(Py::Atom(name)) = &self.known[id.index()] {
-                self.taken.take(name);
-            }
-        }
-        let function = self.taken.fresh(&identifier(self.words, &block.of.layer));
-        self.indent += 4;
-        let takes = self.body_of_one(block)?;
-        self.indent -= 4;
-        let inner = std::mem::replace(&mut self.text, outer_text);
-        (self.holds, self.taken) = outer_names;
-        self.taken.take(&function);
-        let pad = " ".repeat(self.indent);
-        let head = call_line(self.indent, &format!("def {function}"), &takes, ":");
-        let times = block.of.repeat;
-        self.text.push_str(&format!(
-            "\n{head}{pad}    \"\"\"One of {times} applications.\"\"\"\n{inner}\n"
-        ));
-        Ok(function)
-    }
-
-    /// Writes what one application of a block does; gives the names of what it takes.
-    fn body_of_one(&mut self, block: &Block<'_>) -> Result<[String; 2], ExportError> {
-        let carry = self.name_for(block.of.from, block.first.index());
-        self.hold(block.of.from, &carry);
-        let mut names = Vec::new();
-        for weight in &block.weights {
-            let name = self.name_for(*weight, 0);
-            self.hold(*weight, &name);
-            names.push(name);
-        }
-        let stack = self.taken.free("stack", |name| self.holds.contains_key(name));
-        self.text.push_str(&unpacked(self.indent, &names, &stack));
-        block.weights.iter().for_each(|weight| self.open_parameter(*weight));
-        for id in &block.inside {
-            self.instruction(*id)?;
-        }
-        let state = |id: &InstrId| Ok(self.shown(*id, self.value(*id)?));
-        let states = block.states.iter().map(state).collect::<Result<Vec<_>, ExportError>>()?;
-        let states = if states.is_empty() { Py::atom("None") } else { Py::Tuple(states) };
-        let handed_on = self.value(block.of.to)?;
-        self.text.push_str(&returned(self.indent, &[handed_on, states]));
-        Ok([carry, if block.weights.is_empty() { "_".to_string() } else { stack }])
     }
 
     /// A state of one application, with its term behind dims of size 1 where it is partial.
@@ -479,53 +401,6 @@ impl<'p> PythonBody<'p> {
             });
         }
         Ok(self.shown(output.id, self.ops.transposed(&instr.dims, &output.dims, value)?))
-    }
-}
-
-/// A folded block.
-struct Block<'p> {
-    of: &'p PlanFold,
-    first: InstrId,
-    /// Its instructions.
-    inside: Vec<InstrId>,
-    /// Its parameters that it reads.
-    weights: Vec<InstrId>,
-    /// What else it reads from outside, but for what the application before hands on.
-    outside: Vec<InstrId>,
-    /// Its states that are results.
-    states: Vec<InstrId>,
-}
-
-impl<'p> Block<'p> {
-    fn new(
-        plan: &'p Plan,
-        needed: &[bool],
-        fold: FoldId,
-        first: InstrId,
-        last: InstrId,
-    ) -> Block<'p> {
-        let of = &plan.folds[fold.index()];
-        let is_inside = |id: &InstrId| plan.runs_in(*id) == Some(fold);
-        let inside: Vec<InstrId> = (first.0..=last.0).map(InstrId).filter(is_inside).collect();
-        let read: Vec<InstrId> = inside
-            .iter()
-            .filter(|id| needed[id.index()])
-            .flat_map(|id| plan.instruction(*id).operands.clone())
-            .collect();
-        let is_weight = |id: &InstrId| {
-            let instr = plan.instruction(*id);
-            matches!(instr.kind, InstrKind::Parameter(_)) && instr.fold == Some(fold)
-        };
-        let is_outside = |id: &InstrId| !is_inside(id) && *id != of.from && !is_weight(id);
-        let states = plan.outputs.iter().filter(|output| output.state).map(|output| output.id);
-        Block {
-            of,
-            first,
-            inside,
-            weights: plan.ids().filter(|id| is_weight(id) && read.contains(id)).collect(),
-            outside: read.iter().copied().filter(is_outside).collect(),
-            states: states.filter(is_inside).collect(),
-        }
     }
 }
 

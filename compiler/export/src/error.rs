@@ -1,5 +1,6 @@
 //! Why a plan is not exported.
 
+use shard_ir::Dtype;
 use shard_words::Span;
 
 /// Why a plan is not exported.
@@ -23,7 +24,7 @@ pub enum ExportError {
         /// The op.
         op: &'static str,
         /// The dtype.
-        dtype: &'static str,
+        dtype: Dtype,
         /// The place in the source.
         span: Option<Span>,
     },

@@ -42,10 +42,11 @@ impl PythonOps<'_> {
         self.words.dtype(dtype, self.floats)
     }
 
-    /// Whether two dtypes have the same values there: a byte holds one of 4 bits too.
+    /// Whether two dtypes have the same values in the module. A dtype that the system only stores
+    /// may share the name of a wider one, which has more values.
     fn same_dtype(&self, a: Dtype, b: Dtype) -> bool {
-        let stored = |dtype| self.words.cannot_compute(dtype, self.floats);
-        self.dtype(a) == self.dtype(b) && stored(a) == stored(b)
+        let computes = |dtype| self.words.computes(dtype, self.floats);
+        a == b || self.dtype(a) == self.dtype(b) && computes(a) && computes(b)
     }
 
     /// The value in a dtype.
@@ -70,7 +71,8 @@ impl PythonOps<'_> {
         let of = |id: InstrId| self.plan.instruction(id).dtype;
         let refused = std::iter::once(id)
             .chain(operands.iter().map(|o| o.id))
-            .find_map(|id| self.words.cannot_compute(of(id), self.floats));
+            .map(of)
+            .find(|dtype| !self.words.computes(*dtype, self.floats));
         match refused {
             Some(dtype) if !anyhow => Err(ExportError::Dtype {
                 layer: self.plan.name.clone(),
@@ -104,7 +106,7 @@ impl PythonOps<'_> {
             return Ok(pair);
         }
         let made = self.made(op, id, operands)?;
-        match self.dims_made(op, first) {
+        match dims_made(op, self.dims(first.id)) {
             Some(dims) => self.in_order(&dims, id, made),
             None => Ok(made),
         }
@@ -133,45 +135,6 @@ impl PythonOps<'_> {
             return Ok(Some(Py::Tuple(vec![weights, statistics])));
         }
         Ok(None)
-    }
-
-    /// The dims of what an op makes of its first operand, in the order in which it makes them;
-    /// `None` where that is already the order of the result.
-    fn dims_made(&self, op: &Op, first: &Named) -> Option<Vec<DimId>> {
-        let dims = self.dims(first.id);
-        let without = |over: &[DimId]| dims.iter().copied().filter(|d| !over.contains(d)).collect();
-        match op {
-            Op::Reduce { over, .. } => Some(without(over)),
-            Op::Argmax { over } | Op::Locate { over } => Some(without(&[*over])),
-            Op::Rename { from, to }
-            | Op::SliceDim { from, to, .. }
-            | Op::Pad { from, to, .. }
-            | Op::TopK { over: from, to, .. }
-            | Op::ArgTopK { over: from, to, .. } => Some(renamed(dims, *from, *to)),
-            Op::Map(_)
-            | Op::Cast(_)
-            | Op::Softmax { .. }
-            | Op::SinkSoftmax { .. }
-            | Op::Norm { .. }
-            | Op::Append { .. }
-            | Op::Mask { .. }
-            | Op::Rope { .. }
-            | Op::Cumsum { .. }
-            | Op::Shift { .. }
-            | Op::Conv { .. }
-            | Op::Scan { .. }
-            | Op::Iota { .. }
-            | Op::Fetch => Some(dims.to_vec()),
-            Op::Einsum
-            | Op::Binary(_)
-            | Op::Where
-            | Op::Split { .. }
-            | Op::Merge { .. }
-            | Op::Concat { .. }
-            | Op::ScatterAdd { .. }
-            | Op::Take { .. }
-            | Op::Route { .. } => None,
-        }
     }
 
     /// What an op makes, in the order of dims in which it makes it.
@@ -260,6 +223,44 @@ impl PythonOps<'_> {
         let cast = |of: &Named| Named { id: of.id, py: self.cast(of, dtype) };
         let factor = self.beside(self.dims(terms.id), &cast(factor))?;
         self.along("scan", &cast(terms), over, Some(factor))
+    }
+}
+
+/// The dims of what an op makes of a first operand of these dims, in the order in which the op makes
+/// them; `None` where that is already the order of the result.
+pub(crate) fn dims_made(op: &Op, dims: &[DimId]) -> Option<Vec<DimId>> {
+    let without = |over: &[DimId]| dims.iter().copied().filter(|d| !over.contains(d)).collect();
+    match op {
+        Op::Reduce { over, .. } => Some(without(over)),
+        Op::Argmax { over } | Op::Locate { over } => Some(without(&[*over])),
+        Op::Rename { from, to }
+        | Op::SliceDim { from, to, .. }
+        | Op::Pad { from, to, .. }
+        | Op::TopK { over: from, to, .. }
+        | Op::ArgTopK { over: from, to, .. } => Some(renamed(dims, *from, *to)),
+        Op::Map(_)
+        | Op::Cast(_)
+        | Op::Softmax { .. }
+        | Op::SinkSoftmax { .. }
+        | Op::Norm { .. }
+        | Op::Append { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Cumsum { .. }
+        | Op::Shift { .. }
+        | Op::Conv { .. }
+        | Op::Scan { .. }
+        | Op::Iota { .. }
+        | Op::Fetch => Some(dims.to_vec()),
+        Op::Einsum
+        | Op::Binary(_)
+        | Op::Where
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::Concat { .. }
+        | Op::ScatterAdd { .. }
+        | Op::Take { .. }
+        | Op::Route { .. } => None,
     }
 }
 

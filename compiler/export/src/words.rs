@@ -25,8 +25,8 @@ pub(crate) trait Words {
     /// The dtype that stands for one of the plan.
     fn dtype(&self, dtype: Dtype, floats: Floats) -> &'static str;
 
-    /// The dtype's name, where the system moves its values about and has no arithmetic for them.
-    fn cannot_compute(&self, dtype: Dtype, floats: Floats) -> Option<&'static str>;
+    /// Whether the system has arithmetic for a dtype; else it stores, moves and casts its values.
+    fn computes(&self, dtype: Dtype, floats: Floats) -> bool;
 
     /// A partial value at the boundary has its terms along a dim in front: it is one tensor over
     /// all devices, and not what one of them has.

@@ -1,6 +1,7 @@
 //! What cannot be written as a program of another system.
 
 use shard_grammar::Span;
+use shard_ir::Dtype;
 
 use crate::diagnostic::Diagnostic;
 
@@ -21,7 +22,7 @@ pub enum ExportProblem {
         /// The op.
         op: &'static str,
         /// The dtype.
-        dtype: &'static str,
+        dtype: Dtype,
         /// The place in the source, where it is known.
         span: Option<Span>,
     },
@@ -45,9 +46,8 @@ impl From<ExportProblem> for Diagnostic {
             ExportProblem::Dtype { layer, op, dtype, span } => {
                 let message =
                     format!("`{layer}` has `{op}` of {dtype}, which PyTorch does not compute");
-                let is_float = matches!(dtype, "f8" | "f4");
-                let wider = if is_float { "bf16" } else { "int8" };
-                let floats = if is_float { "; or --dtype f32" } else { "" };
+                let wider = if dtype.is_float() { "bf16" } else { "int8" };
+                let floats = if dtype.is_float() { "; or --dtype f32" } else { "" };
                 Diagnostic::error("E0871", message)
                     .at_if(span, format!("`{op}` of {dtype}"))
                     .note(format!(

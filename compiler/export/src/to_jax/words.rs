@@ -51,8 +51,8 @@ impl Words for Jax {
         }
     }
 
-    fn cannot_compute(&self, _: Dtype, _: Floats) -> Option<&'static str> {
-        None
+    fn computes(&self, _: Dtype, _: Floats) -> bool {
+        true
     }
 
     fn ring(&self, axes: Vec<Py>) -> Py {

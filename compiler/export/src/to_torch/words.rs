@@ -52,16 +52,13 @@ impl Words for Torch {
         }
     }
 
-    fn cannot_compute(&self, dtype: Dtype, floats: Floats) -> Option<&'static str> {
-        match (dtype, floats) {
-            (Dtype::F8, Floats::Stated) => Some("f8"),
-            (Dtype::F4, Floats::Stated) => Some("f4"),
-            (Dtype::Int4, _) => Some("int4"),
-            (Dtype::F8 | Dtype::F4, Floats::F32 | Floats::F64)
-            | (
-                Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::Int32 | Dtype::Int8 | Dtype::Bool,
-                _,
-            ) => None,
+    fn computes(&self, dtype: Dtype, floats: Floats) -> bool {
+        match dtype {
+            Dtype::F8 | Dtype::F4 => floats != Floats::Stated,
+            Dtype::Int4 => false,
+            Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::Int32 | Dtype::Int8 | Dtype::Bool => {
+                true
+            }
         }
     }
 
@@ -81,10 +78,10 @@ impl Words for Torch {
     }
 
     fn rounded(&self, value: Py, dtype: Dtype, floats: Floats) -> Py {
-        match (dtype, floats) {
-            (Dtype::F4, Floats::Stated) => Py::call("to_f4", [value]),
-            _ => self.cast(value, self.dtype(dtype, floats)),
+        if dtype == Dtype::F4 && floats == Floats::Stated {
+            return Py::call("to_f4", [value]);
         }
+        self.cast(value, self.dtype(dtype, floats))
     }
 
     fn whole(&self, value: Py, dtype: Dtype, floats: Floats) -> Py {
@@ -184,11 +181,8 @@ impl Words for Torch {
     fn einsum(&self, equation: Py, operands: Vec<Py>, dtypes: Dtypes) -> Py {
         let [common, result] =
             [dtypes.common, dtypes.result].map(|dtype| self.dtype(dtype, dtypes.floats));
-        let eight_bits = [dtypes.common, dtypes.result]
-            .iter()
-            .any(|dtype| self.cannot_compute(*dtype, dtypes.floats) == Some("f8"));
-        let within =
-            if eight_bits && dtypes.result == Dtype::F8 { "torch.float32" } else { result };
+        let is_f8 = dtypes.result == Dtype::F8 && dtypes.floats == Floats::Stated;
+        let within = if is_f8 { "torch.float32" } else { result };
         let operands = operands
             .into_iter()
             .map(|operand| if common == within { operand } else { self.cast(operand, within) });
