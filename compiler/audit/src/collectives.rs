@@ -11,6 +11,7 @@ use crate::hlo::attributes::{Metadata, attribute, braced};
 use crate::hlo::groups::{self, Groups, MOST_DEVICES};
 use crate::hlo::shape::{Array, arrays};
 use crate::hlo::tables::Place;
+use crate::hlo::trips::Known;
 use crate::hlo::visits::{Visits, visits};
 use crate::hlo::{Instruction, Module, ReadError, shortened};
 
@@ -136,13 +137,13 @@ impl Collective {
 
 /// A loop, as a report names it.
 #[derive(Clone, Debug)]
-pub struct Loop {
+pub struct NamedLoop {
     /// The computation that is its body, by name.
     pub body: String,
     /// How often it turns each time.
     pub trips: u64,
-    /// How that is known: `known_trip_count`, `condition` or `unknown`.
-    pub how: &'static str,
+    /// How that is known.
+    pub known: Known,
     /// How often its body runs in one run of the program.
     pub executions: u128,
 }
@@ -155,7 +156,7 @@ pub struct Program {
     /// How many devices run it.
     pub devices: u64,
     /// Its loops, in order.
-    pub loops: Vec<Loop>,
+    pub loops: Vec<NamedLoop>,
     /// Its collectives, in the order in which the program gets to them.
     pub collectives: Vec<Collective>,
 }
@@ -181,10 +182,10 @@ pub fn collectives(module: &Module<'_>, mesh: Option<&NamedMesh>) -> Result<Prog
         }
     }
     let collectives = finder.found;
-    let loops = visits.loops.iter().map(|of| Loop {
+    let loops = visits.loops.iter().map(|of| NamedLoop {
         body: module.computations[of.body].name.to_string(),
         trips: of.trips,
-        how: of.known.word(),
+        known: of.known,
         executions: of.executions,
     });
     Ok(Program {

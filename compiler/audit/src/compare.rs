@@ -17,6 +17,29 @@ shard_ir::worded! {
     fn word;
 }
 
+shard_ir::worded! {
+    /// How an edit was tried.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Tried {
+        /// The layer was lowered with the edit, and its plan priced.
+        Lowered = "lowered",
+        /// XLA compiled the program with the edit.
+        Compiled = "compiled",
+    }
+    /// The word in JSON.
+    fn word;
+}
+
+impl Tried {
+    /// As a sentence has it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Tried::Lowered => "lowered with the edit, and priced",
+            Tried::Compiled => "compiled again by XLA with the edit",
+        }
+    }
+}
+
 /// An edit that removes something that is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Advice {
@@ -32,18 +55,8 @@ pub struct Advice {
     pub saves_bytes: u64,
     /// The line that causes it, where it is known.
     pub source: Option<Place>,
-    /// How it was tried: `lowered` by us, or `compiled` again by XLA.
-    pub tried: &'static str,
-}
-
-impl Advice {
-    /// How it was tried, as a sentence has it.
-    pub fn tried_words(&self) -> &'static str {
-        match self.tried {
-            "compiled" => "compiled again by XLA with the edit",
-            _ => "lowered with the edit, and priced",
-        }
-    }
+    /// How it was tried.
+    pub tried: Tried,
 }
 
 impl Recompiled {

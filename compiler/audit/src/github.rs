@@ -26,7 +26,7 @@ pub fn github(report: &Report) -> String {
                 advice.value, advice.from, advice.to
             ),
         };
-        let text = format!("{text} ({})", advice.tried_words());
+        let text = format!("{text} ({})", advice.tried.words());
         out.push_str(&format!("::warning{place}::{}\n", data(&text)));
     }
     for why in report.comparison.iter().filter_map(|c| c.why_not.as_ref()) {

@@ -23,7 +23,7 @@ struct Page<'a> {
     /// What was not compiled, not understood, or not found, and why.
     notes: Vec<String>,
     moves: Vec<MoveRow<'a>>,
-    edits: Vec<Edit<'a>>,
+    edits: Vec<EditRow<'a>>,
     lines: Vec<LineRow<'a>>,
 }
 
@@ -50,7 +50,7 @@ struct MoveRow<'a> {
     sent: String,
 }
 
-struct Edit<'a> {
+struct EditRow<'a> {
     place: String,
     value: &'a str,
     from: &'a str,
@@ -164,13 +164,13 @@ fn move_row(one: &Move) -> MoveRow<'_> {
     }
 }
 
-fn edit(one: &Advice) -> Edit<'_> {
-    Edit {
+fn edit(one: &Advice) -> EditRow<'_> {
+    EditRow {
         place: place(one.source.as_ref(), ""),
         value: &one.value,
         from: &one.from,
         to: &one.to,
-        tried: one.tried_words(),
+        tried: one.tried.words(),
         saves: sent(one.saves_bytes),
     }
 }

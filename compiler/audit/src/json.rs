@@ -57,7 +57,7 @@ pub fn json(report: &Report) -> String {
         object!(LoopJson {
             body: &one.body,
             trips: one.trips,
-            known_by: one.how,
+            known_by: one.known.word(),
             executions: u64::try_from(one.executions).unwrap_or(u64::MAX),
         })
     });
@@ -69,7 +69,7 @@ pub fn json(report: &Report) -> String {
             to: &advice.to,
             saves_bytes: advice.saves_bytes,
             source: advice.source.as_ref().map(place),
-            tried: advice.tried,
+            tried: advice.tried.word(),
         })
     });
     let moves = comparison.into_iter().flat_map(|c| &c.moves).map(|one| {

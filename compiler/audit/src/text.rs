@@ -8,6 +8,7 @@ use crate::before::optimum::Move;
 use crate::before::sharding::whole_partition_spec;
 use crate::collectives::Collective;
 use crate::compare::{AdviceKind, Comparison, Recompiled};
+use crate::hlo::trips::Known;
 use crate::report::{Line, Report, Totals};
 
 /// Characters to a line: what is longer is the user's own text.
@@ -149,7 +150,7 @@ fn what(report: &Report, one: &Collective, count: usize) -> String {
         1 => String::new(),
         n => format!(", {n} times"),
     };
-    let unknown = one.loops.iter().any(|at| report.program.loops[*at].how == "unknown");
+    let unknown = one.loops.iter().any(|at| report.program.loops[*at].known == Known::No);
     let unknown = if unknown { ", in a loop of unknown length" } else { "" };
     format!("{times}{} over {} of {operands}{turns}{unknown}", one.kind.name(), report.over(one))
 }
@@ -170,9 +171,9 @@ fn sums(report: &Report, page: &mut Page) {
         .program
         .loops
         .iter()
-        .map(|one| match one.how {
-            "unknown" => format!("{} (length unknown, counted once)", one.body),
-            _ => format!("{} x{}", one.body, one.trips),
+        .map(|one| match one.known {
+            Known::No => format!("{} (length unknown, counted once)", one.body),
+            Known::Printed | Known::Condition => format!("{} x{}", one.body, one.trips),
         })
         .collect();
     if !loops.is_empty() {
@@ -244,7 +245,7 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
         row(page, &format!("  {place}{what} {}", advice.value), &format!("saves {saves}"));
         page.line(&format!("    - {}", advice.from));
         page.line(&format!("    + {}", advice.to));
-        page.wrapped(4, &format!("tried: {}", advice.tried_words()));
+        page.wrapped(4, &format!("tried: {}", advice.tried.words()));
     }
 }
 

@@ -111,7 +111,7 @@ fn holds(build: &Build) {
     let loops: Vec<String> = found
         .loops
         .iter()
-        .map(|l| format!("{} {} {} {}", l.body, l.trips, l.how, l.executions))
+        .map(|l| format!("{} {} {} {}", l.body, l.trips, l.known.word(), l.executions))
         .collect();
     let theirs = counts["loops"].as_array().expect("a list").iter().map(|l| {
         let text = |key: &str| l[key].as_str().expect("text").to_string();

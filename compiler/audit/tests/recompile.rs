@@ -4,7 +4,7 @@
 use crate::common::{counts, mesh, own};
 use shard_audit::before::recompile::{Compiled, Subject, recompile};
 use shard_audit::before::{advise, read, translate};
-use shard_audit::compare::{AdviceKind, Comparison};
+use shard_audit::compare::{AdviceKind, Comparison, Tried};
 use shard_cost::Hardware;
 
 /// Compares a program, with a compiler that gives dumps: which, by the text that it is handed.
@@ -80,7 +80,7 @@ fn an_edit_of_a_spec_is_handed_over_and_what_it_saves_is_what_xla_saves() {
     assert_eq!((compiled.as_is, compiled.edited, compiled.optimum), (14155776, 3145728, 3145728));
     assert_eq!((compiled.constraints, compiled.compilations, texts.len()), (0, 2, 2));
     let [advice] = &found.advice[..] else { panic!("{:?}", found.advice) };
-    assert_eq!((advice.value.as_str(), advice.tried), ("w_out", "compiled"));
+    assert_eq!((advice.value.as_str(), advice.tried), ("w_out", Tried::Compiled));
     assert_eq!(advice.saves_bytes, 14155776 - 3145728);
     let [line] = &changed(&texts[0], &texts[1])[..] else { panic!("one line is edited") };
     assert!(line.contains(r#"<@mesh, [{"model"}, {}]>} loc("w_out")"#), "{line}");
@@ -110,7 +110,7 @@ fn constraints_that_make_it_near_are_advice_with_their_lines_and_no_more_than_ar
     let compiled = found.compiled.expect("it was compiled");
     assert_eq!((compiled.edited, compiled.constraints, compiled.left.len()), (3145728, 1, 0));
     let [advice] = &found.advice[..] else { panic!("{:?}", found.advice) };
-    assert_eq!((advice.kind, advice.tried), (AdviceKind::Constraint, "compiled"));
+    assert_eq!((advice.kind, advice.tried), (AdviceKind::Constraint, Tried::Compiled));
     assert_eq!(advice.saves_bytes, 14155776 - 3145728);
     assert!(advice.source.is_some() && advice.to.starts_with("P("), "{advice:?}");
 }
@@ -119,7 +119,7 @@ fn constraints_that_make_it_near_are_advice_with_their_lines_and_no_more_than_ar
 fn where_nothing_is_compiled_the_advice_stays_lowered_and_the_reason_is_said() {
     let (found, _) = tried("bad_wout_columns", |_, _| Err("no XLA here".to_string()));
     assert_eq!((found.compiled, found.not_compiled.as_deref()), (None, Some("no XLA here")));
-    assert!(found.advice.iter().all(|advice| advice.tried == "lowered"));
+    assert!(found.advice.iter().all(|advice| advice.tried == Tried::Lowered));
     assert!(!found.advice.is_empty());
 }
 
@@ -131,7 +131,7 @@ fn results_stacks_and_constraints_are_edited_where_they_stand() {
         });
         let compiled = found.compiled.expect("it was compiled");
         assert!(compiled.edited < compiled.as_is && texts.len() > 1, "{name}: {compiled:?}");
-        assert!(found.advice.iter().any(|advice| advice.tried == "compiled"), "{name}");
+        assert!(found.advice.iter().any(|advice| advice.tried == Tried::Compiled), "{name}");
     }
 }
 

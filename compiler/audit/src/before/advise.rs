@@ -6,7 +6,7 @@ use super::optimum::{Choice, Optimum, optimum};
 use super::sharding::{Spec, partition_spec, whole_partition_spec};
 use super::translate::{Class, Expression, Layer, Parameter};
 use crate::axes::NamedMesh;
-use crate::compare::{Advice, AdviceKind, Barrier, Comparison};
+use crate::compare::{Advice, AdviceKind, Barrier, Comparison, Tried};
 use crate::hlo::tables::Place;
 use crate::report::Totals;
 
@@ -31,15 +31,37 @@ pub type Files<'a> = &'a mut dyn FnMut(&str) -> Option<String>;
 /// An edit that can be tried.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Another spec of a parameter, of those that are laid out with it (what an optimiser keeps of
-    /// a weight), and of the results that they become.
-    Parameter(Vec<usize>, Vec<usize>, Spec),
-    /// Another spec of a constraint, wherever it stands in turns that are written out.
-    Constraint(Vec<usize>, Spec),
-    /// Results laid out as the arguments of their dims.
+    /// Another spec of parameters that are laid out alike (a weight and what an optimiser keeps of
+    /// it), and of the results that they become.
+    Parameters {
+        /// The parameters of the layer, by index.
+        parameters: Vec<usize>,
+        /// The results of the layer, by index.
+        outputs: Vec<usize>,
+        /// Their spec.
+        spec: Spec,
+    },
+    /// Another spec of a constraint.
+    Constraint {
+        /// Where the constraint stands in turns of a loop that are written out, as indices of the
+        /// layer's constraints.
+        turns: Vec<usize>,
+        /// The spec.
+        spec: Spec,
+    },
+    /// Results laid out as the arguments of their dims: the index of each, and its spec.
     Outputs(Vec<(usize, Spec)>),
     /// A dim of a parameter as two dims.
-    Parted(usize, Class, u64, Option<Place>),
+    Parted {
+        /// The parameter of the layer, by index.
+        parameter: usize,
+        /// The dim.
+        class: Class,
+        /// Into how many parts it is cut.
+        parts: u64,
+        /// The first line that cuts it.
+        place: Option<Place>,
+    },
 }
 
 /// An edit of the advice, in the order in which they are made.
@@ -55,8 +77,8 @@ impl Step {
     /// Whether the edit changes the shape of an argument, which no sharding does.
     pub fn is_another_program(&self) -> bool {
         match self.edit {
-            Edit::Parted(..) => true,
-            Edit::Parameter(..) | Edit::Constraint(..) | Edit::Outputs(_) => false,
+            Edit::Parted { .. } => true,
+            Edit::Parameters { .. } | Edit::Constraint { .. } | Edit::Outputs(_) => false,
         }
     }
 }
@@ -64,7 +86,7 @@ impl Step {
 /// Makes an edit.
 pub fn apply(edit: &Edit, choice: &mut Choice) {
     match edit {
-        Edit::Parameter(parameters, outputs, spec) => {
+        Edit::Parameters { parameters, outputs, spec } => {
             for at in parameters {
                 choice.parameters[*at] = Some(spec.clone());
             }
@@ -72,8 +94,8 @@ pub fn apply(edit: &Edit, choice: &mut Choice) {
                 choice.outputs[*at] = Some(spec.clone());
             }
         }
-        Edit::Constraint(all, spec) => {
-            for at in all {
+        Edit::Constraint { turns, spec } => {
+            for at in turns {
                 choice.constraints[*at] = Some(spec.clone());
             }
         }
@@ -82,7 +104,7 @@ pub fn apply(edit: &Edit, choice: &mut Choice) {
                 choice.outputs[*at] = Some(spec.clone());
             }
         }
-        Edit::Parted(_, class, parts, _) => choice.parted = Some((*class, *parts)),
+        Edit::Parted { class, parts, .. } => choice.parted = Some((*class, *parts)),
     }
 }
 
@@ -137,10 +159,8 @@ pub fn compare(
             let mut advice = advisor.stack_advice(*at, &choice, files);
             advice.saves_bytes = saved / parts;
             let spec = choice.parameters[*at].clone().unwrap_or_default();
-            let slices = (0..layer.parameters.len())
-                .filter(|other| advisor.is_slice_with(*at, *other))
-                .collect();
-            let edit = Edit::Parameter(slices, Vec::new(), spec);
+            let parameters = advisor.slices_with(*at);
+            let edit = Edit::Parameters { parameters, outputs: Vec::new(), spec };
             steps.push(Step { edit, advice });
         }
         before = now.totals.wire_bytes;
@@ -200,16 +220,13 @@ impl Advisor<'_> {
         for at in &stacks {
             let lead = self.lead(*at).unwrap_or_default();
             let specs = self.with_axes(*at, &self.layer.parameters[*at].spec.clone(), &lead);
-            let all: Vec<usize> = (0..self.layer.parameters.len())
-                .filter(|other| self.is_slice_with(*at, *other))
-                .collect();
-            let all = &all;
+            let slices = &self.slices_with(*at);
             ways = ways
                 .into_iter()
                 .flat_map(|way| {
                     specs.iter().map(move |spec| {
                         let mut way = way.clone();
-                        for slice in all {
+                        for slice in slices {
                             way.parameters[*slice] = Some(spec.clone());
                         }
                         way
@@ -234,9 +251,9 @@ impl Advisor<'_> {
         Ok((choice, now, moved))
     }
 
-    /// The axes that split a stack along its turns.
+    /// The axes that split the stack of which a parameter is a slice, along its slices.
     fn lead(&self, at: usize) -> Option<Vec<String>> {
-        self.layer.parameters[at].stack.as_ref().map(|(_, lead)| lead.clone())
+        self.layer.parameters[at].stack.as_ref().map(|stack| stack.axes.clone())
     }
 
     fn axis(&self, name: &str) -> u64 {
@@ -246,11 +263,11 @@ impl Advisor<'_> {
     /// Bytes that an all-to-all of a whole stack sends.
     fn relaid(&self, at: usize) -> u64 {
         let parameter = &self.layer.parameters[at];
-        let (turns, lead) = parameter.stack.clone().unwrap_or_default();
-        let elements =
-            parameter.dims.iter().fold(turns, |n, d| n.saturating_mul(self.layer.size(*d)));
+        let Some(stack) = &parameter.stack else { return 0 };
+        let sizes = parameter.dims.iter().map(|dim| self.layer.size(*dim));
+        let elements = sizes.fold(stack.slices, u64::saturating_mul);
         let bytes = elements.saturating_mul(if parameter.dtype == "f32" { 4 } else { 2 });
-        let group: u64 = lead.iter().map(|axis| self.axis(axis)).product();
+        let group: u64 = stack.axes.iter().map(|axis| self.axis(axis)).product();
         let split: u64 = parameter
             .spec
             .iter()
@@ -301,8 +318,8 @@ impl Advisor<'_> {
     /// Which edits are tried first: those that make a weight like its siblings in other blocks,
     /// then those of what the plan moves.
     fn rank(&self, edit: &Edit, choice: &Choice, now: &Optimum) -> usize {
-        let Edit::Parameter(all, _, spec) = edit else { return 0 };
-        let Some(at) = all.first() else { return 0 };
+        let Edit::Parameters { parameters, spec, .. } = edit else { return 0 };
+        let Some(at) = parameters.first() else { return 0 };
         let key = |name: &str| name.rsplit(['[', '.']).next().map(ToString::to_string);
         let parameter = &self.layer.parameters[*at];
         let is_sibling = |(n, other): (usize, &Parameter)| {
@@ -326,17 +343,18 @@ impl Advisor<'_> {
         for (at, constraint) in self.layer.constraints.iter().enumerate() {
             let Some(spec) = &choice.constraints[at] else { continue };
             // One text may stand in several turns of a loop.
-            let all: Vec<usize> = (0..self.layer.constraints.len())
+            let turns: Vec<usize> = (0..self.layer.constraints.len())
                 .filter(|n| self.layer.constraints[*n].span == constraint.span)
                 .collect();
-            if all.first() != Some(&at) {
+            if turns.first() != Some(&at) {
                 continue;
             }
             let idle =
                 self.mesh.iter().filter(|(name, _)| !spec.iter().flatten().any(|a| a == name));
             for (axis, _) in idle {
                 let more = self.added(&constraint.positions, spec, std::slice::from_ref(axis));
-                edits.extend(more.into_iter().map(|spec| Edit::Constraint(all.clone(), spec)));
+                let edit = |spec| Edit::Constraint { turns: turns.clone(), spec };
+                edits.extend(more.into_iter().map(edit));
             }
         }
         let outputs: Vec<(usize, Spec)> =
@@ -363,13 +381,16 @@ impl Advisor<'_> {
                     .take(MOST_WAYS)
                     .collect();
             }
-            let (alike, outputs) = self.laid_with(at, choice);
+            let (parameters, outputs) = self.laid_with(at, choice);
             // Of several that are laid out as one, the first stands for all.
-            if alike.first() != Some(&at) {
+            if parameters.first() != Some(&at) {
                 continue;
             }
             let others = ways.into_iter().filter(|way| way != spec);
-            edits.extend(others.map(|spec| Edit::Parameter(alike.clone(), outputs.clone(), spec)));
+            edits.extend(others.map(|spec| {
+                let (parameters, outputs) = (parameters.clone(), outputs.clone());
+                Edit::Parameters { parameters, outputs, spec }
+            }));
         }
         edits
     }
@@ -379,8 +400,7 @@ impl Advisor<'_> {
     fn laid_with(&self, at: usize, choice: &Choice) -> (Vec<usize>, Vec<usize>) {
         let parameter = &self.layer.parameters[at];
         let Some(key) = parameter.name.find(['[', '.']).map(|from| &parameter.name[from..]) else {
-            let slices = (0..self.layer.parameters.len()).filter(|n| self.is_slice_with(at, *n));
-            return (slices.collect(), Vec::new());
+            return (self.slices_with(at), Vec::new());
         };
         let sizes = |positions: &[Option<Class>]| -> Vec<u64> {
             positions.iter().map(|c| c.map_or(1, |class| self.layer.size(class))).collect()
@@ -400,6 +420,11 @@ impl Advisor<'_> {
                 && sizes(&output.positions) == long
         });
         (parameters, outputs.map(|(n, _)| n).collect())
+    }
+
+    /// The parameters that are slices of one stack with a parameter, itself among them.
+    fn slices_with(&self, at: usize) -> Vec<usize> {
+        (0..self.layer.parameters.len()).filter(|other| self.is_slice_with(at, *other)).collect()
     }
 
     /// Whether two parameters are one argument: the same, or slices of one stack.
@@ -468,7 +493,8 @@ impl Advisor<'_> {
                 }
                 let Some(&window) = windows.first() else { continue };
                 if windows.iter().all(|w| *w == window) && size.is_multiple_of(window) {
-                    edits.push(Edit::Parted(at, root, size / window, place));
+                    let parts = size / window;
+                    edits.push(Edit::Parted { parameter: at, class: root, parts, place });
                 }
             }
         }
@@ -492,17 +518,17 @@ impl Advisor<'_> {
             to: String::new(),
             saves_bytes: 0,
             source: None,
-            tried: "lowered",
+            tried: Tried::Lowered,
         };
         match edit {
-            Edit::Parameter(all, outputs, spec) => {
-                let Some(at) = all.first() else { return advice };
+            Edit::Parameters { parameters, outputs, spec } => {
+                let Some(at) = parameters.first() else { return advice };
                 let parameter = &self.layer.parameters[*at];
                 let from = choice.parameters[*at].clone().unwrap_or_default();
                 advice.source =
                     self.line(&parameter.name, &from, parameter.used_at.as_ref(), files);
                 let mut names: Vec<&str> =
-                    all.iter().map(|at| self.layer.parameters[*at].name.as_str()).collect();
+                    parameters.iter().map(|at| self.layer.parameters[*at].name.as_str()).collect();
                 names.dedup();
                 advice.value = names.join(", ");
                 if !outputs.is_empty() {
@@ -513,8 +539,8 @@ impl Advisor<'_> {
                 advice.from = whole_partition_spec(&from);
                 advice.to = whole_partition_spec(spec);
             }
-            Edit::Constraint(all, spec) => {
-                let Some(at) = all.first() else { return advice };
+            Edit::Constraint { turns, spec } => {
+                let Some(at) = turns.first() else { return advice };
                 let constraint = &self.layer.constraints[*at];
                 let from = choice.constraints[*at].clone().unwrap_or_default();
                 advice.kind = AdviceKind::Constraint;
@@ -541,7 +567,7 @@ impl Advisor<'_> {
                 advice.from = partition_spec(&from);
                 advice.to = format!("as the arguments: {}", to.join(", "));
             }
-            Edit::Parted(at, class, parts, place) => {
+            Edit::Parted { parameter: at, class, parts, place } => {
                 let parameter = &self.layer.parameters[*at];
                 let spec = choice.parameters[*at].clone().unwrap_or_default();
                 let is_parted =
@@ -576,7 +602,7 @@ impl Advisor<'_> {
             from: whole_partition_spec(&from),
             to: whole_partition_spec(&to),
             saves_bytes: 0,
-            tried: "lowered",
+            tried: Tried::Lowered,
         }
     }
 

@@ -83,8 +83,8 @@ pub struct Stable {
 /// Functions and loops may stand so deep in one another.
 const MAX_DEPTH: usize = 64;
 
-/// Lines of a text, with where each begins.
-struct Lines<'a> {
+/// Reader of a text, with where each begins.
+struct Reader<'a> {
     all: Vec<(usize, &'a str)>,
     at: usize,
     places: FxHashMap<&'a str, &'a str>,
@@ -107,36 +107,36 @@ pub fn read(text: &str, mesh: Option<&[(String, u64)]>) -> Result<Stable, ReadEr
         offset += line.len();
     }
     let mesh = mesh.map(<[_]>::to_vec);
-    let mut lines = Lines { all, at: 0, places, mesh, mesh_name: None };
+    let mut reader = Reader { all, at: 0, places, mesh, mesh_name: None };
     let mut functions = FxHashMap::default();
-    let Some((_, first)) = lines.all.first() else {
-        return Err(lines.expected("`module`, with which StableHLO begins"));
+    let Some((_, first)) = reader.all.first() else {
+        return Err(reader.expected("`module`, with which StableHLO begins"));
     };
     if !first.starts_with("module") {
-        return Err(lines.expected("`module`, with which StableHLO begins"));
+        return Err(reader.expected("`module`, with which StableHLO begins"));
     }
-    lines.at += 1;
+    reader.at += 1;
     loop {
-        let Some((_, line)) = lines.all.get(lines.at).copied() else {
-            return Err(lines.expected("`}`, with which the module ends"));
+        let Some((_, line)) = reader.all.get(reader.at).copied() else {
+            return Err(reader.expected("`}`, with which the module ends"));
         };
         if line.starts_with('}') {
             break;
         } else if line.starts_with("sdy.mesh") {
-            lines.mesh = read_mesh(line);
-            lines.mesh_name = line.split_whitespace().nth(1).map(ToString::to_string);
-            lines.at += 1;
+            reader.mesh = read_mesh(line);
+            reader.mesh_name = line.split_whitespace().nth(1).map(ToString::to_string);
+            reader.at += 1;
         } else if line.starts_with("func.func") {
-            let (name, function) = lines.function(line)?;
+            let (name, function) = reader.function(line)?;
             functions.insert(name, function);
         } else {
-            return Err(lines.expected("a function, or `}`"));
+            return Err(reader.expected("a function, or `}`"));
         }
     }
     if !functions.contains_key("main") {
-        return Err(lines.expected("a function `@main`"));
+        return Err(reader.expected("a function `@main`"));
     }
-    Ok(Stable { mesh: lines.mesh, mesh_name: lines.mesh_name, functions })
+    Ok(Stable { mesh: reader.mesh, mesh_name: reader.mesh_name, functions })
 }
 
 /// `sdy.mesh @mesh = <["data"=2, "model"=4]> ..`.
@@ -150,7 +150,7 @@ fn read_mesh(line: &str) -> Option<Vec<(String, u64)>> {
         .collect()
 }
 
-impl Lines<'_> {
+impl Reader<'_> {
     fn expected(&self, what: &str) -> ReadError {
         match self.all.get(self.at).or(self.all.last()) {
             Some((start, line)) if self.at < self.all.len() => {
@@ -168,11 +168,11 @@ impl Lines<'_> {
 
     /// `func.func public @main(%arg0: .., ..) -> (..) {` and its ops.
     fn function(&mut self, line: &str) -> Result<(String, Function), ReadError> {
-        let wrong = |lines: &Self| lines.expected("`func.func @name(..) -> .. {`");
+        let wrong = |reader: &Self| reader.expected("`func.func @name(..) -> .. {`");
         let begin = self.all.get(self.at).map_or(0, |(start, _)| *start);
-        let port = |lines: &Self, text: &str| {
+        let port = |reader: &Self, text: &str| {
             let at = begin + offset_within(line, text);
-            lines.port(text, Span::new(at, at + text.len()))
+            reader.port(text, Span::new(at, at + text.len()))
         };
         let (head, behind) = line
             .split_once('@')

@@ -12,7 +12,7 @@ use super::sharding::{Spec, whole_partition_spec};
 use super::translate::Layer;
 use crate::axes::NamedMesh;
 use crate::collectives::{Kind, Program, collectives};
-use crate::compare::{Advice, AdviceKind, Comparison, Left, Recompiled};
+use crate::compare::{Advice, AdviceKind, Comparison, Left, Recompiled, Tried};
 use crate::hlo::Module;
 
 /// What counts where a plan is to send little, whatever it computes.
@@ -95,7 +95,7 @@ impl Trier<'_> {
                 continue;
             }
             let sent = self.sent(&next, &[])?;
-            advice.tried = "compiled";
+            advice.tried = Tried::Compiled;
             advice.saves_bytes = now.bytes.saturating_sub(sent.bytes);
             if sent.bytes < now.bytes {
                 kept.push(advice);
@@ -192,7 +192,7 @@ impl Trier<'_> {
                 to: with_terms(whole_partition_spec(&spec_of(&one.spec)), &one.terms),
                 saves_bytes: saved / new.len().max(1) as u64,
                 source: site.place.clone(),
-                tried: "compiled",
+                tried: Tried::Compiled,
             }
         };
         new.iter().map(one).collect()

@@ -17,7 +17,9 @@ mod loops;
 mod manual;
 mod ops;
 
-pub use layer::{Class, Constraint, Expression, Layer, Output, Parameter, Site, Statement, Taken};
+pub use layer::{
+    Class, Constraint, Expression, Layer, Output, Parameter, Site, SlicedStack, Statement, Taken,
+};
 
 /// A value while a function is walked over.
 #[derive(Clone, Debug)]
@@ -223,7 +225,7 @@ impl Translator<'_> {
         name: String,
         tensor: &Tensor,
         spec: Option<Spec>,
-        stack: Option<(u64, Vec<String>)>,
+        stack: Option<SlicedStack>,
     ) -> Value {
         let positions: Vec<Option<Class>> =
             tensor.dims.iter().map(|n| (*n != 1).then(|| self.layer.fresh(*n))).collect();
@@ -243,7 +245,7 @@ impl Translator<'_> {
         positions: Vec<Option<Class>>,
         dtype: &'static str,
         spec: Option<Spec>,
-        stack: Option<(u64, Vec<String>)>,
+        stack: Option<SlicedStack>,
     ) -> String {
         let dims: Vec<Class> = positions.iter().flatten().copied().collect();
         self.layer.tensors.push(dims.clone());
@@ -281,9 +283,9 @@ impl Translator<'_> {
             dims: std::iter::once(1).chain(tensor.dims[1..].iter().copied()).collect(),
             dtype: tensor.dtype,
         };
-        let lead = spec.as_ref().and_then(|spec| spec.first().cloned()).unwrap_or_default();
-        let spec = spec.map(rest_of_stack);
-        let value = self.parameter(name, &one, spec, Some((tensor.dims[0], lead)));
+        let axes = spec.as_ref().and_then(|spec| spec.first().cloned()).unwrap_or_default();
+        let sliced = SlicedStack { slices: tensor.dims[0], axes };
+        let value = self.parameter(name, &one, spec.map(rest_of_stack), Some(sliced));
         self.is_argument(at);
         self.sliced.insert((stack, turn), value.clone());
         value

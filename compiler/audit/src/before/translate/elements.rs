@@ -39,7 +39,7 @@ impl Translator<'_> {
         for (of_table, of_ids) in batching.iter().zip(&of_ids) {
             *wanted.get_mut(*of_table)? = *places.get(*of_ids)?;
         }
-        let (table, dims) = self.meet(op, &wanted, (table.clone(), dims.clone()), dtype);
+        let (table, dims) = self.meet(op, &wanted, table.clone(), dims.clone(), dtype);
         let vocabulary = (*dims.get(row)?)?;
         let positions = places.iter().copied().chain(rest.iter().map(|at| dims[*at])).collect();
         let take = Expression::Take(table, ids.clone(), vocabulary);
@@ -93,7 +93,7 @@ impl Translator<'_> {
         for (n, at) in scattered.iter().enumerate() {
             wanted[*at] = *index.get(n)?;
         }
-        let (updates, places) = self.meet(op, &wanted, (updates.clone(), places.clone()), dtype);
+        let (updates, places) = self.meet(op, &wanted, updates.clone(), places.clone(), dtype);
         let rows = self.layer.fresh(*of_table.get(row)?);
         let mut chosen: Vec<Class> = scattered.iter().filter_map(|at| places[*at]).collect();
         chosen.push(rows);
@@ -160,7 +160,7 @@ impl Translator<'_> {
         let (one, other) = ((*ours.get(at)?)?, (*theirs.get(at)?)?);
         let mut rest = ours.clone();
         rest[at] = None;
-        let (mut b, mut theirs) = self.meet(op, &rest, (b.clone(), theirs.clone()), dtype);
+        let (mut b, mut theirs) = self.meet(op, &rest, b.clone(), theirs.clone(), dtype);
         let size = self.layer.size(other);
         let second = self.layer.fresh(size);
         theirs[at] = Some(second);

@@ -26,13 +26,21 @@ pub struct Parameter {
     pub dtype: &'static str,
     /// How it is annotated; `None`: free.
     pub spec: Option<Spec>,
-    /// Where it is one slice of a stack in each turn: how many slices, and the axes that split the
-    /// stack along them.
-    pub stack: Option<(u64, Vec<String>)>,
+    /// The stack of which it is a slice, where it is one.
+    pub stack: Option<SlicedStack>,
     /// Where it is used first.
     pub used_at: Option<Place>,
     /// The argument of `main` that it is, by number.
     pub argument: Option<usize>,
+}
+
+/// A stack of which a loop takes one slice in each turn.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SlicedStack {
+    /// How many slices it has.
+    pub slices: u64,
+    /// The axes that split it along its slices.
+    pub axes: Vec<String>,
 }
 
 /// A `with_sharding_constraint`.

@@ -141,7 +141,7 @@ impl Translator<'_> {
             Value::Tensor(..) | Value::Known(..) | Value::Stack(_) => None,
         });
         match (tensors.next(), tensors.next()) {
-            (Some(one), None) => self.made_of(op, one, &tensor.dims),
+            (Some((name, dims, dtype)), None) => self.made_of(op, name, dims, dtype, &tensor.dims),
             _ => None,
         }
     }
@@ -201,7 +201,7 @@ impl Translator<'_> {
                 Some(self.make(op, by, dims.clone(), dtype))
             }
             [Value::Tensor(a, ours, dtype), Value::Tensor(b, theirs, other)] => {
-                let (b, theirs) = self.meet(op, ours, (b.clone(), theirs.clone()), other);
+                let (b, theirs) = self.meet(op, ours, b.clone(), theirs.clone(), other);
                 let positions = ours.iter().zip(&theirs).map(|(one, other)| one.or(*other));
                 let positions = positions.collect();
                 let dtype = if *other == "f32" { other } else { dtype };
@@ -217,7 +217,8 @@ impl Translator<'_> {
         &mut self,
         op: &Op,
         ours: &[Option<Class>],
-        (mut name, mut theirs): (String, Vec<Option<Class>>),
+        mut name: String,
+        mut theirs: Vec<Option<Class>>,
         dtype: &'static str,
     ) -> (String, Vec<Option<Class>>) {
         for (at, one) in ours.iter().enumerate() {
@@ -262,7 +263,8 @@ impl Translator<'_> {
             }
             [Value::Tensor(a, dims, dtype), Value::Known(..)]
             | [Value::Known(..), Value::Tensor(a, dims, dtype)] => {
-                self.made_of(op, (a.clone(), dims.clone(), dtype), &op.types.last()?.dims.clone())
+                let to = &op.types.last()?.dims;
+                self.made_of(op, a.clone(), dims.clone(), dtype, to)
             }
             _ => Some(self.known(op)),
         }
@@ -273,7 +275,9 @@ impl Translator<'_> {
     fn made_of(
         &mut self,
         op: &Op,
-        (name, dims, dtype): (String, Vec<Option<Class>>, &'static str),
+        name: String,
+        dims: Vec<Option<Class>>,
+        dtype: &'static str,
         to: &[u64],
     ) -> Option<Value> {
         let size = |class: Option<Class>| class.map_or(1, |class| self.layer.size(class));
@@ -482,11 +486,11 @@ impl Translator<'_> {
             if one.is_some_and(elsewhere) {
                 let mut theirs = vec![None; left.len()];
                 theirs[*at_a] = other;
-                (a, left) = self.meet(op, &theirs, (a, left), of_a);
+                (a, left) = self.meet(op, &theirs, a, left, of_a);
             } else {
                 let mut ours = vec![None; right.len()];
                 ours[*at_b] = one;
-                (b, right) = self.meet(op, &ours, (b, right), of_b);
+                (b, right) = self.meet(op, &ours, b, right, of_b);
             }
         }
         let free = |dims: &[Option<Class>], used: [&Vec<usize>; 2]| -> Vec<usize> {
