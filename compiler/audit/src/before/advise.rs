@@ -1,6 +1,7 @@
 //! Which edits of annotations make the optimum better. Each is tried: the layer is lowered with it.
 
 use shard_cost::Hardware;
+use shard_ir::Dtype;
 
 use super::optimum::{Choice, Optimum, optimum};
 use super::sharding::{Spec, partition_spec, whole_partition_spec};
@@ -266,7 +267,7 @@ impl Advisor<'_> {
         let Some(stack) = &parameter.stack else { return 0 };
         let sizes = parameter.dims.iter().map(|dim| self.layer.size(*dim));
         let elements = sizes.fold(stack.slices, u64::saturating_mul);
-        let bytes = elements.saturating_mul(if parameter.dtype == "f32" { 4 } else { 2 });
+        let bytes = elements.saturating_mul(if parameter.dtype == Dtype::F32 { 4 } else { 2 });
         let group: u64 = stack.axes.iter().map(|axis| self.axis(axis)).product();
         let split: u64 = parameter
             .spec
@@ -368,7 +369,7 @@ impl Advisor<'_> {
             let Some(spec) = choice.parameters[at].as_ref() else { continue };
             let axes: Vec<String> = spec.iter().flatten().cloned().collect();
             let is_argument = parameter.argument.is_some();
-            if is_handed_on || !is_argument || parameter.dtype == "int32" || axes.is_empty() {
+            if is_handed_on || !is_argument || parameter.dtype == Dtype::Int32 || axes.is_empty() {
                 continue;
             }
             let mut ways = vec![vec![Vec::new(); spec.len()]];

@@ -155,7 +155,7 @@ fn moves(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Move> {
         }
         let before = instruction.operands.first().map(|operand| plan.instruction(*operand));
         let from = before.map_or(instruction.layout, |before| before.layout);
-        let known = instruction.name.as_deref().and_then(|name| layer.value(name));
+        let known = instruction.name.as_deref().and_then(|name| layer.origin(name));
         let spec_of = |class: &Option<Class>| {
             let Some(class) = class else { return Some(Vec::new()) };
             let name = format!("D{}", layer.root(*class));
@@ -164,15 +164,14 @@ fn moves(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Move> {
             instruction.layout.axes_of(at).iter().map(axis_name).collect()
         };
         let to = known
-            .as_ref()
             .filter(|_| instruction.layout.is_complete())
-            .and_then(|(_, positions, _)| positions.iter().map(spec_of).collect());
+            .and_then(|origin| origin.positions.iter().map(spec_of).collect());
         found.push(Move {
             op: instruction.kind.name(),
             axes: collective.axes(&plan.mesh, from).iter().filter_map(axis_name).collect(),
             wire_bytes: cost.wire_bytes.0.saturating_mul(plan.repeat),
-            place: known.as_ref().and_then(|(_, _, place)| place.clone()),
-            value: known.map(|(name, ..)| name),
+            place: known.and_then(|origin| origin.place.cloned()),
+            value: known.map(|origin| origin.words()),
             to,
         });
     }
@@ -408,10 +407,14 @@ impl Writer<'_> {
                 let stated = dtype.map_or(String::new(), |dtype| format!(" : {dtype}"));
                 format!("einsum({} -> {}{stated})", operands.join(", "), self.dims(dims))
             }
-            Expression::Binary(sign @ ("maximum" | "minimum"), a, b) => format!("{sign}({a}, {b})"),
-            Expression::Binary(sign, a, b) => format!("{a} {sign} {b}"),
-            Expression::Map(map, a) => format!("{map}({a})"),
-            Expression::Reduce(by, a, dims) => format!("{by}({a} over {})", self.dims(dims)),
+            Expression::Binary(binary, a, b) => match binary.row().sign {
+                Some(sign) => format!("{a} {sign} {b}"),
+                None => format!("{}({a}, {b})", binary.row().text),
+            },
+            Expression::Map(map, a) => format!("{}({a})", map.row().text),
+            Expression::Reduce(reduce, a, dims) => {
+                format!("{}({a} over {})", reduce.row().text, self.dims(dims))
+            }
             Expression::Rename(a, from, to) => {
                 format!("rename({a}, {} -> {})", self.dim(*from), self.dim(*to))
             }

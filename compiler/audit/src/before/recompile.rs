@@ -175,14 +175,11 @@ impl Trier<'_> {
                     site.takes.iter().find(|taken| taken.word == *word).map(|t| t.name.clone())
                 }
             };
-            let known = value.and_then(|value| layer.value(&value));
-            let what = known.map_or("the value here".to_string(), |(what, ..)| what);
-            let what = match (&one.word, what.as_str()) {
-                (None, _) => what,
-                (Some(_), "the value here" | "the product here") => {
-                    "what is taken here".to_string()
-                }
-                (Some(_), _) => format!("{what} as it is taken here"),
+            let origin = value.as_ref().and_then(|value| layer.origin(value));
+            let what = match (&one.word, origin.and_then(|origin| origin.name)) {
+                (None, _) => origin.map_or("the value here".to_string(), |origin| origin.words()),
+                (Some(_), None) => "what is taken here".to_string(),
+                (Some(_), Some(name)) => format!("{name} as it is taken here"),
             };
             let what = if site.of_gradient { format!("{what}, in the gradient") } else { what };
             Advice {

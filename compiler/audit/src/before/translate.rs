@@ -7,6 +7,7 @@
 //! from outside.
 
 use rustc_hash::FxHashMap;
+use shard_ir::Dtype;
 
 use super::read::{Function, Op, Port, Stable, Tensor, values};
 use super::sharding::{self, Spec};
@@ -18,14 +19,15 @@ mod manual;
 mod ops;
 
 pub use layer::{
-    Class, Constraint, Expression, Layer, Output, Parameter, Site, SlicedStack, Statement, Taken,
+    Class, Constraint, Expression, Layer, Origin, Output, Parameter, Site, SlicedStack, Statement,
+    Taken,
 };
 
 /// A value while a function is walked over.
 #[derive(Clone, Debug)]
 enum Value {
     /// A tensor: its name, for each position its dim, its dtype.
-    Tensor(String, Vec<Option<Class>>, &'static str),
+    Tensor(String, Vec<Option<Class>>, Dtype),
     /// A number or mask or index, the same on every device: of this rank, and which number it is,
     /// where that is known.
     Known(usize, Option<i64>),
@@ -204,7 +206,7 @@ impl Translator<'_> {
     /// A parameter for an argument.
     fn argument(&mut self, at: usize, port: &Port) -> Value {
         // A count or a position: every device has it, as it has the number of the turn.
-        if port.tensor.dims.is_empty() && dtype(&port.tensor.dtype) == "int32" {
+        if port.tensor.dims.is_empty() && dtype(&port.tensor.dtype) == Dtype::Int32 {
             return Value::Known(0, None);
         }
         let name = port.name.as_deref().unwrap_or(port.id.trim_start_matches('%')).to_string();
@@ -235,7 +237,7 @@ impl Translator<'_> {
     }
 
     /// A value from outside with these dims, laid out freely.
-    fn outside(&mut self, name: String, dims: Vec<Class>, dtype: &'static str) -> String {
+    fn outside(&mut self, name: String, dims: Vec<Class>, dtype: Dtype) -> String {
         self.entering(name, dims.into_iter().map(Some).collect(), dtype, None, None)
     }
 
@@ -243,7 +245,7 @@ impl Translator<'_> {
         &mut self,
         name: String,
         positions: Vec<Option<Class>>,
-        dtype: &'static str,
+        dtype: Dtype,
         spec: Option<Spec>,
         stack: Option<SlicedStack>,
     ) -> String {
@@ -433,7 +435,7 @@ impl Translator<'_> {
         op: &Op,
         expression: Expression,
         positions: Vec<Option<Class>>,
-        dtype: &'static str,
+        dtype: Dtype,
     ) -> Value {
         let value = format!("v{}", self.layer.statements.len());
         self.layer.tensors.push(positions.iter().flatten().copied().collect());
@@ -459,18 +461,19 @@ fn callee(op: &Op) -> Option<&str> {
     rest.split_once('(').map(|(name, _)| name.trim())
 }
 
-/// A dtype as `.shard` spells it.
-fn dtype(text: &str) -> &'static str {
+/// The dtype of ours for one of MLIR. Whole numbers of other widths are 32 bits wide here, and
+/// whatever else there is counts as `f32`.
+fn dtype(text: &str) -> Dtype {
     match text {
-        "bf16" => "bf16",
-        "f16" => "f16",
-        "i1" => "bool",
-        "i8" | "ui8" => "int8",
-        "i4" | "ui4" => "int4",
-        t if t.starts_with("f8") => "f8",
-        t if t.starts_with("f4") => "f4",
-        t if t.starts_with('i') || t.starts_with("ui") => "int32",
-        _ => "f32",
+        "bf16" => Dtype::Bf16,
+        "f16" => Dtype::F16,
+        "i1" => Dtype::Bool,
+        "i8" | "ui8" => Dtype::Int8,
+        "i4" | "ui4" => Dtype::Int4,
+        t if t.starts_with("f8") => Dtype::F8,
+        t if t.starts_with("f4") => Dtype::F4,
+        t if t.starts_with('i') || t.starts_with("ui") => Dtype::Int32,
+        _ => Dtype::F32,
     }
 }
 

@@ -1,6 +1,8 @@
 //! The ops of StableHLO that take elements from somewhere or put them there: gather, scatter, pad,
 //! concatenate.
 
+use shard_ir::{Binary, Dtype};
+
 use super::ops::list;
 use super::{Class, Expression, Translator, Value};
 use crate::before::read::Op;
@@ -17,7 +19,7 @@ impl Translator<'_> {
         let batching = list(&op.text, "operand_batching_dims =").unwrap_or_default();
         let Value::Tensor(ids, index, _) = operands.get(1)? else {
             return if collapsed.is_empty() {
-                self.window(op, table, dims, &sizes, dtype)
+                self.window(op, table, dims, &sizes, *dtype)
             } else {
                 None
             };
@@ -39,11 +41,11 @@ impl Translator<'_> {
         for (of_table, of_ids) in batching.iter().zip(&of_ids) {
             *wanted.get_mut(*of_table)? = *places.get(*of_ids)?;
         }
-        let (table, dims) = self.meet(op, &wanted, table.clone(), dims.clone(), dtype);
+        let (table, dims) = self.meet(op, &wanted, table.clone(), dims.clone(), *dtype);
         let vocabulary = (*dims.get(row)?)?;
         let positions = places.iter().copied().chain(rest.iter().map(|at| dims[*at])).collect();
         let take = Expression::Take(table, ids.clone(), vocabulary);
-        Some(self.make(op, take, positions, dtype))
+        Some(self.make(op, take, positions, *dtype))
     }
 
     /// The first positions of each dim, so many as are asked for; which they are sends nothing.
@@ -53,7 +55,7 @@ impl Translator<'_> {
         name: &str,
         dims: &[Option<Class>],
         sizes: &[u64],
-        dtype: &'static str,
+        dtype: Dtype,
     ) -> Option<Value> {
         let (mut name, mut positions) = (name.to_string(), dims.to_vec());
         for (at, size) in sizes.iter().enumerate() {
@@ -93,11 +95,11 @@ impl Translator<'_> {
         for (n, at) in scattered.iter().enumerate() {
             wanted[*at] = *index.get(n)?;
         }
-        let (updates, places) = self.meet(op, &wanted, updates.clone(), places.clone(), dtype);
+        let (updates, places) = self.meet(op, &wanted, updates.clone(), places.clone(), *dtype);
         let rows = self.layer.fresh(*of_table.get(row)?);
         let mut chosen: Vec<Class> = scattered.iter().filter_map(|at| places[*at]).collect();
         chosen.push(rows);
-        let ones = self.outside("the rows of ids".to_string(), chosen, dtype);
+        let ones = self.outside("the rows of ids".to_string(), chosen, *dtype);
         let mut positions = vec![None; of_table.len()];
         positions[row] = Some(rows);
         for (to, of_ids) in batching.iter().zip(&of_ids) {
@@ -109,10 +111,10 @@ impl Translator<'_> {
         }
         let dims: Vec<Class> = positions.iter().flatten().copied().collect();
         let product = Expression::Einsum(vec![ones, updates], dims, None);
-        let made = self.make(op, product, positions, dtype);
+        let made = self.make(op, product, positions, *dtype);
         match base {
             Value::Known(..) => Some(made),
-            base => self.elementwise(op, &[base.clone(), made], "+"),
+            base => self.elementwise(op, &[base.clone(), made], Binary::Add),
         }
     }
 
@@ -140,15 +142,15 @@ impl Translator<'_> {
             let mut zeros: Vec<Class> = positions.iter().flatten().copied().collect();
             let place = positions[..at].iter().flatten().count();
             *zeros.get_mut(place)? = rest;
-            let zeros = self.outside("zeros".to_string(), zeros, dtype);
+            let zeros = self.outside("zeros".to_string(), zeros, *dtype);
             positions[at] = Some(joined);
             let concat = Expression::Concat(name, zeros, class, rest, joined);
-            let Value::Tensor(made, ..) = self.make(op, concat, positions.clone(), dtype) else {
+            let Value::Tensor(made, ..) = self.make(op, concat, positions.clone(), *dtype) else {
                 return None;
             };
             name = made;
         }
-        Some(Value::Tensor(name, positions, dtype))
+        Some(Value::Tensor(name, positions, *dtype))
     }
 
     /// Two tensors, one behind the other along a dim.
@@ -160,17 +162,17 @@ impl Translator<'_> {
         let (one, other) = ((*ours.get(at)?)?, (*theirs.get(at)?)?);
         let mut rest = ours.clone();
         rest[at] = None;
-        let (mut b, mut theirs) = self.meet(op, &rest, b.clone(), theirs.clone(), dtype);
+        let (mut b, mut theirs) = self.meet(op, &rest, b.clone(), theirs.clone(), *dtype);
         let size = self.layer.size(other);
         let second = self.layer.fresh(size);
         theirs[at] = Some(second);
         let rename = Expression::Rename(b, other, second);
-        let Value::Tensor(renamed, ..) = self.make(op, rename, theirs, dtype) else { return None };
+        let Value::Tensor(renamed, ..) = self.make(op, rename, theirs, *dtype) else { return None };
         b = renamed;
         let whole = self.layer.fresh(self.layer.size(one).checked_add(size)?);
         let mut positions = ours.clone();
         positions[at] = Some(whole);
         let concat = Expression::Concat(a.clone(), b, one, second, whole);
-        Some(self.make(op, concat, positions, dtype))
+        Some(self.make(op, concat, positions, *dtype))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::Groups;
+use shard_ir::{Binary, Dtype, Groups, Map, Reduce};
 use shard_words::Span;
 
 use crate::before::read::Tensor;
@@ -22,8 +22,8 @@ pub struct Parameter {
     pub dims: Vec<Class>,
     /// For each dim of the user's tensor the dim here, `None` for one of size 1.
     pub positions: Vec<Option<Class>>,
-    /// Its dtype, as `.shard` spells it.
-    pub dtype: &'static str,
+    /// Its dtype.
+    pub dtype: Dtype,
     /// How it is annotated; `None`: free.
     pub spec: Option<Spec>,
     /// The stack of which it is a slice, where it is one.
@@ -66,7 +66,7 @@ pub struct Output {
     /// Its dims.
     pub positions: Vec<Option<Class>>,
     /// Its dtype.
-    pub dtype: &'static str,
+    pub dtype: Dtype,
     /// How it is annotated; `None`: free.
     pub spec: Option<Spec>,
     /// The result of `main` that it is, by number; `None` where it is what a `shard_map` takes.
@@ -79,13 +79,13 @@ pub struct Output {
 #[derive(Clone, Debug)]
 pub enum Expression {
     /// A product of operands, summed; the dims of the result, and its dtype where that is another.
-    Einsum(Vec<String>, Vec<Class>, Option<&'static str>),
+    Einsum(Vec<String>, Vec<Class>, Option<Dtype>),
     /// `a + b`, or `maximum(a, b)`.
-    Binary(&'static str, String, String),
+    Binary(Binary, String, String),
     /// `exp(a)`.
-    Map(&'static str, String),
+    Map(Map, String),
     /// `sum(a over ..)`.
-    Reduce(&'static str, String, Vec<Class>),
+    Reduce(Reduce, String, Vec<Class>),
     /// `rename(a, L -> S)`.
     Rename(String, Class, Class),
     /// `split(a, H -> KG)`.
@@ -99,7 +99,7 @@ pub enum Expression {
     /// `take(table, ids over V)`.
     Take(String, String, Class),
     /// `cast(a, f32)`.
-    Cast(String, &'static str),
+    Cast(String, Dtype),
     /// A constraint on a value, by its number.
     Constrain(String, usize),
 }
@@ -185,6 +185,30 @@ pub struct Layer {
     pub(super) tensors: Vec<Vec<Class>>,
 }
 
+/// What a value of a layer is in the user's program.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'l> {
+    /// The name of a parameter; values that ops make have none.
+    pub name: Option<&'l str>,
+    /// Whether a product of tensors makes the value.
+    pub is_product: bool,
+    /// For each dim of the user's tensor the dim here, `None` for one of size 1.
+    pub positions: &'l [Option<Class>],
+    /// The line that makes the value; of a parameter, the line that uses it first.
+    pub place: Option<&'l Place>,
+}
+
+impl Origin<'_> {
+    /// The name, or words for a value without one.
+    pub fn words(self) -> String {
+        match (self.name, self.is_product) {
+            (Some(name), _) => name.to_string(),
+            (None, true) => "the product here".to_string(),
+            (None, false) => "the value here".to_string(),
+        }
+    }
+}
+
 impl Layer {
     /// The class that a class is one with.
     pub fn root(&self, class: Class) -> Class {
@@ -201,20 +225,24 @@ impl Layer {
         (0..self.sizes.len()).filter(|at| self.root(*at) == *at).map(|at| (at, self.sizes[at]))
     }
 
-    /// What a name of the layer stands for: the user's name of a parameter, else what computes the
-    /// value; its dims; the line that makes it, or first uses it.
-    pub fn value(&self, name: &str) -> Option<(String, Vec<Option<Class>>, Option<Place>)> {
+    /// What a name of the layer stands for in the user's program.
+    pub fn origin(&self, name: &str) -> Option<Origin<'_>> {
         let number = |kind: char| name.strip_prefix(kind)?.parse::<usize>().ok();
         if let Some(parameter) = number('p').and_then(|at| self.parameters.get(at)) {
-            let (name, positions) = (parameter.name.clone(), parameter.positions.clone());
-            return Some((name, positions, parameter.used_at.clone()));
+            return Some(Origin {
+                name: Some(&parameter.name),
+                is_product: false,
+                positions: &parameter.positions,
+                place: parameter.used_at.as_ref(),
+            });
         }
         let statement = self.statements.get(number('v')?)?;
-        let what = match &statement.expression {
-            Expression::Einsum(..) => "the product here",
-            _ => "the value here",
-        };
-        Some((what.to_string(), statement.positions.clone(), statement.place.clone()))
+        Some(Origin {
+            name: None,
+            is_product: matches!(statement.expression, Expression::Einsum(..)),
+            positions: &statement.positions,
+            place: statement.place.as_ref(),
+        })
     }
 
     /// The statement that makes a value.

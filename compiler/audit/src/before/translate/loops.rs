@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
+use shard_ir::{Binary, Dtype, Reduce};
 
 use super::{Class, Expression, Scope, Stacked, Translator, Value, callee, dtype, trips};
 use crate::before::read::{Function, Op, Tensor, values};
@@ -114,7 +115,9 @@ impl Translator<'_> {
     /// The whole number that an op of whole numbers gives: counts of turns, and places in stacks.
     pub(super) fn folded(op: &Op, operands: &[Value]) -> Option<i64> {
         let tensor = op.types.last()?;
-        if !tensor.dims.is_empty() || !matches!(dtype(&tensor.dtype), "int32" | "bool" | "int8") {
+        if !tensor.dims.is_empty()
+            || !matches!(dtype(&tensor.dtype), Dtype::Int32 | Dtype::Bool | Dtype::Int8)
+        {
             return None;
         }
         let number = |at: usize| match operands.get(at) {
@@ -196,7 +199,7 @@ impl Translator<'_> {
         }
         match source {
             Value::Stack(stack) => self.slice_of(*stack, at),
-            Value::Tensor(name, positions, dtype) => self.first_at(op, name, positions, dtype, at),
+            Value::Tensor(name, positions, dtype) => self.first_at(op, name, positions, *dtype, at),
             Value::Known(rank, _) => Some(Value::Known(*rank, None)),
         }
     }
@@ -207,7 +210,7 @@ impl Translator<'_> {
         op: &Op,
         name: &str,
         positions: &[Option<Class>],
-        dtype: &'static str,
+        dtype: Dtype,
         at: usize,
     ) -> Option<Value> {
         let class = (*positions.first()?)?;
@@ -217,7 +220,7 @@ impl Translator<'_> {
         let slice = Expression::Slice(name.to_string(), class, one, at as u64);
         let Value::Tensor(name, ..) = self.make(op, slice, cut, dtype) else { return None };
         let left = std::iter::once(None).chain(rest.iter().copied()).collect();
-        Some(self.make(op, Expression::Reduce("sum", name, vec![one]), left, dtype))
+        Some(self.make(op, Expression::Reduce(Reduce::Sum, name, vec![one]), left, dtype))
     }
 
     /// A stack with one slice written.
@@ -265,7 +268,7 @@ impl Translator<'_> {
                     Value::Tensor(name, positions, dtype)
                         if positions.first().is_some_and(Option::is_some) =>
                     {
-                        self.first_at(op, name, positions, dtype, turn)
+                        self.first_at(op, name, positions, *dtype, turn)
                     }
                     other => Some(other.clone()),
                 })
@@ -280,10 +283,10 @@ impl Translator<'_> {
         if !is_sum || !is_over_turns {
             return Some(self.stack(made));
         }
-        let sign = if op.text.contains("stablehlo.add") { "+" } else { "maximum" };
+        let sum = if op.text.contains("stablehlo.add") { Binary::Add } else { Binary::Maximum };
         let mut parts = made.into_iter().flatten();
         let first = parts.next()?;
-        parts.try_fold(first, |sum, part| self.elementwise(op, &[sum, part], sign))
+        parts.try_fold(first, |all, part| self.elementwise(op, &[all, part], sum))
     }
 }
 

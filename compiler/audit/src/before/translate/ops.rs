@@ -1,5 +1,7 @@
 //! What each op of StableHLO is in a layer.
 
+use shard_ir::{Binary, Dtype, Map, Reduce};
+
 use super::{
     Class, Constraint, Expression, Translator, Value, constraint_spec, dtype, rest_of_stack,
 };
@@ -41,27 +43,27 @@ impl Translator<'_> {
                 Some(self.known(op))
             }
             "broadcast_in_dim" => self.broadcast(op, operands),
-            "add" => self.elementwise(op, operands, "+"),
-            "subtract" => self.elementwise(op, operands, "-"),
-            "multiply" => self.elementwise(op, operands, "*"),
-            "divide" => self.elementwise(op, operands, "/"),
-            "maximum" => self.elementwise(op, operands, "maximum"),
-            "minimum" | "remainder" | "power" => self.elementwise(op, operands, "minimum"),
+            "add" => self.elementwise(op, operands, Binary::Add),
+            "subtract" => self.elementwise(op, operands, Binary::Sub),
+            "multiply" => self.elementwise(op, operands, Binary::Mul),
+            "divide" => self.elementwise(op, operands, Binary::Div),
+            "maximum" => self.elementwise(op, operands, Binary::Maximum),
+            "minimum" | "remainder" | "power" => self.elementwise(op, operands, Binary::Minimum),
             "select" | "clamp" => self.select(op, operands),
-            "exponential" => self.map(op, operands, "exp"),
-            "log" => self.map(op, operands, "log"),
-            "sqrt" => self.map(op, operands, "sqrt"),
-            "rsqrt" => self.map(op, operands, "rsqrt"),
-            "logistic" => self.map(op, operands, "sigmoid"),
-            "abs" => self.map(op, operands, "abs"),
+            "exponential" => self.map(op, operands, Map::Exp),
+            "log" => self.map(op, operands, Map::Log),
+            "sqrt" => self.map(op, operands, Map::Sqrt),
+            "rsqrt" => self.map(op, operands, Map::Rsqrt),
+            "logistic" => self.map(op, operands, Map::Sigmoid),
+            "abs" => self.map(op, operands, Map::Abs),
             // Elementwise and not linear: what is sent around them is as around these.
             "tanh" | "sine" | "cosine" | "cbrt" | "exponential_minus_one" | "log_plus_one" => {
-                self.map(op, operands, "tanh")
+                self.map(op, operands, Map::Tanh)
             }
             "negate" => match operands {
                 [Value::Tensor(a, dims, dtype)] => {
-                    let by = Expression::Binary("*", a.clone(), "0.5".to_string());
-                    Some(self.make(op, by, dims.clone(), dtype))
+                    let by = Expression::Binary(Binary::Mul, a.clone(), "0.5".to_string());
+                    Some(self.make(op, by, dims.clone(), *dtype))
                 }
                 [other] => Some(other.clone()),
                 _ => None,
@@ -135,7 +137,7 @@ impl Translator<'_> {
 
     fn made_of_one(&mut self, op: &Op, operands: &[Value], tensor: &Tensor) -> Option<Value> {
         let mut tensors = operands.iter().filter_map(|operand| match operand {
-            Value::Tensor(name, dims, dtype) if !matches!(*dtype, "int32" | "bool") => {
+            Value::Tensor(name, dims, dtype) if !matches!(dtype, Dtype::Int32 | Dtype::Bool) => {
                 Some((name.clone(), dims.clone(), *dtype))
             }
             Value::Tensor(..) | Value::Known(..) | Value::Stack(_) => None,
@@ -153,7 +155,7 @@ impl Translator<'_> {
             return made;
         }
         match dtype(&tensor.dtype) {
-            "int32" => Value::Known(tensor.dims.len(), None),
+            Dtype::Int32 => Value::Known(tensor.dims.len(), None),
             _ => self.parameter(format!("result {n} of {}", op.name), &tensor, None, None),
         }
     }
@@ -167,16 +169,16 @@ impl Translator<'_> {
                 for (from, to) in to.iter().enumerate() {
                     *positions.get_mut(*to)? = *dims.get(from)?;
                 }
-                Some(Value::Tensor(name.clone(), positions, dtype))
+                Some(Value::Tensor(name.clone(), positions, *dtype))
             }
             _ => Some(Value::Known(rank, None)),
         }
     }
 
-    fn map(&mut self, op: &Op, operands: &[Value], map: &'static str) -> Option<Value> {
+    fn map(&mut self, op: &Op, operands: &[Value], map: Map) -> Option<Value> {
         match operands {
             [Value::Tensor(a, dims, dtype)] => {
-                Some(self.make(op, Expression::Map(map, a.clone()), dims.clone(), dtype))
+                Some(self.make(op, Expression::Map(map, a.clone()), dims.clone(), *dtype))
             }
             [Value::Known(rank, _)] => Some(Value::Known(*rank, None)),
             _ => None,
@@ -187,25 +189,26 @@ impl Translator<'_> {
         &mut self,
         op: &Op,
         operands: &[Value],
-        sign: &'static str,
+        binary: Binary,
     ) -> Option<Value> {
         match operands {
             [Value::Known(rank, _), Value::Known(..)] => Some(Value::Known(*rank, None)),
             // Whole numbers are indices here: they are as they came.
-            [Value::Tensor(name, dims, "int32"), _] | [_, Value::Tensor(name, dims, "int32")] => {
-                Some(Value::Tensor(name.clone(), dims.clone(), "int32"))
+            [Value::Tensor(name, dims, Dtype::Int32), _]
+            | [_, Value::Tensor(name, dims, Dtype::Int32)] => {
+                Some(Value::Tensor(name.clone(), dims.clone(), Dtype::Int32))
             }
             [Value::Tensor(a, dims, dtype), Value::Known(..)]
             | [Value::Known(..), Value::Tensor(a, dims, dtype)] => {
-                let by = Expression::Binary(sign, a.clone(), "0.5".to_string());
-                Some(self.make(op, by, dims.clone(), dtype))
+                let by = Expression::Binary(binary, a.clone(), "0.5".to_string());
+                Some(self.make(op, by, dims.clone(), *dtype))
             }
             [Value::Tensor(a, ours, dtype), Value::Tensor(b, theirs, other)] => {
-                let (b, theirs) = self.meet(op, ours, b.clone(), theirs.clone(), other);
+                let (b, theirs) = self.meet(op, ours, b.clone(), theirs.clone(), *other);
                 let positions = ours.iter().zip(&theirs).map(|(one, other)| one.or(*other));
                 let positions = positions.collect();
-                let dtype = if *other == "f32" { other } else { dtype };
-                Some(self.make(op, Expression::Binary(sign, a.clone(), b), positions, dtype))
+                let dtype = if *other == Dtype::F32 { *other } else { *dtype };
+                Some(self.make(op, Expression::Binary(binary, a.clone(), b), positions, dtype))
             }
             _ => None,
         }
@@ -219,7 +222,7 @@ impl Translator<'_> {
         ours: &[Option<Class>],
         mut name: String,
         mut theirs: Vec<Option<Class>>,
-        dtype: &'static str,
+        dtype: Dtype,
     ) -> (String, Vec<Option<Class>>) {
         for (at, one) in ours.iter().enumerate() {
             let (Some(one), Some(Some(other))) = (*one, theirs.get(at).copied()) else { continue };
@@ -237,15 +240,15 @@ impl Translator<'_> {
     fn select(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let tensors: Vec<&Value> = operands
             .iter()
-            .filter(|value| matches!(value, Value::Tensor(_, _, d) if *d != "bool"))
+            .filter(|value| matches!(value, Value::Tensor(_, _, dtype) if *dtype != Dtype::Bool))
             .collect();
         match tensors[..] {
             [] => Some(self.known(op)),
-            [one] => self.elementwise(op, &[one.clone(), Value::Known(0, None)], "maximum"),
+            [one] => self.elementwise(op, &[one.clone(), Value::Known(0, None)], Binary::Maximum),
             [one, ref others @ ..] => {
                 let mut chosen = one.clone();
                 for other in others {
-                    chosen = self.elementwise(op, &[chosen, (*other).clone()], "maximum")?;
+                    chosen = self.elementwise(op, &[chosen, (*other).clone()], Binary::Maximum)?;
                 }
                 Some(chosen)
             }
@@ -255,16 +258,17 @@ impl Translator<'_> {
     /// A mask is made where what it depends on is: of numbers that are computed, it is one of them.
     /// Along a dim that only the other side has, as the rows of `one_hot`, it differs.
     fn compare(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
-        let is_index = |operand: &&Value| !matches!(operand, Value::Tensor(_, _, "int32" | "bool"));
+        let is_index =
+            |operand: &&Value| !matches!(operand, Value::Tensor(_, _, Dtype::Int32 | Dtype::Bool));
         let computed: Vec<&Value> = operands.iter().filter(is_index).collect();
         match computed[..] {
             [one @ Value::Tensor(..), other @ Value::Tensor(..)] => {
-                self.elementwise(op, &[one.clone(), other.clone()], "minimum")
+                self.elementwise(op, &[one.clone(), other.clone()], Binary::Minimum)
             }
             [Value::Tensor(a, dims, dtype), Value::Known(..)]
             | [Value::Known(..), Value::Tensor(a, dims, dtype)] => {
                 let to = &op.types.last()?.dims;
-                self.made_of(op, a.clone(), dims.clone(), dtype, to)
+                self.made_of(op, a.clone(), dims.clone(), *dtype, to)
             }
             _ => Some(self.known(op)),
         }
@@ -277,7 +281,7 @@ impl Translator<'_> {
         op: &Op,
         name: String,
         dims: Vec<Option<Class>>,
-        dtype: &'static str,
+        dtype: Dtype,
         to: &[u64],
     ) -> Option<Value> {
         let size = |class: Option<Class>| class.map_or(1, |class| self.layer.size(class));
@@ -290,8 +294,8 @@ impl Translator<'_> {
         let left: Vec<Option<Class>> =
             (0..to.len()).map(|at| if stays(at) { dims[at] } else { None }).collect();
         let expression = match &gone[..] {
-            [] => Expression::Map("tanh", name),
-            _ => Expression::Reduce("max", name, gone),
+            [] => Expression::Map(Map::Tanh, name),
+            _ => Expression::Reduce(Reduce::Max, name, gone),
         };
         let mut positions = left.clone();
         let made = self.make(op, expression, left, dtype);
@@ -317,8 +321,10 @@ impl Translator<'_> {
     fn convert(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let to = dtype(&op.types.last()?.dtype);
         match operands {
-            [Value::Tensor(a, dims, from)] if *from == to || *from == "int32" || to == "int32" => {
-                Some(Value::Tensor(a.clone(), dims.clone(), from))
+            [Value::Tensor(a, dims, from)]
+                if *from == to || *from == Dtype::Int32 || to == Dtype::Int32 =>
+            {
+                Some(Value::Tensor(a.clone(), dims.clone(), *from))
             }
             [Value::Tensor(a, dims, _)] => {
                 Some(self.make(op, Expression::Cast(a.clone(), to), dims.clone(), to))
@@ -334,7 +340,7 @@ impl Translator<'_> {
                 let order = list(&op.text, "dims =")?;
                 let positions =
                     order.iter().map(|at| dims.get(*at).copied()).collect::<Option<_>>()?;
-                Some(Value::Tensor(name.clone(), positions, dtype))
+                Some(Value::Tensor(name.clone(), positions, *dtype))
             }
             [other] => Some(other.clone()),
             _ => None,
@@ -383,7 +389,7 @@ impl Translator<'_> {
                     let at = current.iter().position(|c| *c == Some(*one))?;
                     current.splice(at..=at, parts.iter().map(|c| Some(*c)));
                     let split = Expression::Split(name, *one, parts.clone());
-                    let made = self.make(op, split, current.clone(), dtype);
+                    let made = self.make(op, split, current.clone(), *dtype);
                     let Value::Tensor(made, ..) = made else { return None };
                     name = made;
                     positions.extend(parts.into_iter().map(Some));
@@ -393,7 +399,7 @@ impl Translator<'_> {
                     let at = current.iter().position(|c| *c == Some(several[0]))?;
                     current.splice(at..at + several.len(), [Some(whole)]);
                     let merge = Expression::Merge(name, several.to_vec(), whole);
-                    let made = self.make(op, merge, current.clone(), dtype);
+                    let made = self.make(op, merge, current.clone(), *dtype);
                     let Value::Tensor(made, ..) = made else { return None };
                     name = made;
                     positions.push(Some(whole));
@@ -401,7 +407,7 @@ impl Translator<'_> {
                 _ => return None,
             }
         }
-        Some(Value::Tensor(name, positions, dtype))
+        Some(Value::Tensor(name, positions, *dtype))
     }
 
     /// `slice %0 [0:4, 512:1024]`, along one dim.
@@ -425,12 +431,12 @@ impl Translator<'_> {
             let window = self.layer.fresh(size);
             positions[at] = Some(window);
             let slice = Expression::Slice(name, class, window, from);
-            let Value::Tensor(made, ..) = self.make(op, slice, positions.clone(), dtype) else {
+            let Value::Tensor(made, ..) = self.make(op, slice, positions.clone(), *dtype) else {
                 return None;
             };
             name = made;
         }
-        Some(Value::Tensor(name, positions, dtype))
+        Some(Value::Tensor(name, positions, *dtype))
     }
 
     fn reduce(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
@@ -438,9 +444,9 @@ impl Translator<'_> {
             return Some(self.known(op));
         };
         let by = if op.text.contains("stablehlo.add") {
-            "sum"
+            Reduce::Sum
         } else if op.text.contains("stablehlo.maximum") {
-            "max"
+            Reduce::Max
         } else {
             return None;
         };
@@ -449,9 +455,9 @@ impl Translator<'_> {
         let left: Vec<Option<Class>> =
             (0..dims.len()).filter(|at| !over.contains(at)).map(|at| dims[at]).collect();
         if classes.is_empty() {
-            return Some(Value::Tensor(name.clone(), left, dtype));
+            return Some(Value::Tensor(name.clone(), left, *dtype));
         }
-        Some(self.make(op, Expression::Reduce(by, name.clone(), classes), left, dtype))
+        Some(self.make(op, Expression::Reduce(by, name.clone(), classes), left, *dtype))
     }
 
     fn dot(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
@@ -486,11 +492,11 @@ impl Translator<'_> {
             if one.is_some_and(elsewhere) {
                 let mut theirs = vec![None; left.len()];
                 theirs[*at_a] = other;
-                (a, left) = self.meet(op, &theirs, a, left, of_a);
+                (a, left) = self.meet(op, &theirs, a, left, *of_a);
             } else {
                 let mut ours = vec![None; right.len()];
                 ours[*at_b] = one;
-                (b, right) = self.meet(op, &ours, b, right, of_b);
+                (b, right) = self.meet(op, &ours, b, right, *of_b);
             }
         }
         let free = |dims: &[Option<Class>], used: [&Vec<usize>; 2]| -> Vec<usize> {
@@ -507,7 +513,7 @@ impl Translator<'_> {
                 let other = self.layer.fresh(self.layer.size(class));
                 right[*at] = Some(other);
                 let rename = Expression::Rename(b, class, other);
-                let Value::Tensor(made, ..) = self.make(op, rename, right.clone(), of_b) else {
+                let Value::Tensor(made, ..) = self.make(op, rename, right.clone(), *of_b) else {
                     return None;
                 };
                 b = made;
@@ -521,7 +527,8 @@ impl Translator<'_> {
         positions.extend(free_b.iter().map(|at| right[*at]));
         let dims: Vec<Class> = positions.iter().flatten().copied().collect();
         let to = dtype(&op.types.last()?.dtype);
-        let natural = if *of_a == "f32" || *of_b == "f32" { "f32" } else { of_a };
+        let is_f32 = *of_a == Dtype::F32 || *of_b == Dtype::F32;
+        let natural = if is_f32 { Dtype::F32 } else { *of_a };
         let stated = (natural != to).then_some(to);
         let einsum = Expression::Einsum(vec![a, b], dims, stated);
         Some(self.make(op, einsum, positions, to))
@@ -551,6 +558,6 @@ impl Translator<'_> {
             of,
         });
         let number = self.layer.constraints.len() - 1;
-        Some(self.make(op, Expression::Constrain(name.clone(), number), dims.clone(), dtype))
+        Some(self.make(op, Expression::Constrain(name.clone(), number), dims.clone(), *dtype))
     }
 }
