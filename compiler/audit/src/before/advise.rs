@@ -1,13 +1,16 @@
 //! Which edits of annotations make the optimum better. Each is tried: the layer is lowered with it.
 
+mod source_line;
+mod words;
+
 use shard_cost::Hardware;
 use shard_ir::Dtype;
 
 use super::optimum::{Choice, Optimum, optimum};
-use super::sharding::{Spec, partition_spec, whole_partition_spec};
+use super::sharding::Spec;
 use super::translate::{Class, Expression, Layer, Parameter};
 use crate::axes::NamedMesh;
-use crate::compare::{Advice, AdviceKind, Barrier, Comparison, Tried};
+use crate::compare::{Advice, Barrier, Comparison};
 use crate::hlo::tables::Place;
 use crate::report::Totals;
 
@@ -157,8 +160,7 @@ pub fn compare(
         let saved = before.saturating_sub(now.totals.wire_bytes);
         let parts = laid_anew.len() as u64;
         for (at, _) in &laid_anew {
-            let mut advice = advisor.stack_advice(*at, &choice, files);
-            advice.saves_bytes = saved / parts;
+            let advice = advisor.stack_advice(*at, &choice, saved / parts, files);
             let spec = choice.parameters[*at].clone().unwrap_or_default();
             let parameters = advisor.slices_with(*at);
             let edit = Edit::Parameters { parameters, outputs: Vec::new(), spec };
@@ -168,8 +170,8 @@ pub fn compare(
     }
     for _ in 0..MOST_EDITS {
         let Some((edit, edited, better)) = advisor.best(&choice, &now) else { break };
-        let mut advice = advisor.advice(&edit, &choice, files);
-        advice.saves_bytes = before.saturating_sub(better.totals.wire_bytes);
+        let saved = before.saturating_sub(better.totals.wire_bytes);
+        let advice = advisor.advice(&edit, &choice, saved, files);
         before = better.totals.wire_bytes;
         steps.push(Step { edit, advice });
         (choice, now) = (edited, better);
@@ -501,193 +503,4 @@ impl Advisor<'_> {
         }
         edits
     }
-
-    /// The results of the program that outputs are, by number; slices of one stack are one.
-    fn results(&self, outputs: impl Iterator<Item = usize>) -> Vec<String> {
-        let mut numbers: Vec<usize> =
-            outputs.filter_map(|at| self.layer.outputs[at].result).collect();
-        numbers.dedup();
-        numbers.iter().map(ToString::to_string).collect()
-    }
-
-    /// What a person reads of an edit.
-    fn advice(&self, edit: &Edit, choice: &Choice, files: Files<'_>) -> Advice {
-        let mut advice = Advice {
-            kind: AdviceKind::Spec,
-            value: String::new(),
-            from: String::new(),
-            to: String::new(),
-            saves_bytes: 0,
-            source: None,
-            tried: Tried::Lowered,
-        };
-        match edit {
-            Edit::Parameters { parameters, outputs, spec } => {
-                let Some(at) = parameters.first() else { return advice };
-                let parameter = &self.layer.parameters[*at];
-                let from = choice.parameters[*at].clone().unwrap_or_default();
-                advice.source =
-                    self.line(&parameter.name, &from, parameter.used_at.as_ref(), files);
-                let mut names: Vec<&str> =
-                    parameters.iter().map(|at| self.layer.parameters[*at].name.as_str()).collect();
-                names.dedup();
-                advice.value = names.join(", ");
-                if !outputs.is_empty() {
-                    let numbers = self.results(outputs.iter().copied());
-                    let several = if numbers.len() == 1 { "result" } else { "results" };
-                    advice.value.push_str(&format!(", {several} {}", numbers.join(", ")));
-                }
-                advice.from = whole_partition_spec(&from);
-                advice.to = whole_partition_spec(spec);
-            }
-            Edit::Constraint { turns, spec } => {
-                let Some(at) = turns.first() else { return advice };
-                let constraint = &self.layer.constraints[*at];
-                let from = choice.constraints[*at].clone().unwrap_or_default();
-                advice.kind = AdviceKind::Constraint;
-                advice.source = constraint.place.clone();
-                advice.value =
-                    constraint.of.clone().unwrap_or_else(|| "the value here".to_string());
-                advice.from = whole_partition_spec(&from);
-                advice.to = whole_partition_spec(spec);
-            }
-            Edit::Outputs(all) => {
-                let numbers = self.results(all.iter().map(|(at, _)| *at));
-                let mut to: Vec<String> = Vec::new();
-                for (n, (at, spec)) in all.iter().enumerate() {
-                    let result = |at: usize| self.layer.outputs[at].result;
-                    if n == 0 || result(all[n - 1].0) != result(*at) {
-                        to.push(whole_partition_spec(spec));
-                    }
-                }
-                let from =
-                    all.first().and_then(|(at, _)| choice.outputs[*at].clone()).unwrap_or_default();
-                let near = self.layer.parameters.iter().find_map(|p| p.used_at.clone());
-                advice.value = format!("out_shardings of result {}", numbers.join(", "));
-                advice.source = self.line("out", &from, near.as_ref(), files);
-                advice.from = partition_spec(&from);
-                advice.to = format!("as the arguments: {}", to.join(", "));
-            }
-            Edit::Parted { parameter: at, class, parts, place } => {
-                let parameter = &self.layer.parameters[*at];
-                let spec = choice.parameters[*at].clone().unwrap_or_default();
-                let is_parted =
-                    |class_of: &Option<Class>| class_of.map(|c| self.layer.root(c)) == Some(*class);
-                let dim = parameter.positions.iter().position(is_parted).unwrap_or(0);
-                let size = |class: &Option<Class>| class.map_or(1, |class| self.layer.size(class));
-                let sizes: Vec<u64> = parameter.positions.iter().map(size).collect();
-                let (mut parted, mut split) = (sizes.clone(), spec.clone());
-                parted.splice(dim..=dim, [*parts, sizes[dim] / parts]);
-                split.insert(dim, Vec::new());
-                advice.source.clone_from(place);
-                advice.value = parameter.name.clone();
-                advice.from = format!("{} on {sizes:?}", whole_partition_spec(&spec));
-                advice.to = format!("{} on {parted:?}", whole_partition_spec(&split));
-            }
-        }
-        advice
-    }
-
-    /// What a person reads of a stack that is split along its turns.
-    fn stack_advice(&self, at: usize, choice: &Choice, files: Files<'_>) -> Advice {
-        let parameter = &self.layer.parameters[at];
-        let mut from = parameter.spec.clone().unwrap_or_default();
-        if let (Some(first), Some(lead)) = (from.first_mut(), self.lead(at)) {
-            *first = lead;
-        }
-        let to = choice.parameters[at].clone().unwrap_or_default();
-        Advice {
-            kind: AdviceKind::Spec,
-            value: parameter.name.clone(),
-            source: self.line(&parameter.name, &from, parameter.used_at.as_ref(), files),
-            from: whole_partition_spec(&from),
-            to: whole_partition_spec(&to),
-            saves_bytes: 0,
-            tried: Tried::Lowered,
-        }
-    }
-
-    /// The line on which a spec is written: the one that has it and names the value, as far as the
-    /// file is there; else where the value is used first. StableHLO has no place of it.
-    fn line(
-        &self,
-        value: &str,
-        spec: &Spec,
-        used: Option<&Place>,
-        files: Files<'_>,
-    ) -> Option<Place> {
-        let used = used?;
-        let Some(text) = files(&used.file) else { return Some(used.clone()) };
-        let plain = |text: &str| text.replace('\'', "\"").replace(' ', "");
-        let specs = [plain(&partition_spec(spec)), plain(&whole_partition_spec(spec))];
-        let word = value.split(['[', '.']).next().unwrap_or(value);
-        // `p['down']` is written as `"down": P(..)` in the tree of specs.
-        let mut inside = value[word.len()..].split(['[', ']', '.', '\'', '"']);
-        let is_key = |part: &&str| part.starts_with(|c: char| c.is_alphabetic() || c == '_');
-        let key = inside.rfind(is_key);
-        let mut best: Option<(usize, u64)> = None;
-        for (at, line) in text.lines().enumerate() {
-            let line = plain(line.split('#').next().unwrap_or(line));
-            // What stands between quotes is about a spec and is none.
-            // `PartitionSpec` has many short names, most of which begin as it does.
-            let has = |spec: &String| {
-                let arguments = spec.trim_start_matches('P');
-                line.match_indices(arguments).any(|(at, _)| {
-                    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
-                    let name = line[..at].rsplit(|c| !is_of_name(c)).next().unwrap_or_default();
-                    // Blanks are gone: `else P(..)` is one name here.
-                    name.rfind('P')
-                        .is_some_and(|from| !line[..at - name.len() + from].ends_with('"'))
-                })
-            };
-            let inner = |spec: &String| {
-                let inner = spec.trim_start_matches("P(").trim_end_matches(')');
-                inner.contains('"') && line.contains(&format!(",{inner})"))
-            };
-            let score = if specs.iter().any(has) {
-                4
-            } else if specs.iter().any(inner) {
-                2
-            } else {
-                continue;
-            };
-            let names_key = key.is_some_and(|key| has_word(&line, key));
-            // Results are annotated by many names: `out_shardings`, `RESULTS`.
-            let names_it = match word {
-                "out" => {
-                    let line = line.to_lowercase();
-                    line.contains("out") || line.contains("result")
-                }
-                word => has_word(&line, word),
-            };
-            // `"down": P(..)`, where a line has several.
-            let is_of_key = |spec: &String| {
-                let arguments = spec.trim_start_matches('P');
-                key.is_some_and(|key| {
-                    line.match_indices(arguments).any(|(at, _)| {
-                        let name = line[..at].trim_end_matches(|c: char| c.is_alphanumeric());
-                        name.trim_end_matches(['"', ':', '=']).ends_with(key)
-                    })
-                })
-            };
-            let of_key = specs.iter().any(is_of_key);
-            let score = score
-                + usize::from(names_it)
-                + 5 * usize::from(names_key)
-                + 2 * usize::from(of_key);
-            if best.is_none_or(|(known, _)| score > known) {
-                best = Some((score, at as u64 + 1));
-            }
-        }
-        let line = best.map_or(used.line, |(_, line)| line);
-        Some(Place { file: used.file.clone(), line })
-    }
-}
-
-/// Whether a line has a name as a word of its own.
-fn has_word(line: &str, word: &str) -> bool {
-    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(word).any(|(at, _)| {
-        !line[..at].ends_with(is_of_name) && !line[at + word.len()..].starts_with(is_of_name)
-    })
 }
