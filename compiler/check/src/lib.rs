@@ -6,8 +6,8 @@
 //! The way of a file, once for each of its `phases`: `environment` reads the mesh, the dims
 //! (`int_expr`) and the hardware line; `calls` puts callees before callers; `layer` takes each
 //! layer's parameters, statements and results, with `types` for sharded types, `expr` and
-//! `operations` for expressions and `builder` for the program that comes of them; `repeat` and
-//! `partial_pins` look at the finished program.
+//! `operations` for expressions, `inlining` for calls, and `builder` for the program that comes of
+//! them; `repeat` and `partial_pins` look at the finished program.
 
 mod builder;
 mod calls;
@@ -18,6 +18,7 @@ pub mod expectations;
 mod expr;
 mod factored;
 mod foreign;
+mod inlining;
 mod int_expr;
 mod kinds;
 mod layer;

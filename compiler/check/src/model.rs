@@ -7,9 +7,9 @@ use shard_grammar::{Span, ast};
 use shard_ir::{Def, Fold, FoldId, LabelId, Op, Output, ParameterKind, Program, Value, ValueId};
 
 use crate::builder::PinRequest;
-use crate::calls::{CallSite, relabelled, results_term};
 use crate::diagnostics::ModelProblem;
 use crate::expr::Term;
+use crate::inlining::{CallSite, relabelled, results_term};
 use crate::kinds::kinds;
 use crate::layer::LayerChecker;
 use crate::repeat::cache_origin;

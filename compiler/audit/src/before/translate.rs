@@ -10,8 +10,9 @@ use rustc_hash::FxHashMap;
 use shard_ir::Dtype;
 
 use super::read::{Function, Op, Port, Stable, Tensor, values};
-use super::sharding::{self, Spec};
+use super::sharding::Spec;
 
+mod dims;
 mod elements;
 mod layer;
 mod loops;
@@ -484,9 +485,4 @@ fn trips(condition: &[Op]) -> Option<u64> {
     condition.iter().find(|op| op.name == "stablehlo.compare" && op.text.starts_with("LT"))?;
     let (_, rest) = constant.text.split_once("dense<")?;
     rest.split_once('>')?.0.parse().ok().filter(|n| *n > 1)
-}
-
-/// The annotation of a constraint.
-fn constraint_spec(text: &str) -> Option<Spec> {
-    sharding::shardy(text.split_once('<')?.1)
 }

@@ -191,7 +191,10 @@ impl Translator<'_> {
     pub(super) fn dynamic_slice(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let (source, at) = match operands {
             [source, Value::Known(_, Some(at)), ..] => (source, usize::try_from(*at).ok()?),
-            _ => return None,
+            // Of a loop that is folded, where the turn is no number.
+            [Value::Stack(stack), ..] => return self.slice_of(*stack, 0),
+            [Value::Known(rank, _), ..] => return Some(Value::Known(*rank, None)),
+            [] | [Value::Tensor(..), ..] => return None,
         };
         let (whole, part) = (self.types.first()?.clone()?, op.types.last()?.clone());
         if part.dims.first() != Some(&1) || part.dims.get(1..) != whole.dims.get(1..) {
