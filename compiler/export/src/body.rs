@@ -1,4 +1,4 @@
-//! The body of a function: one line an instruction, under the names of the source.
+//! The body of a Python function: one line for each instruction, under the names of the source.
 
 mod folded;
 
@@ -19,39 +19,39 @@ use crate::python::{Py, assignment, returned};
 use crate::specs::{boundary_entries, terms};
 use crate::words::Words;
 
-/// What a function is for.
+/// How a function computes a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// Each device on its own blocks.
+    /// Each device computes on its own blocks.
     Devices,
-    /// Whole tensors, each held to the layout that a move gives it.
+    /// One program computes on whole tensors; each value that the plan moves is held to its layout.
     Constraints,
-    /// Whole tensors on one device.
+    /// One device computes on whole tensors, without layouts.
     Alone,
 }
 
-/// A body that is being written.
+/// The body of a Python function while it is written.
 pub(crate) struct PythonBody<'p> {
     plan: &'p Plan,
     ops: PythonOps<'p>,
     words: &'static dyn Words,
     form: Form,
     floats: Floats,
-    /// What results and folded blocks need.
+    /// For each instruction, whether a result or a folded block depends on its value.
     needed: Vec<bool>,
-    /// The place behind which a value is not read again.
+    /// For each instruction, the index of the last instruction that reads its value.
     last_read: Vec<usize>,
-    /// How Python calls each value.
+    /// For each instruction that is written, the expression that stands for its value.
     known: Vec<Option<Py>>,
-    /// Which value a name holds.
+    /// The instruction whose value a name holds at the line that is written.
     holds: BTreeMap<String, InstrId>,
-    /// Names that are no values'.
+    /// Names that no value may have: of functions, and of what is read from outside a function.
     taken: Taken,
     indent: usize,
     text: String,
 }
 
-/// A plan as the ops of a form see it: with its layouts, or with whole tensors.
+/// The plan that the ops of a form are written from: with its layouts, or with all values whole.
 pub(crate) fn seen_by(plan: &Plan, form: Form) -> Plan {
     let mut plan = plan.clone();
     match form {
@@ -66,7 +66,7 @@ pub(crate) fn seen_by(plan: &Plan, form: Form) -> Plan {
 }
 
 impl<'p> PythonBody<'p> {
-    /// A body for a plan; `seen` is the plan as its ops see it.
+    /// A body for a plan; `seen` is the same plan by [`seen_by`].
     pub(crate) fn new(
         words: &'static dyn Words,
         plan: &'p Plan,
@@ -93,8 +93,8 @@ impl<'p> PythonBody<'p> {
         body
     }
 
-    /// Until which place each value is kept: those that a folded block reads until its end, results
-    /// for ever.
+    /// For each value the index of its last reader. A folded block reads a value from outside until
+    /// the block ends; a result is read after everything else.
     fn last_reads(&self) -> Vec<usize> {
         let plan = self.plan;
         let ranges = plan.fold_ranges();
@@ -125,22 +125,22 @@ impl<'p> PythonBody<'p> {
         last
     }
 
-    /// A move that leaves nothing to do: on whole tensors those without a layout to hold the value
-    /// to.
+    /// Whether an instruction is a move that writes no line. On whole tensors a move only holds the
+    /// value to a layout, and a partial layout holds it to none.
     fn is_alias(&self, id: InstrId) -> bool {
         let instr = self.plan.instruction(id);
         let is_move = matches!(instr.kind, InstrKind::Move(_));
         let is_idle = || match self.form {
             Form::Alone => true,
-            // What lies in host memory is cut as it is fetched.
+            // A value in host memory gets its layout when it is fetched.
             Form::Constraints => !instr.layout.is_complete() || self.plan.in_host_memory(id),
             Form::Devices => false,
         };
         is_move && is_idle()
     }
 
-    /// Whether an op on whole tensors is held to its layout, which no move gives it and its
-    /// operands do not say: it makes each part of a dim where that is to lie.
+    /// Whether an op on whole tensors is held to its layout: an op that makes a dim of its own,
+    /// split over axes. Neither a move nor the layouts of its operands would tell XLA of the split.
     fn is_held(&self, id: InstrId, op: &Op) -> bool {
         let instr = self.plan.instruction(id);
         let own = op.own_dim().and_then(|own| instr.dims.iter().position(|dim| *dim == own));
@@ -148,8 +148,8 @@ impl<'p> PythonBody<'p> {
         self.form == Form::Constraints && is_split && instr.layout.is_complete()
     }
 
-    /// Writes the parameters' names, all instructions and the results. `parameters` are the names
-    /// of the arguments.
+    /// Writes the body and gives its text. `parameters` are the parameters with the names of the
+    /// arguments.
     pub(crate) fn write(mut self, parameters: &[(InstrId, String)]) -> Result<String, ExportError> {
         for (id, name) in parameters {
             self.hold(*id, name);
@@ -196,8 +196,8 @@ impl<'p> PythonBody<'p> {
         self.known[id.index()] = Some(Py::atom(name));
     }
 
-    /// A name for a value that is made at a place: its own, or with a number where another value of
-    /// that name is still read.
+    /// The name for a value that is assigned at instruction `at`: its own name, with a number
+    /// behind it while another value of that name is still read.
     fn name_for(&self, id: InstrId, at: usize) -> String {
         let instr = self.plan.instruction(id);
         let own = match (&instr.name, instr.fold) {
@@ -228,12 +228,14 @@ impl<'p> PythonBody<'p> {
             .collect()
     }
 
-    /// How many candidates and terms a partial value has in front at the boundary.
+    /// The sizes of the dims of candidates and of terms that stand in front of a partial value at
+    /// the boundary.
     fn terms_in_front(&self, layout: Layout) -> [Option<u64>; 2] {
         if self.words.terms_in_front() { terms(&self.plan.mesh, layout) } else { [None, None] }
     }
 
-    /// A partial parameter has the term of the device behind one dim, or two, of size 1.
+    /// Takes the term of this device out of a partial parameter, which has one dim of size 1 or two
+    /// in front; in the other forms the terms are completed.
     fn open_parameter(&mut self, id: InstrId) {
         let Some(Py::Atom(name)) = self.known[id.index()].clone() else { return };
         let count = self.terms_in_front(self.plan.instruction(id).layout);
@@ -259,7 +261,8 @@ impl<'p> PythonBody<'p> {
         self.text.push_str(&assignment(self.indent, &name, &opened, &said));
     }
 
-    /// A number goes where it is combined with something; one that is used otherwise gets a name.
+    /// A number is written inline where only arithmetic with other values reads it; any other
+    /// number gets a name.
     fn constant(&mut self, id: InstrId, value: f64) {
         let dtype = self.plan.instruction(id).dtype;
         let text = Py::atom(number(self.words, value, dtype));
@@ -280,7 +283,7 @@ impl<'p> PythonBody<'p> {
         let name = self.name_for(id, 0);
         let made = self.words.scalar(text, self.ops.dtype(dtype));
         self.text.push_str(&assignment(self.indent, &name, &made, ""));
-        // Wherever it is read, its name is not another's.
+        // Its name is never given to another value, since any line may read the number.
         self.taken.take(&name);
         self.hold(id, &name);
     }
@@ -337,7 +340,7 @@ impl<'p> PythonBody<'p> {
         };
         let said = instead.map_or(said.clone(), |instead| format!("{said}; {instead}"));
         for (at, step) in steps.iter().enumerate() {
-            // A value that stays as it is, under its name.
+            // The value keeps its name, so there is nothing to assign.
             if matches!(step, Py::Atom(same) if *same == name) {
                 continue;
             }
@@ -348,8 +351,8 @@ impl<'p> PythonBody<'p> {
         Ok(())
     }
 
-    /// Whether the system adds up what a move does. One that holds `f4` in another dtype would give
-    /// sums that are no `f4`.
+    /// Refuses a move that adds `f4` values where the system stores `f4` in another dtype: the sums
+    /// would be no `f4`.
     fn sums(&self, id: InstrId, collective: &Collective) -> Result<(), ExportError> {
         let instr = self.plan.instruction(id);
         let adds = collective.row().combines && collective.terms().kind != Some(Reduction::Max);
@@ -370,7 +373,7 @@ impl<'p> PythonBody<'p> {
         Py::call("at", std::iter::once(value).chain(entries))
     }
 
-    /// A state of one application, with its term behind dims of size 1 where it is partial.
+    /// A value as it leaves the function: a partial value gets dims of size 1 in front of its term.
     fn shown(&self, id: InstrId, value: Py) -> Py {
         let layout = self.plan.instruction(id).layout;
         let partial = self.terms_in_front(layout).iter().flatten().count();
@@ -404,7 +407,7 @@ impl<'p> PythonBody<'p> {
     }
 }
 
-/// What the results and the folded blocks of a plan depend on.
+/// For each instruction, whether a result or a folded block of the plan depends on its value.
 pub(crate) fn needed(plan: &Plan) -> Vec<bool> {
     let mut needed = vec![false; plan.instructions.len()];
     plan.outputs.iter().for_each(|output| needed[output.id.index()] = true);

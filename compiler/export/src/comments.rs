@@ -1,11 +1,11 @@
-//! What stands behind a line: the layout, the bytes on a device, and what is sent.
+//! The comment behind a line of a module: layout, bytes on a device, and bytes that are sent.
 
 use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Plan};
 
 use crate::body::Form;
 use crate::exchange::elements;
 
-/// What is said of an instruction.
+/// The comment on an instruction in a form.
 pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
     let instr = plan.instruction(id);
     let held = match form {
@@ -39,7 +39,8 @@ pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
     }
 }
 
-/// The layout after the collective of a loop: of the operand as it is multiplied, or of the result.
+/// The layout of `moved` after the collective of a collective einsum: of the operand as it is
+/// multiplied, or of the result.
 fn moved_layout(plan: &Plan, id: InstrId, moved: InstrId) -> Layout {
     let inside = plan
         .loop_layouts(id)
@@ -58,7 +59,7 @@ fn sent(plan: &Plan, id: InstrId, collective: &Collective, from: Layout, to: Lay
     }
 }
 
-/// Bytes to three places: `4.72 MB`.
+/// A number of bytes with three significant digits: `4.72 MB`, where a kB is 1000 bytes.
 fn bytes(bytes: u128) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let mut value = bytes as f64;
@@ -77,7 +78,7 @@ fn bytes(bytes: u128) -> String {
     format!("{value:.places$} {}", UNITS[unit])
 }
 
-/// What is said of an instruction on the devices: its layout, its bytes, and what is sent.
+/// The comment on an instruction where each device computes on its own blocks.
 pub(crate) fn comment_on_devices(plan: &Plan, id: InstrId) -> String {
     comment(plan, id, Form::Devices)
 }

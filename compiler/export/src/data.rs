@@ -1,14 +1,14 @@
-//! Which data a program can be tried on.
+//! Which data the check of a module may feed to a plan.
 
 use shard_ir::{Binary, InstrId, InstrKind, Map, Op, Plan};
 
-/// What inputs must meet.
+/// Conditions on the inputs of a plan.
 pub(crate) struct Data {
-    /// Of each instruction whose values end up as ids of a table, how many rows the smallest such
-    /// table has.
+    /// For each instruction whose values are used as ids of rows, the number of rows of the
+    /// smallest table that they are ids of.
     pub(crate) below: Vec<Option<u64>>,
-    /// Something takes a root or a logarithm, or divides by what is no number, where no composite's
-    /// piece does.
+    /// Whether inputs have to be positive: some op takes a root or a logarithm, or divides by a
+    /// value that is no constant, and is no piece of a composite.
     pub(crate) positive: bool,
 }
 

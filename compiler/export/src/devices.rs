@@ -1,4 +1,4 @@
-//! Devices by their numbers: who is in a group, and who sends to whom.
+//! Devices by their numbers: which devices are a group, and which device sends to which.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use shard_ir::{AxisId, AxisList, Layout, Mesh, MeshShape};
 
 use crate::error::ExportError;
 
-/// The groups over some axes, each in the order of the list: its first axis is the major one.
+/// The groups of devices over some axes. The devices of a group are in the order of their ranks, of
+/// which the first axis of the list is the major digit.
 pub(crate) fn groups(mesh: &Mesh, axes: &AxisList) -> Vec<Vec<u64>> {
     let mut groups: BTreeMap<Vec<u64>, Vec<(Vec<u64>, u64)>> = BTreeMap::new();
     for device in 0..mesh.devices() {
@@ -23,8 +24,9 @@ pub(crate) fn groups(mesh: &Mesh, axes: &AxisList) -> Vec<Vec<u64>> {
     groups.into_values().map(ordered).collect()
 }
 
-/// Who sends its block to whom in a permute; a device that has its new block already sends it to
-/// itself. A device is sent to by one whose coordinates differ in as few axes as can be.
+/// The pairs `[sender, receiver]` of a permute, by receiver. A device that already has its new
+/// block sends it to itself; any other receives it from a device whose coordinates differ in as few
+/// axes as possible.
 pub(crate) fn permute_pairs(
     shape: MeshShape<'_>,
     from: Layout,
@@ -37,7 +39,7 @@ pub(crate) fn permute_pairs(
             axes.fold(0, |n, a| n * mesh.size(a) + at[a.index()])
         };
         let of_dims = (0..shape.rank()).map(|dim| number(&mut layout.axes_of(dim).iter()));
-        // Terms stay what they are.
+        // A permute moves each term to a device that has to hold the same term.
         of_dims.chain([number(&mut layout.partial_axes().iter())]).collect()
     };
     let mut spare: BTreeMap<Vec<u64>, Vec<u64>> = BTreeMap::new();
@@ -67,7 +69,8 @@ pub(crate) fn permute_pairs(
     Ok(pairs)
 }
 
-/// Each device sends to the next one of its group, the last one to the first.
+/// The pairs `[sender, receiver]` of a ring: each device sends to the next one of its group, the
+/// last one to the first.
 pub(crate) fn ring_pairs(mesh: &Mesh, axes: &AxisList) -> Vec<[u64; 2]> {
     let next = |group: Vec<u64>| {
         (0..group.len())

@@ -5,17 +5,18 @@ use shard_ir::Dtype;
 /// Which floats a module computes in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Floats {
-    /// Those of the plan.
+    /// The floats that the plan states.
     #[default]
     Stated,
-    /// 32 bits for all.
+    /// All floats have 32 bits.
     F32,
-    /// 64 bits for all: what is compared then differs by the order of sums alone.
+    /// All floats have 64 bits, so that results differ only by the order in which sums are taken.
     F64,
 }
 
 impl Floats {
-    /// The largest difference that roundings explain, as a part of a result's scale.
+    /// The largest difference that roundings in these dtypes explain, as a fraction of the scale of
+    /// a result.
     pub(crate) fn tolerance(self, dtypes: impl Iterator<Item = Dtype>) -> f64 {
         let coarsest = |dtype: Dtype| match (dtype, self) {
             (Dtype::F4, Floats::Stated) => 2.0,

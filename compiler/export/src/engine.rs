@@ -13,12 +13,13 @@ use crate::layer::Exported;
 use crate::to_jax::{JaxOptions, jax};
 use crate::to_torch::torch;
 
-/// What a permute is called.
+/// Kinds of collectives, as HLO names them.
 const PERMUTE: &str = "collective-permute";
 const ALL_REDUCE: &str = "all-reduce";
 const REDUCE_SCATTER: &str = "reduce-scatter";
 
-/// The collective of a move or of a loop, the value that it moves, and from which layout.
+/// The collective of a move or of a collective einsum, the value that it moves, and the layout of
+/// that value before. `None` for other instructions.
 fn moved(plan: &Plan, id: InstrId) -> Option<(Collective, InstrId, Layout)> {
     if let Some(looped) = plan.fused_collective(id) {
         return Some(looped);
@@ -28,8 +29,9 @@ fn moved(plan: &Plan, id: InstrId) -> Option<(Collective, InstrId, Layout)> {
     Some((collective, moved, plan.instruction(moved).layout))
 }
 
-/// What a merge is written as, with the elements that the busiest device sends: the maximum of the
-/// statistics, and the sums of weighted results and of weights.
+/// The collectives that a softmax merge is written as, each with the elements that the busiest
+/// device sends: a maximum of the statistics, a sum of the weighted results, and a sum of the
+/// weights. With `dim` the sums are scattered along it.
 fn merge(
     shape: MeshShape<'_>,
     from: Layout,
@@ -64,7 +66,7 @@ pub enum EngineSystem {
 }
 
 impl EngineSystem {
-    /// What the command line and Python call it.
+    /// The name on the command line and in Python.
     pub fn name(self) -> &'static str {
         match self {
             EngineSystem::Jax => "jax",
@@ -72,7 +74,8 @@ impl EngineSystem {
         }
     }
 
-    /// The script that runs a module on data in a folder; it says of itself how.
+    /// The text of the script that runs a module on data in a folder. The head of the script says
+    /// how.
     pub fn script(self) -> &'static str {
         match self {
             EngineSystem::Jax => include_str!("../python/engine_jax.py"),
@@ -80,19 +83,19 @@ impl EngineSystem {
         }
     }
 
-    /// Beside the script: how the processes of several machines reach each other.
+    /// The text of a Python file beside the script: how the processes of several machines reach
+    /// each other.
     pub fn hosts(self) -> &'static str {
         include_str!("../python/engine_hosts.py")
     }
 
-    /// What a plan without folded blocks sends there: by the kind of the system's own collective,
-    /// the elements that the busiest device sends over the network, summed over all moves. A loop
-    /// is as many permutes as it has chunks less one; an exchange is the moves that it is written
-    /// as.
+    /// What the system sends for a plan without folded blocks: for each kind of collective of the
+    /// system, the elements that the busiest device sends over the network, summed over the plan. A
+    /// loop is one permute less than it has chunks; an exchange is the moves that it is written as.
     ///
     /// # Errors
     ///
-    /// An exchange that cannot be written.
+    /// An exchange that no chain of moves can replace.
     pub fn sends(self, plan: &Plan) -> Result<BTreeMap<&'static str, u64>, ExportError> {
         let mut sent = BTreeMap::new();
         for id in plan.ids() {
@@ -125,13 +128,15 @@ impl EngineSystem {
         Ok(sent)
     }
 
-    /// What the system does for a collective; none for what sends nothing.
+    /// The kind of collective that the system runs for a move; `None` for a move that sends
+    /// nothing.
     fn kind(self, collective: &Collective) -> Option<&'static str> {
         Some(match collective {
             Collective::AllGather { .. } | Collective::AllGatherDims { .. } => "all-gather",
             Collective::ReduceScatter { kind, .. } | Collective::ReduceScatterDims { kind, .. } => {
                 match (self, kind) {
-                    // JAX has no such maximum.
+                    // JAX has no reduce-scatter of maxima: `max_scatter` is an all-to-all and a
+                    // maximum.
                     (EngineSystem::Jax, Reduction::Max) => "all-to-all",
                     (EngineSystem::Jax, Reduction::Sum)
                     | (EngineSystem::Torch, Reduction::Sum | Reduction::Max) => REDUCE_SCATTER,
@@ -140,18 +145,18 @@ impl EngineSystem {
             Collective::AllReduce { .. } => ALL_REDUCE,
             Collective::AllToAll { .. } => "all-to-all",
             Collective::Permute { .. } => PERMUTE,
-            // As the moves that they are written as.
+            // `sends` counts the moves that these are written as.
             Collective::Exchange { .. } | Collective::SoftmaxMerge { .. } => return None,
             Collective::Slice { .. } | Collective::ToPartial { .. } => return None,
         })
     }
 
-    /// The module of a plan without folded blocks, whose results have the dims of their
-    /// instructions, in order.
+    /// The text of a module for a plan without folded blocks. Each result keeps the dims of its
+    /// instruction, in their order.
     ///
     /// # Errors
     ///
-    /// What the system has no way to say ([`ExportError`]).
+    /// A plan that the system cannot express ([`ExportError`]).
     pub fn module(self, plan: &Plan, floats: Floats) -> Result<String, ExportError> {
         let mut plan = plan.clone();
         plan.repeat = 1;

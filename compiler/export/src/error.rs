@@ -28,16 +28,16 @@ pub enum ExportError {
         /// The place in the source.
         span: Option<Span>,
     },
-    /// Layers of IR text on meshes of their own.
+    /// Layers on different meshes, as IR text may have them.
     #[error("the layers are on different meshes, and a module has one")]
     Meshes,
-    /// More devices than a text that lists them all is written for.
+    /// A mesh of more devices than a text that lists all devices is written for.
     #[error(
         "the mesh has {devices} devices; StableHLO lists them in every collective, and the limit \
         is {most}"
     )]
     Devices {
-        /// Of the mesh.
+        /// How many devices the mesh has.
         devices: u64,
         /// The limit.
         most: u64,

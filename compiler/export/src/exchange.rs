@@ -1,4 +1,4 @@
-//! An exchange as moves that JAX has: of all chains of them, one that sends least.
+//! An exchange as a chain of other moves, since JAX, PyTorch and StableHLO have no exchange.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use shard_ir::{AxisSet, Collective, Layout, MeshShape};
 
 use crate::error::ExportError;
 
-/// Layouts that are looked at before gathers and slices are taken.
+/// How many layouts the search for a chain may visit; after that the chain is gathers and slices.
 const MOST_LAYOUTS: usize = 4_000;
 
-/// How a layout is reached: elements sent, steps taken, and the last step with the layout before
-/// it.
+/// The best chain to a layout so far: elements sent, number of steps, and the last step with the
+/// layout before it.
 type Reached = (u64, u32, Option<(Collective, Layout)>);
 
-/// The moves from one layout to another, each with the layout after it.
+/// A chain of moves from one layout to another, each with the layout after it.
 pub(crate) fn steps_of(
     shape: MeshShape<'_>,
     from: Layout,
@@ -25,8 +25,8 @@ pub(crate) fn steps_of(
         .ok_or(ExportError::Internal("an exchange between layouts that no moves join"))
 }
 
-/// The chain that sends the fewest elements (and of those the shortest), over layouts that the same
-/// axes split: all-to-alls and permutes, or gathers and slices where some dims do not divide.
+/// The chain of moves along one dim that sends the fewest elements, and among those the shortest.
+/// `None` where the search passes its limit, or no chain without a reduction leads there.
 fn cheapest(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Vec<(Collective, Layout)>> {
     let mut waiting = BTreeSet::from([(0u64, 0u32, from)]);
     let mut reached: BTreeMap<Layout, Reached> = BTreeMap::from([(from, (0, 0, None))]);
@@ -64,7 +64,7 @@ fn cheapest(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Vec<(Colle
     Some(chain)
 }
 
-/// Every dim that changes is gathered down to what it keeps, and cut again.
+/// The chain that gathers every dim down to the axes that it keeps, and slices each dim again.
 fn gathered(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Vec<(Collective, Layout)>> {
     let mut chain = Vec::new();
     let mut at = from;
@@ -91,7 +91,7 @@ fn gathered(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Vec<(Colle
     (at == to).then_some(chain)
 }
 
-/// Elements that a device sends, rounded up.
+/// The elements that the busiest device sends in one move, rounded up.
 pub(crate) fn elements(shape: MeshShape<'_>, step: &Collective, from: Layout, to: Layout) -> u64 {
     let larger = shape.local_elements(from).max(shape.local_elements(to));
     let k = shape.mesh.group_size(step.axes(shape.mesh, from).iter()).max(1);

@@ -1,8 +1,8 @@
-//! The functions that exported modules bring along: pieces of a file of Python.
+//! Helpers: Python functions that an exported module contains because its code calls them.
 
 use std::collections::BTreeSet;
 
-/// The text of a file of functions.
+/// A Python file of helpers, as text. Two blank lines separate the functions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Helpers(pub(crate) &'static str);
 
@@ -20,8 +20,8 @@ impl Helpers {
         self.functions().map(|(name, _)| name)
     }
 
-    /// The functions that a text calls, and those that these call, in the order of the file; the
-    /// texts of `left_out` are not among them.
+    /// The texts of the helpers that `text` calls, directly or through other helpers, in the order
+    /// of the file and without those in `left_out`.
     pub(crate) fn called_by(self, text: &str, left_out: &[&str]) -> Vec<&'static str> {
         let mut called: BTreeSet<&str> = BTreeSet::new();
         let mut unread: Vec<&str> = vec![text];

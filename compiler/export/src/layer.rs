@@ -1,5 +1,5 @@
-//! What modules of every system say of a layer: its parameters and results under their names, its
-//! heading, and what the source calls the parameters.
+//! What the modules of every system contain for a layer: its heading, the names of its parameters
+//! and results, its constants and its functions.
 
 use shard_ir::{InstrId, InstrKind, ParameterKind, Plan, PlanOutput};
 
@@ -16,27 +16,27 @@ use crate::words::Words;
 pub struct Exported<'a> {
     /// Its plan, verified.
     pub plan: &'a Plan,
-    /// What the source says, unsharded ([`Plan::unsharded`]), of the same sizes; where there is
-    /// none, the plan's own ops are compared with.
+    /// The source, unsharded ([`Plan::unsharded`]), of the same sizes. Without it the check
+    /// compares with the plan's own ops on whole tensors.
     pub source: Option<&'a Plan>,
 }
 
 /// A parameter of a function.
 pub(crate) struct Parameter {
     pub(crate) id: InstrId,
-    /// In the source.
+    /// Its name in the source.
     pub(crate) name: String,
-    /// In Python.
+    /// Its name in Python.
     pub(crate) argument: String,
     pub(crate) kind: ParameterKind,
 }
 
-/// A layer of a module that is being written, with what modules of every system say of it.
+/// A layer of a module while it is written.
 pub(crate) struct Layer<'l> {
     words: &'static dyn Words,
     floats: Floats,
     pub(crate) plan: &'l Plan,
-    /// What the source says, on whole tensors.
+    /// The source on whole tensors, or the plan's own ops where no source is given.
     source: Plan,
     pub(crate) title: String,
     pub(crate) parameters: Vec<Parameter>,
@@ -63,8 +63,8 @@ impl<'l> Layer<'l> {
         }
     }
 
-    /// The names of its function, of the unsharded one and of constants, before which stands that
-    /// of the function unless the layer is `alone`.
+    /// The names of the layer's function, of its unsharded function and of its constants. Constants
+    /// have the name of the function as a prefix, unless the layer is the only one (`alone`).
     pub(crate) fn names<const N: usize>(
         &self,
         taken: &mut Taken,
@@ -78,20 +78,20 @@ impl<'l> Layer<'l> {
         (function, unsharded, constants)
     }
 
-    /// A constant that says something of each parameter.
+    /// A constant of the module: a dictionary with `of` of each parameter.
     pub(crate) fn of_parameters(&self, name: &str, of: impl Fn(&Parameter) -> Py) -> String {
         let entries: Vec<_> = self.parameters.iter().map(|p| (p.name.clone(), of(p))).collect();
         dictionary(0, &format!("{name} = "), &entries, "")
     }
 
-    /// A constant that says something of each result.
+    /// A constant of the module: a dictionary with `of` of each result.
     pub(crate) fn of_results(&self, name: &str, of: impl Fn(&PlanOutput) -> Py) -> String {
         let results = self.outputs.iter().zip(&self.plan.outputs);
         let entries: Vec<_> = results.map(|(name, output)| (name.clone(), of(output))).collect();
         dictionary(0, &format!("{name} = "), &entries, "")
     }
 
-    /// How large each parameter is as a whole, and its dtype.
+    /// A constant of the module: for each parameter its global shape and its dtype.
     pub(crate) fn shapes(&self, name: &str) -> String {
         self.of_parameters(name, |p| {
             let instr = self.plan.instruction(p.id);
@@ -101,7 +101,7 @@ impl<'l> Layer<'l> {
         })
     }
 
-    /// The function of the plan in a form; `said` is what it says of where it computes.
+    /// The function of the plan in a form; `said` tells in the docstring on what it computes.
     pub(crate) fn sharded(
         &self,
         name: &str,
@@ -112,7 +112,7 @@ impl<'l> Layer<'l> {
         self.function(name, said, self.plan, form, named.collect())
     }
 
-    /// The function of what the source says.
+    /// The function of the source on whole tensors.
     pub(crate) fn unsharded(&self, name: &str) -> Result<String, ExportError> {
         let named = as_source_has(&self.source, self.plan, &self.parameters)?;
         let said = "as the source has it, on whole tensors";
@@ -134,7 +134,7 @@ impl<'l> Layer<'l> {
         Ok(format!("{head}    \"\"\"`{}` {said}.\"\"\"\n{body}", plain(&self.title)))
     }
 
-    /// What a check has to know to make data of its parameters.
+    /// Entries of `LAYERS` by which the check makes data for the parameters.
     pub(crate) fn of_data(&self) -> Vec<(String, Py)> {
         let data = Data::of(self.plan);
         let below = |p: &Parameter| Some((string(&p.name), Py::atom(data.below[p.id.index()]?)));
@@ -146,20 +146,21 @@ impl<'l> Layer<'l> {
         ]
     }
 
-    /// By how much a check lets results differ.
+    /// The entry of `LAYERS` that says by how much results may differ.
     pub(crate) fn tolerance(&self) -> (String, Py) {
         let tolerance = self.floats.tolerance(self.plan.instructions.iter().map(|i| i.dtype));
         ("tolerance".to_string(), Py::atom(format!("{tolerance:?}")))
     }
 }
 
-/// Helpers, one below the other.
+/// Helpers as a module has them, one below the other.
 pub(crate) fn helpers_text(texts: &[&str]) -> String {
     texts.iter().map(|text| format!("\n\n{text}\n")).collect()
 }
 
-/// The functions of a module, its check, and the helpers that both call and that are not `known`;
-/// `entries` are what the check has to know of each layer.
+/// The code of a module: `functions`, the check, and the helpers that either calls, less those in
+/// `known`. `entries` are the entries of `LAYERS`, from which the check reads what it needs of each
+/// layer.
 pub(crate) fn with_check(
     words: &dyn Words,
     functions: &str,
@@ -180,7 +181,7 @@ pub(crate) fn with_check(
     )
 }
 
-/// A name as a docstring or a comment may have it.
+/// A text in which what would end a docstring or a comment is replaced by `?`.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == '"' || c == '\\' { '?' } else { c }).collect()
 }
@@ -196,7 +197,8 @@ pub(crate) fn heading(plan: &Plan, title: &str) -> String {
     plain(&format!("{title}{hardware}{repeat}: {}", dims.join(", ")))
 }
 
-/// How many tensors a parameter of a folded block stands for.
+/// The number of applications that a value of a folded block has one tensor for each of; `None` for
+/// a value outside folded blocks.
 pub(crate) fn stack_of(plan: &Plan, id: InstrId) -> Option<u64> {
     let fold = plan.instruction(id).fold?;
     plan.folds.get(fold.index()).map(|fold| fold.repeat)
@@ -206,8 +208,8 @@ pub(crate) fn stack_of_output(plan: &Plan, output: &PlanOutput) -> bool {
     output.state && plan.runs_in(output.id).is_some()
 }
 
-/// Whether an instruction is a tensor for each application of its block: a parameter of it, or a
-/// state.
+/// Whether a value of a folded block has a tensor for each application: whether it is a parameter
+/// or a state.
 pub(crate) fn stacked_value(plan: &Plan, id: InstrId) -> bool {
     plan.instruction(id).kind.parameter().is_some()
         || plan.outputs.iter().any(|output| output.id == id && output.state)
@@ -236,14 +238,14 @@ pub(crate) fn host_names(parameters: &[Parameter]) -> impl Iterator<Item = &str>
     parameters.iter().filter(|p| p.kind == ParameterKind::HostWeight).map(|p| p.name.as_str())
 }
 
-/// The names of the results, each once.
+/// The names of the results; a name that stands twice gets a number.
 pub(crate) fn output_names(plan: &Plan) -> Vec<String> {
     let mut taken = Taken::default();
     plan.outputs.iter().map(|output| taken.fresh(&output.name)).collect()
 }
 
-/// The caches of which a result takes the place, each with the place of the result: it is the cache
-/// with something appended, and lies as the cache did.
+/// The caches whose memory a result may take, each with the index of the result. Such a result is
+/// the cache with something appended, in the layout of the cache.
 pub(crate) fn replaced(plan: &Plan) -> Vec<(InstrId, usize)> {
     let mut found: Vec<(InstrId, usize)> = Vec::new();
     for (place, output) in plan.outputs.iter().enumerate() {
@@ -273,7 +275,8 @@ pub(crate) fn replaced(plan: &Plan) -> Vec<(InstrId, usize)> {
     found
 }
 
-/// The parameters as another plan has them, of the same names.
+/// The parameters of `source` that have the names of the plan's `parameters`, each with the name of
+/// its argument.
 pub(crate) fn as_source_has(
     source: &Plan,
     plan: &Plan,

@@ -1,14 +1,14 @@
-//! Plans that leave the tool: what a verified plan is in the words of other systems.
+//! Verified plans as programs of other systems.
 //!
-//! * [`jax`] writes a module of JAX: one `shard_map` a layer, one line an instruction, and a check
-//!   beside it.
+//! * [`jax`] writes a module of JAX: a `shard_map` for each layer, a line for each instruction, and
+//!   a check that compares with the unsharded layer.
 //! * [`stablehlo`] writes the same functions as text of StableHLO, with a mesh of Shardy.
-//! * [`torch()`] writes a module of PyTorch: what each process does on its own blocks, with the
-//!   same beside it.
-//! * [`specs`] says how every parameter, value and result lies, as JSON.
+//! * [`torch()`] writes a module of PyTorch: what each process does on its own blocks, and the same
+//!   check.
+//! * [`specs`] writes the layout of every parameter, value and result as JSON.
 //!
-//! The crate sees the IR and nothing else: what is exported is the plan, whoever found it. Every op
-//! and every collective is matched in full, so that a new one cannot be forgotten here.
+//! The crate sees plans of the IR and nothing of the search. It matches every op and every
+//! collective in full, so that the compiler names the places where a new one is missing.
 
 mod body;
 mod comments;

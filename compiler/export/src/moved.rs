@@ -1,4 +1,4 @@
-//! A move that is to be written, and what every system needs to know of it.
+//! Moves as Python writes them: what JAX and PyTorch have in common.
 
 use shard_ir::{AxisId, AxisList, Collective, DimSet, Layout, MeshShape, Reduction};
 
@@ -10,7 +10,7 @@ use crate::python::Py;
 use crate::specs::axes_tuple;
 use crate::words::Words;
 
-/// A move to write.
+/// A move that is to be written, with the layouts before and after it.
 #[derive(Clone, Copy)]
 pub(crate) struct PythonMove<'a> {
     pub(crate) shape: MeshShape<'a>,
@@ -20,16 +20,17 @@ pub(crate) struct PythonMove<'a> {
     pub(crate) floats: Floats,
 }
 
-/// A move as it is written.
+/// The expressions of a move.
 pub(crate) struct Written {
-    /// One expression after another, each of the one before.
+    /// The expressions in order; each but the first takes the value of the one before.
     pub(crate) steps: Vec<Py>,
-    /// What stands in for it, where the system has no such collective.
+    /// For the comment on the move: what the system does instead, where it has no such collective.
     pub(crate) instead: Option<String>,
 }
 
 impl PythonMove<'_> {
-    /// The axes of a move along several dims, dim by dim, and into how many parts each dim is cut.
+    /// The axes of a move along several dims, dim by dim, and a dictionary of the number of parts
+    /// of each dim.
     pub(crate) fn parts(&self, collective: &Collective) -> (Py, Py) {
         let mesh = self.shape.mesh;
         let parts = collective.parts(self.from);
@@ -40,8 +41,8 @@ impl PythonMove<'_> {
         (axes_tuple(mesh, axes), Py::Dict(cut.collect()))
     }
 
-    /// The merge of attentions over parts of the keys, each a pair of the result and its
-    /// statistics.
+    /// The call that merges attentions over parts of the keys; `value` is a pair of a result and
+    /// its statistics.
     pub(crate) fn softmax_merge(
         &self,
         value: Py,
@@ -58,7 +59,9 @@ impl PythonMove<'_> {
         if self.to.softmax_axes().is_empty() { call } else { call.with("left", Py::atom("True")) }
     }
 
-    /// What each device has, as terms of which all but one change nothing: of a dim, its own block.
+    /// The call that makes the value partial. Without `dim` one device of a group keeps the value,
+    /// and the terms of all others change nothing; with `dim` the term of each device is its own
+    /// block.
     pub(crate) fn as_terms(
         &self,
         words: &dyn Words,
@@ -75,7 +78,7 @@ impl PythonMove<'_> {
         }
     }
 
-    /// An exchange, as the moves that systems have.
+    /// An exchange, written as a chain of other moves.
     pub(crate) fn exchange(
         &self,
         words: &dyn Words,
@@ -95,8 +98,9 @@ impl PythonMove<'_> {
         Ok(Written { steps, instead: Some(format!("as {}", names.join(", "))) })
     }
 
-    /// The axes of a permute, in the order of the mesh: those that change their places, unless
-    /// those that keep theirs number blocks differently after it.
+    /// The axes over which a permute runs, in the order of the mesh: the axes that change their
+    /// places where a permute within their groups gives every device its block, else all axes that
+    /// are not partial.
     pub(crate) fn permuted(&self, to: Layout) -> Result<AxisList, ExportError> {
         let mesh = self.shape.mesh;
         let changed: AxisList = Collective::Permute { to }.axes(mesh, self.from);
@@ -106,8 +110,7 @@ impl PythonMove<'_> {
         axes.ok_or(ExportError::Internal("no device holds the block that is wanted"))
     }
 
-    /// A permute: over which axes, in the order of the mesh, and the helper that says who sends to
-    /// whom.
+    /// The axes of a permute, and the call of the helper that lists which device sends to which.
     pub(crate) fn permute(&self, to: Layout) -> Result<(Py, Py), ExportError> {
         let mesh = self.shape.mesh;
         let axes = self.permuted(to)?;
@@ -136,8 +139,8 @@ impl PythonMove<'_> {
         Ok((axes_tuple(mesh, axes.iter()), pairs))
     }
 
-    /// Whether blocks that change places within groups over these axes (in mesh order) end where
-    /// the layout wants them.
+    /// Whether a permute within the groups over these axes, in the order of the mesh, gives every
+    /// device the block that the layout `to` wants there.
     fn arrives(&self, axes: &AxisList, to: Layout) -> bool {
         let mesh = self.shape.mesh;
         let block = |at: &[u64], layout: Layout| -> Vec<u64> {
@@ -157,8 +160,8 @@ impl PythonMove<'_> {
             };
             (0..self.shape.rank()).map(own).collect()
         };
-        // What a device is given is what it wants, whichever sender of the group has a block of
-        // that number.
+        // Senders of one group whose blocks have one number within the group must hold the same
+        // block: the permute may take the block from any of them.
         let outside: Vec<AxisId> = mesh.axis_ids().filter(|a| !axes.set().contains(*a)).collect();
         let all: Vec<Vec<u64>> = (0..mesh.devices()).map(|d| mesh.coordinates(d)).collect();
         let mut senders = std::collections::BTreeMap::new();

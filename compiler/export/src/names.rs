@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::words::Words;
 
-/// Names that Python or the lints claim, with blanks between.
+/// Names that Python or the linter claims, with blanks between.
 const CLAIMED: [&str; 3] = [
     // Keywords, hard and soft.
     "False None True and as assert async await break case class continue def del elif else \
@@ -21,8 +21,8 @@ const CLAIMED: [&str; 3] = [
     "self cls l O I",
 ];
 
-/// Modules that a file of the same name would stand before, with blanks between: what exported
-/// modules import imports others in its turn.
+/// Modules that a file of the same name would hide, with blanks between: an exported module imports
+/// some of them, and those import others.
 const MODULES: [&str; 2] = [
     // Of Python itself.
     "abc aifc antigravity argparse array ast asynchat asyncio asyncore atexit audioop base64 \
@@ -45,14 +45,15 @@ const MODULES: [&str; 2] = [
      traceback tracemalloc tty turtle turtledemo types typing unicodedata unittest urllib uu \
      uuid venv warnings wave weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc \
      zipapp zipfile zipimport zlib zoneinfo",
-    // Of what is exported to, and the keywords, by which nothing is imported.
+    // Modules of the systems that are exported to, and keywords, which no module can be called.
     "jax jaxlib ml_dtypes numpy opt_einsum scipy torch typing_extensions False None True and \
      as assert async await break class continue def del elif else except finally for from \
      global if import in is lambda nonlocal not or pass raise return try while with yield",
 ];
 
-/// A name as Python, the lints and the modules of a system take it. A letter stays where every
-/// version of Python reads it as itself; anything else is written by its number.
+/// A name of the source as a name that Python, the linter and the modules of a system accept. A
+/// letter stays where every version of Python keeps it; any other character is written by its
+/// number.
 pub(crate) fn identifier(words: &dyn Words, name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
@@ -71,8 +72,9 @@ pub(crate) fn identifier(words: &dyn Words, name: &str) -> String {
     if claimed { out + "_" } else { out }
 }
 
-/// The name of a file, less its end, as a module that Python imports: letters are those of
-/// identifiers, what is no letter is `_`, and a `_` ends what would hide another module.
+/// The stem of a file as the name of a module that Python can import. A letter is written as in an
+/// identifier, any other character as `_`; a name that would hide another module gets a `_` at its
+/// end.
 pub fn module_name(stem: &str) -> String {
     let mut out = String::new();
     for c in stem.chars() {
@@ -88,7 +90,7 @@ pub fn module_name(stem: &str) -> String {
     if out.starts_with(|c: char| c.is_ascii_digit()) { format!("layer_{out}") } else { out }
 }
 
-/// Letters that Python's normal form (NFKC) leaves as they are, alone and beside one another.
+/// Whether Python's normal form (NFKC) leaves a letter as it is, alone and beside other letters.
 fn is_plain_letter(c: char) -> bool {
     match c {
         '×' | '÷' | '\u{132}' | '\u{133}' | '\u{13f}' | '\u{140}' | '\u{149}' | '\u{17f}'
@@ -119,14 +121,14 @@ impl Taken {
         self.0.insert(name.to_string());
     }
 
-    /// A name that is free, and from now on taken: this one, or the same with a number.
+    /// Takes a name that is free and gives it: this name, or the name with a number.
     pub(crate) fn fresh(&mut self, name: &str) -> String {
         let found = self.free(name, |_| false);
         self.take(&found);
         found
     }
 
-    /// A name that is neither taken nor used: this one, or the same with a number.
+    /// A name that is neither taken nor `used`: this name, or the name with a number.
     pub(crate) fn free(&self, name: &str, used: impl Fn(&str) -> bool) -> String {
         let numbered = (2..).map(|n| format!("{name}_{n}"));
         std::iter::once(name.to_string())

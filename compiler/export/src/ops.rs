@@ -1,5 +1,5 @@
-//! Each op as an expression of a system on what one device holds; of a plan without layouts, on
-//! whole tensors.
+//! Each op as a Python expression on the blocks of one device; on whole tensors where the plan has
+//! no layouts.
 
 mod along;
 pub(crate) mod dims;
@@ -19,17 +19,17 @@ use crate::parts::are_weights_of_part;
 use crate::python::Py;
 use crate::words::Words;
 
-/// What the expressions of one plan are made from.
+/// Writes the ops of one plan.
 #[derive(Clone, Copy)]
 pub(crate) struct PythonOps<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) words: &'static dyn Words,
     pub(crate) floats: Floats,
-    /// All on one device: there is no host to fetch from.
+    /// Whether everything runs on one device, so that there is nothing to fetch from the host.
     pub(crate) alone: bool,
 }
 
-/// One operand: how Python calls it, and which instruction it is.
+/// An operand: its instruction, and the Python expression for its value.
 #[derive(Clone)]
 pub(crate) struct Named {
     pub(crate) id: InstrId,
@@ -37,7 +37,7 @@ pub(crate) struct Named {
 }
 
 impl PythonOps<'_> {
-    /// The dtype in Python.
+    /// The name of a dtype in Python.
     pub(crate) fn dtype(&self, dtype: Dtype) -> &'static str {
         self.words.dtype(dtype, self.floats)
     }
@@ -49,7 +49,7 @@ impl PythonOps<'_> {
         a == b || self.dtype(a) == self.dtype(b) && computes(a) && computes(b)
     }
 
-    /// The value in a dtype.
+    /// The value cast to a dtype, rounded where that has fewer bits.
     fn cast(&self, value: &Named, to: Dtype) -> Py {
         if self.same_dtype(self.plan.instruction(value.id).dtype, to) {
             value.py.clone()
@@ -58,8 +58,8 @@ impl PythonOps<'_> {
         }
     }
 
-    /// Whether the system computes with the values of an op: those that only move elements, and
-    /// einsums, which are computed in another dtype, take any.
+    /// Refuses an op on dtypes that the system has no arithmetic for. Ops that only move elements
+    /// take any dtype, and so do einsums, which the system computes in another dtype.
     fn computes(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<(), ExportError> {
         let anyhow = match op {
             Op::Einsum => {
@@ -84,8 +84,8 @@ impl PythonOps<'_> {
         }
     }
 
-    /// The result of an op; a pair where it is the attention over a device's own keys: its
-    /// statistics beside it.
+    /// The result of an op. Of the attention over a device's own keys it is a pair: the result and
+    /// its statistics.
     pub(crate) fn op(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
         let carried = carried_operand(self.plan, id).zip(carried_statistics(self.plan, id));
         let Some((place, [lie, wanted])) = carried else { return self.of_whole(op, id, operands) };
@@ -98,7 +98,7 @@ impl PythonOps<'_> {
         Ok(Py::Tuple(vec![self.of_whole(op, id, &operands)?, statistics]))
     }
 
-    /// What an op makes of values without statistics.
+    /// The result of an op on values without statistics.
     fn of_whole(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
         self.computes(op, id, operands)?;
         let first = operands.first().ok_or(ExportError::Internal("an op without operands"))?;
@@ -112,8 +112,8 @@ impl PythonOps<'_> {
         }
     }
 
-    /// The weights of the attention over a part of the keys, and what is cast from them: with their
-    /// statistics.
+    /// The pair of weights and statistics, where the op is the softmax of an attention over a part
+    /// of the keys, or a cast of its weights.
     fn weights_of_part(
         &self,
         op: &Op,
@@ -264,7 +264,7 @@ pub(crate) fn dims_made(op: &Op, dims: &[DimId]) -> Option<Vec<DimId>> {
     }
 }
 
-/// The two of a pair that a name holds.
+/// The two expressions of a pair.
 fn both(pair: &Py) -> [Py; 2] {
     [0, 1].map(|at| Py::atom(format!("{}[{at}]", pair.flat())))
 }

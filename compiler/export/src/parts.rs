@@ -1,9 +1,9 @@
-//! Attention over a device's own keys: the weights and the product come with statistics, by which
-//! the parts are merged.
+//! Attention over a device's own keys. Its weights and its product have statistics beside them, by
+//! which a softmax merge combines the parts.
 
 use shard_ir::{DimId, InstrId, InstrKind, Op, Plan};
 
-/// Whether a value is the weights over a device's own keys, with their statistics.
+/// Whether a value is the weights of an attention over a device's own keys, and so has statistics.
 pub(crate) fn are_weights_of_part(plan: &Plan, id: InstrId) -> bool {
     let instr = plan.instruction(id);
     match &instr.kind {
@@ -21,7 +21,8 @@ pub(crate) fn are_weights_of_part(plan: &Plan, id: InstrId) -> bool {
     }
 }
 
-/// The dims of the statistics as the weights of a softmax have them, and in the order of a product.
+/// The dims of the statistics in the order in which the scores of a softmax have them, and in the
+/// order of the dims of a product.
 pub(crate) fn dims_of_statistics(
     plan: &Plan,
     softmax: InstrId,

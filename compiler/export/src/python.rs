@@ -1,12 +1,12 @@
-//! Python expressions, and how `ruff format` lays them out.
+//! Python expressions, laid out as `ruff format` does.
 
-/// The columns of a line.
+/// The most columns that a line may have.
 const COLUMNS: usize = 88;
 
 /// An expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Py {
-    /// A name, a number, a string: what stands on one line.
+    /// A name, a number or a string, never broken.
     Atom(String),
     /// A call. The function may be a method: `a.astype`.
     Call(String, Vec<(Option<&'static str>, Py)>),
@@ -16,7 +16,7 @@ pub(crate) enum Py {
     Tuple(Vec<Py>),
     /// A list.
     List(Vec<Py>),
-    /// A dictionary whose keys are strings or numbers, as they are written.
+    /// A dictionary. The keys are Python text.
     Dict(Vec<(String, Py)>),
 }
 
@@ -25,7 +25,7 @@ impl Py {
         Py::Atom(text.to_string())
     }
 
-    /// A string of ASCII letters and what else needs no care, or any other, escaped.
+    /// A string literal, escaped where needed.
     pub(crate) fn string(text: &str) -> Py {
         Py::Atom(string(text))
     }
@@ -37,7 +37,7 @@ impl Py {
         )
     }
 
-    /// The same call with one more argument, by its name.
+    /// The call with one more keyword argument; other expressions stay as they are.
     pub(crate) fn with(self, name: &'static str, value: Py) -> Py {
         match self {
             Py::Call(function, mut arguments) => {
@@ -59,7 +59,7 @@ impl Py {
         Py::Tuple(numbers.into_iter().map(Py::atom).collect())
     }
 
-    /// On one line.
+    /// The expression on one line.
     pub(crate) fn flat(&self) -> String {
         match self {
             Py::Atom(text) => text.clone(),
@@ -79,8 +79,8 @@ impl Py {
         }
     }
 
-    /// From a column on, `behind` columns kept free at the end; lines after the first bear their
-    /// indentation.
+    /// The expression from a column on, over several lines where it is too long. `behind` columns
+    /// stay free at its end; all lines but the first have their indentation.
     fn laid_out(&self, indent: usize, column: usize, behind: usize) -> String {
         let flat = self.flat();
         if column + width(&flat) + behind <= COLUMNS {
@@ -90,7 +90,7 @@ impl Py {
         match self {
             Py::Atom(text) => text.clone(),
             Py::Binary(left, sign, right) => {
-                // Where a call ends it, the formatter breaks within its parentheses.
+                // The formatter breaks a call on the right within its parentheses.
                 if let Py::Call(function, arguments) = &**right
                     && !arguments.is_empty()
                 {
@@ -120,7 +120,7 @@ impl Py {
                         format!("{pad}{name}{value},\n")
                     })
                     .collect();
-                // Between one argument and nothing there is no comma to break at.
+                // The formatter puts no comma behind a single argument.
                 let alone = arguments.len() == 1;
                 let lines =
                     if alone { lines.trim_end_matches(",\n").to_string() + "\n" } else { lines };
@@ -170,18 +170,17 @@ fn width(text: &str) -> usize {
     text.chars().map(|c| if ('\u{1100}'..).contains(&c) { 2 } else { 1 }).sum()
 }
 
-/// `target = value  # comment`, and where that is too long the comment in front, on a line of its
-/// own.
+/// `target = value  # comment`. A comment that does not fit stands on the line before.
 pub(crate) fn assignment(indent: usize, target: &str, value: &Py, comment: &str) -> String {
     commented(indent, &format!("{target} = "), value, "", comment)
 }
 
-/// An entry of a dictionary; a comment stands behind it, or in front where that is too long.
+/// An entry of a dictionary with a comment, laid out as [`assignment`] does.
 pub(crate) fn entry(indent: usize, key: &str, value: &Py, comment: &str) -> String {
     commented(indent, &format!("{key}: "), value, ",", comment)
 }
 
-/// What stands in front of a value, the value, and what stands behind it, with a comment.
+/// A line of the texts `before` and `behind` around a value, with a comment.
 fn commented(indent: usize, before: &str, value: &Py, behind: &str, comment: &str) -> String {
     let pad = " ".repeat(indent);
     let head = format!("{pad}{before}");

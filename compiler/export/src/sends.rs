@@ -1,5 +1,5 @@
-//! What `export specs` says of the collectives of a plan: who is in a group, who sends to whom, in
-//! which dtype, in which order chunks go, and which of them may be sent as one.
+//! The collectives in the document of `export specs`: their groups, pairs and dtypes, the order of
+//! chunks, and which collectives may be sent as one.
 
 use serde::Serialize;
 use shard_ir::{Collective, Fused, InstrId, InstrKind, Mesh, MeshShape, Plan, Reduction};
@@ -7,46 +7,46 @@ use shard_ir::{Collective, Fused, InstrId, InstrKind, Mesh, MeshShape, Plan, Red
 use crate::devices::{permute_pairs, ring_pairs};
 use crate::error::ExportError;
 
-/// Of a larger mesh no lists of devices are written.
+/// The largest mesh, in devices, for which lists of devices are written.
 pub(crate) const MOST_DEVICES: u64 = 1 << 16;
 
-/// Of more collectives it is not said which may be sent together: each is held to every other.
+/// The most collectives that are compared pairwise; of more, `together` stays empty.
 const MOST_COMPARED: usize = 2_000;
 
-/// A collective of a plan.
+/// A collective of a plan, as the document has it.
 #[derive(Serialize)]
 pub(crate) struct SendSheet {
-    /// The number that `lower` prints.
+    /// The number of its instruction, as `lower` prints it.
     id: u32,
     op: &'static str,
-    /// The einsum that has it in its loop.
+    /// The name of the collective einsum that does it in its loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     inside: Option<&'static str>,
-    /// What it moves.
+    /// The number of the instruction whose value it moves.
     operand: u32,
-    /// The axes of its groups, major to minor: a group's devices in this order.
+    /// The axes of its groups, major to minor; the devices of a group are numbered in this order.
     axes: Vec<String>,
     /// How many devices a group has.
     group_size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reduction: Option<&'static str>,
-    /// What travels.
+    /// The dtype of the elements that are sent.
     wire_dtype: &'static str,
-    /// What terms are combined in, where they are.
+    /// The dtype in which terms are combined, of a collective that combines terms.
     #[serde(skip_serializing_if = "Option::is_none")]
     combined_in: Option<&'static str>,
-    /// Of a permute and of a ring: which device sends to which, by their numbers.
+    /// Of a permute and of a loop: the pairs of sender and receiver, by their numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pairs: Option<Vec<[u64; 2]>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     chunks: Option<ChunksSheet>,
-    /// The collectives of the same kind, axes and dtype that this one may be sent with as one: none
-    /// of them needs what another gives. Each such set bears the number of its first.
+    /// The number of the first collective of the set in which this one may be sent as one. The
+    /// collectives of a set have the same kind, axes and dtype, and none depends on another.
     #[serde(skip_serializing_if = "Option::is_none")]
     together: Option<u32>,
 }
 
-/// In which order a loop takes its chunks: at turn t, counted from 0, the device of rank r has the
+/// The order in which a loop takes its chunks: at turn t, counted from 0, the device of rank r has
 /// chunk `(r + first - t) mod count`.
 #[derive(Serialize)]
 struct ChunksSheet {
@@ -123,8 +123,8 @@ fn pairs(
     Ok(Some(pairs.into_iter().filter(|[from, to]| from != to).collect()))
 }
 
-/// A gather begins with the chunk that the device has, a scatter with the one that is furthest from
-/// its owner.
+/// The order of chunks. A gather begins with the device's own chunk, a scatter with the chunk that
+/// has the longest way to its owner.
 fn chunks(mesh: &Mesh, fused: &Fused) -> ChunksSheet {
     let first = match fused {
         Fused::AllGather { .. } => 0,
@@ -133,12 +133,12 @@ fn chunks(mesh: &Mesh, fused: &Fused) -> ChunksSheet {
     ChunksSheet { count: fused.chunks(mesh), first }
 }
 
-/// Of each collective the first of those that it may be sent with; `None` where it is alone.
+/// For each collective the number of the first collective of its set; `None` where it is alone.
 fn together(plan: &Plan, found: &[(InstrId, Collective)]) -> Vec<Option<u32>> {
     if found.len() > MOST_COMPARED {
         return vec![None; found.len()];
     }
-    // Of each instruction the collectives that it needs, a bit for each.
+    // For each instruction a bit for each collective that its value depends on.
     let words = found.len().div_ceil(64);
     let mut needs: Vec<Vec<u64>> = vec![vec![0; words]; plan.instructions.len()];
     for id in plan.ids() {

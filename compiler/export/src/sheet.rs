@@ -1,5 +1,5 @@
-//! `export specs`: how every parameter, value and result lies, for programs that place tensors
-//! themselves.
+//! The document of `export specs`: the layout of every parameter, value and result, for programs
+//! that place tensors themselves.
 
 use serde::Serialize;
 use shard_ir::{AxisId, DimId, InstrId, InstrKind, Layout, Mesh, Place, Plan, Reduction};
@@ -8,7 +8,7 @@ use crate::error::ExportError;
 use crate::layer::{Exported, replaced, stack_of};
 use crate::sends::{SendSheet, sends};
 
-/// One layout in the words of other systems, each as one text.
+/// One layout as other systems write it.
 pub struct Texts {
     /// A `PartitionSpec` of JAX.
     pub jax: String,
@@ -18,7 +18,7 @@ pub struct Texts {
     pub shardy: String,
 }
 
-/// What writes a layout of a value whose dims have these names.
+/// Writes the layout of a value whose dims have these names.
 pub type Writer<'a> = &'a dyn Fn(&Mesh, Layout, &[&str]) -> Texts;
 
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ struct LayerSheet {
 struct DimSheet {
     name: String,
     size: u64,
-    /// What of it is no padding.
+    /// The part of the size that is no padding.
     useful: u64,
 }
 
@@ -59,35 +59,35 @@ struct DimSheet {
 struct ValueSheet {
     id: u32,
     name: Option<String>,
-    /// Of a parameter: what it is kept for.
+    /// Of a parameter: activation, weight or cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     dtype: &'static str,
     dims: Vec<String>,
     shape: Vec<u64>,
     local_shape: Vec<u64>,
-    /// How many tensors it stands for, one behind another, in a folded block.
+    /// In a folded block: the number of applications, with a tensor for each along a dim in front.
     #[serde(skip_serializing_if = "Option::is_none")]
     stacked: Option<u64>,
-    /// Of an einsum: what a device adds its products in.
+    /// Of an einsum: the dtype in which a device adds up products.
     #[serde(skip_serializing_if = "Option::is_none")]
     accumulates_in: Option<&'static str>,
-    /// Of a result: the parameter, a cache, whose memory it may take.
+    /// Of a result: the number of the cache parameter whose memory it may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaces: Option<u32>,
-    /// Of a result whose dims stand in another order than those of its value: the place in the
-    /// value of each.
+    /// Of a result whose dims are in another order than those of its value: for each dim its place
+    /// in the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     transposed: Option<Vec<usize>>,
     layout: String,
     /// For each dim the axes that split it, major to minor.
     partition_spec: Vec<Vec<String>>,
-    /// The axes over which a sum is still to be taken.
+    /// The axes over which the value is a partial sum.
     unreduced: Vec<String>,
-    /// The axes over which a maximum is still to be taken, which `PartitionSpec` and Shardy cannot
+    /// The axes over which the value is a partial maximum, which `PartitionSpec` and Shardy cannot
     /// say.
     unreduced_max: Vec<String>,
-    /// For each axis of the mesh, as it is declared, what it does.
+    /// For each axis of the mesh, in the order of the mesh line, what the layout uses it for.
     placements: Vec<PlacementSheet>,
     jax: String,
     dtensor: String,
@@ -98,7 +98,7 @@ struct ValueSheet {
 struct PlacementSheet {
     axis: String,
     place: &'static str,
-    /// Of a split: the dim.
+    /// Of a split: the index of the dim.
     #[serde(skip_serializing_if = "Option::is_none")]
     dim: Option<usize>,
     /// Of a split: its place among the axes of the dim, 0 the major-most.
@@ -106,13 +106,12 @@ struct PlacementSheet {
     position: Option<usize>,
 }
 
-/// The specs of every parameter, value and result of some plans, and what else a program that
-/// executes them has to know, as JSON.
+/// The document of `export specs` for some plans, as JSON.
 pub fn specs(layers: &[Exported<'_>], writer: Writer<'_>) -> Result<String, ExportError> {
     let layers = layers.iter().map(|exported| layer(exported, writer));
     let sheet =
         Sheet { schema: "shardc.specs/1", layers: layers.collect::<Result<_, ExportError>>()? };
-    // Every key is a string, and there are no floats.
+    // Serialisation cannot fail: every key is a string, and there are no floats.
     let text = serde_json::to_string_pretty(&sheet)
         .map_err(|_| ExportError::Internal("specs that JSON cannot hold"))?;
     Ok(text + "\n")
@@ -199,7 +198,7 @@ fn of_layout(
 }
 
 fn placement(mesh: &Mesh, layout: Layout, axis: &str) -> PlacementSheet {
-    // An axis of size 1 has no place: it splits nothing.
+    // An axis of size 1 is none of the mesh's axes, since it splits nothing.
     let place = mesh.axis(axis).map_or(Place::Replicated, |id| layout.place(id));
     let (place, dim, position) = match place {
         Place::Replicated => ("replicate", None, None),

@@ -4,7 +4,7 @@ use shard_ir::{AxisId, AxisList, Layout, Mesh, Reduction};
 
 use crate::python::Py;
 
-/// The axes that split a dim: `"x"`, `("x", "y")`; none where the dim is whole.
+/// The axes that split a dim, `"x"` or `("x", "y")`; `None` where the dim is whole.
 pub(crate) fn axes_of_dim(mesh: &Mesh, axes: &AxisList) -> Option<Py> {
     (!axes.is_empty()).then(|| axes_tuple(mesh, axes.iter()))
 }
@@ -18,9 +18,9 @@ pub(crate) fn axes_tuple(mesh: &Mesh, axes: impl IntoIterator<Item = AxisId>) ->
     }
 }
 
-/// The entries of the spec of a tensor that holds a value in a layout: those of a dim of copies (of
-/// a folded block), of the candidates and of the terms of a partial value, each in front where
-/// there are any; then those of its dims.
+/// The entries of the `PartitionSpec` of a tensor at the boundary. In front stand, where there are
+/// any, the dim of the applications of a folded block, the dim of the candidates and the dim of the
+/// terms of a partial value; the dims of the value follow.
 pub(crate) fn boundary_entries(mesh: &Mesh, layout: Layout, rank: usize, stacked: bool) -> Vec<Py> {
     let none = || Py::atom("None");
     let mut entries = if stacked { vec![none()] } else { Vec::new() };
@@ -33,7 +33,7 @@ pub(crate) fn boundary_entries(mesh: &Mesh, layout: Layout, rank: usize, stacked
     entries
 }
 
-/// How many candidates and how many terms a partial value has in front.
+/// The number of candidates and the number of terms of a partial value; `None` where it has none.
 pub(crate) fn terms(mesh: &Mesh, layout: Layout) -> [Option<u64>; 2] {
     [Reduction::Max, Reduction::Sum].map(|kind| {
         let axes = layout.partial(kind);

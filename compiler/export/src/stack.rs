@@ -1,4 +1,4 @@
-//! A layer that is repeated, as the stack that it stands for.
+//! A repeated layer as the stack of its applications.
 
 use shard_ir::{FoldId, InstrId, InstrKind, Mesh, ParameterKind, Plan, PlanFold};
 
@@ -13,8 +13,8 @@ pub(crate) fn one_mesh(layers: &[Exported<'_>]) -> Result<Mesh, ExportError> {
     if is_one { Ok(mesh) } else { Err(ExportError::Meshes) }
 }
 
-/// The functions of all layers, one behind another: `write` writes a layer, and what stands behind
-/// its name; behind a layer that is repeated stands its stack.
+/// The functions of all layers, one behind another; the stack of a repeated layer stands behind the
+/// layer. `write` writes a layer, given the text that stands behind its name.
 pub(crate) fn with_stacks(
     layers: &[Exported<'_>],
     write: &mut dyn FnMut(&Exported<'_>, &str) -> Result<String, ExportError>,
@@ -30,9 +30,10 @@ pub(crate) fn with_stacks(
     Ok(functions)
 }
 
-/// A layer of `repeat N` as one folded block of N applications: each takes as first parameter the
-/// first result of the one before, on weights and caches of its own; its other results are one for
-/// each. `None` where the layer is not repeated, or what it gives is not what it takes.
+/// A layer of `repeat N` as one folded block of N applications. Each application takes as its first
+/// parameter the first result of the one before, and has weights, caches and other results of its
+/// own. `None` where the layer is not repeated, or its first result has another type than its first
+/// parameter.
 pub(crate) fn stack(plan: &Plan) -> Option<Plan> {
     if plan.repeat < 2 || !plan.folds.is_empty() {
         return None;

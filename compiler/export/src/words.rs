@@ -1,5 +1,5 @@
-//! What a system is called upon for: how JAX and PyTorch write what ops and moves come down to. All
-//! else (which dims stand where, what is cast, what a line is called) is one for both.
+//! What JAX and PyTorch write differently. Everything else of a Python module is written once for
+//! both: which dims stand where, what is cast, what a line is called.
 
 use shard_ir::{Binary, Collective, Dtype, Map, Reduce};
 
@@ -9,33 +9,33 @@ use crate::helpers::Helpers;
 use crate::moved::{PythonMove, Written};
 use crate::python::Py;
 
-/// The words of one system. The helpers that both have by one name are called where they are
-/// needed.
+/// How one system writes Python. A helper that both systems have under one name is called without
+/// asking it.
 pub(crate) trait Words {
-    /// The functions that modules bring along.
+    /// The file of helpers that modules take from.
     fn helpers(&self) -> Helpers;
 
-    /// Names that the modules' own code and its imports claim, beside those of Python, with blanks
+    /// Names that the code of modules and its imports claim beside those of Python, with blanks
     /// between.
     fn claimed(&self) -> &'static str;
 
-    /// The module that has `inf`, `nan` and `iinfo`.
+    /// The Python module of the system's functions, which has `inf`, `nan` and `iinfo` too.
     fn module(&self) -> &'static str;
 
-    /// The dtype that stands for one of the plan.
+    /// The name of the dtype that stands for a dtype of the plan.
     fn dtype(&self, dtype: Dtype, floats: Floats) -> &'static str;
 
     /// Whether the system has arithmetic for a dtype; else it stores, moves and casts its values.
     fn computes(&self, dtype: Dtype, floats: Floats) -> bool;
 
-    /// A partial value at the boundary has its terms along a dim in front: it is one tensor over
-    /// all devices, and not what one of them has.
+    /// Whether a partial value at the boundary is one tensor over all devices, with the terms along
+    /// a dim in front; else it is the term of one device.
     fn terms_in_front(&self) -> bool;
 
-    /// The axes of a loop around them.
+    /// The axes of a collective einsum, as its helper takes them.
     fn ring(&self, axes: Vec<Py>) -> Py;
 
-    /// The value in another dtype, of floats or from whole numbers.
+    /// The value cast to another dtype, without regard to ranges.
     fn cast(&self, value: Py, dtype: &str) -> Py;
 
     /// The value rounded to a dtype of floats.
@@ -43,7 +43,7 @@ pub(crate) trait Words {
         self.cast(value, self.dtype(dtype, floats))
     }
 
-    /// The value truncated to a dtype of whole numbers.
+    /// The value truncated to whole numbers in the range of a dtype.
     fn whole(&self, value: Py, dtype: Dtype, floats: Floats) -> Py;
 
     /// A tensor of one number.
@@ -52,18 +52,18 @@ pub(crate) trait Words {
     /// The rank of this device among those of axes.
     fn rank(&self, axes: Py) -> Py;
 
-    /// The dims in another order.
+    /// The value with its dims in another order: `places` are the old places of the new dims.
     fn transposed(&self, value: Py, places: Vec<usize>) -> Py;
 
-    /// Dims of size 1 at these places of the result.
+    /// The value with dims of size 1 added at these places of the result.
     fn expanded(&self, value: Py, places: Vec<usize>) -> Py;
 
-    /// The elements in another shape.
+    /// The elements in the same order in another shape.
     fn reshaped(&self, value: Py, sizes: Vec<u64>) -> Py {
         Py::call(format!("{}.reshape", self.module()), [value, Py::numbers(sizes)])
     }
 
-    /// A tensor broadcast to these sizes, from those of its dims that have size 1.
+    /// A tensor of as many dims broadcast to these sizes.
     fn spread(&self, value: Py, sizes: Vec<u64>) -> Py {
         Py::call(format!("{}.broadcast_to", self.module()), [value, Py::numbers(sizes)])
     }
@@ -71,10 +71,10 @@ pub(crate) trait Words {
     /// Two tensors one behind the other.
     fn concatenated(&self, values: [Py; 2], axis: usize) -> Py;
 
-    /// The part of a dim from one place up to another.
+    /// The positions of a dim from `range[0]` up to, not including, `range[1]`.
     fn cut(&self, value: Py, axis: usize, range: [u64; 2]) -> Py;
 
-    /// A whole cache with rows in place of those from one place on.
+    /// A whole cache in which `rows` replace the positions from `at` on.
     fn updated(&self, cache: Py, rows: Py, at: u64, axis: usize) -> Py;
 
     /// An elementwise map.
@@ -83,7 +83,7 @@ pub(crate) trait Words {
     /// The larger or the smaller of two operands, one of which may be a number.
     fn extremum(&self, kind: Extremum, operands: [Py; 2]) -> Py;
 
-    /// Of two values the first where a truth value holds, the second elsewhere.
+    /// The first of two values where a truth value holds, the second elsewhere.
     fn either(&self, holds: Py, [a, b]: [Py; 2]) -> Py {
         Py::call(format!("{}.where", self.module()), [holds, a, b])
     }
@@ -91,21 +91,21 @@ pub(crate) trait Words {
     /// A softmax.
     fn softmax(&self, value: Py, axis: usize) -> Py;
 
-    /// The softmax over a device's own keys, and its statistics: a pair.
+    /// The pair of the softmax over a device's own keys and its statistics.
     fn softmax_of_part(&self, value: Py, axis: usize) -> Py {
         Py::call("softmax_of_part", [value]).with("axis", Py::atom(axis))
     }
 
-    /// A reduction over some dims; `dtype` is the result's where it is of whole numbers.
+    /// A reduction over the dims of `axis`. `dtype` is the dtype of a result of whole numbers.
     fn reduced(&self, kind: Reduce, value: Py, axis: Py, dtype: Option<&str>) -> Py;
 
-    /// An einsum of operands of one dtype, `common`, whose result has another perhaps.
+    /// An einsum of operands of the dtype `common`; the result may have another dtype.
     fn einsum(&self, equation: Py, operands: Vec<Py>, dtypes: Dtypes) -> Py;
 
-    /// What lies in the memory of the host, on the device.
+    /// A value in host memory, moved to the device.
     fn fetched(&self, value: Py) -> Py;
 
-    /// A move.
+    /// The expressions of a move of `value`, all but the last of which are assigned to `between`.
     fn moved(
         &self,
         moved: &PythonMove<'_>,
@@ -114,11 +114,11 @@ pub(crate) trait Words {
         between: &Py,
     ) -> Result<Written, ExportError>;
 
-    /// The applications of a block, one behind another.
+    /// The lines that apply a folded block.
     fn repeated(&self, repeated: Repeated<'_>) -> String;
 }
 
-/// Which of two numbers is taken.
+/// Which of two numbers an op takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Extremum {
     Larger,
@@ -126,7 +126,7 @@ pub(crate) enum Extremum {
 }
 
 impl Extremum {
-    /// The extremum that an op takes; none of arithmetic.
+    /// The extremum that a binary op takes; `None` of arithmetic and comparisons.
     pub(crate) fn of(binary: Binary) -> Option<Extremum> {
         match binary {
             Binary::Maximum => Some(Extremum::Larger),
@@ -145,26 +145,27 @@ impl Extremum {
 /// The dtypes of an einsum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dtypes {
-    /// Of its operands.
+    /// The dtype in which the operands are.
     pub(crate) common: Dtype,
-    /// Of its result.
+    /// The dtype of the result.
     pub(crate) result: Dtype,
     pub(crate) floats: Floats,
 }
 
-/// The applications of a block: `function(carried, stack)` gives what is handed on and its states.
+/// A folded block that is to be applied. `function(carried, stack)` gives the value that is handed
+/// on, and the states.
 pub(crate) struct Repeated<'a> {
     pub(crate) indent: usize,
     pub(crate) function: &'a str,
-    /// What the first application takes.
+    /// The value that the first application takes.
     pub(crate) carried: Py,
-    /// What each takes of its own, one tensor for all.
+    /// The stacks of the weights and caches of all applications.
     pub(crate) stacks: Vec<Py>,
     pub(crate) times: u64,
-    /// What the last hands on.
+    /// The name for the value that the last application hands on.
     pub(crate) name: &'a str,
-    /// The states of all, where there are any.
+    /// The name for the stacks of states, where there are any.
     pub(crate) states: Option<&'a str>,
-    /// Names that are free: for what one application takes of its own, and for its states.
+    /// Two free names: for the slices that one application takes, and for its states.
     pub(crate) free: [&'a str; 2],
 }

@@ -1,4 +1,4 @@
-//! A folded block: a function of one application, and a loop over the applications.
+//! Folded blocks: a function of one application, and a loop that calls it for each application.
 
 use shard_ir::{FoldId, InstrId, InstrKind, Plan, PlanFold};
 
@@ -9,8 +9,8 @@ use crate::python::{Py, call_line, returned, unpacked};
 use crate::words::Repeated;
 
 impl PythonBody<'_> {
-    /// A folded block: a function of one application, and the scan that applies it to the stacked
-    /// weights.
+    /// Writes a folded block: the function of one application, and the loop that applies it to the
+    /// stacked weights.
     pub(super) fn fold(
         &mut self,
         fold: FoldId,
@@ -43,11 +43,11 @@ impl PythonBody<'_> {
         Ok(())
     }
 
-    /// Writes the function of one application of a block; gives its name.
+    /// Writes the function of one application of a block, and gives the name of the function.
     fn one_application(&mut self, block: &Block<'_>) -> Result<String, ExportError> {
         let outer_text = std::mem::take(&mut self.text);
         let outer_names = (std::mem::take(&mut self.holds), self.taken.clone());
-        // What is read from outside keeps its name inside.
+        // A value from outside has the same name inside, so no value of the block may take it.
         for id in &block.outside {
             if let Some(Py::Atom(name)) = &self.known[id.index()] {
                 self.taken.take(name);
@@ -69,7 +69,8 @@ impl PythonBody<'_> {
         Ok(function)
     }
 
-    /// Writes what one application of a block does; gives the names of what it takes.
+    /// Writes the body of that function, and gives the names of its two parameters: the value that
+    /// is handed on, and the application's own weights.
     fn body_of_one(&mut self, block: &Block<'_>) -> Result<[String; 2], ExportError> {
         let carry = self.name_for(block.of.from, block.first.index());
         self.hold(block.of.from, &carry);
@@ -94,17 +95,18 @@ impl PythonBody<'_> {
     }
 }
 
-/// A folded block.
+/// A folded block, and what its function reads and gives.
 struct Block<'p> {
     of: &'p PlanFold,
     first: InstrId,
-    /// Its instructions.
+    /// The instructions that run in it, in order.
     inside: Vec<InstrId>,
-    /// Its parameters that it reads.
+    /// Its own parameters that an instruction inside reads.
     weights: Vec<InstrId>,
-    /// What else it reads from outside, but for what the application before hands on.
+    /// What instructions inside read from outside, less its parameters and the value that the
+    /// application before hands on.
     outside: Vec<InstrId>,
-    /// Its states that are results.
+    /// Instructions inside whose values are states of the plan.
     states: Vec<InstrId>,
 }
 

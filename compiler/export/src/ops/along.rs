@@ -1,5 +1,5 @@
-//! What goes along one dim of a value, element after element: reductions, convolutions, and the
-//! functions that modules bring along for an op of one dim.
+//! Ops that go along one dim of a value: reductions, convolutions, and ops that a helper computes
+//! along one dim.
 
 use shard_ir::{DimId, InstrId, Reduce};
 
@@ -8,7 +8,8 @@ use crate::error::ExportError;
 use crate::python::Py;
 
 impl PythonOps<'_> {
-    /// A function of a value along one dim of it, called by its name.
+    /// The call of a helper on a value along one of its dims, with one more argument if there is
+    /// one.
     pub(super) fn along(
         &self,
         name: &str,
@@ -21,7 +22,7 @@ impl PythonOps<'_> {
         Ok(Py::call(name, arguments).with("axis", axis))
     }
 
-    /// An operand as it broadcasts to a value of these dims.
+    /// An operand in a form that broadcasts to a value of these dims.
     pub(super) fn beside(&self, dims: &[DimId], operand: &Named) -> Result<Py, ExportError> {
         self.aligned(self.dims(operand.id), dims, operand.py.clone())
     }
@@ -64,8 +65,8 @@ impl PythonOps<'_> {
         let reduced = |kind| self.words.reduced(kind, value, axis, whole_number);
         Ok(match kind {
             Reduce::Mean if whole => reduced(Reduce::Mean),
-            // Of a split dim each device has a part: the terms are sums over the parts, divided by
-            // the whole count.
+            // Each device has a part of a split dim: its term of the mean is the sum over its part,
+            // divided by the count of the whole dim.
             Reduce::Mean => {
                 let count: u64 = over.iter().map(|d| self.size(*d)).product();
                 Py::binary(reduced(Reduce::Sum), "/", Py::atom(count))

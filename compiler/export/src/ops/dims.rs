@@ -1,5 +1,5 @@
-//! Which dims a value has and where they stand: in order, beside others, read as others, one behind
-//! another.
+//! Ops that change which dims a value has and in which order: transposes, broadcasts, reshapes,
+//! concatenations.
 
 use shard_ir::{DimId, InstrId, Plan};
 
@@ -49,7 +49,7 @@ impl PythonOps<'_> {
         Ok(self.words.transposed(value, places))
     }
 
-    /// A value as it broadcasts to a result of more dims.
+    /// A value in a form that broadcasts to a result of more dims.
     pub(super) fn aligned(
         &self,
         dims: &[DimId],
@@ -61,7 +61,7 @@ impl PythonOps<'_> {
             return Err(ExportError::Internal("a result lacks a dim of its operand"));
         }
         let value = self.transposed(dims, &order, value)?;
-        // What is lacking in front comes by itself.
+        // NumPy's broadcasting adds the dims that are missing in front.
         let first = result.iter().position(|d| dims.contains(d)).unwrap_or(result.len());
         let lacking: Vec<usize> = (first..result.len())
             .filter(|at| !dims.contains(&result[*at]))
@@ -79,7 +79,8 @@ impl PythonOps<'_> {
         })
     }
 
-    /// Dims read as others, of the same elements in the same order.
+    /// A reshape: the dims `from` are read as the dims `to`, of the same elements in the same
+    /// order.
     pub(super) fn reshaped(
         &self,
         from: &[DimId],
@@ -137,8 +138,9 @@ impl PythonOps<'_> {
     }
 }
 
-/// The order in which dims stand before they are read as others, the order after it, and the sizes
-/// after it. Where the dims do not stand together, they go behind all others first.
+/// What a reshape of `from` to `to` takes: the order of dims before it, the order of dims after it,
+/// and the local sizes after it. Where the dims `from` do not stand together, they move behind all
+/// other dims first.
 pub(crate) fn reshape(
     plan: &Plan,
     id: InstrId,

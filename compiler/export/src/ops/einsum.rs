@@ -1,4 +1,4 @@
-//! Einsums: their subscripts, the dtype that they multiply in, and the collective in their loop.
+//! Einsums: their subscripts, the dtype in which operands are multiplied, and collective einsums.
 
 use shard_ir::{DimId, Dtype, Fused, InstrId};
 
@@ -16,7 +16,8 @@ impl PythonOps<'_> {
         Ok(self.words.einsum(equation, operands, Dtypes { common, result, floats: self.floats }))
     }
 
-    /// The attention over a device's own keys, and its statistics in the order of its dims: a pair.
+    /// The pair of the attention over a device's own keys and its statistics, in the order of the
+    /// result's dims.
     pub(super) fn attention_of_part(
         &self,
         id: InstrId,
@@ -78,7 +79,7 @@ impl PythonOps<'_> {
         }
     }
 
-    /// The operands in the dtype that they are multiplied in.
+    /// The operands in the dtype in which they are multiplied, and that dtype.
     fn einsum_operands(&self, operands: &[Named]) -> Result<(Vec<Py>, Dtype), ExportError> {
         let dtypes: Vec<Dtype> =
             operands.iter().map(|o| self.plan.instruction(o.id).dtype).collect();
@@ -94,7 +95,8 @@ impl PythonOps<'_> {
         Ok((operands.iter().map(|o| self.cast(o, common)).collect(), common))
     }
 
-    /// The subscripts of an einsum, a letter for each dim: its own where it has but one.
+    /// The subscripts of an einsum, with a letter for each dim: the dim's own name where that is
+    /// one letter.
     fn equation(&self, id: InstrId) -> Result<String, ExportError> {
         let instr = self.plan.instruction(id);
         let sides: Vec<&[DimId]> =

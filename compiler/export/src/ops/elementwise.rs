@@ -1,4 +1,4 @@
-//! What is done element by element: arithmetic, choices and casts.
+//! Elementwise ops: arithmetic, choices and casts.
 
 use shard_ir::{Binary, Dtype, InstrId};
 
@@ -21,7 +21,7 @@ impl PythonOps<'_> {
         let dtype = dtype.ok_or(ExportError::Internal("operands of dtypes that do not meet"))?;
         let result = self.dims(id);
         let operand = |named: &Named| -> Result<Py, ExportError> {
-            // A number takes the dtype of what it meets.
+            // Python gives a number the dtype of the other operand.
             if is_number(&named.py) {
                 return Ok(named.py.clone());
             }
@@ -51,7 +51,7 @@ impl PythonOps<'_> {
         })
     }
 
-    /// Of two values, in the dtype of the result, the one or the other.
+    /// The one or the other of two values, both in the dtype of the result.
     pub(super) fn either(&self, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
         let [holds, a, b] = operands else {
             return Err(ExportError::Internal("a choice of other than two"));
@@ -63,7 +63,7 @@ impl PythonOps<'_> {
         Ok(self.words.either(which, [a?, b?]))
     }
 
-    /// The value in another dtype, whose elements may be rounded.
+    /// The cast of a value to another dtype, rounded or truncated where that is needed.
     pub(super) fn converted(&self, operand: &Named, to: Dtype) -> Py {
         if self.same_dtype(self.plan.instruction(operand.id).dtype, to) {
             operand.py.clone()

@@ -6,7 +6,7 @@ use crate::dtypes::Floats;
 use crate::python::Py;
 use crate::words::Words;
 
-/// What leaves any term as it is.
+/// The number that changes no other term of a reduction: 0, or the least value of the dtype.
 pub(crate) fn neutral(words: &dyn Words, kind: Reduction, dtype: Dtype, floats: Floats) -> Py {
     let module = words.module();
     match kind {
@@ -17,7 +17,7 @@ pub(crate) fn neutral(words: &dyn Words, kind: Reduction, dtype: Dtype, floats: 
     }
 }
 
-/// Whether an expression is a number as it is written.
+/// Whether an expression is the literal of a number.
 pub(crate) fn is_number(py: &Py) -> bool {
     let begins = |text: &str| text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     matches!(py, Py::Atom(text) if begins(text) || text.ends_with(".inf") || text.ends_with(".nan"))

@@ -1,5 +1,5 @@
-//! What depends on where in a dim an element stands: masks, rotary embeddings, routes, rows that
-//! are taken; and where a device's block starts.
+//! Ops that depend on the position of an element in a dim (masks, rotary embeddings, routes, taken
+//! rows), and the position at which a device's block starts.
 
 use shard_ir::{DimId, InstrId};
 
@@ -9,7 +9,8 @@ use crate::python::Py;
 use crate::specs::axes_of_dim;
 
 impl PythonOps<'_> {
-    /// Where the block of a device starts along a dim; none where the dim is whole.
+    /// The position at which the block of a device starts along a dim; `None` where the dim is
+    /// whole.
     pub(crate) fn origin(&self, id: InstrId, dim: DimId) -> Result<Option<Py>, ExportError> {
         let place = self.place(id, dim)?;
         let axes = self.plan.instruction(id).layout.axes_of(place);
@@ -18,8 +19,8 @@ impl PythonOps<'_> {
         Ok(Some(Py::binary(self.words.rank(axes), "*", Py::atom(size))))
     }
 
-    /// A call that counts places along a dim of the whole tensor: it is told where the block
-    /// starts.
+    /// A call of a helper that counts positions of the whole tensor, with the position at which the
+    /// block starts.
     pub(super) fn told_origin(&self, call: Py, of: &Named, over: DimId) -> Result<Py, ExportError> {
         Ok(with_origin(call, self.origin(of.id, over)?))
     }
@@ -86,7 +87,7 @@ impl PythonOps<'_> {
         self.in_order(&order, id, routed)
     }
 
-    /// A choice of the largest of each part that a device has.
+    /// A call that takes the largest of each part of a dim that a device has.
     pub(super) fn largest(
         &self,
         name: &str,
@@ -153,7 +154,7 @@ impl PythonOps<'_> {
         let origin = self.origin(table.id, over)?;
         let taken = match shared.len() {
             0 => Py::call("take_rows", [rows, at]),
-            // A table for each position of the dims that both have.
+            // There is a table for each position of the dims that table and ids share.
             n => Py::call("take_from_each", [Py::atom(n), rows, at]),
         };
         let taken = taken.with("axis", Py::atom(axis));
@@ -167,7 +168,7 @@ impl PythonOps<'_> {
     }
 }
 
-/// A call that is told where a device's block starts, where it is no whole tensor.
+/// A call with the position at which a device's block starts, where the dim is split.
 fn with_origin(call: Py, origin: Option<Py>) -> Py {
     match origin {
         None => call,

@@ -1,5 +1,5 @@
-//! A module of JAX: the mesh, the specs of all parameters, a function for each layer and phase, the
-//! unsharded function beside it, and a check that compares the two.
+//! A module of JAX: the mesh, the specs of all parameters, for each layer and phase a sharded and
+//! an unsharded function, and a check that compares the two.
 
 mod moves;
 mod words;
@@ -20,27 +20,29 @@ use crate::stack::{one_mesh, with_stacks};
 use crate::words::Words;
 pub(crate) use words::Jax;
 
-/// How a module says where data lie.
+/// How a module states layouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Style {
-    /// A `shard_map` of what each device does: every collective is written out, and no other is
-    /// sent.
+    /// A `shard_map` of what each device does: every collective of the plan is written out, and XLA
+    /// adds none.
     #[default]
     ShardMap,
-    /// Whole tensors, each held to a layout where the plan moves one: XLA finds the collectives.
+    /// Code on whole tensors, in which each value that the plan moves is held to its layout: XLA
+    /// finds the collectives.
     Constraints,
 }
 
 /// How a module is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JaxOptions {
-    /// How it says where data lie.
+    /// How it states layouts.
     pub style: Style,
     /// Which floats it computes in.
     pub floats: Floats,
 }
 
-/// A module of layers on one mesh; `origin` says in a few words what they come from.
+/// The text of a module of layers on one mesh. `origin` says in a few words where the layers come
+/// from.
 pub fn jax(
     layers: &[Exported<'_>],
     origin: &str,
@@ -60,14 +62,14 @@ pub fn jax(
 struct JaxModule {
     options: JaxOptions,
     taken: Taken,
-    /// There is one layer: its constants need no prefix.
+    /// Whether there is one layer, whose constants need no prefix.
     single: bool,
     /// The entries of `LAYERS`.
     entries: Vec<(String, Vec<(String, Py)>)>,
 }
 
 impl JaxModule {
-    /// A layer; `kind` stands behind its name.
+    /// The code of a layer; `kind` stands behind the layer's name.
     fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
         let layer = Layer::new(&Jax, self.options.floats, layer, kind);
         let plan = layer.plan;
@@ -111,7 +113,7 @@ impl JaxModule {
         Ok(out.concat())
     }
 
-    /// What stands in front of a function: caches that it replaces are donated.
+    /// The decorators of a function. The memory of caches that a result replaces is donated.
     fn decorators(&self, layer: &Layer<'_>, params: &str, results: &str) -> String {
         let replaced = replaced(layer.plan);
         let donated = layer
@@ -198,7 +200,8 @@ impl JaxModule {
     }
 }
 
-/// The dims that stand in front of parameters and results: those of stacks, and those of terms.
+/// Entries of `LAYERS` on the dims in front of parameters and results: the dim of a stack, and the
+/// dims of candidates and terms.
 fn in_front(layer: &Layer<'_>, partial: bool) -> [(String, Py); 2] {
     let (plan, parameters) = (layer.plan, &layer.parameters);
     let count = |count: Option<u64>| count.map_or(Py::atom("None"), Py::atom);
@@ -207,7 +210,7 @@ fn in_front(layer: &Layer<'_>, partial: bool) -> [(String, Py); 2] {
         let is_split = candidates.is_some() || terms.is_some();
         is_split.then(|| Py::Tuple(vec![count(candidates), count(terms)]))
     };
-    // Results are told from parameters of the same name.
+    // The arrow tells a result from a parameter of the same name.
     let results: Vec<(String, &PlanOutput)> =
         layer.outputs.iter().map(|name| format!("-> {name}")).zip(&plan.outputs).collect();
     let mut of_terms: Vec<(String, Py)> =
@@ -222,7 +225,7 @@ fn in_front(layer: &Layer<'_>, partial: bool) -> [(String, Py); 2] {
     [("stacked".to_string(), Py::List(stacked)), ("terms".to_string(), Py::Dict(of_terms))]
 }
 
-/// The imports that a text needs, in the order of the linter.
+/// The imports that a text needs, sorted as the linter sorts them.
 fn imports(code: &str) -> String {
     let mut out = String::new();
     for module in ["argparse", "os", "sys"] {

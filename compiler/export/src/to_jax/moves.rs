@@ -1,4 +1,4 @@
-//! Each move as an expression of JAX on what one device holds.
+//! Each move as expressions of JAX on the block of one device.
 
 use shard_ir::{AxisList, Collective, Reduction};
 
@@ -20,7 +20,7 @@ pub(crate) fn write(
     let value = value.clone();
     let mesh = moved.shape.mesh;
     let tuple = |axes: &AxisList| axes_tuple(mesh, axes.iter());
-    // What JAX does the move by, where it has none like it.
+    // For the comment: what JAX does instead of a collective that it does not have.
     let mut instead = None;
     let step = match *collective {
         Collective::AllGather { dim, axes } => Py::call("lax.all_gather", [value, tuple(&axes)])

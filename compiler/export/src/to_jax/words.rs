@@ -1,4 +1,4 @@
-//! What JAX calls things.
+//! Ops and moves as JAX writes them.
 
 use shard_ir::{Collective, Dtype, Map, Reduce};
 
@@ -14,7 +14,7 @@ use crate::words::{Dtypes, Extremum, Repeated, Words};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Jax;
 
-/// What modules import and define.
+/// Names that modules of JAX import and define.
 const CLAIMED: &str = "argparse os sys jax jnp np lax partial P AxisType NamedSharding MESH LAYERS PARAMS RESULTS \
     SHAPES layer";
 
@@ -142,7 +142,7 @@ impl Words for Jax {
         };
         let reduced = Py::call(function, [value]).with("axis", axis);
         match (kind, dtype) {
-            // JAX would widen small whole numbers.
+            // Without a dtype JAX would widen small whole numbers.
             (Reduce::Sum, Some(dtype)) => reduced.with("dtype", Py::atom(dtype)),
             (Reduce::Sum | Reduce::Mean | Reduce::Max, _) => reduced,
         }
@@ -172,7 +172,7 @@ impl Words for Jax {
         moves::write(moved, collective, value, between)
     }
 
-    /// A scan over the stacks.
+    /// A `lax.scan` over the stacks.
     fn repeated(&self, repeated: Repeated<'_>) -> String {
         let scanned = Py::call("lax.scan", [Py::atom(repeated.function), repeated.carried]);
         let scanned = match (scanned, repeated.stacks.is_empty()) {

@@ -1,5 +1,5 @@
-//! The body of a function: what each device does, instruction by instruction, under the names of
-//! the source.
+//! The body of a function of StableHLO: what each device does, instruction by instruction, under
+//! the names of the source.
 
 use shard_ir::{Collective, FoldId, InstrId, InstrKind, MeshShape, Plan, PlanOutput};
 
@@ -14,15 +14,16 @@ use crate::error::ExportError;
 use crate::layer::plain;
 use crate::specs::terms;
 
-/// A body that is being written.
+/// The body of a function of StableHLO while it is written.
 pub(crate) struct HloBody<'p> {
     plan: &'p Plan,
     ops: HloOps<'p>,
-    /// What results and folded blocks need.
+    /// For each instruction, whether a result or a folded block depends on its value.
     needed: Vec<bool>,
-    /// The value that holds each instruction's, where it is made and where it can be read.
+    /// For each instruction the value of the text that holds its block, as long as that may be
+    /// read.
     known: Vec<Option<Value>>,
-    /// The statistics of those that are an attention over a device's own keys.
+    /// For each attention over a device's own keys the value of the text that holds its statistics.
     statistics: Vec<Option<Value>>,
 }
 
@@ -37,14 +38,15 @@ impl<'p> HloBody<'p> {
         }
     }
 
-    /// Writes all instructions and the return. `parameters` are the values of the arguments.
+    /// Writes all instructions and the return. `parameters` are the parameters with the values of
+    /// the arguments.
     pub(crate) fn write(
         mut self,
         b: &mut Builder,
         parameters: &[(InstrId, Value)],
     ) -> Result<(), ExportError> {
         for (id, value) in parameters {
-            // Those of a folded block are opened in it, application by application.
+            // A parameter of a folded block is a stack, of which each application opens its slice.
             let whole = self.plan.instruction(*id).fold.is_some();
             let value = if whole { value.clone() } else { self.opened(b, *id, value) };
             self.known[id.index()] = Some(value);
@@ -70,7 +72,7 @@ impl<'p> HloBody<'p> {
         Ok(())
     }
 
-    /// The value of an instruction; a number is written where it is read.
+    /// The value of the text for an instruction; a constant is written anew at each reader.
     fn value(&self, b: &mut Builder, id: InstrId) -> Result<Value, ExportError> {
         if let InstrKind::Constant(number) = self.plan.instruction(id).kind {
             return Ok(b.splat(self.plan.number(number), &[], self.ops.element(id)));
@@ -80,7 +82,8 @@ impl<'p> HloBody<'p> {
             .ok_or(ExportError::Internal("a value is read that was not made"))
     }
 
-    /// Its name in the source, without that of the block that it is in.
+    /// The name of an instruction in the source, without the name of the folded block that it is
+    /// in.
     fn called(&self, id: InstrId) -> String {
         let instr = self.plan.instruction(id);
         match (&instr.name, instr.fold) {
@@ -137,7 +140,7 @@ impl<'p> HloBody<'p> {
         Ok(())
     }
 
-    /// What an instruction makes, with its statistics where it is an attention over a device's own
+    /// The value that an instruction makes, and the statistics of an attention over a device's own
     /// keys.
     fn made(
         &self,
@@ -192,7 +195,7 @@ impl<'p> HloBody<'p> {
         }
     }
 
-    /// A partial parameter has the term of the device behind one dim, or two, of size 1.
+    /// The term of this device of a partial parameter, which has one dim of size 1 or two in front.
     fn opened(&self, b: &mut Builder, id: InstrId, value: &Value) -> Value {
         let shape = self.plan.local_sizes(id);
         if value.shape == shape {
@@ -203,7 +206,7 @@ impl<'p> HloBody<'p> {
         b.reshape(value, &shape)
     }
 
-    /// A value with its term behind dims of size 1 where it is partial.
+    /// A value as it leaves the function: a partial value gets dims of size 1 in front of its term.
     fn shown(&self, b: &mut Builder, id: InstrId, value: &Value) -> Value {
         let layout = self.plan.instruction(id).layout;
         let partial = terms(&self.plan.mesh, layout).iter().flatten().count();
@@ -211,8 +214,8 @@ impl<'p> HloBody<'p> {
         b.reshape(value, &shape)
     }
 
-    /// What a folded block reads that it does not make: the weights and caches of each
-    /// application, and what is the same for all.
+    /// What a folded block reads from outside: its own weights and caches, which are stacks, and
+    /// values that are the same for all applications.
     fn read_from_outside(&self, fold: FoldId, first: InstrId, last: InstrId) -> [Vec<InstrId>; 2] {
         let plan = self.plan;
         let inside = |id: InstrId| plan.runs_in(id) == Some(fold);
@@ -239,8 +242,9 @@ impl<'p> HloBody<'p> {
         [stacks, same]
     }
 
-    /// A folded block as a loop over its applications, which takes and gives one value, reads the
-    /// stacks of its own weights and caches at its turn, and writes its states there.
+    /// Writes a folded block as a loop over its applications. Each turn takes the value that the
+    /// one before hands on, reads its slice of the stacks of weights and caches, and writes its
+    /// slice of the stacks of states.
     fn fold(
         &mut self,
         b: &mut Builder,
@@ -309,8 +313,8 @@ impl<'p> HloBody<'p> {
         Ok(())
     }
 
-    /// A result as the function gives it: its terms in front where it is partial, and before them
-    /// the applications of a folded block.
+    /// A result as the function returns it. The dims of terms stand in front of a partial result,
+    /// and in front of these the dim of the applications of a folded block.
     fn result(&self, b: &mut Builder, output: &PlanOutput) -> Result<Value, ExportError> {
         let instr = self.plan.instruction(output.id);
         let value = self.value(b, output.id)?;

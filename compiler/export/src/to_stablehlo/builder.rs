@@ -1,4 +1,4 @@
-//! StableHLO as it is written: one op a line, each value with its type.
+//! Writes the text of StableHLO: one op on a line, with the types of its operands and its result.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -29,35 +29,35 @@ pub(crate) fn tensor(shape: &[u64], element: Element) -> String {
     format!("tensor<{sizes}{}>", element.name())
 }
 
-/// Numbers, or what is written as they are, behind commas.
+/// Items with commas between them.
 pub(crate) fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The types of some values, behind commas.
+/// The types of some values, with commas between them.
 pub(crate) fn types<'v>(values: impl IntoIterator<Item = &'v Value>) -> String {
     list(values.into_iter().map(Value::ty))
 }
 
-/// The names of some values, behind commas.
+/// The names of some values, with commas between them.
 pub(crate) fn names<'v>(values: impl IntoIterator<Item = &'v Value>) -> String {
     list(values.into_iter().map(|value| value.name.as_str()))
 }
 
-/// A function that is being written.
+/// The text of a function while it is written.
 #[derive(Default)]
 pub(crate) struct Builder {
     text: String,
     indent: usize,
-    /// How many values have a number for a name.
+    /// How many values are named by a number.
     numbered: usize,
     taken: BTreeSet<String>,
-    /// How many collectives there are: each has a channel of its own.
+    /// How many collectives are written; each has a channel of its own.
     channels: usize,
 }
 
 impl Builder {
-    /// A builder whose lines stand so far in.
+    /// A builder whose lines are indented by so many columns.
     pub(crate) fn at(indent: usize) -> Builder {
         Builder { indent, ..Builder::default() }
     }
@@ -66,7 +66,7 @@ impl Builder {
         self.text
     }
 
-    /// How long the text is.
+    /// The length of the text so far, in bytes.
     pub(crate) fn place(&self) -> usize {
         self.text.len()
     }
@@ -79,8 +79,8 @@ impl Builder {
         }
     }
 
-    /// A name that nothing has: this one, with what MLIR does not take replaced, or the same with a
-    /// number.
+    /// A name that no value has yet: this name with `_` for characters that MLIR does not take, and
+    /// with a number behind it if it is taken.
     pub(crate) fn fresh(&mut self, name: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let mut own: String = name.chars().map(plain).collect();
@@ -101,8 +101,8 @@ impl Builder {
         Value { name: self.fresh(name), shape: shape.to_vec(), element }
     }
 
-    /// Gives the value that was made last, and that nothing reads yet, the name that it has in the
-    /// source; `since` is where its text begins. A value from before keeps its name.
+    /// Gives a value the name that it has in the source, if nothing reads the value yet. `since` is
+    /// the length of the text before the value was made; a value from before that keeps its name.
     pub(crate) fn named(&mut self, value: Value, name: &str, since: usize) -> Value {
         let made = format!("{} = ", value.name);
         let ends = |at: usize| {
@@ -123,7 +123,7 @@ impl Builder {
         Value { name, ..value }
     }
 
-    /// An op that makes one value; its text stands behind `=`.
+    /// Writes an op that makes one value. `text` is what stands behind the `=`.
     pub(crate) fn op(&mut self, shape: Vec<u64>, element: Element, text: &str) -> Value {
         let name = format!("%{}", self.numbered);
         self.numbered += 1;
@@ -141,7 +141,7 @@ impl Builder {
         self.op(a.shape.clone(), a.element, &text)
     }
 
-    /// With a number on the right.
+    /// A binary op with a number on the right.
     pub(crate) fn with_number(&mut self, op: &str, a: &Value, b: f64) -> Value {
         let b = self.splat(b, &a.shape, a.element);
         self.binary(op, a, &b)
@@ -171,7 +171,7 @@ impl Builder {
         self.op(yes.shape.clone(), yes.element, &text)
     }
 
-    /// The same number everywhere.
+    /// A tensor with the same number everywhere.
     pub(crate) fn splat(&mut self, value: f64, shape: &[u64], element: Element) -> Value {
         let text = format!(
             "stablehlo.constant dense<{}> : {}",
@@ -181,12 +181,12 @@ impl Builder {
         self.op(shape.to_vec(), element, &text)
     }
 
-    /// A whole number that places and turns are counted in.
+    /// A scalar of the type in which positions and turns are counted.
     pub(crate) fn count(&mut self, value: u64) -> Value {
         self.splat(value as f64, &[], Element::I32)
     }
 
-    /// The value in another type. Of floats, one without infinities takes the nearest number that
+    /// The value in another type. A type of floats without infinities takes the nearest number that
     /// it has.
     pub(crate) fn convert(&mut self, a: &Value, to: Element) -> Value {
         if a.element == to {
@@ -229,8 +229,8 @@ impl Builder {
         self.shaped(&format!("transpose {}, dims = [{}]", a.name, list(order)), a, shape)
     }
 
-    /// The value along more dims: `into` says which dim of the result each of its dims is, in
-    /// order.
+    /// The value broadcast to a shape. `into` says for each dim of the value which dim of the
+    /// result it is.
     pub(crate) fn broadcast(&mut self, a: &Value, shape: &[u64], into: &[usize]) -> Value {
         if a.shape == shape {
             return a.clone();
@@ -289,7 +289,7 @@ impl Builder {
         self.shaped(&op, a, shape)
     }
 
-    /// Where a block begins: at `start` along a dim, and at the front of every other.
+    /// The position at which a block begins: `start` along a dim, and 0 along every other.
     fn starts(&mut self, rank: usize, dim: usize, start: &Value) -> Vec<Value> {
         let front = (rank > 1).then(|| self.count(0));
         (0..rank)
@@ -300,7 +300,7 @@ impl Builder {
             .collect()
     }
 
-    /// So many positions of a dim, from a place on that is known when it runs.
+    /// `size` positions of a dim, from a position on that is only known when the program runs.
     pub(crate) fn dynamic_slice(
         &mut self,
         a: &Value,
@@ -323,7 +323,7 @@ impl Builder {
         self.op(shape, a.element, &text)
     }
 
-    /// The value with a block of it written anew.
+    /// The value with a block that replaces its positions of a dim from `start` on.
     pub(crate) fn update(&mut self, a: &Value, block: &Value, dim: usize, start: &Value) -> Value {
         let starts = self.starts(a.shape.len(), dim, start);
         let text = format!(
@@ -370,8 +370,8 @@ impl Builder {
         )
     }
 
-    /// A loop with a turn for each of these numbers: each turn takes what the one before gives. The
-    /// first value that `turn` gets is its number.
+    /// A loop with a turn for each of these numbers. `turn` gets its number and the values that the
+    /// turn before gives; the first turn gets `carried`, whose names the values have inside.
     pub(crate) fn turns(
         &mut self,
         numbers: Range<u64>,

@@ -1,4 +1,4 @@
-//! Einsums as products of two, and einsums with a collective in their loop.
+//! Einsums as chains of products of two operands, and collective einsums as loops.
 
 use shard_ir::{DimId, Fused, Mesh};
 
@@ -9,17 +9,17 @@ use super::ranks::rank;
 use crate::devices::ring_pairs;
 use crate::error::ExportError;
 
-/// Up to so many chunks a ring is written out; past them it is a loop.
+/// The most chunks for which a ring is written out; one of more chunks is a loop.
 const MOST_WRITTEN_OUT: u64 = 8;
 
-/// An operand of a product.
+/// An operand of an einsum, with the dim that each of its dims is.
 #[derive(Clone)]
 pub(crate) struct Factor {
     pub(crate) dims: Vec<DimId>,
     pub(crate) value: Value,
 }
 
-/// An einsum to write: the dims of its result, and the type it is accumulated in.
+/// An einsum: the dims of its result, and the type in which it is accumulated.
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a> {
     pub(crate) result: &'a [DimId],
@@ -27,7 +27,8 @@ pub(crate) struct Product<'a> {
 }
 
 impl Product<'_> {
-    /// The product of the factors, two at a time: always those whose product is smallest.
+    /// The product of all factors. Of all pairs, the one whose product has the fewest elements is
+    /// multiplied first, until one factor is left.
     pub(crate) fn of(self, b: &mut Builder, factors: &[Factor]) -> Result<Value, ExportError> {
         let mut factors = factors.to_vec();
         while factors.len() > 1 {
@@ -46,7 +47,7 @@ impl Product<'_> {
         in_order(b, &last.dims, self.result, &value)
     }
 
-    /// The dims that the result or a factor that is not among these has.
+    /// The dims of the result, and those of all factors but the ones at these places.
     fn others(self, factors: &[Factor], but: &[usize]) -> Vec<DimId> {
         let rest = factors.iter().enumerate().filter(|(at, _)| !but.contains(at));
         self.result.iter().copied().chain(rest.flat_map(|(_, f)| f.dims.iter().copied())).collect()
@@ -75,7 +76,7 @@ impl Product<'_> {
         right: Factor,
         others: &[DimId],
     ) -> Result<Factor, ExportError> {
-        // A dim of one factor alone that nothing else has is summed before.
+        // A dim that only one factor has, and nothing else needs, is summed before the product.
         let of_right = right.dims.clone();
         let left = summed(b, left, |d| others.contains(&d) || of_right.contains(&d));
         let of_left = left.dims.clone();
@@ -127,7 +128,7 @@ impl Product<'_> {
     }
 }
 
-/// The type that two factors are multiplied in: the wider one, or the float of the two.
+/// The type in which two factors are multiplied: the wider of the two, floats before whole numbers.
 fn common(a: Element, b: Element) -> Element {
     let rank = |element: Element| match element {
         Element::Bool => 0,
@@ -144,7 +145,7 @@ fn common(a: Element, b: Element) -> Element {
     if rank(a) < rank(b) { b } else { a }
 }
 
-/// A factor without the dims that are not kept.
+/// A factor summed over the dims that are not kept.
 fn summed(b: &mut Builder, factor: Factor, kept: impl Fn(DimId) -> bool) -> Factor {
     let over: Vec<usize> =
         (0..factor.dims.len()).filter(|place| !kept(factor.dims[*place])).collect();
@@ -166,7 +167,7 @@ pub(crate) fn in_order(
     Ok(b.transpose(value, &places))
 }
 
-/// An einsum with a collective in its loop.
+/// A collective einsum, written as a ring: blocks travel round the devices of a group.
 pub(crate) struct Ring<'a> {
     pub(crate) mesh: &'a Mesh,
     pub(crate) fused: Fused,
@@ -174,7 +175,7 @@ pub(crate) struct Ring<'a> {
 }
 
 impl Ring<'_> {
-    /// The result of the loop on the blocks of a device.
+    /// The result of the ring on the blocks of one device.
     pub(crate) fn of(&self, b: &mut Builder, factors: &[Factor]) -> Result<Value, ExportError> {
         let missing = ExportError::Internal("a loop along a dim that is not there");
         match self.fused {
@@ -193,7 +194,8 @@ impl Ring<'_> {
         permuted(b, held, &ring_pairs(self.mesh, &self.fused.axes()))
     }
 
-    /// The chunk that a device has at a turn, `ahead` of its own at turn 0; the turns go down.
+    /// The number of the chunk at a turn: `ahead` of the device's own chunk at turn 0, and one less
+    /// at each further turn.
     fn chunk(&self, b: &mut Builder, rank: &Value, step: &Value, ahead: u64) -> Value {
         let k = self.fused.chunks(self.mesh);
         let from_above = b.with_number("add", rank, (k + ahead) as f64);
@@ -201,7 +203,8 @@ impl Ring<'_> {
         b.with_number("remainder", &chunk, k as f64)
     }
 
-    /// The factors cut to a chunk of a dim, but for the one at a place, which is given.
+    /// The factors, each cut to a chunk of `size` positions of a dim. The factor at the place of
+    /// `given` is that value instead.
     fn parts(
         &self,
         b: &mut Builder,
@@ -307,7 +310,8 @@ impl Ring<'_> {
         })
     }
 
-    /// The last of what is held after the turns 1 to k - 1.
+    /// Runs the turns 1 to k - 1 on the values that are `held`, and gives the last of them at the
+    /// end.
     fn turned(
         &self,
         b: &mut Builder,
@@ -333,7 +337,8 @@ impl Ring<'_> {
             }
             return last(held);
         }
-        // What a turn reads is carried through all of them.
+        // A loop reads nothing from outside, so that factors and rank are carried through all
+        // turns.
         let carried: Vec<(&str, Value)> = held
             .iter()
             .map(|value| ("held", value.clone()))

@@ -18,15 +18,15 @@ shard_ir::worded! {
         I8 = "i8",
         I4 = "i4",
         Bool = "i1",
-        /// Of the number of a device alone.
+        /// The type of `partition_id` alone.
         Unsigned = "ui32",
     }
-    /// The word of it.
+    /// The word of MLIR for it.
     fn name;
 }
 
 impl Element {
-    /// A dtype of the plan, in the floats that the module computes in.
+    /// The element type for a dtype of the plan, in the floats in which the module computes.
     pub(crate) fn of(dtype: Dtype, floats: Floats) -> Element {
         match (dtype, floats) {
             (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4, Floats::F64) => {
@@ -49,7 +49,7 @@ impl Element {
         self.range().is_none()
     }
 
-    /// The largest number of a float that has no infinity.
+    /// The largest number of a type of floats that has no infinity; `None` of other types.
     pub(crate) fn largest(self) -> Option<f64> {
         match self {
             Element::F8 => Some(448.0),
@@ -66,12 +66,12 @@ impl Element {
         }
     }
 
-    /// What is computed in where roundings would add up: floats of no less than 32 bits.
+    /// The type for computations in which roundings would add up: floats of at least 32 bits.
     pub(crate) fn wide(self) -> Element {
         if self.is_float() && self != Element::F64 { Element::F32 } else { self }
     }
 
-    /// The least and the largest whole number; `None` of floats.
+    /// The least and the largest number of a type of whole numbers; `None` of floats.
     pub(crate) fn range(self) -> Option<(i64, i64)> {
         match self {
             Element::I32 => Some((-(1 << 31), (1 << 31) - 1)),
@@ -97,7 +97,7 @@ impl Element {
         }
     }
 
-    /// Minus infinity, or the least number where there is none.
+    /// Minus infinity of floats, the least number of other types.
     pub(crate) fn least(self) -> f64 {
         match self.range() {
             Some((least, _)) => least as f64,
@@ -105,7 +105,7 @@ impl Element {
         }
     }
 
-    /// What leaves any term as it is.
+    /// The number that changes no other term of a reduction.
     pub(crate) fn neutral(self, kind: Reduction) -> f64 {
         match kind {
             Reduction::Sum => 0.0,
@@ -113,8 +113,8 @@ impl Element {
         }
     }
 
-    /// A number inside `dense<..>`. One that the type cannot hold becomes the nearest that it can;
-    /// what is no number becomes 0 where the type has numbers alone.
+    /// A number as it is written inside `dense<..>`. A number that the type cannot hold becomes the
+    /// nearest that it can hold; NaN becomes 0 where the type has no NaN.
     pub(crate) fn literal(self, value: f64) -> String {
         if let Some((least, most)) = self.range() {
             let whole = if value.is_nan() { 0 } else { (value as i64).clamp(least, most) };
@@ -129,7 +129,7 @@ impl Element {
                 _ => text,
             };
         }
-        // MLIR writes what is not finite by its bits.
+        // MLIR writes infinities and NaN by their bits.
         let [infinity, negative, no_number] = match self {
             Element::F64 => ["0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"],
             Element::F32 => ["0x7F800000", "0xFF800000", "0x7FC00000"],

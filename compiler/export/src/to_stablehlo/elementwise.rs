@@ -6,7 +6,7 @@ use shard_ir::{Binary, Map, Norm, Reduce, Reduction};
 use super::builder::{Builder, Value};
 use super::element::Element;
 
-/// An elementwise map. What is not exact is computed in no less than 32 bits.
+/// An elementwise map. A map that is not exact is computed in floats of at least 32 bits.
 pub(crate) fn map(b: &mut Builder, map: Map, a: &Value) -> Value {
     let wide = if map.row().is(Flag::Exact) { a.element } else { a.element.wide() };
     let wide = b.convert(a, wide);
@@ -61,7 +61,7 @@ pub(crate) fn binary(b: &mut Builder, binary: Binary, left: &Value, right: &Valu
         Binary::Sub => b.binary("subtract", left, right),
         Binary::Mul => b.binary("multiply", left, right),
         Binary::Div if left.element.is_float() => b.binary("divide", left, right),
-        // Of whole numbers truncated toward zero, and 0 where the divisor is 0.
+        // A quotient of whole numbers is truncated toward zero, and 0 where the divisor is 0.
         Binary::Div => {
             let zero = b.splat(0.0, &right.shape, right.element);
             let one = b.splat(1.0, &right.shape, right.element);
@@ -78,8 +78,8 @@ pub(crate) fn binary(b: &mut Builder, binary: Binary, left: &Value, right: &Valu
     }
 }
 
-/// A value in another dtype: whole numbers are truncated toward zero, and go no further than the
-/// type does.
+/// The cast of a value to another type. Floats that become whole numbers are truncated toward zero;
+/// a number outside the range of the type becomes the nearest inside, and NaN becomes 0.
 pub(crate) fn cast(b: &mut Builder, a: &Value, to: Element) -> Value {
     if a.element == to || to.is_float() || a.element == Element::Bool {
         return b.convert(a, to);
@@ -104,14 +104,14 @@ pub(crate) fn cast(b: &mut Builder, a: &Value, to: Element) -> Value {
     let above = b.with_number("maximum", &wide, least);
     let inside = b.with_number("minimum", &above, most);
     let inside = b.convert(&inside, to);
-    // Floats may have no number as near to the largest.
+    // The largest whole number may not be a float of this type: the nearest float may be above it.
     let is_most = b.compare_number("GE", &wide, most);
     let most = b.splat(most, &wide.shape, to);
     b.select(&is_most, &most, &inside)
 }
 
-/// A reduction over some dims of what a device has; `count` is how many elements there are of each
-/// result on all devices.
+/// A reduction over some dims of a device's block. `count` is the number of elements on all devices
+/// that one element of the result is reduced from.
 pub(crate) fn reduce(
     b: &mut Builder,
     kind: Reduce,
@@ -135,14 +135,14 @@ fn mean(b: &mut Builder, wide: &Value, over: &[usize], count: u64) -> Value {
     b.with_number("divide", &sum, count as f64)
 }
 
-/// A value without a dim, along it again.
+/// A value that lacks a dim, broadcast along that dim to a shape.
 fn along(b: &mut Builder, a: &Value, shape: &[u64], dim: usize) -> Value {
     let into: Vec<usize> = (0..shape.len()).filter(|at| *at != dim).collect();
     b.broadcast(a, shape, &into)
 }
 
-/// `exp(a) / sum(exp(a))` along a dim, less the largest in the exponents; with `exp(sinks)` in the
-/// sum where there are sinks, which have the shape of the value.
+/// `exp(a) / sum(exp(a))` along a dim, where the largest is subtracted from all exponents. Sinks
+/// have the shape of the value; `exp(sinks)` is one term more of the sum.
 pub(crate) fn softmax(b: &mut Builder, a: &Value, sinks: Option<&Value>, dim: usize) -> Value {
     let wide = b.convert(a, a.element.wide());
     let sinks = sinks.map(|sinks| b.convert(sinks, wide.element));
@@ -164,8 +164,8 @@ pub(crate) fn softmax(b: &mut Builder, a: &Value, sinks: Option<&Value>, dim: us
     b.convert(&parts, a.element)
 }
 
-/// The softmax over the keys of a device, 0 where it sees none, and the statistics: the logarithm
-/// of the sum of `exp(a)`, minus infinity where it sees none.
+/// The softmax over the keys of a device, and its statistics, the logarithm of the sum of `exp(a)`.
+/// A query that sees no key of the device has the weights 0 and the statistics minus infinity.
 pub(crate) fn softmax_of_part(b: &mut Builder, a: &Value, dim: usize) -> [Value; 2] {
     let wide = b.convert(a, a.element.wide());
     let largest = b.reduce(Reduction::Max, &wide, &[dim]);
@@ -181,7 +181,7 @@ pub(crate) fn softmax_of_part(b: &mut Builder, a: &Value, dim: usize) -> [Value;
     let beside = along(b, &sum, &wide.shape, dim);
     let parts = b.binary("divide", &powers, &beside);
     let parts = b.convert(&parts, a.element);
-    // Minus infinity plus 0 where the device sees no key.
+    // Where the device sees no key, this is minus infinity plus 0.
     let logarithm = b.unary("log", &sum);
     [parts, b.binary("add", &largest, &logarithm)]
 }

@@ -6,9 +6,10 @@ use super::builder::{Builder, Value};
 use super::moves::HloMove;
 use super::ranks::rank;
 
-/// The attention over all keys, or a block of it along `dim`, of parts of it. A part is a result
-/// and its statistics, which have the dims `by` of the result. Where axes are left that split the
-/// keys, it still is a part, of more keys, and its statistics are given too.
+/// Merges the attentions over parts of the keys along `axes`; with `dim` each device gets its block
+/// along that dim. The statistics of a part have the dims `by` of its result. If other axes still
+/// split the keys, what comes out is an attention over a larger part, and its statistics are given
+/// too.
 pub(super) fn softmax_merge(
     b: &mut Builder,
     moved: &HloMove<'_>,
@@ -20,7 +21,8 @@ pub(super) fn softmax_merge(
 ) -> (Value, Option<Value>) {
     let by: Vec<usize> = by.iter().collect();
     let mut largest = moved.all_reduce(b, statistics, Reduction::Max, axes);
-    // A device that sees no key has the weight 0, as `exp` of minus infinity.
+    // A query that sees no key of a device has the weight `exp` of minus infinity there, which is
+    // 0.
     let sees = b.compare_number("GT", statistics, f64::NEG_INFINITY);
     let zero = b.splat(0.0, &largest.shape, largest.element);
     let finite = b.select(&sees, &largest, &zero);
@@ -63,7 +65,7 @@ pub(super) fn softmax_merge(
     if moved.to.softmax_axes().is_empty() {
         return (merged, None);
     }
-    // Minus infinity plus 0 where no device sees a key.
+    // Where no device sees a key, this is minus infinity plus 0.
     let logarithm = b.unary("log", &weights);
     (merged, Some(b.binary("add", &largest, &logarithm)))
 }

@@ -1,5 +1,5 @@
-//! StableHLO: a mesh of Shardy, and for each layer and phase a function whose body is what each
-//! device does (`sdy.manual_computation`), every collective written out.
+//! A module of StableHLO: a mesh of Shardy, and for each layer and phase a function whose body is
+//! what each device does (`sdy.manual_computation`), with every collective written out.
 
 mod body;
 mod builder;
@@ -31,12 +31,13 @@ use crate::specs::terms;
 use crate::stack::stack;
 use crate::to_jax::Jax;
 
-/// A group of a collective lists its devices, so the text grows with the mesh: of a larger one it
-/// would be of no use.
+/// The largest mesh, in devices. Each collective lists the devices of its groups, so that the text
+/// for a larger mesh would be too long to use.
 const MOST_DEVICES: u64 = crate::sends::MOST_DEVICES;
 
-/// A module of layers on one mesh: a function for each, and one for the stack of a layer that is
-/// repeated. A single function is `main`. `origin` says in a few words what they come from.
+/// The text of a module of layers on one mesh: a function for each layer, and one for the stack of
+/// a repeated layer. A single function is called `main`. `origin` says in a few words where the
+/// layers come from.
 pub fn stablehlo(plans: &[&Plan], origin: &str, floats: Floats) -> Result<String, ExportError> {
     let mesh = plans.first().map_or_else(Mesh::default, |plan| plan.mesh.clone());
     if plans.iter().any(|plan| plan.mesh != mesh) {
@@ -100,21 +101,22 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// A value at the boundary of a function: as a whole, and as a device has it.
+/// A parameter or result of a function: as a whole tensor, and as the block of a device.
 struct Boundary {
     whole: Value,
     local: Value,
     sharding: String,
 }
 
-/// What lies at the boundary of a plan, and in which floats.
+/// Makes the parameters and results of a plan's function.
 struct Edge<'p> {
     plan: &'p Plan,
     floats: Floats,
 }
 
 impl Edge<'_> {
-    /// A parameter or a result of these dims; `copies` is how many tensors it stands for.
+    /// A parameter or a result of these dims in a layout; `copies` is the size of the dim of
+    /// applications in front, if there is one.
     fn of(
         &self,
         b: &mut Builder,
@@ -140,8 +142,9 @@ impl Edge<'_> {
     }
 }
 
-/// `<@mesh, [{}, {"x", "y"}]>`: a dim of copies is whole, those of candidates and of terms are
-/// split by the axes that the value is partial over.
+/// The sharding of a tensor at the boundary, `<@mesh, [{}, {"x", "y"}]>`. The dim of applications
+/// is whole; the dims of candidates and of terms are split over the axes over which the value is
+/// partial.
 fn sharding(mesh: &Mesh, layout: Layout, rank: usize, stacked: bool) -> String {
     let axes = |axes: &mut dyn Iterator<Item = shard_ir::AxisId>| {
         format!("{{{}}}", list(axes.map(|axis| quoted(mesh.name(axis)))))

@@ -1,4 +1,4 @@
-//! Each move as ops of StableHLO on what one device holds.
+//! Each move as ops of StableHLO on the block of one device.
 
 use shard_ir::{AxisList, Collective, Layout, MeshShape, Reduction};
 
@@ -8,7 +8,7 @@ use crate::devices::{groups, permute_pairs};
 use crate::error::ExportError;
 use crate::exchange::steps_of;
 
-/// A move to write.
+/// A move that is to be written, with the layouts before and after it.
 #[derive(Clone, Copy)]
 pub(crate) struct HloMove<'a> {
     pub(crate) shape: MeshShape<'a>,
@@ -17,7 +17,7 @@ pub(crate) struct HloMove<'a> {
 }
 
 impl HloMove<'_> {
-    /// What stands in for a move that StableHLO does not have.
+    /// For the comment on a move: what is done instead, where StableHLO has no such collective.
     pub(crate) fn instead(&self, collective: &Collective) -> Result<Option<String>, ExportError> {
         if let Collective::Exchange { to } = *collective {
             let chain = steps_of(self.shape, self.from, to)?;
@@ -131,7 +131,7 @@ impl HloMove<'_> {
         called(b, "reduce_scatter", &attributes, value, shape)
     }
 
-    /// The axes of a move along several dims, dim by dim, and into how many parts each dim is cut.
+    /// The axes of a move along several dims, dim by dim, and for each dim its number of parts.
     fn parts(&self, collective: &Collective) -> (AxisList, Vec<(usize, u64)>) {
         let parts = collective.parts(self.from);
         let axes = parts.iter().flat_map(|(_, axes)| axes.iter()).collect();
@@ -139,7 +139,8 @@ impl HloMove<'_> {
         (axes, parts.iter().map(|(dim, axes)| (*dim, count(axes))).collect())
     }
 
-    /// Along several dims: the blocks along a dim of their own, and then each in its place.
+    /// A gather along several dims: all blocks are gathered along a new dim, and each is moved to
+    /// its place.
     fn gather_dims(&self, b: &mut Builder, collective: &Collective, value: &Value) -> Value {
         let (axes, parts) = self.parts(collective);
         let in_front: Vec<u64> = std::iter::once(1).chain(value.shape.iter().copied()).collect();
@@ -160,8 +161,8 @@ impl HloMove<'_> {
         b.reshape(&blocks, &shape)
     }
 
-    /// Along several dims: every dim cut, the parts along a dim of their own in front, and that dim
-    /// scattered.
+    /// A reduce-scatter along several dims: every dim is cut in parts, the parts are put along a
+    /// new dim in front, and that dim is scattered.
     fn scatter_dims(
         &self,
         b: &mut Builder,
@@ -192,8 +193,9 @@ impl HloMove<'_> {
         b.reshape(&scattered, &local)
     }
 
-    /// The value where the axes begin, or its block in its place, and what leaves any term as it is
-    /// everywhere else.
+    /// The value as a partial one. Without `dim` the first device of a group keeps the value and
+    /// all others hold the neutral number; with `dim` each device puts its block in its place and
+    /// has the neutral number everywhere else.
     fn partial(
         &self,
         b: &mut Builder,
@@ -222,13 +224,13 @@ impl HloMove<'_> {
     }
 }
 
-/// Blocks that change places: each pair is the device that sends and the one that gets.
+/// A permute of blocks; each pair is the device that sends and the device that receives.
 pub(crate) fn permuted(b: &mut Builder, value: &Value, pairs: &[[u64; 2]]) -> Value {
     let attributes = format!("<{{{}, source_target_pairs = {}}}>", b.channel(), table(pairs));
     called(b, "collective_permute", &attributes, value, value.shape.clone())
 }
 
-/// The collective of this name on a value, which has this shape afterwards.
+/// Writes the collective of this name on a value; `shape` is the shape of its result.
 fn called(b: &mut Builder, name: &str, attributes: &str, value: &Value, shape: Vec<u64>) -> Value {
     let (ty, after) = (value.ty(), tensor(&shape, value.element));
     let text = format!("\"stablehlo.{name}\"({}) {attributes} : ({ty}) -> {after}", value.name);

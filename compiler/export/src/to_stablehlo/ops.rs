@@ -1,4 +1,4 @@
-//! Each op of the catalogue as ops of StableHLO on what one device holds.
+//! Each op of the catalogue as ops of StableHLO on the blocks of one device.
 
 mod along;
 mod dims;
@@ -18,19 +18,19 @@ use crate::error::ExportError;
 use crate::ops::dims_made;
 use crate::parts::{are_weights_of_part, dims_of_statistics};
 
-/// What the ops of one plan are made from.
+/// Writes the ops of one plan.
 #[derive(Clone, Copy)]
 pub(crate) struct HloOps<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) floats: Floats,
 }
 
-/// One operand: which instruction it is, and the value that holds its block.
+/// An operand: its instruction, and the value of the text that holds its block.
 #[derive(Clone)]
 pub(crate) struct Operand {
     pub(crate) id: InstrId,
     pub(crate) value: Value,
-    /// Those of an attention over a device's own keys.
+    /// The statistics of an attention over a device's own keys.
     pub(crate) statistics: Option<Value>,
 }
 
@@ -174,7 +174,8 @@ impl HloOps<'_> {
         })
     }
 
-    /// An op of an attention over a device's own keys, and its statistics; `None` of any other op.
+    /// The result and the statistics of an op that belongs to an attention over a device's own
+    /// keys; `None` of any other op.
     pub(crate) fn op_of_part(
         &self,
         b: &mut Builder,
@@ -226,7 +227,7 @@ impl HloOps<'_> {
         operands.iter().map(factor).collect()
     }
 
-    /// An einsum with a collective in its loop.
+    /// A collective einsum.
     pub(crate) fn looped(
         &self,
         b: &mut Builder,
@@ -239,7 +240,7 @@ impl HloOps<'_> {
     }
 }
 
-/// A value in host memory, on the device.
+/// A value in host memory, moved to the device.
 fn fetched(b: &mut Builder, value: &Value) -> Value {
     let text = format!(
         "stablehlo.custom_call @annotate_device_placement({}) {{has_side_effect = true, \

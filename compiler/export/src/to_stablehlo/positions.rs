@@ -1,14 +1,15 @@
-//! What depends on where in a dim an element stands: masks, rotary embeddings, caches, sums and
-//! recurrences along it.
+//! Ops that depend on the position of an element in a dim: masks, rotary embeddings, caches, sums
+//! and recurrences.
 
 use super::builder::{Builder, Value};
 use super::element::Element;
 use shard_ir::Reduction;
 
-/// What the pairs of a rotary embedding turn by: `position * BASE^(-2i/n)`.
+/// Pair i of n/2 in a rotary embedding turns by the angle `position * BASE^(-2i/n)`.
 const BASE: f64 = 10_000.0;
 
-/// The place of every element along a dim, in the whole tensor.
+/// The position of every element of a block along a dim of the whole tensor, plus `later`; `begins`
+/// is the first position of the block.
 pub(crate) fn places(
     b: &mut Builder,
     shape: &[u64],
@@ -27,8 +28,9 @@ pub(crate) fn places(
     at
 }
 
-/// Minus infinity where the key is later than the query, which is `later` behind it, or no more
-/// among the last ones that a window shows.
+/// Scores with minus infinity where a query does not see a key: a key that is later than the query,
+/// or one before the last `window` keys. Position i of the queries is position i + `later` of the
+/// keys.
 pub(crate) fn mask(
     b: &mut Builder,
     a: &Value,
@@ -48,8 +50,9 @@ pub(crate) fn mask(
     b.select(&past, &least, &masked)
 }
 
-/// Pairs of the two halves of a dim, turned by their position along another, in no less than 32
-/// bits.
+/// A rotary embedding, computed in floats of at least 32 bits: element i of the first half of a dim
+/// and element i of the second half are a pair, which is turned by its position along another dim,
+/// plus `earlier`.
 pub(crate) fn rope(
     b: &mut Builder,
     a: &Value,
@@ -83,7 +86,8 @@ pub(crate) fn rope(
     b.convert(&both, a.element)
 }
 
-/// The block of a cache that begins at a place, with new rows from `first` of the whole on.
+/// The block of a cache that begins at position `begins`, with the new rows at the positions from
+/// `first` on of the whole cache.
 pub(crate) fn append_block(
     b: &mut Builder,
     cache: &Value,
@@ -92,7 +96,7 @@ pub(crate) fn append_block(
     begins: Value,
     first: u64,
 ) -> Value {
-    // As many rows in front as the block has: those that fall into it are a slice then.
+    // With as many rows of zeros in front as the block has, the rows for the block are a slice.
     let size = cache.shape[dim];
     let mut shape = cache.shape.clone();
     shape[dim] = size + new.shape[dim];
@@ -108,7 +112,7 @@ pub(crate) fn append_block(
     b.select(&is_new, &rows, cache)
 }
 
-/// Each position has what stands `by` before it, and zeros in front.
+/// Each position has the value of the position `by` before it; the first `by` positions are 0.
 pub(crate) fn shift(b: &mut Builder, a: &Value, dim: usize, by: u64) -> Value {
     let size = a.shape[dim];
     let by = by.min(size);
@@ -122,8 +126,8 @@ pub(crate) fn shift(b: &mut Builder, a: &Value, dim: usize, by: u64) -> Value {
     b.concatenate(&zeros, &kept, dim)
 }
 
-/// At each position the sum up to it: sums of 1, 2, 4, .. positions, each from two of the step
-/// before. Of floats in no less than 32 bits.
+/// At each position the sum up to that position. Steps give the sums of the last 1, 2, 4, ..
+/// positions, each from two sums of the step before. Floats are added in at least 32 bits.
 pub(crate) fn cumsum(b: &mut Builder, a: &Value, dim: usize) -> Value {
     let mut sums = if a.element.is_float() { b.convert(a, a.element.wide()) } else { a.clone() };
     let mut reach = 1;
@@ -135,8 +139,8 @@ pub(crate) fn cumsum(b: &mut Builder, a: &Value, dim: usize) -> Value {
     b.convert(&sums, a.element)
 }
 
-/// At each position what stands there and before it, each times its tap; the weights have the taps
-/// in front of the dims of the value.
+/// A causal convolution: at each position the sum of the last values, the value there included,
+/// each times its tap. The weights have the dim of the taps in front of the dims of the value.
 pub(crate) fn conv(b: &mut Builder, a: &Value, weights: &Value, dim: usize) -> Value {
     let taps = weights.shape[0];
     let term = |b: &mut Builder, back: u64| {
@@ -153,8 +157,8 @@ pub(crate) fn conv(b: &mut Builder, a: &Value, weights: &Value, dim: usize) -> V
     sum
 }
 
-/// Minus the first position at which two are equal, or both no number; the least int32 where they
-/// never are.
+/// Minus the first position at which a value equals the one that is sought (NaN equals NaN); the
+/// least int32 where none does.
 pub(crate) fn locate(
     b: &mut Builder,
     a: &Value,
@@ -175,7 +179,7 @@ pub(crate) fn locate(
     b.reduce(Reduction::Max, &found, &[dim])
 }
 
-/// The first position of the largest.
+/// The first position of the largest value along a dim.
 pub(crate) fn argmax(b: &mut Builder, a: &Value, dim: usize) -> Value {
     let largest = b.reduce(Reduction::Max, a, &[dim]);
     let into: Vec<usize> = (0..a.shape.len()).filter(|at| *at != dim).collect();
@@ -184,7 +188,7 @@ pub(crate) fn argmax(b: &mut Builder, a: &Value, dim: usize) -> Value {
     b.unary("negate", &found)
 }
 
-/// The value at its place along a dim of a larger size, and zeros around it.
+/// The value from position `offset` on along a dim of `size` positions, and zeros around it.
 pub(crate) fn pad(b: &mut Builder, a: &Value, dim: usize, [offset, size]: [u64; 2]) -> Value {
     let mut shape = a.shape.clone();
     shape[dim] = size;
@@ -193,8 +197,8 @@ pub(crate) fn pad(b: &mut Builder, a: &Value, dim: usize, [offset, size]: [u64; 
     b.update(&zeros, a, dim, &start)
 }
 
-/// At each position its own value and the result before it, times the factor: of 1, 2, 4, ..
-/// positions, each from two of the step before.
+/// The recurrence `s[i] = a[i] + factor[i] * s[i - 1]`. Steps give the results over the last 1, 2,
+/// 4, .. positions, each from two results of the step before.
 pub(crate) fn scan(b: &mut Builder, a: &Value, factor: &Value, dim: usize) -> Value {
     let (mut sums, mut factor) = (a.clone(), factor.clone());
     let mut reach = 1;

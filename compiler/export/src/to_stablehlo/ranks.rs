@@ -1,4 +1,4 @@
-//! Where a device stands, and its number in the text.
+//! The rank of a device in a group, the position at which its block begins, and tables of devices.
 
 use shard_ir::{AxisList, Mesh};
 
@@ -12,7 +12,7 @@ pub(crate) fn table<R: AsRef<[u64]>>(rows: &[R]) -> String {
     format!("dense<[{}]> : tensor<{}x{width}xi64>", list(text), rows.len())
 }
 
-/// The place of a device in its group over some axes.
+/// The rank of a device in its group over some axes; the first axis is the major digit.
 pub(crate) fn rank(b: &mut Builder, mesh: &Mesh, axes: &AxisList) -> Value {
     let device = b.op(Vec::new(), Element::Unsigned, "stablehlo.partition_id : tensor<ui32>");
     let device = b.convert(&device, Element::I32);
@@ -38,8 +38,8 @@ pub(crate) fn rank(b: &mut Builder, mesh: &Mesh, axes: &AxisList) -> Value {
     place.unwrap_or_else(|| b.count(0))
 }
 
-/// Where the block of a device begins along a dim that these axes cut into blocks of a size; `None`
-/// where the dim is whole.
+/// The position at which the block of a device begins along a dim that these axes cut into blocks
+/// of `size`; `None` where the dim is whole.
 pub(crate) fn origin(b: &mut Builder, mesh: &Mesh, axes: &AxisList, size: u64) -> Option<Value> {
     if axes.is_empty() {
         return None;

@@ -1,11 +1,11 @@
-//! Choices of the largest.
+//! The largest values along a dim.
 
 use super::builder::{Builder, Value, tensor};
 use super::element::Element;
 use super::positions::places;
 
-/// Of so many parts of a dim the `each` largest, and their positions in the whole dim, part by
-/// part; the block begins at a place of it.
+/// The `each` largest values of each of `parts` parts of a dim, and their positions in the whole
+/// dim. `begins` is the first position of the block.
 pub(crate) fn largest(
     b: &mut Builder,
     a: &Value,
@@ -25,8 +25,8 @@ pub(crate) fn largest(
     })
 }
 
-/// Values in falling order along a dim, what is no number first, and what stood beside them; equal
-/// values keep their order.
+/// Values in falling order along a dim, NaN first, and the elements of `beside` in the same order.
+/// Equal values keep their order.
 fn sorted(b: &mut Builder, values: &Value, beside: &Value, dim: usize) -> [Value; 2] {
     let name = b.fresh("sorted");
     let (of_value, of_place) = (tensor(&[], values.element), tensor(&[], beside.element));

@@ -1,13 +1,13 @@
-//! Rows of tables, and which tokens go to which experts.
+//! Look-ups in tables by ids, sums of rows by ids, and the routing of tokens to experts.
 
 use shard_ir::Reduction;
 
 use super::builder::{Builder, Value, list, tensor};
 use super::element::Element;
 
-/// The rows that ids name, of a table of the dims `[shared.., rows, kept..]`, for ids of
-/// `[shared.., asked..]`: a table for each place of the shared dims. An id that this block of the
-/// table, which begins at a place, does not have gives zeros.
+/// Rows of a table by ids: a table of `[shared.., rows, kept..]` and ids of `[shared.., asked..]`
+/// give `[shared.., asked.., kept..]`. The first `shared` dims are those that both have. The block
+/// of the table begins at row `begins`; an id of a row outside the block gives zeros.
 pub(crate) fn take(
     b: &mut Builder,
     table: &Value,
@@ -52,16 +52,16 @@ pub(crate) fn take(
     b.select(&held, &rows, &nothing)
 }
 
-/// Ids as places of a block that begins at one.
+/// Ids relative to the first row of a block.
 fn within(b: &mut Builder, ids: &Value, begins: Option<Value>) -> Value {
     let Some(begins) = begins else { return ids.clone() };
     let begins = b.broadcast(&begins, &ids.shape, &[]);
     b.binary("subtract", ids, &begins)
 }
 
-/// Rows `[shared.., positions.., rest..]` added up by the place that their id of `[shared..,
-/// positions..]` names, among so many places from a first one on; one that names none of these goes
-/// nowhere. Floats are added in no less than 32 bits.
+/// Sums of rows by ids: rows of `[shared.., positions.., rest..]` and ids of `[shared..,
+/// positions..]` give `[shared.., places, rest..]`. The block has the `places` places from `begins`
+/// on; a row whose id names another place is left out. Floats are added in at least 32 bits.
 pub(crate) fn scatter_add(
     b: &mut Builder,
     rows: &Value,
@@ -73,7 +73,7 @@ pub(crate) fn scatter_add(
     let (front, rest) = (&rows.shape[..shared], &rows.shape[ids.shape.len()..]);
     let (batches, count) = (front.iter().product::<u64>(), ids.shape.iter().product::<u64>());
     let element = if rows.element.is_float() { rows.element.wide() } else { rows.element };
-    // All batches behind one another: the places of each begin where those before it end.
+    // All shared dims become one dim of batches, whose places stand one behind another.
     let at = within(b, ids, begins);
     let at = b.reshape(&at, &[batches, count / batches.max(1)]);
     let from = b.compare_number("GE", &at, 0.0);
@@ -109,18 +109,19 @@ pub(crate) fn scatter_add(
     b.reshape(&sums, &[front, &[places], rest].concat())
 }
 
-/// For gates of `[groups.., token, expert]`, 1 at the place of an expert that a token is given, of
-/// `[groups.., token, expert, place]`.
+/// The routing of tokens: gates of `[groups.., token, expert]` give `[groups.., token, expert,
+/// place]`, with 1 where a token gets a place of an expert.
 ///
-/// First choices come before second ones, and among them tokens in their order; of equal gates the
-/// lower numbered expert is liked better, and one that is no number is liked least.
+/// All first choices are served before second ones, and within a choice tokens in their order. Of
+/// equal gates a token prefers the expert of the lower number; a gate that is NaN counts as the
+/// least.
 pub(crate) fn route(b: &mut Builder, gates: &Value, choices: u64, places: u64) -> Value {
     let rank = gates.shape.len();
     let (tokens, experts) = (gates.shape[rank - 2], gates.shape[rank - 1]);
     let groups = &gates.shape[..rank - 2];
     let chosen = best(b, gates, choices);
 
-    // The choices before the tokens: who asks first stands first.
+    // With the dim of choices before the dim of tokens, who is served first stands first.
     let mut order: Vec<usize> = (0..rank).collect();
     order.swap(rank - 2, rank - 1);
     let chosen = b.transpose(&chosen, &order);
@@ -140,7 +141,7 @@ pub(crate) fn route(b: &mut Builder, gates: &Value, choices: u64, places: u64) -
     b.convert(&given, gates.element)
 }
 
-/// The numbers of the experts of the largest gates, the best first, along the last dim.
+/// The numbers of the experts with the largest gates along the last dim, the largest first.
 fn best(b: &mut Builder, gates: &Value, choices: u64) -> Value {
     let dim = gates.shape.len() - 1;
     let no_number = b.compare("NE", gates, gates);
@@ -170,7 +171,7 @@ fn best(b: &mut Builder, gates: &Value, choices: u64) -> Value {
     b.slice(&order, dim, 0, choices)
 }
 
-/// Whole numbers as 1 at their place along a dim behind all others, and 0 elsewhere.
+/// Whole numbers as one-hot vectors along a new last dim of `count` positions.
 fn one_hot(b: &mut Builder, numbers: &Value, count: u64) -> Value {
     let rank = numbers.shape.len();
     let shape: Vec<u64> = [&numbers.shape[..], &[count]].concat();

@@ -1,5 +1,5 @@
-//! The process groups of a module: one for each tuple of axes that something is sent over, in the
-//! order of the tuple.
+//! The process groups of a module: a group for each tuple of axes over which something is sent, its
+//! ranks in the order of the tuple.
 
 use shard_ir::collective::Sends;
 use shard_ir::{AxisId, Collective, InstrKind, MeshShape, Plan, Reduction};
@@ -9,7 +9,8 @@ use crate::error::ExportError;
 use crate::exchange::steps_of;
 use crate::moved::PythonMove;
 
-/// The tuples of axes that a plan needs groups for, in the order of need, some more than once.
+/// The tuples of axes for which a plan needs groups, in program order; a tuple may come more than
+/// once.
 pub(crate) fn groups(plan: &Plan) -> Result<Vec<Vec<AxisId>>, ExportError> {
     let mut found = Vec::new();
     for instr in &plan.instructions {
@@ -30,7 +31,7 @@ pub(crate) fn groups(plan: &Plan) -> Result<Vec<Vec<AxisId>>, ExportError> {
             }
         }
     }
-    // The check completes partial results.
+    // The check reduces partial results over these axes.
     for output in &plan.outputs {
         let layout = plan.output_layout(output);
         found.extend(

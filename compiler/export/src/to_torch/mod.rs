@@ -1,5 +1,5 @@
-//! A module of PyTorch: the mesh and its process groups, how all parameters lie, a function for
-//! each layer and phase that one process runs on its own blocks, the unsharded function beside it,
+//! A module of PyTorch: the mesh and its process groups, the layouts of all parameters, for each
+//! layer and phase a function that one process runs on its own blocks and an unsharded function,
 //! and a check that compares the two.
 
 mod groups;
@@ -24,11 +24,12 @@ use crate::specs::axes_tuple;
 use crate::stack::{one_mesh, with_stacks};
 use words::Torch;
 
-/// A module of layers on one mesh; `origin` says in a few words what they come from.
+/// The text of a module of layers on one mesh. `origin` says in a few words where the layers come
+/// from.
 ///
 /// # Errors
 ///
-/// What PyTorch has no way to say ([`ExportError`]).
+/// A plan that PyTorch cannot express ([`ExportError`]).
 pub fn torch(layers: &[Exported<'_>], origin: &str, floats: Floats) -> Result<String, ExportError> {
     let mesh = one_mesh(layers)?;
     let mut module = TorchModule {
@@ -45,7 +46,7 @@ pub fn torch(layers: &[Exported<'_>], origin: &str, floats: Floats) -> Result<St
 struct TorchModule {
     floats: Floats,
     taken: Taken,
-    /// There is one layer: its constants need no prefix.
+    /// Whether there is one layer, whose constants need no prefix.
     single: bool,
     /// The axes of the process groups, each tuple once.
     groups: Vec<Vec<AxisId>>,
@@ -54,7 +55,7 @@ struct TorchModule {
 }
 
 impl TorchModule {
-    /// A layer; `kind` stands behind its name.
+    /// The code of a layer; `kind` stands behind the layer's name.
     fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
         let layer = Layer::new(&Torch, self.floats, layer, kind);
         let plan = layer.plan;
@@ -126,7 +127,8 @@ impl TorchModule {
     }
 }
 
-/// The axes over which parameters and results are partial, as maxima and as sums.
+/// An entry of `LAYERS`: the axes over which each partial parameter or result is a maximum, and
+/// those over which it is a sum.
 fn partial_over(layer: &Layer<'_>) -> Py {
     let plan = layer.plan;
     let partial = |layout: Layout| {
@@ -135,7 +137,7 @@ fn partial_over(layer: &Layer<'_>) -> Py {
         let is_partial = !maxima.is_empty() || !sums.is_empty();
         is_partial.then(|| Py::Tuple(vec![axes(maxima), axes(sums)]))
     };
-    // Results are told from parameters of the same name.
+    // The arrow tells a result from a parameter of the same name.
     let of_parameters = layer
         .parameters
         .iter()
@@ -146,7 +148,8 @@ fn partial_over(layer: &Layer<'_>) -> Py {
     Py::Dict(of_parameters.chain(of_results).collect())
 }
 
-/// The plan of tensor parallelism, or why there is none.
+/// The constant with the plan of tensor parallelism; `None` with a comment that says why there is
+/// none.
 fn tp_plan_text(plan: &Plan, name: &str) -> String {
     match tp_plan::tp_plan(plan) {
         Ok(styles) => {
@@ -160,7 +163,8 @@ fn tp_plan_text(plan: &Plan, name: &str) -> String {
     }
 }
 
-/// The placements of all parameters; those that DTensor cannot say are `None`, and why.
+/// The constant with the placements of all parameters; `None` with a comment that says why, for a
+/// layout that DTensor cannot say.
 fn placements_text(plan: &Plan, name: &str, parameters: &[Parameter]) -> String {
     if parameters.is_empty() {
         return format!("{name} = {{}}\n");
@@ -178,7 +182,7 @@ fn placements_text(plan: &Plan, name: &str, parameters: &[Parameter]) -> String 
     out + "}\n"
 }
 
-/// The imports that a text needs, in the order of the linter.
+/// The imports that a text needs, sorted as the linter sorts them.
 fn imports(code: &str) -> String {
     let mut out = String::new();
     for module in ["argparse", "math", "os", "sys", "tempfile"] {
@@ -197,7 +201,7 @@ fn imports(code: &str) -> String {
             names.insert(name);
         }
     }
-    // As the linter sorts them: classes before functions.
+    // The linter sorts classes before functions.
     let names: Vec<&str> = names.into_iter().chain(["distribute_tensor"]).collect();
     out.push_str(&format!("{}\n\n", names.join(", ")));
     out

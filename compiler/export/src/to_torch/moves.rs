@@ -1,4 +1,4 @@
-//! Each move as a call of PyTorch on what one process holds.
+//! Each move as a call of PyTorch on the block of one process.
 
 use shard_ir::{AxisList, Collective, Reduction};
 

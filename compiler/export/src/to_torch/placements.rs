@@ -1,12 +1,12 @@
-//! Layouts as placements of DTensor, where it has them.
+//! Layouts as placements of DTensor, as far as DTensor can say them.
 
 use shard_ir::{AxisId, AxisList, Layout, Mesh, Place, Reduction};
 
 use crate::python::Py;
 use crate::specs::axes_of_dim;
 
-/// For each dim of a tensor the axes that split it, `None` where it is whole; one dim more in front
-/// where the tensor is a stack.
+/// For each dim of a tensor the axes that split it, `None` for a whole dim. A stack has a whole dim
+/// in front.
 pub(crate) fn entries(mesh: &Mesh, layout: Layout, rank: usize, stacked: bool) -> Py {
     let none = || Py::atom("None");
     let front = stacked.then(none);
@@ -14,7 +14,8 @@ pub(crate) fn entries(mesh: &Mesh, layout: Layout, rank: usize, stacked: bool) -
     Py::Tuple(front.into_iter().chain(dims).collect())
 }
 
-/// One placement for each axis of the mesh as it is declared, or why there is none.
+/// The placements for the axes of the mesh, in the order of the mesh line; or a clause that says
+/// why DTensor has none.
 pub(crate) fn placements(
     mesh: &Mesh,
     layout: Layout,
@@ -40,7 +41,7 @@ pub(crate) fn placements(
     }
     let dim_of = |dim: usize| dim + usize::from(stacked);
     let placement = |(name, _): &(String, u64)| {
-        // An axis of size 1 has no place: it splits nothing.
+        // An axis of size 1 is none of the mesh's axes, since it splits nothing.
         let place = mesh.axis(name).map_or(Place::Replicated, |axis: AxisId| layout.place(axis));
         match place {
             Place::Replicated => Py::call("Replicate", []),

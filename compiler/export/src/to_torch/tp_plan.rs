@@ -1,15 +1,16 @@
-//! A plan of tensor parallelism as models of Hugging Face have it: for each weight `colwise`,
-//! `rowwise` or `embedding_rowwise`.
+//! A plan of tensor parallelism in the form of Hugging Face models: a style for each weight,
+//! `colwise`, `rowwise` or `embedding_rowwise`.
 //!
-//! Such a plan says little: the same axes cut all weights, a weight that is cut along what it gives
-//! takes whole activations, one that is cut along what it takes gives a sum that is all-reduced at
-//! once. Whatever else a plan does, it has no such form.
+//! The form allows few plans. The same axes split all weights. A weight that is split along a dim
+//! of the result (`colwise`) is multiplied with whole activations; a weight that is split along a
+//! contracted dim (`rowwise`) gives a sum that is all-reduced at once. Any other plan has no such
+//! form.
 
 use shard_ir::{
     AxisSet, Collective, DimId, InstrId, InstrKind, Op, ParameterKind, Plan, Reduction,
 };
 
-/// The style of each weight that is cut, by name; or why there is no such plan.
+/// The style of each split weight, by name; or a clause that says why the plan has no such form.
 pub(crate) fn tp_plan(plan: &Plan) -> Result<Vec<(String, &'static str)>, String> {
     let weights: Vec<InstrId> = plan.ids().filter(|id| is_weight(plan, *id)).collect();
     let cut_by = |weight: InstrId| plan.instruction(weight).layout.split_axes();
@@ -35,7 +36,7 @@ pub(crate) fn tp_plan(plan: &Plan) -> Result<Vec<(String, &'static str)>, String
     }
 }
 
-/// Whether an instruction moves something over some of the axes, and is no all-reduce over all.
+/// Whether an instruction moves data over some of the axes, and is no all-reduce over all of them.
 fn is_other_move(plan: &Plan, axes: AxisSet, id: InstrId) -> bool {
     let instr = plan.instruction(id);
     match &instr.kind {
@@ -74,7 +75,7 @@ fn style(
         InstrKind::CollectiveEinsum(_) => return Err("is read in the loop of a collective"),
         InstrKind::Parameter(_) | InstrKind::Constant(_) => return Err("is read by no op"),
     };
-    // A matrix of several dims on a side is cut along the major-most of them.
+    // A side of the matrix may have several dims; the style cuts the major-most of them.
     let of_result = |dim: &DimId| read.dims.contains(dim);
     let side = plan.instruction(weight).dims.iter().filter(|d| of_result(d) == of_result(&cut));
     let others = read.operands.iter().filter(|o| **o != weight);

@@ -1,4 +1,4 @@
-//! What PyTorch calls things.
+//! Ops and moves as PyTorch writes them.
 
 use shard_ir::{Collective, Dtype, Map, Reduce};
 
@@ -14,7 +14,7 @@ use crate::words::{Dtypes, Extremum, Repeated, Words};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Torch;
 
-/// What modules import and define.
+/// Names that modules of PyTorch import and define.
 const CLAIMED: &str = "argparse math os sys tempfile torch dist mp init_device_mesh distribute_tensor Partial \
     Replicate Shard MESH AXES GROUPS DEVICE LAYERS PARAMS PLACEMENTS RESULTS SHAPES TP_PLAN \
     layer";
@@ -32,8 +32,8 @@ impl Words for Torch {
         "torch"
     }
 
-    /// PyTorch has dtypes of 4 bits, and no op for them: a byte holds each, that of `f4` as `f8`,
-    /// which has all of its numbers.
+    /// PyTorch has dtypes of 4 bits and no op for them, so that a byte holds each element: `f4` is
+    /// stored as `f8`, which has all numbers of `f4`.
     fn dtype(&self, dtype: Dtype, floats: Floats) -> &'static str {
         match (dtype, floats) {
             (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8 | Dtype::F4, Floats::F64) => {
@@ -150,7 +150,7 @@ impl Words for Torch {
             Extremum::Larger => ("torch.maximum", "min"),
             Extremum::Smaller => ("torch.minimum", "max"),
         };
-        // A number is no operand of `maximum`, and what `clamp` bounds by.
+        // `maximum` takes no number as operand, and `clamp` does.
         match (crate::ops::numbers::is_number(&a), crate::ops::numbers::is_number(&b)) {
             (false, false) => Py::call(function, [a, b]),
             (false, true) => Py::call("torch.clamp", [a]).with(bound, b),
@@ -170,14 +170,14 @@ impl Words for Torch {
         };
         let reduced = Py::call(function, [value]).with("dim", axis);
         match (kind, dtype) {
-            // PyTorch would widen whole numbers.
+            // Without a dtype PyTorch would widen whole numbers.
             (Reduce::Sum, Some(dtype)) => reduced.with("dtype", Py::atom(dtype)),
             (Reduce::Sum | Reduce::Mean | Reduce::Max, _) => reduced,
         }
     }
 
-    /// The operands are multiplied in the dtype of the result where that is another one: PyTorch
-    /// gives the dtype that it is given.
+    /// An einsum of PyTorch gives the dtype of its operands, so that these are cast to the dtype of
+    /// the result first. Where that is `f8`, they are multiplied in `f32`.
     fn einsum(&self, equation: Py, operands: Vec<Py>, dtypes: Dtypes) -> Py {
         let [common, result] =
             [dtypes.common, dtypes.result].map(|dtype| self.dtype(dtype, dtypes.floats));

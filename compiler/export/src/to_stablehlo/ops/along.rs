@@ -65,7 +65,8 @@ impl HloOps<'_> {
         Ok(b.convert(&made, self.element(id)))
     }
 
-    /// The largest of each part of a dim that a device has, and their positions in the whole dim.
+    /// The `to` largest values along the parts of a dim that a device has, and their positions in
+    /// the whole dim.
     pub(super) fn largest(
         &self,
         b: &mut Builder,
@@ -82,7 +83,7 @@ impl HloOps<'_> {
     }
 }
 
-/// What a sum along a dim is computed in.
+/// The type in which a sum along a dim is computed.
 fn wide(element: Element) -> Element {
     if element.is_float() { element.wide() } else { element }
 }

@@ -1,5 +1,5 @@
-//! Ops that choose which dims a value has and where they stand: in another order, beside other dims,
-//! read as others, one behind another.
+//! Ops that change which dims a value has and in which order, and the look-ups that put ids in
+//! place of a dim.
 
 use shard_ir::{DimId, InstrId};
 
@@ -91,7 +91,8 @@ impl HloOps<'_> {
         })
     }
 
-    /// Dims read as others, of the same elements in the same order.
+    /// A reshape: the dims `from` are read as the dims `to`, of the same elements in the same
+    /// order.
     pub(super) fn reshaped(
         &self,
         b: &mut Builder,
@@ -139,7 +140,8 @@ impl HloOps<'_> {
     ) -> Result<Value, ExportError> {
         let (of_table, of_ids) = (self.dims(table.id), self.dims(ids.id));
         let shared: Vec<DimId> = of_table.iter().copied().filter(|d| of_ids.contains(d)).collect();
-        // The dims that both have come first, and of the table the one that is indexed behind them.
+        // `tables::take` wants the shared dims first, and behind them the dim of the table that ids
+        // index.
         let rest = |dims: &[DimId]| -> Vec<DimId> {
             dims.iter().copied().filter(|d| *d != over && !shared.contains(d)).collect()
         };
@@ -153,7 +155,7 @@ impl HloOps<'_> {
         self.arranged(b, &[&shared[..], &asked, &kept].concat(), id, &taken)
     }
 
-    /// Which place of an expert each token is given.
+    /// The routing of tokens to the places of experts.
     pub(super) fn route(
         &self,
         b: &mut Builder,
