@@ -17,7 +17,7 @@ pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
     match (&instr.kind, form) {
         (_, Form::Alone) => held,
         (InstrKind::Move(collective), _) => {
-            let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
+            let from = plan.instruction(plan.moved(id)).layout;
             format!(
                 "{held}: {}{}",
                 collective.name(),

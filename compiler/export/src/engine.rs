@@ -56,24 +56,20 @@ fn merge(
     ]
 }
 
-/// A system that executes exported modules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EngineSystem {
-    /// JAX.
-    Jax,
-    /// PyTorch.
-    Torch,
+shard_ir::worded! {
+    /// A system that executes exported modules.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum EngineSystem {
+        /// JAX.
+        Jax = "jax",
+        /// PyTorch.
+        Torch = "torch",
+    }
+    /// The name on the command line and in Python.
+    fn name;
 }
 
 impl EngineSystem {
-    /// The name on the command line and in Python.
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineSystem::Jax => "jax",
-            EngineSystem::Torch => "torch",
-        }
-    }
-
     /// The text of the script that runs a module on data in a folder. The head of the script says
     /// how.
     pub fn script(self) -> &'static str {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use shard_ir::never;
+
 use crate::words::Words;
 
 /// Names that Python or the linter claims, with blanks between.
@@ -134,7 +136,7 @@ impl Taken {
         std::iter::once(name.to_string())
             .chain(numbered)
             .find(|name| !self.has(name) && !used(name))
-            .unwrap_or_else(|| name.to_string())
+            .unwrap_or_else(|| never!("no name with a number is free", name.to_string()))
     }
 }
 

@@ -77,13 +77,9 @@ fn send(
 ) -> Result<SendSheet, ExportError> {
     let (mesh, instr) = (&plan.mesh, plan.instruction(id));
     let fused = instr.kind.fused();
-    let place = fused.and_then(|fused| fused.gathered()).unwrap_or(0);
-    let gathers = fused.is_some_and(|fused| fused.gathered().is_some());
-    let operand = match (fused, gathers) {
-        (Some(_), false) => id,
-        (Some(_), true) | (None, _) => {
-            *instr.operands.get(place).ok_or(ExportError::Internal("a move of nothing"))?
-        }
+    let operand = match fused {
+        None => plan.moved(id),
+        Some(fused) => fused.gathered().map_or(id, |place| instr.operands[place]),
     };
     let moved = plan.instruction(operand);
     let axes = collective.axes(mesh, moved.layout);

@@ -2,7 +2,7 @@
 //! that place tensors themselves.
 
 use serde::Serialize;
-use shard_ir::{AxisId, DimId, InstrId, InstrKind, Layout, Mesh, Place, Plan, Reduction};
+use shard_ir::{AxisId, DimId, InstrId, InstrKind, Layout, Mesh, Place, Plan, Reduction, never};
 
 use crate::error::ExportError;
 use crate::layer::{Exported, replaced, stack_of};
@@ -171,7 +171,10 @@ fn of_layout(
     };
     let names = plan.dim_names(dims);
     let local = plan.local_sizes(id);
-    let local_of = |dim: &DimId| instr.dims.iter().position(|d| d == dim).map_or(1, |at| local[at]);
+    let local_of = |dim: &DimId| {
+        let place = instr.dims.iter().position(|d| d == dim);
+        place.map_or_else(|| never!("a result has a dim that its value lacks", 1), |at| local[at])
+    };
     let Texts { jax, dtensor, shardy } = writer(mesh, layout, &names);
     ValueSheet {
         id: id.0,

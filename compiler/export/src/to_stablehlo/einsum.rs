@@ -1,6 +1,6 @@
 //! Einsums as chains of products of two operands, and collective einsums as loops.
 
-use shard_ir::{DimId, Fused, Mesh};
+use shard_ir::{DimId, Fused, Mesh, never};
 
 use super::builder::{Builder, Value};
 use super::element::Element;
@@ -101,7 +101,8 @@ impl Product<'_> {
         dims.extend(alone(&right.dims));
         let size = |(at, dim): (usize, &DimId)| {
             let (factor, value) = if at < of_left { (&left, &a) } else { (&right, &c) };
-            factor.dims.iter().position(|d| d == dim).map_or(1, |place| value.shape[place])
+            let place = factor.dims.iter().position(|d| d == dim);
+            place.map_or_else(|| never!("a factor lacks a dim of its own", 1), |at| value.shape[at])
         };
         let shape: Vec<u64> = dims.iter().enumerate().map(size).collect();
         let batching = if batch.is_empty() {

@@ -14,8 +14,6 @@ mod ranks;
 mod sorted;
 mod tables;
 
-use std::collections::BTreeSet;
-
 use shard_ir::{DimId, InstrId, Layout, Mesh, ParameterKind, Plan};
 
 use body::HloBody;
@@ -27,6 +25,7 @@ use crate::error::ExportError;
 use crate::layer::{
     heading, output_names, parameters, plain, replaced, stack_of, stack_of_output, title_of,
 };
+use crate::names::Taken;
 use crate::specs::terms;
 use crate::stack::stack;
 use crate::to_jax::Jax;
@@ -62,15 +61,11 @@ pub fn stablehlo(plans: &[&Plan], origin: &str, floats: Floats) -> Result<String
     let axes = declared(&mesh);
     let axes = axes.iter().map(|(name, size)| format!("{}={size}", quoted(name)));
     text.push_str(&format!("  sdy.mesh @mesh = <[{}]>\n", list(axes)));
-    let mut taken = BTreeSet::new();
+    let mut taken = Taken::default();
     for (title, plan) in &layers {
-        let name = if layers.len() == 1 { "main" } else { title };
-        let number = (2..).map(|n| format!("{name}_{n}"));
-        let fresh = std::iter::once(name.to_string()).chain(number).find(|n| !taken.contains(n));
-        let name = fresh.unwrap_or_default();
+        let name = taken.fresh(if layers.len() == 1 { "main" } else { title });
         text.push_str(&format!("\n  // {}\n", heading(plan, title)));
         text.push_str(&function(plan, &name, floats)?);
-        taken.insert(name);
     }
     text.push_str("}\n");
     Ok(text)

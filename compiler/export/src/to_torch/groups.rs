@@ -13,16 +13,16 @@ use crate::moved::PythonMove;
 /// once.
 pub(crate) fn groups(plan: &Plan) -> Result<Vec<Vec<AxisId>>, ExportError> {
     let mut found = Vec::new();
-    for instr in &plan.instructions {
+    for id in plan.ids() {
+        let instr = plan.instruction(id);
         match &instr.kind {
             InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => {}
             InstrKind::CollectiveEinsum(fused) => found.push(fused.axes().iter().collect()),
             InstrKind::Move(collective) => {
                 let sizes = plan.sizes(&instr.dims);
-                let from = instr.operands.first().map(|o| plan.instruction(*o).layout);
                 let moved = PythonMove {
                     shape: MeshShape { mesh: &plan.mesh, sizes: &sizes },
-                    from: from.ok_or(ExportError::Internal("a move of nothing"))?,
+                    from: plan.instruction(plan.moved(id)).layout,
                     to: instr.layout,
                     dtype: instr.dtype,
                     floats: Floats::Stated,

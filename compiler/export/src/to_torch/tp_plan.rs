@@ -44,7 +44,7 @@ fn is_other_move(plan: &Plan, axes: AxisSet, id: InstrId) -> bool {
             *over != axes && !over.intersection(axes).is_empty()
         }
         InstrKind::Move(collective) => {
-            let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
+            let from = plan.instruction(plan.moved(id)).layout;
             !collective.axes(&plan.mesh, from).set().intersection(axes).is_empty()
         }
         InstrKind::CollectiveEinsum(fused) => !fused.axes().set().intersection(axes).is_empty(),
