@@ -1,4 +1,4 @@
-//! A program under construction: values are added one by one, within the limits.
+//! The program of a layer while it is checked: values are added one by one, within the limits.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ use crate::types::{Labels, elements};
 /// What a name in a layer means.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
-    /// The value; `None` after an error, which silences what depends on it.
+    /// The value. `None` after an error: then nothing is said of what depends on it.
     pub(crate) value: Option<ValueId>,
-    /// Where it is named.
+    /// The place that names it.
     pub(crate) span: Span,
     pub(crate) is_parameter: bool,
     pub(crate) used: bool,
 }
 
-/// A program under construction.
+/// The program of a layer while it is checked.
 pub(crate) struct Builder {
     /// The layer's name.
     pub(crate) layer: String,
@@ -35,12 +35,13 @@ pub(crate) struct Builder {
     pub(crate) scope: BTreeMap<String, Binding>,
     /// How many values all programs of the file may still have.
     pub(crate) values_left: usize,
-    /// A limit was passed: nothing more is built.
+    /// Whether a limit was passed, after which no value is added.
     pub(crate) stopped: bool,
-    /// The folded blocks so far, and the one that values are added to.
+    /// The folded blocks so far.
     pub(crate) folds: Vec<Fold>,
     pub(crate) fold: Option<FoldId>,
-    /// The call that is being inlined: where a limit is passed in it, that is the place to name.
+    /// The call that is being inlined. An error about a limit that its values pass is reported
+    /// there.
     pub(crate) inlining: Option<Span>,
 }
 
@@ -63,7 +64,7 @@ impl Builder {
         &self.values[id.index()]
     }
 
-    /// The value behind pins.
+    /// The value that a chain of pins is put on.
     pub(crate) fn unpinned(&self, mut id: ValueId) -> ValueId {
         while let Def::Pin { operand, .. } = &self.value(id).def {
             id = *operand;
@@ -77,8 +78,8 @@ impl Builder {
         TensorType { dims: value.dims.clone(), dtype: value.dtype }
     }
 
-    /// Adds a value to the folded block that is being written, if one is, unless that passes a
-    /// limit.
+    /// Adds a value, to the current folded block if there is one. `None` after an error, where the
+    /// value would pass a limit.
     pub(crate) fn push(
         &mut self,
         env: &Environment<'_>,
@@ -121,7 +122,7 @@ impl Builder {
             sink.report(LimitProblem::Elements { dims, limit: MAX_ELEMENTS, span: value.span });
             return None;
         }
-        // A number is the same in every application, and may be one in several blocks.
+        // A constant is the same in every application, and several blocks may read one.
         value.fold = self.fold.filter(|_| !matches!(value.def, Def::Constant(_)));
         value.times =
             value.fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat);
@@ -156,12 +157,12 @@ impl Builder {
     }
 
     /// Pins a value to a pattern, whose dims are those of the value in the order `dims`. A pattern
-    /// that any layout meets pins nothing, and the value itself comes back.
+    /// that any layout meets needs no pin, and the value itself comes back.
     ///
-    /// A value that was made by an op since `fresh_from` takes the stated order of dims as its
-    /// memory order: it is written in that order at no cost. Another value keeps its order, and the
-    /// pattern is permuted; only under a label, where layouts are compared dim by dim, a copy in
-    /// the stated order is made.
+    /// A value that an op has made since `fresh_from` takes the stated order of dims as its memory
+    /// order, since the op can write it in any order at no cost. Any other value keeps its order,
+    /// and the pattern is permuted. Only under a label, where layouts are compared dim by dim, a
+    /// copy in the stated order is made.
     pub(crate) fn pin(
         &mut self,
         env: &Environment<'_>,
@@ -188,8 +189,8 @@ impl Builder {
         self.push(env, Value { name, in_layers: pin.in_layers, ..value }, sink)
     }
 
-    /// The value, or a copy of it, with its dims in this order where that is free or a label needs
-    /// it.
+    /// The value with its dims in this order, if that costs nothing; a copy in this order, if a
+    /// label needs it; else the value as it is.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn in_order(
         &mut self,
@@ -221,7 +222,7 @@ impl Builder {
     }
 }
 
-/// A value without a name, in no layer that is inlined and in no block.
+/// A value without a name, outside inlined layers and folded blocks.
 fn made(ty: TensorType, def: Def, span: Span) -> Value {
     Value {
         name: None,
@@ -235,7 +236,7 @@ fn made(ty: TensorType, def: Def, span: Span) -> Value {
     }
 }
 
-/// What a pin needs.
+/// A pin that is to be put on a value.
 pub(crate) struct PinRequest {
     pub(crate) value: ValueId,
     /// The dims in the order in which the pattern has them.
@@ -247,13 +248,14 @@ pub(crate) struct PinRequest {
     /// Values from here on were made by the expression that is pinned.
     pub(crate) fresh_from: usize,
     pub(crate) in_layers: Vec<String>,
-    /// It stands between a folded block and what is outside, and is there whatever layouts it
-    /// allows.
+    /// Whether the pin stands at the border of a folded block; there the program needs a pin even
+    /// if any layout meets it.
     pub(crate) border: bool,
 }
 
 impl PinRequest {
-    /// One that nobody wrote, of a value that keeps its name and the order of its dims.
+    /// A pin that is not written in the source, on a value that keeps its name and the order of its
+    /// dims.
     pub(crate) fn of(
         value: ValueId,
         dims: Vec<DimId>,
@@ -274,7 +276,7 @@ impl PinRequest {
     }
 }
 
-/// Whether every layout meets the pattern, partial ones too where it is not a boundary's.
+/// Whether every layout meets the pattern; at a boundary, every layout that is not partial.
 pub(crate) fn is_free(pattern: &LayoutPattern) -> bool {
     pattern.open
         && pattern.label.is_none()

@@ -13,7 +13,7 @@ use crate::sink::Sink;
 pub(crate) struct Layers<'a> {
     pub(crate) all: Vec<&'a ast::Layer>,
     by_name: BTreeMap<&'a str, usize>,
-    /// The layers that each calls, each with its first call.
+    /// For each layer the layers that it calls, each with the place of its first call.
     callees: Vec<Vec<(usize, Span)>>,
     pub(crate) programs: Vec<Option<Program>>,
 }
@@ -77,8 +77,8 @@ impl<'a> Layers<'a> {
             .any(|(caller, c)| caller != layer && c.iter().any(|(i, _)| *i == layer))
     }
 
-    /// The layers in an order in which callees come before callers. Those in a ring, or nested too
-    /// deep, are left out, after an error.
+    /// The layers, callees before callers. Layers in a ring of calls, and layers whose calls are
+    /// nested too deep, are reported and left out.
     pub(crate) fn order(&self, sink: &mut Sink) -> Vec<usize> {
         let mut order = Vec::new();
         let mut state = vec![Visit::New; self.all.len()];
@@ -88,8 +88,8 @@ impl<'a> Layers<'a> {
         order
     }
 
-    /// The depth of calls in the layer, or `None` where it is in or leads to a ring. The recursion
-    /// is bounded by the number of layers.
+    /// The depth of calls in a layer; `None` if the layer is in a ring or leads to one, or if its
+    /// calls are nested too deep. The recursion is no deeper than the number of layers.
     fn visit(
         &self,
         layer: usize,
@@ -142,7 +142,8 @@ enum Visit {
     Done(Option<usize>),
 }
 
-/// Calls `found` for every call in an expression; trees are no deeper than the grammar's limit.
+/// Runs `found` on the callee of every call in an expression. The recursion is no deeper than the
+/// grammar allows expressions to be.
 fn walk_calls(expr: &ast::Expr, found: &mut impl FnMut(&ast::Name)) {
     if let ast::ExprKind::Call { callee, .. } = &expr.kind {
         found(callee);

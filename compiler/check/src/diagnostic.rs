@@ -1,5 +1,5 @@
-//! [`Diagnostic`]: one thing that is wrong, or probably not meant, as a value. The wording is in
-//! [`diagnostics`](crate::diagnostics), the drawing in the report crate.
+//! [`Diagnostic`]: one thing that is wrong, or probably not meant, as a value. Module
+//! [`diagnostics`](crate::diagnostics) has the wording; the report crate draws.
 
 use shard_grammar::Span;
 
@@ -18,7 +18,7 @@ shard_ir::worded! {
     fn word;
 }
 
-/// A place in the source and what it has to do with the diagnostic.
+/// A place in the source, and what it has to do with the diagnostic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The place.
@@ -56,7 +56,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// One sentence: lower case, no full stop.
     pub message: String,
-    /// The places that matter. None for what is wrong on the command line.
+    /// The places that matter; empty where the command line is wrong.
     pub labels: Vec<Label>,
     /// Further sentences: the reason, what is known.
     pub notes: Vec<String>,

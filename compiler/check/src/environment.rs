@@ -20,37 +20,37 @@ pub(crate) struct Environment<'a> {
     pub(crate) mesh_line: Option<&'a ast::Mesh>,
     /// The mesh line that the command line replaced, and the replacement as text.
     pub(crate) replaced_mesh: Option<(Option<&'a ast::Mesh>, String)>,
-    /// The mesh is not what was meant, so an unknown axis is no news.
+    /// Whether the mesh had an error, so that an unknown axis is not reported.
     pub(crate) mesh_is_broken: bool,
     pub(crate) dims: Vec<Dim>,
     pub(crate) dim_lines: Vec<DimLine<'a>>,
     pub(crate) hardware: Option<String>,
     /// The phase whose sizes the dims have.
     pub(crate) phase: Option<&'a ast::Phase>,
-    /// Lines of the file could not be read, so an unknown name of a dim, an axis or a layer is no
-    /// news.
+    /// Whether lines of the file could not be read, so that an unknown dim, axis or layer is not
+    /// reported.
     pub(crate) lenient: bool,
-    /// Axes that the mesh lacks and of which was spoken already, with the nearest that it has.
+    /// Unknown axes that are reported already, each with the nearest axis of the mesh.
     pub(crate) unknown_axes: BTreeMap<String, Option<String>>,
     by_name: BTreeMap<String, Option<DimId>>,
     used: Vec<bool>,
-    /// Unknown dims of which was spoken already, with the nearest that there is.
+    /// Unknown dims that are reported already, each with the nearest dim.
     unknown_dims: BTreeMap<String, Option<String>>,
 }
 
-/// Where a dim comes from.
+/// The lines that declare a dim.
 pub(crate) struct DimLine<'a> {
     pub(crate) line: &'a ast::Dim,
-    /// What states its size: that line, or the phase.
+    /// What states its size: its line, or a line of the phase.
     pub(crate) stated: &'a ast::Dim,
-    /// The command line replaced its right side.
+    /// Whether the command line replaced its right side.
     pub(crate) overridden: bool,
 }
 
-/// What a name of a dim leads to.
+/// What a name of a dim stands for.
 pub(crate) enum DimLookup {
     Found(DimId),
-    /// It is declared with an error, of which was spoken already.
+    /// A dim whose declaration has an error, which is reported already.
     Broken,
     Unknown,
 }
@@ -156,7 +156,7 @@ impl<'a> Environment<'a> {
                         sink.report(MeshProblem::TooManyAxes { found, span })
                     }
                     MeshError::TooManyDevices => sink.report(MeshProblem::TooManyDevices { span }),
-                    // Reported above, each at its place.
+                    // The loop above has reported these, each at its place.
                     MeshError::ZeroSize(_) | MeshError::Duplicate(_) => {}
                 }
             }
@@ -187,7 +187,7 @@ impl<'a> Environment<'a> {
                 continue;
             }
             let replaced = overrides.remove(name);
-            // The dims of a right side that is replaced are not unused for that.
+            // Dims of a right side count as used even if the command line replaces that right side.
             self.mark_dims(&line.value);
             let of_phase =
                 |phase: &'a ast::Phase| phase.sizes.iter().find(|size| size.name.value == name);
@@ -288,15 +288,16 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// Whether a dim that is not known where it stands is worth an error: the first time.
+    /// Whether an unknown dim is to be reported, which is so once; from now on it counts as
+    /// reported.
     pub(crate) fn speaks_of(&mut self, unknown: &str, sink: &Sink) -> bool {
         !self.lenient
             && sink.has_room()
             && self.unknown_dims.insert(unknown.to_string(), None).is_none()
     }
 
-    /// Speaks of an unknown dim, once a file, and not where its line may have been unreadable.
-    /// `is_letter`: it stands in a word that is read as a dim a letter.
+    /// Reports an unknown dim, once in a file, and not if its line may be one that could not be
+    /// read. `is_letter` says whether each letter of the word at `span` is read as a dim.
     pub(crate) fn report_unknown_dim(
         &mut self,
         unknown: &str,
@@ -382,8 +383,8 @@ impl<'a> Environment<'a> {
         self.dims[dim.index()].size
     }
 
-    /// What goes where a phase no longer states a size: the size and the comma behind it, or else
-    /// the one before it.
+    /// The text to remove so that a phase no longer states a size: the size, and the comma behind
+    /// it or else the comma before it.
     fn without(&self, phase: &ast::Phase, at: usize) -> Span {
         let size = phase.sizes[at].span;
         let behind = self.file.text.get(size.end..phase.span.end).unwrap_or_default();

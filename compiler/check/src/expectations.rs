@@ -1,5 +1,5 @@
-//! `expect` statements: what a layer's plan is to be. They are read here, and held to a plan in the
-//! report crate.
+//! `expect` statements: claims about a layer's plan. This module reads them; the report crate
+//! compares them with a plan.
 
 use shard_ir::catalogue;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::diagnostics::{ExpectationProblem, LayerProblem};
 use crate::names::nearest;
 use crate::sink::Sink;
 
-/// One `expect` that makes sense.
+/// An `expect` statement without an error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
     /// The whole statement.
@@ -25,17 +25,17 @@ pub struct Expectation {
 /// What an expectation means.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Meaning {
-    /// The plan bears this name.
+    /// The plan has this strategy.
     Strategy(String),
-    /// A figure of the plan compares so with an amount.
+    /// A figure of the plan compares in this way with an amount.
     Measured {
         /// The figure.
         measure: Measure,
-        /// The value that alone is looked at.
+        /// The one value that the figure is about; `None` for the whole layer.
         of: Option<String>,
-        /// How it is to compare.
+        /// The comparison.
         comparison: Comparison,
-        /// With what, in the base unit of the measure: picoseconds, bytes, or a number of
+        /// The amount, in the base unit of the measure: picoseconds, bytes, or a number of
         /// instructions.
         amount: u128,
     },
@@ -70,7 +70,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The words for its units, each with its number of base units; the first is the one to
+    /// The words for its units, each with its number of base units. The first is the one that helps
     /// suggest.
     pub fn words(self) -> &'static [(&'static str, u64)] {
         match self {
@@ -107,7 +107,7 @@ impl Measure {
         }
     }
 
-    /// Whether it is a figure of the whole layer only, so that `of` a value says nothing.
+    /// Whether it is a figure of the whole layer only, so that it has no `of`.
     pub fn is_of_the_layer(self) -> bool {
         match self {
             Measure::SerialTime | Measure::PeakMemory => true,
@@ -131,14 +131,14 @@ impl Measure {
 /// The measures that are not the number of some op.
 const FIGURES: [&str; 5] = ["comm", "serial-time", "peak-memory", "wire-bytes", "collectives"];
 
-/// The `op` of every instruction, for one and for many.
+/// The `op` of every instruction, in the singular and in the plural.
 pub static OPS: std::sync::LazyLock<Vec<(&'static str, String)>> = std::sync::LazyLock::new(|| {
     let ops = catalogue::op_names().into_iter();
     let names = catalogue::Move::names().into_iter().chain(["parameter", "constant"]).chain(ops);
     names.map(|name| (name, catalogue::plural(name))).collect()
 });
 
-/// The strategies that have a name, the plan without one included.
+/// The names of strategies, with `unnamed` for plans that have none.
 pub const STRATEGIES: &[&str] = &[
     "1d-weight-stationary",
     "2d-weight-stationary",
@@ -154,7 +154,7 @@ pub const STRATEGIES: &[&str] = &[
     "unnamed",
 ];
 
-/// The expectations of a layer; what makes no sense is reported.
+/// The expectations of a layer. Statements with an error are reported and left out.
 pub(crate) fn of_layer(layer: &ast::Layer, lenient: bool, sink: &mut Sink) -> Vec<Expectation> {
     let names = named_values(layer);
     let mut found = Vec::new();
@@ -168,7 +168,7 @@ pub(crate) fn of_layer(layer: &ast::Layer, lenient: bool, sink: &mut Sink) -> Ve
                     meaning,
                 });
             }
-            // A name may stand in the part that could not be read.
+            // The value may be declared where the file could not be read.
             Err(Problem::Value(_)) if lenient => {}
             Err(Problem::Value(problem)) => sink.report(*problem),
             Err(Problem::Claim(problem)) => sink.report(*problem),
@@ -177,8 +177,8 @@ pub(crate) fn of_layer(layer: &ast::Layer, lenient: bool, sink: &mut Sink) -> Ve
     found
 }
 
-/// The values of a layer by name, each with the name under which the plan knows it: `let a = b` is
-/// another name of `b`.
+/// The values of a layer by name, each with its name in the plan: after `let a = b` that is `b` for
+/// both.
 fn named_values(layer: &ast::Layer) -> BTreeMap<&str, &str> {
     let mut names: BTreeMap<&str, &str> =
         layer.params.iter().map(|p| (&*p.name.value, &*p.name.value)).collect();
@@ -258,7 +258,7 @@ fn meaning(claim: &Claim, names: &BTreeMap<&str, &str>) -> Result<Meaning, Probl
     }
 }
 
-/// The measure that a word of another tongue is likely to mean.
+/// The measure that is likely meant by a word of another tool.
 fn meant(word: &str) -> Option<&'static str> {
     match word {
         "memory" | "mem" | "hbm" | "peak" | "max-memory" | "memory-peak" => Some("peak-memory"),
@@ -269,7 +269,7 @@ fn meant(word: &str) -> Option<&'static str> {
     }
 }
 
-/// The measure of a claim, and the value that it is about.
+/// The measure of a claim, and the name in the plan of the value that it is about.
 fn subject(
     claim: &Claim,
     word: &ast::Name,
@@ -320,14 +320,14 @@ fn amount(measure: Measure, written: &ast::Amount) -> Option<u128> {
     let unit = written.unit.as_ref().map_or("", |unit| unit.value.as_str());
     let (_, scale) = measure.unit().words().iter().find(|(word, _)| *word == unit)?;
     if *scale == 1 {
-        // Half a byte is no number of bytes.
+        // There is no half byte, picosecond or instruction.
         return written.number.parse::<u64>().ok().map(u128::from);
     }
     let number: f64 = written.number.parse().ok()?;
     Some((number * *scale as f64).round() as u128)
 }
 
-/// A number that the measure can have.
+/// The text of a number without a fraction, if the measure is a count.
 fn whole(measure: Measure, number: &str) -> String {
     match measure.unit() {
         Unit::Count => number.split('.').next().unwrap_or("0").chars().take(18).collect(),
@@ -335,7 +335,7 @@ fn whole(measure: Measure, number: &str) -> String {
     }
 }
 
-/// The unit that was most likely meant: the same in other letters, or the usual one.
+/// The unit that was most likely meant: the same word in other letters, or the usual unit.
 fn near_unit(measure: Measure, written: &ast::Amount) -> Option<ast::Name> {
     let words = measure.unit().words();
     let usual = words.first().map_or("", |(word, _)| *word);
@@ -345,7 +345,7 @@ fn near_unit(measure: Measure, written: &ast::Amount) -> Option<ast::Name> {
         .map(|(word, _)| *word)
         .find(|word| word.eq_ignore_ascii_case(unit))
         .unwrap_or(usual);
-    // A number with a point in a unit that cannot be divided.
+    // The unit was right, so the number has a fraction that the unit does not allow.
     let meant = if meant == unit { usual } else { meant };
     (!meant.is_empty()).then(|| Spanned::new(meant.to_string(), written.span))
 }

@@ -9,7 +9,7 @@ use crate::diagnostics::{DtypeProblem, LayerProblem, Quote};
 use crate::layer::LayerChecker;
 use crate::names::nearest;
 
-/// What an expression is.
+/// What an expression stands for.
 pub(crate) enum Term {
     /// One value.
     Value(ValueId),
@@ -20,7 +20,7 @@ pub(crate) enum Term {
 }
 
 impl LayerChecker<'_, '_> {
-    /// Checks an expression; `None` after an error, of which was spoken.
+    /// Checks an expression; `None` after an error, which is reported.
     pub(crate) fn term(&mut self, expr: &ast::Expr) -> Option<Term> {
         let value = match &expr.kind {
             ast::ExprKind::Number(number) => {
@@ -32,7 +32,7 @@ impl LayerChecker<'_, '_> {
             }
             ast::ExprKind::Name(name) => self.name(name, expr.span)?,
             ast::ExprKind::Paren(inner) => return self.term(inner),
-            // It is the call that looks at the name.
+            // The call has checked the name of its argument.
             ast::ExprKind::Named { value, .. } => return self.term(value),
             ast::ExprKind::Neg { operand, .. } => match self.term(operand)? {
                 Term::Number { value, text, .. } => {
@@ -76,7 +76,7 @@ impl LayerChecker<'_, '_> {
         Some(Term::Value(value))
     }
 
-    /// Checks an expression that is one value; a number alone is f32.
+    /// Checks an expression that has to be one value; a number by itself is f32.
     pub(crate) fn value(&mut self, expr: &ast::Expr) -> Option<ValueId> {
         let term = self.term(expr)?;
         self.one(term, expr)
@@ -146,7 +146,7 @@ impl LayerChecker<'_, '_> {
         self.op(Op::Binary(op), word, &[(a, left), (b, right)], span)
     }
 
-    /// One of two values, a number among them in the dtype of the other.
+    /// A `where`: one of two values, a number among them in the dtype of the other.
     fn either(
         &mut self,
         holds: &ast::Expr,
@@ -197,7 +197,7 @@ impl LayerChecker<'_, '_> {
             self.sink.report(DtypeProblem::Fraction { text: text.to_string(), span, dtype, other });
             return None;
         }
-        // What ops do with truth values is said by their types.
+        // Whether an op takes truth values is an error of its typing.
         if dtype != Dtype::Bool && !dtype.reaches(number) {
             let other = Some(Quote::of_expr(other_expr));
             let text = text.to_string();

@@ -1,16 +1,16 @@
-//! Meshes with one axis in two parts: a dim of 8 takes half of an axis of 16, and what is left is
+//! Meshes with one axis cut in two: a dim of 8 takes half of an axis of 16, and the other half is
 //! an axis of its own.
 
 use shard_ir::{AxisId, AxisList, Mesh, never};
 
-/// A mesh of as many devices on which a dim divides that did not.
+/// A mesh of as many devices, with one axis cut in two, over whose axes a dim divides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Factored {
     /// As `--mesh` takes it: `x=8,y=2`.
     pub(crate) mesh: String,
-    /// The axis that is in two, which keeps its name for the major part.
+    /// The axis that is cut; its major part keeps the name.
     pub(crate) major: AxisId,
-    /// The axes that the dim can have there: those before the one in two, and its major part.
+    /// The axes that the dim can have there: those before the axis that is cut, and its major part.
     pub(crate) fits: Vec<AxisId>,
     /// The name of the new axis.
     pub(crate) minor: String,
@@ -44,8 +44,8 @@ pub(crate) fn factored(mesh: &Mesh, axes: AxisList, size: u64) -> Option<Factore
     None
 }
 
-/// A name that no axis has, as long as the old one where that is a letter: the next letters of the
-/// alphabet, else digits.
+/// A name that no axis has: for a name of one letter the next free letter of the alphabet, else the
+/// old name with a number.
 fn fresh_name(mesh: &Mesh, old: &str) -> String {
     let taken = |name: &str| mesh.declared().iter().any(|(known, _)| known == name);
     let letters =

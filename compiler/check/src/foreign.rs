@@ -1,5 +1,5 @@
-//! What other languages write, said with the dims of the program: `a @ b` and `matmul(a, b)` as
-//! einsums.
+//! Helps for expressions of other languages, in the dims of the program: `a @ b` and `matmul(a, b)`
+//! as einsums.
 
 use shard_grammar::{
     ANY_DIM, SourceFile, SyntaxError, SyntaxErrorKind, ast, parse, print_expr, written_here,
@@ -10,8 +10,8 @@ use shard_ir::op::Code;
 use crate::layer::LayerChecker;
 
 impl LayerChecker<'_, '_> {
-    /// What a call of another language's function is written as, or of an op of this language that
-    /// is called like a layer.
+    /// How a call is written in this language, if it calls a function of another language, or an op
+    /// of this language as if it were a layer.
     pub(crate) fn written_here(
         &self,
         name: &str,
@@ -47,8 +47,8 @@ impl LayerChecker<'_, '_> {
         written_here(name).map(str::to_string).or_else(signature)
     }
 
-    /// The collective of another language as the layout that its result has: whole along the axis,
-    /// or split over it.
+    /// A collective of another language as a `reshard` to the layout of its result: whole along the
+    /// axis, or split over it.
     fn moved(&self, name: &str, operand: &ast::Expr, value: ValueId, rest: &[ast::Expr]) -> String {
         const WHOLE: [&str; 3] = ["allgather", "allreduce", "psum"];
         let mut dims: Vec<String> = self
@@ -105,8 +105,8 @@ pub(crate) fn product_of_names(tree: &ast::File, error: &SyntaxError) -> Option<
     Some(format!("einsum({left}, {right} -> {})", listed(&product)))
 }
 
-/// `softmax(a)` with the dim that comes last in its operand, where that is stated; else with words
-/// that say what stands for it.
+/// `softmax(a)` with the last dim of its operand, if the text states the dims; else with a
+/// placeholder and words that explain it.
 pub(crate) fn over_a_dim(tree: &ast::File, error: &SyntaxError) -> Option<String> {
     let SyntaxErrorKind::ReducesOverDims { operand: Some(operand), .. } = &error.kind else {
         return None;
@@ -159,7 +159,7 @@ fn dims_of_name(layer: &ast::Layer, name: &str, before: usize) -> Option<Vec<Str
 /// The dims of an expression at a place, as far as the text states them.
 fn dims_of(layer: &ast::Layer, expr: &ast::Expr, before: usize) -> Option<Vec<String>> {
     let names = |dims: &[ast::Name]| dims.iter().map(|dim| dim.value.clone()).collect();
-    // What has the most dims has those of the others.
+    // The operand with the most dims has those of the others, or the types do not fit.
     let together = || {
         let all =
             expr.operands().into_iter().filter(|e| !matches!(e.kind, ast::ExprKind::Number(_)));
@@ -183,8 +183,8 @@ fn dims_of(layer: &ast::Layer, expr: &ast::Expr, before: usize) -> Option<Vec<St
     }
 }
 
-/// The dims of a product of matrices: the last dim of the left one is summed over where the right
-/// one has it, else all that they share.
+/// The dims of a product of matrices. The last dim of the left matrix is summed over, if the right
+/// matrix has it; else all dims that both have.
 fn product(left: &[String], right: &[String]) -> Option<Vec<String>> {
     let last = left.last()?;
     let summed: Vec<&String> = if right.contains(last) {

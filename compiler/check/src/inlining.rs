@@ -20,7 +20,7 @@ pub(crate) struct CallSite<'c> {
     pub(crate) name: &'c ast::Name,
     pub(crate) args: &'c [ast::Expr],
     pub(crate) span: Span,
-    /// The values from this one on are made for its arguments.
+    /// The values from this index on are made for its arguments.
     pub(crate) fresh_from: usize,
 }
 
@@ -35,7 +35,8 @@ impl LayerChecker<'_, '_> {
     ) -> Option<Term> {
         let fresh_from = self.builder.values.len();
         let index = self.layers.index(&name.value);
-        // `psum(a, x)`: what is said of the call is enough, and `x` is an axis.
+        // In `psum(a, x)`, `x` is an axis: the error about the call is enough, and none about a
+        // value `x` is reported.
         let is_axis = |arg: &ast::Expr| {
             let ast::ExprKind::Name(axis) = &arg.kind else { return false };
             index.is_none()
@@ -100,7 +101,7 @@ impl LayerChecker<'_, '_> {
         Some(results_term(results?, name))
     }
 
-    /// Says that no layer has this name, and what may have been meant.
+    /// Reports a call of a layer that does not exist, with what may have been meant.
     fn unknown_layer(&mut self, name: &ast::Name, args: &[ast::Expr], values: &[Option<ValueId>]) {
         if self.env.lenient || !self.sink.has_room() {
             return;
@@ -113,7 +114,7 @@ impl LayerChecker<'_, '_> {
         self.sink.report(LayerProblem::UnknownLayer { name, span, near, here, known });
     }
 
-    /// Whether there is an argument for each parameter.
+    /// Reports a call that has not one argument for each parameter.
     fn has_all_arguments(
         &mut self,
         name: &ast::Name,
@@ -136,7 +137,7 @@ impl LayerChecker<'_, '_> {
         None
     }
 
-    /// Holds an argument to its parameter.
+    /// Checks the dims, dtype and kind of an argument against its parameter.
     pub(crate) fn argument(
         &mut self,
         callee: &str,
@@ -223,14 +224,16 @@ impl LayerChecker<'_, '_> {
         });
     }
 
-    /// The labels of a callee, fresh at each call.
+    /// New labels for those of a callee: at each call they may have other layouts.
     pub(crate) fn fresh_labels(&mut self, callee: &Program) -> Vec<LabelId> {
         callee.labels.iter().map(|name| self.builder.labels.fresh(name)).collect()
     }
 
-    /// Copies the values of a callee in. Each parameter is pinned to its type where an expression
-    /// is given for it; without one, `args` has a parameter of the caller's own. In a folded block
-    /// the first is what is handed on.
+    /// Copies the values of a callee into the program, and gives its results. For each parameter
+    /// `args` has a value and `exprs` the expression that gives it; such a value is pinned to the
+    /// type of the parameter. Without an expression the value is a parameter of the caller's own,
+    /// which has that type. In a folded block the first parameter is the value that applications
+    /// hand on.
     pub(crate) fn inline(
         &mut self,
         callee: &Program,
@@ -307,10 +310,11 @@ impl LayerChecker<'_, '_> {
         is_first: bool,
         fresh_from: usize,
     ) -> Option<ValueId> {
-        // What comes from outside of a folded block and is not handed on is moved there, and once.
+        // A value from outside a folded block that is not handed on is pinned outside, so that it
+        // is moved once.
         let fold = self.builder.fold;
         let border = is_first && fold.is_some();
-        // The callee fetches it itself.
+        // The callee fetches a weight in host memory itself.
         if let (
             Def::Parameter { kind: ParameterKind::HostWeight, .. },
             Def::Op { op: shard_ir::Op::Fetch, operands },
@@ -330,13 +334,13 @@ impl LayerChecker<'_, '_> {
     }
 }
 
-/// A pattern of a callee with the labels that it has at a call.
+/// A pattern of a callee with the labels that stand for the callee's at a call.
 pub(crate) fn relabelled(pattern: &LayoutPattern, labels: &[LabelId]) -> LayoutPattern {
     let label = pattern.label.and_then(|l| labels.get(usize::from(l.0)).copied());
     LayoutPattern { label, ..pattern.clone() }
 }
 
-/// What a call gives: one value, or a list.
+/// The term for the results of a call: one value, or a list.
 pub(crate) fn results_term(mut results: Vec<ValueId>, callee: &ast::Name) -> Term {
     match (results.len(), results.pop()) {
         (1, Some(one)) => Term::Value(one),

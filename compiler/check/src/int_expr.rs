@@ -1,5 +1,5 @@
-//! The sizes of dims: integer expressions over numbers and earlier dims, each with the useful part
-//! beside the padded.
+//! Sizes of dims: integer expressions over numbers and earlier dims. Beside each size stands its
+//! useful part, without padding.
 
 use shard_grammar::{Span, ast};
 use shard_ir::tensor::MAX_DIM_SIZE;
@@ -8,7 +8,7 @@ use crate::diagnostics::DimProblem;
 use crate::environment::{DimLookup, Environment};
 use crate::sink::Sink;
 
-/// A size that is computed with, and the part of it that is useful.
+/// An intermediate size, and the part of it that is useful.
 #[derive(Clone, Copy)]
 struct Size {
     size: i128,
@@ -22,9 +22,10 @@ struct Evaluation<'e, 'a, 's> {
     env: &'e mut Environment<'a>,
     sink: &'s mut Sink,
     tree: Option<&'a ast::File>,
-    /// The dim whose size it is, or the words for what it is else.
+    /// The dim whose size is computed, or words for another number.
     what: &'e str,
-    /// Spans of the expression are places in the file.
+    /// Whether spans of the expression are places in the file; not so for an expression of the
+    /// command line.
     in_file: bool,
 }
 
@@ -66,7 +67,7 @@ pub(crate) fn offset(
     evaluation.in_range(value.size, expr, 0)
 }
 
-/// A number from 1; `what` is the word for it.
+/// A number from 1; `what` says in errors which number it is.
 pub(crate) fn count(
     env: &mut Environment<'_>,
     expr: &ast::IntExpr,
@@ -155,7 +156,7 @@ impl Evaluation<'_, '_, '_> {
             ast::BinaryOp::Add => a.checked_add(b),
             ast::BinaryOp::Sub => a.checked_sub(b),
             ast::BinaryOp::Mul => a.checked_mul(b),
-            // A useful part need not divide: a part of it is counted as a whole.
+            // A useful part need not divide; its quotient is rounded up.
             ast::BinaryOp::Div if b == 0 => None,
             ast::BinaryOp::Div => Some(a.div_euclid(b) + i128::from(a.rem_euclid(b) != 0)),
         };

@@ -1,18 +1,19 @@
-//! `repeat M + N`: a stack of several kinds of layers. Such a layer is checked by itself, as every
-//! other; its program is then that of a model that calls it once, so that each kind is a folded
+//! `repeat M + N`: a stack of several kinds of layers. Such a layer is checked like any other. Then
+//! its program is replaced by that of a model that calls it once, in which each kind is a folded
 //! block with layouts of its own.
 
 use shard_grammar::ast;
 
-/// How many applications of a layer there are of each kind; one where it is not stacked.
+/// The number of applications of each kind; a layer that is not stacked has one application of one
+/// kind.
 pub(crate) fn kinds(layer: &ast::Layer) -> Vec<u64> {
     let repeat = layer.repeat.as_ref();
     repeat.map_or(vec![1], |repeat| repeat.kinds.iter().map(|count| count.value).collect())
 }
 
-/// The model of a stack of several kinds; `None` of any other layer. It takes the activations of
-/// the layer and gives what the last kind hands on. A label is one layout within a kind, so that
-/// here each place of one is free.
+/// The model of a stack of several kinds; `None` for any other layer. The model takes the
+/// activations of the layer and returns the value that the last kind hands on. A label is one
+/// layout within each kind, so that the model's own types have no labels.
 pub(crate) fn model_of(layer: &ast::Layer) -> Option<ast::Layer> {
     let repeat = layer.repeat.as_ref().filter(|r| r.kinds.len() > 1 && layer.model.is_none())?;
     let params: Vec<ast::Param> = layer

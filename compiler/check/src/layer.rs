@@ -1,4 +1,4 @@
-//! One layer: its parameters, statements and results become a [`Program`].
+//! Checks one layer: its parameters, statements and results become a [`Program`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,25 +26,25 @@ pub(crate) struct LayerChecker<'a, 'e> {
     pub(crate) sink: &'e mut Sink,
     pub(crate) layers: &'e Layers<'a>,
     pub(crate) layer: &'a ast::Layer,
-    /// Parts of the layer could not be read, so an unknown value is no news.
+    /// Whether parts of the layer could not be read, so that an unknown value is not reported.
     pub(crate) lenient: bool,
     pub(crate) builder: Builder,
-    /// Where each name is made that is not in scope as yet.
+    /// The places of names that statements further down make.
     pub(crate) later_names: BTreeMap<String, Span>,
-    /// Unknown values of which was spoken already.
+    /// Unknown values that are reported already.
     pub(crate) unknown_values: BTreeSet<String>,
-    /// Of a model, what its calls own.
+    /// In a model, the parameters and states that its calls own.
     pub(crate) calls: ModelCalls,
 }
 
 /// A layer, and how it is to be checked.
 pub(crate) struct LayerToCheck<'a> {
     pub(crate) layer: &'a ast::Layer,
-    /// It is strict, whether or not it says so.
+    /// Whether it is strict without saying so.
     pub(crate) strict: bool,
-    /// Parts of it could not be read.
+    /// Whether parts of it could not be read.
     pub(crate) lenient: bool,
-    /// So many values may it have.
+    /// How many values it may have.
     pub(crate) values_left: usize,
 }
 
@@ -151,7 +151,7 @@ impl<'a> LayerChecker<'a, '_> {
             }
             match statement {
                 ast::Statement::Let(statement) => self.statement(statement),
-                // Read apart, whatever becomes of the rest: `expectations`.
+                // Module `expectations` reads these, even in a layer with errors.
                 ast::Statement::Expect(_) => {}
                 ast::Statement::Return(statement) => {
                     returned = Some((statement.span, self.results(statement, &results)));
@@ -189,7 +189,8 @@ impl<'a> LayerChecker<'a, '_> {
             self.bind(&param.name, value, true);
         }
         self.own_parameters();
-        // Parameters come first; what is kept with the host is used as it is fetched.
+        // All parameters of a program come first; uses of a weight in host memory are uses of the
+        // fetched value.
         for param in &self.layer.params {
             self.fetch(param);
         }
@@ -219,7 +220,7 @@ impl<'a> LayerChecker<'a, '_> {
         let value = Value {
             name: Some(param.name.value.clone()),
             dims: ty.dims,
-            // The grammar asks for a dtype here; a tree made otherwise gives no program.
+            // The grammar demands a dtype of a parameter; a tree without one gives no program.
             dtype: ty.dtype?,
             def: Def::Parameter { kind: ty.kind, pattern: ty.pattern },
             span: param.span,
@@ -339,7 +340,7 @@ impl<'a> LayerChecker<'a, '_> {
         None
     }
 
-    /// Holds stated dims to those of a value, in any order.
+    /// Reports stated dims that are not those of a value, in any order.
     pub(crate) fn match_dims(
         &mut self,
         what: &str,
@@ -373,7 +374,7 @@ impl<'a> LayerChecker<'a, '_> {
         None
     }
 
-    /// A layout word over other dims: a dim that it has keeps its axes.
+    /// A layout word with other dims; a dim that the word has keeps its axes.
     fn layout_of_dims(&self, word: &ast::LayoutWord, dims: &[DimId]) -> String {
         let dims: Vec<ast::DimWord> = dims
             .iter()

@@ -3,7 +3,7 @@
 //! [`check_source`] parses and checks a file; [`check_parsed`] checks a tree that was parsed
 //! already.
 //!
-//! The way of a file, once for each of its `phases`: `environment` reads the mesh, the dims
+//! The steps for a file, once for each of its `phases`: `environment` reads the mesh, the dims
 //! (`int_expr`) and the hardware line; `calls` puts callees before callers; `layer` takes each
 //! layer's parameters, statements and results, with `types` for sharded types, `expr` and
 //! `operations` for expressions, `inlining` for calls, and `builder` for the program that comes of
@@ -46,7 +46,7 @@ use shard_ir::Program;
 use sink::Sink;
 use unread::Unread;
 
-/// What the command line changes.
+/// Options of the command line that change what is checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckOptions {
     /// `-D NAME=RIGHT SIDE`: the dim and the text of its new right side, such as `32 pad 64`.
@@ -57,7 +57,7 @@ pub struct CheckOptions {
     pub strict: bool,
 }
 
-/// What a check gives.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checked {
     /// One program for every layer without an error, in file order, its calls inlined; all layers
@@ -65,7 +65,7 @@ pub struct Checked {
     pub programs: Vec<Program>,
     /// The indices in `programs` of the layers that no other layer calls, in file order.
     pub roots: Vec<usize>,
-    /// What each layer of `programs` expects of its plan.
+    /// For each layer of `programs`, its expectations of its plan.
     pub expectations: Vec<Vec<expectations::Expectation>>,
     /// Everything that is wrong or doubtful, in file order.
     pub diagnostics: Vec<Diagnostic>,
@@ -80,9 +80,9 @@ impl Checked {
 
 /// Parses and checks a file; the syntax errors are among the diagnostics.
 ///
-/// Where the syntax is wrong, the rest is checked all the same, but nothing is said of names that
-/// may have been in the part that could not be read: of values of the layer that it is in, or,
-/// outside the bodies of layers, of any.
+/// A file with wrong syntax is checked as far as it can be read. Unknown names that may be declared
+/// in the part that could not be read are not reported: values of the layer with the error, or any
+/// name if the error is outside the bodies of layers.
 ///
 /// ```
 /// use shard_check::{CheckOptions, check_source};
@@ -96,7 +96,7 @@ pub fn check_source(file: &SourceFile, options: &CheckOptions) -> Checked {
     check_parsed(file, &shard_grammar::parse(file), options)
 }
 
-/// The same of a file that is parsed already.
+/// Checks a file that is parsed already; see [`check_source`].
 pub fn check_parsed(file: &SourceFile, parsed: &Parsed, options: &CheckOptions) -> Checked {
     let mut sink = Sink::default();
     for error in &parsed.errors {

@@ -1,5 +1,5 @@
-//! Calls in a `model`: the weights and caches of the layers that it calls are theirs, and a call of
-//! a layer with `repeat N` stands for N applications, a folded block.
+//! Calls in a `model`. Each call has weights and caches of its own, and a call of a layer with
+//! `repeat N` stands for a folded block of N applications.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::layer::LayerChecker;
 use crate::repeat::cache_origin;
 use crate::sink::Sink;
 
-/// What the calls of a model own.
+/// The calls of a model, and what they own.
 #[derive(Default)]
 pub(crate) struct ModelCalls {
-    /// Each call, by where the name of the layer stands; several where the layer is stacked in
-    /// several kinds (`repeat M + N`), each of which takes what the one before gives.
+    /// The calls by the place of the layer's name. A stack of several kinds (`repeat M + N`) is
+    /// several calls at one place, each of which takes the result of the one before.
     all: BTreeMap<usize, Vec<ModelCall>>,
     /// The caches after the step, in the order of the calls.
     pub(crate) states: Vec<Output>,
@@ -28,23 +28,23 @@ pub(crate) struct ModelCalls {
 /// One call in a model.
 #[derive(Clone)]
 struct ModelCall {
-    /// What stands before the names of what it owns: `block`, or `block_2` for the second call of
+    /// The prefix of the names of its own parameters: `block`, or `block_2` for the second call of
     /// `block`.
     prefix: String,
     labels: Vec<LabelId>,
     fold: Option<FoldId>,
-    /// For each parameter of the layer the parameter of the model that is the call's own.
+    /// For each parameter of the layer the model's parameter that the call owns, if it owns one.
     own: Vec<Option<ValueId>>,
 }
 
 impl ModelCall {
-    /// Whether a weight or cache of the layer is the call's own, and not passed to it by name.
+    /// Whether the call owns a weight or cache of the layer; else the model passes one by name.
     fn owns(&self, parameter: ValueId) -> bool {
         self.own.get(parameter.index()).is_some_and(Option::is_some)
     }
 }
 
-/// What the folded blocks of a model take and hand on has a part in what the model returns.
+/// Reports folded blocks whose input or result has no part in what the model returns.
 pub(crate) fn check(program: &Program, sink: &mut Sink) {
     let mut needed = vec![false; program.values.len()];
     program
@@ -75,7 +75,7 @@ pub(crate) fn check(program: &Program, sink: &mut Sink) {
     }
 }
 
-/// The calls in an expression, innermost first, as they are checked.
+/// The calls in an expression, innermost first: the order in which they are checked.
 fn calls_in<'e>(expr: &'e ast::Expr, found: &mut Vec<(&'e ast::Name, &'e [ast::Expr])>) {
     expr.operands().into_iter().for_each(|operand| calls_in(operand, found));
     if let ast::ExprKind::Call { callee, args } = &expr.kind {
@@ -84,7 +84,8 @@ fn calls_in<'e>(expr: &'e ast::Expr, found: &mut Vec<(&'e ast::Name, &'e [ast::E
 }
 
 impl LayerChecker<'_, '_> {
-    /// Adds the parameters that the calls of a model own: all parameters of a program come first.
+    /// Adds the parameters that the calls of a model own, before any other value, since all
+    /// parameters of a program come first.
     pub(crate) fn own_parameters(&mut self) {
         if self.layer.model.is_none() {
             return;
@@ -110,7 +111,7 @@ impl LayerChecker<'_, '_> {
         }
     }
 
-    /// So many applications of a layer that a call stands for, with the parameters that they own.
+    /// One kind of a call: `repeat` applications of a layer, with the parameters that they own.
     fn model_call(
         &mut self,
         prefix: String,
@@ -154,7 +155,8 @@ impl LayerChecker<'_, '_> {
         self.builder.push(self.env, own, self.sink)
     }
 
-    /// A call in a model. `values` are those of the arguments as they stand.
+    /// A call in a model. `values` are the values of the arguments, in the order in which they are
+    /// written.
     pub(crate) fn call_in_model(
         &mut self,
         CallSite { name, args, span, fresh_from }: CallSite<'_>,
@@ -204,7 +206,7 @@ impl LayerChecker<'_, '_> {
         Some(results_term(results?, name))
     }
 
-    /// For each parameter of a layer the place of the argument that is given for it.
+    /// For each parameter of a layer the index of the argument that is given for it.
     fn arguments(
         &mut self,
         callee: &ast::Layer,
@@ -253,8 +255,8 @@ impl LayerChecker<'_, '_> {
         Some(callee.params.iter().map(place).collect())
     }
 
-    /// A folded block hands on its first result, which takes the place of its first parameter; its
-    /// other results are caches that each application has of its own.
+    /// Reports a call of a folded block that cannot be applied again and again: its first parameter
+    /// is no activation, or a result after the first is no cache that the call owns.
     fn handed_on_alone(
         &mut self,
         callee: &ast::Layer,
@@ -295,8 +297,9 @@ impl LayerChecker<'_, '_> {
         Some(())
     }
 
-    /// What a folded block takes, in the order of dims in which it is handed on; a value that it
-    /// takes for another parameter too is copied, so that the two are told apart.
+    /// Brings the value that a folded block takes first into the order of dims in which it is
+    /// handed on. If the same value is given for another parameter too, that one gets a copy, so
+    /// that the two can be told apart.
     fn prepare(
         &mut self,
         values: &mut [ValueId],
@@ -317,8 +320,8 @@ impl LayerChecker<'_, '_> {
         Some(())
     }
 
-    /// The results of a call: what a folded block hands on is what the last application gives, and
-    /// caches stay.
+    /// The results of a call that the model sees: the value that the last application hands on, and
+    /// no caches that the call owns.
     fn give(
         &mut self,
         call: &ModelCall,
@@ -364,7 +367,8 @@ impl LayerChecker<'_, '_> {
         Some(returned)
     }
 
-    /// A cache after the step: laid out as it was before, and not returned.
+    /// Keeps a cache of the call after the step: as a state of the program, in the layout that it
+    /// had before.
     fn keep(&mut self, call: &ModelCall, output: &Output, cache: ValueId, value: ValueId) {
         let Def::Parameter { kind: ParameterKind::Cache, pattern } =
             self.builder.value(cache).def.clone()

@@ -1,8 +1,8 @@
 //! The nearest of some names.
 
-/// The name nearest to a misspelt one, if any is near enough: one letter off in short names, a
-/// third of them in long ones. The last part of a name with dots is near the whole: `wq` of
-/// `block.wq`.
+/// The known name that is nearest to a misspelt one, if any is near enough: a third of its letters
+/// may be wrong, and one letter in short names. The last part of a name with dots is near the
+/// whole: `wq` is near `block.wq`.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     let limit = (length / 3).max(1);

@@ -1,4 +1,4 @@
-//! Typing an op by the rule of the IR, and the wording of what that rule finds wrong.
+//! Types an op by the typing rule of the IR, and words the errors of that rule.
 
 use shard_grammar::{Span, ast};
 use shard_ir::{DimId, Op, TensorType, TypeError, ValueId, never};
@@ -7,7 +7,7 @@ use crate::diagnostics::{DtypeProblem, Quote, ShapeProblem};
 use crate::layer::LayerChecker;
 
 impl LayerChecker<'_, '_> {
-    /// Types an op and adds its result. A failure is worded as one of the operands.
+    /// Types an op and adds its result. An error is worded as one about the operands.
     pub(crate) fn op(
         &mut self,
         op: Op,
@@ -29,8 +29,8 @@ impl LayerChecker<'_, '_> {
         }
     }
 
-    /// The wording of a type error that any op may have; those that name dims have said more before
-    /// they came here.
+    /// Reports a type error of an op. Ops that name dims have reported errors about these dims
+    /// before.
     pub(crate) fn report_type_error(
         &mut self,
         op: &Op,
@@ -106,7 +106,7 @@ impl LayerChecker<'_, '_> {
     }
 }
 
-/// The dims that the second operand of an append would have to have.
+/// The dims that the second operand of an append has to have; `None` of other ops.
 fn wanted_second(op: &Op, left: &[DimId]) -> Option<Vec<DimId>> {
     let Op::Append { from, to } = op else { return None };
     Some(left.iter().map(|d| if d == to { *from } else { *d }).collect())

@@ -37,7 +37,7 @@ impl LayerChecker<'_, '_> {
         let terms: Vec<Option<Term>> = exprs.iter().map(|expr| self.term(expr)).collect();
         let named = self.env.dim_list(output, self.sink);
         let mut operands: Vec<Operand<'_>> = Vec::new();
-        // Values first: a number takes the dtype of the first of them.
+        // A number takes the dtype of the first operand that is a value.
         let first = terms.iter().zip(exprs).find_map(|(t, e)| match t {
             Some(Term::Value(v)) => Some((*v, e)),
             _ => None,
@@ -94,7 +94,7 @@ impl LayerChecker<'_, '_> {
         }
     }
 
-    /// Says of each dim of an einsum's output that no operand has it.
+    /// Reports each dim of an einsum's output that no operand has.
     fn report_dims_of_no_operand(
         &mut self,
         operands: &[Operand<'_>],
@@ -122,8 +122,7 @@ impl LayerChecker<'_, '_> {
         }
     }
 
-    /// An op of one form or another: its operands, what fills its slots, and then whether its sizes
-    /// fit.
+    /// Checks an op with slots: its operands, what fills its slots, and then whether its sizes fit.
     pub(crate) fn form(
         &mut self,
         code: Code,
@@ -159,7 +158,7 @@ impl LayerChecker<'_, '_> {
                 (_, argument) => argument,
             });
         }
-        // Operand by operand.
+        // Missing dims are reported operand by operand.
         for (at, operand) in operands.iter().enumerate() {
             for ((slot, argument), written) in row.slots.iter().zip(&op_arguments).zip(arguments) {
                 let of = match slot.of {

@@ -1,9 +1,9 @@
 //! Pins on partial values that no op could meet by itself.
 //!
-//! A lowering may always reshard between two pins, so almost nothing is wrong for certain. What is
-//! reported: an op whose operand is stated to be partial over an axis, and whose own result is
-//! stated to be partial over the same axis, although the op cannot act on the terms. Making the
-//! result partial again after the reduction would be legal, and is never what was meant.
+//! A lowering may reshard between any two pins, so that few pins are wrong for certain. This module
+//! reports an op whose operand and whose result are both stated to be partial over an axis,
+//! although the op cannot act on the terms. A plan could reduce the operand and make the result
+//! partial again, but nobody means that.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::diagnostics::{PartialProblem, WayOut};
 use crate::environment::Environment;
 use crate::sink::Sink;
 
-/// Reports every such pin of the layer's own body; those of callees are reported where they stand.
+/// Reports every such pin of the layer's own body. Pins of callees are reported when the callees
+/// are checked.
 pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
     for value in program.values.iter().filter(|v| v.in_layers.is_empty()) {
         if let Def::Pin { operand, pattern, written: false } = &value.def {
@@ -114,8 +115,8 @@ fn word(op: &Op) -> &'static str {
     sign.unwrap_or(op.word())
 }
 
-/// The op's rule along one axis: operands that are stated to be partial over it are so, the others
-/// are replicated.
+/// The layout rule of an op along one axis, where operands that are stated to be partial over the
+/// axis are partial and all others are replicated.
 fn rule_over(
     program: &Program,
     op: &Op,
@@ -157,7 +158,7 @@ fn stated_span(program: &Program, id: ValueId) -> Span {
     program.value(id).span
 }
 
-/// The value's name, or its text where that is short.
+/// The name of a value, or else its text in the source.
 fn text(env: &Environment<'_>, program: &Program, id: ValueId) -> String {
     let value = program.value(id);
     value.name.clone().unwrap_or_else(|| {
@@ -165,8 +166,8 @@ fn text(env: &Environment<'_>, program: &Program, id: ValueId) -> String {
     })
 }
 
-/// How a value in a stated layout is made whole: scattered along the first dim that divides, and
-/// everywhere.
+/// Layouts in which a value of a stated partial layout is complete: scattered along its last dim
+/// that divides, and complete on every device.
 fn ways_out(program: &Program, id: ValueId) -> Vec<WayOut> {
     let value = program.value(id);
     let sizes = program.sizes(&value.dims);

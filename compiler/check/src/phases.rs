@@ -1,4 +1,4 @@
-//! Phases: the whole file once more, with dims of other sizes and the same weights.
+//! Phases: the whole file is checked once for each, with other sizes of dims and the same weights.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::diagnostics::{LimitProblem, PhaseProblem};
 use crate::names::nearest;
 use crate::sink::Sink;
 
-/// The phases of a file, `[None]` where it has none. What is wrong with one in itself is said here.
+/// The phases of a file, `[None]` if it has none. Errors of the phase lines themselves are
+/// reported.
 pub(crate) fn read<'a>(
     tree: &'a ast::File,
     lenient: bool,
@@ -45,7 +46,7 @@ pub(crate) fn read<'a>(
     if phases.is_empty() { vec![None] } else { phases }
 }
 
-/// Each size is that of a dim of the file, once.
+/// Reports sizes of unknown dims, and dims whose size a phase states twice.
 fn sizes(tree: &ast::File, phase: &ast::Phase, lenient: bool, sink: &mut Sink) {
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
     for size in &phase.sizes {
@@ -75,7 +76,7 @@ fn sizes(tree: &ast::File, phase: &ast::Phase, lenient: bool, sink: &mut Sink) {
     }
 }
 
-/// A phase as programs bear it.
+/// A phase as programs have it.
 pub(crate) fn phase(tree: &ast::Phase) -> Phase {
     Phase {
         name: tree.name.value.clone(),
@@ -83,7 +84,7 @@ pub(crate) fn phase(tree: &ast::Phase) -> Phase {
     }
 }
 
-/// A weight is stored once: its dims have one size in all phases.
+/// Reports weights whose size differs between phases: a weight is stored once for all.
 pub(crate) fn weights_keep_their_sizes(checked: &Checked, sink: &mut Sink) {
     for (at, program) in checked.programs.iter().enumerate() {
         let Some(first) = checked.programs[..at].iter().find(|p| p.name == program.name) else {

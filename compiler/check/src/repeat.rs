@@ -1,5 +1,5 @@
-//! `repeat N`: a layer that is stacked hands on what it takes, and leaves its caches where it found
-//! them.
+//! `repeat N`: the first result of a stacked layer has to be what its first parameter is, and a
+//! cache stays in its layout.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::sink::Sink;
 use crate::types::Labels;
 
-/// Checks a layer that is stated to repeat more than once, and ties its caches.
+/// Checks a layer that repeats more than once, and ties the layouts of its caches.
 pub(crate) fn check(
     env: &Environment<'_>,
     layer: &ast::Layer,
@@ -33,7 +33,7 @@ pub(crate) fn check(
     }
 }
 
-/// The first result has to be what the first parameter is.
+/// Reports a first result that has not the dims, dtype and layout of the first parameter.
 fn carry(
     env: &Environment<'_>,
     layer: &ast::Layer,
@@ -89,7 +89,7 @@ fn carry(
         && result_pattern.label.is_none();
     if same && !pattern.open {
         if pattern.dims.iter().any(|d| d.any_order) {
-            // `E_(xy)` on both: one order, chosen once.
+            // With `E_(xy)` on both, the compiler chooses one order for both.
             tie(program, ValueId(0), 0, labels, &param.name.value);
         }
         return;
@@ -131,7 +131,8 @@ fn same_demand(a: &LayoutPattern, b: &LayoutPattern) -> bool {
 /// Gives a parameter and an output one fresh label.
 fn tie(program: &mut Program, param: ValueId, output: usize, labels: &mut Labels, name: &str) {
     if program.value(param).dims != program.value(program.outputs[output].value).dims {
-        // Labels compare layouts dim by dim; a value in another order is not tied.
+        // A label compares layouts dim by dim, and so cannot tie a value whose dims are in another
+        // order.
         return;
     }
     let label = labels.fresh(name);
@@ -141,7 +142,8 @@ fn tie(program: &mut Program, param: ValueId, output: usize, labels: &mut Labels
     program.outputs[output].pattern.label = Some(label);
 }
 
-/// A cache result is laid out as the cache parameter that it was made from.
+/// Gives a cache result the layout of the cache parameter that it is made from, and reports it if
+/// the two types state other layouts.
 fn tie_cache(
     layer: &ast::Layer,
     declared: &ast::Type,
@@ -175,7 +177,7 @@ fn tie_cache(
         (true, true) if same_demand(&pattern, &result) => {
             return tie(program, origin, index, labels, &param.name.value);
         }
-        // One side is left to the compiler: it takes what the other states.
+        // A side that leaves its layout to the compiler takes the layout that the other states.
         (false, true) if crate::builder::is_free(&result) => {
             program.outputs[index].pattern = pattern.permuted(&dims, &output_dims);
             return;
@@ -188,7 +190,8 @@ fn tie_cache(
         }
         _ => {}
     }
-    // What replaces a cache may lie elsewhere, if both say where.
+    // A value that replaces a cache, and is not appended to it, may have another layout, if both
+    // state one.
     if appended_to(program, program.outputs[index].value).is_none() {
         return;
     }
@@ -200,14 +203,15 @@ fn tie_cache(
     });
 }
 
-/// The cache parameter that a value is after the step: what was appended to it, or what was put in
-/// its place.
+/// The cache parameter whose place a value takes after the step: the value is the cache with
+/// something appended, or was put in its place.
 pub(crate) fn cache_origin(program: &Program, value: ValueId) -> Option<ValueId> {
     appended_to(program, value).or_else(|| put_in_place_of(program, value))
 }
 
-/// The one cache parameter of a value's own type that the value is made from, element by element or
-/// by moving positions along: a state times its decay, or the last positions of a window.
+/// The cache parameter of the value's own type from which the value is made element by element or
+/// by moving positions: a state times its decay, or the last positions of a window. `None` if there
+/// are several such parameters.
 fn put_in_place_of(program: &Program, value: ValueId) -> Option<ValueId> {
     let made = program.value(value);
     let mut found = BTreeSet::new();
@@ -231,7 +235,8 @@ fn put_in_place_of(program: &Program, value: ValueId) -> Option<ValueId> {
     found.pop_first().filter(|_| found.is_empty())
 }
 
-/// Whether an op works element by element, or moves positions along and leaves them as they are.
+/// Whether an op works element by element, or moves positions and leaves their elements as they
+/// are.
 fn keeps_positions(op: &Op) -> bool {
     op.row().is(Flag::Elementwise)
         || matches!(
@@ -240,7 +245,7 @@ fn keeps_positions(op: &Op) -> bool {
         )
 }
 
-/// The cache parameter that a value was made from, through pins and appends.
+/// The cache parameter that a value is with appended positions, pins and casts.
 fn appended_to(program: &Program, value: ValueId) -> Option<ValueId> {
     let mut at = value;
     loop {

@@ -1,4 +1,4 @@
-//! Where diagnostics are gathered.
+//! Gathers diagnostics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,31 +10,32 @@ use crate::diagnostic::{Diagnostic, Edit, Label};
 use crate::diagnostics::limits::{MAX_DIAGNOSTICS, MAX_EDITS, MAX_PLACES};
 use crate::diagnostics::{LimitProblem, NotDivisible};
 
-/// Gathers diagnostics: up to a limit of errors, and as many others.
+/// The diagnostics of a file or of a phase: errors up to a limit, and as many others.
 #[derive(Default)]
 pub(crate) struct Sink {
     diagnostics: Vec<Diagnostic>,
     errors: usize,
     left_out: bool,
     errors_left_out: usize,
-    /// Names that are wrong wherever they stand, by code and name: told once.
+    /// Names that are wrong wherever they stand, by code and name. Each is reported once, with all
+    /// its places.
     wrong_names: BTreeMap<(&'static str, String), WrongName>,
-    /// Over how many devices each dim is divided somewhere.
+    /// For each dim the numbers of devices over which types split it.
     divided: BTreeMap<String, BTreeSet<u64>>,
-    /// The errors of dims that do not divide, by their indices.
+    /// The errors about dims that do not divide, with the indices of their diagnostics.
     undivided: Vec<(usize, NotDivisible)>,
 }
 
 /// One wrong name.
 struct WrongName {
-    /// Its error, as an index; `None` where there was no room for it.
+    /// The index of its diagnostic; `None` if there was no room for one.
     diagnostic: Option<usize>,
-    /// Where else it stands, and what mends it there.
+    /// The other places of the name, each with the text that mends it there.
     others: Vec<(Span, Option<String>)>,
 }
 
 impl Sink {
-    /// Takes one in, unless there are too many already.
+    /// Adds a diagnostic, unless there are too many already.
     pub(crate) fn report(&mut self, problem: impl Into<Diagnostic>) {
         let diagnostic = problem.into();
         let same_kind =
@@ -48,8 +49,8 @@ impl Sink {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Takes in a problem with a name that may stand in many places, told at the first of them that
-    /// is looked at.
+    /// Adds a problem with a name that may stand in many places. Further places are added by
+    /// [`Sink::is_told`].
     pub(crate) fn report_name(&mut self, name: &str, problem: impl Into<Diagnostic>) {
         let diagnostic = problem.into();
         let key = (diagnostic.code, name.to_string());
@@ -59,7 +60,7 @@ impl Sink {
         self.wrong_names.insert(key, WrongName { diagnostic, others: Vec::new() });
     }
 
-    /// Notes that a dim is divided over so many devices somewhere.
+    /// Notes that a type splits a dim over so many devices.
     pub(crate) fn divides(&mut self, dim: &str, devices: u64) {
         match self.divided.get_mut(dim) {
             Some(all) => {
@@ -71,8 +72,8 @@ impl Sink {
         }
     }
 
-    /// Takes in a dim that does not divide. What it is padded to is said when all that it is
-    /// divided over is known.
+    /// Adds an error about a dim that does not divide. The pad that its help offers is known only
+    /// when all types are checked.
     pub(crate) fn report_undivided(&mut self, problem: NotDivisible) {
         let before = self.diagnostics.len();
         self.report(problem.clone());
@@ -81,7 +82,8 @@ impl Sink {
         }
     }
 
-    /// Offers the pad of each dim that all its divisions have in common.
+    /// Makes the helps about dims that do not divide offer a pad with which every split of the dim
+    /// divides.
     fn common_pads(&mut self) {
         for (at, mut problem) in std::mem::take(&mut self.undivided) {
             let all = self.divided.get(&problem.dim).into_iter().flatten();
@@ -95,7 +97,8 @@ impl Sink {
         }
     }
 
-    /// Another place of a name that was told: `true` where there is nothing more to say.
+    /// Notes another place of a wrong name. `true` if the name is reported already, so that nothing
+    /// more is to be said.
     pub(crate) fn is_told(
         &mut self,
         code: &'static str,
@@ -108,7 +111,8 @@ impl Sink {
         true
     }
 
-    /// Gives each wrong name a label at every place, so many, and edits that mend all.
+    /// Gives the diagnostic of each wrong name a label at its first places, and edits that mend all
+    /// places.
     fn label_wrong_names(&mut self) {
         for WrongName { diagnostic, others } in std::mem::take(&mut self.wrong_names).into_values()
         {
@@ -146,18 +150,18 @@ impl Sink {
         }
     }
 
-    /// Whether another error would be shown: if not, there is no need to look for near names.
+    /// Whether another error would be shown; if not, looking for near names is not worth its time.
     pub(crate) fn has_room(&self) -> bool {
         self.errors < MAX_DIAGNOSTICS
     }
 
-    /// How many errors there are so far, those left out too.
+    /// The number of errors so far, those that are left out included.
     pub(crate) fn errors(&self) -> usize {
         self.errors + self.errors_left_out
     }
 
-    /// Takes in what the phases of a file gave, each thing once. What not all of them say bears the
-    /// names of those that do; a warning that not all of them give is not worth one.
+    /// Adds the diagnostics of all phases of a file, each once. An error of some phases only has a
+    /// note with their names; a warning of some phases only is dropped.
     pub(crate) fn take_phases(&mut self, phases: Vec<(String, Sink)>) {
         let count = phases.len();
         let mut found: Vec<(Diagnostic, Vec<String>)> = Vec::new();
@@ -185,7 +189,7 @@ impl Sink {
         }
     }
 
-    /// Everything, in file order; what has no place comes first.
+    /// All diagnostics in file order; those without a place come first.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.label_wrong_names();
         self.diagnostics.sort_by_key(|d| d.primary_span().map(|s| (s.start, s.end)));

@@ -1,5 +1,5 @@
-//! Splits and merges of dims whose blocks do not fall on whole parts: the data has to move,
-//! whatever the compiler does.
+//! Splits and merges of dims whose blocks do not fall on whole parts, so that every plan has to
+//! move the data.
 
 use shard_ir::layout_rule::deal;
 use shard_ir::{AxisList, Def, DimId, Mesh, MeshShape, Op, Program, ValueId};
@@ -65,15 +65,15 @@ fn stated(program: &Program, id: ValueId) -> Option<Vec<(DimId, AxisList)>> {
     Some(value.dims.iter().enumerate().map(|(at, dim)| (*dim, layout.axes_of(at))).collect())
 }
 
-/// A mesh with one axis in two, on which the axes and then the new one fall on whole parts, and all
-/// of these axes as text.
+/// A mesh with one axis in two, on which blocks over the axes and the new one fall on whole parts;
+/// and the text of all these axes.
 fn in_two(mesh: &Mesh, axes: AxisList, parts: &[u64]) -> Option<(String, String)> {
     let (major, rest) = parts.split_first()?;
     let devices = mesh.group_size(axes.iter());
     let other = factored(mesh, axes, *major)?;
-    // Only the last axis can be cut: what comes after would lie between its parts.
+    // Only the last axis can be cut: axes behind it would come between its two parts.
     let is_last = axes.iter().last() == Some(other.major);
-    // The new axis is one: it cuts the next part that can be cut, and no other.
+    // The new axis is one axis: it splits the next part of a size above 1, and no other.
     let next = rest.iter().find(|part| **part > 1)?;
     let fits = devices.is_multiple_of(*major) && next.is_multiple_of(devices / major);
     let names = axes.iter().map(|axis| mesh.name(axis)).chain([other.minor.as_str()]);
@@ -86,14 +86,14 @@ fn in_two(mesh: &Mesh, axes: AxisList, parts: &[u64]) -> Option<(String, String)
     (is_last && fits).then_some((other.mesh, text))
 }
 
-/// A mesh of as many devices on which the axes, in this order, fall on whole parts: the first of
-/// them as large as can be.
+/// A mesh of as many devices on which blocks over the axes, in this order, fall on whole parts.
+/// Each axis in turn is as large as possible.
 fn other_mesh(mesh: &Mesh, axes: AxisList, parts: &[u64]) -> Option<String> {
     let order: Vec<_> = axes.iter().collect();
     let devices = mesh.group_size(order.iter().copied());
     let mut rest = devices;
     let mut sizes = Vec::new();
-    // Each part takes as much of the devices as divides both.
+    // Each part gets the largest number of devices that divides the part and the devices left.
     for part in parts {
         let most = (1..=rest).rev().find(|n| part.is_multiple_of(*n) && rest.is_multiple_of(*n))?;
         sizes.push(most);

@@ -18,7 +18,7 @@ use crate::factored::factored;
 use crate::sink::Sink;
 use axes::{AxisUse, check_axes};
 
-/// A type that is right.
+/// A type without an error.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedType {
     pub(crate) kind: ParameterKind,
@@ -41,19 +41,20 @@ struct DeclaredLabel {
 pub(crate) struct Labels {
     pub(crate) names: Vec<String>,
     declared: BTreeMap<String, DeclaredLabel>,
-    /// What was proposed for types that bear a label of other dims, by its dims.
+    /// Labels that helps have proposed, with the dims that they are for.
     proposed: BTreeMap<String, Vec<DimId>>,
 }
 
 impl Labels {
-    /// A label that no source text names: of an inlined call, or of a tie.
+    /// A new label that the source does not name: for an inlined call, or for a tie.
     pub(crate) fn fresh(&mut self, name: &str) -> LabelId {
         let id = LabelId(self.names.len() as u16);
         self.names.push(name.to_string());
         id
     }
 
-    /// A name like this one for a type of these dims, that no type of other dims has.
+    /// Proposes a label for a type of these dims: this name with a number, such that no type of
+    /// other dims has it.
     fn propose(&mut self, name: &str, dims: &[DimId]) -> String {
         let is_free = |name: &String| {
             let declared = self.declared.get(name).is_none_or(|other| other.dims == dims);
@@ -65,8 +66,8 @@ impl Labels {
     }
 }
 
-/// Checks a type. `free_partial`: whether a `?` leaves partials free too (inside a layer) or not
-/// (at its boundary).
+/// Checks a type. `free_partial` says whether a `?` leaves partials free too, as it does inside a
+/// layer and not at its boundary.
 pub(crate) fn check_type(
     env: &mut Environment<'_>,
     labels: &mut Labels,
@@ -135,7 +136,7 @@ pub(crate) fn check_layout(
     Some((dims, pattern))
 }
 
-/// How many elements a tensor of these dims has, within the limit.
+/// The number of elements of a tensor of these dims; `None` past the limit.
 pub(crate) fn elements(env: &Environment<'_>, dims: &[DimId]) -> Option<u64> {
     let mut product = 1u64;
     for dim in dims {
@@ -151,7 +152,7 @@ fn check_dims(
 ) -> Option<Vec<DimId>> {
     let mut out: Vec<(DimId, Span)> = Vec::new();
     let mut whole = true;
-    // `BATCH` is five dims; where no letter bears a subscript, one dim may be meant.
+    // `BATCH` is read as five dims; if no letter has a subscript, one dim may be meant.
     let text = env.file.slice(word.span).to_string();
     let letters = text.strip_suffix('?').unwrap_or(&text).to_string();
     let span = Span::new(word.span.start, word.span.start + letters.len());
@@ -177,7 +178,8 @@ fn check_dims(
     whole.then(|| out.into_iter().map(|(id, _)| id).collect())
 }
 
-/// Divisibility: what is written must be legal whatever `?` and `(..)` leave open.
+/// Reports dims that do not divide over their axes: what is written has to be legal, whatever `?`
+/// and `(..)` leave open.
 fn check_legal(
     env: &Environment<'_>,
     word: &ast::LayoutWord,
@@ -204,7 +206,7 @@ fn check_legal(
             }
             None
         }
-        // Each axis is named once and the rank is checked: what is left cannot be.
+        // Cannot be: `check_axes` has each axis once, and the rank is checked above.
         Err(
             LayoutError::AxisSplitsTwice { .. }
             | LayoutError::AxisSplitsAndPartial { .. }

@@ -6,16 +6,17 @@ use shard_grammar::{SyntaxError, ast};
 /// The parts of a file that syntax errors hide.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread {
-    /// Something outside the bodies of layers: a line, a header, a statement that strayed.
+    /// Whether something outside the bodies of layers is hidden: a line, a header, a stray
+    /// statement.
     pub(crate) elsewhere: bool,
-    /// Where the layers start that have an error in their body.
+    /// The starts of the layers with an error in their body.
     layers: Vec<usize>,
 }
 
 impl Unread {
-    /// What the errors of a file hide.
+    /// The parts of a file that these errors hide.
     pub(crate) fn of(tree: &ast::File, errors: &[SyntaxError]) -> Unread {
-        // Of more errors than are kept, nobody knows where the others are.
+        // If errors were dropped because of their number, they may be anywhere.
         let mut unread = Unread { elsewhere: errors.len() >= MAX_ERRORS, layers: Vec::new() };
         for error in errors {
             let holds = |layer: &&ast::Layer| {
@@ -34,7 +35,7 @@ impl Unread {
         !self.elsewhere && self.layers.is_empty()
     }
 
-    /// Whether a value of a layer may be declared where nobody could read it.
+    /// Whether a value of a layer may be declared in a part that could not be read.
     pub(crate) fn hides_values_of(&self, layer: &ast::Layer) -> bool {
         self.elsewhere || self.layers.contains(&layer.span.start)
     }

@@ -20,7 +20,7 @@ pub enum DimProblem {
         near: Option<String>,
         /// The dims that there are.
         known: Vec<String>,
-        /// Whether it stands in a word that is read as a dim a letter.
+        /// Whether it stands in a word each letter of which is read as a dim.
         is_letter: bool,
         /// The whole word, where its letters together name a dim.
         together: Option<Quote>,
@@ -68,7 +68,7 @@ pub enum DimProblem {
         /// The expression; `None` where the command line gave it.
         span: Option<Span>,
     },
-    /// A size that is no size.
+    /// A size that is 0, negative or too large.
     OutOfRange {
         /// The dim.
         dim: String,
@@ -130,7 +130,7 @@ pub enum DimProblem {
         name: String,
         /// Its line.
         span: Span,
-        /// The phases that state its size, and what goes there.
+        /// The phases that state its size, each with the text that goes with the dim.
         phases: Vec<(String, Span)>,
     },
 }
@@ -256,7 +256,7 @@ fn unknown(
         .at(span, "unknown dim")
         .note(format!("dims of the file: {}", name_list(known)));
     match near {
-        // Beside other letters a longer name is not read as one.
+        // Beside other letters a longer name would be read letter by letter.
         Some(near) if is_letter && near.contains(|c: char| c.is_ascii_lowercase()) => {
             out.help(format!("[{near}]    (with the layout's other dims: [B, {near}])"))
         }

@@ -28,7 +28,7 @@ pub enum DtypeProblem {
         found: Dtype,
         /// What would do.
         wanted: Wanted,
-        /// The dtypes of the op's other operands, of which one may be what it is best cast to.
+        /// The dtypes of the op's other operands, among which the help looks for one to cast to.
         others: Vec<Dtype>,
     },
     /// A stated dtype that is not the expression's.
@@ -44,7 +44,7 @@ pub enum DtypeProblem {
         /// The expression.
         value: Quote,
     },
-    /// An einsum that is to be accumulated in a dtype of another kind.
+    /// An einsum whose stated dtype is one in which its product is not accumulated.
     Accumulated {
         /// The dtype of the operands' product.
         product: Dtype,
@@ -64,7 +64,7 @@ pub enum DtypeProblem {
         /// The other operand.
         other: Quote,
     },
-    /// A number beyond those of the dtype that it takes.
+    /// A number outside the range of the dtype that it takes.
     OutOfRange {
         /// The number's text.
         text: String,

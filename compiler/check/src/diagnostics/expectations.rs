@@ -8,7 +8,7 @@ use crate::expectations::{STRATEGIES, Unit};
 /// What can be wrong with an expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExpectationProblem {
-    /// Of something that is not measured.
+    /// An expectation of something that is not measured.
     UnknownMeasure {
         /// The word.
         name: String,
@@ -17,7 +17,7 @@ pub enum ExpectationProblem {
         /// The nearest measure.
         near: Option<String>,
     },
-    /// With an amount that the measure cannot have.
+    /// An expectation with an amount that its measure cannot have.
     WrongUnit {
         /// The measure as written.
         measure: String,
@@ -30,7 +30,7 @@ pub enum ExpectationProblem {
         /// The claim with that amount.
         line: String,
     },
-    /// Of one value, about a figure of the whole layer.
+    /// An expectation of one value about a figure of the whole layer.
     OfTheLayer {
         /// The measure as written.
         measure: String,
@@ -41,7 +41,7 @@ pub enum ExpectationProblem {
         /// The claim without the value.
         line: String,
     },
-    /// Of a strategy that has no such name.
+    /// An expectation of a strategy that does not exist.
     UnknownStrategy {
         /// The word.
         name: String,
@@ -50,7 +50,7 @@ pub enum ExpectationProblem {
         /// The nearest strategy.
         near: Option<String>,
     },
-    /// The plan is another.
+    /// An expectation that the plan does not meet.
     Unmet {
         /// The claim as written: `comm <= 40us`.
         claim: String,
@@ -58,7 +58,7 @@ pub enum ExpectationProblem {
         span: Span,
         /// What the plan has: `59 us`, `3`.
         found: String,
-        /// The places in the source that made it so, each with what it brought.
+        /// The places in the source that cause the figure, each with its share as text.
         causes: Vec<(Span, String)>,
         /// A claim that holds.
         holds: String,

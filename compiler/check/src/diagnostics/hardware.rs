@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 /// What can be wrong with the hardware of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HardwareProblem {
-    /// A built-in name that there is not.
+    /// A name that no built-in chip has.
     Unknown {
         /// The name.
         name: String,
@@ -54,9 +54,9 @@ pub enum HardwareProblem {
         needed: u64,
         /// The chip.
         chip: String,
-        /// What the program has of it.
+        /// The bytes of its memory that the program may use.
         capacity: u64,
-        /// Why that is not all that the chip has, if it is not.
+        /// Why the program may not use all memory of the chip, if it may not.
         limited: Option<String>,
     },
     /// Weights are kept in host memory, and the hardware file says nothing of the way there.
@@ -72,7 +72,7 @@ pub enum HardwareProblem {
     MissingArithmetic {
         /// The dtype.
         dtype: String,
-        /// The one whose peak is taken.
+        /// The dtype whose peak is taken instead.
         taken: String,
         /// The chip.
         chip: String,
@@ -124,9 +124,9 @@ pub enum HardwareProblem {
         axis: String,
         /// Devices in a node.
         node: u64,
-        /// So many of the axis could share a node.
+        /// How many devices along the axis could share a node.
         fits: u64,
-        /// So many do.
+        /// How many devices along the axis do share a node.
         inside: u64,
         /// The chip.
         chip: String,
@@ -151,24 +151,25 @@ pub struct NoPlanFits {
     pub span: Span,
     /// The chip.
     pub chip: String,
-    /// What the program has of it.
+    /// The bytes of its memory that the program may use.
     pub capacity: u64,
-    /// Why that is not all that the chip has, if it is not.
+    /// Why the program may not use all memory of the chip, if it may not.
     pub limited: Option<String>,
     /// What the weights and caches of any plan take on one device, over the whole stack.
     pub least: u64,
-    /// Whether there is no such plan; else one may have been missed.
+    /// Whether it is proven that there is none; else the search may have missed one.
     pub proven: bool,
-    /// What the fastest plan needs on one device, and what that is made of: `weights`, `caches`,
+    /// The bytes that the fastest plan needs on one device, by what they hold: `weights`, `caches`,
     /// `activations`.
     pub parts: Vec<(String, u64)>,
-    /// What takes most of it, as `w_in: weight bf16 E_xF_y`, with the place where it is declared.
+    /// The values that need most, as `w_in: weight bf16 E_xF_y`, with their bytes and the place
+    /// where each is declared.
     pub largest: Vec<(String, u64, Option<Span>)>,
-    /// What would fit, each to be typed.
+    /// Changes with which a plan fits, each as text that can be typed.
     pub ways_out: Vec<String>,
 }
 
-/// What there is on a chip for the program.
+/// The memory of a chip that the program may use, in words.
 fn has(capacity: u64, limited: Option<String>) -> String {
     match limited {
         None => format!("the chip has {}", bytes(capacity)),
@@ -355,7 +356,7 @@ impl From<NoPlanFits> for Diagnostic {
             .note(format!("{}; {whose} {over} too much", has(capacity, limited)))
             .note(format!("the fastest plan keeps {}", parts.join(", ")))
             .note(format!("most of it: {}", items.join(", ")));
-        // What is known of every plan, where it is no reason yet.
+        // Without a proof the least bytes of any plan are worth a sentence, if there are any.
         let out = match (proven, least) {
             (true, _) => out,
             (false, 0) => {
@@ -376,7 +377,7 @@ impl From<NoPlanFits> for Diagnostic {
     }
 }
 
-/// A mesh that is a face of a slice.
+/// The warning about a mesh that is a face of a slice.
 fn face(chip: &str, shape: &[u64], faced: Option<String>, span: Option<Span>) -> Diagnostic {
     let named = sizes(shape, "x");
     let whole: Vec<u64> = shape.iter().copied().chain([1, 1]).take(3).collect();

@@ -12,7 +12,7 @@ pub enum InputProblem {
     NoLayer {
         /// The file.
         file: String,
-        /// It is IR text.
+        /// Whether it is IR text.
         is_ir: bool,
     },
     /// IR text that cannot be read.
@@ -22,18 +22,18 @@ pub enum InputProblem {
         /// Where.
         span: Span,
     },
-    /// IR text that says what no plan does.
+    /// IR text that is no legal plan.
     Illegal {
         /// The layer.
         layer: String,
         /// What the verifier says.
         error: String,
     },
-    /// A plan that holds more than `--memory-limit` leaves it.
+    /// A plan of IR text that needs more memory than `--memory-limit` allows.
     NoRoom {
         /// The layer.
         layer: String,
-        /// Its phase, where it is of one.
+        /// Its phase, if it has one.
         phase: Option<String>,
         /// What a device holds at the peak.
         peak: u64,

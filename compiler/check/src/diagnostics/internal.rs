@@ -4,10 +4,10 @@ use shard_grammar::Span;
 
 use crate::diagnostic::Diagnostic;
 
-/// A fault of the compiler, found by a verifier between two passes or by an invariant.
+/// A fault of the compiler, found by a verifier between two passes or by a `never!`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InternalProblem {
-    /// The pass that broke it.
+    /// The pass that has the fault.
     pub pass: String,
     /// What does not hold.
     pub message: String,

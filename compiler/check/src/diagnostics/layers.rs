@@ -21,7 +21,7 @@ pub enum LayerProblem {
         near: Option<String>,
         /// Where a value of that name is made further down.
         later: Option<Span>,
-        /// Whether a layer or dim has that name.
+        /// Whether a layer has that name.
         is_layer: bool,
     },
     /// A value named twice in a layer.
@@ -41,7 +41,8 @@ pub enum LayerProblem {
         span: Span,
         /// The nearest layer or operation.
         near: Option<String>,
-        /// What an operation of another language is written as.
+        /// How the call is written in this language, if it is an operation of this or another
+        /// language.
         here: Option<String>,
         /// The layers that there are.
         known: Vec<String>,
@@ -77,7 +78,7 @@ pub enum LayerProblem {
         /// The layer that it calls.
         declared: Span,
     },
-    /// Another number of values than there are names, or places, for them.
+    /// An expression that gives another number of values than are wanted.
     ResultCount {
         /// What gives them: ``a call of `f` ``, `` `return` ``.
         what: String,

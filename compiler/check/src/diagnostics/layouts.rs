@@ -14,7 +14,7 @@ pub enum LayoutProblem {
         axis: String,
         /// Where it is used.
         span: Span,
-        /// The nearest axis, and the text that names it there.
+        /// The help about the nearest axis: its words, and the text that goes there.
         near: Option<(String, String)>,
         /// The axes that there are.
         known: Vec<String>,
@@ -23,7 +23,7 @@ pub enum LayoutProblem {
         /// The place behind the last axis of the mesh line, where one more could be named.
         append_at: Option<usize>,
     },
-    /// An axis that the file's mesh has and that of `--mesh` lacks.
+    /// An axis of the file's mesh that the mesh of `--mesh` does not have.
     AxisNotInOverride {
         /// The axis.
         axis: String,
@@ -53,9 +53,9 @@ pub enum LayoutProblem {
     AxisTwice {
         /// The axis.
         axis: String,
-        /// The dim that has it first, and where.
+        /// The dim that it splits first, and the place.
         first: (String, Span),
-        /// The dim that has it again, and where.
+        /// The dim that it splits again, and the place.
         second: (String, Span),
         /// The layout with the axis on the first dim alone.
         keep_first: String,
@@ -96,7 +96,7 @@ pub enum LayoutProblem {
         first_dims: String,
         /// The layout there.
         first: Span,
-        /// A label that dims of this kind alone have.
+        /// A label that stands on no other dims.
         proposed: String,
     },
 }
@@ -112,7 +112,7 @@ pub struct NotDivisible {
     pub useful: u64,
     /// The right side of its line, less the pad.
     pub value: String,
-    /// The phase that states the size, where it is not the line of the dim.
+    /// The phase that states the size, if it is not the dim's own line.
     pub phase: Option<String>,
     /// The axes with their sizes: `x=4 y=8`.
     pub axes: String,
@@ -122,21 +122,21 @@ pub struct NotDivisible {
     pub span: Span,
     /// The dim's line.
     pub declared: Option<Span>,
-    /// What divides: `H_x`, `H_yz`.
+    /// Axes over which the dim divides: `H_x`, `H_yz`.
     pub fits: Vec<String>,
-    /// A mesh with one of the axes in two, what divides there, and the new axis: `x=8,y=2`, `H_x`,
-    /// `y`.
+    /// A mesh with one of the axes in two, the dim with axes over which it divides there, and the
+    /// new axis: `x=8,y=2`, `H_x`, `y`.
     pub factored: Option<(String, String, String)>,
     /// The nearest size above that divides.
     pub next: u64,
-    /// What the dim is padded to: the nearest size above that divides wherever the dim is divided.
+    /// The size that the help pads to: the nearest above that divides wherever the dim is split.
     pub pad: u64,
     /// The edit that pads the dim; `None` where the command line set its size.
     pub edit: Option<Edit>,
 }
 
 impl NotDivisible {
-    /// Says that the dim is padded to another size.
+    /// Makes the help pad to another size.
     pub(crate) fn pad_to(&mut self, pad: u64) {
         if let Some(edit) = &mut self.edit {
             edit.replacement = edit.replacement.replace(&self.pad.to_string(), &pad.to_string());
@@ -281,7 +281,7 @@ impl From<NotDivisible> for Diagnostic {
             ));
         }
         let waste = 100.0 * (pad as f64 - useful as f64) / useful.max(1) as f64;
-        // The dim as it is, whole, beside a device's block of the padded one.
+        // Compares the whole dim on each device with a device's block of the padded dim.
         let saves = match useful as f64 * devices as f64 / pad as f64 {
             times if times < 1.05 => "as much".to_string(),
             times => format!("{times:.1} times as much"),

@@ -1,5 +1,5 @@
-//! The stated limits of a program. Past one of them there is an error, never a panic, a hang or a
-//! lack of memory.
+//! The limits of a program. A program past one of them gets an error, and never makes the compiler
+//! panic, hang or run out of memory.
 
 use shard_grammar::Span;
 
@@ -20,12 +20,12 @@ pub const MAX_CALL_DEPTH: usize = 16;
 /// How many values all programs of a file may have together, calls inlined.
 pub const MAX_FILE_VALUES: usize = 1 << 16;
 
-/// How many combinations of indices an einsum may run over, so that flops, and elements of any
-/// intermediate of it, fit in `u64`.
+/// How many combinations of indices an einsum may run over. Below this its flops, and the elements
+/// of its intermediates, fit in `u64`.
 pub const MAX_ITERATIONS: u64 = 1 << 62;
 
-/// How many operands an einsum may have: its cheapest chain of two-operand einsums is looked for
-/// among all chains.
+/// How many operands an einsum may have. The cheapest chain of two-operand einsums is looked for
+/// among all chains, whose number grows fast.
 pub const MAX_EINSUM_OPERANDS: usize = 8;
 
 /// How many errors of a file are reported, and how many warnings.
@@ -34,7 +34,7 @@ pub const MAX_DIAGNOSTICS: usize = 100;
 /// How many places of one wrong name are shown; the others are counted.
 pub const MAX_PLACES: usize = 10;
 
-/// How many places of one wrong name its help mends.
+/// How many places of one wrong name the edits of its help change.
 pub const MAX_EDITS: usize = 128;
 
 /// A limit that a program passes.
@@ -118,7 +118,7 @@ pub enum LimitProblem {
         /// The call.
         span: Span,
     },
-    /// Every plan of a layer takes longer than times are counted.
+    /// A layer of which every plan takes longer than times can be counted.
     Time {
         /// The layer.
         layer: String,

@@ -1,5 +1,5 @@
-//! What is found when a program is lowered: annotations out of reach, strict layers, pins that
-//! cost.
+//! Diagnostics of the lowering: annotations out of reach, strict layers, and annotations that cost
+//! time.
 
 use shard_grammar::Span;
 
@@ -39,7 +39,7 @@ pub enum LoweringProblem {
         /// Edits that put the line in and use its name, where they are known.
         edits: Vec<Edit>,
     },
-    /// No one layout does for every place that must have the same (a label), or no plan at all.
+    /// No plan exists: for instance, no one layout does for all places of a label.
     NoPlan {
         /// The layer.
         layer: String,
@@ -54,7 +54,7 @@ pub enum LoweringProblem {
         layer: String,
         /// Its header.
         span: Span,
-        /// What there is too much of: `layouts`, `strategies`.
+        /// What there are too many of: `layouts`, `strategies`.
         limit: String,
         /// How many are allowed.
         count: usize,
@@ -67,7 +67,7 @@ pub enum LoweringProblem {
         name: String,
         /// The annotation, or the argument of a call.
         span: Span,
-        /// What is annotated is the parameter of a layer that is called.
+        /// Whether the annotation is the type of a parameter of a called layer.
         is_argument: bool,
         /// The layout as written.
         layout: String,
@@ -89,11 +89,12 @@ pub enum LoweringProblem {
         /// What it would save.
         seconds: f64,
     },
-    /// Layouts whose axes in another order may save time, of which nothing was asked.
+    /// Layouts whose axes might save time in another order, and that were not searched again with
+    /// another order.
     AxisOrdersUnasked {
         /// The layout word of the first, without partials.
         span: Span,
-        /// How many they are.
+        /// How many layouts these are.
         count: usize,
         /// The first layout with its order left to the compiler.
         any_order: String,
@@ -102,7 +103,7 @@ pub enum LoweringProblem {
     },
     /// The time was up before any plan was found.
     OutOfTime {
-        /// The layer, where it is one that was searched.
+        /// The layer that was searched, where it is known.
         layer: Option<String>,
         /// Its header.
         span: Option<Span>,
@@ -111,7 +112,7 @@ pub enum LoweringProblem {
     SearchLimit {
         /// The layer.
         layer: String,
-        /// What was searched are the layouts that all its phases store.
+        /// Whether the search was for the layouts of what all phases store.
         of_phases: bool,
         /// Its header.
         span: Span,
@@ -119,10 +120,11 @@ pub enum LoweringProblem {
         limit: String,
         /// How far from a proven bound the plan is, as a share of the bound.
         gap: Option<f64>,
-        /// Parameters with the layouts that the plan has, `w_in: EF_x`: with these annotated the
-        /// search of the rest ended with a proof. None where that did not help.
+        /// Parameters in the layouts of the plan, `w_in: EF_x`: a search with these annotated ended
+        /// with a proof. Empty if no such search did.
         proven_with: Vec<String>,
-        /// The memory in which the fastest plan of all was found to fit, `--memory-limit 61.0GB`.
+        /// The option that allows as much memory as the fastest plan needs: `--memory-limit
+        /// 61.0GB`.
         fits_with: Option<String>,
     },
 }
@@ -310,7 +312,7 @@ impl From<LoweringProblem> for Diagnostic {
     }
 }
 
-/// A share of which a hundredth of a percent is worth saying, and less is said to be less.
+/// A share in percent; less than a hundredth of a percent is said to be less than that.
 fn at_most(share: f64) -> String {
     match 100.0 * share {
         percent if percent < 0.01 => "less than 0.01 %".to_string(),

@@ -60,18 +60,18 @@ pub struct Quote {
 }
 
 impl Quote {
-    /// An expression.
+    /// Quotes an expression.
     pub(crate) fn of_expr(expr: &ast::Expr) -> Quote {
         Quote { span: expr.span, text: print_expr(expr) }
     }
 
-    /// A type.
+    /// Quotes a type.
     pub(crate) fn of_type(ty: &ast::Type) -> Quote {
         Quote { span: ty.span, text: print_type(ty) }
     }
 }
 
-/// From what a diagnostic comes.
+/// What a diagnostic comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A source file alone, checked without options: there are cases in `examples/errors/CODE/`.
@@ -82,7 +82,7 @@ pub enum Source {
     LaterPass,
 }
 
-/// The code of every diagnostic, what it is about, and from what it comes.
+/// The code of every diagnostic, what it is about, and what it comes from.
 pub const ALL: &[(&str, &str, Source)] = &[
     ("E0101", "syntax: something else was expected", Source::File),
     ("E0102", "a bracket or string without its other end", Source::File),

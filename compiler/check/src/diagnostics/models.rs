@@ -30,17 +30,17 @@ pub enum ModelProblem {
         /// The word `model`.
         model: Span,
     },
-    /// Arguments that a layer does not take from a model.
+    /// A call in a model with arguments that the layer does not take.
     Arguments {
         /// The layer.
         callee: String,
-        /// What it takes: its activations, `x: bf16 BLE`.
+        /// The activations that it takes: `x: bf16 BLE`.
         parameters: Vec<String>,
         /// Its weights and caches.
         own: Vec<String>,
         /// How many arguments without a name there are.
         given: usize,
-        /// A name that is of no weight or cache of it, or given twice.
+        /// The name of an argument that is no weight or cache of the layer, or is given twice.
         unknown: Option<(String, Span)>,
         /// The call.
         span: Span,
@@ -62,7 +62,7 @@ pub enum ModelProblem {
     Idle {
         /// The layer.
         layer: String,
-        /// Whether it is the result of the call that nothing is made of; else what the layer takes.
+        /// Whether the result of the call is what is not needed; else it is the input.
         result: bool,
         /// The call.
         span: Span,
@@ -75,7 +75,7 @@ pub enum ModelProblem {
         result: String,
         /// How often the layer is repeated.
         repeat: u64,
-        /// The cache that the result is of, where the model passes it.
+        /// The cache from which the result is made, if the model passes that cache.
         given: Option<String>,
         /// The call.
         span: Span,

@@ -20,7 +20,7 @@ pub struct WayOut {
 /// What can be wrong with pins on partial values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PartialProblem {
-    /// A map that is not linear, pinned to act on a partial operand.
+    /// An op that cannot act on terms, pinned to a partial result of a partial operand.
     NotLinear {
         /// The op: `gelu`.
         op: String,
@@ -39,7 +39,7 @@ pub enum PartialProblem {
         /// How to make the operand whole.
         ways: Vec<WayOut>,
     },
-    /// Two operands partial over one axis under a product.
+    /// A product of two operands that are partial over one axis.
     PartialTimesPartial {
         /// The op: `einsum`, `*`.
         op: String,
@@ -63,7 +63,7 @@ pub enum PartialProblem {
         /// Where they are written.
         span: Span,
     },
-    /// A value that is not partial, added to a partial sum that stays partial.
+    /// A sum of a partial value and one that is not partial, where the sum stays partial.
     AddedOnOneDevice {
         /// The value that is not partial.
         value: String,
@@ -71,7 +71,7 @@ pub enum PartialProblem {
         span: Span,
         /// The sum.
         sum: Span,
-        /// The partial one.
+        /// The partial value.
         partial: String,
         /// Its place.
         partial_span: Span,

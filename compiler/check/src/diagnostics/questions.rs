@@ -1,4 +1,4 @@
-//! What is asked of a plan: written back as a strict file, why it is so, why not otherwise.
+//! Questions about a plan: what it is as a strict file, why it is so, and why it is not otherwise.
 
 use shard_grammar::Span;
 
@@ -38,19 +38,19 @@ pub enum QuestionProblem {
     Unfound {
         /// The strategy.
         asked: String,
-        /// What they are instead, one clause.
+        /// Which strategies they have instead, one clause.
         reason: String,
         /// A request that can be met.
         help: Option<String>,
     },
-    /// A request that no best plan meets: wherever it could be met, something else is no dearer.
+    /// A request that no best plan meets: wherever it could be met, another move is no dearer.
     Beaten {
         /// The request.
         asked: String,
         /// In how many places it was tried.
         ways: usize,
     },
-    /// A request that is none.
+    /// A question that cannot be read.
     Unreadable {
         /// The request.
         asked: String,

@@ -15,7 +15,7 @@ pub enum ShapeProblem {
         wanted: String,
         /// The dims that the expression has.
         found: String,
-        /// Where they differ is reported: the stated layout, or the argument.
+        /// The place of the report: the stated layout, or the argument.
         span: Span,
         /// The other place: the expression, or the parameter.
         other: Span,
@@ -73,10 +73,10 @@ pub enum ShapeProblem {
         span: Span,
         /// The words there.
         here: String,
-        /// What would do.
+        /// Text that can be typed.
         help: Option<String>,
     },
-    /// Two operands whose other dims differ.
+    /// A second operand whose dims do not go with those of the first.
     OtherDims {
         /// The op: `concat`, `append`.
         op: String,

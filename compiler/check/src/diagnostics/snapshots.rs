@@ -1,4 +1,4 @@
-//! What `snapshot --check` finds.
+//! Diagnostics of `snapshot --check`.
 
 use shard_grammar::Span;
 
@@ -7,27 +7,27 @@ use crate::diagnostic::Diagnostic;
 /// What can be wrong with a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SnapshotProblem {
-    /// There is none.
+    /// There is no snapshot.
     Missing {
         /// The snapshot's file.
         snapshot: String,
         /// The command that takes it.
         command: String,
     },
-    /// The plan is another.
+    /// The plan differs from its snapshot.
     Differs {
         /// The snapshot's file.
         snapshot: String,
-        /// The line of the source from which the first difference comes.
+        /// The place in the source from which the first difference comes.
         span: Option<Span>,
-        /// Lines that are in the plan alone, and in the snapshot alone.
+        /// The number of lines that only the plan has, and the number that only the snapshot has.
         counts: (usize, usize),
         /// The difference, where it is not shown elsewhere.
         diff: Option<String>,
         /// The command that takes the plan as it is now.
         command: String,
     },
-    /// It was taken with other options.
+    /// The snapshot was taken with other options.
     OtherOptions {
         /// The snapshot's file.
         snapshot: String,

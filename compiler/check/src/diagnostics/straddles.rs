@@ -11,18 +11,18 @@ pub struct Straddle {
     pub op: &'static str,
     /// Where it stands.
     pub span: Span,
-    /// The dim that is whole.
+    /// The dim that is split, or that a merge gives.
     pub whole: String,
     /// Its parts, major first, with their sizes.
     pub parts: Vec<(String, u64)>,
     /// The axes, major to minor, with their sizes.
     pub axes: Vec<(String, u64)>,
-    /// The axes at the major end that do fit.
+    /// The axes at the major end whose blocks fall on whole parts.
     pub kept: Option<String>,
-    /// A mesh of as many devices on which all of them do.
+    /// A mesh of as many devices on which the blocks of all axes fall on whole parts.
     pub mesh: Option<String>,
-    /// A mesh with an axis in two, on which the whole dim has the new one too, and the dim with
-    /// them: `x=8,y=2`, `H_xy`.
+    /// A mesh with one axis in two on which the blocks fall on whole parts, and the dim over both
+    /// axes: `x=8,y=2`, `H_xy`.
     pub factored: Option<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the parser finds, as diagnostics: the sentences are the grammar's own.
+//! Errors and warnings of the parser as diagnostics, in the words of the grammar crate.
 
 use shard_grammar::{SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
 
@@ -52,7 +52,7 @@ fn help(text: Option<&String>, fix: Option<&shard_grammar::Fix>) -> Option<Help>
     }
 }
 
-/// What usually stands there, where the parser knows no better.
+/// What usually stands at such a place, for an error without a help of its own.
 fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
     use SyntaxErrorKind::*;
     match kind {

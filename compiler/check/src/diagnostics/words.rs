@@ -1,4 +1,4 @@
-//! How numbers and lists are said in messages.
+//! Numbers and lists in messages.
 
 /// `1 KiB`, `4.5 MiB`: at most one digit behind the point.
 pub fn bytes(n: u64) -> String {

@@ -1,5 +1,4 @@
-//! Whether the dims of an op, and their sizes, fit as its row says that they do, and what is said
-//! where they do not.
+//! Checks what the row of an op states of the dims in its slots and of their sizes.
 
 use shard_grammar::Span;
 use shard_ir::op::{Argument, Fit};
@@ -9,7 +8,7 @@ use super::Operand;
 use crate::diagnostics::ShapeProblem;
 use crate::layer::LayerChecker;
 
-/// An op as it is written.
+/// An op with the places where it is written.
 pub(super) struct Written<'x> {
     pub(super) op: &'x Op,
     pub(super) word: &'x str,
@@ -32,7 +31,7 @@ impl Written<'_> {
 }
 
 impl LayerChecker<'_, '_> {
-    /// Whether one of the things holds that the row of an op states.
+    /// Reports an op that does not meet one of the conditions of its row.
     pub(super) fn fits(&mut self, fit: &Fit, of: &Written<'_>) -> Option<()> {
         let (op, word) = (of.op, of.word);
         if fit.slots().iter().any(|slot| op.filling(slot).is_none()) {
@@ -86,7 +85,7 @@ impl LayerChecker<'_, '_> {
         }
     }
 
-    /// Says that the dim of a slot stands elsewhere in the op.
+    /// Reports that the dim of a slot stands in another role of the op too.
     fn same_dim(&mut self, of: &Written<'_>, slot: &str) -> Option<()> {
         let dim = self.env.dim_name(of.op.dim_in(slot)?).to_string();
         let span = of.span(&[slot]);
@@ -94,7 +93,7 @@ impl LayerChecker<'_, '_> {
         None
     }
 
-    /// The result has a dim beside those of the operand.
+    /// Reports that the dim of a slot, which is to be new, is a dim of the operand.
     fn is_new(&mut self, of: &Written<'_>, slot: &str) -> Option<()> {
         let (dim, operand) = (of.op.dim_in(slot)?, of.operands.first()?.0);
         if self.builder.value(operand).dims.contains(&dim) {
@@ -109,7 +108,7 @@ impl LayerChecker<'_, '_> {
         }
         let (has, wants) = (self.sized(from), self.sized(to));
         let message = format!("`{op}` keeps the size, and {has} while {wants}");
-        // A dim's line speaks of dims above it alone.
+        // The line of a dim can only name dims above it.
         let (name, size) = (self.env.dim_name(from), self.env.size(from).to_string());
         let size = if from < to { name } else { size.as_str() };
         let help = format!("dim {} = {size}", self.env.dim_name(to));
@@ -126,7 +125,7 @@ impl LayerChecker<'_, '_> {
         self.sizes(message, span, "odd", Some(help))
     }
 
-    /// Whether a token can choose as many of the experts.
+    /// Reports that a token asks for more experts than there are.
     fn has_as_many(
         &mut self,
         op: &str,
@@ -204,8 +203,8 @@ impl LayerChecker<'_, '_> {
         self.sizes(message, span, "does not fit", Some(help))
     }
 
-    /// Whether the positions of a dim fit in a larger dim from an offset on: `is_cut` if they are
-    /// cut out of the larger dim, else they are put there.
+    /// Reports that the positions of a dim do not fit in a larger dim from an offset on. `is_cut`
+    /// says whether they are cut out of the larger dim; else they are put there.
     fn is_within(
         &mut self,
         op: &str,

@@ -1,4 +1,4 @@
-//! The axes that a type names: each once, and each an axis of the mesh.
+//! The axes that a type names: each has to be an axis of the mesh, and to stand once.
 
 use shard_grammar::{Span, ast};
 use shard_ir::{AxisId, Reduction};
@@ -64,7 +64,8 @@ fn groups_of_axes<'t>(
     split.chain(partial)
 }
 
-/// The axes of a type and what it uses each for, once; axes of size 1 are left out.
+/// The axes of a type with what it uses each for, without axes of size 1. `None` after an error: an
+/// unknown axis, or one that stands twice.
 pub(super) fn check_axes(
     env: &mut Environment<'_>,
     word: &ast::LayoutWord,
@@ -123,8 +124,8 @@ pub(super) fn check_axes(
     whole.then_some(uses)
 }
 
-/// `B_dta` where an axis `data` exists: one error of the whole word, if some letter of it is no
-/// axis.
+/// Reports `B_dta` where an axis `data` exists as one error about the whole word, if some letter of
+/// the word is no axis.
 fn report_unbraced_misspelling(
     env: &Environment<'_>,
     axes: &ast::AxesWord,
@@ -155,8 +156,8 @@ fn report_unbraced_misspelling(
     true
 }
 
-/// The axes whose names, one behind the other, are a name: `x`, `y` and `z` of `xyz`. None comes
-/// twice. Names of which too many would have to be tried have none.
+/// The axes whose names make up a name, one behind the other: `x`, `y` and `z` for `xyz`. No axis
+/// comes twice. `None` if there are no such axes, or too many combinations would have to be tried.
 fn axes_in<'a>(name: &str, known: &'a [String]) -> Option<Vec<&'a str>> {
     fn rest<'a>(
         name: &str,
@@ -196,7 +197,7 @@ fn report_unknown_axis(
         return;
     }
     let (name, axes, braced) = (axis.value.clone(), group.word, group.is_braced());
-    // Among letters, a longer name puts all of them in braces: `B_dt` is `B_{d,t2}` then.
+    // Beside single letters a longer name needs braces around all axes: `B_dt` becomes `B_{d,t2}`.
     let is_letter = axis.value.len() == 1 && axes.axes.len() > 1 && !braced;
     let text = |near: &String| match (braced || near.len() == 1, is_letter) {
         (true, _) => near.clone(),
