@@ -1,12 +1,11 @@
-//! From groups of devices back to axes of the mesh.
+//! The axes of a mesh along which groups of devices run.
 
-/// A mesh as the user names it: axes with their sizes, major to minor, device 0 at the first place
-/// of all of them.
+/// A mesh as the user names it: axes with their sizes, major to minor. Device 0 has coordinate 0
+/// along all of them.
 pub type NamedMesh = [(String, u64)];
 
-/// The axes along which devices are joined, as indices of the mesh: those along which the devices
-/// of a group differ, where each group has all devices along them. `None` where groups run
-/// otherwise.
+/// The axes along which groups run, as indices of the mesh: the axes along which the devices of a
+/// group differ, if each group has all devices along these axes. `None` for other groups.
 ///
 /// ```
 /// use shard_audit::axes::of_groups;
@@ -38,7 +37,7 @@ pub fn of_groups(mesh: &NamedMesh, groups: &[Vec<u64>]) -> Option<Vec<usize>> {
     axes
 }
 
-/// The axes along which some pair of a permute differs.
+/// The axes along which the devices of some pair of a permute differ.
 pub fn of_pairs(mesh: &NamedMesh, pairs: &[(u64, u64)]) -> Vec<usize> {
     (0..mesh.len())
         .filter(|&axis| {
@@ -47,7 +46,7 @@ pub fn of_pairs(mesh: &NamedMesh, pairs: &[(u64, u64)]) -> Vec<usize> {
         .collect()
 }
 
-/// Where a device stands along an axis.
+/// The coordinate of a device along an axis.
 fn coordinate(mesh: &NamedMesh, device: u64, axis: usize) -> u64 {
     let stride: u64 = mesh[axis + 1..].iter().map(|(_, size)| *size).product();
     device / stride.max(1) % mesh[axis].1.max(1)

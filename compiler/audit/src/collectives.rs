@@ -1,5 +1,5 @@
-//! Every collective of a program, counted once: with its devices, its bytes, how often it runs, and
-//! where it comes from.
+//! Finds every collective of a program, each once: with its devices, its bytes, how often it runs,
+//! and where it comes from.
 
 use std::rc::Rc;
 
@@ -19,25 +19,26 @@ shard_ir::worded! {
     /// What a collective does.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     pub enum Kind {
-        /// Each device receives the parts of all.
+        /// Each device receives the parts of all devices of its group.
         AllGather = "all-gather",
-        /// Terms are added up, on every device.
+        /// Terms are added up, and every device receives the sum.
         AllReduce = "all-reduce",
-        /// Terms are added up, each device receiving a part.
+        /// Terms are added up, and each device receives a part of the sum.
         ReduceScatter = "reduce-scatter",
         /// Each device sends a part to every other one.
         AllToAll = "all-to-all",
-        /// Each device sends what it has to one other.
+        /// Each device sends its buffer to one other device.
         Permute = "collective-permute",
-        /// One device sends what it has to all.
+        /// One device sends its buffer to all.
         Broadcast = "collective-broadcast",
     }
-    /// The name in the field, and in JSON.
+    /// The name that HLO, reports and JSON have for it.
     fn name;
 }
 
 impl Kind {
-    /// What an operation does, if it is a collective or begins one. What ends one counts nothing.
+    /// The kind of an operation that is a collective or begins an asynchronous one; `None` for
+    /// others, among them those that end one.
     fn of(opcode: &str) -> Option<Kind> {
         let code = opcode.strip_suffix("-start").unwrap_or(opcode);
         let code = if code == "ragged-all-to-all" { "all-to-all" } else { code };
@@ -48,9 +49,9 @@ impl Kind {
 /// Who takes part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Members {
-    /// Groups of devices, of one size.
+    /// Groups of devices, all of one size.
     Groups(Rc<Groups>),
-    /// Who sends to whom.
+    /// Pairs of a sender and a receiver.
     Pairs(Rc<Vec<(u64, u64)>>),
 }
 
@@ -63,17 +64,17 @@ pub struct Collective {
     pub opcode: String,
     /// What it does.
     pub kind: Kind,
-    /// The computation it stands in, by name.
+    /// The name of the computation that it stands in.
     pub computation: String,
-    /// The same, and the instruction, as indices of the module.
+    /// The indices of that computation in the module and of the instruction in it.
     pub at: (usize, u32),
     /// How often it runs in one run of the program.
     pub executions: u128,
     /// The loops around it, outermost first, as indices of [`Program::loops`].
     pub loops: Vec<usize>,
-    /// Whether it stands in a branch of a conditional: then it runs at most so often.
+    /// Whether it stands in a branch of a conditional, so that it runs at most `executions` times.
     pub in_branch: bool,
-    /// What each device brings.
+    /// The arrays that each device brings.
     pub operands: Vec<Array>,
     /// The bytes on one device of the larger buffer: what an all-gather gives, what the others
     /// take.
@@ -84,22 +85,22 @@ pub struct Collective {
     pub members: Members,
     /// Devices in a group; 2 for pairs.
     pub group_size: u64,
-    /// The axes of the mesh that it runs along, as indices; `None` where no mesh is known, or the
-    /// groups run along none.
+    /// The axes along which it runs, as indices of the mesh; `None` if no mesh is known, or its
+    /// groups run along no axes.
     pub axes: Option<Vec<usize>>,
-    /// The scopes and the primitive that it comes from.
+    /// The path of scopes and the primitive of JAX that it comes from.
     pub op_name: Option<String>,
     /// The places that it comes from, innermost first.
     pub stack: Vec<Place>,
-    /// The fusion whose place it is, where it has none of its own.
+    /// The name of the caller whose place it has, if it has none of its own.
     pub place_of: Option<String>,
-    /// Other instructions that are the same collective, begun or ended asynchronously.
+    /// The names of other instructions that are the same asynchronous collective.
     pub also_spelled_as: Vec<String>,
-    /// What else is known of it.
+    /// What is known of its operand and its result.
     pub flow: flow::Flow,
 }
 
-/// Primitives of JAX that are collectives which the program writes by hand.
+/// Primitives of JAX by which a program writes collectives by hand.
 const BY_HAND: [&str; 12] = [
     "psum",
     "psum2",
@@ -116,7 +117,7 @@ const BY_HAND: [&str; 12] = [
 ];
 
 impl Collective {
-    /// Whether the program wrote it itself, inside of a `shard_map`.
+    /// Whether the program has written it by hand, inside a `shard_map`.
     pub fn is_by_hand(&self) -> bool {
         let scopes = self.op_name.as_deref().and_then(|name| name.split_once("shard_map"));
         let primitive = scopes.and_then(|(_, inside)| inside.rsplit_once('/'));
@@ -129,7 +130,7 @@ impl Collective {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// The innermost place.
+    /// The innermost place that it comes from.
     pub fn source(&self) -> Option<&Place> {
         self.stack.first()
     }
@@ -140,7 +141,7 @@ impl Collective {
 pub struct NamedLoop {
     /// The computation that is its body, by name.
     pub body: String,
-    /// How often it turns each time.
+    /// How often its body runs each time that the loop runs; 1 if that is not known.
     pub trips: u64,
     /// How that is known.
     pub known: Known,
@@ -161,7 +162,7 @@ pub struct Program {
     pub collectives: Vec<Collective>,
 }
 
-/// Group lists of all collectives together may name so many devices.
+/// The most devices that the group lists of all collectives together may name.
 const MOST_LISTED: u64 = 4 * MOST_DEVICES;
 
 /// Finds the collectives of a module.
@@ -196,18 +197,18 @@ pub fn collectives(module: &Module<'_>, mesh: Option<&NamedMesh>) -> Result<Prog
     })
 }
 
-/// Members that were read, with the axes that they run along.
+/// Members, the size of a group, and the axes along which they run.
 type Read = (Members, u64, Option<Vec<usize>>);
 
 struct Finder<'m, 'a> {
     module: &'m Module<'a>,
     visits: &'m Visits,
     mesh: Option<&'m NamedMesh>,
-    /// Members by how they are written, so that each list is read once.
+    /// Members by their text and whether it numbers replicas, so that each list is read once.
     groups: FxHashMap<(String, bool), Read>,
     listed: u64,
-    /// Collectives that are begun and ended asynchronously in several places, by the computation
-    /// that runs the fusions, channel and chain.
+    /// Asynchronous collectives that several instructions spell, as indices of `found`: by the
+    /// computation around their fusions, their channel and their chain.
     spelled: FxHashMap<(usize, String, String), usize>,
     found: Vec<Collective>,
 }
@@ -223,7 +224,7 @@ impl<'a> Finder<'_, 'a> {
         let chain = braced(instruction.attributes, "frontend_attributes")
             .and_then(|inner| attribute(inner, "chain_id"));
         if let (Some(chain), Some(channel)) = (chain, instruction.attribute("channel_id")) {
-            // Chains are numbered anew in every computation that is no fusion.
+            // XLA numbers chains anew in every computation that is no fusion.
             let key = (self.around_fusions(computation), channel.to_string(), chain.to_string());
             if let Some(known) = self.spelled.get(&key) {
                 self.found[*known].also_spelled_as.push(instruction.name.to_string());
@@ -269,7 +270,7 @@ impl<'a> Finder<'_, 'a> {
         Ok(())
     }
 
-    /// The computation that is no fusion in which a computation runs.
+    /// The innermost computation around a computation that is no fusion.
     fn around_fusions(&self, computation: usize) -> usize {
         let mut around = computation;
         while let Some((caller, at)) = self.visits.of[around].as_ref().and_then(|v| v.caller) {
@@ -289,7 +290,7 @@ impl<'a> Finder<'_, 'a> {
     ) -> Result<Vec<Array>, ReadError> {
         let all = &self.module.computations[computation].instructions;
         let mut found = Vec::new();
-        // Of a ragged all-to-all the first operand is sent, of a send the first as well.
+        // A ragged all-to-all and a send only send their first operand.
         let first_alone = matches!(instruction.opcode, "ragged-all-to-all" | "send");
         let count = if first_alone { 1 } else { instruction.operands.len() };
         for operand in instruction.operands.iter().take(count) {
@@ -311,7 +312,7 @@ impl<'a> Finder<'_, 'a> {
         Ok(found)
     }
 
-    /// Who takes part, how many of them in a group, and the axes that they run along.
+    /// The members of a collective, the size of a group, and the axes along which they run.
     fn members(&mut self, kind: Kind, instruction: &Instruction<'_>) -> Result<Read, ReadError> {
         let pairs = match instruction.opcode {
             "send" => braced(instruction.attributes, "frontend_attributes")
@@ -328,7 +329,7 @@ impl<'a> Finder<'_, 'a> {
             span: instruction.span,
         };
         let text = text.map_err(|name| wrong(format!("expected `{name}=`")))?;
-        // By replicas alone, where no channel joins the partitions too.
+        // Without a channel, groups are of replicas, and each partition has its own.
         let by_replica = instruction.attribute("channel_id").is_none();
         let key = (text.to_string(), by_replica);
         if let Some(known) = self.groups.get(&key) {
@@ -360,20 +361,21 @@ impl<'a> Finder<'_, 'a> {
         Ok(read)
     }
 
-    /// Makes numbers of devices of the numbers in groups, which may count replicas.
+    /// Replaces the numbers in groups, which may be of replicas, by numbers of devices.
     fn written_out(&self, read: &mut Groups, instruction: &Instruction<'_>, by_replica: bool) {
         let (partitions, replicas) = (self.module.partitions, self.module.replicas);
         let global = instruction.attribute("use_global_device_ids") == Some("true");
         if read.groups.is_empty() {
-            // All devices; without a channel, all replicas of each partition.
+            // No groups means one group of all devices; without a channel, of all replicas of a
+            // partition.
             let all: Vec<u64> =
                 (0..if by_replica { replicas } else { partitions * replicas }).collect();
             read.groups.push(all);
         } else if by_replica || global || partitions == 1 {
-            // Numbers of replicas, or of devices.
+            // These are numbers of replicas, which are replaced below, or of devices.
         } else if replicas == 1 && read.groups.len() == 1 && read.groups[0] == [0] && partitions > 1
         {
-            // The one replica, over all partitions.
+            // The group of the one replica has all partitions.
             read.groups = vec![(0..partitions).collect()];
         }
         if by_replica && partitions > 1 {
@@ -388,7 +390,8 @@ impl<'a> Finder<'_, 'a> {
         }
     }
 
-    /// Where a collective comes from: its own place, else that of the fusion that it stands in.
+    /// The metadata of a collective: its own, else that of the caller of its computation unless
+    /// that is a loop.
     fn place(&self, computation: usize, instruction: &Instruction<'a>) -> Placed<'a> {
         let own = Metadata::of(instruction.attributes);
         if !own.is_empty() {
@@ -406,10 +409,12 @@ impl<'a> Finder<'_, 'a> {
     }
 }
 
-/// Where an instruction comes from, and the fusion that says so, where it does not itself.
+/// The metadata of an instruction, and the name of the caller that has it, if it is not the
+/// instruction's own.
 type Placed<'a> = (Metadata<'a>, Option<String>);
 
-/// A `send` to another device is a permute; one to the host sends nothing over the network.
+/// The kind of a `send`: to another device it is a permute, and to the host it sends nothing over
+/// the network.
 fn sends(instruction: &Instruction<'_>) -> Option<Kind> {
     let to_device = instruction.opcode == "send"
         && instruction.attributes.contains("_xla_send_recv_source_target_pairs")
@@ -417,8 +422,8 @@ fn sends(instruction: &Instruction<'_>) -> Option<Kind> {
     to_device.then_some(Kind::Permute)
 }
 
-/// The bytes of the larger buffer, and those that the busiest device sends, where each device
-/// brings so many.
+/// The bytes of the larger buffer, and the bytes that the busiest device sends, for `brought` bytes
+/// that each device brings. `None` if they are more than 2^64.
 fn bytes(kind: Kind, brought: u64, group: u64, members: &Members) -> Option<(u64, u64)> {
     let all_but_own = |buffer: u64, times: u128| {
         let sent = u128::from(buffer) * u128::from(group.saturating_sub(1)) * times;
@@ -428,7 +433,7 @@ fn bytes(kind: Kind, brought: u64, group: u64, members: &Members) -> Option<(u64
         Kind::AllGather => (brought.checked_mul(group)?, brought.checked_mul(group.max(1) - 1)?),
         Kind::AllReduce => (brought, all_but_own(brought, 2)?),
         Kind::ReduceScatter | Kind::AllToAll => (brought, all_but_own(brought, 1)?),
-        // From device to device in a ring, each sends it on once.
+        // In a ring from device to device, each sends the buffer once.
         Kind::Broadcast => (brought, if group > 1 { brought } else { 0 }),
         Kind::Permute => {
             let mut sends: FxHashMap<u64, u64> = FxHashMap::default();

@@ -1,4 +1,5 @@
-//! What the program before partitioning could send at least, and the edits that get it there.
+//! The comparison with the program before partitioning: what it could send at least, and the edits
+//! that get it there.
 
 use crate::before::optimum::Move;
 use crate::hlo::tables::Place;
@@ -31,7 +32,7 @@ shard_ir::worded! {
 }
 
 impl Tried {
-    /// As a sentence has it.
+    /// The words in a sentence.
     pub fn words(self) -> &'static str {
         match self {
             Tried::Lowered => "lowered with the edit, and priced",
@@ -60,7 +61,7 @@ pub struct Advice {
 }
 
 impl Recompiled {
-    /// How near XLA comes.
+    /// A sentence on how near XLA comes to the optimum.
     pub fn verdict(&self) -> String {
         let beside = match (self.edited, self.optimum) {
             (0, 0) => "nothing is sent, as in the optimum".to_string(),
@@ -81,7 +82,7 @@ impl Recompiled {
     }
 }
 
-/// What XLA sends where the program was compiled again with the edits.
+/// What XLA sends when it compiles the program again with the edits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recompiled {
     /// The kind of device that it was compiled for: `cpu`, `tpu`, `gpu`.
@@ -89,32 +90,33 @@ pub struct Recompiled {
     /// Bytes that a device sends as the program is. For `cpu`, an all-reduce of which each device
     /// uses its own part alone counts as the reduce-scatter that other devices have.
     pub as_is: u64,
-    /// The same with all edits.
+    /// Bytes that a device sends with all edits, counted in the same way.
     pub edited: u64,
-    /// What the best plan with the specs of the edits sends. For `cpu`, its floats have 32 bits.
+    /// Bytes that a device sends in the best plan with the specs of the edits. For `cpu`, floats of
+    /// 16 bits count as 32 bits.
     pub optimum: u64,
     /// How many of the edits are new constraints.
     pub constraints: usize,
-    /// What is still sent, where that is more than a twentieth above the optimum.
+    /// What is still sent, if that is more than a twentieth above the optimum; else empty.
     pub left: Vec<Left>,
     /// How often XLA compiled the program.
     pub compilations: usize,
 }
 
-/// What a line still sends.
+/// Collectives of one kind that a line still has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Left {
     /// What it does: `all-gather`.
     pub op: &'static str,
     /// The axes that it runs along.
     pub axes: Vec<String>,
-    /// The line, where XLA says one.
+    /// The line, if XLA has one.
     pub place: Option<Place>,
     /// Bytes that a device sends.
     pub wire_bytes: u64,
 }
 
-/// A part of the program that is not understood: its layouts are taken as they are.
+/// An operation that is not understood. The layouts of its results are free.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Barrier {
     /// The operation.
@@ -125,26 +127,26 @@ pub struct Barrier {
     pub share: f64,
 }
 
-/// A program before partitioning, compared.
+/// A program before partitioning, compared with the compiled one.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// The proven optimum with the layouts of arguments and results that the program has.
+    /// The optimum with the layouts of arguments and results that the program has.
     pub same_specs: Option<Totals>,
-    /// The optimum where the layouts of weights are free.
+    /// The optimum with the edits of the advice.
     pub free: Option<Totals>,
     /// What the optimum with the same layouts sends, in order.
     pub moves: Vec<Move>,
     /// The edits, those that save most first.
     pub advice: Vec<Advice>,
-    /// What the program sends and takes by hand, inside of `shard_map`s: part of each optimum. None
-    /// where it has none.
+    /// What the program sends and takes by hand, inside `shard_map`s; it is part of each optimum.
+    /// `None` if the program has no `shard_map`.
     pub by_hand: Option<Totals>,
-    /// What is not understood.
+    /// The operations that are not understood.
     pub barriers: Vec<Barrier>,
     /// What XLA sends with the edits, where it was asked.
     pub compiled: Option<Recompiled>,
-    /// Why XLA was asked and gave nothing.
+    /// Why XLA gave nothing, if it was asked and gave nothing.
     pub not_compiled: Option<String>,
-    /// Why there is no optimum, where there is none.
+    /// Why there is no optimum or no proof of it, if so.
     pub why_not: Option<String>,
 }

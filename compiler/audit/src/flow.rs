@@ -1,4 +1,5 @@
-//! What a collective gathers, and what becomes of what it gives: enough to say why it is there.
+//! Where the operand of a collective comes from and what becomes of its result, from which a report
+//! says why the collective is there.
 
 use crate::collectives::Kind;
 use crate::hlo::attributes::Metadata;
@@ -9,25 +10,28 @@ use crate::hlo::{Instruction, Module};
 /// A value: an instruction of a computation.
 type At = (usize, u32);
 
-/// What is known of a collective beside itself.
+/// What is known of the operand and the result of a collective.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Flow {
-    /// The parameter of the program that it takes, as the program names it, where nothing was
-    /// computed of it on the way.
+    /// The name of the parameter of the program that it takes, if nothing is computed from the
+    /// parameter on the way.
     pub parameter: Option<String>,
-    /// Of that parameter it takes one slice in each turn of a loop.
+    /// Whether it takes one slice of that parameter in each turn of a loop.
     pub is_a_slice: bool,
-    /// What it gives is a result of the program, and nothing is computed of it.
+    /// Whether its result is a result of the program as it is.
     pub is_a_result: bool,
-    /// An all-reduce of which every device uses its own part alone: a reduce-scatter sends half.
+    /// Whether it is an all-reduce of which every device only uses its own part, so that a
+    /// reduce-scatter would send half.
     pub is_only_sliced: bool,
-    /// An all-reduce with the slice inside one fusion: XLA runs it as a reduce-scatter.
+    /// Whether it is such an all-reduce with the slice in the same fusion, which XLA runs as a
+    /// reduce-scatter.
     pub scattered_in_its_fusion: bool,
-    /// An all-reduce of zeros into which each device wrote its part: an all-gather sends half.
+    /// Whether it is an all-reduce of zeros into which each device has written its part, so that an
+    /// all-gather would send half.
     pub is_a_gather_of_parts: bool,
 }
 
-/// Values that are looked at for one collective: what is further away is not seen.
+/// The most values that one question about a collective follows; beyond them the answer is no.
 const MOST_STEPS: usize = 2000;
 
 /// Follows the values around a collective.
@@ -48,7 +52,7 @@ pub fn of(module: &Module<'_>, visits: &Visits, at: At, kind: Kind, group: u64) 
     }
 }
 
-/// Operations that give what they take, in another form.
+/// Whether an operation gives its operand in another form.
 fn hands_on(opcode: &str) -> bool {
     matches!(
         opcode,
@@ -91,10 +95,11 @@ impl<'m, 'a> Tracer<'m, 'a> {
         self.caller(computation).is_some_and(|at| self.instruction(at).opcode == "fusion")
     }
 
-    /// The parameter of the program that the first operand is, and whether a slice of it.
+    /// The name of the parameter of the program that the first operand of a collective is, and
+    /// whether the operand is a slice of it in a loop.
     fn parameter(&self, at: At) -> Option<(String, bool)> {
         let mut at = (at.0, *self.instruction(at).operands.first()?);
-        // Which elements of tuples are meant, the outermost first.
+        // The elements of nested tuples that are followed, the outermost first.
         let mut elements: Vec<usize> = Vec::new();
         let mut is_slice = false;
         for _ in 0..MOST_STEPS {
@@ -124,7 +129,8 @@ impl<'m, 'a> Tracer<'m, 'a> {
                     is_slice |= self.visits.of[at.0].as_ref().is_some_and(|v| !v.loops.is_empty());
                     operand(0)?
                 }
-                // What a copy starts with is behind the copy in its tuple: the value is the same.
+                // The elements of what `copy-start` gives stand for one value, so that none is
+                // popped.
                 opcode if hands_on(opcode) => operand(0)?,
                 _ => {
                     let callee = self.callee(instruction)?;
@@ -135,7 +141,8 @@ impl<'m, 'a> Tracer<'m, 'a> {
         None
     }
 
-    /// Whether every turn of a loop hands on an element of its tuple as it got it.
+    /// Whether every turn of a loop hands on an element of its tuple unchanged; `None` if that is
+    /// not known.
     fn stays(&self, call: &Instruction<'_>, element: usize) -> Option<bool> {
         let body = self.module.computation_named(call.attribute("body")?)?;
         let root = self.instruction((body, self.module.computations[body].root));
@@ -157,8 +164,8 @@ impl<'m, 'a> Tracer<'m, 'a> {
         None
     }
 
-    /// Whether everything that is made of a value is a part of it of one device's size. `outside`:
-    /// also what a fusion around it gives is followed.
+    /// Whether every reader of a value only takes a slice of one device's size. With `outside` the
+    /// result of a fusion around the value is followed too.
     fn only_sliced(&self, at: At, group: u64, outside: bool) -> bool {
         let Some(given) = arrays(self.instruction(at).shape) else { return false };
         let mut left: Vec<(At, Option<Array>)> =
@@ -210,7 +217,7 @@ impl<'m, 'a> Tracer<'m, 'a> {
         slices > 0
     }
 
-    /// Whether what a collective gives is a result of the program as it is.
+    /// Whether the result of a collective is a result of the program as it is.
     fn is_a_result(&self, at: At) -> bool {
         let mut left = vec![at];
         let mut steps = 0;
@@ -248,7 +255,7 @@ impl<'m, 'a> Tracer<'m, 'a> {
         false
     }
 
-    /// Whether an all-reduce takes zeros into which a part was written.
+    /// Whether an all-reduce takes zeros into which a part is written.
     fn adds_to_zeros(&self, at: At) -> bool {
         let Some(&operand) = self.instruction(at).operands.first() else { return false };
         let mut at = (at.0, operand);

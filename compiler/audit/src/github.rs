@@ -8,7 +8,7 @@ use shard_report::scale;
 use crate::compare::AdviceKind;
 use crate::report::Report;
 
-/// One command a line of the source.
+/// The commands: one for each edit, each reason, and each line of the source.
 pub fn github(report: &Report) -> String {
     let mut out = String::new();
     for advice in report.comparison.iter().flat_map(|c| &c.advice) {

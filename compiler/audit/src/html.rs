@@ -1,4 +1,4 @@
-//! The report as a page of its own: no script, nothing from elsewhere.
+//! The report as an HTML page that needs no script and no other file.
 
 use askama::Template;
 use shard_cost::Bytes;
@@ -11,16 +11,16 @@ use crate::compare::{Advice, Comparison, Recompiled};
 use crate::hlo::tables::Place;
 use crate::report::{Line, Report, Totals};
 
-/// The page: all that it says, in words.
+/// The texts of the page.
 #[derive(Template)]
 #[template(path = "audit.html")]
 struct Page<'a> {
     title: String,
     facts: String,
-    /// Theirs and ours side by side.
+    /// The compiled program and the optima, each with what it costs.
     plans: Vec<(&'static str, Cost)>,
     again: Option<Again<'a>>,
-    /// What was not compiled, not understood, or not found, and why.
+    /// Sentences on what was not compiled, not understood or not found.
     notes: Vec<String>,
     moves: Vec<MoveRow<'a>>,
     edits: Vec<EditRow<'a>>,
@@ -41,7 +41,7 @@ struct Again<'a> {
     verdict: String,
 }
 
-/// What the best plan sends, beside what is said of the lines below.
+/// A move of the optimum.
 struct MoveRow<'a> {
     place: String,
     what: String,
@@ -89,7 +89,7 @@ pub fn html(report: &Report) -> String {
         edits: comparison.map(|c| c.advice.iter().map(edit).collect()).unwrap_or_default(),
         lines: report.lines.iter().map(|line| line_row(report, line)).collect(),
     };
-    // Every hole of the template is a string.
+    // Rendering cannot fail, since every hole of the template is a string.
     page.render().unwrap_or_else(|_| never!("a page that does not render", String::new()))
 }
 
@@ -102,7 +102,7 @@ fn cost(totals: Totals) -> Cost {
     Cost { sent: sent(totals.wire_bytes), time }
 }
 
-/// A place, or these words.
+/// A place as text, or the words `none` without one.
 fn place(place: Option<&Place>, none: &str) -> String {
     place.map_or(none.to_string(), ToString::to_string)
 }

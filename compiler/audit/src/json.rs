@@ -1,4 +1,4 @@
-//! `shardc.audit/1`.
+//! The document `shardc.audit/1`.
 
 use serde::Serialize;
 use shard_ir::Picoseconds;
@@ -133,7 +133,7 @@ fn collective(report: &Report, one: &Collective, cost: Totals) -> impl Serialize
         stack: one.stack.iter().map(place).collect::<Vec<_>>(),
         op_name: one.op_name.as_deref(),
         parameter: one.flow.parameter.as_deref(),
-        // What a reduce-scatter would send in its place.
+        // A reduce-scatter in its place would send half.
         wire_bytes_as_reduce_scatter: sliced.then_some(cost.wire_bytes / 2),
         causes: one.causes(),
         also_spelled_as: &one.also_spelled_as,

@@ -1,5 +1,5 @@
-//! What a program that XLA compiled sends between devices, which line of its source sends it, how
-//! long that takes on a chip, and what of it need not be.
+//! Audits programs that XLA compiled: what a program sends between devices, which line of its
+//! source sends it, how long that takes on a chip, and what it need not send.
 //!
 //! | module | from | to |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! How long a collective takes on a chip: by the cost model of plans.
+//! The time of a collective on a chip, by the cost model of plans.
 
 use shard_cost::{Hardware, collective_cost, least_permute_time};
 use shard_ir::mesh::AxisId;
@@ -7,8 +7,8 @@ use shard_ir::{AxisList, AxisSet, Dtype, Layout, Mesh, Picoseconds, Reduction};
 use crate::axes::NamedMesh;
 use crate::collectives::{Collective, Kind};
 
-/// The time of a collective each time it runs. `None` where its groups run along no axes of the
-/// mesh: the model knows the wires of axes.
+/// The time of a collective each time that it runs. `None` if its groups run along no axes of the
+/// mesh, since the cost model only knows the wires of axes.
 ///
 /// A permute is priced as one block over the fastest link, the least that any permute takes: XLA's
 /// pairs need not be a change of layout, which is what the model prices.
@@ -29,7 +29,7 @@ pub fn time(
         .collect::<Option<_>>()?;
     let list = axes.iter().fold(AxisList::EMPTY, |list, axis| list.then(*axis));
     let set: AxisSet = axes.iter().copied().collect();
-    // Bytes, of which each device has as many: the buffer as a list of them.
+    // The cost model gets the buffer as a list of bytes, as many for each device of a group.
     let group = collective.group_size.max(1);
     let bytes = collective.buffer_bytes.div_ceil(group).checked_mul(group)?;
     let partial = set.iter().fold(Layout::REPLICATED, |l, a| l.with_partial(a, Reduction::Sum));

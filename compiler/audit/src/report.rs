@@ -1,4 +1,4 @@
-//! What is said of a program: its collectives by the lines that they come from.
+//! The report on a program: its collectives by the lines that they come from.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,13 @@ use crate::compare::Comparison;
 use crate::hlo::tables::Place;
 use crate::price;
 
-/// Bytes that the busiest device sends in one run, and how long all that takes, one after another.
+/// What the busiest device sends in one run of the program, and the time of all collectives one
+/// after another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Bytes.
     pub wire_bytes: u64,
-    /// The time on the chip; `None` where no chip is named, or some part has none.
+    /// The time on the chip; `None` if no chip is named, or some collective has no time.
     pub time: Option<Picoseconds>,
 }
 
@@ -26,7 +27,7 @@ impl Totals {
         Totals { wire_bytes: 0, time: priced.then_some(Picoseconds(0)) }
     }
 
-    /// Adds what else is sent.
+    /// Adds the bytes and the time of something else.
     pub fn add(&mut self, other: Totals) {
         self.wire_bytes = self.wire_bytes.saturating_add(other.wire_bytes);
         self.time = self.time.zip(other.time).map(|(a, b)| a + b);
@@ -36,17 +37,17 @@ impl Totals {
 /// A line of the program's source, and what it sends.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The line; `None` for what XLA says no line of.
+    /// The line; `None` for collectives of which XLA has no line.
     pub place: Option<Place>,
-    /// The text of the line, where the file is there.
+    /// The text of the line, if its file can be read.
     pub text: Option<String>,
     /// What it sends.
     pub totals: Totals,
-    /// Its collectives, those that send most first, as indices of the program.
+    /// Its collectives as indices of the program, the dearest first.
     pub collectives: Vec<usize>,
 }
 
-/// Everything that is said.
+/// Everything that an audit finds.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The dump, as the user named it.
@@ -61,13 +62,13 @@ pub struct Report {
     pub costs: Vec<Totals>,
     /// The sum.
     pub totals: Totals,
-    /// By source line, what takes or sends most first.
+    /// The source lines, the dearest first.
     pub lines: Vec<Line>,
-    /// The program before, where there is one: what its optimum sends, and what to edit.
+    /// The comparison with the program before partitioning, if that is given.
     pub comparison: Option<Comparison>,
 }
 
-/// How a line of a source is found.
+/// Gives the text of a line of the program's source, if it can be read.
 pub type Lines<'a> = &'a mut dyn FnMut(&Place) -> Option<String>;
 
 impl Report {
@@ -107,7 +108,7 @@ impl Report {
         }
     }
 
-    /// What all collectives with one property send, by it, in its order.
+    /// The totals of all collectives by a property of theirs, in the order of the property.
     pub fn sums<K: Ord>(&self, by: impl Fn(&Collective) -> K) -> BTreeMap<K, Totals> {
         let mut sums = BTreeMap::new();
         for (one, cost) in self.program.collectives.iter().zip(&self.costs) {
@@ -116,7 +117,7 @@ impl Report {
         sums
     }
 
-    /// What the collectives send and take which the program wrote itself.
+    /// The totals of the collectives that the program has written by hand.
     pub fn by_hand(&self) -> Totals {
         let mut found = Totals::none(self.chip.is_some());
         let all = self.program.collectives.iter().zip(&self.costs);
@@ -124,7 +125,7 @@ impl Report {
         found
     }
 
-    /// The axes of a collective by name, or its groups where they run along none that are known.
+    /// The names of the axes of a collective, or its groups if it runs along no known axes.
     pub fn over(&self, one: &Collective) -> String {
         match (&one.axes, &self.mesh) {
             (Some(axes), Some(mesh)) if !axes.is_empty() => {
@@ -134,8 +135,7 @@ impl Report {
         }
     }
 
-    /// Which share of all that is sent this is, from 0 to 1: of the time where it is known, else of
-    /// the bytes.
+    /// The share of all collectives, from 0 to 1: of the time if it is known, else of the bytes.
     pub fn share(&self, of: Totals) -> f64 {
         let ratio = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
         match (of.time, self.totals.time) {
@@ -166,7 +166,8 @@ impl Collective {
         }
     }
 
-    /// Why it is there, as far as the dump shows: sentences, the one that matters most first.
+    /// Sentences on why the collective is there, as far as the dump shows, the most important
+    /// first.
     pub fn causes(&self) -> Vec<String> {
         let flow = &self.flow;
         let mut found = Vec::new();
@@ -236,7 +237,7 @@ fn by_line(program: &Program, costs: &[Totals], lines: Lines<'_>, priced: bool) 
     for line in &mut found {
         line.collectives.sort_by_key(|index| std::cmp::Reverse(most(&costs[*index])));
     }
-    // Where some line has no time, bytes decide.
+    // If some line has no time, lines are sorted by bytes.
     let all_priced = found.iter().all(|line| line.totals.time.is_some());
     found.sort_by(|a, b| {
         let key = |line: &Line| {

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text for people.
 
 use shard_cost::Bytes;
 use shard_report::page::Page;
@@ -11,7 +11,7 @@ use crate::compare::{AdviceKind, Comparison, Recompiled};
 use crate::hlo::trips::Known;
 use crate::report::{Line, Report, Totals};
 
-/// Characters to a line: what is longer is the user's own text.
+/// The most characters of a line; only lines with the user's own text may be longer.
 const WIDTH: usize = 92;
 
 /// Columns of bytes, time and share.
@@ -31,7 +31,7 @@ pub fn text(report: &Report) -> String {
     page.text
 }
 
-/// Words on the left and figures on the right edge.
+/// A row with words on the left and figures at the right edge.
 fn row(page: &mut Page, words: &str, figures: &str) {
     let left = WIDTH.saturating_sub(words.chars().count());
     if left > figures.chars().count() {
@@ -121,7 +121,7 @@ fn one_line(report: &Report, line: &Line, page: &mut Page) {
     page.line("");
 }
 
-/// Collectives that one sentence describes.
+/// Collectives in groups that one sentence describes.
 fn alike(report: &Report, of: &[usize]) -> Vec<Vec<usize>> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     for index in of {
@@ -206,7 +206,7 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
             let axes = one.axes.join(", ");
             let bytes = scale::bytes(Bytes(one.wire_bytes));
             let behind = " ".repeat(20);
-            // Turns of a loop that is written out do the same.
+            // Turns of a loop that is written out have moves that are alike.
             let times = if times > 1 { format!(", {times} times") } else { String::new() };
             let words = format!("    {place}{} over {axes} of {value}{times}", one.op);
             row(page, &words, &format!("{bytes:>10}{behind}"));
@@ -249,7 +249,8 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
     }
 }
 
-/// Moves that are alike as one, with how many they are and the sum of what they send.
+/// Moves with those that are alike as one, which has the sum of what they send; each with the
+/// number of moves that it stands for.
 fn counted(moves: &[Move]) -> Vec<(Move, usize)> {
     let mut found: Vec<(Move, usize)> = Vec::new();
     for one in moves {

@@ -226,8 +226,8 @@ impl PythonOps<'_> {
     }
 }
 
-/// The dims of what an op makes of a first operand of these dims, in the order in which the op makes
-/// them; `None` where that is already the order of the result.
+/// The dims of what an op makes of a first operand of these dims, in the order in which the op
+/// makes them; `None` if that is the order of the result.
 pub(crate) fn dims_made(op: &Op, dims: &[DimId]) -> Option<Vec<DimId>> {
     let without = |over: &[DimId]| dims.iter().copied().filter(|d| !over.contains(d)).collect();
     match op {

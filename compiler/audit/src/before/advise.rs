@@ -1,4 +1,5 @@
-//! Which edits of annotations make the optimum better. Each is tried: the layer is lowered with it.
+//! Finds edits of annotations that make the optimum better. Each edit is tried by lowering the
+//! layer with it.
 
 mod source_line;
 mod words;
@@ -14,22 +15,23 @@ use crate::compare::{Advice, Barrier, Comparison};
 use crate::hlo::tables::Place;
 use crate::report::Totals;
 
-/// Plans that are searched for one audit: edits beyond are not tried.
+/// The most plans that are searched for one audit; edits beyond are not tried.
 const MOST_PLANS: usize = 240;
 
-/// Statements of all those plans: a large layer has fewer of them, but `FEWEST_PLANS`.
+/// The most statements of all these plans together, so that fewer plans of a large layer are
+/// searched, but at least `FEWEST_PLANS`.
 const MOST_STATEMENTS: usize = 12_000;
 
-/// Plans that are searched for a layer of any size.
+/// The plans that are searched for a layer of any size.
 const FEWEST_PLANS: usize = 24;
 
-/// Edits that are made one after another.
+/// The most edits that are made one after another.
 const MOST_EDITS: usize = 8;
 
-/// Ways to lay out several stacks that are compared at once.
+/// The most ways to lay out several stacks that are compared.
 const MOST_WAYS: usize = 64;
 
-/// The text of a file of the user's program, if it is there.
+/// Gives the text of a file of the user's program, if it can be read.
 pub type Files<'a> = &'a mut dyn FnMut(&str) -> Option<String>;
 
 /// An edit that can be tried.
@@ -68,7 +70,7 @@ pub enum Edit {
     },
 }
 
-/// An edit of the advice, in the order in which they are made.
+/// One of the edits that are made one after another.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The edit.
@@ -87,7 +89,7 @@ impl Step {
     }
 }
 
-/// Makes an edit.
+/// Makes an edit of a choice.
 pub fn apply(edit: &Edit, choice: &mut Choice) {
     match edit {
         Edit::Parameters { parameters, outputs, spec } => {
@@ -119,8 +121,8 @@ struct Advisor<'a> {
     plans: usize,
 }
 
-/// Compares what was compiled with what could be. `sent`: the bytes that the compiled program
-/// sends.
+/// Compares a compiled program, which sends `sent` bytes, with the optimum of its layer, and finds
+/// edits that make the optimum better.
 pub fn compare(
     layer: &Layer,
     mesh: &NamedMesh,
@@ -183,7 +185,7 @@ pub fn compare(
     (found, steps)
 }
 
-/// What a plan sends and takes, and what the program does by hand, one after the other.
+/// What a plan sends and takes, together with what the program does by hand.
 fn with_by_hand(mut totals: Totals, layer: &Layer) -> Totals {
     if let Some(by_hand) = layer.by_hand {
         totals.add(by_hand);
@@ -191,8 +193,8 @@ fn with_by_hand(mut totals: Totals, layer: &Layer) -> Totals {
     totals
 }
 
-/// Where edits begin: what is chosen, its optimum, and the stacks that have to be laid out anew,
-/// with the bytes that each sends for it.
+/// The start of the search for edits: a choice, its optimum, and the stacks that have to be laid
+/// out anew with the bytes that each sends for that.
 type Start = (Choice, Optimum, Vec<(usize, u64)>);
 
 impl Advisor<'_> {
@@ -206,11 +208,11 @@ impl Advisor<'_> {
         optimum(self.layer, self.mesh, choice, self.hardware)
     }
 
-    /// The optimum with the specs of the program. A stack that is split along its turns is laid out
-    /// anew before the loop, in the way that is best for the loop.
+    /// The optimum with the specs of the program. A stack that is split along its slices is laid
+    /// out anew before the loop, in the way that is best for the loop.
     fn start(&mut self) -> Result<Start, String> {
         let choice = Choice::of(self.layer);
-        // Of the slices of one stack, the first stands for all.
+        // The first slice of a stack stands for all of them.
         let stacks: Vec<usize> = (0..self.layer.parameters.len())
             .filter(|at| self.lead(*at).is_some_and(|lead| !lead.is_empty()))
             .filter(|at| !(0..*at).any(|before| self.is_slice_with(*at, before)))
@@ -263,7 +265,7 @@ impl Advisor<'_> {
         self.mesh.iter().find(|(known, _)| known == name).map_or(1, |(_, size)| *size)
     }
 
-    /// Bytes that an all-to-all of a whole stack sends.
+    /// The bytes that an all-to-all of the whole stack of a parameter sends.
     fn relaid(&self, at: usize) -> u64 {
         let parameter = &self.layer.parameters[at];
         let Some(stack) = &parameter.stack else { return 0 };
@@ -282,7 +284,7 @@ impl Advisor<'_> {
         bytes / split.max(1) * group.saturating_sub(1) / group.max(1)
     }
 
-    /// A spec with more axes, all on one dim: each way.
+    /// The specs that have more axes, all on one dim: one spec for each dim that divides.
     fn with_axes(&self, at: usize, spec: &Option<Spec>, axes: &[String]) -> Vec<Spec> {
         let positions = &self.layer.parameters[at].positions;
         let spec = spec.clone().unwrap_or_else(|| vec![Vec::new(); positions.len()]);
@@ -300,7 +302,8 @@ impl Advisor<'_> {
         (0..positions.len()).filter_map(more).collect()
     }
 
-    /// The edit that makes the optimum best, if one makes it better.
+    /// The edit with which the optimum is best, with its choice and its optimum; `None` if no edit
+    /// makes the optimum better.
     fn best(&mut self, choice: &Choice, now: &Optimum) -> Option<(Edit, Choice, Optimum)> {
         let mut best: Option<(Edit, Choice, Optimum)> = None;
         let mut edits = self.edits(choice);
@@ -310,7 +313,7 @@ impl Advisor<'_> {
             apply(&edit, &mut edited);
             let Ok(found) = self.optimum(&edited) else { continue };
             let least = best.as_ref().map_or(now.time, |(_, _, known)| known.time);
-            // Less to send, and no longer: an edit is asked of a person.
+            // An edit asks work of a person, and so has to save both time and bytes.
             if found.time < least && found.totals.wire_bytes < now.totals.wire_bytes {
                 best = Some((edit, edited, found));
             }
@@ -318,8 +321,9 @@ impl Advisor<'_> {
         best
     }
 
-    /// Which edits are tried first: those that make a weight like its siblings in other blocks,
-    /// then those of what the plan moves.
+    /// The rank of an edit, the lowest tried first. Edits of parameters come last: first those that
+    /// make a weight like its siblings in other blocks, then those of parameters that the plan
+    /// moves.
     fn rank(&self, edit: &Edit, choice: &Choice, now: &Optimum) -> usize {
         let Edit::Parameters { parameters, spec, .. } = edit else { return 0 };
         let Some(at) = parameters.first() else { return 0 };
@@ -339,13 +343,13 @@ impl Advisor<'_> {
         }
     }
 
-    /// Every edit that is tried: constraints with one axis more, results like arguments, dims that
-    /// are several, and parameters with the same axes on other dims.
+    /// Every edit that is tried: constraints with one axis more, results like arguments, dims in
+    /// parts, and parameters with the same axes on other dims.
     fn edits(&self, choice: &Choice) -> Vec<Edit> {
         let mut edits = Vec::new();
         for (at, constraint) in self.layer.constraints.iter().enumerate() {
             let Some(spec) = &choice.constraints[at] else { continue };
-            // One text may stand in several turns of a loop.
+            // A constraint of the text may stand in several turns of a loop.
             let turns: Vec<usize> = (0..self.layer.constraints.len())
                 .filter(|n| self.layer.constraints[*n].span == constraint.span)
                 .collect();
@@ -385,7 +389,7 @@ impl Advisor<'_> {
                     .collect();
             }
             let (parameters, outputs) = self.laid_with(at, choice);
-            // Of several that are laid out as one, the first stands for all.
+            // The first of several parameters that are laid out alike stands for all of them.
             if parameters.first() != Some(&at) {
                 continue;
             }
@@ -398,8 +402,8 @@ impl Advisor<'_> {
         edits
     }
 
-    /// The parameters of one name in the trees of the arguments, with one spec, and the results of
-    /// that name that have it as well: a weight, its moments, and what becomes of them.
+    /// The parameters that have the name of a parameter in the trees of the arguments and its spec,
+    /// and the results that have both: a weight, its moments, and the new ones.
     fn laid_with(&self, at: usize, choice: &Choice) -> (Vec<usize>, Vec<usize>) {
         let parameter = &self.layer.parameters[at];
         let Some(key) = parameter.name.find(['[', '.']).map(|from| &parameter.name[from..]) else {
@@ -430,16 +434,17 @@ impl Advisor<'_> {
         (0..self.layer.parameters.len()).filter(|other| self.is_slice_with(at, *other)).collect()
     }
 
-    /// Whether two parameters are one argument: the same, or slices of one stack.
+    /// Whether two parameters are the same, or slices of one argument.
     fn is_slice_with(&self, one: usize, other: usize) -> bool {
         let argument = |at: usize| self.layer.parameters[at].argument;
         one == other || argument(one).is_some() && argument(one) == argument(other)
     }
 
-    /// The spec of the argument that a result is of the same dims as, where it lies otherwise.
+    /// A result with the spec of an argument of the same dims, if the result is replicated now and
+    /// the argument has another spec.
     fn like_argument(&self, at: usize, choice: &Choice) -> Option<(usize, Spec)> {
         let output = &self.layer.outputs[at];
-        // What a `shard_map` takes lies as that says.
+        // A value that a `shard_map` takes has the layout that the `shard_map` states.
         output.result?;
         let roots = |positions: &[Option<Class>]| -> Vec<Option<Class>> {
             positions.iter().map(|class| class.map(|class| self.layer.root(class))).collect()
@@ -449,7 +454,8 @@ impl Advisor<'_> {
         if now.iter().flatten().next().is_some() || self.layer.repeat > 1 {
             return None;
         }
-        // One whose value the result is made of, as new parameters are of the old ones.
+        // An argument from which the result is made is preferred: new parameters are made from the
+        // old ones.
         let alike: Vec<usize> = (0..self.layer.parameters.len())
             .filter(|p| {
                 let parameter = &self.layer.parameters[*p];
@@ -462,7 +468,7 @@ impl Advisor<'_> {
         (spec != *now).then_some((at, spec))
     }
 
-    /// Whether the statement of a value names another.
+    /// Whether a binary op makes a value from another value.
     fn made_of(&self, value: &str, of: &str) -> bool {
         let statement = self.layer.statements.iter().find(|s| s.value == value);
         statement.is_some_and(|s| match &s.expression {
@@ -471,7 +477,8 @@ impl Advisor<'_> {
         })
     }
 
-    /// Parameters with a split dim that the program cuts into equal slices.
+    /// Edits that write a split dim as two dims, for parameters with a dim that the program cuts
+    /// into equal slices.
     fn parted(&self, choice: &Choice) -> Vec<Edit> {
         if choice.parted.is_some() {
             return Vec::new();

@@ -1,37 +1,38 @@
-//! Constraints that the program does not have, with which XLA comes near a plan.
+//! Finds new constraints with which XLA sends about as little as a plan.
 
 use super::edit::{NewConstraint, constraints};
 use super::optimum::{Choice, Optimum, Pin};
 use super::recompile::{Sent, Trier, is_near};
 use super::translate::Layer;
 
-/// Compilations for one plan: constraints are taken away again as long as some are left.
+/// The most compilations for one plan; after that no more constraints are left out.
 const MOST_COMPILATIONS: usize = 48;
 
-/// Constraints that a person is asked to write.
+/// The most constraints that a person is asked to write.
 const MOST_CONSTRAINTS: usize = 16;
 
-/// A move that is less than this part of all is not tried alone.
+/// A move that sends less than one part in so many of the optimum is not tried by itself.
 const SMALL: u64 = 64;
 
-/// Compilations up to which constraints are added one after another.
+/// The most compilations before constraints are no longer added one by one.
 const MOST_ADDED: usize = 24;
 
-/// What has been found to help so far.
+/// The constraints that have helped so far, and what XLA sends with them.
 struct Tries<'t, 'a> {
     trier: &'t mut Trier<'a>,
     choice: &'t Choice,
     plan: &'t Optimum,
-    /// What the optimum sends.
+    /// The bytes that the optimum sends.
     target: u64,
-    /// Compilations before these.
+    /// The number of compilations before this search.
     begun: usize,
     now: Sent,
     kept: Vec<NewConstraint>,
 }
 
-/// The fewest constraints found with which XLA comes near what the optimum sends, or as near as it
-/// comes: those that a plan asks for. `without`: what it sends without any.
+/// The fewest constraints found, of those that a plan asks for, with which XLA sends about as
+/// little as the optimum, or as little as possible; and what XLA sends then. `without` is what XLA
+/// sends without new constraints.
 pub(super) fn constrain(
     trier: &mut Trier<'_>,
     choice: &Choice,
@@ -46,14 +47,15 @@ pub(super) fn constrain(
     tries.sums();
     tries.one_by_one();
     let before = (tries.now.clone(), tries.kept.clone());
-    // Every value as it lies in the plan: too much to write, and so kept only if most of it can be
-    // left out again.
+    // Constraints on every value of the plan are too many to write, and are kept only if most can
+    // be left out again.
     if !tries.is_near() {
         let all = constraints(tries.trier.subject.layer, &plan.pins);
         tries.helps(all);
     }
     tries.leave_out();
-    // Of two ways the one that can be written; that which brings next to nothing is not asked for.
+    // A way is kept if its constraints are few enough to write, and XLA comes near the optimum or
+    // sends at least a fiftieth less.
     let worth = |(sent, kept): &(Sent, Vec<NewConstraint>)| {
         kept.len() <= MOST_CONSTRAINTS
             && (is_near(sent.bytes, target)
@@ -72,8 +74,7 @@ impl Tries<'_, '_> {
         self.trier.count - self.begun
     }
 
-    /// Keeps constraints if XLA sends less with them; a way that it refuses is one that is no
-    /// better.
+    /// Keeps constraints if XLA sends less with them. Constraints that XLA refuses do not help.
     fn helps(&mut self, new: Vec<NewConstraint>) -> bool {
         match self.trier.sent(self.choice, &new) {
             Ok(sent) if sent.bytes < self.now.bytes => {
@@ -84,13 +85,13 @@ impl Tries<'_, '_> {
         }
     }
 
-    /// The same with what some pins ask for beside what is kept.
+    /// Keeps the constraints of some pins beside those that are kept, if XLA sends less with both.
     fn more_helps(&mut self, pins: &[Pin]) -> bool {
         let layer = self.trier.subject.layer;
         with(layer, &self.kept, &constraints(layer, pins)).is_some_and(|more| self.helps(more))
     }
 
-    /// What the plan sends something for, what is most first.
+    /// The pins for which the plan sends something, those that send most first.
     fn moved(&self) -> Vec<Pin> {
         let mut moved: Vec<Pin> =
             self.plan.pins.iter().filter(|pin| pin.wire_bytes > 0).cloned().collect();
@@ -98,7 +99,8 @@ impl Tries<'_, '_> {
         moved
     }
 
-    /// A constraint reaches in both directions: what is before and behind a move is said as well.
+    /// A pin with the pins before and behind its move: XLA carries a constraint in both directions,
+    /// so that both sides need one.
     fn around(&self, pin: &Pin) -> Vec<Pin> {
         let all = &self.plan.pins;
         let made = |value: &str| {
@@ -108,7 +110,7 @@ impl Tries<'_, '_> {
         pins.extend(made(&pin.value));
         if let Some(by) = &pin.by {
             pins.extend(made(by));
-            // The others that meet it there.
+            // The other operands of the op that takes the value.
             for other in all.iter().filter(|other| other.by.as_ref() == Some(by)) {
                 pins.push(other.clone());
                 pins.extend(made(&other.value));
@@ -117,14 +119,14 @@ impl Tries<'_, '_> {
         pins
     }
 
-    /// Wherever the plan moves something.
+    /// Tries constraints wherever the plan moves something, all at once.
     fn where_it_moves(&mut self) {
         let every: Vec<Pin> = self.moved().iter().flat_map(|pin| self.around(pin)).collect();
         let every = constraints(self.trier.subject.layer, &every);
         self.helps(every);
     }
 
-    /// Sums that stay terms.
+    /// Tries constraints that keep terms of sums.
     fn sums(&mut self) {
         for pins in sums(self.plan) {
             if self.is_near() {
@@ -134,14 +136,15 @@ impl Tries<'_, '_> {
         }
     }
 
-    /// One move after another: all at once may undo each other.
+    /// Tries the moves one after another, since constraints of all at once may undo each other.
     fn one_by_one(&mut self) {
         for pin in self.moved() {
             let is_small = pin.wire_bytes < self.target / SMALL;
             if is_small || self.is_near() || self.count() >= MOST_ADDED {
                 return;
             }
-            // First where it is taken alone: what is asked for before it may reach too far back.
+            // A constraint on the taken value alone comes first: one before the move may reach too
+            // far back.
             if !self.more_helps(std::slice::from_ref(&pin)) {
                 let around = self.around(&pin);
                 self.more_helps(&around);
@@ -149,7 +152,7 @@ impl Tries<'_, '_> {
         }
     }
 
-    /// Leaves out halves, quarters, .. as long as that is no worse.
+    /// Leaves out a half, a quarter, .. of the constraints, as long as XLA sends no more.
     fn leave_out(&mut self) {
         let mut size = self.kept.len().div_ceil(2);
         while size > 0 && !self.kept.is_empty() {
@@ -172,8 +175,10 @@ impl Tries<'_, '_> {
     }
 }
 
-/// Sums whose terms the plan adds up before it completes them, and behind the last of them the sum:
-/// whole on every device, or as the plan has it. XLA completes it for each that takes it elsewise.
+/// Two ways to ask for the sums whose terms the plan adds up before it completes them. Both ask for
+/// the terms, and behind the last of them for the completed sum: replicated, or in the layout of
+/// the plan. Without the latter XLA completes the sum once for each op that takes it in another
+/// layout.
 fn sums(best: &Optimum) -> [Vec<Pin>; 2] {
     let is_sum =
         |pin: &&Pin| pin.by.is_none() && best.sums.iter().any(|sum| sum.value == pin.value);
@@ -186,7 +191,7 @@ fn sums(best: &Optimum) -> [Vec<Pin>; 2] {
     [with(whole.collect()), with(complete().collect())]
 }
 
-/// Constraints with more of them, where the program has none yet; `None` where there is no more.
+/// Constraints with those of `new` that are on other values; `None` if there are none.
 fn with(
     layer: &Layer,
     kept: &[NewConstraint],

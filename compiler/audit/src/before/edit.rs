@@ -1,7 +1,8 @@
-//! The program before partitioning with other shardings: its text, edited where they stand.
+//! Edits the text of the program before partitioning: the shardings that stand in it, and new
+//! constraints.
 //!
-//! What is written is what JAX would lower for the edit of a person: the sharding of an argument or
-//! a result, that of a `with_sharding_constraint`, and new constraints on what an op gives or
+//! The edited text is what JAX would lower after a person's edit: it has another sharding of an
+//! argument, a result or a `with_sharding_constraint`, or new constraints on what an op gives or
 //! takes.
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use super::read::{Stable, Tensor};
 use super::sharding::Spec;
 use super::translate::{Class, Expression, Layer, Site, Taken};
 
-/// The axes of each dim; `None`: as the compiler likes.
+/// The axes of each dim; `None` for a dim that is left to the compiler.
 pub type OpenSpec = Vec<Option<Vec<String>>>;
 
 /// A constraint that the program does not have.
@@ -22,17 +23,17 @@ pub type OpenSpec = Vec<Option<Vec<String>>>;
 pub struct NewConstraint {
     /// The op that makes or takes the value, as an index of [`Layer::sites`].
     pub site: usize,
-    /// The operand that is constrained, as the text calls it; `None`: what the op gives.
+    /// The operand that is constrained, by its name in the text; `None` for the result of the op.
     pub word: Option<String>,
     /// The layout.
     pub spec: OpenSpec,
-    /// The axes over which each device keeps a term of it: `unreduced`.
+    /// The axes over which each device keeps a term of the value: `unreduced`.
     pub terms: Vec<String>,
 }
 
 impl NewConstraint {
-    /// Whether both are on the same value of the text, and of the same kind. A sum may be asked for
-    /// as terms, and behind them for how it lies.
+    /// Whether both constrain the same value of the text in the same way: to terms, or to a layout.
+    /// A sum may have a constraint to terms, and behind it one to a layout.
     pub fn is_at(&self, other: &NewConstraint, layer: &Layer) -> bool {
         layer.sites[self.site].span == layer.sites[other.site].span
             && self.word == other.word
@@ -40,12 +41,13 @@ impl NewConstraint {
     }
 }
 
-/// Constraints of one place, and how many pins ask for each.
+/// Constraints of one place, with the number of pins that ask for each.
 type Votes = Vec<(NewConstraint, usize)>;
 
-/// The constraints that pins of a plan are in the text of the program. Several pins are one where
-/// an op stands in a function that is called several times, or in a loop whose turns are written
-/// out; where they differ it is that of most of them, the first of as many.
+/// The constraints in the text of the program for which pins of a plan ask. Several pins share one
+/// place of the text if its op is in a function that is called several times, or in a loop whose
+/// turns are written out. Of different constraints at one place, the one for which most pins ask is
+/// taken; of equally many, the first.
 pub fn constraints(layer: &Layer, pins: &[Pin]) -> Vec<NewConstraint> {
     let mut found: BTreeMap<(usize, Option<String>, bool), Votes> = BTreeMap::new();
     for one in pins.iter().flat_map(|pin| written(layer, pin)) {
@@ -61,7 +63,8 @@ pub fn constraints(layer: &Layer, pins: &[Pin]) -> Vec<NewConstraint> {
     found.into_values().filter_map(most).collect()
 }
 
-/// Where a pin is written: at what makes the value and at its other forms, or at what takes it.
+/// The constraints for a pin: on the op that makes the value and on ops that give other forms of
+/// it, or on the operand of the op that takes it.
 fn written(layer: &Layer, pin: &Pin) -> Vec<NewConstraint> {
     let mut found: Vec<NewConstraint> = constraint(layer, pin).into_iter().collect();
     if let (Some(by), Some(one)) = (&pin.by, found.first()) {
@@ -82,12 +85,13 @@ fn written(layer: &Layer, pin: &Pin) -> Vec<NewConstraint> {
     found
 }
 
-/// What an op takes beside a value and the plan knows nothing of lies as the value does: the ids of
-/// rows that are added up. XLA takes a scatter apart along whatever splits its ids.
+/// Constraints that lay out the other operands of an op like the pinned value, if the plan knows
+/// nothing of them: the ids of a scatter. XLA partitions a scatter along whatever splits its ids.
 fn beside(layer: &Layer, by: &str, site: &Site, pin: &Pin) -> Vec<NewConstraint> {
     let Some(statement) = layer.statement(by) else { return Vec::new() };
     let Expression::Einsum(operands, ..) = &statement.expression else { return Vec::new() };
-    // An einsum of the program takes all that it takes; one that is a scatter takes its rows alone.
+    // The layer's einsum has all operands of a product of the program, and of a scatter the rows
+    // only.
     let is_one_of = |name: &str| operands.iter().any(|operand| operand == name);
     let known = |taken: &Taken| {
         is_one_of(&taken.name)
@@ -111,7 +115,7 @@ fn beside(layer: &Layer, by: &str, site: &Site, pin: &Pin) -> Vec<NewConstraint>
     unknown.filter_map(spec).collect()
 }
 
-/// The axes that a pin has for dims in the order of the text.
+/// The axes of a pin, for dims in the order of the text; `None` if the pin lacks a dim.
 fn spec_of(layer: &Layer, pin: &Pin, positions: &[Option<Class>]) -> Option<OpenSpec> {
     let of = |class: &Option<Class>| match class {
         None => Some(None),
@@ -136,7 +140,7 @@ fn constraint(layer: &Layer, pin: &Pin) -> Option<NewConstraint> {
             let taken = taken(layer, &layer.sites[site], &pin.value)?;
             match spec_of(&taken.positions) {
                 Some(spec) => (site, Some(taken.word.clone()), spec),
-                // A dim that is renamed for this op stands where it stood.
+                // A dim that is renamed for this op has the place of the old one.
                 None => {
                     let positions = &layer.statement(&pin.value)?.positions;
                     (site, Some(taken.word.clone()), spec_of(positions)?)
@@ -147,8 +151,8 @@ fn constraint(layer: &Layer, pin: &Pin) -> Option<NewConstraint> {
     Some(NewConstraint { site, word, spec, terms: pin.terms.clone() })
 }
 
-/// The operand of an op that a value of the layer is: itself, or behind a constraint or a new name
-/// of a dim.
+/// The operand of an op that is a value of the layer: the value itself, a constrained form of it,
+/// or the value before a dim of it was renamed.
 fn taken<'l>(layer: &Layer, site: &'l Site, value: &str) -> Option<&'l Taken> {
     let is_it = |taken: &&Taken| {
         taken.name == value
@@ -172,8 +176,8 @@ fn taken<'l>(layer: &Layer, site: &'l Site, value: &str) -> Option<&'l Taken> {
     })
 }
 
-/// The text with the specs of a choice and new constraints; `None` where it names no mesh, as JAX
-/// before Shardy does.
+/// The text with the specs of a choice and new constraints; `None` if the text names no mesh, as
+/// that of JAX before Shardy.
 pub fn edited(
     text: &str,
     stable: &Stable,
@@ -186,7 +190,7 @@ pub fn edited(
     let mut changes: Vec<(Span, String)> = Vec::new();
     for (parameter, spec) in layer.parameters.iter().zip(&choice.parameters) {
         let (Some(at), Some(spec)) = (parameter.argument, spec) else { continue };
-        // Of a stack the layer has a slice, whose first dim no edit splits.
+        // The layer has a slice of a stack, whose first dim no edit splits.
         if parameter.spec.as_ref() != Some(spec) {
             let port = main.arguments.get(at)?;
             changes.push((sharding_in(text, port.span)?, dims(&closed(spec))));
@@ -207,8 +211,8 @@ pub fn edited(
     Some(replaced(text, changes))
 }
 
-/// The changes of a text that new constraints are. What one op gives is its terms first, then the
-/// sum.
+/// The changes of the text for new constraints. Of two on the result of one op, the one to terms
+/// comes first and the one to a layout behind it.
 fn constrained(
     text: &str,
     layer: &Layer,
@@ -281,7 +285,8 @@ fn type_text(tensor: &Tensor) -> String {
     text + &tensor.dtype + ">"
 }
 
-/// The dims of the first sharding inside a part of the text: `[{"data"}, {}]` behind `<@mesh, `.
+/// The place of the dims of the first sharding in a part of the text: `[{"data"}, {}]` behind
+/// `<@mesh, `.
 fn sharding_in(text: &str, span: Span) -> Option<Span> {
     let part = text.get(span.start..span.end)?;
     let at = part.find("<@")?;
@@ -291,10 +296,10 @@ fn sharding_in(text: &str, span: Span) -> Option<Span> {
     Some(Span::new(span.start + open, span.start + close + 1))
 }
 
-/// Where a part of the text names a value, but for what it gives.
+/// The places at which the first line of an op names a value as an operand.
 fn words_in(text: &str, span: Span, word: &str) -> Vec<Span> {
     let Some(part) = text.get(span.start..span.end) else { return Vec::new() };
-    // Types and places name no values.
+    // Lines behind the first have regions, types and places.
     let begin = part.find(" = ").unwrap_or(0);
     let end = part.find('\n').unwrap_or(part.len());
     let is_of_name = |c: char| c.is_alphanumeric() || c == '_' || c == '#';
@@ -305,13 +310,13 @@ fn words_in(text: &str, span: Span, word: &str) -> Vec<Span> {
         .collect()
 }
 
-/// The text with its changes, each in the place of what it stands for.
+/// The text with its changes: each span is replaced by a text.
 fn replaced(text: &str, mut changes: Vec<(Span, String)>) -> String {
     changes.sort_by_key(|(span, _)| (span.start, span.end));
     let mut out = String::with_capacity(text.len() + 128 * changes.len());
     let mut at = 0;
     for (span, new) in changes {
-        // Two edits of one place: the first one stands.
+        // Of two changes that overlap, the first is made.
         if span.start < at {
             continue;
         }

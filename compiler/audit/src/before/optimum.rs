@@ -19,21 +19,21 @@ use crate::report::Totals;
 
 pub use source::text;
 
-/// What is laid out how: what the program says, or an edit of it.
+/// The layouts with which a layer is lowered: those of the program, or edits of them.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// For each parameter its layout; `None`: free.
+    /// For each parameter its layout; `None` for a free one.
     pub parameters: Vec<Option<Spec>>,
-    /// For each constraint its layout; `None`: left out.
+    /// For each constraint its layout; `None` for a constraint that is left out.
     pub constraints: Vec<Option<Spec>>,
-    /// For each result its layout; `None`: free.
+    /// For each result its layout; `None` for a free one.
     pub outputs: Vec<Option<Spec>>,
-    /// A dim that is two: the class, and how many parts it has.
+    /// A dim that is written as two dims, and the size of the major one.
     pub parted: Option<(Class, u64)>,
 }
 
 impl Choice {
-    /// As the program says.
+    /// The layouts of the program.
     pub fn of(layer: &Layer) -> Choice {
         Choice {
             parameters: layer.parameters.iter().map(|p| p.spec.clone()).collect(),
@@ -49,7 +49,7 @@ impl Choice {
 pub struct Optimum {
     /// What it sends, over all turns of its loop.
     pub totals: Totals,
-    /// Its time with its computing, over all turns: what it was chosen by.
+    /// Its serial time with its computing, over all turns, by which edits are compared.
     pub time: Picoseconds,
     /// Whether no plan takes less time.
     pub proven: bool,
@@ -57,25 +57,25 @@ pub struct Optimum {
     pub moves: Vec<Move>,
     /// What it sends where floats of fewer bits are sent as `f32`, as XLA for CPU sends them.
     pub bytes_as_f32: u64,
-    /// How its values lie.
+    /// The layouts of its values.
     pub pins: Vec<Pin>,
-    /// Values that stay terms of a sum, until others are added to them or they have gone through
-    /// something linear.
+    /// Values that stay partial sums through a linear op: the operands and the result of that op.
     pub sums: Vec<Pin>,
 }
 
-/// How a value lies in the best plan: where it is made, or where one statement takes it otherwise.
+/// The layout of a value in the best plan: where it is made, or where one statement takes it in
+/// another layout.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pin {
     /// The value of the layer.
     pub value: String,
-    /// The statement that takes it so; `None`: as it is made.
+    /// The statement that takes it in this layout; `None` for the layout in which it is made.
     pub by: Option<String>,
     /// For each dim of the value, by its class, the axes that split it.
     pub axes: BTreeMap<Class, Vec<String>>,
     /// The axes over which each device has a term of the value.
     pub terms: Vec<String>,
-    /// Bytes that a device sends for it to lie so, over all turns.
+    /// Bytes that a device sends to bring it into this layout, over all turns.
     pub wire_bytes: u64,
 }
 
@@ -90,13 +90,13 @@ pub struct Move {
     pub wire_bytes: u64,
     /// The line that makes or uses the value.
     pub place: Option<Place>,
-    /// The value, where it is a parameter: as the program names it.
+    /// The value in the words of [`Origin`](super::translate::Origin), where it is known.
     pub value: Option<String>,
-    /// How the value lies behind it; `None` where it is still a term of a sum.
+    /// The layout of the value behind it; `None` if the value is still partial.
     pub to: Option<Spec>,
 }
 
-/// Lowers a layer, or says why it has no plan.
+/// The best plan of a layer with the layouts of a choice, or a clause that says why there is none.
 pub fn optimum(
     layer: &Layer,
     mesh: &NamedMesh,
@@ -143,7 +143,8 @@ fn lower(
     }))
 }
 
-/// What a plan sends, each move with the value of the user's program that it moves.
+/// The collectives of a plan that send something, each with the value of the user's program that it
+/// moves.
 fn moves(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Move> {
     let plan = &compiled.schedule.plan;
     let axis_name = |axis| axis_name(plan, mesh, axis);
@@ -181,7 +182,7 @@ fn moves(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Move> {
     found
 }
 
-/// What a plan sends where every float has 32 bits.
+/// The bytes that a device sends if every float of 16 bits is sent as 32 bits.
 fn bytes_as_f32(compiled: &Compiled) -> u64 {
     let plan = &compiled.schedule.plan;
     let priced = plan.instructions.iter().zip(&compiled.price.instructions);
@@ -193,11 +194,12 @@ fn bytes_as_f32(compiled: &Compiled) -> u64 {
     sent.fold(0, u64::saturating_add)
 }
 
-/// How an instruction of a plan lies: for each dim, by its class, the axes that split it.
+/// For each dim of an instruction, by its class, the axes that split it; `None` if it has a dim
+/// without a class.
 fn axes_of(mesh: &NamedMesh, plan: &Plan, at: usize) -> Option<BTreeMap<Class, Vec<String>>> {
     let instruction = &plan.instructions[at];
     let dims = instruction.dims.iter().enumerate().map(|(place, dim)| {
-        // A dim that is written as two has another name.
+        // The major part of a dim that is written as two has no class in its name.
         let class: Class = plan.dims[dim.index()].name.strip_prefix('D')?.parse().ok()?;
         let axes = instruction.layout.axes_of(place);
         let names = axes.iter().map(|axis| axis_name(plan, mesh, axis));
@@ -206,7 +208,7 @@ fn axes_of(mesh: &NamedMesh, plan: &Plan, at: usize) -> Option<BTreeMap<Class, V
     dims.collect()
 }
 
-/// The values that an op takes as terms of a sum and gives as terms, and what it gives.
+/// The partial sums that a linear op takes, and the partial sum that it gives.
 fn sums(mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
     let plan = &compiled.schedule.plan;
     let mut found: Vec<Pin> = Vec::new();
@@ -239,13 +241,13 @@ fn sums(mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
     found
 }
 
-/// How the named values of a plan lie, where that is a layout and no term of a sum.
+/// The layouts of the named values of a plan that are complete.
 fn pins(mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
     let plan = &compiled.schedule.plan;
     let axes_of = |at: usize| {
         plan.instructions[at].layout.is_complete().then(|| axes_of(mesh, plan, at)).flatten()
     };
-    // What was sent for each instruction since its value was computed.
+    // For each instruction the bytes that were sent since its value was computed.
     let mut sent = vec![0_u64; plan.instructions.len()];
     let mut made: BTreeMap<&str, (BTreeMap<Class, Vec<String>>, u64)> = BTreeMap::new();
     let mut found = Vec::new();
@@ -290,7 +292,7 @@ fn pins(mesh: &NamedMesh, compiled: &Compiled) -> Vec<Pin> {
     found
 }
 
-/// An axis of a plan as the user's mesh calls it.
+/// The name of an axis of a plan in the user's mesh.
 fn axis_name(plan: &Plan, mesh: &NamedMesh, axis: AxisId) -> Option<String> {
     let number = plan.mesh.name(axis).strip_prefix('m')?.parse::<usize>().ok()?;
     Some(mesh.get(number)?.0.clone())

@@ -1,4 +1,4 @@
-//! The reader of StableHLO: as much of MLIR's text as `as_text()` of JAX writes.
+//! Reads StableHLO: as much of MLIR's text as `as_text()` of JAX writes.
 
 use rustc_hash::FxHashMap;
 use shard_words::Span;
@@ -25,7 +25,7 @@ pub struct Port {
     pub name: Option<String>,
     /// Its type.
     pub tensor: Tensor,
-    /// How it is annotated.
+    /// Its sharding, where it has one.
     pub spec: Option<Spec>,
     /// Where it stands in the text.
     pub span: Span,
@@ -34,8 +34,8 @@ pub struct Port {
 /// One op.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// Its result, `%3`, without the number of results; where each has a name, all of them:
-    /// `%values, %indices`.
+    /// The name of its result, `%3`, without the number of results; or all names, if each result
+    /// has one: `%values, %indices`.
     pub result: String,
     /// How many results it has.
     pub results: usize,
@@ -45,11 +45,12 @@ pub struct Op {
     pub text: String,
     /// The values that it names, in order.
     pub operands: Vec<String>,
-    /// The types of its results, in order; of an op of one type, that.
+    /// The types of its results, in order; an op with one type for operands and results has that
+    /// type.
     pub types: Vec<Tensor>,
-    /// Where it comes from.
+    /// The line of the user's program that it comes from.
     pub place: Option<Place>,
-    /// Whether differentiation made it: no line of the program has it.
+    /// Whether differentiation made it, so that no line of the program states it.
     pub of_gradient: bool,
     /// Its regions, each a list of ops: condition and body of a loop.
     pub regions: Vec<Vec<Op>>,
@@ -80,10 +81,10 @@ pub struct Stable {
     pub functions: FxHashMap<String, Function>,
 }
 
-/// Functions and loops may stand so deep in one another.
+/// The depth to which regions and locations may be nested.
 const MAX_DEPTH: usize = 64;
 
-/// Reader of a text, with where each begins.
+/// The lines of a text that are not empty, each with its place, and what was read so far.
 struct Reader<'a> {
     all: Vec<(usize, &'a str)>,
     at: usize,
@@ -92,7 +93,7 @@ struct Reader<'a> {
     mesh_name: Option<String>,
 }
 
-/// Reads a module. `mesh`: the axes, where the module is one of JAX before Shardy and names none.
+/// Reads a module. `mesh` are the axes for a module that names none, as one of JAX before Shardy.
 pub fn read(text: &str, mesh: Option<&[(String, u64)]>) -> Result<Stable, ReadError> {
     let mut offset = 0;
     let mut all = Vec::new();
@@ -166,7 +167,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `func.func public @main(%arg0: .., ..) -> (..) {` and its ops.
+    /// Reads a function: `func.func public @main(%arg0: .., ..) -> (..) {` and its ops.
     fn function(&mut self, line: &str) -> Result<(String, Function), ReadError> {
         let wrong = |reader: &Self| reader.expected("`func.func @name(..) -> .. {`");
         let begin = self.all.get(self.at).map_or(0, |(start, _)| *start);
@@ -205,7 +206,8 @@ impl Reader<'_> {
         Ok((head.trim().to_string(), Function { arguments, results, ops }))
     }
 
-    /// `%arg0: tensor<..> {sdy.sharding = ..} loc("x")`, or the same without a name.
+    /// Reads an argument, `%arg0: tensor<..> {sdy.sharding = ..} loc("x")`, or a result, which has
+    /// no name.
     fn port(&self, text: &str, span: Span) -> Option<Port> {
         let text = text.trim();
         let (id, rest) = match text.strip_prefix('%') {
@@ -228,7 +230,7 @@ impl Reader<'_> {
         Some(Port { id: id.trim().to_string(), name, tensor, spec, span })
     }
 
-    /// The ops up to a line that begins with `}`, which stays.
+    /// Reads ops up to a line that begins with `}`, which is left.
     fn ops(&mut self, depth: usize) -> Result<Vec<Op>, ReadError> {
         if depth > MAX_DEPTH {
             return Err(self.expected(&format!("no region more than {MAX_DEPTH} deep")));
@@ -255,12 +257,12 @@ impl Reader<'_> {
                 self.at += 1;
             } else if line.ends_with("({") || line.ends_with('{') {
                 op.types = self.skip_region()?;
-                // Its location stands behind the region.
+                // The location of such an op stands behind the region.
                 if let Some((_, place)) = self.all[self.at - 1].1.rsplit_once(" loc(") {
                     self.locate(&mut op, place);
                 }
             }
-            // What a reduction of several tensors does stands behind its types.
+            // A reduction of several tensors has its region behind its types.
             if self.all.get(self.at).is_some_and(|(_, line)| line.starts_with("reducer(")) {
                 self.at += 1;
                 self.skip_region()?;
@@ -271,8 +273,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Steps over a region that is not looked into, up to the line that closes it, and gives the
-    /// types on that line.
+    /// Skips a region up to the line that closes it, and gives the types on that line.
     fn skip_region(&mut self) -> Result<Vec<Tensor>, ReadError> {
         let mut depth = 1_usize;
         loop {
@@ -287,14 +288,14 @@ impl Reader<'_> {
                 let line = line.rsplit_once(" loc(").map_or(line, |(line, _)| line);
                 return Ok(result_types(line));
             }
-            // The body of a loop stands without a bracket before its own line.
+            // `}` and `{` may stand on one line, as in `} do {`.
             if line.ends_with('{') || line.ends_with("({") {
                 depth += 1;
             }
         }
     }
 
-    /// One line: `%0 = stablehlo.add %a, %b : tensor<..> loc(#loc3)`.
+    /// Reads an op of one line: `%0 = stablehlo.add %a, %b : tensor<..> loc(#loc3)`.
     fn op(&self, line: &str) -> Option<Op> {
         let (line, place) = match line.rsplit_once(" loc(") {
             Some((line, place)) => (line, Some(place)),
@@ -335,7 +336,8 @@ impl Reader<'_> {
         Some(op)
     }
 
-    /// Gives an op its location, of which the bracket is open.
+    /// Gives an op its location. `text` is the location with its closing bracket, without the
+    /// opening one.
     fn locate(&self, op: &mut Op, text: &str) {
         let Some(text) = text.strip_suffix(')') else { return };
         op.place = self.place(text, 0);
@@ -343,7 +345,7 @@ impl Reader<'_> {
         op.of_gradient = name.unwrap_or(&text).contains("transpose(");
     }
 
-    /// The innermost place of a location: a file of the user's with its line.
+    /// The innermost file and line of a location.
     fn place(&self, text: &str, depth: usize) -> Option<Place> {
         if depth > MAX_DEPTH {
             return None;
@@ -366,7 +368,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where a part of a text begins in it.
+/// The offset at which a part of a text begins.
 fn offset_within(whole: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize)
 }
@@ -384,7 +386,7 @@ pub(crate) fn values(text: &str) -> Vec<String> {
     found
 }
 
-/// The types behind the arrow, or all where there is none.
+/// The types behind the arrow, or all types if there is no arrow.
 fn result_types(text: &str) -> Vec<Tensor> {
     tensors(text.rsplit_once("->").map_or(text, |(_, results)| results))
 }
@@ -405,7 +407,7 @@ fn tensors(text: &str) -> Vec<Tensor> {
     found
 }
 
-/// The place of the bracket that closes what is open before a text.
+/// The place of the bracket that closes one before the text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut quoted = false;
@@ -444,7 +446,7 @@ fn split_top(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The place of the last colon outside brackets and strings that has blanks around it.
+/// The place of the first colon outside brackets and strings that has a blank in front.
 fn top_colon(text: &str) -> Option<usize> {
     let (mut depth, mut quoted, mut found) = (0_usize, false, None);
     for (at, c) in text.char_indices() {

@@ -1,5 +1,5 @@
-//! Edits tried by XLA itself: the program is compiled again with each, and with the constraints
-//! that plans ask for, until it sends no more than a twentieth above the best one.
+//! Tries edits by XLA itself: the program is compiled again with each edit, and with constraints
+//! that plans ask for, until it sends at most a twentieth more than the optimum.
 
 use shard_cost::{Hardware, Weights};
 
@@ -15,13 +15,13 @@ use crate::collectives::{Kind, Program, collectives};
 use crate::compare::{Advice, AdviceKind, Comparison, Left, Recompiled, Tried};
 use crate::hlo::Module;
 
-/// What counts where a plan is to send little, whatever it computes.
+/// Weights with which a plan sends little, whatever it computes.
 const WIRES: Weights = Weights { ops: 1, moves: 1000 };
 
-/// Collectives that are shown where XLA stays above the optimum.
+/// The most collectives that are shown if XLA stays above the optimum.
 const MOST_LEFT: usize = 8;
 
-/// What XLA made of a program.
+/// A program that XLA compiled.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// The optimised HLO, as text.
@@ -30,7 +30,7 @@ pub struct Compiled {
     pub platform: String,
 }
 
-/// Compiles the text of a program, or says why not.
+/// Compiles the text of a program; the error is a clause that says why not.
 pub type Compiler<'a> = &'a mut dyn FnMut(&str) -> Result<Compiled, String>;
 
 /// The program that is compiled again and again.
@@ -40,7 +40,7 @@ pub struct Subject<'a> {
     pub text: &'a str,
     /// The text, read.
     pub stable: &'a Stable,
-    /// The same as a layer.
+    /// The program as a layer.
     pub layer: &'a Layer,
     /// The mesh.
     pub mesh: &'a NamedMesh,
@@ -48,7 +48,7 @@ pub struct Subject<'a> {
     pub hardware: &'a Hardware,
 }
 
-/// Who compiles a program, and counts how often.
+/// Compiles a program again and again, and counts how often.
 pub(super) struct Trier<'a> {
     pub(super) subject: Subject<'a>,
     compile: Compiler<'a>,
@@ -60,12 +60,12 @@ pub(super) struct Trier<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     program: Program,
-    /// As it is counted beside a plan.
+    /// The bytes that a device sends, counted so that they compare with those of a plan.
     pub(super) bytes: u64,
 }
 
-/// Tries the steps of the advice by compiling, then constraints, and rewrites the advice by what
-/// was seen.
+/// Tries the edits of the advice by compiling, then new constraints, and rewrites the advice by
+/// what XLA sends with them.
 pub fn recompile(
     subject: Subject<'_>,
     steps: &[Step],
@@ -89,7 +89,7 @@ impl Trier<'_> {
             let mut next = choice.clone();
             apply(&step.edit, &mut next);
             let mut advice = step.advice.clone();
-            // A weight with one dim more is another program, which only the user can write.
+            // Only the user can write a program in which a weight has one dim more.
             if step.is_another_program() {
                 kept.push(advice);
                 continue;
@@ -109,7 +109,7 @@ impl Trier<'_> {
         if !is_near(now.bytes, target) {
             (now, new) = constrain(self, &choice, &best, target, &without);
         }
-        // What takes longer in the model may have moves that XLA has as well.
+        // A plan that takes longer in the cost model may have moves that XLA makes as well.
         if !is_near(now.bytes, target) {
             let wires = self.subject.hardware.weighted(WIRES);
             let sparing = optimum(layer, self.subject.mesh, &choice, &wires)?;
@@ -135,7 +135,7 @@ impl Trier<'_> {
         Ok(())
     }
 
-    /// What XLA sends with specs and constraints.
+    /// What XLA sends for the program with the specs of a choice and new constraints.
     pub(super) fn sent(&mut self, choice: &Choice, new: &[NewConstraint]) -> Result<Sent, String> {
         let Subject { text, stable, layer, mesh, .. } = self.subject;
         let text = edited(text, stable, layer, choice, new)
@@ -147,7 +147,8 @@ impl Trier<'_> {
         let module = Module::read(&compiled.text).map_err(wrong)?;
         let program = collectives(&module, Some(mesh)).map_err(wrong)?;
         let bytes = program.collectives.iter().map(|one| {
-            // XLA for CPU makes no reduce-scatter: elsewhere the same program has one.
+            // XLA for CPU makes no reduce-scatter. An all-reduce of which each device uses its part
+            // would be one elsewhere, which sends half.
             let scattered =
                 self.platform == "cpu" && one.kind == Kind::AllReduce && one.flow.is_only_sliced;
             one.wire_bytes() / if scattered { 2 } else { 1 }
@@ -156,15 +157,15 @@ impl Trier<'_> {
         Ok(Sent { program, bytes })
     }
 
-    /// What a plan sends, its floats as wide as this XLA sends them.
+    /// The bytes of a plan and of what is done by hand, with floats as wide as this XLA sends them.
     fn counted(&self, best: &Optimum) -> u64 {
         let plan = if self.platform == "cpu" { best.bytes_as_f32 } else { best.totals.wire_bytes };
         let by_hand = self.subject.layer.by_hand.map_or(0, |totals| totals.wire_bytes);
         plan.saturating_add(by_hand)
     }
 
-    /// What a person reads of new constraints. What they save together stands with each in equal
-    /// parts: one alone may save nothing.
+    /// What a person reads of new constraints. The bytes that they save together are divided
+    /// equally among them, since one constraint by itself may save nothing.
     fn constraint_advice(&self, new: &[NewConstraint], saved: u64) -> Vec<Advice> {
         let layer = self.subject.layer;
         let one = |one: &NewConstraint| {
@@ -196,7 +197,7 @@ impl Trier<'_> {
     }
 }
 
-/// `P(None, unreduced={"model"})`: each device keeps a term.
+/// A spec with the axes over which each device keeps a term: `P(None, unreduced={"model"})`.
 fn with_terms(spec: String, terms: &[String]) -> String {
     let Some(dims) = spec.strip_suffix(')').filter(|_| !terms.is_empty()) else { return spec };
     let names: Vec<String> = terms.iter().map(|axis| format!("\"{axis}\"")).collect();
@@ -208,12 +209,12 @@ fn spec_of(spec: &OpenSpec) -> Spec {
     spec.iter().map(|axes| axes.clone().unwrap_or_default()).collect()
 }
 
-/// Whether what is sent is at most a twentieth above what a plan sends.
+/// Whether a program sends at most a twentieth more than a plan.
 pub fn is_near(sent: u64, target: u64) -> bool {
     u128::from(sent) * 20 <= u128::from(target) * 21
 }
 
-/// What a compiled program still sends, what is most first.
+/// What a compiled program still sends, by kind, axes and line; what sends most comes first.
 fn left(sent: &Sent, mesh: &NamedMesh) -> Vec<Left> {
     let mut found: Vec<Left> = Vec::new();
     for one in &sent.program.collectives {

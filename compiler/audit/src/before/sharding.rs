@@ -1,5 +1,5 @@
-//! Shardings: of Shardy, `<@mesh, [{"data"}, {}]>`, and of JAX before it,
-//! `{devices=[2,1,4]<=[8] last_tile_dim_replicate}`.
+//! Reads shardings of Shardy, `<@mesh, [{"data"}, {}]>`, and of JAX before Shardy,
+//! `{devices=[2,1,4]<=[8] last_tile_dim_replicate}`; writes specs as JAX does.
 
 use crate::axes::NamedMesh;
 use crate::hlo::groups;
@@ -7,8 +7,8 @@ use crate::hlo::groups;
 /// The axes of each dim, major to minor, by name.
 pub type Spec = Vec<Vec<String>>;
 
-/// Reads the dims of a sharding of Shardy: `[{"data"}, {"a", "b", ?}, {}]`. `None` where an axis is
-/// split in parts, which no layout of ours has.
+/// Reads the dims of a sharding of Shardy: `[{"data"}, {"a", "b", ?}, {}]`. `None` if it has a part
+/// of an axis, which no layout of ours has.
 pub fn shardy(text: &str) -> Option<Spec> {
     let inner = text.split_once('[')?.1;
     let mut dims = Vec::new();
@@ -35,7 +35,7 @@ pub fn shardy(text: &str) -> Option<Spec> {
 }
 
 /// Reads a sharding of HLO on a mesh: each dim has the axes along which its blocks differ. `None`
-/// where they are along none.
+/// if blocks run along no axes.
 pub fn hlo(text: &str, mesh: &NamedMesh, rank: usize) -> Option<Spec> {
     let text = text.trim().trim_matches(['{', '}']).trim();
     if text == "replicated" || text.starts_with("maximal") {
@@ -78,7 +78,7 @@ pub fn partition_spec(spec: &Spec) -> String {
     format!("P({})", dims.join(", "))
 }
 
-/// The same with a `None` for each dim at the end.
+/// A spec as JAX writes it, with a `None` for each dim at the end that is not split.
 ///
 /// ```
 /// use shard_audit::before::sharding::{partition_spec, whole_partition_spec};

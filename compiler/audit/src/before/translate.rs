@@ -1,10 +1,10 @@
-//! From a function of StableHLO to a layer whose dims have names.
+//! Translates a function of StableHLO to a layer, whose dims have names.
 //!
-//! Two dims get one name where an op asks that they are one: a contraction, an elementwise op.
-//! Where that would give a tensor one name twice, one side is renamed. Dims of size 1 and dims that
-//! are only broadcast along have no name. What sends nothing and computes little (masks, positions,
-//! indices) is left out; what is not understood is a [`Layer::barriers`], whose result is a value
-//! from outside.
+//! Two dims get one name if an op needs them to be one, as a contraction or an elementwise op does.
+//! If a tensor would then have one name twice, one side is renamed. Dims of size 1, and dims along
+//! which a value is only broadcast, have no name. Ops that send nothing and compute little (masks,
+//! positions, indices) are left out. An op that is not understood counts in [`Layer::barriers`],
+//! and its result is a value from outside.
 
 use rustc_hash::FxHashMap;
 use shard_ir::Dtype;
@@ -24,56 +24,57 @@ pub use layer::{
     Taken,
 };
 
-/// A value while a function is walked over.
+/// What a name of the program stands for while its ops are translated.
 #[derive(Clone, Debug)]
 enum Value {
-    /// A tensor: its name, for each position its dim, its dtype.
+    /// A tensor: its name in the layer, for each of its dims the class, `None` for a dim of size 1,
+    /// and its dtype.
     Tensor(String, Vec<Option<Class>>, Dtype),
-    /// A number or mask or index, the same on every device: of this rank, and which number it is,
-    /// where that is known.
+    /// A number, mask or index that every device has, of this rank; and the number, where it is
+    /// known.
     Known(usize, Option<i64>),
-    /// A stack of a loop, by its number.
+    /// A stack that a loop slices or fills, as an index of `Translator::stacks`.
     Stack(usize),
 }
 
-/// A stack of which a loop takes a slice in each turn.
+/// A stack that a loop slices or fills.
 #[derive(Clone, Debug)]
 enum Stacked {
     /// An argument of `main`.
     Argument {
-        /// Which argument.
+        /// The index of the argument.
         at: usize,
         name: String,
         tensor: Tensor,
         spec: Option<Spec>,
     },
-    /// What a loop that is written out made in its turns, as far as it has.
+    /// The slices that turns of a loop have written so far.
     Made(Vec<Option<Value>>),
 }
 
-/// Ops that are walked over, calls written out: a program of more is not translated.
+/// The most ops of a program that is translated, calls written out.
 const MOST_OPS: usize = 20_000;
 
-/// Calls may stand so deep in one another.
+/// The depth to which calls may be nested.
 const MOST_CALLS: usize = 40;
 
 struct Translator<'s> {
     stable: &'s Stable,
     layer: Layer,
-    /// What loops slice.
+    /// The stacks of all loops.
     stacks: Vec<Stacked>,
-    /// The slices of stacks that are parameters already, by stack and turn. A loop that is folded
-    /// has one for all turns.
+    /// The parameters that are slices of stacks, by stack and turn. A folded loop has one for all
+    /// turns.
     sliced: FxHashMap<(usize, usize), Value>,
-    /// The types of the operands of the op at hand.
+    /// The types of the operands of the op that is being translated.
     types: Vec<Option<Tensor>>,
     ops: usize,
 }
 
-/// What the names of one function stand for, and their types.
+/// For each name of a function what it stands for, and its type.
 type Scope = FxHashMap<String, (Value, Option<Tensor>)>;
 
-/// Writes `main` as a layer, or says why not.
+/// Translates `main` to a layer; the error is a clause that says why that is not possible.
 pub fn translate(stable: &Stable) -> Result<Layer, String> {
     let main = stable.functions.get("main").ok_or("there is no `main`")?;
     let translator = || Translator {
@@ -84,7 +85,7 @@ pub fn translate(stable: &Stable) -> Result<Layer, String> {
         types: Vec::new(),
         ops: 0,
     };
-    // One scan and nothing else is a layer that is repeated; all other loops are written out.
+    // A program of one scan and nothing else is a repeated layer. All other loops are written out.
     if main.ops.iter().filter(|op| op.name == "stablehlo.while").count() == 1 {
         let mut folded = translator();
         if folded.stacked(main).is_ok() {
@@ -102,7 +103,7 @@ impl Translator<'_> {
         self.layer
     }
 
-    /// A program whose loops, if it has any, are written out.
+    /// Translates a program, with the turns of its loops written out.
     fn straight(&mut self, main: &Function) -> Result<(), String> {
         let sliced = self.sliced_arguments(main);
         let mut scope = Scope::default();
@@ -135,7 +136,7 @@ impl Translator<'_> {
         if self.layer.outputs.is_empty() { Err("it returns no tensor".to_string()) } else { Ok(()) }
     }
 
-    /// A program that is one scan over a stack of weights.
+    /// Translates a program that is one scan over stacks of weights to a repeated layer.
     fn stacked(&mut self, main: &Function) -> Result<(), String> {
         let (at, the_loop) = main
             .ops
@@ -149,7 +150,7 @@ impl Translator<'_> {
         }
         let [condition, body] = &the_loop.regions[..] else { return Err("a loop".to_string()) };
         let returned = body.last().ok_or("a loop without a body")?;
-        // `%iterArg = %arg1, %iterArg_0 = %c`: each name with what goes in.
+        // `%iterArg = %arg1, %iterArg_0 = %c`: each name with its first value.
         let named = values(&the_loop.text);
         let names: Vec<&String> = named.iter().step_by(2).collect();
         let starts: Vec<&String> = named.iter().skip(1).step_by(2).collect();
@@ -190,12 +191,12 @@ impl Translator<'_> {
                 return Err("what its loop gives has other dims than what it takes".to_string());
             }
         }
-        // What is handed on stands first, and the result is laid out as it is.
+        // The value that is handed on is the first parameter, and the result has its layout.
         let at = self.layer.parameters.iter().position(|p| format!("p_{}", p.name) == first);
         let at = at.or_else(|| first.strip_prefix('p')?.parse().ok()).unwrap_or(0);
         let spec = self.layer.parameters[at].spec.clone();
         self.layer.repeat = trips;
-        // The result of `main` that is this element of the loop.
+        // The result of `main` that is the element of the loop's tuple.
         let returned = main.ops.last().map(|op| op.operands.clone()).unwrap_or_default();
         let element = format!("{}#{element}", the_loop.result);
         let result = returned.iter().position(|name| *name == element).unwrap_or(0);
@@ -204,9 +205,9 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// A parameter for an argument.
+    /// The parameter for an argument of `main`.
     fn argument(&mut self, at: usize, port: &Port) -> Value {
-        // A count or a position: every device has it, as it has the number of the turn.
+        // A scalar of whole numbers is a count or a position, which every device has.
         if port.tensor.dims.is_empty() && dtype(&port.tensor.dtype) == Dtype::Int32 {
             return Value::Known(0, None);
         }
@@ -216,7 +217,7 @@ impl Translator<'_> {
         value
     }
 
-    /// The parameter that was made last is an argument of `main`, or a slice of one.
+    /// Notes that the parameter made last is an argument of `main`, or a slice of one.
     fn is_argument(&mut self, at: usize) {
         if let Some(parameter) = self.layer.parameters.last_mut() {
             parameter.argument = Some(at);
@@ -237,7 +238,7 @@ impl Translator<'_> {
         Value::Tensor(value, positions, dtype)
     }
 
-    /// A value from outside with these dims, laid out freely.
+    /// A parameter with these dims and a free layout, for a value that no op of the layer makes.
     fn outside(&mut self, name: String, dims: Vec<Class>, dtype: Dtype) -> String {
         self.entering(name, dims.into_iter().map(Some).collect(), dtype, None, None)
     }
@@ -266,7 +267,7 @@ impl Translator<'_> {
         value
     }
 
-    /// A stack that is an argument.
+    /// The stack for an argument that loops slice.
     fn stacked_argument(&mut self, at: usize, port: &Port) -> Value {
         let name = port.name.as_deref().unwrap_or(port.id.trim_start_matches('%')).to_string();
         let (tensor, spec) = (port.tensor.clone(), port.spec.clone());
@@ -274,7 +275,7 @@ impl Translator<'_> {
         Value::Stack(self.stacks.len() - 1)
     }
 
-    /// What a slice of an argument is: one parameter, whoever slices it.
+    /// The parameter for a slice of an argument: one for a turn, however many ops take the slice.
     fn slice_of_argument(&mut self, stack: usize, turn: usize) -> Value {
         if let Some(known) = self.sliced.get(&(stack, turn)) {
             return known.clone();
@@ -294,7 +295,7 @@ impl Translator<'_> {
         value
     }
 
-    /// Walks over ops up to their `return`, and gives what that returns.
+    /// Translates ops up to their `return`, and gives what that returns.
     fn walk(&mut self, ops: &[Op], scope: &mut Scope, depth: usize) -> Result<Vec<Value>, String> {
         if depth > MOST_CALLS {
             return Err(format!("calls stand more than {MOST_CALLS} deep"));
@@ -367,7 +368,7 @@ impl Translator<'_> {
         Ok(Vec::new())
     }
 
-    /// Remembers an op before it is translated.
+    /// Adds an op to the sites of the layer before it is translated.
     fn site(&mut self, op: &Op, operands: &[Value], scope: &Scope) {
         let type_of = |word: &String| scope.get(word).and_then(|(_, tensor)| tensor.clone());
         self.types = op.operands.iter().map(type_of).collect();
@@ -395,7 +396,8 @@ impl Translator<'_> {
         self.layer.sites.push(site);
     }
 
-    /// Remembers what an op gave, where the last statement is its result.
+    /// Notes at the site of an op which value of the layer is its result, or that its result is
+    /// another form of a value.
     fn gave(&mut self, value: &Value) {
         let Value::Tensor(name, positions, _) = value else { return };
         let last = self.layer.statements.last();
@@ -417,7 +419,7 @@ impl Translator<'_> {
         found.ok_or_else(|| format!("there is no value {name}"))
     }
 
-    /// Remembers where parameters are used first.
+    /// Notes the line that uses a parameter first.
     fn note_use(&mut self, op: &Op, operands: &[Value]) {
         let Some(place) = &op.place else { return };
         for operand in operands {
@@ -430,7 +432,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A new value.
+    /// Adds a statement, and gives its value.
     fn make(
         &mut self,
         op: &Op,
@@ -451,7 +453,7 @@ impl Translator<'_> {
     }
 }
 
-/// The spec of a slice of a stack: its first dim has size 1.
+/// The spec of a slice of a stack, whose first dim has size 1.
 fn rest_of_stack(spec: Spec) -> Spec {
     std::iter::once(Vec::new()).chain(spec.into_iter().skip(1)).collect()
 }
@@ -478,8 +480,8 @@ fn dtype(text: &str) -> Dtype {
     }
 }
 
-/// The length of a loop: the constant of its condition, where it counts from 0 in steps of 1, as a
-/// scan does.
+/// The length of a loop of a scan, which counts from 0 in steps of 1: the constant of its
+/// condition.
 fn trips(condition: &[Op]) -> Option<u64> {
     let constant = condition.iter().find(|op| op.name == "stablehlo.constant")?;
     condition.iter().find(|op| op.name == "stablehlo.compare" && op.text.starts_with("LT"))?;

@@ -1,4 +1,5 @@
-//! What stands behind the operands of an instruction: `channel_id=1, dimensions={0}, ...`.
+//! Attributes, which stand behind the operands of an instruction: `channel_id=1, dimensions={0},
+//! ...`.
 
 use super::scan::{Cursor, is_of_name};
 
@@ -22,7 +23,7 @@ pub fn attributes(text: &str) -> impl Iterator<Item = (&str, &str)> {
             let start = cursor.at();
             let name = cursor.take_while(is_of_name);
             if name.is_empty() || !cursor.take("=") {
-                // No attribute: what is quoted or bracketed is stepped over as a whole.
+                // A part that is no attribute is skipped up to its comma.
                 cursor.balanced(|b| b == b',').ok()?;
                 if cursor.at() == start {
                     return None;
@@ -31,7 +32,7 @@ pub fn attributes(text: &str) -> impl Iterator<Item = (&str, &str)> {
             }
             let from = cursor.at();
             cursor.balanced(|b| b == b',').ok()?;
-            // A mesh may say behind a comma which devices it is made of.
+            // A mesh may have a comma, and behind it its devices.
             if text[from..].starts_with("mesh[") && text[cursor.at()..].starts_with(", device_ids=")
             {
                 cursor.take(",");
@@ -47,12 +48,12 @@ pub fn attribute<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     attributes(text).find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
-/// The value of an attribute that is the name of a computation or instruction.
+/// The value of an attribute that names a computation or instruction, without `%`.
 pub fn named<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     attribute(text, name).map(|value| value.trim_start_matches('%'))
 }
 
-/// What an attribute in braces has between them.
+/// The value of an attribute without its braces.
 pub fn braced<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     attribute(text, name)?.strip_prefix('{')?.strip_suffix('}')
 }
@@ -62,9 +63,9 @@ pub fn braced<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 pub struct Metadata<'a> {
     /// The path of scopes and the primitive: `jit(mlp)/ble,ef->blf/dot_general`.
     pub op_name: Option<String>,
-    /// A row of the table of stack frames.
+    /// The number of a row in the table of stack frames.
     pub frame: Option<u64>,
-    /// The file and line, where they are written here: JAX before 0.5.
+    /// The file and line, if the metadata itself has them, as with JAX before 0.5.
     pub inline: Option<(&'a str, u64)>,
 }
 
@@ -99,7 +100,7 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// A string up to its quote, and what stands behind.
+/// The string up to its closing quote, and the text behind.
 fn split_at_quote(text: &str) -> (&str, &str) {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {

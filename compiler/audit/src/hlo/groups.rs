@@ -1,9 +1,8 @@
-//! Which devices a collective joins: replica groups in their three spellings, and the pairs of a
-//! permute.
+//! Reads replica groups in their three spellings, and the pairs of a permute.
 
 use super::scan::{Cursor, shortened};
 
-/// A program runs on at most so many devices: as many as a mesh of ours may have.
+/// The most devices of a program that is read: as many as a mesh may have.
 pub const MOST_DEVICES: u64 = shard_ir::mesh::MAX_DEVICES;
 
 /// How a dump spells replica groups.
@@ -11,13 +10,15 @@ pub const MOST_DEVICES: u64 = shard_ir::mesh::MAX_DEVICES;
 pub enum Spelling {
     /// `{{0,1},{2,3}}`
     Lists,
-    /// `[4,2]<=[2,4]T(1,0)`: numbers in order, reshaped, transposed, reshaped.
+    /// `[4,2]<=[2,4]T(1,0)`: the numbers 0, 1, .. reshaped to `[2,4]`, transposed, and reshaped to
+    /// `[4,2]`.
     Iota,
     /// `mesh['a'=2,'b'=4] {'b'}`: over some axes of a mesh.
     Mesh,
 }
 
-/// Groups of devices, each in the order of its list. No group stands for one of all devices.
+/// Groups of devices, each in the order of its list. An empty list stands for one group of all
+/// devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Groups {
     /// How they are spelled.
@@ -67,7 +68,7 @@ pub fn read(text: &str, devices: u64) -> Result<Groups, String> {
     Ok(Groups { spelling, groups })
 }
 
-/// Reads the pairs of a permute, `{{0,1},{1,2}}`: who sends to whom.
+/// Reads the pairs of sender and receiver of a permute: `{{0,1},{1,2}}`.
 pub fn pairs(text: &str, devices: u64) -> Result<Vec<(u64, u64)>, String> {
     let pair = |list: Vec<u64>| match list[..] {
         [from, to] if from < devices && to < devices => Ok((from, to)),
@@ -77,7 +78,7 @@ pub fn pairs(text: &str, devices: u64) -> Result<Vec<(u64, u64)>, String> {
     lists(text.trim())?.into_iter().map(pair).collect()
 }
 
-/// `{{0,1},{2,3}}`, `{}`.
+/// Reads lists of numbers: `{{0,1},{2,3}}`, `{}`.
 fn lists(text: &str) -> Result<Vec<Vec<u64>>, String> {
     let wrong = || format!("`{}` is no list of lists of devices", shortened(text));
     let mut cursor = Cursor::new(text);
@@ -106,7 +107,7 @@ fn lists(text: &str) -> Result<Vec<Vec<u64>>, String> {
     if cursor.at_end() { Ok(groups) } else { Err(wrong()) }
 }
 
-/// Numbers between brackets, `[2,4]`.
+/// Reads numbers between brackets: `[2,4]`.
 fn numbers(cursor: &mut Cursor<'_>, open: &str, close: &str) -> Option<Vec<u64>> {
     cursor.expect(open).ok()?;
     let mut found = Vec::new();
@@ -120,13 +121,13 @@ fn numbers(cursor: &mut Cursor<'_>, open: &str, close: &str) -> Option<Vec<u64>>
     Some(found)
 }
 
-/// The product of sizes, if a program can have so many devices.
+/// The product of sizes; `None` if it is 0 or more than the devices of a program may be.
 fn product(sizes: &[u64]) -> Option<u64> {
     let product = sizes.iter().try_fold(1_u64, |n, size| n.checked_mul(*size))?;
     Some(product).filter(|n| (1..=MOST_DEVICES).contains(n))
 }
 
-/// The numbers 0, 1, .. as an array of these sizes, its dims transposed.
+/// The numbers 0, 1, .. as an array of these sizes, with its dims transposed.
 fn transposed(sizes: &[u64], order: &[u64]) -> Option<Vec<u64>> {
     let count = product(sizes)?;
     let mut seen = vec![false; sizes.len()];
@@ -141,13 +142,13 @@ fn transposed(sizes: &[u64], order: &[u64]) -> Option<Vec<u64>> {
     }
     let strides: Vec<u64> =
         (0..sizes.len()).map(|at| sizes[at + 1..].iter().product::<u64>()).collect();
-    // The dims of the result, each with its size and with how far apart its numbers are.
+    // The dims of the result, each with its size and the stride of its numbers.
     let dims: Vec<(u64, u64)> =
         order.iter().map(|at| (sizes[*at as usize], strides[*at as usize])).collect();
     Some((0..count).map(|index| number_at(&dims, index)).collect())
 }
 
-/// The number at an index of an array of `(size, stride)` dims, last one fastest.
+/// The number at an index of an array of `(size, stride)` dims, of which the last varies fastest.
 fn number_at(dims: &[(u64, u64)], index: u64) -> u64 {
     let mut rest = index;
     let mut number = 0;
@@ -158,7 +159,7 @@ fn number_at(dims: &[(u64, u64)], index: u64) -> u64 {
     number
 }
 
-/// `[2,4]T(1,0)` or `[8]`: numbers in order, reshaped and transposed.
+/// Reads `[2,4]T(1,0)` or `[8]`: the numbers 0, 1, .. reshaped and transposed.
 fn reshaped(cursor: &mut Cursor<'_>) -> Option<Vec<u64>> {
     let sizes = numbers(cursor, "[", "]")?;
     let in_order: Vec<u64> = (0..sizes.len() as u64).collect();
@@ -166,7 +167,7 @@ fn reshaped(cursor: &mut Cursor<'_>) -> Option<Vec<u64>> {
     transposed(&sizes, &order)
 }
 
-/// `[4,2]<=[2,4]T(1,0)`.
+/// Reads groups of the spelling `[4,2]<=[2,4]T(1,0)`.
 fn iota(text: &str) -> Result<Vec<Vec<u64>>, String> {
     let wrong = || format!("`{}` cuts no list of devices into groups", shortened(text));
     let mut cursor = Cursor::new(text);
@@ -185,10 +186,12 @@ fn iota(text: &str) -> Result<Vec<Vec<u64>>, String> {
     }
 }
 
-/// A part of an axis: which, the product of the parts before it, and its size.
+/// A part of an axis: the index of the axis, the product of the sizes of the parts before it, and
+/// its size.
 type Part = (usize, u64, u64);
 
-/// `mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'b'}`, `mesh['a'=8] {'a':(2)4}`.
+/// Reads groups of the spelling `mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'b'}` or `mesh['a'=8]
+/// {'a':(2)4}`.
 fn mesh(text: &str) -> Result<Vec<Vec<u64>>, String> {
     let wrong = || format!("`{}` is no mesh with the axes of its groups", shortened(text));
     let mut cursor = Cursor::new(text);
@@ -259,7 +262,8 @@ fn part(cursor: &mut Cursor<'_>, axes: &[(&str, u64)]) -> Option<Part> {
     divides.then_some((axis, before, size))
 }
 
-/// The groups over parts of the axes of a mesh: within a group the parts vary, in their order.
+/// The groups over parts of the axes of a mesh: the devices of a group differ along these parts, of
+/// which the last varies fastest.
 fn over_axes(sizes: &[u64], devices: &[u64], parts: &[Part]) -> Option<Vec<Vec<u64>>> {
     let strides: Vec<u64> =
         (0..sizes.len()).map(|at| sizes[at + 1..].iter().product::<u64>()).collect();
@@ -277,7 +281,8 @@ fn over_axes(sizes: &[u64], devices: &[u64], parts: &[Part]) -> Option<Vec<Vec<u
         }
         let mut group = Vec::new();
         for index in 0..each {
-            // The first device has coordinate 0 along every part, or two parts overlap.
+            // The first device not seen yet has coordinate 0 along every part; if a device is seen
+            // twice, two parts overlap.
             let at = usize::try_from(first + number_at(&inside, index)).ok()?;
             let seen = seen.get_mut(at)?;
             if std::mem::replace(seen, true) {

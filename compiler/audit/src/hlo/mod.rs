@@ -1,9 +1,9 @@
-//! XLA's optimised HLO as text: read into a [`Module`], and what is asked of one.
+//! Reads XLA's optimised HLO into a [`Module`], and answers what an audit asks of it.
 //!
 //! The reader knows as much of the format as an audit needs: instructions with their shapes,
-//! operands and attributes, computations and who calls them, replica groups in their three
-//! spellings, and the tables of stack frames. It walks over the text once, keeps slices of it, and
-//! takes no more stack for a deeper text.
+//! operands and attributes, computations and their callers, replica groups in their three
+//! spellings, and the tables of stack frames. The reader passes over the text once, keeps slices of
+//! it, and does not recurse into nested text.
 
 pub mod attributes;
 pub mod groups;

@@ -1,4 +1,4 @@
-//! A module: computations of instructions, and which of them is the program.
+//! A module: its computations, and which of them is the program.
 
 use rustc_hash::FxHashMap;
 use shard_words::Span;
@@ -17,11 +17,11 @@ pub struct Instruction<'a> {
     pub shape: &'a str,
     /// What it does: `all-gather-start`.
     pub opcode: &'a str,
-    /// What stands between its parentheses: operands, or the value of a constant.
+    /// The text between its parentheses: operands, or the value of a constant.
     pub operand_text: &'a str,
     /// Its operands, as indices of the computation.
     pub operands: Vec<u32>,
-    /// What stands behind its operands.
+    /// The text behind its operands.
     pub attributes: &'a str,
     /// Where it stands.
     pub span: Span,
@@ -48,9 +48,9 @@ impl<'a> Instruction<'a> {
 pub struct Computation<'a> {
     /// Its name, without `%`.
     pub name: &'a str,
-    /// What it computes, in order.
+    /// Its instructions, in order.
     pub instructions: Vec<Instruction<'a>>,
-    /// The one that is its result.
+    /// The index of the instruction that is its result.
     pub root: u32,
     /// For each instruction those that use it.
     pub users: Vec<Vec<u32>>,
@@ -62,7 +62,7 @@ impl<'a> Computation<'a> {
         &self.instructions[self.root as usize]
     }
 
-    /// The instruction that is this parameter.
+    /// The index of the instruction that is a parameter.
     pub fn parameter(&self, number: usize) -> Option<u32> {
         let is = |i: &Instruction<'_>| i.opcode == "parameter" && i.index() == Some(number);
         self.instructions.iter().position(is).map(|at| at as u32)
@@ -74,22 +74,22 @@ impl<'a> Computation<'a> {
 pub struct Module<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Over how many devices each replica of the program is split.
+    /// The number of partitions of each replica of the program.
     pub partitions: u64,
-    /// How many replicas run it.
+    /// The number of replicas of the program.
     pub replicas: u64,
-    /// Where its instructions come from.
+    /// The tables that say where instructions come from.
     pub tables: Tables<'a>,
     /// Its computations, in the order of the text.
     pub computations: Vec<Computation<'a>>,
-    /// The one that is the program.
+    /// The index of the computation that is the program.
     pub entry: usize,
-    /// What was looked at to read it, in bytes: at most a fixed multiple of the text.
+    /// The number of bytes that were looked at to read it: at most a fixed multiple of the text.
     pub work: u64,
     by_name: FxHashMap<&'a str, usize>,
 }
 
-/// What a name stands for, and where it stands.
+/// A name, and its offset in the text.
 type Use<'a> = (&'a str, usize);
 
 impl<'a> Module<'a> {
@@ -136,7 +136,7 @@ impl<'a> Module<'a> {
         Ok(module)
     }
 
-    /// The computation of a name.
+    /// The index of the computation of a name.
     pub fn computation_named(&self, name: &str) -> Option<usize> {
         self.by_name.get(name.trim_start_matches('%')).copied()
     }
@@ -169,7 +169,7 @@ impl<'a> Module<'a> {
             instructions.push(instruction);
             operands.push(uses);
         }
-        // What may stand behind the brace: `, execution_thread="host"`.
+        // Attributes may stand behind the brace: `, execution_thread="host"`.
         cursor.balanced(|_| false)?;
         let users = resolve(&mut instructions, &operands, name)?;
         let last = instructions.len().checked_sub(1).ok_or_else(|| ReadError {
@@ -192,7 +192,7 @@ impl<'a> Module<'a> {
         Ok(())
     }
 
-    /// Steps over the types of a computation, up to the brace behind which its instructions stand.
+    /// Skips the types of a computation and the brace in front of its instructions.
     fn body_begins(&self, cursor: &mut Cursor<'a>) -> Result<(), ReadError> {
         loop {
             let before = cursor.at();
@@ -207,7 +207,7 @@ impl<'a> Module<'a> {
                 *cursor = ahead;
                 return Ok(());
             }
-            // The layout of a type: `f32[4,256]{1,0}`.
+            // This brace is of the layout of a type: `f32[4,256]{1,0}`.
             cursor.take("{");
             cursor.balanced(|b| b == b'}')?;
             cursor.expect("}")?;
@@ -237,7 +237,7 @@ fn instruction<'a>(cursor: &mut Cursor<'a>) -> Result<(Instruction<'a>, Vec<Use<
         return Err(cursor.expected("`(` and the operands"));
     }
     let from = cursor.at() + 1;
-    // Up to its `)`, which closes what is open.
+    // `balanced` ends behind the `)` that closes the operands.
     let mut operand_text = cursor.balanced(|b| b == b',' || b == b' ')?;
     operand_text = operand_text
         .strip_prefix('(')
@@ -270,13 +270,14 @@ fn instruction<'a>(cursor: &mut Cursor<'a>) -> Result<(Instruction<'a>, Vec<Use<
     Ok((found, uses))
 }
 
-/// The name in an operand: `%x`, or behind its type, as JAX 0.4 writes it.
+/// The name in an operand: `%x`, or a name behind a type, as with JAX 0.4.
 fn operand_name(text: &str) -> &str {
     let text = without_comment(text.trim());
     text.rsplit([' ', '\n']).next().unwrap_or(text).trim_start_matches('%')
 }
 
-/// Finds the instructions that operands name, and for each instruction those that use it.
+/// Sets the operands of all instructions from their names, and gives for each instruction those
+/// that use it.
 fn resolve<'a>(
     instructions: &mut [Instruction<'a>],
     operands: &[Vec<Use<'a>>],
@@ -306,7 +307,7 @@ fn resolve<'a>(
     Ok(users)
 }
 
-/// The computations that an instruction calls, each with what it is called for.
+/// The names of the computations that an instruction calls, each with what it is called for.
 pub fn called<'a>(instruction: &Instruction<'a>) -> Vec<(Called, &'a str)> {
     let role = |name: &str| match (instruction.opcode, name) {
         ("while", "condition") => Some(Called::Condition),
@@ -342,10 +343,10 @@ pub fn called<'a>(instruction: &Instruction<'a>) -> Vec<(Called, &'a str)> {
 pub enum Called {
     /// It runs where the caller stands.
     Once,
-    /// It is one of several, of which one runs.
+    /// It is one of several branches, of which one runs.
     Branch,
-    /// It is asked before each turn of a loop.
+    /// It is the condition of a loop, which runs before each turn and once more.
     Condition,
-    /// It is a turn of a loop.
+    /// It is the body of a loop, which runs in each turn.
     Body,
 }

@@ -1,8 +1,8 @@
-//! A place in a text that moves forward, and what stands there.
+//! A cursor that moves forward over a text.
 
 use shard_words::Span;
 
-/// Something else was expected at a place.
+/// An error of a reader, with its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadError {
     /// What is wrong, or what was expected: lower case, no full stop.
@@ -11,13 +11,13 @@ pub struct ReadError {
     pub span: Span,
 }
 
-/// Brackets may stand so deep in one another.
+/// The depth to which brackets may be nested.
 const MAX_DEPTH: usize = 1000;
 
-/// Characters of the text that a message shows.
+/// The most characters of the text that a message shows.
 const SHOWN: usize = 24;
 
-/// A piece of the text as a message shows it: the beginning of its first line.
+/// The beginning of the first line of a text, as a message shows it.
 pub(crate) fn shortened(text: &str) -> String {
     text.lines().next().unwrap_or_default().chars().take(40).collect()
 }
@@ -26,9 +26,9 @@ pub(crate) fn shortened(text: &str) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
     text: &'a str,
-    /// The byte that is next.
+    /// The offset of the next byte.
     at: usize,
-    /// Bytes that were looked at, for those that hold the reader to its bound.
+    /// The number of bytes that were looked at; a test holds it to a multiple of the text.
     pub(crate) work: u64,
 }
 
@@ -53,7 +53,8 @@ impl<'a> Cursor<'a> {
         self.at >= self.text.len()
     }
 
-    /// Takes the bytes that meet a condition; they are ASCII, or all of a character is taken.
+    /// Takes the bytes that meet a condition. The condition must not hold for only some bytes of a
+    /// character.
     pub(crate) fn take_while(&mut self, meets: impl Fn(u8) -> bool) -> &'a str {
         let bytes = &self.text.as_bytes()[self.at..];
         let long = bytes.iter().position(|b| !meets(*b)).unwrap_or(bytes.len());
@@ -94,7 +95,7 @@ impl<'a> Cursor<'a> {
         if self.take(text) { Ok(()) } else { Err(self.expected(&format!("`{text}`"))) }
     }
 
-    /// Takes a name: a `%` in front of it is left out.
+    /// Takes a name, without a `%` in front.
     pub(crate) fn name(&mut self, what: &str) -> Result<&'a str, ReadError> {
         self.take("%");
         let name = self.take_while(is_of_name);
@@ -111,8 +112,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Takes everything up to a byte that stands outside all brackets and strings, or up to the end
-    /// of the line outside of them.
+    /// Takes everything up to a byte for which `stop` holds outside all brackets and strings, or up
+    /// to a line end outside of them.
     pub(crate) fn balanced(&mut self, stop: impl Fn(u8) -> bool) -> Result<&'a str, ReadError> {
         let start = self.at;
         let bytes = self.text.as_bytes();
@@ -167,7 +168,7 @@ impl<'a> Cursor<'a> {
         ReadError { message, span: Span::new(from, from + 1) }
     }
 
-    /// An error at this place: what was expected, and what stands there.
+    /// An error at this place, with what was expected and the text that stands there.
     pub(crate) fn expected(&self, what: &str) -> ReadError {
         let mut found: String =
             self.rest().chars().take_while(|c| *c != '\n').take(SHOWN).collect();
@@ -187,7 +188,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The place of the quote that ends a string which begins at `from`.
+/// The offset of the quote that ends the string that begins at `from`.
 fn end_of_string(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from + 1;
     loop {
@@ -204,14 +205,14 @@ pub(crate) fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-') || byte >= 0x80
 }
 
-/// The parts of a text between commas outside all brackets and strings, each with its place.
+/// The parts of a text between commas outside all brackets and strings, each with its offset.
 pub(crate) fn parts(text: &str) -> Result<Vec<(usize, &str)>, ReadError> {
     let mut cursor = Cursor::new(text);
     let mut found = Vec::new();
     loop {
         let start = cursor.at();
         let mut part = cursor.balanced(|b| b == b',')?;
-        // Outside brackets a line end is a blank like others.
+        // A line end outside brackets does not end a part.
         while cursor.peek() == Some(b'\n') {
             cursor.take("\n");
             cursor.balanced(|b| b == b',')?;

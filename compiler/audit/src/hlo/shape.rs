@@ -1,8 +1,8 @@
-//! Shapes: `bf16[4,256]{1,0:T(8,128)}`, `(f32[2], /*index=1*/u32[])`.
+//! Reads shapes: `bf16[4,256]{1,0:T(8,128)}`, `(f32[2], /*index=1*/u32[])`.
 
 use super::scan::parts;
 
-/// One array of a shape. Its layout in memory changes nothing of what is sent, and is left out.
+/// One array of a shape, without its layout in memory, which does not change what is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Array {
     /// The dtype as HLO spells it: `bf16`, `s32`, `pred`.
@@ -14,13 +14,12 @@ pub struct Array {
 }
 
 impl Array {
-    /// How many elements it has; `None` where they are more than 2^64.
+    /// Its number of elements; `None` if they are more than 2^64.
     pub fn elements(&self) -> Option<u64> {
         self.dims.iter().try_fold(1_u64, |n, dim| n.checked_mul(*dim))
     }
 
-    /// How many bytes it has, a part of a byte counted as one; `None` where they are more than
-    /// 2^64.
+    /// Its number of bytes, rounded up; `None` if they are more than 2^64.
     pub fn bytes(&self) -> Option<u64> {
         let bits = u128::from(self.elements()?) * u128::from(self.bits);
         u64::try_from(bits.div_ceil(8)).ok()
@@ -35,7 +34,8 @@ impl std::fmt::Display for Array {
     }
 }
 
-/// The arrays of a shape, those of tuples in order; tokens have none. `None` for what is no shape.
+/// The arrays of a shape, those of tuples in order; a token has none. `None` for a text that is no
+/// shape.
 ///
 /// ```
 /// use shard_audit::hlo::shape::arrays;
@@ -45,7 +45,7 @@ impl std::fmt::Display for Array {
 /// ```
 pub fn arrays(text: &str) -> Option<Vec<Array>> {
     let mut found = Vec::new();
-    // What is still to be read, last first: so a shape of any depth takes no stack.
+    // The parts that are still to be read, the next one last: a list in place of a recursion.
     let mut left = vec![text];
     while let Some(text) = left.pop() {
         let text = without_comment(text.trim());
@@ -66,7 +66,7 @@ pub fn single(text: &str) -> Option<Array> {
     if arrays.len() == 1 { arrays.pop() } else { None }
 }
 
-/// What stands behind a comment like `/*index=5*/`.
+/// The text behind a comment like `/*index=5*/`, if it begins with one.
 pub(crate) fn without_comment(text: &str) -> &str {
     match text.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
         Some((_, rest)) => rest.trim_start(),
@@ -91,7 +91,8 @@ fn array(text: &str) -> Option<Option<Array>> {
     Some(Some(Array { dtype: dtype.to_string(), bits, dims }))
 }
 
-/// Bits of an element of a dtype: its digits, as in `bf16` and `s4`; of `f8e4m3fn` the first ones.
+/// The bits of an element of a dtype: the first digits of its name, as in `bf16`, `s4` and
+/// `f8e4m3fn`.
 fn bits(dtype: &str) -> Option<u64> {
     match dtype {
         "pred" => return Some(8),

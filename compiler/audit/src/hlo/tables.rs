@@ -1,4 +1,4 @@
-//! The tables behind the header, which say where an instruction comes from: file names, function
+//! Reads the tables behind the header, which say where instructions come from: file names, function
 //! names, places, and stack frames.
 
 use rustc_hash::FxHashMap;
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::attributes::Metadata;
 use super::scan::{Cursor, ReadError};
 
-/// Frames of a stack that are looked at: a stack is no longer.
+/// The most frames of a stack that are read.
 const MOST_FRAMES: usize = 256;
 
 /// A place in the user's program.
@@ -29,12 +29,12 @@ impl std::fmt::Display for Place {
 pub struct Tables<'a> {
     files: FxHashMap<u64, &'a str>,
     functions: FxHashMap<u64, &'a str>,
-    /// File and line of a place.
+    /// For each place the number of its file, and its line.
     locations: FxHashMap<u64, (u64, u64)>,
-    /// Place and parent of a frame, the parent as it is printed.
+    /// For each frame the number of its place, and the number of its parent as it is printed.
     frames: FxHashMap<u64, (u64, u64)>,
-    /// Some frame has the parent 0: parents are printed as they are. Otherwise one too high, and 1
-    /// means none.
+    /// Whether some frame has the parent 0. Then parents are printed as they are; else they are
+    /// printed one too high, and 1 means none.
     parents_are_exact: bool,
 }
 
@@ -90,8 +90,8 @@ impl<'a> Tables<'a> {
         Ok(true)
     }
 
-    /// The places of a frame and of those that called it, innermost first. Places that come again,
-    /// as they do under a gradient, are left out.
+    /// The places of a frame and of its callers, innermost first. A place that comes again, as
+    /// under a gradient, is left out.
     pub fn stack(&self, metadata: &Metadata<'_>) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
         let mut add = |file: &str, line: u64| {

@@ -1,30 +1,31 @@
-//! How often a loop turns.
+//! Finds how often a loop turns.
 //!
-//! XLA for CPU and GPU prints the number (`known_trip_count`), XLA for TPU does not: it is read off
-//! the comparison of the condition, the start in the tuple that goes in, and the step of the body,
-//! each of them maybe inside a fusion, and each of them maybe carried through the loop unchanged.
+//! XLA for CPU and GPU prints the number (`known_trip_count`), XLA for TPU does not. Then the
+//! number follows from the comparison in the condition, the start in the tuple that goes in, and
+//! the step of the body. Each of these may be inside a fusion, or a constant that the loop carries
+//! unchanged.
 
 use super::module::{Instruction, Module};
 
 shard_ir::worded! {
-    /// How the number of turns is known.
+    /// How the number of turns of a loop is known.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Known {
         /// XLA prints it.
         Printed = "known_trip_count",
         /// It follows from condition, start and step.
         Condition = "condition",
-        /// It is not known: the loop is counted once.
+        /// It is not known, and the loop is counted once.
         No = "unknown",
     }
-    /// The word of it in JSON.
+    /// The word in JSON.
     fn word;
 }
 
-/// What is known of the tuple that a loop carries: the constants among its elements.
+/// The constants among the elements of the tuple that a loop carries; `None` for other elements.
 pub type Carried = Vec<Option<i64>>;
 
-/// A loop: how often it turns, and what it carries unchanged.
+/// How often a loop turns, and the constants that it carries unchanged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turns {
     /// How often its body runs; 1 where that is not known.
@@ -35,10 +36,10 @@ pub struct Turns {
     pub carried: Carried,
 }
 
-/// Steps that are taken to find one value: a longer way is not followed.
+/// The most steps to find one value; a longer way is not followed.
 const FUEL: u32 = 256;
 
-/// A value of a body or condition: an element of the tuple that comes in, or nothing, plus a
+/// A scalar of a body or condition: a constant, or an element of the tuple that comes in plus a
 /// constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Affine {
@@ -46,7 +47,7 @@ struct Affine {
     plus: i64,
 }
 
-/// A computation and the instruction that called it, for what is inside a fusion.
+/// A computation, and the frame and instruction that called it, if it is inside a fusion or call.
 #[derive(Clone, Copy)]
 struct Frame<'f> {
     computation: usize,
@@ -65,7 +66,7 @@ impl<'m, 'a> Evaluation<'m, 'a> {
         Evaluation { module, carried, fuel: FUEL }
     }
 
-    /// A scalar, as far as it is a constant or an element of the tuple plus one.
+    /// A scalar, if it is a constant or an element of the tuple plus a constant.
     fn value(&mut self, frame: &Frame<'_>, at: u32) -> Option<Affine> {
         self.fuel = self.fuel.checked_sub(1)?;
         let module = self.module;
@@ -110,7 +111,7 @@ impl<'m, 'a> Evaluation<'m, 'a> {
         }
     }
 
-    /// An element of a tuple.
+    /// An element of a tuple, as `value` gives a scalar.
     fn element(&mut self, frame: &Frame<'_>, at: u32, index: usize) -> Option<Affine> {
         self.fuel = self.fuel.checked_sub(1)?;
         let module = self.module;
@@ -118,7 +119,7 @@ impl<'m, 'a> Evaluation<'m, 'a> {
         match instruction.opcode {
             "tuple" => self.value(frame, *instruction.operands.get(index)?),
             "parameter" => match frame.caller {
-                // What a loop carries is the one parameter of its body.
+                // The tuple that a loop carries is the one parameter of its body.
                 None => Some(match self.carried.get(index).copied().flatten() {
                     Some(plus) => Affine { element: None, plus },
                     None => Affine { element: Some(index), plus: 0 },
@@ -170,7 +171,8 @@ impl<'m, 'a> Evaluation<'m, 'a> {
     }
 }
 
-/// How often a `while` of a computation turns. `around` is what the loop around it carries.
+/// How often a `while` of a computation turns. `around` are the constants that the loop around it
+/// carries.
 pub fn turns(module: &Module<'_>, computation: usize, at: u32, around: &Carried) -> Turns {
     let instruction = &module.computations[computation].instructions[at as usize];
     let of = |name: &str| instruction.attribute(name).and_then(|c| module.computation_named(c));
@@ -189,7 +191,7 @@ pub fn turns(module: &Module<'_>, computation: usize, at: u32, around: &Carried)
     }
 }
 
-/// `"known_trip_count":{"n":"8"}`, with or without escaped quotes.
+/// The number that XLA prints: `"known_trip_count":{"n":"8"}`, with or without escaped quotes.
 fn printed(instruction: &Instruction<'_>) -> Option<u64> {
     let (_, behind) = instruction.attributes.split_once("known_trip_count")?;
     let from = behind.find(|c: char| c.is_ascii_digit())?;
@@ -223,7 +225,7 @@ fn constant(value: Affine) -> Option<i64> {
     value.element.is_none().then_some(value.plus)
 }
 
-/// The constants that a body hands on as it got them.
+/// The constants of the tuple that a body hands on unchanged.
 fn carried(module: &Module<'_>, body: usize, start: &Carried) -> Carried {
     let root = module.computations[body].root();
     if root.opcode != "tuple" {

@@ -1,4 +1,4 @@
-//! Which computations run, in which order, and how often.
+//! Finds which computations run, in which order, and how often.
 
 use super::module::{Called, Module, called};
 use super::scan::{ReadError, shortened};
@@ -7,15 +7,15 @@ use super::trips::{Carried, Known, turns};
 /// How one computation runs.
 #[derive(Clone, Debug, Default)]
 pub struct Visit {
-    /// How often in all.
+    /// How often it runs in one run of the program.
     pub executions: u128,
     /// The loops around it, outermost first, as indices of [`Visits::loops`].
     pub loops: Vec<usize>,
-    /// Who called it first: a computation and an instruction of it. None called the program.
+    /// Its first caller: a computation and an instruction of it; `None` for the program.
     pub caller: Option<(usize, u32)>,
-    /// It stands in a branch of a conditional: whether it runs depends on the data.
+    /// Whether it is in a branch of a conditional, so that the data decide whether it runs.
     pub in_branch: bool,
-    /// The constants among what a loop carries, where it is the body or condition of one.
+    /// The constants that a loop carries, if it is the body or condition of one.
     carried: Carried,
 }
 
@@ -24,32 +24,33 @@ pub struct Visit {
 pub struct Loop {
     /// The computation that is its body.
     pub body: usize,
-    /// How often it turns each time; 1 where that is not known.
+    /// How often its body runs each time that the loop runs; 1 if that is not known.
     pub trips: u64,
     /// How that is known.
     pub known: Known,
-    /// How often its body runs in all.
+    /// How often its body runs in one run of the program.
     pub executions: u128,
-    /// Where it stands: a computation and an instruction of it.
+    /// Its `while`: a computation and an instruction of it.
     pub at: (usize, u32),
 }
 
 /// How every computation of a module runs.
 #[derive(Clone, Debug)]
 pub struct Visits {
-    /// For each computation; `None` for those that do not run by themselves.
+    /// For each computation how it runs; `None` for those that are not called as part of the
+    /// program, such as reducers.
     pub of: Vec<Option<Visit>>,
     /// The computations that run, in the order in which they are met first.
     pub order: Vec<usize>,
-    /// The loops, in that order.
+    /// The loops, outer ones before inner ones.
     pub loops: Vec<Loop>,
 }
 
-/// Loops may stand so deep in one another.
+/// The depth to which loops may be nested.
 const DEEPEST: usize = 64;
 
-/// Follows the calls of a module from its entry. Each computation is looked at once, whoever calls
-/// it how often.
+/// Follows the calls of a module from its entry. Each computation is looked at once, however often
+/// it is called.
 pub fn visits(module: &Module<'_>) -> Result<Visits, ReadError> {
     let calls = calls(module)?;
     let order = callers_first(module, &calls)?;
@@ -68,7 +69,7 @@ pub fn visits(module: &Module<'_>) -> Result<Visits, ReadError> {
             };
             if matches!(role, Called::Body | Called::Condition) {
                 let turns = turns(module, computation, at, &visit.carried);
-                // A condition is asked once more than the body runs.
+                // A condition runs once more than the body.
                 let times = u128::from(turns.trips) + u128::from(role == Called::Condition);
                 inner.executions = inner.executions.saturating_mul(times);
                 inner.carried = turns.carried;
@@ -100,7 +101,7 @@ pub fn visits(module: &Module<'_>) -> Result<Visits, ReadError> {
     Ok(Visits { of, order, loops })
 }
 
-/// A call: the instruction, what it calls for, and the computation.
+/// A call: the instruction, what it calls the computation for, and the computation.
 type Call = (u32, Called, usize);
 
 fn calls(module: &Module<'_>) -> Result<Vec<Vec<Call>>, ReadError> {

@@ -71,7 +71,7 @@ impl<'v> Sought<'v> {
     }
 }
 
-/// A text without blanks, its quotes doubled.
+/// A text without blanks and with double quotes.
 fn plain(text: &str) -> String {
     text.replace('\'', "\"").replace(' ', "")
 }

@@ -1,4 +1,4 @@
-//! A layer as `.shard` text.
+//! Writes a layer as `.shard` text.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::axes::NamedMesh;
 use crate::before::sharding::Spec;
 use crate::before::translate::{Class, Expression, Layer};
 
-/// The layer as text.
+/// The `.shard` text of a layer with the layouts of a choice.
 pub fn text(layer: &Layer, mesh: &NamedMesh, choice: &Choice) -> String {
     let mut out = String::new();
     let axes: Vec<String> =
@@ -76,7 +76,7 @@ struct Writer<'l> {
 }
 
 impl Writer<'_> {
-    /// The name of a dim; of one that is two, both.
+    /// The name of a dim, or both names of a dim that is written as two.
     fn dim(&self, class: Class) -> String {
         let root = self.layer.root(class);
         if self.is_parted(class) { format!("T, D{root}") } else { format!("D{root}") }
@@ -93,7 +93,7 @@ impl Writer<'_> {
         format!("[{}]", dims.join(", "))
     }
 
-    /// A layout; what has no spec is free.
+    /// A layout word; without a spec the layout is free.
     fn layout(&self, positions: &[Option<Class>], spec: Option<&Spec>) -> String {
         let mut dims = Vec::new();
         for (at, class) in positions.iter().enumerate() {

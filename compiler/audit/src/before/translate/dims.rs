@@ -7,7 +7,8 @@ use super::ops::list;
 use super::{Class, Expression, Translator, Value, dtype};
 use crate::before::read::Op;
 
-/// Two lists: `contracting_dims = [2] x [0]`; none where the word is not there.
+/// Two lists of numbers behind a word: `contracting_dims = [2] x [0]`; both are empty if the word
+/// is not there.
 fn two_lists(text: &str, word: &str) -> Option<(Vec<usize>, Vec<usize>)> {
     match text.split_once(word) {
         None => Some((Vec::new(), Vec::new())),
@@ -47,7 +48,8 @@ impl Translator<'_> {
     pub(super) fn reshape(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let to = op.types.last()?.dims.clone();
         let [Value::Tensor(name, dims, dtype)] = operands else { return Some(self.known(op)) };
-        // Dims that are only broadcast along cannot be cut.
+        // A dim along which the value is only broadcast has no class, counts as size 1, and cannot
+        // be cut.
         let sizes: Vec<u64> = dims.iter().map(|d| d.map_or(1, |c| self.layer.size(c))).collect();
         let mut name = name.clone();
         let mut current: Vec<Option<Class>> = dims.clone();
@@ -107,7 +109,7 @@ impl Translator<'_> {
         Some(Value::Tensor(name, positions, *dtype))
     }
 
-    /// `slice %0 [0:4, 512:1024]`, along one dim.
+    /// A slice: `slice %0 [0:4, 512:1024]`.
     pub(super) fn slice(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let [Value::Tensor(name, dims, dtype)] = operands else { return Some(self.known(op)) };
         let (inner, _) = op.text.split_once('[')?.1.split_once(']')?;
@@ -161,7 +163,7 @@ impl Translator<'_> {
         if operands.iter().all(|operand| matches!(operand, Value::Known(..))) {
             return None;
         }
-        // What every device has, and a product is taken with, has dims all the same.
+        // A value that every device has becomes a parameter, since a product needs its dims.
         let operands: Vec<Value> = operands
             .iter()
             .enumerate()
@@ -177,8 +179,8 @@ impl Translator<'_> {
         let (sum_a, sum_b) = two_lists(&op.text, "contracting_dims =")?;
         let (mut a, mut left) = (a.clone(), left.clone());
         let (mut b, mut right) = (b.clone(), right.clone());
-        // What is one dim of both, side by side. Where the right side has the dim elsewhere, the
-        // left side is renamed.
+        // Batch dims and contracted dims are one on both sides. If the right side has the left
+        // side's dim at another place, the left side is renamed, else the right side.
         for (at_a, at_b) in batch_a.iter().chain(&sum_a).zip(batch_b.iter().chain(&sum_b)) {
             let (one, other) = (*left.get(*at_a)?, *right.get(*at_b)?);
             let elsewhere = |class: Class| {
@@ -201,7 +203,7 @@ impl Translator<'_> {
         };
         let free_a = free(&left, [&batch_a, &sum_a]);
         let free_b = free(&right, [&batch_b, &sum_b]);
-        // A free dim of the right side that the left side has as well becomes another.
+        // A free dim of the right side that the left side has too gets another name.
         for at in &free_b {
             let Some(class) = right[*at] else { continue };
             let clashes =

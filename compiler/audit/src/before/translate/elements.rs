@@ -1,5 +1,5 @@
-//! The ops of StableHLO that take elements from somewhere or put them there: gather, scatter, pad,
-//! concatenate.
+//! The ops of StableHLO that take elements from other places or put them there: gather, scatter,
+//! pad, concatenate.
 
 use shard_ir::{Binary, Dtype};
 
@@ -8,8 +8,8 @@ use super::{Class, Expression, Translator, Value};
 use crate::before::read::Op;
 
 impl Translator<'_> {
-    /// Rows of a table, by ids: what `jnp.take` and `take_along_axis` are. Where the index is
-    /// known, a part of the table.
+    /// Rows of a table by ids, as `jnp.take` and `take_along_axis` take them. With an index that
+    /// every device has, a part of the table.
     pub(super) fn gather(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let Value::Tensor(table, dims, dtype) = operands.first()? else { return None };
         let sizes = op.text.split_once("slice_sizes = array<i64:")?.1.split_once('>')?.0;
@@ -48,7 +48,8 @@ impl Translator<'_> {
         Some(self.make(op, take, positions, *dtype))
     }
 
-    /// The first positions of each dim, so many as are asked for; which they are sends nothing.
+    /// The first positions of each dim, as many as the op takes. Which positions the op takes does
+    /// not change what is sent.
     fn window(
         &mut self,
         op: &Op,
@@ -77,7 +78,7 @@ impl Translator<'_> {
         Some(Value::Tensor(name, positions, dtype))
     }
 
-    /// What rows of a table get by their ids: a product with ones where an id is the row, which are
+    /// Sums of rows by their ids: a product of the rows with a one-hot tensor of the ids, which is
     /// a value from outside.
     pub(super) fn scatter(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let [base, ids, Value::Tensor(updates, places, dtype)] = operands else { return None };
@@ -118,7 +119,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Zeros in front of a tensor or behind it, which are a value from outside.
+    /// A tensor with zeros in front or behind: a concatenation with zeros, which are a value from
+    /// outside.
     pub(super) fn pad(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let Value::Tensor(name, dims, dtype) = operands.first()? else { return None };
         let to = op.types.last()?.dims.clone();
@@ -153,7 +155,7 @@ impl Translator<'_> {
         Some(Value::Tensor(name, positions, *dtype))
     }
 
-    /// Two tensors, one behind the other along a dim.
+    /// Two tensors one behind the other along a dim.
     pub(super) fn concatenate(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let [Value::Tensor(a, ours, dtype), Value::Tensor(b, theirs, _)] = operands else {
             return None;

@@ -1,4 +1,5 @@
-//! What a function of StableHLO is as a layer: its dims, parameters, statements and results.
+//! The layer that a function of StableHLO is translated to: its dims, parameters, statements and
+//! results.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,10 @@ use crate::before::sharding::Spec;
 use crate::hlo::tables::Place;
 use crate::report::Totals;
 
-/// A dim, before names are given: classes of dims that are one.
+/// The number of a dim of the layer. Several numbers may stand for one dim; see [`Layer::root`].
 pub type Class = usize;
 
-/// A value that comes from outside.
+/// A value that comes from outside the layer.
 #[derive(Clone, Debug)]
 pub struct Parameter {
     /// Its name in the user's program.
@@ -24,13 +25,13 @@ pub struct Parameter {
     pub positions: Vec<Option<Class>>,
     /// Its dtype.
     pub dtype: Dtype,
-    /// How it is annotated; `None`: free.
+    /// Its annotation; `None` for a free layout.
     pub spec: Option<Spec>,
     /// The stack of which it is a slice, where it is one.
     pub stack: Option<SlicedStack>,
-    /// Where it is used first.
+    /// The line that uses it first.
     pub used_at: Option<Place>,
-    /// The argument of `main` that it is, by number.
+    /// The index of the argument of `main` that it is, or is a slice of.
     pub argument: Option<usize>,
 }
 
@@ -46,39 +47,39 @@ pub struct SlicedStack {
 /// A `with_sharding_constraint`.
 #[derive(Clone, Debug)]
 pub struct Constraint {
-    /// The dims of the user's value.
+    /// For each dim of the user's tensor the dim here, `None` for one of size 1.
     pub positions: Vec<Option<Class>>,
-    /// The layout that is asked for.
+    /// The layout that it demands.
     pub spec: Spec,
-    /// Where.
+    /// The line that has it.
     pub place: Option<Place>,
-    /// The text of its op.
+    /// The place of its op in the text.
     pub span: Span,
-    /// What it is put on, as far as that has a name: a parameter.
+    /// The name of the parameter that it is put on, if it is put on one.
     pub of: Option<String>,
 }
 
 /// A result.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// What it is.
+    /// The value of the layer that it is.
     pub value: String,
-    /// Its dims.
+    /// For each dim of the user's tensor the dim here, `None` for one of size 1.
     pub positions: Vec<Option<Class>>,
     /// Its dtype.
     pub dtype: Dtype,
-    /// How it is annotated; `None`: free.
+    /// Its annotation; `None` for a free layout.
     pub spec: Option<Spec>,
-    /// The result of `main` that it is, by number; `None` where it is what a `shard_map` takes.
+    /// The index of the result of `main` that it is; `None` for a value that a `shard_map` takes.
     pub result: Option<usize>,
-    /// Its name in the user's program, where it is in a tree: `result[1]['w']`.
+    /// Its name in the tree of results, where it has one: `result[1]['w']`.
     pub name: Option<String>,
 }
 
 /// What a statement computes. Operands are names of values, or numbers.
 #[derive(Clone, Debug)]
 pub enum Expression {
-    /// A product of operands, summed; the dims of the result, and its dtype where that is another.
+    /// An einsum of operands: the dims of its result, and its stated dtype.
     Einsum(Vec<String>, Vec<Class>, Option<Dtype>),
     /// `a + b`, or `maximum(a, b)`.
     Binary(Binary, String, String),
@@ -100,7 +101,7 @@ pub enum Expression {
     Take(String, String, Class),
     /// `cast(a, f32)`.
     Cast(String, Dtype),
-    /// A constraint on a value, by its number.
+    /// A value under a constraint, an index of [`Layer::constraints`].
     Constrain(String, usize),
 }
 
@@ -113,37 +114,38 @@ pub struct Statement {
     pub expression: Expression,
     /// For each dim of the user's tensor the dim here, `None` for one of size 1.
     pub positions: Vec<Option<Class>>,
-    /// Where it comes from.
+    /// The line of the user's program that it comes from.
     pub place: Option<Place>,
     /// The op that it is, or is a part of, as an index of [`Layer::sites`].
     pub site: usize,
 }
 
-/// An op of the program, where its text can be edited.
+/// An op of the program, at which the text can be edited.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// Its text, regions included.
     pub span: Span,
-    /// Where it comes from.
+    /// The line of the user's program that it comes from.
     pub place: Option<Place>,
     /// Whether differentiation made it.
     pub of_gradient: bool,
-    /// Its result as the text names it; empty where it has several.
+    /// The name of its result in the text; empty if it has several results.
     pub result: String,
     /// The type of its result.
     pub tensor: Option<Tensor>,
-    /// The value of the layer that is its result, where it makes one.
+    /// The value of the layer that is its result, if it makes one.
     pub gives: Option<String>,
-    /// The value of the layer that its result is another form of, as of a transpose: its dims.
+    /// The value of the layer of which its result is another form (such as a transpose), and the
+    /// dims of that form.
     pub alias: Option<(String, Vec<Option<Class>>)>,
-    /// What it takes.
+    /// Its operands that are tensors.
     pub takes: Vec<Taken>,
 }
 
 /// An operand of an op.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// What the text calls it: `%arg0`, `%12`.
+    /// Its name in the text: `%arg0`, `%12`.
     pub word: String,
     /// Its type.
     pub tensor: Tensor,
@@ -153,35 +155,35 @@ pub struct Taken {
     pub positions: Vec<Option<Class>>,
 }
 
-/// A layer, with what is fixed in it.
+/// A layer with its annotations.
 #[derive(Clone, Debug, Default)]
 pub struct Layer {
     /// How often it is stacked.
     pub repeat: u64,
-    /// Its parameters; in a stacked layer the first is what is handed on.
+    /// Its parameters. In a repeated layer the first is the value that is handed on.
     pub parameters: Vec<Parameter>,
-    /// What it does.
+    /// Its statements, in order.
     pub statements: Vec<Statement>,
     /// Its constraints.
     pub constraints: Vec<Constraint>,
     /// Its results.
     pub outputs: Vec<Output>,
-    /// Ops that are not understood, and how often each occurs.
+    /// The names of ops that are not understood, and how often each occurs.
     pub barriers: BTreeMap<String, usize>,
-    /// How many ops there are in all, calls written out.
+    /// The number of ops of the program, calls written out.
     pub ops: usize,
     /// The ops that make something.
     pub sites: Vec<Site>,
-    /// How many `shard_map`s it has: their results come from outside.
+    /// The number of its `shard_map`s, whose results are parameters.
     pub manual: usize,
-    /// What the collectives inside of them send and take, which are written by hand; they are part
-    /// of every optimum. Whoever has the compiled program says so.
+    /// What the collectives inside `shard_map`s send and take; they are written by hand, and so
+    /// part of every optimum. The caller that has the compiled program sets this.
     pub by_hand: Option<Totals>,
     /// The size of each class.
     pub(super) sizes: Vec<u64>,
-    /// Classes that are one.
+    /// The classes that stand for one dim.
     pub(super) alike: Groups<Class>,
-    /// The dims of every value, for who may be one with whom.
+    /// The dims of every value: two dims of one value are never made one.
     pub(super) tensors: Vec<Vec<Class>>,
 }
 
@@ -210,7 +212,7 @@ impl Origin<'_> {
 }
 
 impl Layer {
-    /// The class that a class is one with.
+    /// The class that stands for all that are one dim with a class.
     pub fn root(&self, class: Class) -> Class {
         self.alike.first_of(class)
     }
@@ -255,7 +257,7 @@ impl Layer {
         self.sizes.len() - 1
     }
 
-    /// Makes two dims one; not where a tensor has both.
+    /// Makes two dims one. `false` if their sizes differ or a tensor has both.
     pub(super) fn unify(&mut self, one: Class, other: Class) -> bool {
         let (one, other) = (self.root(one), self.root(other));
         if one == other {

@@ -1,8 +1,9 @@
 //! Loops whose turns are written out, one after another, and the stacks that they slice and fill.
 //!
-//! A scan takes a slice of each stack in each turn: of an argument it is a parameter of its own, so
-//! that a stack of weights is as many weights; of what another loop made, what that made in the
-//! turn. What is done element by element to a whole stack is done to each of its slices.
+//! A scan takes a slice of each stack in each turn. A slice of an argument is a parameter of its
+//! own, so that a stack of weights becomes as many weights. A slice of a stack that another loop
+//! has filled is the value that the loop wrote there. An elementwise op on whole stacks becomes an
+//! op on each slice.
 
 use std::collections::BTreeSet;
 
@@ -12,21 +13,21 @@ use shard_ir::{Binary, Dtype, Reduce};
 use super::{Class, Expression, Scope, Stacked, Translator, Value, callee, dtype, trips};
 use crate::before::read::{Function, Op, Tensor, values};
 
-/// Statements of a layer whose loops are written out: one of more is not translated, since each of
-/// its plans would take many seconds.
+/// The most statements of a layer whose loops are written out. A search for a plan of a larger one
+/// would take many seconds.
 const MOST_WRITTEN: usize = 12_000;
 
-/// Calls may stand so deep in one another.
+/// The depth to which calls may be nested.
 const MOST_CALLS: usize = 40;
 
 impl Translator<'_> {
-    /// The arguments of `main` that a loop slices in its turns, by number.
+    /// The indices of the arguments of `main` that a loop slices in its turns.
     pub(super) fn sliced_arguments(&self, main: &Function) -> BTreeSet<usize> {
         let of = main.arguments.iter().enumerate().map(|(at, port)| (port.id.as_str(), at));
         let mut found = BTreeSet::new();
         self.sliced_in(&main.ops, &of.collect(), &mut found, 0);
-        // What an optimiser keeps of a stack of weights is a stack as well: it has its key and
-        // sizes.
+        // What an optimiser keeps of a stack of weights has the key and the sizes of the stack, and
+        // is a stack as well.
         let key = |at: &usize| {
             let port = &main.arguments[*at];
             let name = port.name.as_deref()?;
@@ -68,7 +69,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A loop, turn by turn.
+    /// Translates a loop turn by turn.
     pub(super) fn written_out(
         &mut self,
         op: &Op,
@@ -112,7 +113,8 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The whole number that an op of whole numbers gives: counts of turns, and places in stacks.
+    /// The whole number that an op gives, where it is known: counts of turns, and positions in
+    /// stacks.
     pub(super) fn folded(op: &Op, operands: &[Value]) -> Option<i64> {
         let tensor = op.types.last()?;
         if !tensor.dims.is_empty()
@@ -176,7 +178,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The slices of a stack, as far as they are there.
+    /// The slices of a stack; `None` for those that are not written yet.
     pub(super) fn slices(&mut self, stack: usize) -> Vec<Option<Value>> {
         let turns = self.turns(stack).min(MOST_WRITTEN);
         (0..turns).map(|turn| self.slice_of(stack, turn)).collect()
@@ -187,11 +189,11 @@ impl Translator<'_> {
         Value::Stack(self.stacks.len() - 1)
     }
 
-    /// What an op takes of a tensor in one turn: its position along the first dim.
+    /// A slice of one position along the first dim of a stack or tensor.
     pub(super) fn dynamic_slice(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let (source, at) = match operands {
             [source, Value::Known(_, Some(at)), ..] => (source, usize::try_from(*at).ok()?),
-            // Of a loop that is folded, where the turn is no number.
+            // In a folded loop the turn is no known number.
             [Value::Stack(stack), ..] => return self.slice_of(*stack, 0),
             [Value::Known(rank, _), ..] => return Some(Value::Known(*rank, None)),
             [] | [Value::Tensor(..), ..] => return None,
@@ -207,7 +209,7 @@ impl Translator<'_> {
         }
     }
 
-    /// One position along the first dim of a tensor, which then has size 1.
+    /// One position along the first dim of a tensor; the dim then has size 1.
     fn first_at(
         &mut self,
         op: &Op,
@@ -245,7 +247,8 @@ impl Translator<'_> {
         Some(self.stack(slices))
     }
 
-    /// An op of whole stacks that is one of each of their slices.
+    /// An op on whole stacks as an op on each of their slices; a reduction along the slices adds
+    /// these up.
     pub(super) fn by_turns(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let stacks: Vec<usize> = operands
             .iter()
@@ -293,7 +296,7 @@ impl Translator<'_> {
     }
 }
 
-/// Ops that do the same to each element.
+/// Elementwise ops.
 const BY_TURNS: [&str; 23] = [
     "stablehlo.add",
     "stablehlo.subtract",
@@ -320,7 +323,7 @@ const BY_TURNS: [&str; 23] = [
     "sdy.sharding_constraint",
 ];
 
-/// The op on slices: of its result's type the first dim is 1.
+/// The op on slices: the first dim of its types has size 1.
 fn one_turn(op: &Op) -> Op {
     let mut one = op.clone();
     for Tensor { dims, .. } in &mut one.types {

@@ -1,13 +1,14 @@
-//! `shard_map`: what it takes and gives lies as it says, and what it does inside is its own.
+//! `shard_map`: its operands and results have the layouts that it states, and its inside is not
+//! translated.
 
 use super::{Output, Scope, Translator, Value};
 use crate::before::read::{Op, values};
 use crate::before::sharding::{self, Spec};
 
 impl Translator<'_> {
-    /// A manual computation: its operands have to lie as it takes them, which is a result of the
-    /// layer, and its results are values from outside that lie as it gives them. Nothing inside is
-    /// looked at: its collectives are written by hand.
+    /// Translates a manual computation. Its operands become results of the layer and its results
+    /// parameters of the layer, in the layouts that it states. Its collectives are written by hand,
+    /// and nothing inside is translated.
     pub(super) fn manual(&mut self, op: &Op, scope: &mut Scope) -> Result<(), String> {
         let (taken, rest) = op.text.split_once(')').ok_or("a `shard_map` without operands")?;
         let (takes, gives) = rest.split_once("out_shardings=").unwrap_or((rest, ""));
@@ -43,7 +44,7 @@ impl Translator<'_> {
     }
 }
 
-/// The shardings of a list of them: `[<@mesh, [{"data"}, {}]>, <@mesh, []>]`.
+/// Reads a list of shardings: `[<@mesh, [{"data"}, {}]>, <@mesh, []>]`.
 fn specs(text: &str) -> Vec<Option<Spec>> {
     text.split("<@").skip(1).map(sharding::shardy).collect()
 }

@@ -1,4 +1,4 @@
-//! What each op of StableHLO is in a layer.
+//! Translates each op of StableHLO to statements of a layer.
 
 use shard_ir::{Binary, Dtype, Map, Reduce};
 
@@ -14,7 +14,8 @@ pub(super) fn list(text: &str, word: &str) -> Option<Vec<usize>> {
 }
 
 impl Translator<'_> {
-    /// The result of an op; a barrier's is a value from outside.
+    /// The result of an op. An op that is not understood gives a value from outside, or one made of
+    /// its one operand.
     pub(super) fn op(&mut self, op: &Op, operands: &[Value]) -> Result<Value, String> {
         if op.text.contains("@SPMDFullToShardShape(") {
             return Err("it has a `shard_map` of JAX before Shardy".to_string());
@@ -46,7 +47,7 @@ impl Translator<'_> {
             "rsqrt" => self.map(op, operands, Map::Rsqrt),
             "logistic" => self.map(op, operands, Map::Sigmoid),
             "abs" => self.map(op, operands, Map::Abs),
-            // Elementwise and not linear: what is sent around them is as around these.
+            // All these are elementwise and not linear, so that a plan sends the same around them.
             "tanh" | "sine" | "cosine" | "cbrt" | "exponential_minus_one" | "log_plus_one" => {
                 self.map(op, operands, Map::Tanh)
             }
@@ -63,12 +64,14 @@ impl Translator<'_> {
             "scatter" => self.scatter(op, operands),
             "pad" => self.pad(op, operands),
             "concatenate" => self.concatenate(op, operands),
-            // The whole is as it was; what is written into it is small beside it, and left out.
+            // An update that is not understood is left out: what it writes is small beside the
+            // whole.
             "dynamic_update_slice" => self.dynamic_update(op, operands).or_else(|| {
                 *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
                 operands.first().cloned()
             }),
-            // Terms that are to stay terms: a plan keeps them where that is best.
+            // A constraint that terms stay terms is left out, since a plan keeps terms if that is
+            // best.
             "sdy.sharding_constraint" if op.text.contains("unreduced={\"") => {
                 operands.first().cloned()
             }
@@ -91,13 +94,13 @@ impl Translator<'_> {
         Value::Known(op.types.last().map_or(0, |tensor| tensor.dims.len()), None)
     }
 
-    /// Numbers that every device has, as a value from outside.
+    /// A parameter for numbers that every device has.
     pub(super) fn table(&mut self, tensor: Tensor) -> Value {
         self.parameter("a table".to_string(), &tensor, None, None)
     }
 
-    /// An op that is not understood. Of one tensor it is taken to work along the dims that keep
-    /// their place and size; else it is a value from outside.
+    /// The result of an op that is not understood. An op of one tensor is taken to work along the
+    /// dims that keep their place and size; any other gives a value from outside.
     fn barrier(&mut self, op: &Op, operands: &[Value]) -> Result<Value, String> {
         *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
         let tensor = op.types.first().ok_or_else(|| format!("`{}` has no type", op.name))?.clone();
@@ -143,7 +146,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Negation, as a product with a number: to send it takes the same.
+    /// A negation, as a product with a number: a plan sends the same around both.
     fn negate(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         match operands {
             [Value::Tensor(a, dims, dtype)] => {
@@ -163,7 +166,7 @@ impl Translator<'_> {
     ) -> Option<Value> {
         match operands {
             [Value::Known(rank, _), Value::Known(..)] => Some(Value::Known(*rank, None)),
-            // Whole numbers are indices here: they are as they came.
+            // Whole numbers are indices, and arithmetic with them is left out.
             [Value::Tensor(name, dims, Dtype::Int32), _]
             | [_, Value::Tensor(name, dims, Dtype::Int32)] => {
                 Some(Value::Tensor(name.clone(), dims.clone(), Dtype::Int32))
@@ -184,8 +187,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Makes the dims of a second operand those of a first one, by a `rename` where they cannot be
-    /// one.
+    /// Makes the dims of a second operand, `name` with the dims `theirs`, the dims `ours` of a
+    /// first one: two dims become one, or else the second operand is renamed.
     pub(super) fn meet(
         &mut self,
         op: &Op,
@@ -225,8 +228,9 @@ impl Translator<'_> {
         }
     }
 
-    /// A mask is made where what it depends on is: of numbers that are computed, it is one of them.
-    /// Along a dim that only the other side has, as the rows of `one_hot`, it differs.
+    /// A comparison. A mask of computed tensors is laid out as they are, and so is an op on them; a
+    /// mask of indices and constants is a value that every device has. Along a dim that only the
+    /// constant side has, as the rows of `one_hot`, the mask has a dim of its own.
     fn compare(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
         let is_index =
             |operand: &&Value| !matches!(operand, Value::Tensor(_, _, Dtype::Int32 | Dtype::Bool));
@@ -244,8 +248,8 @@ impl Translator<'_> {
         }
     }
 
-    /// What an op gives that works along the dims that keep their place and size, and takes the
-    /// others whole; it is not linear.
+    /// The result of an op that works along the dims that keep their place and size, needs all
+    /// other dims whole, and is not linear.
     fn made_of(
         &mut self,
         op: &Op,
@@ -332,7 +336,8 @@ impl Translator<'_> {
     }
 }
 
-/// The layout of a constraint of Shardy. What is a slice of a stack has a first dim of size 1.
+/// The layout of a constraint of Shardy. On a slice of a stack the first dim has size 1, and the
+/// axes that split the stack there are left out.
 fn spec_of_shardy(op: &Op) -> Option<Spec> {
     let spec = sharding::shardy(op.text.split_once('<')?.1)?;
     let is_slice = op.types.last().is_some_and(|tensor| tensor.dims.first() == Some(&1));
