@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use shard_grammar::{SourceFile, Span, ast};
 use shard_ir::tensor::MAX_DIMS;
-use shard_ir::{Dim, DimId, Mesh, MeshError};
+use shard_ir::{Dim, DimId, Mesh, MeshError, never};
 
 use crate::CheckOptions;
 use crate::diagnostics::{DimProblem, HardwareProblem, LimitProblem, MeshProblem, Quote};
@@ -387,7 +387,8 @@ impl<'a> Environment<'a> {
     /// it or else the comma before it.
     fn without(&self, phase: &ast::Phase, at: usize) -> Span {
         let size = phase.sizes[at].span;
-        let behind = self.file.text.get(size.end..phase.span.end).unwrap_or_default();
+        let behind = self.file.text.get(size.end..phase.span.end);
+        let behind = behind.unwrap_or_else(|| never!("a size that ends outside its phase", ""));
         let rest = behind.trim_start_matches([' ', '\t']);
         if let Some(next) = rest.strip_prefix(',') {
             let spaces = next.len() - next.trim_start_matches([' ', '\t']).len();

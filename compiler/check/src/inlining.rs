@@ -4,7 +4,8 @@
 use shard_grammar::{Span, ast};
 use shard_ir::op::Code;
 use shard_ir::{
-    Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, typing::same_dims,
+    Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, never,
+    typing::same_dims,
 };
 
 use crate::builder::PinRequest;
@@ -336,7 +337,10 @@ impl LayerChecker<'_, '_> {
 
 /// A pattern of a callee with the labels that stand for the callee's at a call.
 pub(crate) fn relabelled(pattern: &LayoutPattern, labels: &[LabelId]) -> LayoutPattern {
-    let label = pattern.label.and_then(|l| labels.get(usize::from(l.0)).copied());
+    let label = pattern.label.map(|label| {
+        let known = labels.get(usize::from(label.0)).copied();
+        known.unwrap_or_else(|| never!("a label that its layer does not have", label))
+    });
     LayoutPattern { label, ..pattern.clone() }
 }
 

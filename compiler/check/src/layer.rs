@@ -486,8 +486,8 @@ impl<'a> LayerChecker<'a, '_> {
         let (what, declared_name) = match &self.layer.results {
             ast::Results::One(_) => (format!("the result of `{}`", self.layer.name.value), None),
             ast::Results::Named { results, .. } => {
-                let name = results.get(index).map(|r| r.name.value.clone());
-                (format!("the result `{}`", name.clone().unwrap_or_default()), name)
+                let name = &results[index].name.value;
+                (format!("the result `{name}`"), Some(name.clone()))
             }
         };
         let dims = self.match_dims(&what, &ty.layout, &checked.dims, value, expr.span);

@@ -73,14 +73,8 @@ impl LayerChecker<'_, '_> {
                 self.sink.report(ShapeProblem::ResultRepeats { op: word.to_string(), dim, span });
             }
             TypeError::WrongDims { expected } => {
-                let left = operands
-                    .first()
-                    .map(|(v, _)| self.builder.value(*v).dims.clone())
-                    .unwrap_or_default();
-                let right = operands
-                    .get(1)
-                    .map(|(v, _)| self.builder.value(*v).dims.clone())
-                    .unwrap_or_default();
+                let dims = |at: usize| self.builder.value(operands[at].0).dims.clone();
+                let (left, right) = (dims(0), dims(1));
                 let wanted = wanted_second(op, &left).unwrap_or(expected);
                 self.sink.report(ShapeProblem::OtherDims {
                     op: word.to_string(),

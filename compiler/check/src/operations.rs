@@ -3,7 +3,7 @@
 
 use shard_grammar::{Span, ast};
 use shard_ir::op::{Argument, Code, Of, Slot, Takes};
-use shard_ir::{DimId, Dtype, Op, TensorType, TypeError, ValueId};
+use shard_ir::{DimId, Dtype, Op, TensorType, TypeError, ValueId, never};
 
 use crate::diagnostics::limits::{MAX_EINSUM_OPERANDS, MAX_ITERATIONS};
 use crate::diagnostics::{DtypeProblem, LimitProblem, ShapeProblem};
@@ -201,7 +201,13 @@ impl LayerChecker<'_, '_> {
                 Takes::CountOrNothing(_) => {
                     int_expr::count(self.env, expr, &format!("the {}", slot.name), self.sink)?
                 }
-                _ => int_expr::offset(self.env, expr, self.sink)?,
+                Takes::Position(_) => int_expr::offset(self.env, expr, self.sink)?,
+                Takes::Dim
+                | Takes::DimOrNothing
+                | Takes::ListOfOne
+                | Takes::Dims
+                | Takes::SeveralDims
+                | Takes::Dtype => return never!("a number in a slot that takes none", None),
             }),
             ast::Argument::Dtype(dtype) => Argument::Dtype(dtype.value),
         })

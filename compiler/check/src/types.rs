@@ -8,7 +8,7 @@ use shard_grammar::{Span, ast};
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
 use shard_ir::{
     AxisList, AxisSet, DimId, DimPattern, Dtype, LabelId, Layout, LayoutError, LayoutPattern,
-    MeshShape, ParameterKind, Reduction,
+    MeshShape, ParameterKind, Reduction, never,
 };
 
 use crate::diagnostic::Edit;
@@ -60,7 +60,9 @@ impl Labels {
             let declared = self.declared.get(name).is_none_or(|other| other.dims == dims);
             declared && self.proposed.get(name).is_none_or(|other| other == dims)
         };
-        let free = (2u32..).map(|n| format!("{name}{n}")).find(is_free).unwrap_or_default();
+        let free = (2u32..).map(|n| format!("{name}{n}")).find(is_free);
+        let free =
+            free.unwrap_or_else(|| never!("no label with a number is free", name.to_string()));
         self.proposed.insert(free.clone(), dims.to_vec());
         free
     }

@@ -7,7 +7,7 @@
 //! and its result is a value from outside.
 
 use rustc_hash::FxHashMap;
-use shard_ir::Dtype;
+use shard_ir::{Dtype, never};
 
 use super::read::{Function, Op, Port, Stable, Tensor, values};
 use super::sharding::Spec;
@@ -192,8 +192,8 @@ impl Translator<'_> {
             }
         }
         // The value that is handed on is the first parameter, and the result has its layout.
-        let at = self.layer.parameters.iter().position(|p| format!("p_{}", p.name) == first);
-        let at = at.or_else(|| first.strip_prefix('p')?.parse().ok()).unwrap_or(0);
+        let at = first.strip_prefix('p').and_then(|number| number.parse().ok());
+        let at: usize = at.unwrap_or_else(|| never!("an argument that is no parameter", 0));
         let spec = self.layer.parameters[at].spec.clone();
         self.layer.repeat = trips;
         // The result of `main` that is the element of the loop's tuple.

@@ -174,7 +174,8 @@ impl LayerChecker<'_, '_> {
         let help = if is_part {
             let dims = self.env.dim_names();
             let free = (2..).map(|n| format!("{name}{n}")).find(|free| !dims.contains(free));
-            let free = free.unwrap_or_default();
+            let free =
+                free.unwrap_or_else(|| never!("no dim with a number is free", String::new()));
             format!("dim {free} = {parts}    (a line of its own, and `-> {free}` in `{op}`)")
         } else {
             format!("dim {name} = {}", if is_above { parts } else { sum.to_string() })
