@@ -195,17 +195,7 @@ impl From<DimProblem> for Diagnostic {
                     .note("dims are matched by name, so each name stands once")
                     .help(format!("a second dim of the same size: dim {dim}2 = {dim}"))
             }
-            UnknownOverride { name, near, known } => {
-                let out = Diagnostic::error(
-                    "E0312",
-                    format!("`-D {name}=...`: the file has no dim `{name}`"),
-                )
-                .note(format!("dims of the file: {}", name_list(&known)));
-                match near {
-                    Some(near) => out.help(format!("-D {near}=...")),
-                    None => out.help("only a dim with a line of its own can be set"),
-                }
-            }
+            UnknownOverride { name, near, known } => unknown_override(&name, near, &known),
             UnknownVaried { name, near, known } => {
                 let out = Diagnostic::error(
                     "E0312",
@@ -219,22 +209,7 @@ impl From<DimProblem> for Diagnostic {
                 Diagnostic::error("E0313", format!("`-D {name}={text}` cannot be read: {message}"))
                     .help(format!("-D {name}=64 or -D '{name}=48 pad 64'"))
             }
-            Unused { name, span, phases } => {
-                let mut out = Diagnostic::warning("W0301", format!("dim `{name}` is never used"))
-                    .at(span, "not used by any layer or other dim");
-                let text = match phases.as_slice() {
-                    [] => "remove the line".to_string(),
-                    [(phase, _)] => format!("remove the line, and `{name}` from phase `{phase}`"),
-                    _ => {
-                        let names: Vec<&String> = phases.iter().map(|(phase, _)| phase).collect();
-                        format!("remove the line, and `{name}` from phases {}", name_list(&names))
-                    }
-                };
-                let spans = std::iter::once(span).chain(phases.iter().map(|(_, span)| *span));
-                let edits = spans.map(|span| Edit { span, replacement: String::new() }).collect();
-                out.helps.push(Help { text, edits });
-                out
-            }
+            Unused { name, span, phases } => unused(&name, span, &phases),
         }
     }
 }
@@ -277,4 +252,32 @@ fn inexact(left: u64, right: u64, span: Option<Span>, dim: &str) -> Diagnostic {
         0 => format!("a dividend of {right} would do"),
         _ => format!("a dividend of {below} or {} would do", below.saturating_add(right)),
     })
+}
+
+/// The warning about a dim that nothing uses.
+fn unused(name: &str, span: Span, phases: &[(String, Span)]) -> Diagnostic {
+    let mut out = Diagnostic::warning("W0301", format!("dim `{name}` is never used"))
+        .at(span, "not used by any layer or other dim");
+    let text = match phases {
+        [] => "remove the line".to_string(),
+        [(phase, _)] => format!("remove the line, and `{name}` from phase `{phase}`"),
+        _ => {
+            let names: Vec<&String> = phases.iter().map(|(phase, _)| phase).collect();
+            format!("remove the line, and `{name}` from phases {}", name_list(&names))
+        }
+    };
+    let spans = std::iter::once(span).chain(phases.iter().map(|(_, span)| *span));
+    let edits = spans.map(|span| Edit { span, replacement: String::new() }).collect();
+    out.helps.push(Help { text, edits });
+    out
+}
+
+/// The error about a `-D` of a dim that the file does not declare.
+fn unknown_override(name: &str, near: Option<String>, known: &[String]) -> Diagnostic {
+    let out = Diagnostic::error("E0312", format!("`-D {name}=...`: the file has no dim `{name}`"))
+        .note(format!("dims of the file: {}", name_list(known)));
+    match near {
+        Some(near) => out.help(format!("-D {near}=...")),
+        None => out.help("only a dim with a line of its own can be set"),
+    }
 }

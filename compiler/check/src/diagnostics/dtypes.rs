@@ -173,30 +173,33 @@ impl From<DtypeProblem> for Diagnostic {
                 .also(other.span, format!("is {dtype}"));
                 cast(out, &other, Dtype::F32)
             }
-            OutOfRange { text, span, dtype, other } => {
-                let takes = match &other {
-                    Some(_) => "the dtype that it takes from the other operand",
-                    None => "the dtype of a number alone",
-                };
-                let out = Diagnostic::error("E0404", format!("{text} is no {dtype}, {takes}"))
-                    .at(span, format!("{dtype} holds {}", range(dtype)));
-                let out = match &other {
-                    Some(other) => out.also(other.span, format!("is {dtype}")),
-                    None => out,
-                };
-                let value = text.parse::<f64>().unwrap_or(0.0);
-                let wider = [Dtype::Int32, Dtype::F32]
-                    .into_iter()
-                    .find(|to| to.is_float() >= dtype.is_float() && to.reaches(value));
-                match (wider, other) {
-                    (Some(wider), Some(other)) => cast(out, &other, wider),
-                    (Some(_) | None, _) => {
-                        let (least, largest) = dtype.range();
-                        let nearest = number(if value < 0.0 { least } else { largest }, dtype);
-                        out.mend(nearest.clone(), span, nearest)
-                    }
-                }
-            }
+            OutOfRange { text, span, dtype, other } => out_of_range(&text, span, dtype, other),
+        }
+    }
+}
+
+/// The error about a number outside the range of the dtype that it takes.
+fn out_of_range(text: &str, span: Span, dtype: Dtype, other: Option<Quote>) -> Diagnostic {
+    let takes = match &other {
+        Some(_) => "the dtype that it takes from the other operand",
+        None => "the dtype of a number alone",
+    };
+    let out = Diagnostic::error("E0404", format!("{text} is no {dtype}, {takes}"))
+        .at(span, format!("{dtype} holds {}", range(dtype)));
+    let out = match &other {
+        Some(other) => out.also(other.span, format!("is {dtype}")),
+        None => out,
+    };
+    let value = text.parse::<f64>().unwrap_or(0.0);
+    let wider = [Dtype::Int32, Dtype::F32]
+        .into_iter()
+        .find(|to| to.is_float() >= dtype.is_float() && to.reaches(value));
+    match (wider, other) {
+        (Some(wider), Some(other)) => cast(out, &other, wider),
+        (Some(_) | None, _) => {
+            let (least, largest) = dtype.range();
+            let nearest = number(if value < 0.0 { least } else { largest }, dtype);
+            out.mend(nearest.clone(), span, nearest)
         }
     }
 }

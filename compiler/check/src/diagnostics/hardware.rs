@@ -181,45 +181,8 @@ impl From<HardwareProblem> for Diagnostic {
     fn from(problem: HardwareProblem) -> Diagnostic {
         use HardwareProblem::*;
         match problem {
-            Unknown { name, span, known } => {
-                let nearest = crate::names::nearest(&name, known.iter().map(String::as_str))
-                    .map(str::to_string);
-                let out =
-                    Diagnostic::error("E0701", format!("there is no built-in hardware `{name}`"))
-                        .at_if(span, "unknown hardware")
-                        .note(format!("built in: {}", name_list(&known)));
-                let out = match (nearest, span) {
-                    (Some(near), Some(span)) => out.mend(format!("hardware {near}"), span, near),
-                    (Some(near), None) => out.help(format!("--hardware {near}")),
-                    (None, _) => out,
-                };
-                let is_path = name.ends_with(".toml") || name.contains(['/', '\\']);
-                out.help(match span {
-                    Some(_) => {
-                        "a file of your own is named by its path in quotes: hardware \"chip.toml\""
-                            .to_string()
-                    }
-                    None if is_path => format!(
-                        "shardc cost FILE --hardware {name}    (a file of your own is read with a \
-                        program)"
-                    ),
-                    None => {
-                        "--hardware ./chip.toml    (a file of your own, by its path)".to_string()
-                    }
-                })
-            }
-            File { path, span, message, built_in } => {
-                let out = Diagnostic::error(
-                    "E0702",
-                    format!("the hardware file `{path}` cannot be used: {message}"),
-                )
-                .at_if(span, "named here");
-                let out = match (built_in, span) {
-                    (Some(chip), Some(span)) => out.mend(format!("hardware {chip}"), span, chip),
-                    (Some(_) | None, _) => out,
-                };
-                out.help("`shardc hardware tpu-v4` prints a whole file to start from")
-            }
+            Unknown { name, span, known } => unknown(&name, span, &known),
+            File { path, span, message, built_in } => file(&path, span, &message, built_in),
             SecondLine { span, first } => {
                 Diagnostic::error("E0703", "the file has a second `hardware` line")
                     .at(span, "the second")
@@ -269,31 +232,7 @@ impl From<HardwareProblem> for Diagnostic {
                 .help(format!("{axis}={}", torus.iter().fold(1u64, |n, s| n.saturating_mul(*s))))
             }
             NoSuchSlice { chip, shape, reason, fold, nearest, span } => {
-                let shape = sizes(&shape, "x");
-                Diagnostic::warning("W0850", format!("no slice of {chip} is {shape}"))
-                    .at_if(span, format!("asks for torus axes of {shape}"))
-                    .note(format!(
-                        "{reason}; times are those of links that such a slice would have"
-                    ))
-                    .help_if(nearest.map(|axes| {
-                        let mesh = |between: &str| {
-                            let axes = axes.iter().map(|(name, size)| format!("{name}={size}"));
-                            axes.collect::<Vec<_>>().join(between)
-                        };
-                        let (line, option) = (mesh(", "), mesh(","));
-                        let typed = match span {
-                            Some(_) => format!("mesh {line}"),
-                            None => format!("--mesh {option}"),
-                        };
-                        format!("{typed}    (the nearest slice of as many chips)")
-                    }))
-                    .help_if(fold.map(|(axis, torus)| {
-                        let torus = sizes(&torus, ", ");
-                        format!(
-                            "{axis} = {{ torus = [{torus}] }}    (under [network.axes] of a \
-                                hardware file of your own)"
-                        )
-                    }))
+                no_such_slice(&chip, &shape, &reason, fold, nearest, span)
             }
             Face { chip, shape, faced, span } => face(&chip, &shape, faced, span),
             Straddles { axis, node, fits, inside, chip, span } => Diagnostic::warning(
@@ -399,4 +338,74 @@ fn face(chip: &str, shape: &[u64], faced: Option<String>, span: Option<Span>) ->
                 .to_string(),
         })
         .help("mesh x=4, y=4, z=4    (or another slice of whole cubes)")
+}
+
+/// The error about a name that no built-in chip has.
+fn unknown(name: &str, span: Option<Span>, known: &[String]) -> Diagnostic {
+    let nearest = crate::names::nearest(name, known.iter().map(String::as_str)).map(str::to_string);
+    let out = Diagnostic::error("E0701", format!("there is no built-in hardware `{name}`"))
+        .at_if(span, "unknown hardware")
+        .note(format!("built in: {}", name_list(known)));
+    let out = match (nearest, span) {
+        (Some(near), Some(span)) => out.mend(format!("hardware {near}"), span, near),
+        (Some(near), None) => out.help(format!("--hardware {near}")),
+        (None, _) => out,
+    };
+    let is_path = name.ends_with(".toml") || name.contains(['/', '\\']);
+    out.help(match span {
+        Some(_) => {
+            "a file of your own is named by its path in quotes: hardware \"chip.toml\"".to_string()
+        }
+        None if is_path => format!(
+            "shardc cost FILE --hardware {name}    (a file of your own is read with a \
+            program)"
+        ),
+        None => "--hardware ./chip.toml    (a file of your own, by its path)".to_string(),
+    })
+}
+
+/// The warning about a mesh that no slice of the chip has.
+fn no_such_slice(
+    chip: &str,
+    shape: &[u64],
+    reason: &str,
+    fold: Option<(String, Vec<u64>)>,
+    nearest: Option<Vec<(String, u64)>>,
+    span: Option<Span>,
+) -> Diagnostic {
+    let shape = sizes(shape, "x");
+    Diagnostic::warning("W0850", format!("no slice of {chip} is {shape}"))
+        .at_if(span, format!("asks for torus axes of {shape}"))
+        .note(format!("{reason}; times are those of links that such a slice would have"))
+        .help_if(nearest.map(|axes| {
+            let mesh = |between: &str| {
+                let axes = axes.iter().map(|(name, size)| format!("{name}={size}"));
+                axes.collect::<Vec<_>>().join(between)
+            };
+            let (line, option) = (mesh(", "), mesh(","));
+            let typed = match span {
+                Some(_) => format!("mesh {line}"),
+                None => format!("--mesh {option}"),
+            };
+            format!("{typed}    (the nearest slice of as many chips)")
+        }))
+        .help_if(fold.map(|(axis, torus)| {
+            let torus = sizes(&torus, ", ");
+            format!(
+                "{axis} = {{ torus = [{torus}] }}    (under [network.axes] of a \
+                    hardware file of your own)"
+            )
+        }))
+}
+
+/// The error about a hardware file that cannot be read or is wrong.
+fn file(path: &str, span: Option<Span>, message: &str, built_in: Option<String>) -> Diagnostic {
+    let out =
+        Diagnostic::error("E0702", format!("the hardware file `{path}` cannot be used: {message}"))
+            .at_if(span, "named here");
+    let out = match (built_in, span) {
+        (Some(chip), Some(span)) => out.mend(format!("hardware {chip}"), span, chip),
+        (Some(_) | None, _) => out,
+    };
+    out.help("`shardc hardware tpu-v4` prints a whole file to start from")
 }

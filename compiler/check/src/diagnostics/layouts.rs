@@ -150,23 +150,7 @@ impl From<LayoutProblem> for Diagnostic {
         use LayoutProblem::*;
         match problem {
             UnknownAxis { axis, span, near, known, mesh, append_at } => {
-                let out = Diagnostic::error("E0201", format!("the mesh has no axis `{axis}`"))
-                    .at(span, "unknown mesh axis")
-                    .also_if(mesh, format!("has {}", name_list(&known)));
-                match (near, append_at) {
-                    (Some((near, text)), _) => out.mend(near, span, text),
-                    (None, Some(at)) => out.mend(
-                        format!("{axis}=1    (one more axis on the mesh line, with its size)"),
-                        Span::at(at),
-                        format!(", {axis}=1"),
-                    ),
-                    (None, None) if mesh.is_none() && known.is_empty() => {
-                        out.help(format!("mesh {axis}=4    (the file has no mesh line)"))
-                    }
-                    (None, None) => out.help(format!(
-                        "{axis}=1    (one more axis on the mesh line, with its size)"
-                    )),
-                }
+                unknown_axis(&axis, span, near, &known, mesh, append_at)
             }
             AxisNotInOverride { axis, span, declared, mesh } => Diagnostic::error(
                 "E0201",
@@ -296,6 +280,34 @@ impl From<NotDivisible> for Diagnostic {
                 out.mend(line, span, replacement)
             }
             None => out.help(format!("-D '{dim}={value} pad {pad}'    {costs}")),
+        }
+    }
+}
+
+/// The error about an axis that the mesh does not have.
+fn unknown_axis(
+    axis: &str,
+    span: Span,
+    near: Option<(String, String)>,
+    known: &[String],
+    mesh: Option<Span>,
+    append_at: Option<usize>,
+) -> Diagnostic {
+    let out = Diagnostic::error("E0201", format!("the mesh has no axis `{axis}`"))
+        .at(span, "unknown mesh axis")
+        .also_if(mesh, format!("has {}", name_list(known)));
+    match (near, append_at) {
+        (Some((near, text)), _) => out.mend(near, span, text),
+        (None, Some(at)) => out.mend(
+            format!("{axis}=1    (one more axis on the mesh line, with its size)"),
+            Span::at(at),
+            format!(", {axis}=1"),
+        ),
+        (None, None) if mesh.is_none() && known.is_empty() => {
+            out.help(format!("mesh {axis}=4    (the file has no mesh line)"))
+        }
+        (None, None) => {
+            out.help(format!("{axis}=1    (one more axis on the mesh line, with its size)"))
         }
     }
 }

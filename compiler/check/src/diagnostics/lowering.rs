@@ -181,25 +181,7 @@ impl From<LoweringProblem> for Diagnostic {
                 x=4, y=4`",
             ),
             ReplicationCosts { name, span, is_argument, layout, collective, seconds: time } => {
-                let said = Diagnostic::warning(
-                    "W0801",
-                    format!(
-                        "`{layout}` pins `{name}` to full replication, which costs {collective} \
-                    ({})",
-                        seconds(time)
-                    ),
-                );
-                if is_argument {
-                    said.at(span, "handed to a parameter whose type names no mesh axis").help(
-                        format!("{layout}?    (in the type of that parameter: the layout free)"),
-                    )
-                } else {
-                    said.at(span, "names no mesh axis").mend(
-                        format!("{layout}?    (the dims alone, the layout free)"),
-                        Span::at(span.end),
-                        "?",
-                    )
-                }
+                replication_costs(&name, span, is_argument, &layout, &collective, time)
             }
             AxisOrderCosts { span, written, better, any_order, seconds: time } => {
                 Diagnostic::warning(
@@ -218,95 +200,11 @@ impl From<LoweringProblem> for Diagnostic {
                 )
             }
             AxisOrdersUnasked { span, count, any_order, at_most } => {
-                let (places, they) =
-                    if count == 1 { ("place", "it was") } else { ("places", "they were") };
-                Diagnostic::warning(
-                    "W0802",
-                    format!(
-                        "the orders of axes at {count} more {places} may cost something: {they} \
-                            not asked about"
-                    ),
-                )
-                .at(span, "from here on")
-                .note(format!(
-                    "all orders left open would save {} at most, where steps come one after \
-                        another; to ask about each takes as long as the search for the plan",
-                    seconds(at_most)
-                ))
-                .mend(
-                    format!("{any_order}    (whichever order is best)"),
-                    span,
-                    any_order,
-                )
+                axis_orders_unasked(span, count, any_order, at_most)
             }
-            OutOfTime { layer, span } => {
-                let whom = layer.map_or(String::new(), |layer| format!(" for `{layer}`"));
-                let mut out = Diagnostic::error(
-                    "E0807",
-                    format!("the time was up before any plan{whom} was found"),
-                );
-                if let Some(span) = span {
-                    out = out.at(span, "this was being searched");
-                }
-                out.note("`--time-limit` gives the best plan found by then, and none was").help(
-                    "--time-limit SECONDS    (more of them, or none: without it a search \
-                        ends at limits that are counts)",
-                )
-            }
+            OutOfTime { layer, span } => out_of_time(layer, span),
             SearchLimit { layer, of_phases, span, limit, gap, proven_with, fits_with } => {
-                let whole = if of_phases {
-                    format!("what all phases of `{layer}` store")
-                } else {
-                    format!("`{layer}`")
-                };
-                let message = match limit.as_str() {
-                    "time-limit" => {
-                        format!("the time was up before the search for {whole} had ended")
-                    }
-                    limit => format!("the search for {whole} stopped at its limit of {limit}"),
-                };
-                let mut out = Diagnostic::warning("W0803", message)
-                    .at(span, "the plan may not be the best one");
-                let is_memory = limit == "memory";
-                if let Some(gap) = gap {
-                    let takes = if of_phases { "request" } else { "plan" };
-                    out = out.note(format!(
-                        "it is {} above a time that any {takes} that fits takes",
-                        at_most(gap)
-                    ));
-                }
-                if limit == "time-limit" {
-                    return out
-                        .note(
-                            "another run may end elsewhere and give another plan: do not rely \
-                            on this one",
-                        )
-                        .help("--time-limit SECONDS    (more of them, or none)");
-                }
-                if is_memory {
-                    out = out.note(
-                        "plans that fit may all be slower than that time, and plans that do not \
-                        fit faster",
-                    );
-                }
-                if let Some(fits_with) = &fits_with {
-                    out = out.help(format!(
-                        "{fits_with}    (the fastest plan of all fits there, and is proven: it \
-                        was tried)"
-                    ));
-                }
-                let written: Vec<String> =
-                    proven_with.iter().map(|written| format!("`{written}`")).collect();
-                match (written.as_slice(), fits_with) {
-                    ([], None) => {
-                        out.help("annotate some weights or values, so that there is less to search")
-                    }
-                    ([], Some(_)) => out,
-                    _ => out.help(format!(
-                        "annotate {} as in this plan: what is left is proven then (it was tried)",
-                        written.join(", ")
-                    )),
-                }
+                search_limit(&layer, of_phases, span, &limit, gap, &proven_with, fits_with)
             }
         }
     }
@@ -318,5 +216,127 @@ fn at_most(share: f64) -> String {
         percent if percent < 0.01 => "less than 0.01 %".to_string(),
         percent if percent < 1.0 => format!("at most {percent:.2} %"),
         percent => format!("at most {percent:.1} %"),
+    }
+}
+
+/// The warning about an annotation without any axis that costs a collective of `time` seconds.
+fn replication_costs(
+    name: &str,
+    span: Span,
+    is_argument: bool,
+    layout: &str,
+    collective: &str,
+    time: f64,
+) -> Diagnostic {
+    let said = Diagnostic::warning(
+        "W0801",
+        format!(
+            "`{layout}` pins `{name}` to full replication, which costs {collective} \
+        ({})",
+            seconds(time)
+        ),
+    );
+    if is_argument {
+        said.at(span, "handed to a parameter whose type names no mesh axis")
+            .help(format!("{layout}?    (in the type of that parameter: the layout free)"))
+    } else {
+        said.at(span, "names no mesh axis").mend(
+            format!("{layout}?    (the dims alone, the layout free)"),
+            Span::at(span.end),
+            "?",
+        )
+    }
+}
+
+/// The warning about axis orders of which nothing was asked.
+fn axis_orders_unasked(span: Span, count: usize, any_order: String, at_most: f64) -> Diagnostic {
+    let (places, they) = if count == 1 { ("place", "it was") } else { ("places", "they were") };
+    Diagnostic::warning(
+        "W0802",
+        format!(
+            "the orders of axes at {count} more {places} may cost something: {they} \
+                not asked about"
+        ),
+    )
+    .at(span, "from here on")
+    .note(format!(
+        "all orders left open would save {} at most, where steps come one after \
+            another; to ask about each takes as long as the search for the plan",
+        seconds(at_most)
+    ))
+    .mend(format!("{any_order}    (whichever order is best)"), span, any_order)
+}
+
+/// The error about a search that found no plan in time.
+fn out_of_time(layer: Option<String>, span: Option<Span>) -> Diagnostic {
+    let whom = layer.map_or(String::new(), |layer| format!(" for `{layer}`"));
+    let mut out =
+        Diagnostic::error("E0807", format!("the time was up before any plan{whom} was found"));
+    if let Some(span) = span {
+        out = out.at(span, "this was being searched");
+    }
+    out.note("`--time-limit` gives the best plan found by then, and none was").help(
+        "--time-limit SECONDS    (more of them, or none: without it a search \
+            ends at limits that are counts)",
+    )
+}
+
+/// The warning about a search that stopped at a limit.
+fn search_limit(
+    layer: &str,
+    of_phases: bool,
+    span: Span,
+    limit: &str,
+    gap: Option<f64>,
+    proven_with: &[String],
+    fits_with: Option<String>,
+) -> Diagnostic {
+    let whole = if of_phases {
+        format!("what all phases of `{layer}` store")
+    } else {
+        format!("`{layer}`")
+    };
+    let message = match limit {
+        "time-limit" => {
+            format!("the time was up before the search for {whole} had ended")
+        }
+        limit => format!("the search for {whole} stopped at its limit of {limit}"),
+    };
+    let mut out =
+        Diagnostic::warning("W0803", message).at(span, "the plan may not be the best one");
+    let is_memory = limit == "memory";
+    if let Some(gap) = gap {
+        let takes = if of_phases { "request" } else { "plan" };
+        out = out
+            .note(format!("it is {} above a time that any {takes} that fits takes", at_most(gap)));
+    }
+    if limit == "time-limit" {
+        return out
+            .note(
+                "another run may end elsewhere and give another plan: do not rely \
+                on this one",
+            )
+            .help("--time-limit SECONDS    (more of them, or none)");
+    }
+    if is_memory {
+        out = out.note(
+            "plans that fit may all be slower than that time, and plans that do not \
+            fit faster",
+        );
+    }
+    if let Some(fits_with) = &fits_with {
+        out = out.help(format!(
+            "{fits_with}    (the fastest plan of all fits there, and is proven: it \
+            was tried)"
+        ));
+    }
+    let written: Vec<String> = proven_with.iter().map(|written| format!("`{written}`")).collect();
+    match (written.as_slice(), fits_with) {
+        ([], None) => out.help("annotate some weights or values, so that there is less to search"),
+        ([], Some(_)) => out,
+        _ => out.help(format!(
+            "annotate {} as in this plan: what is left is proven then (it was tried)",
+            written.join(", ")
+        )),
     }
 }

@@ -113,37 +113,7 @@ impl From<ModelProblem> for Diagnostic {
                 .note("it is the layers that it calls which are stacked")
                 .mend("remove it", span, ""),
             Arguments { callee, parameters, own, given, unknown, span, declared } => {
-                let count = parameters.len();
-                let takes = if count == 1 {
-                    "1 argument".to_string()
-                } else {
-                    format!("{count} arguments")
-                };
-                let (title, at) = match unknown {
-                    Some((name, at)) if own.contains(&name) => {
-                        (format!("`{name}` is given twice"), at)
-                    }
-                    Some((name, at)) => (format!("`{callee}` has no weight or cache `{name}`"), at),
-                    None => {
-                        let are = if given == 1 { "is" } else { "are" };
-                        (
-                            format!("`{callee}` takes {takes} in a model, and {given} {are} given"),
-                            span,
-                        )
-                    }
-                };
-                let out = Diagnostic::error("E0633", title)
-                    .at(at, "here")
-                    .also(declared, "its parameters");
-                let out = match own.as_slice() {
-                    [] => out,
-                    own => out.note(format!(
-                        "in a model the weights and caches of a layer are its own: {}; one that \
-                            is shared is passed by name",
-                        own.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-                    )),
-                };
-                out.help(format!("{callee}({})", parameters.join(", ")))
+                arguments(&callee, &parameters, &own, given, unknown, span, declared)
             }
             HandsOnWeight { layer, parameter, span, declared } => Diagnostic::error(
                 "E0634",
@@ -194,4 +164,36 @@ impl From<ModelProblem> for Diagnostic {
             }
         }
     }
+}
+
+/// The error about arguments that a layer does not take from a model.
+fn arguments(
+    callee: &str,
+    parameters: &[String],
+    own: &[String],
+    given: usize,
+    unknown: Option<(String, Span)>,
+    span: Span,
+    declared: Span,
+) -> Diagnostic {
+    let count = parameters.len();
+    let takes = if count == 1 { "1 argument".to_string() } else { format!("{count} arguments") };
+    let (title, at) = match unknown {
+        Some((name, at)) if own.contains(&name) => (format!("`{name}` is given twice"), at),
+        Some((name, at)) => (format!("`{callee}` has no weight or cache `{name}`"), at),
+        None => {
+            let are = if given == 1 { "is" } else { "are" };
+            (format!("`{callee}` takes {takes} in a model, and {given} {are} given"), span)
+        }
+    };
+    let out = Diagnostic::error("E0633", title).at(at, "here").also(declared, "its parameters");
+    let out = match own {
+        [] => out,
+        own => out.note(format!(
+            "in a model the weights and caches of a layer are its own: {}; one that \
+                is shared is passed by name",
+            own.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        )),
+    };
+    out.help(format!("{callee}({})", parameters.join(", ")))
 }
