@@ -13,7 +13,7 @@ use crate::hlo::shape::{Array, arrays};
 use crate::hlo::tables::Place;
 use crate::hlo::trips::Known;
 use crate::hlo::visits::{Visits, visits};
-use crate::hlo::{Instruction, Module, ReadError, shortened};
+use crate::hlo::{Instruction, InstructionId, Module, ReadError, shortened};
 
 shard_ir::worded! {
     /// What a collective does.
@@ -66,8 +66,8 @@ pub struct Collective {
     pub kind: Kind,
     /// The name of the computation that it stands in.
     pub computation: String,
-    /// The indices of that computation in the module and of the instruction in it.
-    pub at: (usize, u32),
+    /// The instruction that it is.
+    pub at: InstructionId,
     /// How often it runs in one run of the program.
     pub executions: u128,
     /// The loops around it, outermost first, as indices of [`Program::loops`].
@@ -178,8 +178,8 @@ pub fn collectives(module: &Module<'_>, mesh: Option<&NamedMesh>) -> Result<Prog
         found: Vec::new(),
     };
     for &computation in &visits.order {
-        for at in 0..module.computations[computation].instructions.len() {
-            finder.look_at(computation, at as u32)?;
+        for index in 0..module.computations[computation].instructions.len() as u32 {
+            finder.look_at(InstructionId { computation, index })?;
         }
     }
     let collectives = finder.found;
@@ -214,9 +214,9 @@ struct Finder<'m, 'a> {
 }
 
 impl<'a> Finder<'_, 'a> {
-    fn look_at(&mut self, computation: usize, at: u32) -> Result<(), ReadError> {
-        let module = self.module;
-        let instruction = &module.computations[computation].instructions[at as usize];
+    fn look_at(&mut self, at: InstructionId) -> Result<(), ReadError> {
+        let (module, computation) = (self.module, at.computation);
+        let instruction = module.instruction(at);
         let Some(mut kind) = Kind::of(instruction.opcode).or_else(|| sends(instruction)) else {
             return Ok(());
         };
@@ -234,7 +234,7 @@ impl<'a> Finder<'_, 'a> {
         }
         let operands = self.operands(computation, instruction)?;
         let (members, group_size, axes) = self.members(kind, instruction)?;
-        let flow = flow::of(module, self.visits, (computation, at), kind, group_size);
+        let flow = flow::of(module, self.visits, at, kind, group_size);
         if kind == Kind::AllReduce && flow.scattered_in_its_fusion {
             kind = Kind::ReduceScatter;
         }
@@ -251,7 +251,7 @@ impl<'a> Finder<'_, 'a> {
             opcode: instruction.opcode.to_string(),
             kind,
             computation: module.computations[computation].name.to_string(),
-            at: (computation, at),
+            at,
             executions: visit.executions,
             loops: visit.loops.clone(),
             in_branch: visit.in_branch,
@@ -273,11 +273,11 @@ impl<'a> Finder<'_, 'a> {
     /// The innermost computation around a computation that is no fusion.
     fn around_fusions(&self, computation: usize) -> usize {
         let mut around = computation;
-        while let Some((caller, at)) = self.visits.of[around].as_ref().and_then(|v| v.caller) {
-            if self.module.computations[caller].instructions[at as usize].opcode != "fusion" {
+        while let Some(caller) = self.visits.of[around].as_ref().and_then(|v| v.caller) {
+            if self.module.instruction(caller).opcode != "fusion" {
                 break;
             }
-            around = caller;
+            around = caller.computation;
         }
         around
     }
@@ -398,8 +398,8 @@ impl<'a> Finder<'_, 'a> {
             return (own, None);
         }
         let caller = self.visits.of[computation].as_ref().and_then(|visit| visit.caller);
-        if let Some((around, at)) = caller {
-            let caller = &self.module.computations[around].instructions[at as usize];
+        if let Some(caller) = caller {
+            let caller = self.module.instruction(caller);
             let found = Metadata::of(caller.attributes);
             if caller.opcode != "while" && !found.is_empty() {
                 return (found, Some(caller.name.to_string()));

@@ -5,10 +5,7 @@ use crate::collectives::Kind;
 use crate::hlo::attributes::Metadata;
 use crate::hlo::shape::{Array, arrays, single};
 use crate::hlo::visits::Visits;
-use crate::hlo::{Instruction, Module};
-
-/// A value: an instruction of a computation.
-type At = (usize, u32);
+use crate::hlo::{Instruction, InstructionId, Module};
 
 /// What is known of the operand and the result of a collective.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,7 +32,7 @@ pub struct Flow {
 const MOST_STEPS: usize = 2000;
 
 /// Follows the values around a collective.
-pub fn of(module: &Module<'_>, visits: &Visits, at: At, kind: Kind, group: u64) -> Flow {
+pub fn of(module: &Module<'_>, visits: &Visits, at: InstructionId, kind: Kind, group: u64) -> Flow {
     let flow = Tracer { module, visits };
     let parameter = flow.parameter(at);
     let reduces = kind == Kind::AllReduce && group > 1;
@@ -45,7 +42,7 @@ pub fn of(module: &Module<'_>, visits: &Visits, at: At, kind: Kind, group: u64) 
         parameter: parameter.map(|(name, _)| name),
         is_a_result: flow.is_a_result(at),
         scattered_in_its_fusion: reduces
-            && flow.is_in_a_fusion(at.0)
+            && flow.is_in_a_fusion(at.computation)
             && flow.only_sliced(at, group, false),
         is_only_sliced: sliced,
         is_a_gather_of_parts: reduces && flow.adds_to_zeros(at),
@@ -74,8 +71,8 @@ struct Tracer<'m, 'a> {
 }
 
 impl<'m, 'a> Tracer<'m, 'a> {
-    fn instruction(&self, at: At) -> &'m Instruction<'a> {
-        &self.module.computations[at.0].instructions[at.1 as usize]
+    fn instruction(&self, at: InstructionId) -> &'m Instruction<'a> {
+        self.module.instruction(at)
     }
 
     /// The computation that a fusion or call runs.
@@ -87,7 +84,7 @@ impl<'m, 'a> Tracer<'m, 'a> {
         self.module.computation_named(name)
     }
 
-    fn caller(&self, computation: usize) -> Option<At> {
+    fn caller(&self, computation: usize) -> Option<InstructionId> {
         self.visits.of[computation].as_ref()?.caller
     }
 
@@ -97,16 +94,16 @@ impl<'m, 'a> Tracer<'m, 'a> {
 
     /// The name of the parameter of the program that the first operand of a collective is, and
     /// whether the operand is a slice of it in a loop.
-    fn parameter(&self, at: At) -> Option<(String, bool)> {
-        let mut at = (at.0, *self.instruction(at).operands.first()?);
+    fn parameter(&self, at: InstructionId) -> Option<(String, bool)> {
+        let mut at = at.beside(*self.instruction(at).operands.first()?);
         // The elements of nested tuples that are followed, the outermost first.
         let mut elements: Vec<usize> = Vec::new();
         let mut is_slice = false;
         for _ in 0..MOST_STEPS {
             let instruction = self.instruction(at);
-            let operand = |n: usize| instruction.operands.get(n).map(|o| (at.0, *o));
+            let operand = |n: usize| instruction.operands.get(n).map(|o| at.beside(*o));
             at = match instruction.opcode {
-                "parameter" => match self.caller(at.0) {
+                "parameter" => match self.caller(at.computation) {
                     None => {
                         let name = Metadata::of(instruction.attributes).op_name;
                         let name = name.unwrap_or_else(|| instruction.name.to_string());
@@ -117,7 +114,7 @@ impl<'m, 'a> Tracer<'m, 'a> {
                         if call.opcode == "while" && !self.stays(call, *elements.last()?)? {
                             return None;
                         }
-                        (caller.0, *call.operands.get(instruction.index()?)?)
+                        caller.beside(*call.operands.get(instruction.index()?)?)
                     }
                 },
                 "get-tuple-element" => {
@@ -126,7 +123,9 @@ impl<'m, 'a> Tracer<'m, 'a> {
                 }
                 "tuple" => operand(elements.pop()?)?,
                 "dynamic-slice" => {
-                    is_slice |= self.visits.of[at.0].as_ref().is_some_and(|v| !v.loops.is_empty());
+                    is_slice |= self.visits.of[at.computation]
+                        .as_ref()
+                        .is_some_and(|v| !v.loops.is_empty());
                     operand(0)?
                 }
                 // The elements of what `copy-start` gives stand for one value, so that none is
@@ -134,7 +133,7 @@ impl<'m, 'a> Tracer<'m, 'a> {
                 opcode if hands_on(opcode) => operand(0)?,
                 _ => {
                     let callee = self.callee(instruction)?;
-                    (callee, self.module.computations[callee].root)
+                    self.module.root_of(callee)
                 }
             };
         }
@@ -145,16 +144,16 @@ impl<'m, 'a> Tracer<'m, 'a> {
     /// not known.
     fn stays(&self, call: &Instruction<'_>, element: usize) -> Option<bool> {
         let body = self.module.computation_named(call.attribute("body")?)?;
-        let root = self.instruction((body, self.module.computations[body].root));
-        if root.opcode != "tuple" {
+        let root = self.module.root_of(body);
+        if self.instruction(root).opcode != "tuple" {
             return None;
         }
-        let mut at = *root.operands.get(element)?;
+        let mut at = *self.instruction(root).operands.get(element)?;
         for _ in 0..MOST_STEPS {
-            let instruction = self.instruction((body, at));
+            let instruction = self.instruction(root.beside(at));
             at = *instruction.operands.first()?;
             if instruction.opcode == "get-tuple-element" {
-                let is_given = self.instruction((body, at)).opcode == "parameter";
+                let is_given = self.instruction(root.beside(at)).opcode == "parameter";
                 return Some(is_given && instruction.index() == Some(element));
             }
             if !hands_on(instruction.opcode) {
@@ -166,9 +165,9 @@ impl<'m, 'a> Tracer<'m, 'a> {
 
     /// Whether every reader of a value only takes a slice of one device's size. With `outside` the
     /// result of a fusion around the value is followed too.
-    fn only_sliced(&self, at: At, group: u64, outside: bool) -> bool {
+    fn only_sliced(&self, at: InstructionId, group: u64, outside: bool) -> bool {
         let Some(given) = arrays(self.instruction(at).shape) else { return false };
-        let mut left: Vec<(At, Option<Array>)> =
+        let mut left: Vec<(InstructionId, Option<Array>)> =
             vec![(at, if given.len() == 1 { given.into_iter().next() } else { None })];
         let mut slices = 0;
         let mut steps = 0;
@@ -177,20 +176,22 @@ impl<'m, 'a> Tracer<'m, 'a> {
             if steps > MOST_STEPS {
                 return false;
             }
-            let computation = &self.module.computations[at.0];
-            if computation.root == at.1 {
-                let caller = self.caller(at.0).filter(|_| outside && self.is_in_a_fusion(at.0));
+            let computation = &self.module.computations[at.computation];
+            if computation.root == at.index {
+                let caller = self
+                    .caller(at.computation)
+                    .filter(|_| outside && self.is_in_a_fusion(at.computation));
                 let Some(caller) = caller else { return false };
                 left.push((caller, whole.clone()));
             }
-            for &user in &computation.users[at.1 as usize] {
-                let user_at = (at.0, user);
+            for &user in &computation.users[at.index as usize] {
+                let user_at = at.beside(user);
                 let instruction = self.instruction(user_at);
                 match instruction.opcode {
                     "get-tuple-element" => left.push((user_at, single(instruction.shape))),
                     "dynamic-slice" => {
-                        let is_first = instruction.operands.first() == Some(&at.1)
-                            && instruction.operands[1..].iter().all(|o| *o != at.1);
+                        let is_first = instruction.operands.first() == Some(&at.index)
+                            && instruction.operands[1..].iter().all(|o| *o != at.index);
                         let part = single(instruction.shape).and_then(|a| a.elements());
                         let whole = whole.as_ref().and_then(Array::elements);
                         let is_part = part.and_then(|part| part.checked_mul(group)) == whole;
@@ -203,9 +204,12 @@ impl<'m, 'a> Tracer<'m, 'a> {
                     "fusion" => {
                         let Some(callee) = self.callee(instruction) else { return false };
                         let places = instruction.operands.iter().enumerate();
-                        for (number, _) in places.filter(|(_, o)| **o == at.1) {
+                        for (number, _) in places.filter(|(_, o)| **o == at.index) {
                             match self.module.computations[callee].parameter(number) {
-                                Some(parameter) => left.push(((callee, parameter), whole.clone())),
+                                Some(parameter) => left.push((
+                                    InstructionId { computation: callee, index: parameter },
+                                    whole.clone(),
+                                )),
                                 None => return false,
                             }
                         }
@@ -218,7 +222,7 @@ impl<'m, 'a> Tracer<'m, 'a> {
     }
 
     /// Whether the result of a collective is a result of the program as it is.
-    fn is_a_result(&self, at: At) -> bool {
+    fn is_a_result(&self, at: InstructionId) -> bool {
         let mut left = vec![at];
         let mut steps = 0;
         while let Some(at) = left.pop() {
@@ -226,9 +230,9 @@ impl<'m, 'a> Tracer<'m, 'a> {
             if steps > MOST_STEPS {
                 return false;
             }
-            let computation = &self.module.computations[at.0];
-            if computation.root == at.1 {
-                match self.caller(at.0) {
+            let computation = &self.module.computations[at.computation];
+            if computation.root == at.index {
+                match self.caller(at.computation) {
                     None => return true,
                     Some(caller) if self.callee(self.instruction(caller)).is_some() => {
                         left.push(caller);
@@ -236,18 +240,18 @@ impl<'m, 'a> Tracer<'m, 'a> {
                     Some(_) => {}
                 }
             }
-            for &user in &computation.users[at.1 as usize] {
-                let instruction = self.instruction((at.0, user));
+            for &user in &computation.users[at.index as usize] {
+                let instruction = self.instruction(at.beside(user));
                 let opcode = instruction.opcode;
                 let is_last = opcode == "tuple" && computation.root == user;
                 let ends = opcode.ends_with("-done") || opcode == "get-tuple-element";
                 if hands_on(opcode) || is_last || ends {
-                    left.push((at.0, user));
+                    left.push(at.beside(user));
                 } else if let Some(callee) = self.callee(instruction) {
                     let computation = &self.module.computations[callee];
-                    let number = instruction.operands.iter().position(|o| *o == at.1);
+                    let number = instruction.operands.iter().position(|o| *o == at.index);
                     if let Some(parameter) = number.and_then(|n| computation.parameter(n)) {
-                        left.push((callee, parameter));
+                        left.push(InstructionId { computation: callee, index: parameter });
                     }
                 }
             }
@@ -256,13 +260,13 @@ impl<'m, 'a> Tracer<'m, 'a> {
     }
 
     /// Whether an all-reduce takes zeros into which a part is written.
-    fn adds_to_zeros(&self, at: At) -> bool {
+    fn adds_to_zeros(&self, at: InstructionId) -> bool {
         let Some(&operand) = self.instruction(at).operands.first() else { return false };
-        let mut at = (at.0, operand);
+        let mut at = at.beside(operand);
         let mut written = false;
         for _ in 0..MOST_STEPS {
             let instruction = self.instruction(at);
-            let first = instruction.operands.first().map(|o| (at.0, *o));
+            let first = instruction.operands.first().map(|o| at.beside(*o));
             let next = match instruction.opcode {
                 "dynamic-update-slice" => {
                     written = true;
@@ -273,13 +277,13 @@ impl<'m, 'a> Tracer<'m, 'a> {
                     return written && value == Ok(0.0);
                 }
                 "broadcast" if written => first,
-                "parameter" => self.caller(at.0).and_then(|caller| {
+                "parameter" => self.caller(at.computation).and_then(|caller| {
                     let operand = *self.instruction(caller).operands.get(instruction.index()?)?;
                     let is_loop = self.instruction(caller).opcode == "while";
-                    (!is_loop).then_some((caller.0, operand))
+                    (!is_loop).then_some(caller.beside(operand))
                 }),
                 opcode if hands_on(opcode) => first,
-                _ => self.callee(instruction).map(|c| (c, self.module.computations[c].root)),
+                _ => self.callee(instruction).map(|callee| self.module.root_of(callee)),
             };
             let Some(next) = next else { return false };
             at = next;

@@ -14,6 +14,6 @@ pub mod tables;
 pub mod trips;
 pub mod visits;
 
-pub use module::{Computation, Instruction, Module};
+pub use module::{Computation, Instruction, InstructionId, Module};
 pub use scan::ReadError;
 pub(crate) use scan::shortened;

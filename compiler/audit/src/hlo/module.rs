@@ -69,6 +69,22 @@ impl<'a> Computation<'a> {
     }
 }
 
+/// Where an instruction stands in a module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InstructionId {
+    /// The index of its computation.
+    pub computation: usize,
+    /// Its index in the computation.
+    pub index: u32,
+}
+
+impl InstructionId {
+    /// Another instruction of its computation.
+    pub(crate) fn beside(self, index: u32) -> InstructionId {
+        InstructionId { index, ..self }
+    }
+}
+
 /// A program that XLA compiled.
 #[derive(Clone, Debug)]
 pub struct Module<'a> {
@@ -139,6 +155,16 @@ impl<'a> Module<'a> {
     /// The index of the computation of a name.
     pub fn computation_named(&self, name: &str) -> Option<usize> {
         self.by_name.get(name.trim_start_matches('%')).copied()
+    }
+
+    /// The instruction of an id.
+    pub fn instruction(&self, id: InstructionId) -> &Instruction<'a> {
+        &self.computations[id.computation].instructions[id.index as usize]
+    }
+
+    /// The result of a computation.
+    pub(crate) fn root_of(&self, computation: usize) -> InstructionId {
+        InstructionId { computation, index: self.computations[computation].root }
     }
 
     /// How many devices run the program.

@@ -5,7 +5,7 @@
 //! the step of the body. Each of these may be inside a fusion, or a constant that the loop carries
 //! unchanged.
 
-use super::module::{Instruction, Module};
+use super::module::{Instruction, InstructionId, Module};
 
 shard_ir::worded! {
     /// How the number of turns of a loop is known.
@@ -173,11 +173,11 @@ impl<'m, 'a> Evaluation<'m, 'a> {
 
 /// How often a `while` of a computation turns. `around` are the constants that the loop around it
 /// carries.
-pub fn turns(module: &Module<'_>, computation: usize, at: u32, around: &Carried) -> Turns {
-    let instruction = &module.computations[computation].instructions[at as usize];
+pub fn turns(module: &Module<'_>, at: InstructionId, around: &Carried) -> Turns {
+    let instruction = module.instruction(at);
     let of = |name: &str| instruction.attribute(name).and_then(|c| module.computation_named(c));
     let (condition, body) = (of("condition"), of("body"));
-    let start = initial(module, computation, instruction, around);
+    let start = initial(module, at, around);
     let carried = body.map_or_else(Vec::new, |body| carried(module, body, &start));
     if let Some(trips) = printed(instruction) {
         return Turns { trips, known: Known::Printed, carried };
@@ -204,19 +204,13 @@ fn printed(instruction: &Instruction<'_>) -> Option<u64> {
 }
 
 /// The constants in the tuple that goes into a loop.
-fn initial(
-    module: &Module<'_>,
-    computation: usize,
-    instruction: &Instruction<'_>,
-    around: &Carried,
-) -> Carried {
-    let Some(&tuple) = instruction.operands.first() else { return Vec::new() };
-    let of_computation = &module.computations[computation];
-    let tuple = &of_computation.instructions[tuple as usize];
+fn initial(module: &Module<'_>, at: InstructionId, around: &Carried) -> Carried {
+    let Some(&tuple) = module.instruction(at).operands.first() else { return Vec::new() };
+    let tuple = module.instruction(at.beside(tuple));
     if tuple.opcode != "tuple" {
         return Vec::new();
     }
-    let frame = Frame { computation, caller: None };
+    let frame = Frame { computation: at.computation, caller: None };
     let value = |operand: &u32| constant(Evaluation::new(module, around).value(&frame, *operand)?);
     tuple.operands.iter().map(value).collect()
 }

@@ -1,6 +1,6 @@
 //! Finds which computations run, in which order, and how often.
 
-use super::module::{Called, Module, called};
+use super::module::{Called, InstructionId, Module, called};
 use super::scan::{ReadError, shortened};
 use super::trips::{Carried, Known, turns};
 
@@ -11,8 +11,8 @@ pub struct Visit {
     pub executions: u128,
     /// The loops around it, outermost first, as indices of [`Visits::loops`].
     pub loops: Vec<usize>,
-    /// Its first caller: a computation and an instruction of it; `None` for the program.
-    pub caller: Option<(usize, u32)>,
+    /// Its first caller; `None` for the program.
+    pub caller: Option<InstructionId>,
     /// Whether it is in a branch of a conditional, so that the data decide whether it runs.
     pub in_branch: bool,
     /// The constants that a loop carries, if it is the body or condition of one.
@@ -30,8 +30,8 @@ pub struct Loop {
     pub known: Known,
     /// How often its body runs in one run of the program.
     pub executions: u128,
-    /// Its `while`: a computation and an instruction of it.
-    pub at: (usize, u32),
+    /// Its `while`.
+    pub at: InstructionId,
 }
 
 /// How every computation of a module runs.
@@ -59,16 +59,17 @@ pub fn visits(module: &Module<'_>) -> Result<Visits, ReadError> {
     let mut loops = Vec::new();
     for computation in order {
         let Some(visit) = of[computation].clone() else { continue };
-        for &(at, role, callee) in &calls[computation] {
+        for &(index, role, callee) in &calls[computation] {
+            let at = InstructionId { computation, index };
             let mut inner = Visit {
                 executions: visit.executions,
                 loops: visit.loops.clone(),
-                caller: Some((computation, at)),
+                caller: Some(at),
                 in_branch: visit.in_branch || role == Called::Branch,
                 carried: Vec::new(),
             };
             if matches!(role, Called::Body | Called::Condition) {
-                let turns = turns(module, computation, at, &visit.carried);
+                let turns = turns(module, at, &visit.carried);
                 // A condition runs once more than the body.
                 let times = u128::from(turns.trips) + u128::from(role == Called::Condition);
                 inner.executions = inner.executions.saturating_mul(times);
@@ -80,11 +81,11 @@ pub fn visits(module: &Module<'_>) -> Result<Visits, ReadError> {
                         trips: turns.trips,
                         known: turns.known,
                         executions: inner.executions,
-                        at: (computation, at),
+                        at,
                     });
                 }
                 if inner.loops.len() > DEEPEST {
-                    let span = module.computations[computation].instructions[at as usize].span;
+                    let span = module.instruction(at).span;
                     let message = format!("loops stand more than {DEEPEST} deep in one another");
                     return Err(ReadError { message, span });
                 }
@@ -138,7 +139,7 @@ fn callers_first(module: &Module<'_>, calls: &[Vec<Call>]) -> Result<Vec<usize>,
     while let Some((computation, next)) = open.last_mut() {
         let computation = *computation;
         match calls[computation].get(*next) {
-            Some(&(at, _, callee)) => {
+            Some(&(index, _, callee)) => {
                 *next += 1;
                 match marks[callee] {
                     Mark::New => {
@@ -146,7 +147,7 @@ fn callers_first(module: &Module<'_>, calls: &[Vec<Call>]) -> Result<Vec<usize>,
                         open.push((callee, 0));
                     }
                     Mark::Open => {
-                        let span = module.computations[computation].instructions[at as usize].span;
+                        let span = module.instruction(InstructionId { computation, index }).span;
                         let message = format!(
                             "`{}` calls `{}`, which runs it: the calls go round in a ring",
                             module.computations[computation].name, module.computations[callee].name
