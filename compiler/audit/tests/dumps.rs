@@ -65,7 +65,7 @@ fn counted_line(one: &Value) -> String {
         one["wire_bytes"].as_f64().expect("bytes"),
         one["buffer_bytes"],
         list("axes").join("+"),
-        // Under a gradient a chain of frames comes several times over.
+        // Under a gradient a chain of frames is repeated.
         list("stack").into_iter().fold(Vec::new(), |mut stack, place| {
             if !stack.contains(&place) {
                 stack.push(place);

@@ -1,4 +1,4 @@
-//! What is said of values that a loop carries.
+//! Causes of collectives on values that a loop carries.
 
 use shard_audit::collectives::collectives;
 use shard_audit::hlo::Module;

@@ -60,7 +60,7 @@ fn what_a_shard_map_sends_is_by_hand() {
         let report = Report::new(name, found, Some(&mesh), Some(&chip), &mut |_| None);
         let by_hand = report.by_hand();
         assert_eq!(by_hand.wire_bytes, all, "{name}");
-        // All that it sends: an optimum with it takes as long, and its own besides.
+        // The program sends nothing else, so that this is its total.
         assert_eq!(by_hand, report.totals, "{name}");
         assert!(by_hand.time.is_some_and(|time| time.0 > 0), "{name}");
         let text = std::fs::read_to_string(folder.join("stablehlo.loc.mlir")).expect("StableHLO");
@@ -83,7 +83,7 @@ fn a_shard_map_takes_and_gives_what_it_says() {
             .to_vec(),
         )
     };
-    // What it takes is a result of the layer, and what it gives is a value from outside.
+    // The operands of a `shard_map` are results of the layer, and its result is a parameter.
     let inside: Vec<_> = layer.outputs.iter().filter(|output| output.result.is_none()).collect();
     assert_eq!(inside.len(), 2);
     assert_eq!(inside[0].spec, spec(["x", "y"]));

@@ -1,5 +1,5 @@
-//! Edits that are tried by compiling: what is handed to XLA, and what becomes of what it gives. XLA
-//! is a dump here.
+//! Edits that are tried by compiling: which texts XLA gets, and what becomes of the HLO that it
+//! gives. A dump stands in for XLA here.
 
 use crate::common::{counts, mesh, own};
 use shard_audit::before::recompile::{Compiled, Subject, recompile};
@@ -7,8 +7,8 @@ use shard_audit::before::{advise, read, translate};
 use shard_audit::compare::{AdviceKind, Comparison, Tried};
 use shard_cost::Hardware;
 
-/// Compares a program, with a compiler that gives dumps: which, by the text that it is handed.
-/// Gives what was found and every text.
+/// Compares a program, with a compiler that gives the dump that `dump` names for the program's text
+/// and the text that is compiled. Gives the comparison and every text that was compiled.
 fn tried(
     program: &str,
     dump: impl Fn(&str, &str) -> Result<&'static str, String>,
@@ -92,8 +92,8 @@ fn where_xla_sends_no_less_the_advice_is_taken_back_and_what_is_left_is_said() {
     let compiled = found.compiled.expect("it was compiled");
     assert_eq!((found.advice.len(), compiled.edited), (0, compiled.as_is));
     assert_eq!(compiled.left.iter().map(|left| left.wire_bytes).sum::<u64>(), 14155776);
-    // It has asked for constraints as well, each a line of its own behind what makes the value or
-    // before what takes it.
+    // It has tried constraints as well, each on a line of its own, behind the op that makes the
+    // value or before the op that takes it.
     let new: Vec<String> = texts.iter().flat_map(|text| changed(&texts[0], text)).collect();
     assert!(new.iter().any(|line| line.contains("sdy.sharding_constraint %shardc_0 <@mesh, [")));
     for text in &texts {
@@ -163,7 +163,7 @@ fn terms_are_asked_for_where_the_plan_adds_them_up_before_it_completes_them() {
     let terms: Vec<_> = found.advice.iter().filter(|one| one.to.contains("unreduced")).collect();
     assert_eq!(terms.len(), 3, "{:?}", found.advice);
     assert!(terms.iter().all(|one| one.to.ends_with(", unreduced={\"model\"})")), "{terms:?}");
-    // What is made by differentiation stands in no line of the program.
+    // No line of the program states an op that differentiation makes.
     let of_gradient = terms.iter().filter(|one| one.value.ends_with(", in the gradient"));
     assert_eq!(of_gradient.count(), 2, "{:?}", found.advice);
     // Behind the terms of the sum the sum is complete.
@@ -199,7 +199,8 @@ fn rows_that_are_added_up_are_asked_for_with_their_ids() {
         let constraints = edited.matches("sdy.sharding_constraint").count();
         let whole = ["%arg1 <@mesh, [{}, {?}]>", "%arg2 <@mesh, [{}, {}]>"];
         let are_there = whole.iter().all(|word| edited.contains(word));
-        // With the rows alone XLA does as before; what else is asked for gets in its way.
+        // With a constraint on the rows alone this XLA sends as before, and so it does with more
+        // constraints than these two.
         Ok(sums(if are_there && constraints == 2 { 0 } else { 1 }))
     });
     let found = found.advice.iter().filter(|one| one.kind == AdviceKind::Constraint);

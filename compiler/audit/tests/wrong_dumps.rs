@@ -82,7 +82,7 @@ fn forty_thousand_changed_dumps_give_a_count_or_a_clear_error() {
     mutate(40_000);
 }
 
-/// What is read of a program before, and what is made of it.
+/// Reads a program before partitioning, and translates it if that is possible.
 fn before(text: &str, mesh: &[(String, u64)]) -> Result<Option<Layer>, ReadError> {
     Ok(translate(&read(text, Some(mesh))?).ok())
 }
@@ -104,7 +104,7 @@ fn a_changed_program_before_gives_a_layer_or_a_clear_error_or_a_reason() {
             }
             Ok(Some(layer)) => {
                 layers += 1;
-                // A layer of any text is text, and the driver says what is wrong with it.
+                // Any layer can be written as text; the driver reports what is wrong with the text.
                 let choice = Choice::of(&layer);
                 assert!(optimum::text(&layer, &mesh, &choice).contains("layer main("));
                 if turn % 40 == 0 {
@@ -137,7 +137,7 @@ fn a_program_before_that_is_cut_off_is_refused() {
 fn a_dump_that_is_cut_off_anywhere_is_refused() {
     for build in builds(&own()) {
         let text = &build.text;
-        // Behind the last brace there is nothing to miss.
+        // A text cut behind the last brace lacks nothing.
         let end = text.trim_end().len() - 1;
         let mut numbers = Random::new(4);
         for _ in 0..60 {

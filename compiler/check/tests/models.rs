@@ -1,4 +1,4 @@
-//! Models: what their calls own, and folded blocks.
+//! Models: the parameters that their calls own, and folded blocks.
 
 use crate::common::{check, codes, program};
 use shard_ir::{Def, ParameterKind, Plan, Program};
@@ -158,7 +158,8 @@ layer g(x: f32 B_({data,model})) -> f32 B { return gelu(x) }";
     assert_eq!(codes(text), Vec::<&str>::new());
 }
 
-/// A model whose repeated block takes a cache of the model, and what the block gives back of it.
+/// A model that passes a cache of its own to a repeated block. `given_back` is the value of the
+/// cache that the block returns, if it returns one.
 fn with_a_cache_of_the_model(given_back: Option<&str>) -> String {
     let (results, returned, bound) = match given_back {
         None => ("f32 BE".to_string(), "z".to_string(), "y"),

@@ -1,5 +1,5 @@
-//! What is said of a file whose syntax is wrong somewhere: names are checked wherever nothing that
-//! is hidden can declare them.
+//! Files with wrong syntax: an unknown name is reported unless the part that could not be read may
+//! declare it.
 
 use crate::common::codes;
 
@@ -41,7 +41,7 @@ fn a_line_that_cannot_be_read_keeps_all_names_unsaid_that_it_may_declare() {
     let layer = "layer g(a: f32 BG) -> f32 BG {\n  return relu(a)\n}\n";
     let found = codes(&format!("{HEAD}dim G == 3\n{layer}"));
     assert!(!found.is_empty() && found.iter().all(|code| code.starts_with("E01")), "{found:?}");
-    // Nor a layer whose header is wrong: others may call it.
+    // A call of a layer whose header cannot be read is not reported either.
     let caller = "layer g(a: f32 BE) -> f32 BE {\n  return f(a)\n}\n";
     let found = codes(&format!("{HEAD}layer f(a: f32 BE -> f32 BE {{\n  return a\n}}\n{caller}"));
     assert!(!found.contains(&"E0603"), "{found:?}");
