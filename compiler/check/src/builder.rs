@@ -169,15 +169,13 @@ impl Builder {
         mut pin: PinRequest,
         sink: &mut Sink,
     ) -> Option<ValueId> {
-        pin.value = self.in_order(
-            env,
-            pin.value,
-            &pin.dims,
-            pin.fresh_from,
-            pin.pattern.label.is_some(),
-            pin.span,
-            sink,
-        )?;
+        let order = DimOrder {
+            dims: &pin.dims,
+            fresh_from: pin.fresh_from,
+            labelled: pin.pattern.label.is_some(),
+            span: pin.span,
+        };
+        pin.value = self.in_order(env, pin.value, order, sink)?;
         let value = self.value(pin.value);
         let pattern = pin.pattern.permuted(&pin.dims, &value.dims);
         if is_free(&pattern) && !pin.written && !pin.border {
@@ -191,15 +189,11 @@ impl Builder {
 
     /// The value with its dims in this order, if that costs nothing; a copy in this order, if a
     /// label needs it; else the value as it is.
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn in_order(
         &mut self,
         env: &Environment<'_>,
         value: ValueId,
-        dims: &[DimId],
-        fresh_from: usize,
-        labelled: bool,
-        span: Span,
+        DimOrder { dims, fresh_from, labelled, span }: DimOrder<'_>,
         sink: &mut Sink,
     ) -> Option<ValueId> {
         let found = self.value(value);
@@ -234,6 +228,18 @@ fn made(ty: TensorType, def: Def, span: Span) -> Value {
         times: 1,
         fold: None,
     }
+}
+
+/// An order in which the dims of a value are wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct DimOrder<'d> {
+    pub(crate) dims: &'d [DimId],
+    /// Values from here on were made for this use, so that their order may be changed.
+    pub(crate) fresh_from: usize,
+    /// Whether the value stands under a label, and needs this order.
+    pub(crate) labelled: bool,
+    /// The place of a copy, if one is made.
+    pub(crate) span: Span,
 }
 
 /// A pin that is to be put on a value.

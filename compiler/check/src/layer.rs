@@ -7,7 +7,7 @@ use shard_ir::{
     Cuts, Def, DimId, Op, Output, ParameterKind, Program, Value, ValueId, typing::same_dims,
 };
 
-use crate::builder::{Binding, Builder, PinRequest};
+use crate::builder::{Binding, Builder, DimOrder, PinRequest};
 use crate::calls::Layers;
 use crate::diagnostic::Edit;
 use crate::diagnostics::limits::MAX_KINDS;
@@ -493,16 +493,13 @@ impl<'a> LayerChecker<'a, '_> {
         let dims = self.match_dims(&what, &ty.layout, &checked.dims, value, expr.span);
         let dtype = self.match_dtype(&what, ty, checked, value, expr);
         dims.and(dtype)?;
-        let labelled = checked.pattern.label.is_some();
-        let value = self.builder.in_order(
-            self.env,
-            value,
-            &checked.dims,
+        let order = DimOrder {
+            dims: &checked.dims,
             fresh_from,
-            labelled,
-            expr.span,
-            self.sink,
-        )?;
+            labelled: checked.pattern.label.is_some(),
+            span: expr.span,
+        };
+        let value = self.builder.in_order(self.env, value, order, self.sink)?;
         let returned_name = match &expr.kind {
             ast::ExprKind::Name(name) => Some(name.clone()),
             _ => None,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use shard_grammar::{Span, ast};
 use shard_ir::{Def, Fold, FoldId, LabelId, Op, Output, ParameterKind, Program, Value, ValueId};
 
-use crate::builder::PinRequest;
+use crate::builder::{DimOrder, PinRequest};
 use crate::diagnostics::ModelProblem;
 use crate::expr::Term;
 use crate::inlining::{CallSite, relabelled, results_term};
@@ -309,8 +309,8 @@ impl LayerChecker<'_, '_> {
         span: Span,
     ) -> Option<()> {
         let dims = &program.values.first()?.dims;
-        let carried =
-            self.builder.in_order(self.env, values[0], dims, fresh_from, true, span, self.sink)?;
+        let order = DimOrder { dims, fresh_from, labelled: true, span };
+        let carried = self.builder.in_order(self.env, values[0], order, self.sink)?;
         values[0] = carried;
         for at in (1..values.len()).filter(|at| exprs[*at].is_some()) {
             if self.builder.unpinned(values[at]) == self.builder.unpinned(carried) {
@@ -340,15 +340,9 @@ impl LayerChecker<'_, '_> {
             let dims = program.value(output.value).dims.clone();
             let pattern = relabelled(&output.pattern, &call.labels).permuted(&dims, &param.dims);
             let env = &*self.env;
-            let value = self.builder.in_order(
-                env,
-                *first,
-                &param.dims,
-                usize::MAX,
-                true,
-                span,
-                self.sink,
-            )?;
+            let order =
+                DimOrder { dims: &param.dims, fresh_from: usize::MAX, labelled: true, span };
+            let value = self.builder.in_order(env, *first, order, self.sink)?;
             self.builder.fold = None;
             let request = PinRequest {
                 border: true,

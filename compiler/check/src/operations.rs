@@ -5,6 +5,7 @@ use shard_grammar::{Span, ast};
 use shard_ir::op::{Argument, Code, Of, Slot, Takes};
 use shard_ir::{DimId, Dtype, Op, TensorType, TypeError, ValueId, never};
 
+use crate::diagnostic::Edit;
 use crate::diagnostics::limits::{MAX_EINSUM_OPERANDS, MAX_ITERATIONS};
 use crate::diagnostics::{DtypeProblem, LimitProblem, ShapeProblem};
 use crate::expr::Term;
@@ -117,7 +118,7 @@ impl LayerChecker<'_, '_> {
                     .map(|((_, e), t)| (e.span, self.env.dims_text(&t.dims)))
                     .collect(),
                 near: near.map(str::to_string),
-                rest: (output.span, self.env.dims_text(&kept)),
+                rest: Edit { span: output.span, replacement: self.env.dims_text(&kept) },
             });
         }
     }

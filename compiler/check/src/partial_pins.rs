@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use shard_grammar::Span;
 use shard_ir::{
     AxisId, AxisList, AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, Operand, Program,
-    Reduction, RuleError, ValueId, result_layout,
+    Reduction, RuleError, Value, ValueId, result_layout,
 };
 
-use crate::diagnostics::{PartialProblem, WayOut};
+use crate::diagnostics::{PartialProblem, Quote, WayOut};
 use crate::environment::Environment;
 use crate::sink::Sink;
 
@@ -59,8 +59,8 @@ fn check_pin(
                     *axes = axes.with(axis);
                 }
                 Err(RuleError::PartialTimesPartial { .. }) => {
-                    report_product(env, program, op, operands, made.span, pin, axis, sink);
-                    return;
+                    let problem = product_of_partials(env, program, value, pin, axis);
+                    return problem.into_iter().for_each(|problem| sink.report(problem));
                 }
                 Err(RuleError::AddedOncePerDevice { operand, .. })
                     if kind == Reduction::Sum
@@ -195,30 +195,31 @@ fn ways_out(program: &Program, id: ValueId) -> Vec<WayOut> {
     ways
 }
 
-#[allow(clippy::too_many_arguments)]
-fn report_product(
+/// The problem of a product whose operands are both stated to be partial sums over an axis.
+fn product_of_partials(
     env: &Environment<'_>,
     program: &Program,
-    op: &Op,
-    operands: &[ValueId],
-    span: Span,
+    product: ValueId,
     pin: Span,
     axis: AxisId,
-    sink: &mut Sink,
-) {
-    let partial: Vec<ValueId> = operands
-        .iter()
-        .copied()
-        .filter(|id| program.value(*id).def.pattern().is_some_and(|p| p.partial_sum.contains(axis)))
-        .collect();
-    let (Some(left), Some(right)) = (partial.first(), partial.get(1)) else { return };
-    sink.report(PartialProblem::PartialTimesPartial {
+) -> Option<PartialProblem> {
+    let Value { def: Def::Op { op, operands }, span, .. } = program.value(product) else {
+        return None;
+    };
+    let is_partial = |id: &&ValueId| {
+        program.value(**id).def.pattern().is_some_and(|p| p.partial_sum.contains(axis))
+    };
+    let mut partial = operands.iter().filter(is_partial);
+    let (left, right) = (*partial.next()?, *partial.next()?);
+    let quote =
+        |id: ValueId| Quote { span: stated_span(program, id), text: text(env, program, id) };
+    Some(PartialProblem::PartialTimesPartial {
         op: word(op).to_string(),
-        left: (text(env, program, *left), stated_span(program, *left)),
-        right: (text(env, program, *right), stated_span(program, *right)),
-        span,
+        left: quote(left),
+        right: quote(right),
+        span: *span,
         result: pin,
         axis: program.mesh.name(axis).to_string(),
-        ways: ways_out(program, *left),
-    });
+        ways: ways_out(program, left),
+    })
 }

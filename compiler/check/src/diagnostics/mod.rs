@@ -55,7 +55,7 @@ pub use straddles::Straddle;
 pub struct Quote {
     /// Its place.
     pub span: Span,
-    /// Its text, as the formatter prints it.
+    /// Its text, as messages show it.
     pub text: String,
 }
 

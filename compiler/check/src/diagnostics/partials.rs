@@ -3,6 +3,7 @@
 use shard_grammar::Span;
 use shard_ir::Reduction;
 
+use super::Quote;
 use super::words::bytes;
 use crate::diagnostic::Diagnostic;
 
@@ -43,10 +44,10 @@ pub enum PartialProblem {
     PartialTimesPartial {
         /// The op: `einsum`, `*`.
         op: String,
-        /// The first operand: text and where it is stated.
-        left: (String, Span),
+        /// The first operand, at the place where it is stated to be partial.
+        left: Quote,
         /// The second.
-        right: (String, Span),
+        right: Quote,
         /// Where the op stands.
         span: Span,
         /// Where the result is stated to be partial.
@@ -127,17 +128,17 @@ impl From<PartialProblem> for Diagnostic {
                     "E0502",
                     format!(
                         "`{}` and `{}` are both partial over `{axis}`, and `{op}` multiplies them",
-                        left.0, right.0
+                        left.text, right.text
                     ),
                 )
                 .at(span, "a product of two sums is not the sum of the products")
-                .also(left.1, format!("`{}` is partial here", left.0));
-                let out = if right.1 == left.1 {
+                .also(left.span, format!("`{}` is partial here", left.text));
+                let out = if right.span == left.span {
                     out
                 } else {
-                    out.also(right.1, format!("`{}` is partial here", right.0))
+                    out.also(right.span, format!("`{}` is partial here", right.text))
                 };
-                ways_out(out.also(result, "and the result would be too"), &left.0, ways)
+                ways_out(out.also(result, "and the result would be too"), &left.text, ways)
             }
             Softmax { axes, span } => Diagnostic::error(
                 "E0503",

@@ -38,8 +38,8 @@ pub enum ShapeProblem {
         operands: Vec<(Span, String)>,
         /// A dim of the operands that may be meant.
         near: Option<String>,
-        /// The output without the dims that no operand has, and its place.
-        rest: (Span, String),
+        /// The edit that leaves the dims that no operand has out of the output.
+        rest: Edit,
     },
     /// An op names a dim that its operand does not have.
     MissingDim {
@@ -150,7 +150,7 @@ impl From<ShapeProblem> for Diagnostic {
                 match near {
                     Some(near) => out.mend(near.clone(), span, near),
                     None => out
-                        .mend(rest.1.clone(), rest.0, rest.1)
+                        .mend(rest.replacement.clone(), rest.span, rest.replacement)
                         .help(format!("or an operand that has `{dim}`")),
                 }
             }
