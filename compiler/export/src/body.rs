@@ -42,7 +42,7 @@ pub(crate) struct PythonBody<'p> {
     /// For each instruction, the index of the last instruction that reads its value.
     last_read: Vec<usize>,
     /// For each instruction that is written, the expression that stands for its value.
-    known: Vec<Option<Py>>,
+    expressions: Vec<Option<Py>>,
     /// The instruction whose value a name holds at the line that is written.
     holds: BTreeMap<String, InstrId>,
     /// Names that no value may have: of functions, and of what is read from outside a function.
@@ -82,7 +82,7 @@ impl<'p> PythonBody<'p> {
             form,
             floats,
             last_read: Vec::new(),
-            known: vec![None; plan.instructions.len()],
+            expressions: vec![None; plan.instructions.len()],
             needed,
             holds: BTreeMap::new(),
             taken: Taken::default(),
@@ -193,7 +193,7 @@ impl<'p> PythonBody<'p> {
 
     fn hold(&mut self, id: InstrId, name: &str) {
         self.holds.insert(name.to_string(), id);
-        self.known[id.index()] = Some(Py::atom(name));
+        self.expressions[id.index()] = Some(Py::atom(name));
     }
 
     /// The name for a value that is assigned at instruction `at`: its own name, with a number
@@ -214,7 +214,7 @@ impl<'p> PythonBody<'p> {
     }
 
     fn value(&self, id: InstrId) -> Result<Py, ExportError> {
-        self.known[id.index()]
+        self.expressions[id.index()]
             .clone()
             .ok_or(ExportError::Internal("a value is read that was not made"))
     }
@@ -237,7 +237,7 @@ impl<'p> PythonBody<'p> {
     /// Takes the term of this device out of a partial parameter, which has one dim of size 1 or two
     /// in front; in the other forms the terms are completed.
     fn open_parameter(&mut self, id: InstrId) {
-        let Some(Py::Atom(name)) = self.known[id.index()].clone() else { return };
+        let Some(Py::Atom(name)) = self.expressions[id.index()].clone() else { return };
         let count = self.terms_in_front(self.plan.instruction(id).layout);
         let opened = match (self.form, count) {
             (_, [None, None]) | (Form::Alone, _) => return,
@@ -277,7 +277,7 @@ impl<'p> PythonBody<'p> {
         }) && self.plan.outputs.iter().all(|output| output.id != id)
             && self.plan.folds.iter().all(|fold| fold.from != id);
         if inline {
-            self.known[id.index()] = Some(text);
+            self.expressions[id.index()] = Some(text);
             return;
         }
         let name = self.name_for(id, 0);
@@ -294,7 +294,7 @@ impl<'p> PythonBody<'p> {
         }
         let instr = self.plan.instruction(id);
         if self.is_alias(id) {
-            self.known[id.index()] = Some(self.value(instr.operands[0])?);
+            self.expressions[id.index()] = Some(self.value(instr.operands[0])?);
             return Ok(());
         }
         let operands = self.named(id)?;

@@ -64,16 +64,16 @@ impl<'l> Layer<'l> {
     }
 
     /// The names of the layer's function, of its unsharded function and of its constants. Constants
-    /// have the name of the function as a prefix, unless the layer is the only one (`alone`).
+    /// have the name of the function as a prefix, unless the layer is the only one (`is_only`).
     pub(crate) fn names<const N: usize>(
         &self,
         taken: &mut Taken,
-        alone: bool,
+        is_only: bool,
         constants: [&str; N],
     ) -> (String, String, [String; N]) {
         let function = taken.fresh(&identifier(self.words, &self.title));
         let unsharded = taken.fresh(&format!("{function}_unsharded"));
-        let prefix = if alone { String::new() } else { format!("{}_", function.to_uppercase()) };
+        let prefix = if is_only { String::new() } else { format!("{}_", function.to_uppercase()) };
         let constants = constants.map(|word| taken.fresh(&format!("{prefix}{word}")));
         (function, unsharded, constants)
     }

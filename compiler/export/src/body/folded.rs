@@ -37,7 +37,8 @@ impl PythonBody<'_> {
             free: [&free[0], &free[1]],
         }));
         for (at, id) in block.states.iter().enumerate() {
-            self.known[id.index()] = kept.as_ref().map(|kept| Py::atom(format!("{kept}[{at}]")));
+            self.expressions[id.index()] =
+                kept.as_ref().map(|kept| Py::atom(format!("{kept}[{at}]")));
         }
         self.hold(block.of.to, &name);
         Ok(())
@@ -49,7 +50,7 @@ impl PythonBody<'_> {
         let outer_names = (std::mem::take(&mut self.holds), self.taken.clone());
         // A value from outside has the same name inside, so no value of the block may take it.
         for id in &block.outside {
-            if let Some(Py::Atom(name)) = &self.known[id.index()] {
+            if let Some(Py::Atom(name)) = &self.expressions[id.index()] {
                 self.taken.take(name);
             }
         }

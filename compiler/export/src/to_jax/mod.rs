@@ -73,9 +73,9 @@ impl JaxModule {
     fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
         let layer = Layer::new(&Jax, self.options.floats, layer, kind);
         let plan = layer.plan;
-        let alone = self.single && kind.is_empty();
+        let is_only = self.single && kind.is_empty();
         let constants = ["PARAMS", "RESULTS", "SHAPES"];
-        let (function, unsharded, constants) = layer.names(&mut self.taken, alone, constants);
+        let (function, unsharded, constants) = layer.names(&mut self.taken, is_only, constants);
         let [params, results, shapes] = &constants;
         let (form, said) = match self.options.style {
             Style::ShardMap => (Form::Devices, "on each device's own blocks"),

@@ -22,7 +22,7 @@ pub(crate) struct HloBody<'p> {
     needed: Vec<bool>,
     /// For each instruction the value of the text that holds its block, as long as that may be
     /// read.
-    known: Vec<Option<Value>>,
+    values: Vec<Option<Value>>,
     /// For each attention over a device's own keys the value of the text that holds its statistics.
     statistics: Vec<Option<Value>>,
 }
@@ -33,7 +33,7 @@ impl<'p> HloBody<'p> {
             plan,
             ops: HloOps { plan, floats },
             needed: needed(plan),
-            known: vec![None; plan.instructions.len()],
+            values: vec![None; plan.instructions.len()],
             statistics: vec![None; plan.instructions.len()],
         }
     }
@@ -49,7 +49,7 @@ impl<'p> HloBody<'p> {
             // A parameter of a folded block is a stack, of which each application opens its slice.
             let whole = self.plan.instruction(*id).fold.is_some();
             let value = if whole { value.clone() } else { self.opened(b, *id, value) };
-            self.known[id.index()] = Some(value);
+            self.values[id.index()] = Some(value);
         }
         let ranges = self.plan.fold_ranges();
         let mut next = 0;
@@ -77,7 +77,7 @@ impl<'p> HloBody<'p> {
         if let InstrKind::Constant(number) = self.plan.instruction(id).kind {
             return Ok(b.splat(self.plan.number(number), &[], self.ops.element(id)));
         }
-        self.known[id.index()]
+        self.values[id.index()]
             .clone()
             .ok_or(ExportError::Internal("a value is read that was not made"))
     }
@@ -135,7 +135,7 @@ impl<'p> HloBody<'p> {
             return Err(ExportError::Internal("an op gave a block of the wrong type"));
         }
         let value = b.named(value, &self.called(id), since);
-        self.known[id.index()] = Some(value);
+        self.values[id.index()] = Some(value);
         self.statistics[id.index()] = statistics;
         Ok(())
     }
@@ -275,19 +275,19 @@ impl<'p> HloBody<'p> {
         }
         let carried: Vec<(&str, Value)> =
             outside.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        let before = self.known.clone();
+        let before = self.values.clone();
         let after = b.turns(0..block.repeat, &carried, |b, turn, values| {
             let (carry, rest) = values.split_first().ok_or(NO_CARRY)?;
             let (of_stacks, rest) = rest.split_at(stacks.len());
             let (of_same, of_kept) = rest.split_at(same.len());
-            self.known[block.from.index()] = Some(carry.clone());
+            self.values[block.from.index()] = Some(carry.clone());
             for (id, value) in same.iter().zip(of_same) {
-                self.known[id.index()] = Some(value.clone());
+                self.values[id.index()] = Some(value.clone());
             }
             for (id, stack) in stacks.iter().zip(of_stacks) {
                 let one = b.dynamic_slice(stack, 0, turn, 1);
                 let one = b.reshape(&one, &stack.shape[1..]);
-                self.known[id.index()] = Some(self.opened(b, *id, &one));
+                self.values[id.index()] = Some(self.opened(b, *id, &one));
             }
             for id in all() {
                 self.instruction(b, id)?;
@@ -304,12 +304,12 @@ impl<'p> HloBody<'p> {
             }
             Ok(given)
         })?;
-        self.known = before;
+        self.values = before;
         let states = &after[1 + stacks.len() + same.len()..];
         for (id, state) in kept.iter().zip(states) {
-            self.known[id.index()] = Some(state.clone());
+            self.values[id.index()] = Some(state.clone());
         }
-        self.known[block.to.index()] = after.first().cloned();
+        self.values[block.to.index()] = after.first().cloned();
         Ok(())
     }
 

@@ -64,9 +64,9 @@ impl TorchModule {
                 self.groups.push(axes);
             }
         }
-        let alone = self.single && kind.is_empty();
+        let is_only = self.single && kind.is_empty();
         let constants = ["PARAMS", "PLACEMENTS", "RESULTS", "SHAPES", "TP_PLAN"];
-        let (function, unsharded, constants) = layer.names(&mut self.taken, alone, constants);
+        let (function, unsharded, constants) = layer.names(&mut self.taken, is_only, constants);
         let [params, placements, results, shapes, tp_plan] = &constants;
         let (of_parameter, of_result) = (
             |p: &Parameter| {
