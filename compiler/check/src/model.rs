@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use shard_grammar::{Span, ast};
-use shard_ir::{Def, Fold, FoldId, LabelId, Op, Output, ParameterKind, Program, Value, ValueId};
+use shard_ir::{
+    Def, Fold, FoldId, LabelId, Op, Output, ParameterKind, Program, Value, ValueId, never,
+};
 
 use crate::builder::{DimOrder, PinRequest};
 use crate::diagnostics::ModelProblem;
@@ -148,7 +150,9 @@ impl LayerChecker<'_, '_> {
         labels: &[LabelId],
         value: &Value,
     ) -> Option<ValueId> {
-        let Def::Parameter { kind, pattern } = &value.def else { return None };
+        let Def::Parameter { kind, pattern } = &value.def else {
+            return never!("a parameter of a layer that is none of its program", None);
+        };
         let def = Def::Parameter { kind: *kind, pattern: relabelled(pattern, labels) };
         let name = value.name.as_ref().map(|name| format!("{prefix}.{name}"));
         let own = Value { name, def, in_layers: vec![layer.to_string()], ..value.clone() };
@@ -367,7 +371,7 @@ impl LayerChecker<'_, '_> {
         let Def::Parameter { kind: ParameterKind::Cache, pattern } =
             self.builder.value(cache).def.clone()
         else {
-            return;
+            return never!("a cache of a call that is no cache of the model", ());
         };
         let (dims, own) =
             (self.builder.value(cache).dims.clone(), self.builder.value(value).dims.clone());

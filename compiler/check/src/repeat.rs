@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use shard_grammar::ast;
 use shard_ir::op::Flag;
-use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, ValueId, typing::same_dims};
+use shard_ir::{
+    Def, DimId, LayoutPattern, Op, ParameterKind, Program, ValueId, never, typing::same_dims,
+};
 
 use crate::diagnostics::{LayerProblem, Quote};
 use crate::environment::Environment;
@@ -59,7 +61,9 @@ fn carry(
         return refuse(None, "it takes nothing that it could hand on".to_string(), help);
     };
     let (value, output) = (&program.values[0], &program.outputs[0]);
-    let Def::Parameter { pattern, .. } = &value.def else { return };
+    let Def::Parameter { pattern, .. } = &value.def else {
+        return never!("a first value that is no parameter", ());
+    };
     let (dims, dtype) = (value.dims.clone(), value.dtype);
     let result_dtype = program.value(output.value).dtype;
     if !same_dims(&dims, &output.dims) {
@@ -153,7 +157,9 @@ fn tie_cache(
     sink: &mut Sink,
 ) {
     let Some(origin) = cache_origin(program, program.outputs[index].value) else { return };
-    let Def::Parameter { pattern, .. } = program.value(origin).def.clone() else { return };
+    let Def::Parameter { pattern, .. } = program.value(origin).def.clone() else {
+        return never!("a cache that is no parameter", ());
+    };
     let dims: Vec<DimId> = program.value(origin).dims.clone();
     let output = &program.outputs[index];
     let output_dims = program.value(output.value).dims.clone();
@@ -164,7 +170,9 @@ fn tie_cache(
     if pattern.label.is_some() && pattern.label == result.label {
         return;
     }
-    let Some(param) = layer.params.get(origin.index()) else { return };
+    let Some(param) = layer.params.get(origin.index()) else {
+        return never!("a cache that no parameter of the layer declares", ());
+    };
     let labelled = pattern.label.is_some() || result.label.is_some();
     match (pattern.open, result.open) {
         _ if labelled => {}
