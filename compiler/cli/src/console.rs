@@ -6,7 +6,7 @@ use std::path::Path;
 
 use shard_check::Diagnostic;
 pub(crate) use shard_driver::host::problem;
-use shard_driver::{Host, Named, Pass};
+use shard_driver::{Host, Named, Pass, Share};
 pub(crate) use shard_driver::{Outcome, Status};
 use shard_grammar::SourceFile;
 use shard_report::InFile;
@@ -190,7 +190,7 @@ impl Host for Console {
         self.report(file, found);
     }
 
-    fn begin(&mut self, pass: &'static str, what: String, share: (usize, usize)) -> Box<dyn Pass> {
+    fn begin(&mut self, pass: &'static str, what: String, share: Share) -> Box<dyn Pass> {
         Box::new(self.watch.begin(pass, what, share))
     }
 

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use shard_driver::Pass;
+use shard_driver::{Pass, Share};
 use shard_report::printable::escaped_name;
 use shard_report::scale;
 use shard_search::Stop;
@@ -104,16 +104,12 @@ impl Watch {
     /// Begins a pass, which ends when what is returned is dropped. `share` is its part of what is
     /// to be searched now, and the whole of that: so much of the time that is left is its own.
     /// `what` is shown where it takes long.
-    pub(crate) fn begin(
-        &mut self,
-        pass: &'static str,
-        what: String,
-        share: (usize, usize),
-    ) -> Running {
+    pub(crate) fn begin(&mut self, pass: &'static str, what: String, share: Share) -> Running {
         let stop = self.given.clone().unwrap_or_default();
         let now = Instant::now();
-        let (part, whole) = (share.0 as f64, share.1.max(1) as f64 * f64::from(self.to_come + 1));
-        let until = self.until.filter(|_| share.0 > 0);
+        let part = share.part as f64;
+        let whole = share.whole.max(1) as f64 * f64::from(self.to_come + 1);
+        let until = self.until.filter(|_| share.part > 0);
         let until = until.map(|until| {
             now + until.saturating_duration_since(now).mul_f64((part / whole).min(1.0))
         });
@@ -134,7 +130,7 @@ impl Watch {
         layer: &str,
         progress: Arc<shard_runtime::Progress>,
     ) -> Running {
-        let running = self.begin("run", format!("`{layer}`"), (0, 1));
+        let running = self.begin("run", format!("`{layer}`"), Share::NONE);
         self.shared.lock().pass.iter_mut().for_each(|pass| pass.run = Some(Arc::clone(&progress)));
         running
     }

@@ -5,7 +5,7 @@ use shard_ir::Program;
 use shard_search::{LowerBound, LowerOptions};
 
 use crate::compile::{CompileOptions, Sound, layer_header};
-use crate::host::{Host, Outcome, Status};
+use crate::host::{Host, Outcome, Share, Status};
 use crate::lowering_diagnostics::lower_error;
 use crate::objectives;
 
@@ -21,7 +21,11 @@ pub fn bounds<'s>(
     let wanted: Vec<&Program> =
         sound.programs.iter().filter(|program| asked.wants(program)).collect();
     for (at, program) in wanted.iter().enumerate() {
-        let pass = host.begin("bound", format!("`{}`", program.name), (1, wanted.len() - at));
+        let pass = host.begin(
+            "bound",
+            format!("`{}`", program.name),
+            Share { part: 1, whole: wanted.len() - at },
+        );
         let mut options = LowerOptions {
             strict: asked.check.strict,
             fuse: asked.fuse,

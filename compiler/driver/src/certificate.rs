@@ -7,7 +7,7 @@ use shard_search::{Limits, Status as Proven};
 
 use crate::compile::{Compilation, CompileOptions};
 use crate::hardware_choice;
-use crate::host::{Host, Outcome, Status};
+use crate::host::{Host, Outcome, Share, Status};
 
 /// The certificate of compiled layers, as text.
 pub fn certificate(
@@ -40,7 +40,7 @@ pub fn certificate(
         hardware: hardware_choice::text(asked.hardware.as_deref(), source, host)?,
     };
     let layers = found(compilation);
-    let pass = host.begin("certificate", "the certificate".to_string(), (1, 1));
+    let pass = host.begin("certificate", "the certificate".to_string(), Share::ALL);
     let limits = Limits { stop: pass.stop(), ..Limits::default() };
     let certificate = certify(inputs, &layers, &limits).map_err(|error| {
         let problem = InternalProblem {

@@ -19,7 +19,7 @@ use shard_search::{Alternative, Detail, Limits, LowerError, LowerOptions};
 
 use crate::expected::Expected;
 use crate::hardware_choice;
-use crate::host::{Host, Outcome, Status, problem};
+use crate::host::{Host, Outcome, Share, Status, problem};
 use crate::input::Input;
 use crate::ir_text;
 use crate::lowering_diagnostics::{
@@ -128,7 +128,7 @@ impl Compilation {
     /// Reports what takes further searches to know, and is no error.
     pub fn search_for_warnings(&mut self, tree: &ast::File, host: &mut dyn Host) {
         let pass =
-            host.begin("warnings", "orders of axes that cost a transfer".to_string(), (1, 1));
+            host.begin("warnings", "orders of axes that cost a transfer".to_string(), Share::ALL);
         self.options.limits.stop = pass.stop();
         let layers = self.programs.iter().zip(&self.compiled);
         let found = layers.flat_map(|(program, (hardware, layer))| {
@@ -152,8 +152,11 @@ impl Compilation {
 
     /// Asks what each plan was preferred to.
     pub fn ask_for_alternatives(&mut self, detail: Option<Detail>, host: &mut dyn Host) -> Outcome {
-        let pass =
-            host.begin("alternatives", "what each collective was preferred to".to_string(), (1, 1));
+        let pass = host.begin(
+            "alternatives",
+            "what each collective was preferred to".to_string(),
+            Share::ALL,
+        );
         self.options.limits.stop = pass.stop();
         for (hardware, compiled) in &self.compiled {
             match pipeline::alternatives(compiled, hardware, &self.options, detail) {
@@ -186,7 +189,7 @@ impl Compilation {
     /// Asks what `--objective overlap` would choose for each layer, with the weights that phases
     /// share as they are stored.
     pub fn ask_for_overlap(&mut self, host: &mut dyn Host) -> Outcome {
-        let pass = host.begin("overlap", "what overlapping would choose".to_string(), (1, 1));
+        let pass = host.begin("overlap", "what overlapping would choose".to_string(), Share::ALL);
         let mut options = LowerOptions { objective: Objective::Overlap, ..self.options.clone() };
         options.limits.stop = pass.stop();
         for (program, (hardware, own)) in self.programs.iter().zip(&self.compiled) {
@@ -269,7 +272,7 @@ pub fn check_source(
     purpose: Purpose,
     host: &mut dyn Host,
 ) -> Outcome<Sound> {
-    let pass = host.begin("check", String::new(), (0, 1));
+    let pass = host.begin("check", String::new(), Share::NONE);
     let parsed = shard_grammar::parse(file);
     let mut checked = shard_check::check_parsed(file, &parsed, &asked.check);
     let tree = parsed.file;
@@ -376,7 +379,8 @@ impl Sound {
         let (mut compiled, mut lowered, mut sharing) = (Vec::new(), Vec::new(), Vec::new());
         for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program))
         {
-            let pass = host.begin("search", format!("`{}`", layer_name(program)), (1, left));
+            let share = Share { part: 1, whole: left };
+            let pass = host.begin("search", format!("`{}`", layer_name(program)), share);
             left = left.saturating_sub(1);
             lowering.options.limits.stop = pass.stop();
             if let Some(layer) = lowering.layer(program, shared.as_ref()) {
@@ -431,9 +435,9 @@ impl<'s> Lowering<'s> {
         let phases = programs.iter().filter(|program| program.phase.is_some()).count();
         // What each phase takes by itself and what suits all is searched here; with the weights
         // stated not much is left to search.
-        let share = OF_WEIGHTS * phases;
-        let pass =
-            host.begin("search", "the weights of all phases".to_string(), (share, share + left));
+        let part = OF_WEIGHTS * phases;
+        let share = Share { part, whole: part + left };
+        let pass = host.begin("search", "the weights of all phases".to_string(), share);
         self.options.limits.stop = pass.stop();
         let at_any_size = self.purpose == Purpose::Run;
         let mut found = Vec::new();

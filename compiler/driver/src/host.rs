@@ -35,14 +35,30 @@ pub trait Pass {
     fn stop(&self) -> Stop;
 }
 
-/// Where what is found goes, who watches over passes, and how files are read.
+/// The part of the time left before a time limit that a pass may take, in searches of about equal
+/// length: `part` of the `whole` that is to be searched from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// The searches of the pass.
+    pub part: usize,
+    /// These and all that are to come after them.
+    pub whole: usize,
+}
+
+impl Share {
+    /// A pass that searches nothing, so that no limit ends it.
+    pub const NONE: Share = Share { part: 0, whole: 1 };
+    /// A pass that may take all the time that is left.
+    pub const ALL: Share = Share { part: 1, whole: 1 };
+}
+
+/// Takes what is found, watches over passes, and reads files.
 pub trait Host {
     /// Takes what was found in a file (or, without one, around it).
     fn report(&mut self, file: Option<&SourceFile>, found: Vec<Diagnostic>);
 
-    /// A pass begins. `share` is its part of what is to be searched now, and the whole of that;
-    /// `what` names it to people.
-    fn begin(&mut self, pass: &'static str, what: String, share: (usize, usize)) -> Box<dyn Pass>;
+    /// Begins a pass, which ends when the returned value is dropped. `what` names it to people.
+    fn begin(&mut self, pass: &'static str, what: String, share: Share) -> Box<dyn Pass>;
 
     /// Reads a text file, or says why not.
     fn read(&mut self, path: &Path, by: Named) -> Result<SourceFile, String>;
@@ -122,7 +138,7 @@ impl Host for Keeper {
         }
     }
 
-    fn begin(&mut self, _: &'static str, _: String, _: (usize, usize)) -> Box<dyn Pass> {
+    fn begin(&mut self, _: &'static str, _: String, _: Share) -> Box<dyn Pass> {
         Box::new(Unwatched(self.stop.clone()))
     }
 

@@ -69,4 +69,4 @@ pub mod snapshot;
 mod two_kinds;
 
 pub use compile::{Compilation, CompileOptions, Purpose, compile_input, compile_source};
-pub use host::{Host, Keeper, Named, Outcome, Pass, Status};
+pub use host::{Host, Keeper, Named, Outcome, Pass, Share, Status};

@@ -30,7 +30,7 @@ pub(crate) fn no_plan_fits(
     least: u64,
     proven: bool,
 ) -> Diagnostic {
-    problem(asked.hardware, header, plan, (least, proven), ways_out(asked)).into()
+    problem(asked.hardware, header, plan, least, proven, ways_out(asked)).into()
 }
 
 /// As `no_plan_fits`, without a search for what would fit: for one point of many.
@@ -41,14 +41,15 @@ pub fn does_not_fit(
     least: u64,
     proven: bool,
 ) -> Diagnostic {
-    problem(hardware, header, plan, (least, proven), Vec::new()).into()
+    problem(hardware, header, plan, least, proven, Vec::new()).into()
 }
 
 fn problem(
     hardware: &Hardware,
     header: Option<Span>,
     plan: &Plan,
-    (least, proven): (u64, bool),
+    least: u64,
+    proven: bool,
     ways_out: Vec<String>,
 ) -> HardwareProblem {
     let memory = Memory::of(plan);

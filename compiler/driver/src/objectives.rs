@@ -45,7 +45,7 @@ pub fn least_overlap(
     let fastest = lower(program, hardware, &serial)?;
     let others = plans_without(&fastest, hardware, &serial)?;
     let known = vec![fastest.plan.clone()];
-    let mut soonest = Soonest::of(fastest.plan, (program, hardware), &serial)?;
+    let mut soonest = Soonest::of(fastest.plan, program, hardware, &serial)?;
     let is_of_stack = soonest.is_of_stack();
     let bounded = soonest.bounded()?;
     let is_known = bounded.is_some();
@@ -125,7 +125,8 @@ struct Soonest<'h> {
 impl<'h> Soonest<'h> {
     fn of(
         plan: Plan,
-        (program, hardware): (&'h Program, &'h Hardware),
+        program: &'h Program,
+        hardware: &'h Hardware,
         serial: &'h LowerOptions,
     ) -> Result<Soonest<'h>, CompileError> {
         let weighing = Weighing::of(program, hardware);

@@ -10,7 +10,7 @@ use shard_report::Layer;
 use shard_report::padding::Padding;
 
 use crate::compile::{Compilation, CompileOptions, Purpose, check_source};
-use crate::host::{Host, Named, Pass};
+use crate::host::{Host, Named, Pass, Share};
 
 /// So many paddings are tried, those first that may save most.
 const TRIES: usize = 3;
@@ -177,7 +177,7 @@ struct Quiet<'h>(&'h mut dyn Host);
 impl Host for Quiet<'_> {
     fn report(&mut self, _: Option<&SourceFile>, _: Vec<Diagnostic>) {}
 
-    fn begin(&mut self, pass: &'static str, what: String, share: (usize, usize)) -> Box<dyn Pass> {
+    fn begin(&mut self, pass: &'static str, what: String, share: Share) -> Box<dyn Pass> {
         self.0.begin(pass, what, share)
     }
 

@@ -1,6 +1,6 @@
 //! Snapshots of lowered programs: their text, and what a plan that has changed changes in it.
 
-use shard_grammar::Span;
+use shard_grammar::{SourceFile, Span};
 use shard_ir::{InstrId, Plan};
 use similar::{ChangeTag, TextDiff};
 
@@ -28,16 +28,16 @@ pub struct Difference {
     pub span: Option<Span>,
 }
 
-/// What tells the new snapshot of a compilation from an old one, each with its name.
-pub fn difference(old: (&str, &str), new: (&str, &str), compilation: &Compilation) -> Difference {
-    let diff = TextDiff::from_lines(old.1, new.1);
+/// What tells the new snapshot of a compilation from an old one; the names of both head the diff.
+pub fn difference(old: &SourceFile, new: &SourceFile, compilation: &Compilation) -> Difference {
+    let diff = TextDiff::from_lines(&old.text, &new.text);
     let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
-    let shown = diff.unified_diff().header(old.0, new.0).to_string();
+    let shown = diff.unified_diff().header(&old.name, &new.name).to_string();
     let first = diff.iter_all_changes().position(|change| change.tag() != ChangeTag::Equal);
     // As many lines of the new text stand before it as are equal.
     let at = first.map_or(0, |first| diff.iter_all_changes().take(first).count());
     let counts = (count(ChangeTag::Insert), count(ChangeTag::Delete));
-    Difference { shown, counts, span: origin(new.1, at, compilation) }
+    Difference { shown, counts, span: origin(&new.text, at, compilation) }
 }
 
 /// The options in the second line of a snapshot.

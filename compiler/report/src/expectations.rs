@@ -50,7 +50,7 @@ fn check(layer: &Layer<'_>, expectation: &Expectation) -> Option<ExpectationProb
             }
             let causes = if found > *amount { largest(layer, *measure, parts) } else { Vec::new() };
             (
-                said(*measure, of.as_deref(), found, (*comparison, *amount)),
+                said(*measure, of.as_deref(), found, *comparison, *amount),
                 causes,
                 holding(expectation, *measure, *comparison, found),
             )
@@ -208,7 +208,8 @@ fn said(
     measure: Measure,
     of: Option<&str>,
     found: u128,
-    (comparison, expected): (Comparison, u128),
+    comparison: Comparison,
+    expected: u128,
 ) -> String {
     let of = of.map_or(String::new(), |value| format!(" of {value}"));
     let scaled = |measure: Measure, found: u128| {

@@ -70,7 +70,7 @@ pub(crate) fn programs() -> Result<Vec<GridProgram>, String> {
         for chip in CHIPS {
             let of = |count: u64| {
                 USES.iter()
-                    .map(|u| of_use(model, from, chip, count, *u))
+                    .map(|(name, of)| of_use(model, from, chip, count, name, *of))
                     .collect::<Option<Vec<_>>>()
             };
             let first = FIRST.map(|log| 1u64 << log).find_map(|count| Some((count, of(count)?)));
@@ -91,7 +91,8 @@ fn of_use(
     from: From,
     chip: &str,
     count: u64,
-    (name, of): (&str, Use),
+    name: &str,
+    of: Use,
 ) -> Option<GridProgram> {
     let written = Written::by_new(from, chip, count)?;
     let most = match of {

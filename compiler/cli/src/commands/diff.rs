@@ -97,9 +97,9 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     let text = read_text(&args.a, console)?;
     // Standard input can be read once.
     let other = if second == args.a { text.clone() } else { read_text(second, console)? };
-    let a = side((&args.a, text), &args.program, &a, console)?;
+    let a = side(&args.a, text, &args.program, &a, console)?;
     console.watch.searches_to_come(0);
-    let b = side((second, other), &args.program, &b, console)?;
+    let b = side(second, other, &args.program, &b, console)?;
     let differ = match (a, b, emit) {
         (Side::Lowered(a), Side::Lowered(b), DiffEmit::Text | DiffEmit::Json) => {
             of_lowered(*a, *b, args, emit == DiffEmit::Json, console)
@@ -194,7 +194,8 @@ struct Changes<'a> {
 }
 
 fn side(
-    (path, file): (&Path, SourceFile),
+    path: &Path,
+    file: SourceFile,
     common: &ProgramArgs,
     own: &Changes<'_>,
     console: &mut Console,

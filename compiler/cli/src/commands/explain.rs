@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use shard_cost::Objective;
-use shard_driver::Purpose;
+use shard_driver::{Purpose, Share};
 use shard_report::layout_notation::Notation;
 use shard_search::Detail;
 
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     }
     if let Some(asked) = &args.why_not {
         let options = args.program.asked(console)?;
-        let pass = console.watch.begin("question", "what --why-not asks".to_string(), (1, 1));
+        let pass = console.watch.begin("question", "what --why-not asks".to_string(), Share::ALL);
         compilation.options.limits.stop = pass.stop();
         return why_not::run(args, asked, &options, &compilation, console);
     }
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         compilation.escape();
     }
     if let Some(asked) = &args.why {
-        let pass = console.watch.begin("question", "what --why asks".to_string(), (1, 1));
+        let pass = console.watch.begin("question", "what --why asks".to_string(), Share::ALL);
         compilation.options.limits.stop = pass.stop();
         return why::run(args, asked, &compilation, console);
     }

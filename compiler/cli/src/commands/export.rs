@@ -122,13 +122,13 @@ fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
     };
     let options = JaxOptions { style, floats: floats(args.dtype) };
     let write = |layers: &[Exported<'_>], origin: &str| shard_export::jax(layers, origin, options);
-    module(&args.exported, ("jax", ".py"), &write, console)
+    module(&args.exported, "jax", ".py", &write, console)
 }
 
 fn torch(args: &ExportTorchArgs, console: &mut Console) -> Outcome {
     let floats = floats(args.dtype);
     let write = |layers: &[Exported<'_>], origin: &str| shard_export::torch(layers, origin, floats);
-    module(&args.exported, ("torch", "_torch.py"), &write, console)
+    module(&args.exported, "torch", "_torch.py", &write, console)
 }
 
 fn stablehlo(args: &ExportStablehloArgs, console: &mut Console) -> Outcome {
@@ -137,7 +137,7 @@ fn stablehlo(args: &ExportStablehloArgs, console: &mut Console) -> Outcome {
         let plans: Vec<&Plan> = layers.iter().map(|layer| layer.plan).collect();
         shard_export::stablehlo(&plans, origin, floats)
     };
-    module(&args.exported, ("stablehlo", ".mlir"), &write, console)
+    module(&args.exported, "stablehlo", ".mlir", &write, console)
 }
 
 fn floats(asked: ExportFloats) -> Floats {
@@ -151,10 +151,11 @@ fn floats(asked: ExportFloats) -> Floats {
 /// What writes a module of layers; the text says what they come from.
 type Write<'a> = &'a dyn Fn(&[Exported<'_>], &str) -> Result<String, ExportError>;
 
-/// A module of a system, under the end that its files have.
+/// Writes a module for a system; `end` is how the names of its files end.
 fn module(
     args: &ExportedArgs,
-    (system, end): (&str, &str),
+    system: &str,
+    end: &str,
     write: Write<'_>,
     console: &mut Console,
 ) -> Outcome {

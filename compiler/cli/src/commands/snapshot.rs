@@ -97,13 +97,13 @@ fn compare(
         _ => {}
     }
     let old = match read_regular(snapshot) {
-        Ok(old) => old.text.replace("\r\n", "\n"),
+        Ok(old) => SourceFile::new(name.clone(), old.text.replace("\r\n", "\n")),
         Err(why) => return Err(console.usage(&format!("cannot read `{name}`: {why}"), None)),
     };
-    if old == new {
+    if old.text == new {
         return Ok(());
     }
-    if let Some(recorded) = recorded_options(&old).filter(|recorded| *recorded != options) {
+    if let Some(recorded) = recorded_options(&old.text).filter(|recorded| *recorded != options) {
         let said = |options: &str| {
             if options.is_empty() { "no options".to_string() } else { format!("`{options}`") }
         };
@@ -116,8 +116,8 @@ fn compare(
         console.report(Some(file), vec![problem.into()]);
         return Err(Status::Wrong);
     }
-    let Difference { shown, counts, span } =
-        difference((&name, &old), (&format!("{} (lowered now)", file.name), new), compilation);
+    let new = SourceFile::new(format!("{} (lowered now)", file.name), new);
+    let Difference { shown, counts, span } = difference(&old, &new, compilation);
     let is_text = console.result_is_text();
     if is_text {
         console.people(&shown)?;

@@ -9,6 +9,7 @@ use shard_check::diagnostics::{ALL, Source};
 use shard_check::{Diagnostic, Help};
 use shard_cost::Objective;
 use shard_cost::{Bytes, Capacity, Hardware, Summary};
+use shard_driver::Share;
 use shard_driver::compile::{layer_header, unknown_phase};
 use shard_driver::hardware_choice;
 use shard_driver::input::Input;
@@ -116,7 +117,7 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
         [bytes] => hardware.with_memory_limit(*bytes),
         _ => hardware,
     };
-    let pass = console.watch.begin("search", String::new(), (1, 1));
+    let pass = console.watch.begin("search", String::new(), Share::ALL);
     let shows_progress = console.watch.shows();
     let sweeps_memory = limits.len() > 1;
     let sweep = Sweep {

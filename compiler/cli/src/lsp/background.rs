@@ -41,10 +41,19 @@ pub(crate) struct StepTime {
     pub(crate) of_stack: Picoseconds,
 }
 
+/// One version of a file that is to be lowered.
+struct Job {
+    uri: Uri,
+    version: i32,
+    file: SourceFile,
+    /// Ends the search for its plans.
+    stop: Stop,
+}
+
 /// The newest version of each file that waits, and what is being lowered.
 #[derive(Default)]
 struct Waiting {
-    jobs: BTreeMap<Uri, (i32, SourceFile)>,
+    jobs: BTreeMap<Uri, Job>,
     running: Option<(Uri, Stop)>,
     closed: bool,
 }
@@ -58,22 +67,52 @@ impl Waiting {
     }
 }
 
+/// The jobs that the server hands to the thread.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    /// There is a new job, or the queue is closed.
+    changed: Condvar,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a job, which runs from now on; `None` where the queue is closed.
+    fn next(&self) -> Option<Job> {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.closed {
+                return None;
+            }
+            if let Some((uri, job)) = waiting.jobs.pop_first() {
+                waiting.running = Some((uri, job.stop.clone()));
+                return Some(job);
+            }
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
 /// The thread, as the server sees it.
 #[derive(Clone, Default)]
 pub(crate) struct Background {
-    waiting: Arc<(Mutex<Waiting>, Condvar)>,
+    queue: Arc<Queue>,
 }
 
 impl Background {
     /// Starts the thread, which calls `done` after each version that is still wanted then.
     pub(crate) fn start(done: impl Fn(Lowered) + Send + 'static) -> Background {
         let background = Background::default();
-        let waiting = Arc::clone(&background.waiting);
+        let queue = Arc::clone(&background.queue);
         std::thread::spawn(move || {
-            while let Some((uri, version, file, stop)) = next(&waiting) {
+            while let Some(job) = queue.next() {
+                let stop = job.stop.clone();
                 // A defect of a pass must not end the session: the next version may be fine again.
-                let lowered = catch_unwind(AssertUnwindSafe(|| lower(uri, version, &file, &stop)));
-                lock(&waiting.0).running = None;
+                let lowered = catch_unwind(AssertUnwindSafe(|| lower(job)));
+                queue.lock().running = None;
                 if let (Ok(lowered), false) = (lowered, stop.is_asked()) {
                     done(lowered);
                 }
@@ -84,52 +123,34 @@ impl Background {
 
     /// Wants a version lowered, in place of any older one that waits.
     pub(crate) fn lower(&self, uri: Uri, version: i32, file: SourceFile) {
-        let mut waiting = lock(&self.waiting.0);
+        let mut waiting = self.queue.lock();
         waiting.stop(&uri);
-        waiting.jobs.insert(uri, (version, file));
+        let job = Job { uri: uri.clone(), version, file, stop: Stop::default() };
+        waiting.jobs.insert(uri, job);
         drop(waiting);
-        self.waiting.1.notify_one();
+        self.queue.changed.notify_one();
     }
 
     /// A file is closed, or wrong: nothing of it is wanted any more.
     pub(crate) fn forget(&self, uri: &Uri) {
-        let mut waiting = lock(&self.waiting.0);
+        let mut waiting = self.queue.lock();
         waiting.stop(uri);
         waiting.jobs.remove(uri);
     }
 
     /// Ends the thread, and what it is at.
     pub(crate) fn close(&self) {
-        let mut waiting = lock(&self.waiting.0);
+        let mut waiting = self.queue.lock();
         waiting.closed = true;
         waiting.running.iter().for_each(|(_, stop)| stop.ask());
         drop(waiting);
-        self.waiting.1.notify_one();
+        self.queue.changed.notify_one();
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn next(waiting: &(Mutex<Waiting>, Condvar)) -> Option<(Uri, i32, SourceFile, Stop)> {
-    let mut open = lock(&waiting.0);
-    loop {
-        if open.closed {
-            return None;
-        }
-        if let Some((uri, (version, file))) = open.jobs.pop_first() {
-            let stop = Stop::default();
-            open.running = Some((uri.clone(), stop.clone()));
-            return Some((uri, version, file, stop));
-        }
-        open = waiting.1.wait(open).unwrap_or_else(PoisonError::into_inner);
-    }
-}
-
-fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
-    let mut host = Keeper { stop: stop.clone(), reader: Some(read_named), ..Keeper::default() };
-    let compiled = compile_source(file, &CompileOptions::default(), Purpose::Check, &mut host);
+fn lower(Job { uri, version, file, stop }: Job) -> Lowered {
+    let mut host = Keeper { stop, reader: Some(read_named), ..Keeper::default() };
+    let compiled = compile_source(&file, &CompileOptions::default(), Purpose::Check, &mut host);
     let found = compiled.map_or_else(|_| Vec::new(), |found| found.compiled);
     let step = |(hardware, layer): &(Hardware, Compiled)| {
         let (plan, of_layer) = (&layer.schedule.plan, layer.price.totals.serial_time);
@@ -143,7 +164,7 @@ fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
     };
     let steps = found.iter().map(step).collect();
     let plans = found.into_iter().map(|(_, layer)| (layer.schedule.plan, layer.price)).collect();
-    let mut diagnostics = host.of(file);
+    let mut diagnostics = host.of(&file);
     diagnostics.extend(defects());
-    Lowered { uri, version, file: file.clone(), plans, steps, diagnostics }
+    Lowered { uri, version, file, plans, steps, diagnostics }
 }

@@ -58,8 +58,8 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
             && !prefix[*i..].contains(|c: char| c.is_ascii_uppercase())
     });
     match of_dim {
-        Some(sign) => return axes(document, prefix, (word + sign + 1, place)),
-        None if is_partial => return axes(document, prefix, (word, place)),
+        Some(sign) => return axes(document, prefix, word + sign + 1, place),
+        None if is_partial => return axes(document, prefix, word, place),
         None if prefix.starts_with(|c: char| c.is_ascii_uppercase()) => {
             return dims(document, Range { start: place, end: place });
         }
@@ -137,11 +137,7 @@ fn takes_a_dim(ahead: &str) -> bool {
 
 /// The axes that the word does not have yet. Those of the dim begin at `start`; among letters, a
 /// longer name puts all of them in braces.
-fn axes(
-    document: &Document,
-    prefix: &str,
-    (start, place): (usize, Position),
-) -> Vec<CompletionItem> {
+fn axes(document: &Document, prefix: &str, start: usize, place: Position) -> Vec<CompletionItem> {
     let letters = document.file.slice(Span::new(start, offset_of(&document.file, place)));
     let from = |at: usize| Range { start: position_of(&document.file, start + at), end: place };
     let in_braces = letters.starts_with('{').then(|| letters.rfind(['{', ',']).unwrap_or(0) + 1);

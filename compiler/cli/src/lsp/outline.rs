@@ -19,7 +19,7 @@ fn of_item(document: &Document, item: &Item) -> DocumentSymbol {
                 HardwareRef::BuiltIn(name) => (&name.value, name.span),
                 HardwareRef::Path(path) => (&path.value, path.span),
             };
-            symbol(document, SymbolKind::PROPERTY, (hardware.span, span), name, "hardware")
+            symbol(document, SymbolKind::PROPERTY, hardware.span, span, name, "hardware")
         }
         Item::Mesh(mesh) => {
             let axes: Vec<DocumentSymbol> = mesh
@@ -30,16 +30,17 @@ fn of_item(document: &Document, item: &Item) -> DocumentSymbol {
                     symbol(
                         document,
                         SymbolKind::ENUM_MEMBER,
-                        (axis.span, axis.name.span),
+                        axis.span,
+                        axis.name.span,
                         &axis.name.value,
                         &detail,
                     )
                 })
                 .collect();
             let devices = mesh.axes.iter().fold(1u64, |n, axis| n.saturating_mul(axis.size.value));
-            let whole = (mesh.span, Span::new(mesh.span.start, mesh.span.start + "mesh".len()));
-            let mesh =
-                symbol(document, SymbolKind::ENUM, whole, "mesh", &format!("{devices} devices"));
+            let word = Span::new(mesh.span.start, mesh.span.start + "mesh".len());
+            let detail = format!("{devices} devices");
+            let mesh = symbol(document, SymbolKind::ENUM, mesh.span, word, "mesh", &detail);
             DocumentSymbol { children: Some(axes), ..mesh }
         }
         Item::Dim(dim) => {
@@ -95,14 +96,15 @@ fn named(
     name: &Name,
     detail: &str,
 ) -> DocumentSymbol {
-    symbol(document, kind, (span, name.span), &name.value, detail)
+    symbol(document, kind, span, name.span, &name.value, detail)
 }
 
 /// An entry for `whole`, of which `selected` is shown when it is chosen.
 fn symbol(
     document: &Document,
     kind: SymbolKind,
-    (whole, selected): (Span, Span),
+    whole: Span,
+    selected: Span,
     name: &str,
     detail: &str,
 ) -> DocumentSymbol {

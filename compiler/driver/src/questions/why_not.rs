@@ -63,7 +63,7 @@ pub fn why_not<'c>(
             found.push(is_chosen());
             continue;
         }
-        match best(&request, asked, program, (hardware, chosen), compilation) {
+        match best(&request, asked, program, hardware, chosen, compilation) {
             // A value that some read so is not for that so for all.
             Ok(best) if is_had && serial(&best.compiled) <= serial(compiled) => {
                 found.push(is_chosen());
@@ -152,7 +152,8 @@ fn best(
     request: &Request,
     asked: &str,
     program: &Program,
-    (hardware, chosen): (&Hardware, &Plan),
+    hardware: &Hardware,
+    chosen: &Plan,
     compilation: &Compilation,
 ) -> Result<Best, QuestionProblem> {
     let mut best: Option<Best> = None;
@@ -202,7 +203,7 @@ fn best(
     if let Some(best) = &mut best {
         best.near = near.into_iter().map(|(_, way)| way).collect();
     }
-    best.ok_or_else(|| unfound(request, asked, program, (is_beaten.then_some(others), tried)))
+    best.ok_or_else(|| unfound(request, asked, program, is_beaten.then_some(others), tried))
 }
 
 /// The best plan that has what is asked for in one way; one that does not fit where none does. A
@@ -235,7 +236,8 @@ fn unfound(
     request: &Request,
     asked: &str,
     program: &Program,
-    (beaten_by, tried): (Option<BTreeSet<&'static str>>, usize),
+    beaten_by: Option<BTreeSet<&'static str>>,
+    tried: usize,
 ) -> QuestionProblem {
     let reason = match tried {
         // Phases share what is stored.

@@ -82,7 +82,8 @@ impl Frontier {
     /// all plans, are these.
     pub(super) fn new(
         layers: u64,
-        (memory, one_kind): (u64, Point),
+        memory: u64,
+        one_kind: Point,
         fastest: Point,
         least: u64,
     ) -> Frontier {

@@ -12,7 +12,7 @@ use shard_ir::{Picoseconds, Program};
 use shard_search::{LowerOptions, Stop};
 
 use crate::compile::CompileOptions;
-use crate::host::{Host, Outcome, problem};
+use crate::host::{Host, Outcome, Share, problem};
 use stack::{Found, Stack};
 
 /// The source with the stacks among some programs split, where that takes less time; what was
@@ -49,7 +49,8 @@ pub(crate) fn split_stacks(
         let Some(repeat) = &layer.repeat else { continue };
         let name = &layer.name.value;
         let of_layer: Vec<&Program> = programs.iter().filter(|p| p.name == *name).collect();
-        let pass = host.begin("search", format!("two kinds of `{name}`"), (1, 2));
+        let share = Share { part: 1, whole: 2 };
+        let pass = host.begin("search", format!("two kinds of `{name}`"), share);
         let options = LowerOptions {
             strict: asked.check.strict,
             fuse: asked.fuse,

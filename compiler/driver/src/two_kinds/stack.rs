@@ -13,10 +13,16 @@ use super::{kinds, replaced};
 use crate::noted::ok_or_noted;
 use crate::pipeline::{self, CompileError};
 
-/// Searches for stacks of one kind under a limit of memory, and for plans of a split: of one
-/// program, and of phases, which are searched together.
-const LIMITS: (usize, usize) = (12, 6);
-const SPLITS: (usize, usize) = (5, 1);
+/// How many searches a stack may take; phases take longer, since they are searched together.
+struct MostSearches {
+    of_one_program: usize,
+    of_phases: usize,
+}
+
+/// Searches for stacks of one kind, each under another limit of memory.
+const LIMITS: MostSearches = MostSearches { of_one_program: 12, of_phases: 6 };
+/// Searches for plans of a split.
+const SPLITS: MostSearches = MostSearches { of_one_program: 5, of_phases: 1 };
 /// Limits under which stacks of one kind are bounded besides.
 const BOUNDS: usize = 64;
 /// Where no split takes less than one kind by more than this part, none is searched for.
@@ -63,8 +69,8 @@ impl Stack<'_> {
         }
         let bound_of_one = one.bound;
         let least = self.programs.iter().map(|p| least_kept(p)).max().unwrap_or(0);
-        let mut frontier = Frontier::new(self.layers, (memory, one), fastest, least);
-        for _ in 0..self.limit(LIMITS) {
+        let mut frontier = Frontier::new(self.layers, memory, one, fastest, least);
+        for _ in 0..self.most(LIMITS) {
             let Some(bytes) = frontier.next_limit() else { break };
             match self.of_one_kind(Some(bytes)) {
                 Ok(point) => frontier.found(bytes, point),
@@ -78,7 +84,7 @@ impl Stack<'_> {
         let mut best = (None, one_kind);
         let mut suggested = frontier.suggested().into_iter();
         let mut tried = BTreeSet::new();
-        for _ in 0..self.limit(SPLITS) {
+        for _ in 0..self.most(SPLITS) {
             if one_kind - one_kind.min(least(&bounds)) <= one_kind / WORTH {
                 break;
             }
@@ -150,8 +156,8 @@ impl Stack<'_> {
         }
     }
 
-    fn limit(&self, (of_one, of_phases): (usize, usize)) -> usize {
-        if self.programs.len() > 1 { of_phases } else { of_one }
+    fn most(&self, searches: MostSearches) -> usize {
+        if self.programs.len() > 1 { searches.of_phases } else { searches.of_one_program }
     }
 
     /// The best plans of one kind within a limit, or of any size.

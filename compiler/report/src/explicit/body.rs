@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::{InstrId, InstrKind, Op, Plan};
 
 use super::comments::Comments;
-use super::expression::{Binds, Written, has_natural_order, number, op_text, word};
+use super::expression::{Written, has_natural_order, number, op_text, word};
 
 /// The statements of a layer, a line each, and what it returns; comments of the source stand where
 /// their statements stood.
@@ -21,7 +21,7 @@ pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> (Vec<Strin
             InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(Op::Fetch) => continue,
             InstrKind::Move(_) => format!("let {} = {}", writer.name(id), writer.reshard(id)),
             InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
-                let (text, _) = writer.expression(id);
+                let text = writer.expression(id).text;
                 format!("let {}: {} = {text}", writer.name(id), plan.layout_text(id))
             }
         };
@@ -39,7 +39,7 @@ pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> (Vec<Strin
         });
     }
     lines.extend(comments.rest());
-    let results: Vec<String> = plan.outputs.iter().map(|o| writer.operand(o.id).0).collect();
+    let results: Vec<String> = plan.outputs.iter().map(|o| writer.operand(o.id).text).collect();
     let returned = match results.as_slice() {
         [one] => format!("return {one}"),
         many => format!("return ({})", many.join(", ")),
@@ -183,8 +183,8 @@ impl<'a> Writer<'a> {
         match &self.plan.instruction(id).kind {
             InstrKind::Constant(value) => number(self.plan.number(*value)),
             InstrKind::Op(Op::Fetch) => self.expression(id),
-            _ if !self.inlined.contains(&id) => (self.name(id).to_string(), Binds::Atom),
-            InstrKind::Move(_) => (self.reshard(id), Binds::Atom),
+            _ if !self.inlined.contains(&id) => Written::atom(self.name(id)),
+            InstrKind::Move(_) => Written::atom(self.reshard(id)),
             InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
                 self.expression(id)
             }
@@ -206,7 +206,7 @@ impl<'a> Writer<'a> {
             .instruction(id)
             .operands
             .first()
-            .map_or_else(String::new, |o| self.operand(*o).0);
+            .map_or_else(String::new, |o| self.operand(*o).text);
         format!("reshard({source}, {})", self.plan.layout_text(id))
     }
 }

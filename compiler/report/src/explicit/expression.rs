@@ -16,37 +16,49 @@ pub(crate) enum Binds {
     Atom,
 }
 
-/// Text of an expression, and how tightly it binds.
-pub(crate) type Written = (String, Binds);
+/// An expression that is written already.
+#[derive(Clone)]
+pub(crate) struct Written {
+    pub(crate) text: String,
+    pub(crate) binds: Binds,
+}
 
-fn within((text, binds): &Written, least: Binds) -> String {
-    if *binds >= least { text.clone() } else { format!("({text})") }
+impl Written {
+    pub(crate) fn atom(text: impl Into<String>) -> Written {
+        Written { text: text.into(), binds: Binds::Atom }
+    }
+
+    /// The text as an operand of what binds `least`, in parentheses where it binds looser.
+    fn within(&self, least: Binds) -> String {
+        if self.binds >= least { self.text.clone() } else { format!("({})", self.text) }
+    }
 }
 
 /// An op on operands that are written already.
 pub(crate) fn op_text(plan: &Plan, id: InstrId, op: &Op, operands: &[Written]) -> Written {
-    let all: Vec<&str> = operands.iter().map(|(text, _)| text.as_str()).collect();
+    let all: Vec<&str> = operands.iter().map(|operand| operand.text.as_str()).collect();
     let args = all.join(", ");
-    let call = |tail: String| (format!("{}({args}{tail})", word(op)), Binds::Atom);
+    let call = |tail: String| Written::atom(format!("{}({args}{tail})", word(op)));
     match op {
         Op::Einsum => {
             let stated = plan.stated_dtype(id).map_or(String::new(), |dtype| format!(" : {dtype}"));
             call(format!(" -> {}{stated}", plan.dims_text(&plan.instruction(id).dims)))
         }
         Op::Map(Map::Neg) => {
-            let operand = operands.first().map_or_else(String::new, |o| within(o, Binds::Sign));
-            (format!("-{operand}"), Binds::Sign)
+            let operand = operands.first().map_or_else(String::new, |o| o.within(Binds::Sign));
+            Written { text: format!("-{operand}"), binds: Binds::Sign }
         }
         Op::Binary(binary) => match (sign(*binary), operands) {
             (Some((sign, binds)), [left, right]) => {
                 // Signs group to the left: an equal one on the right keeps its parentheses.
                 let tighter = if binds == Binds::Sum { Binds::Product } else { Binds::Sign };
-                (format!("{} {sign} {}", within(left, binds), within(right, tighter)), binds)
+                let text = format!("{} {sign} {}", left.within(binds), right.within(tighter));
+                Written { text, binds }
             }
             _ => call(String::new()),
         },
         // No source writes it: a weight in host memory is fetched by being used.
-        Op::Fetch => operands.first().cloned().unwrap_or_else(|| (args.clone(), Binds::Atom)),
+        Op::Fetch => operands.first().cloned().unwrap_or_else(|| Written::atom(args.clone())),
         op => {
             let tail = |(slot, argument): (&Slot, Argument)| {
                 let text = match (&argument, slot.takes) {
@@ -80,7 +92,7 @@ fn sign(op: Binary) -> Option<(&'static str, Binds)> {
 pub(crate) fn number(value: f64) -> Written {
     let text = format!("{value:?}");
     let text = text.strip_suffix(".0").map_or(text.clone(), str::to_string);
-    (text, if value.is_sign_negative() { Binds::Sign } else { Binds::Atom })
+    Written { text, binds: if value.is_sign_negative() { Binds::Sign } else { Binds::Atom } }
 }
 
 /// Whether an op without an annotation gives its result in the plan's order of dims.

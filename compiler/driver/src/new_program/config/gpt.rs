@@ -46,7 +46,7 @@ fn plain(
         feed,
     };
     let layers = config.number(&["n_layer", "num_hidden_layers"])?;
-    let model = config.model(kind, dtype, (width, "layernorm"), layers, block)?;
+    let model = config.model(kind, dtype, width, "layernorm", layers, block)?;
     Ok(Model { left_out: vec![SCALES.to_string()], ..model })
 }
 

@@ -40,7 +40,7 @@ pub(super) fn usual(config: &Config<'_>, kind: &'static str) -> Result<Model, Co
         feed: Feed::Dense(feed),
     };
     let layers = config.number(&["num_hidden_layers"])?;
-    config.model(kind, dtype, (width, "rmsnorm"), layers, block)
+    config.model(kind, dtype, width, "rmsnorm", layers, block)
 }
 
 /// Positions of the cache: more than a window, where there may be more.

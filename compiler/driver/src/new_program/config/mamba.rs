@@ -47,5 +47,5 @@ pub(super) fn mamba2(config: &Config<'_>, kind: &'static str) -> Result<Model, C
         feed: Feed::StateSpace(space),
     };
     let layers = config.number(&["num_hidden_layers"])?;
-    Ok(Model { left_out, ..config.model(kind, dtype, (width, "rmsnorm"), layers, block)? })
+    Ok(Model { left_out, ..config.model(kind, dtype, width, "rmsnorm", layers, block)? })
 }

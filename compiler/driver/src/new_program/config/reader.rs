@@ -318,7 +318,8 @@ impl<'a> Config<'a> {
         &self,
         kind: &'static str,
         dtype: Dtype,
-        (width, norm): (u64, &'static str),
+        width: u64,
+        norm: &'static str,
         layers: u64,
         block: Block,
     ) -> Result<Model, ConfigProblem> {
