@@ -6,7 +6,7 @@
 //! anew.
 
 pub mod bound;
-pub mod comparison;
+mod comparison;
 pub mod cost;
 pub mod diff;
 pub mod dot;

@@ -31,7 +31,7 @@ pub struct Recorded {
     pub(crate) outputs: Vec<Output>,
     pub(crate) objective: Option<String>,
     pub(crate) strategy: Vec<String>,
-    pub(crate) instructions: Vec<Step>,
+    pub(crate) instructions: Vec<RecordedStep>,
     pub(crate) totals: Totals,
     model_totals: Option<ModelTotals>,
     pub(crate) optimality: Option<Optimality>,
@@ -87,9 +87,9 @@ pub(crate) struct Optimality {
     pub(crate) lower_bound_s: f64,
 }
 
-/// An instruction. Which of the fields there are depends on the op.
+/// An instruction of a recorded plan. Which of the fields there are depends on the op.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Step {
+pub(crate) struct RecordedStep {
     pub(crate) id: u32,
     pub(crate) op: String,
     pub(crate) name: Option<String>,
@@ -113,7 +113,7 @@ pub(crate) struct Step {
     pub(crate) reason: Option<String>,
     /// What bounds an op: compute or memory.
     pub(crate) bound: Option<String>,
-    span: Option<Place>,
+    span: Option<SourceLine>,
     equation: Option<String>,
     function: Option<String>,
     #[serde(default)]
@@ -132,8 +132,9 @@ pub(crate) struct Step {
     pub(crate) fused: Option<String>,
 }
 
+/// The part of a place in the source that comparisons show.
 #[derive(Clone, Debug, Deserialize)]
-struct Place {
+struct SourceLine {
     line: usize,
 }
 
@@ -172,7 +173,7 @@ impl Recorded {
     }
 
     /// What is read by a step in its first place, where it reads anything.
-    pub(crate) fn source(&self, step: &Step) -> Option<&Step> {
+    pub(crate) fn source(&self, step: &RecordedStep) -> Option<&RecordedStep> {
         self.instructions.get(*step.operands.first()? as usize)
     }
 
@@ -185,7 +186,7 @@ impl Recorded {
     }
 }
 
-impl Step {
+impl RecordedStep {
     /// Picoseconds of a step of the layer.
     pub(crate) fn time(&self) -> u64 {
         picoseconds(self.time_s).saturating_mul(self.repeat.unwrap_or(1))

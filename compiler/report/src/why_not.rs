@@ -1,12 +1,12 @@
 //! `explain --why-not`: the best plan that has what was asked for, beside the chosen one.
 
 use shard_cost::{Bytes, Objective};
-use shard_ir::{InstrId, Picoseconds};
+use shard_ir::Picoseconds;
 use shard_search::Status;
 
 use crate::Layer;
-use crate::comparison::{Comparison, Side, told};
-use crate::notation::phrase;
+use crate::comparison::{ComparedPlan, Comparison, Side};
+use crate::diff::in_line;
 use crate::page::Page;
 use crate::scale;
 use crate::strategy::strategies;
@@ -247,7 +247,7 @@ fn differences(page: &mut Page, a: &WhyNot<'_>) {
             page.line("  it changes");
             changed = true;
         }
-        let layouts = match (x.plan.layout_text(*before), y.plan.layout_text(*after)) {
+        let layouts = match (x.layout(*before), y.layout(*after)) {
             (before, after) if before == after => before,
             (before, after) => format!("{before} -> {after}"),
         };
@@ -255,7 +255,7 @@ fn differences(page: &mut Page, a: &WhyNot<'_>) {
             (before, after) if before == after => String::new(),
             (before, after) => format!("{} -> {}", scale::time(before), scale::time(after)),
         };
-        page.row(&format!("    {}: {layouts}", told(x.plan, *before)), &times);
+        page.row(&format!("    {}: {layouts}", x.told(*before)), &times);
     }
 }
 
@@ -293,33 +293,25 @@ fn dearer(more: Picoseconds, chosen: Picoseconds) -> String {
     }
 }
 
-fn list(page: &mut Page, title: &str, sign: char, side: Side<'_>, ids: &[InstrId]) {
-    if ids.is_empty() {
+fn list<P: ComparedPlan>(page: &mut Page, title: &str, sign: char, plan: P, moves: &[P::Step]) {
+    if moves.is_empty() {
         return;
     }
-    let sum: Picoseconds = ids.iter().map(|id| side.time(*id)).sum();
+    let sum: Picoseconds = moves.iter().map(|step| plan.time(*step)).sum();
     page.row(&format!("  {title}"), &scale::time(sum));
-    for id in ids {
-        move_line(page, sign, side, *id);
-    }
+    moves.iter().for_each(|step| move_lines(page, sign, plan, *step));
 }
 
 /// A move with its layouts, line, and the bytes and time of all applications.
-pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId) {
-    let plan = side.plan;
-    let source = plan.moved(id);
-    let bytes = match side.price.of(id) {
-        shard_cost::InstrPrice::Move(cost) => cost.bytes.times(plan.repeat_of(id)),
-        shard_cost::InstrPrice::Free | shard_cost::InstrPrice::Kernel { .. } => Bytes(0),
-    };
-    let figures = format!("{}  {}", scale::bytes(bytes), scale::time(side.time(id)));
-    page.row(&format!("    {sign} {}: {}", phrase(plan, id), told(plan, source)), &figures);
-    let line = side.line(id).map_or_else(String::new, |line| format!("  (line {line})"));
-    let words = format!("{} -> {}", plan.layout_text(source), plan.layout_text(id));
-    if page.fits(8, &format!("{words}{line}")) {
-        page.line(&format!("        {words}{line}"))
+pub(crate) fn move_lines<P: ComparedPlan>(page: &mut Page, sign: char, plan: P, step: P::Step) {
+    let source = plan.source(step).unwrap_or(step);
+    let figures = format!("{}  {}", scale::bytes(plan.bytes(step)), scale::time(plan.time(step)));
+    page.row(&format!("    {sign} {}: {}", plan.phrase(step), plan.told(source)), &figures);
+    let words = format!("{} -> {}{}", plan.layout(source), plan.layout(step), in_line(plan, step));
+    if P::KEEPS_BLANKS && page.fits(8, &words) {
+        page.line(&format!("        {words}"))
     } else {
-        page.wrapped_more(8, 2, &format!("{words}{line}"))
+        page.wrapped_more(8, 2, &words)
     }
 }
 

@@ -9,7 +9,7 @@ use shard_grammar::SourceFile;
 use shard_report::Layer;
 use shard_report::diff::{Pair, diff, differs};
 use shard_report::html::side_by_side;
-use shard_report::json::diff::json;
+use shard_report::json;
 use shard_report::recorded::{self, Recorded};
 use shard_report::{printable, recorded_diff};
 
@@ -150,9 +150,9 @@ fn of_lowered(
         b.escape();
     }
     let key = |layer: &Layer<'_>| (layer.plan().name.clone(), layer.plan().phase.clone());
-    let pairs: Vec<Pair<'_>> = paired(a.layers(), b.layers(), key);
+    let pairs: Vec<Pair<Layer<'_>>> = paired(a.layers(), b.layers(), key);
     if as_json {
-        console.result(&json(&pairs))
+        console.result(&json::diff::json(&pairs))
     } else {
         console.people(&diff(&pairs, width(args.width)))
     }?;
@@ -176,7 +176,7 @@ fn of_recorded(
         DiffEmit::Text => {
             console.people(&printable::escaped(&recorded_diff::text(&pairs, width(args.width))))
         }
-        DiffEmit::Json => console.result(&shard_report::json::recorded_diff::json(&pairs)),
+        DiffEmit::Json => console.result(&json::diff::recorded(&pairs)),
         DiffEmit::Html => {
             console.result(&side_by_side::page(&pairs, names.each_ref().map(String::as_str)))
         }

@@ -5,8 +5,9 @@ use askama::Template;
 use shard_cost::Bytes;
 use shard_ir::{Picoseconds, never};
 
-use crate::recorded::{Recorded, Step};
-use crate::recorded_diff::{Comparison, Fact, Matched, Pair, facts, told};
+use crate::comparison::{ComparedPlan, Comparison, Matched};
+use crate::diff::{ComparedLayer, Fact, Pair};
+use crate::recorded::{Recorded, RecordedStep};
 use crate::scale;
 
 /// Rows of equal steps are folded where at least so many stand together.
@@ -15,26 +16,26 @@ const FOLDED: usize = 4;
 /// The page.
 #[derive(Template)]
 #[template(path = "diff.html")]
-struct Page {
+struct DiffPage {
     title: String,
-    sections: Vec<Section>,
+    sections: Vec<PairSection>,
 }
 
 /// A layer of both sides, or of one.
 #[derive(Template)]
 #[template(path = "diff_layer.html")]
-struct Section {
+struct PairSection {
     at: usize,
     title: String,
     /// What the section says where nothing is compared.
     note: Option<&'static str>,
-    columns: [Column; 2],
-    facts: Vec<FactRow>,
+    columns: [SideHead; 2],
+    facts: Vec<Fact>,
     blocks: Vec<Block>,
 }
 
-/// The head of a side.
-struct Column {
+/// What stands above the steps of a side.
+struct SideHead {
     name: String,
     /// Whether its plan is proven; `None` where it was not searched for.
     badge: Option<String>,
@@ -42,29 +43,33 @@ struct Column {
     width: String,
 }
 
-/// A figure of both plans.
-struct FactRow {
-    name: &'static str,
-    a: String,
-    b: String,
-    /// ` (+39.0 us, +17.8 %)`, or nothing.
-    more: String,
-    differs: bool,
-}
-
 /// Rows that stand together.
 struct Block {
     /// How many steps are folded; `None` where the rows are shown at once.
     folded: Option<usize>,
-    rows: Vec<Row>,
+    rows: Vec<StepPair>,
 }
 
 /// A step of each plan, or of one of them.
-struct Row {
+struct StepPair {
     a: Option<Cell>,
     b: Option<Cell>,
-    /// `same`, `changed`, or `alone` where the cells are no pair.
-    class: &'static str,
+    alike: Alike,
+}
+
+shard_ir::worded! {
+    /// How alike the two cells of a row are.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Alike {
+        /// The same step, which costs the same and has the same layout.
+        Same = "same",
+        /// The same step, of another cost or layout.
+        Changed = "changed",
+        /// The cells are no pair: they stand beside each other by chance.
+        Alone = "alone",
+    }
+    /// The class of the row in the style sheet.
+    fn class;
 }
 
 /// A step.
@@ -81,18 +86,18 @@ struct Cell {
 }
 
 /// Two sets of plans as one HTML file; `names` are those of the two sides.
-pub fn page(pairs: &[Pair<'_>], names: [&str; 2]) -> String {
+pub fn page(pairs: &[Pair<&Recorded>], names: [&str; 2]) -> String {
     let names = names.map(super::file_name);
     let title = format!("shardc diff {} {}", names[0], names[1]);
     let sections = pairs.iter().enumerate().map(|(at, pair)| section(pair, at, names)).collect();
-    let page = Page { title, sections };
+    let page = DiffPage { title, sections };
     // Writing to memory cannot fail. A template ends without the last line's end.
     page.render().unwrap_or_else(|_| never!("a page that cannot be written", String::new())) + "\n"
 }
 
-fn section(pair: &Pair<'_>, at: usize, names: [&str; 2]) -> Section {
+fn section(pair: &Pair<&Recorded>, at: usize, names: [&str; 2]) -> PairSection {
     let longest = [pair.0, pair.1].into_iter().flatten().map(serial).fold(0.0, f64::max);
-    let column = |letter: char, name: &str, plan: Option<&Recorded>| Column {
+    let column = |letter: char, name: &str, plan: Option<&Recorded>| SideHead {
         name: format!("{letter}: {name}"),
         badge: plan.and_then(|plan| plan.optimality.as_ref()).map(|found| found.status.clone()),
         width: match plan {
@@ -107,27 +112,19 @@ fn section(pair: &Pair<'_>, at: usize, names: [&str; 2]) -> Section {
                 (x, y) if x == y => x,
                 (x, y) => format!("{x} → {y}"),
             };
-            let facts: Vec<FactRow> = facts(x, y).into_iter().map(FactRow::of).collect();
-            let same = Comparison::of(x, y).is_empty() && facts.iter().all(|fact| !fact.differs);
+            let facts = x.facts(y);
+            let same = Comparison::of(x, y).is_empty() && !facts.iter().any(Fact::differs);
             (title, same.then_some("The plans do not differ."), facts, rows(x, y))
         }
-        (Some(x), None) => (x.title(), Some("Only A has this layer."), Vec::new(), Vec::new()),
-        (None, Some(y)) => (y.title(), Some("Only B has this layer."), Vec::new(), Vec::new()),
+        (Some(x), None) => {
+            (x.title(), Some("Only A has this layer."), Vec::new(), Vec::new())
+        }
+        (None, Some(y)) => {
+            (y.title(), Some("Only B has this layer."), Vec::new(), Vec::new())
+        }
         (None, None) => (String::new(), None, Vec::new(), Vec::new()),
     };
-    Section { at, title, note, columns, facts, blocks: blocks(rows) }
-}
-
-impl FactRow {
-    fn of(fact: Fact) -> FactRow {
-        FactRow {
-            differs: fact.before != fact.after,
-            name: fact.name,
-            a: fact.before,
-            b: fact.after,
-            more: fact.more,
-        }
-    }
+    PairSection { at, title, note, columns, facts, blocks: blocks(rows) }
 }
 
 /// The time of all steps, in seconds.
@@ -138,14 +135,14 @@ fn serial(plan: &Recorded) -> f64 {
 /// The steps of both plans, each plan's in its own order. Steps that are the same one share a row
 /// where that keeps both orders; between two such rows, what is left stands in the order of the
 /// plans.
-fn rows(a: &Recorded, b: &Recorded) -> Vec<Row> {
+fn rows(a: &Recorded, b: &Recorded) -> Vec<StepPair> {
     let matched = Matched::of(a, b);
-    let mut both: Vec<(&Step, &Step)> = [matched.moves, matched.values].concat();
+    let mut both: Vec<(&RecordedStep, &RecordedStep)> = [matched.moves, matched.values].concat();
     both.sort_by_key(|(x, _)| x.id);
     let kept = longest_in_order(&both);
     // What is matched out of order stands alone in both columns, as in any comparison of texts.
-    let mut left: Vec<&Step> = [matched.moves_went, matched.values_went].concat();
-    let mut right: Vec<&Step> = [matched.moves_came, matched.values_came].concat();
+    let mut left: Vec<&RecordedStep> = [matched.moves_went, matched.values_went].concat();
+    let mut right: Vec<&RecordedStep> = [matched.moves_came, matched.values_came].concat();
     for (at, (x, y)) in both.iter().enumerate() {
         if !kept[at] {
             left.push(x);
@@ -156,18 +153,19 @@ fn rows(a: &Recorded, b: &Recorded) -> Vec<Row> {
     right.sort_by_key(|step| step.id);
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     let mut out = Vec::new();
-    let mut alone = |until: Option<(u32, u32)>, out: &mut Vec<Row>| loop {
+    let mut alone = |until: Option<(u32, u32)>, out: &mut Vec<StepPair>| loop {
         let x = left.next_if(|step| until.is_none_or(|(x, _)| step.id < x));
         let y = right.next_if(|step| until.is_none_or(|(_, y)| step.id < y));
         if x.is_none() && y.is_none() {
             break;
         }
-        out.push(Row { a: x.map(|x| cell(a, x)), b: y.map(|y| cell(b, y)), class: "alone" });
+        let (a, b) = (x.map(|x| cell(a, x)), y.map(|y| cell(b, y)));
+        out.push(StepPair { a, b, alike: Alike::Alone });
     };
     for (x, y) in both.iter().enumerate().filter(|(at, _)| kept[*at]).map(|(_, pair)| *pair) {
         alone(Some((x.id, y.id)), &mut out);
-        let class = if is_same(x, y) { "same" } else { "changed" };
-        out.push(Row { a: Some(cell(a, x)), b: Some(cell(b, y)), class });
+        let alike = if is_same(x, y) { Alike::Same } else { Alike::Changed };
+        out.push(StepPair { a: Some(cell(a, x)), b: Some(cell(b, y)), alike });
     }
     alone(None, &mut out);
     out
@@ -175,7 +173,7 @@ fn rows(a: &Recorded, b: &Recorded) -> Vec<Row> {
 
 /// Which pairs, given in the first plan's order, belong to a longest part of them that is in the
 /// second plan's order too.
-fn longest_in_order(pairs: &[(&Step, &Step)]) -> Vec<bool> {
+fn longest_in_order(pairs: &[(&RecordedStep, &RecordedStep)]) -> Vec<bool> {
     // The last pair of the best part of each length, and the pair before each pair.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::new();
@@ -199,8 +197,8 @@ fn longest_in_order(pairs: &[(&Step, &Step)]) -> Vec<bool> {
 
 /// Whether two steps that are the same one cost the same and lie in the same way, with as many
 /// elements.
-fn is_same(x: &Step, y: &Step) -> bool {
-    let of = |step: &Step| (step.bytes(), step.time());
+fn is_same(x: &RecordedStep, y: &RecordedStep) -> bool {
+    let of = |step: &RecordedStep| (step.bytes(), step.time());
     of(x) == of(y)
         && x.layout == y.layout
         && x.fused == y.fused
@@ -208,10 +206,10 @@ fn is_same(x: &Step, y: &Step) -> bool {
         && x.local_shape == y.local_shape
 }
 
-fn cell(plan: &Recorded, step: &Step) -> Cell {
+fn cell(plan: &Recorded, step: &RecordedStep) -> Cell {
     let source = plan.source(step).filter(|_| step.is_move());
     let mut what = match (source, &step.name) {
-        (Some(source), _) => format!("{} of {}", step.phrase(), told(plan, source)),
+        (Some(source), _) => format!("{} of {}", step.phrase(), plan.told(source)),
         (None, Some(name)) => format!("{name} = {}", step.phrase()),
         (None, None) => step.phrase(),
     };
@@ -248,10 +246,10 @@ fn cell(plan: &Recorded, step: &Step) -> Cell {
 }
 
 /// Rows with long runs of equal steps folded.
-fn blocks(rows: Vec<Row>) -> Vec<Block> {
+fn blocks(rows: Vec<StepPair>) -> Vec<Block> {
     let mut out: Vec<Block> = Vec::new();
     for row in rows {
-        let is_same = row.class == "same";
+        let is_same = row.alike == Alike::Same;
         match out.last_mut() {
             Some(block) if block.folded.is_some() == is_same => block.rows.push(row),
             _ => out.push(Block { folded: is_same.then_some(0), rows: vec![row] }),

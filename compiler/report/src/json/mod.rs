@@ -12,7 +12,6 @@ pub mod hardware;
 pub(crate) mod instruction;
 pub mod object;
 pub(crate) mod placed;
-pub mod recorded_diff;
 pub mod run;
 pub mod sarif;
 pub mod schedule;
