@@ -24,7 +24,7 @@ fn main() -> io::Result<()> {
     let page = |code: &String| {
         let path = folder.join(format!("{code}.md"));
         format!(
-            "    Page {{ code: {code:?}, text: include_str!({:?}) }},\n",
+            "    DiagnosticPage {{ code: {code:?}, text: include_str!({:?}) }},\n",
             path.display().to_string()
         )
     };

@@ -6,7 +6,7 @@ use crate::memory_limit;
 
 /// Sizes that one dim takes: `B=1..1024:x2`, `L=1,2048`, `H=48,48 pad 64`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Sweep {
+pub(crate) struct SweptDim {
     pub(crate) dim: String,
     pub(crate) sizes: Vec<String>,
 }
@@ -30,8 +30,8 @@ impl Point {
 
 /// Reads the `-D` of a sweep, each a list of sizes and ranges; a part with `=` starts the next dim.
 /// A dim named twice takes the sizes of both.
-pub(crate) fn read_sweeps(texts: &[String], most: usize) -> Result<Vec<Sweep>, String> {
-    let mut sweeps: Vec<Sweep> = Vec::new();
+pub(crate) fn read_sweeps(texts: &[String], most: usize) -> Result<Vec<SweptDim>, String> {
+    let mut sweeps: Vec<SweptDim> = Vec::new();
     for text in texts {
         let mut dim: Option<usize> = None;
         for part in text.split(',') {
@@ -40,7 +40,7 @@ pub(crate) fn read_sweeps(texts: &[String], most: usize) -> Result<Vec<Sweep>, S
                 Some((name, size)) => {
                     let name = name.trim();
                     dim = Some(sweeps.iter().position(|s| s.dim == name).unwrap_or_else(|| {
-                        sweeps.push(Sweep { dim: name.to_string(), sizes: Vec::new() });
+                        sweeps.push(SweptDim { dim: name.to_string(), sizes: Vec::new() });
                         sweeps.len() - 1
                     }));
                     size
@@ -152,7 +152,7 @@ pub(crate) fn read_limits(texts: &[String], most: usize) -> Result<Vec<u64>, Str
 /// faster, and memory limits fastest.
 pub(crate) fn points(
     meshes: &[Vec<(String, u64)>],
-    sweeps: &[Sweep],
+    sweeps: &[SweptDim],
     limits: &[u64],
     most: usize,
 ) -> Result<Vec<Point>, String> {

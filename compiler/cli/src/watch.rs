@@ -35,12 +35,12 @@ pub(crate) struct Watch {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     /// What is going on.
     pass: Option<Watched>,
     /// The time that each pass has taken, in the order in which they came first.
@@ -73,7 +73,7 @@ impl Watch {
             When::Never => false,
         };
         let mut watch = Watch::over(None);
-        *watch.shared.lock() = State { shows, is_terminal, ..State::default() };
+        *watch.shared.lock() = WatchState { shows, is_terminal, ..WatchState::default() };
         watch.until = args.time_limit.map(|limit| Instant::now() + limit);
         watch.timings = args.timings;
         watch
@@ -104,7 +104,7 @@ impl Watch {
     /// Begins a pass, which ends when what is returned is dropped. `share` is its part of what is
     /// to be searched now, and the whole of that: so much of the time that is left is its own.
     /// `what` is shown where it takes long.
-    pub(crate) fn begin(&mut self, pass: &'static str, what: String, share: Share) -> Running {
+    pub(crate) fn begin(&mut self, pass: &'static str, what: String, share: Share) -> RunningPass {
         let stop = self.given.clone().unwrap_or_default();
         let now = Instant::now();
         let part = share.part as f64;
@@ -121,7 +121,7 @@ impl Watch {
         state.pass = Some(Watched { what, run: None, stop: stop.clone(), since: now, until });
         state.shown = None;
         self.shared.changed.notify_one();
-        Running { shared: Arc::clone(&self.shared), pass, since: now, stop }
+        RunningPass { shared: Arc::clone(&self.shared), pass, since: now, stop }
     }
 
     /// Begins the execution of a layer, which `progress` is told of.
@@ -129,7 +129,7 @@ impl Watch {
         &mut self,
         layer: &str,
         progress: Arc<shard_runtime::Progress>,
-    ) -> Running {
+    ) -> RunningPass {
         let running = self.begin("run", format!("`{layer}`"), Share::NONE);
         self.shared.lock().pass.iter_mut().for_each(|pass| pass.run = Some(Arc::clone(&progress)));
         running
@@ -161,27 +161,27 @@ impl Drop for Watch {
 }
 
 /// A pass that is going on.
-pub(crate) struct Running {
+pub(crate) struct RunningPass {
     shared: Arc<Shared>,
     pass: &'static str,
     since: Instant,
     stop: Stop,
 }
 
-impl Running {
+impl RunningPass {
     /// What ends its searches.
     pub(crate) fn stop(&self) -> Stop {
         self.stop.clone()
     }
 }
 
-impl Pass for Running {
+impl Pass for RunningPass {
     fn stop(&self) -> Stop {
         self.stop()
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningPass {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.clear();
@@ -195,12 +195,12 @@ impl Drop for Running {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl WatchState {
     /// What is being searched or run, for how long, and what is known; as it goes on, or as it was
     /// when it was interrupted.
     fn words(&self, is_over: bool) -> Option<String> {

@@ -14,7 +14,7 @@ use crate::printable::{Pictured, escaped_name};
 /// in their places alone are drawn once, with the lines and columns of the others.
 pub fn diagnostics(list: &[Diagnostic], file: &SourceFile, colour: bool) -> String {
     let seen = Pictured::new(file);
-    let drawing = Drawing::new(file, &seen, colour);
+    let drawing = DrawnFile::new(file, &seen, colour);
     let mut alike: Vec<(&Diagnostic, Vec<Span>)> = Vec::new();
     let mut known: HashMap<Words<'_>, usize> = HashMap::new();
     for diagnostic in list {
@@ -70,50 +70,34 @@ impl<'a> Words<'a> {
 /// assert!(text.starts_with("error[E0206]: mesh axis `x` has size 0"));
 /// ```
 pub fn diagnostic(diagnostic: &Diagnostic, file: &SourceFile, colour: bool) -> String {
-    Drawing::new(file, &Pictured::new(file), colour).text(diagnostic, &[])
-}
-
-/// A place of the source and what is to be said there.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The place.
-    pub span: Span,
-    /// What is said.
-    pub text: String,
-    /// It is what the rest follows to.
-    pub primary: bool,
+    DrawnFile::new(file, &Pictured::new(file), colour).text(diagnostic, &[])
 }
 
 /// Places of a file, drawn without a sentence above them.
-pub fn snippet(file: &SourceFile, places: &[Place], colour: bool) -> String {
-    let labels = places.iter().map(|p| shard_check::Label {
-        span: p.span,
-        text: p.text.clone(),
-        primary: p.primary,
-    });
+pub fn snippet(file: &SourceFile, labels: &[shard_check::Label], colour: bool) -> String {
     let drawn = Diagnostic {
         code: "",
         severity: Severity::Note,
         message: String::new(),
-        labels: labels.collect(),
+        labels: labels.to_vec(),
         notes: Vec::new(),
         helps: Vec::new(),
     };
-    Drawing::new(file, &Pictured::new(file), colour).places(&drawn)
+    DrawnFile::new(file, &Pictured::new(file), colour).places(&drawn)
 }
 
-/// A file, ready to be drawn from.
-struct Drawing<'a> {
+/// A file of which places are drawn.
+struct DrawnFile<'a> {
     file: &'a SourceFile,
-    /// The same as it may be shown, which is what is drawn.
+    /// The file as a terminal may show it: its text is what is drawn.
     seen: &'a Pictured,
     source: Source<&'a str>,
     colour: bool,
 }
 
-impl<'a> Drawing<'a> {
-    fn new(file: &'a SourceFile, seen: &'a Pictured, colour: bool) -> Drawing<'a> {
-        Drawing { file, seen, source: Source::from(seen.file.text.as_str()), colour }
+impl<'a> DrawnFile<'a> {
+    fn new(file: &'a SourceFile, seen: &'a Pictured, colour: bool) -> DrawnFile<'a> {
+        DrawnFile { file, seen, source: Source::from(seen.file.text.as_str()), colour }
     }
 
     /// A diagnostic, and where else the same is so.

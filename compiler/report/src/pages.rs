@@ -2,7 +2,7 @@
 
 /// The page of one diagnostic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Page {
+pub struct DiagnosticPage {
     /// The code.
     pub code: &'static str,
     /// The page, in Markdown.
@@ -10,11 +10,11 @@ pub struct Page {
 }
 
 /// All pages, by code.
-pub const PAGES: &[Page] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
+pub const PAGES: &[DiagnosticPage] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-impl Page {
+impl DiagnosticPage {
     /// The page of a code.
-    pub fn of(code: &str) -> Option<Page> {
+    pub fn of(code: &str) -> Option<DiagnosticPage> {
         PAGES.iter().find(|page| page.code == code).copied()
     }
 
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn every_code_has_its_page_in_the_binary() {
         for (code, title, _) in ALL {
-            assert_eq!(Page::of(code).map(|page| page.title()), Some(*title), "{code}");
+            assert_eq!(DiagnosticPage::of(code).map(|page| page.title()), Some(*title), "{code}");
         }
         assert_eq!(PAGES.len(), ALL.len());
     }

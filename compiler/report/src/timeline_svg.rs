@@ -23,12 +23,12 @@ const MEMORY: usize = 72;
 
 #[derive(Template)]
 #[template(path = "timeline.html")]
-pub(crate) struct Drawing {
+pub(crate) struct TimelineDrawing {
     at: usize,
     name: String,
     facts: String,
     said: String,
-    rows: Vec<Row>,
+    rows: Vec<StreamRow>,
     height: usize,
     /// The outline of what is live.
     memory: String,
@@ -37,7 +37,7 @@ pub(crate) struct Drawing {
     alike: Vec<String>,
 }
 
-struct Row {
+struct StreamRow {
     name: String,
     busy: String,
     y: usize,
@@ -52,7 +52,7 @@ struct Bar {
 }
 
 /// The timeline of the layer that is the `at`-th of its page; `None` where nothing takes time.
-pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> Option<Drawing> {
+pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> Option<TimelineDrawing> {
     let (plan, timeline) = (layer.plan(), layer.timeline.whole());
     let bars: usize = timeline.stages.units.iter().map(|unit| unit.busy.len().max(1)).sum();
     let each = bars.div_ceil(timeline.stages.units.len().max(1)) as u64;
@@ -67,7 +67,7 @@ pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> Option<Drawing> {
         let (bars, busy) = row(layer, timeline, &runs, stream, end);
         if !bars.is_empty() {
             let busy = format!("{:.0} %", 100.0 * busy as f64 / end.0 as f64);
-            rows.push(Row { name: name.clone(), busy, y: ROW * rows.len() + 2, bars });
+            rows.push(StreamRow { name: name.clone(), busy, y: ROW * rows.len() + 2, bars });
         }
     }
     let held = buffers(plan, timeline, most);
@@ -76,7 +76,7 @@ pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> Option<Drawing> {
     let whole = scale::time(layer.timeline.of_all_layers(plan));
     let busy: Vec<String> =
         rows.iter().map(|row| format!("{} busy {}", row.name, row.busy)).collect();
-    Some(Drawing {
+    Some(TimelineDrawing {
         at,
         name: layer_name(plan),
         facts: format!(

@@ -1,12 +1,13 @@
 //! `explain --why`: how one instruction came to be, rule by rule, each step with what the best plan
 //! took before and after.
 
+use shard_check::Label;
 use shard_ir::{InstrId, InstrKind, Picoseconds};
 use shard_search::{Alternative, Proof};
 
 use crate::Layer;
 use crate::comparison::told;
-use crate::draw::{Place, snippet};
+use crate::draw::snippet;
 use crate::notation::phrase;
 use crate::page::Page;
 use crate::scale;
@@ -20,10 +21,10 @@ pub struct Why<'a> {
     /// The instruction.
     pub id: InstrId,
     /// Places of the source: the one that forces it, and those that it follows from.
-    pub places: Vec<Place>,
+    pub places: Vec<Label>,
     /// The op whose layouts ask for it, and its layouts from whole on every device to the chosen
     /// one.
-    pub steps: Vec<Step>,
+    pub steps: Vec<DerivationStep>,
     /// The best plan without it.
     pub alternative: Option<Alternative>,
     /// What could be written so that it goes, the cheapest first.
@@ -32,7 +33,7 @@ pub struct Why<'a> {
 
 /// The best plan in which a value is so.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
+pub struct DerivationStep {
     /// What is done: `yz on the free dim F`.
     pub what: String,
     /// The rule; none for the first step.

@@ -34,7 +34,7 @@ pub struct WhyNot<'a> {
 
 /// What grows and shrinks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Figure {
+pub enum Varied {
     /// The size of a dim.
     Dim(String),
     /// Every bandwidth of the network, in parts of what the chip has: [`NETWORK_UNIT`] is all of
@@ -42,14 +42,14 @@ pub enum Figure {
     Network,
 }
 
-/// The bandwidth that the chip has, as figures of [`Figure::Network`] count it.
+/// The bandwidth that the chip has, as figures of [`Varied::Network`] count it.
 pub const NETWORK_UNIT: u64 = 256;
 
 /// What becomes of the answer as one figure grows and shrinks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Crossing {
     /// Which figure.
-    pub figure: Figure,
+    pub varied: Varied,
     /// What it is as asked.
     pub now: u64,
     /// Few of the ways of having it were tried at each figure: it is behind by no more than is
@@ -317,15 +317,15 @@ pub(crate) fn move_lines<P: ComparedPlan>(page: &mut Page, sign: char, plan: P, 
 
 fn crossing_text(crossing: &Crossing) -> String {
     let most = if crossing.at_most { "at most " } else { "" };
-    let place = |n: u64| match &crossing.figure {
-        Figure::Dim(dim) => format!("{dim} = {n}"),
-        Figure::Network => format!("{} the bandwidth", times(n)),
+    let place = |n: u64| match &crossing.varied {
+        Varied::Dim(dim) => format!("{dim} = {n}"),
+        Varied::Network => format!("{} the bandwidth", times(n)),
     };
     let turn = |turn: Turn, word: &str| match turn {
         Turn::Wins { at, loses_at, behind } => {
-            let loses_at = match &crossing.figure {
-                Figure::Dim(_) => loses_at.to_string(),
-                Figure::Network => times(loses_at),
+            let loses_at = match &crossing.varied {
+                Varied::Dim(_) => loses_at.to_string(),
+                Varied::Network => times(loses_at),
             };
             let (at, behind) = (place(at), scale::time(behind));
             format!("it wins at {at} (at {loses_at} it is {most}{behind} behind)")
@@ -334,17 +334,17 @@ fn crossing_text(crossing: &Crossing) -> String {
             let (to, behind) = (place(to), scale::time(behind));
             format!("it never wins {word} to {to} (there it is {most}{behind} behind)")
         }
-        Turn::Unknown => match &crossing.figure {
-            Figure::Dim(_) => format!("no other size was searched {word} from here"),
-            Figure::Network => "no bandwidth was searched".to_string(),
+        Turn::Unknown => match &crossing.varied {
+            Varied::Dim(_) => format!("no other size was searched {word} from here"),
+            Varied::Network => "no bandwidth was searched".to_string(),
         },
     };
     let (up, down) = (turn(crossing.up, "up"), turn(crossing.down, "down"));
-    match &crossing.figure {
-        Figure::Dim(dim) => {
+    match &crossing.varied {
+        Varied::Dim(dim) => {
             format!("With {dim} = {} as it grows, {up}; as it shrinks, {down}.", crossing.now)
         }
-        Figure::Network => format!("On a faster network, {up}; on a slower one, {down}."),
+        Varied::Network => format!("On a faster network, {up}; on a slower one, {down}."),
     }
 }
 

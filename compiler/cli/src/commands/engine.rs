@@ -192,7 +192,7 @@ impl Python {
             (None, 1) => String::new(),
             (None, _) => free_port().map_err(|error| format!("no port is free: {error}"))?,
         };
-        let mut running = Running(Vec::new());
+        let mut running = Processes(Vec::new());
         for process in 0..self.processes {
             let mut command = self.command(folder, process, &coordinator);
             let log = folder.join(format!("log.{process}"));
@@ -237,9 +237,9 @@ fn free_port() -> std::io::Result<String> {
 }
 
 /// Processes that are ended when nobody waits for them any more, and what each says.
-struct Running(Vec<(Child, PathBuf)>);
+struct Processes(Vec<(Child, PathBuf)>);
 
-impl Running {
+impl Processes {
     fn wait(mut self, system: &str) -> Result<(), String> {
         let mut waiting: Vec<usize> = (0..self.0.len()).collect();
         while !waiting.is_empty() {
@@ -267,7 +267,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Processes {
     fn drop(&mut self) {
         for (child, _) in &mut self.0 {
             // One that has ended is not there to be ended.

@@ -1,7 +1,7 @@
 //! `shardc explain-code CODE`.
 
 use shard_report::json::explain_code::codes;
-use shard_report::pages::{PAGES, Page};
+use shard_report::pages::{DiagnosticPage, PAGES};
 
 use crate::args::Format;
 use crate::console::{Console, Outcome};
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ExplainCodeArgs, console: &mut Console) -> Outcome {
         };
     };
     let code = asked.to_ascii_uppercase();
-    match Page::of(&code) {
+    match DiagnosticPage::of(&code) {
         Some(page) => match console.format {
             Format::Text => console.result(page.text),
             Format::Json => console.result(&codes(&[page])),

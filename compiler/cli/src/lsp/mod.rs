@@ -106,7 +106,7 @@ struct Server {
     lowered: Arc<Mutex<BTreeMap<Uri, Lowered>>>,
     background: Background,
     /// How far the session has come.
-    state: State,
+    state: SessionState,
 }
 
 /// What the client can be told to ask for anew.
@@ -118,7 +118,7 @@ struct Refreshes {
 
 /// How far a session has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum SessionState {
     /// `initialize` is to come.
     Begun,
     Running,
@@ -135,7 +135,7 @@ impl Server {
             unchecked: BTreeMap::new(),
             lowered: Arc::default(),
             background,
-            state: State::Begun,
+            state: SessionState::Begun,
         }
     }
 
@@ -185,7 +185,11 @@ impl Server {
                     self.client.send(&Message::Response(answer));
                 }
                 Message::Notification(note) if note.method == notification::Exit::METHOD => {
-                    break if self.state == State::ShutDown { End::Clean } else { End::Abrupt };
+                    break if self.state == SessionState::ShutDown {
+                        End::Clean
+                    } else {
+                        End::Abrupt
+                    };
                 }
                 Message::Notification(note) => {
                     let method = note.method.clone();
@@ -201,7 +205,7 @@ impl Server {
     }
 
     fn hear(&mut self, note: Notification) -> Result<(), serde_json::Error> {
-        if self.state != State::Running {
+        if self.state != SessionState::Running {
             return Ok(());
         }
         match note.method.as_str() {
@@ -291,8 +295,8 @@ impl Server {
     /// Answers what is about the session, and refuses what comes too early or too late.
     fn session(&mut self, method: &str, params: &Value) -> Option<Answer<Value>> {
         match (self.state, method) {
-            (State::Begun, request::Initialize::METHOD) => {
-                self.state = State::Running;
+            (SessionState::Begun, request::Initialize::METHOD) => {
+                self.state = SessionState::Running;
                 let workspace = &params["capabilities"]["workspace"];
                 let takes = |what: &str| workspace[what]["refreshSupport"].as_bool() == Some(true);
                 self.lower_in_background(Refreshes {
@@ -301,18 +305,18 @@ impl Server {
                 });
                 Some(Ok(json!({"capabilities": capabilities()})))
             }
-            (State::Begun, _) => {
+            (SessionState::Begun, _) => {
                 Some(Err((ErrorCode::ServerNotInitialized, "`initialize` comes first".to_string())))
             }
-            (State::Running, request::Initialize::METHOD) => {
+            (SessionState::Running, request::Initialize::METHOD) => {
                 Some(Err((ErrorCode::InvalidRequest, "the session has begun already".to_string())))
             }
-            (State::Running, request::Shutdown::METHOD) => {
-                self.state = State::ShutDown;
+            (SessionState::Running, request::Shutdown::METHOD) => {
+                self.state = SessionState::ShutDown;
                 Some(Ok(Value::Null))
             }
-            (State::Running, _) => None,
-            (State::ShutDown, _) => {
+            (SessionState::Running, _) => None,
+            (SessionState::ShutDown, _) => {
                 Some(Err((ErrorCode::InvalidRequest, "the session is shut down".to_string())))
             }
         }

@@ -10,9 +10,9 @@ use super::{End, Server};
 
 /// Bytes that are kept.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct KeptBytes(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for KeptBytes {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().expect("no panic").write(bytes)
     }
@@ -35,7 +35,7 @@ fn said(messages: Vec<Message>) -> (End, Vec<Message>) {
     let (sender, receiver) = channel();
     messages.into_iter().for_each(|message| sender.send(message).expect("the receiver is there"));
     drop(sender);
-    let kept = Kept::default();
+    let kept = KeptBytes::default();
     let end = Server::new(Client::new(kept.clone())).run(&receiver);
     let bytes = kept.0.lock().expect("no panic").clone();
     let mut from = bytes.as_slice();

@@ -5,7 +5,7 @@ use shard_check::CheckOptions;
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
 use shard_ir::{ParameterKind, Picoseconds, Plan, Program};
-use shard_report::why_not::{Crossing, Figure, NETWORK_UNIT, Turn};
+use shard_report::why_not::{Crossing, NETWORK_UNIT, Turn, Varied};
 use shard_search::LowerOptions;
 
 use super::request::Request;
@@ -72,7 +72,7 @@ impl Question<'_> {
         let at = |size: u64| self.behind_at_size(dim, size);
         let halved = |size: u64| size.is_multiple_of(2).then_some(size / 2).filter(|s| *s > 0);
         Crossing {
-            figure: Figure::Dim(dim.to_string()),
+            varied: Varied::Dim(dim.to_string()),
             now,
             at_most: self.at_most,
             up: turn(now, behind, steps(now, |size| size.checked_mul(2)), &at, REFINEMENTS),
@@ -91,7 +91,7 @@ impl Question<'_> {
             turn(NETWORK_UNIT, behind, all, &at, NETWORK_REFINEMENTS)
         };
         Crossing {
-            figure: Figure::Network,
+            varied: Varied::Network,
             now: NETWORK_UNIT,
             at_most: self.at_most,
             up: in_powers(|power| NETWORK_UNIT << power),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use shard_check::Label;
 use shard_check::diagnostics::QuestionProblem;
 use shard_check::names::nearest;
 use shard_cost::Hardware;
@@ -11,10 +12,9 @@ use shard_ir::{
     Program, Reduction, Value, ValueId,
 };
 use shard_report::Layer;
-use shard_report::draw::Place;
 use shard_report::notation::value_name;
 use shard_report::origins::{axes, op_behind, origin, reader};
-use shard_report::why::{Removal, Step, Why};
+use shard_report::why::{DerivationStep, Removal, Why};
 use shard_search::demand::{annotated, value_named, with_demand};
 use shard_search::rules::rule_of_axis;
 use shard_search::{Alternative, LowerOptions, lower};
@@ -100,13 +100,13 @@ fn answer<'a>(layer: Layer<'a>, about: Option<&About<'_>>, id: InstrId) -> Why<'
 }
 
 /// Where the source says what the instruction follows from.
-fn places(plan: &Plan, id: InstrId) -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
+fn places(plan: &Plan, id: InstrId) -> Vec<Label> {
+    let mut places: Vec<Label> = Vec::new();
     let mut add = |id: InstrId, text: String, primary: bool| {
         if let Some(span) = plan.instruction(id).origin.span
             && !places.iter().any(|p| p.span == span)
         {
-            places.push(Place { span, text, primary });
+            places.push(Label { span, text, primary });
         }
     };
     let op = op_behind(plan, id);
@@ -176,7 +176,7 @@ impl About<'_> {
 
     /// A value from whole on every device to the layout that it is made in, dim by dim and then
     /// what is left to reduce.
-    fn steps(&self, op: Option<InstrId>) -> Vec<Step> {
+    fn steps(&self, op: Option<InstrId>) -> Vec<DerivationStep> {
         let Some((id, value)) = op.and_then(|id| Some((id, self.value(id)?))) else {
             return Vec::new();
         };
@@ -220,7 +220,7 @@ impl About<'_> {
                     self.time(&with_demand(self.program, value, &[pattern], None))?
                 };
                 let layout = layout.text(&plan.mesh, &plan.dim_names(&instr.dims));
-                Some(Step { what, rule, layout, time })
+                Some(DerivationStep { what, rule, layout, time })
             })
             .collect()
     }

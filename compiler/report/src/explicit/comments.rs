@@ -6,7 +6,7 @@ use shard_grammar::ast::{self, CommentKind};
 use shard_grammar::{SourceFile, Span};
 
 /// A statement of the source and its comments.
-struct Place {
+struct CommentedStatement {
     span: Span,
     /// The layer, by number in the file.
     layer: usize,
@@ -24,7 +24,7 @@ struct Place {
 /// The comments of all bodies of a file; each is given back once.
 pub(crate) struct Comments<'a> {
     source: &'a SourceFile,
-    places: Vec<Place>,
+    places: Vec<CommentedStatement>,
     /// The layer that is written.
     layer: usize,
     said: BTreeSet<usize>,
@@ -83,7 +83,7 @@ impl<'a> Comments<'a> {
                 && self.source.line_column(c.span.start).line == last_line
         });
         let behind = behind.map(text);
-        self.places.push(Place {
+        self.places.push(CommentedStatement {
             span,
             layer,
             above: above.into_iter().map(text).collect(),

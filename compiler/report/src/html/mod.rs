@@ -19,7 +19,7 @@ use crate::padding::Padding;
 use crate::scale;
 use crate::status::status_word;
 use crate::strategy::strategies;
-use crate::timeline_svg::{Drawing, drawing};
+use crate::timeline_svg::{TimelineDrawing, drawing};
 use panel::layer_data;
 use program::{Program, program};
 use summary::{Overview, Tile, overview, totals};
@@ -28,9 +28,9 @@ use tables::{Table, time_table, traffic_table};
 /// The page: its layers, and what its script draws from.
 #[derive(Template)]
 #[template(path = "explain.html")]
-struct Page<'a> {
+struct ExplainPage<'a> {
     title: String,
-    sections: Vec<Section<'a>>,
+    sections: Vec<LayerSection<'a>>,
     /// JSON without `<`.
     data: String,
 }
@@ -38,7 +38,7 @@ struct Page<'a> {
 /// A layer.
 #[derive(Template)]
 #[template(path = "section.html")]
-struct Section<'a> {
+struct LayerSection<'a> {
     at: usize,
     kind: &'static str,
     name: &'a str,
@@ -48,7 +48,7 @@ struct Section<'a> {
     facts: String,
     tiles: Vec<Tile>,
     overview: Overview,
-    drawing: Option<Drawing>,
+    drawing: Option<TimelineDrawing>,
     program: Program,
     tables: Vec<Table>,
     optimality: String,
@@ -70,17 +70,17 @@ pub fn html(layers: &[Layer<'_>]) -> String {
     let data = serde_json::to_string(&data)
         .unwrap_or_else(|_| never!("data that cannot be written", String::new()))
         .replace('<', "\\u003c");
-    let page = Page { title, sections, data };
+    let page = ExplainPage { title, sections, data };
     // Writing to memory cannot fail. A template ends without the last line's end.
     page.render().unwrap_or_else(|_| never!("a page that cannot be written", String::new())) + "\n"
 }
 
-fn section<'a>(layer: &Layer<'a>, at: usize) -> Section<'a> {
+fn section<'a>(layer: &Layer<'a>, at: usize) -> LayerSection<'a> {
     let plan = layer.plan();
     let mut repeat =
         if plan.repeat > 1 { format!(" · {} times", plan.repeat) } else { String::new() };
     plan.folds.iter().for_each(|fold| repeat += &format!(" · {} x {}", fold.repeat, fold.layer));
-    Section {
+    LayerSection {
         at,
         kind: kind_of_layer(plan),
         name: &plan.name,

@@ -21,21 +21,21 @@ use crate::words::reason_of;
 #[template(path = "program.html")]
 pub(super) struct Program {
     at: usize,
-    rows: Vec<Row>,
+    rows: Vec<ProgramRow>,
 }
 
-enum Row {
+enum ProgramRow {
     /// The lines behind it are of a layer that is called, by this path.
     In(String),
     /// A line of the source.
     Line { number: usize, pieces: Vec<Piece>, comment: String },
     /// A step of the plan.
-    Step(Step),
+    Step(ShownStep),
     /// Steps that are like the one before: of layers that are equal to the first.
-    Alike(Vec<Step>),
+    Alike(Vec<ShownStep>),
 }
 
-struct Step {
+struct ShownStep {
     id: u32,
     class: &'static str,
     what: Vec<Piece>,
@@ -91,7 +91,7 @@ pub(super) fn program(layer: &Layer<'_>, at: usize) -> Program {
         for (known, path) in paths.iter().enumerate() {
             let name = path.last().unwrap_or(&plan.name);
             if !path.is_empty() {
-                rows.push(Row::In(path.join(" / ")));
+                rows.push(ProgramRow::In(path.join(" / ")));
             }
             let mut lines: BTreeSet<usize> =
                 of_line.keys().filter(|(p, _)| *p == known).map(|(_, line)| *line).collect();
@@ -104,22 +104,22 @@ pub(super) fn program(layer: &Layer<'_>, at: usize) -> Program {
                 rows.push(line_of(layer, source, line, path));
                 let steps = of_line.get(&(known, line)).map_or(&[][..], Vec::as_slice);
                 let shown = steps.iter().filter(|id| !alike.contains(id));
-                rows.extend(shown.map(|id| Row::Step(step(layer, *id))));
-                let others: Vec<Step> = steps
+                rows.extend(shown.map(|id| ProgramRow::Step(step(layer, *id))));
+                let others: Vec<ShownStep> = steps
                     .iter()
                     .filter(|id| alike.contains(id))
                     .map(|id| step(layer, *id))
                     .collect();
-                rows.extend((!others.is_empty()).then_some(Row::Alike(others)));
+                rows.extend((!others.is_empty()).then_some(ProgramRow::Alike(others)));
             }
         }
     }
-    rows.extend(unplaced.into_iter().map(|id| Row::Step(step(layer, id))));
+    rows.extend(unplaced.into_iter().map(|id| ProgramRow::Step(step(layer, id))));
     Program { at, rows }
 }
 
 /// A line of the source; the names of values can be pointed at.
-fn line_of(layer: &Layer<'_>, source: &SourceFile, line: usize, path: &[String]) -> Row {
+fn line_of(layer: &Layer<'_>, source: &SourceFile, line: usize, path: &[String]) -> ProgramRow {
     let text =
         source.line(line).unwrap_or_else(|| never!("a place behind the end of its file", ""));
     let (code, comment) = text.split_at(text.find("//").unwrap_or(text.len()));
@@ -136,7 +136,7 @@ fn line_of(layer: &Layer<'_>, source: &SourceFile, line: usize, path: &[String])
         });
         rest = behind;
     }
-    Row::Line { number: line, pieces, comment: comment.to_string() }
+    ProgramRow::Line { number: line, pieces, comment: comment.to_string() }
 }
 
 /// The instruction that makes the value of a name.
@@ -148,7 +148,7 @@ fn named(layer: &Layer<'_>, name: &str, path: &[String]) -> Option<InstrId> {
     })
 }
 
-fn step(layer: &Layer<'_>, id: InstrId) -> Step {
+fn step(layer: &Layer<'_>, id: InstrId) -> ShownStep {
     let plan = layer.plan();
     let source = plan.moved(id);
     let (what, layouts) = match &plan.instruction(id).kind {
@@ -171,7 +171,7 @@ fn step(layer: &Layer<'_>, id: InstrId) -> Step {
             layer.layout_text(id),
         ),
     };
-    Step {
+    ShownStep {
         id: id.0,
         class: class(layer, id),
         what,

@@ -116,12 +116,8 @@ fn section(pair: &Pair<&Recorded>, at: usize, names: [&str; 2]) -> PairSection {
             let same = Comparison::of(x, y).is_empty() && !facts.iter().any(Fact::differs);
             (title, same.then_some("The plans do not differ."), facts, rows(x, y))
         }
-        (Some(x), None) => {
-            (x.title(), Some("Only A has this layer."), Vec::new(), Vec::new())
-        }
-        (None, Some(y)) => {
-            (y.title(), Some("Only B has this layer."), Vec::new(), Vec::new())
-        }
+        (Some(x), None) => (x.title(), Some("Only A has this layer."), Vec::new(), Vec::new()),
+        (None, Some(y)) => (y.title(), Some("Only B has this layer."), Vec::new(), Vec::new()),
         (None, None) => (String::new(), None, Vec::new(), Vec::new()),
     };
     PairSection { at, title, note, columns, facts, blocks: blocks(rows) }

@@ -11,11 +11,11 @@ pub(super) struct Table {
     pub(super) title: &'static str,
     /// Whether colours are explained above it.
     pub(super) is_coloured: bool,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<BarRow>,
 }
 
 /// A bar with its name and figures.
-pub(super) struct Row {
+pub(super) struct BarRow {
     pub(super) name: String,
     pub(super) class: &'static str,
     /// In percent of the longest.
@@ -32,7 +32,7 @@ pub(super) fn time_table(layer: &Layer<'_>) -> Table {
     let plan = layer.plan();
     let steps = timed(layer);
     let most = steps.iter().map(|(_, time)| time.0).max().unwrap_or(1);
-    let row = |(id, time): &(shard_ir::InstrId, shard_ir::Picoseconds)| Row {
+    let row = |(id, time): &(shard_ir::InstrId, shard_ir::Picoseconds)| BarRow {
         name: format!("{}: {}", value_name(plan, *id), phrase(plan, *id)),
         class: class(layer, *id),
         width: width(time.0, most),
@@ -45,7 +45,7 @@ pub(super) fn time_table(layer: &Layer<'_>) -> Table {
 pub(super) fn traffic_table(layer: &Layer<'_>) -> Option<Table> {
     let sent = sent_over(layer);
     let most = sent.iter().map(|(_, bytes, _)| bytes.0).max()?;
-    let row = |(axes, bytes, _): &(String, shard_cost::Bytes, _)| Row {
+    let row = |(axes, bytes, _): &(String, shard_cost::Bytes, _)| BarRow {
         name: format!("over {axes}"),
         class: "move",
         width: width(bytes.0, most),

@@ -23,7 +23,7 @@ pub fn cost(layers: &[CostLayer<'_>], why: Option<InstrId>) -> String {
 
 /// An instruction of `shardc.explain/1` with its place in the whole.
 #[derive(Debug, Serialize)]
-struct StepJson {
+struct CostStepJson {
     #[serde(flatten)]
     instruction: InstructionJson,
     /// `network` for a move with traffic; an op has its own.
@@ -69,7 +69,7 @@ fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> impl Serialize {
         axes: summary
             .busy
             .iter()
-            .map(|(axis, time)| object!(AxisJson {
+            .map(|(axis, time)| object!(BusyAxisJson {
                 axis: axis_name(*axis),
                 busy_s: time.seconds(),
                 share: share_of(*time, whole),
@@ -116,7 +116,7 @@ fn names(plan: &Plan, dims: &[DimId]) -> Vec<String> {
     plan.dim_names(dims).into_iter().map(str::to_string).collect()
 }
 
-fn step(report: &CostLayer<'_>, id: InstrId) -> StepJson {
+fn step(report: &CostLayer<'_>, id: InstrId) -> CostStepJson {
     let layer = &report.layer;
     let (move_bound, intensity, arithmetic) = match layer.price.of(id) {
         InstrPrice::Free => (None, None, None),
@@ -132,7 +132,7 @@ fn step(report: &CostLayer<'_>, id: InstrId) -> StepJson {
     );
     let share =
         share_of(layer.time_in_step(id), layer.price.totals.serial_time).filter(|_| is_step);
-    StepJson { instruction: instruction(layer, id), move_bound, intensity, arithmetic, share }
+    CostStepJson { instruction: instruction(layer, id), move_bound, intensity, arithmetic, share }
 }
 
 fn memory(report: &CostLayer<'_>) -> impl Serialize {

@@ -2,11 +2,11 @@
 
 use super::text;
 use crate::object;
-use crate::pages::{Page, path};
+use crate::pages::{DiagnosticPage, path};
 
 /// The document of `explain-code --format json`.
-pub fn codes(pages: &[Page]) -> String {
-    let code = |page: &Page| {
+pub fn codes(pages: &[DiagnosticPage]) -> String {
+    let code = |page: &DiagnosticPage| {
         object!(CodeJson {
             code: page.code,
             title: page.title(),

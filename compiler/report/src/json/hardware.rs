@@ -15,7 +15,7 @@ pub fn hardware<'a>(chips: impl IntoIterator<Item = (&'a Hardware, &'a str)>) ->
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum AxisJson {
+enum AxisNetworkJson {
     Torus { torus: Vec<u64> },
     Own(FabricJson),
 }
@@ -38,8 +38,8 @@ fn chip<'a>(hardware: &'a Hardware, file: &'a str) -> impl Serialize {
     let Network { fabric: own, axes } = &hardware.network;
     let axes = axes.iter().map(|(name, network)| {
         let network = match network {
-            AxisNetwork::TorusAxes(torus) => AxisJson::Torus { torus: torus.clone() },
-            AxisNetwork::Own(other) => AxisJson::Own(fabric(other)),
+            AxisNetwork::TorusAxes(torus) => AxisNetworkJson::Torus { torus: torus.clone() },
+            AxisNetwork::Own(other) => AxisNetworkJson::Own(fabric(other)),
         };
         (name.clone(), network)
     });

@@ -126,7 +126,7 @@ struct MoveJson {
     share: Option<f64>,
     /// Axis by axis, where several are crossed one after another.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    by_axis: Vec<AxisJson>,
+    by_axis: Vec<AxisCostJson>,
     /// The value whose layout forces it, or the move itself where only the place that asks for it
     /// does.
     forced_by: ForcedByJson,
@@ -170,7 +170,7 @@ struct RingJson {
 }
 
 #[derive(Debug, Serialize)]
-struct AxisJson {
+struct AxisCostJson {
     axis: String,
     wire_bytes: u64,
     time_s: f64,
@@ -427,7 +427,7 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
         },
         by_axis: axis_by_axis(layer, id)
             .into_iter()
-            .map(|(axis, cost)| AxisJson {
+            .map(|(axis, cost)| AxisCostJson {
                 axis,
                 wire_bytes: cost.wire_bytes.0,
                 time_s: cost.time.seconds(),

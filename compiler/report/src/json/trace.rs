@@ -44,12 +44,12 @@ enum ArgsJson {
     Name { name: String },
     Sort { sort_index: u64 },
     Live { bytes: u64 },
-    Step(Box<StepJson>),
+    Step(Box<TraceStepJson>),
 }
 
 /// What is said of a step.
 #[derive(Debug, Serialize)]
-struct StepJson {
+struct TraceStepJson {
     /// The instructions of the step, by the numbers of `lower`.
     ids: Vec<u32>,
     /// Which run of a block or of a stack it is of, from 0.
@@ -234,7 +234,7 @@ impl<'a> Process<'a> {
             InstrPrice::Move(_) | InstrPrice::Free => (None, None),
         };
         let is_move = matches!(layer.plan().instruction(first).kind, InstrKind::Move(_));
-        ArgsJson::Step(Box::new(StepJson {
+        ArgsJson::Step(Box::new(TraceStepJson {
             ids: unit.members.iter().map(|id| id.0).collect(),
             copy: run.copy,
             start_ps: start.0,

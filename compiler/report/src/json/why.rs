@@ -41,7 +41,7 @@ pub fn json(answers: &[Why<'_>]) -> String {
             derivation: a
                 .steps
                 .iter()
-                .map(|s| object!(StepJson {
+                .map(|s| object!(DerivationStepJson {
                     what: &s.what,
                     rule: &s.rule,
                     layout: &s.layout,

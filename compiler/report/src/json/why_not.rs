@@ -8,7 +8,7 @@ use super::object::Said;
 use super::text;
 use crate::comparison::Comparison;
 use crate::strategy::strategies;
-use crate::why_not::{Crossing, Faster, Figure, Turn, WhyNot, factor, fits, needed, side, time};
+use crate::why_not::{Crossing, Faster, Turn, Varied, WhyNot, factor, fits, needed, side, time};
 use crate::{Layer, object};
 
 #[derive(Debug, Serialize)]
@@ -63,7 +63,7 @@ fn plan_json(layer: &Layer<'_>) -> impl Serialize {
 }
 
 fn crossing_json(crossing: &Crossing) -> Option<impl Serialize> {
-    let Figure::Dim(dim) = &crossing.figure else { return None };
+    let Varied::Dim(dim) = &crossing.varied else { return None };
     let (up, down) = (turn_json(crossing.up, |at| at), turn_json(crossing.down, |at| at));
     Some(object!(CrossingJson { dim, now: crossing.now, up, down }))
 }
@@ -73,7 +73,7 @@ pub fn json(answers: &[WhyNot<'_>]) -> String {
     let answers = answers.iter().map(|a| {
         let (x, y) = (side(&a.chosen), side(&a.other));
         let compared = Comparison::of(x, y);
-        let network = a.crossings.iter().find(|c| c.figure == Figure::Network);
+        let network = a.crossings.iter().find(|c| c.varied == Varied::Network);
         object!(AnswerJson {
             layer: &a.chosen.plan().name,
             asked: &a.asked,
