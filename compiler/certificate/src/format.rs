@@ -183,13 +183,17 @@ pub enum Claim {
     None,
 }
 
-/// What a proof rests on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Proof {
-    /// A lower bound, from prices on values alone, that equals the plan's cost.
-    Certificate,
-    /// The search is exhausted: every cheaper plan was ruled out one by one.
-    Search,
+shard_ir::worded! {
+    /// What a proof rests on.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Proof {
+        /// A lower bound, from prices on values alone, that equals the plan's cost.
+        Certificate = "certificate",
+        /// The search is exhausted: every cheaper plan was ruled out one by one.
+        Search = "search",
+    }
+    /// The word in JSON.
+    fn word;
 }
 
 /// What a check has shown of one layer.

@@ -612,10 +612,7 @@ pub(crate) fn limited(hardware: Hardware, asked: &CompileOptions) -> Hardware {
 
 /// The place of a layer's name.
 pub fn layer_header(tree: &ast::File, name: &str) -> Option<shard_grammar::Span> {
-    tree.items.iter().find_map(|item| match item {
-        ast::Item::Layer(layer) if layer.name.value == name => Some(layer.name.span),
-        _ => None,
-    })
+    tree.layers().find(|layer| layer.name.value == name).map(|layer| layer.name.span)
 }
 
 fn missing_arithmetic(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {

@@ -69,17 +69,13 @@ fn chosen(
     asked: &CompileOptions,
     host: &mut dyn Host,
 ) -> Outcome<Vec<Plan>> {
-    let message = match asked {
-        _ if asked.check != CheckOptions::default() || asked.fuse || asked.two_kinds => {
-            "-D, --mesh, --strict, --fuse and --two-kinds change a program or its plan, and IR \
-                text is lowered already"
-        }
-        _ if asked.objective == Objective::Memory => {
-            "--objective memory looks for a plan, and IR text is one already"
-        }
-        _ => "",
-    };
-    if !message.is_empty() {
+    if asked.check != CheckOptions::default() || asked.fuse || asked.two_kinds {
+        let message = "-D, --mesh, --strict, --fuse and --two-kinds change a program or its plan, \
+                       and IR text is lowered already";
+        return Err(host.usage(message, None));
+    }
+    if asked.objective == Objective::Memory {
+        let message = "--objective memory looks for a plan, and IR text is one already";
         return Err(host.usage(message, None));
     }
     require_phase(asked, plans.iter().map(|p| p.phase.as_deref()), path, host)?;

@@ -207,7 +207,7 @@ fn layout_words<'t>(tree: &'t ast::File, layer: &str) -> Vec<&'t ast::LayoutWord
         ast::Statement::Let(ast::Let {
             target: ast::LetTarget::One { ty: Some(ty), .. }, ..
         }) => Some(ty),
-        _ => None,
+        ast::Statement::Let(_) | ast::Statement::Expect(_) | ast::Statement::Return(_) => None,
     });
     let types = layer.params.iter().map(|p| &p.ty).chain(layer.results.types()).chain(lets);
     types.map(|ty| &ty.layout).collect()

@@ -105,7 +105,7 @@ fn of_move(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> Vec<Figur
     let (Some(source), InstrPrice::Move(cost)) =
         (plan.instruction(id).operands.first(), layer.price.of(id))
     else {
-        return Vec::new();
+        return never!("a move that is not priced as one", Vec::new());
     };
     let from = plan.instruction(*source).layout;
     of_collective(layer, collective, *source, from, cost)

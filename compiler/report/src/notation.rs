@@ -5,7 +5,7 @@ use shard_ir::attention::rings;
 use shard_ir::collective::Move;
 use shard_ir::op::{Argument, filled};
 use shard_ir::{
-    AxisList, Collective, InstrId, InstrKind, Layout, Mesh, Op, Plan, Program, Reduction,
+    AxisList, Collective, InstrId, InstrKind, Layout, Mesh, Op, Plan, Program, Reduction, never,
 };
 
 /// `layer`, or `model` where it has folded blocks.
@@ -66,7 +66,10 @@ pub fn ring_phrase(plan: &Plan, first: InstrId) -> String {
 /// A move with its axes and dims.
 fn move_phrase(plan: &Plan, id: InstrId, collective: &Collective) -> String {
     let instr = plan.instruction(id);
-    let dim = |at: usize| instr.dims.get(at).map_or("?", |d| plan.dims[d.index()].name.as_str());
+    let dim = |at: usize| match instr.dims.get(at) {
+        Some(dim) => plan.dims[dim.index()].name.as_str(),
+        None => never!("a move along a dim that its value lacks", "?"),
+    };
     // Only the axes of a permute depend on where it starts.
     let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
     let axes = plan.mesh.axes_text(collective.axes(&plan.mesh, from).iter());
@@ -136,4 +139,10 @@ pub(crate) fn parameter_layout(
     layout: Layout,
 ) -> String {
     layout.text(&program.mesh, &program.dim_names(&program.value(value).dims))
+}
+
+/// The name of a weight.
+pub(crate) fn weight_name(program: &Program, weight: shard_ir::ValueId) -> &str {
+    let name = program.value(weight).name.as_deref();
+    name.unwrap_or_else(|| never!("a weight without a name", "a weight"))
 }

@@ -4,9 +4,9 @@ use shard_cost::Objective;
 use shard_ir::{Layout, Picoseconds, Program, never};
 use shard_search::{Proof, SharedWeight, Status};
 
-use crate::notation::parameter_layout;
+use crate::notation::{parameter_layout, weight_name};
 use crate::page::Page;
-use crate::status::{gap, status_word};
+use crate::status::gap;
 use crate::{Layer, Sharing, overlap_choice, scale};
 
 /// What is known of the plan, with what would be better beside it.
@@ -37,7 +37,7 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
     let Some(o) = layer.optimality else {
         return "plan given as IR: not searched for".to_string();
     };
-    let status = status_word(o.status);
+    let status = o.status.word();
     // Phases that share weights store them as suits all of them: what is shown of one phase is
     // shown for that way of storing them.
     let no_plan = match layer.sharing {
@@ -119,7 +119,7 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
     let name =
         |of: &Program| of.phase.as_ref().map_or_else(String::new, |phase| phase.name.clone());
     let named = |weight: &SharedWeight, text: Layout| {
-        let of = program.value(weight.value).name.as_deref().unwrap_or("a weight");
+        let of = weight_name(program, weight.value);
         format!("{of} {}", parameter_layout(program, weight.value, text))
     };
     let stored: Vec<String> = shared.weights.iter().map(|w| named(w, w.stored)).collect();

@@ -2,6 +2,7 @@
 
 use shard_cost::{Bytes, Efficiency, Utilisation};
 use shard_ir::Picoseconds;
+use shard_search::Status;
 
 use crate::paint::{Paint, Style};
 use crate::scale;
@@ -68,6 +69,28 @@ pub struct Figures {
     pub proven: bool,
 }
 
+impl Figures {
+    /// Whether the plan is proven best, or bounded.
+    pub(crate) fn proof(&self) -> Status {
+        if self.proven { Status::Proven } else { Status::Bounded }
+    }
+}
+
+shard_ir::worded! {
+    /// What became of a point.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum PointStatus {
+        /// It has a plan that fits.
+        Ok = "ok",
+        /// It has none that fits.
+        DoesNotFit = "does-not-fit",
+        /// It has no plan for another reason.
+        Wrong = "wrong",
+    }
+    /// The word in CSV and JSON.
+    fn word;
+}
+
 /// The code of a point whose plan does not fit.
 const DOES_NOT_FIT: &str = "E0704";
 
@@ -83,12 +106,13 @@ impl SweepRow {
         }
     }
 
-    /// `ok`, `does-not-fit` or `wrong`.
-    pub fn status(&self) -> &'static str {
+    pub(crate) fn status(&self) -> PointStatus {
         match &self.outcome {
-            Outcome::Priced(figures) if figures.fits => "ok",
-            Outcome::Priced(_) | Outcome::Wrong { code: DOES_NOT_FIT, .. } => "does-not-fit",
-            Outcome::Wrong { .. } => "wrong",
+            Outcome::Priced(figures) if figures.fits => PointStatus::Ok,
+            Outcome::Priced(_) | Outcome::Wrong { code: DOES_NOT_FIT, .. } => {
+                PointStatus::DoesNotFit
+            }
+            Outcome::Wrong { .. } => PointStatus::Wrong,
         }
     }
 
@@ -239,9 +263,9 @@ fn line(row: &SweepRow) -> Row {
             };
             let figures = vec![time, mfu, hardware, chip_time, memory, figures.strategy.join(" ")];
             let style = match row.status() {
-                "ok" if row.on_frontier => Some(Style::Good),
-                "ok" => None,
-                _ => Some(Style::Bad),
+                PointStatus::Ok if row.on_frontier => Some(Style::Good),
+                PointStatus::Ok => None,
+                PointStatus::DoesNotFit | PointStatus::Wrong => Some(Style::Bad),
             };
             Row { words, figures, style, styled_column: None }
         }
@@ -280,7 +304,8 @@ pub fn csv(rows: &[SweepRow]) -> String {
         ];
         fields.extend(row.dims.iter().map(|(_, size)| size.clone()));
         fields.extend(row.memory_limit.map(|bytes| bytes.0.to_string()));
-        fields.extend([row.status().to_string(), row.code().unwrap_or_default().to_string()]);
+        fields
+            .extend([row.status().word().to_string(), row.code().unwrap_or_default().to_string()]);
         let figures = match &row.outcome {
             Outcome::Priced(figures) => Some(figures),
             Outcome::Wrong { .. } => None,
@@ -300,7 +325,7 @@ pub fn csv(rows: &[SweepRow]) -> String {
             of_use(&|e| e.chip_seconds_per_token),
             of_use(&|e| e.tokens_per_second_per_chip),
             of(&|f| f.memory.0.to_string()),
-            of(&|f| if f.proven { "proven" } else { "bounded" }.to_string()),
+            of(&|f| f.proof().word().to_string()),
             row.on_frontier.to_string(),
             of(&|f| f.strategy.join(" ")),
             row.reason().unwrap_or_default(),

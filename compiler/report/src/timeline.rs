@@ -1,7 +1,7 @@
 //! The timeline of a layer as reports take it: what is on each stream, and as text for a terminal.
 
 use shard_cost::{Bytes, InstrPrice, Streams};
-use shard_ir::{InstrId, Picoseconds};
+use shard_ir::{InstrId, Picoseconds, never};
 use shard_schedule::Timeline;
 use shard_schedule::overlap::{Part, Run, Steady, Unit, buffers};
 
@@ -31,15 +31,14 @@ pub(crate) fn line(layer: &Layer<'_>, id: InstrId) -> Option<usize> {
 pub(crate) fn called(layer: &Layer<'_>, members: &[InstrId]) -> String {
     let plan = layer.plan();
     let phrases: Vec<String> = members.iter().map(|id| phrase(plan, *id)).collect();
-    let name = members.last().map_or_else(String::new, |id| value_name(plan, *id));
-    let is_named = members.last().is_some_and(|id| plan.instruction(*id).name.is_some());
-    match (
-        members,
-        layer.price.instructions.get(members.first().map_or(usize::MAX, |id| id.index())),
-    ) {
-        ([_], Some(InstrPrice::Move(_))) if is_named => format!("{}: {name}", phrases.join(", ")),
-        _ if is_named => format!("{name} = {}", phrases.join(", ")),
-        _ => phrases.join(", "),
+    let Some(last) = members.last() else { return never!("a unit of no steps", String::new()) };
+    if plan.instruction(*last).name.is_none() {
+        return phrases.join(", ");
+    }
+    let name = value_name(plan, *last);
+    match (members, layer.price.of(*last)) {
+        ([_], InstrPrice::Move(_)) => format!("{}: {name}", phrases.join(", ")),
+        _ => format!("{name} = {}", phrases.join(", ")),
     }
 }
 

@@ -136,7 +136,7 @@ fn title(
     let copies = timeline.stages.stages[timeline.stages.stage_of(run.unit)].copies;
     let of = if copies > 1 { format!("layer {}: ", run.copy + 1) } else { String::new() };
     let at = line(layer, unit.first()).map_or(String::new(), |line| format!(", line {line}"));
-    let last = unit.members.last().copied().unwrap_or_default();
+    let last = unit.members.last().copied().unwrap_or(unit.first());
     let layouts = match plan.instruction(last).kind {
         InstrKind::Move(_) => {
             format!("{} → {}", layer.layout_text(plan.moved(last)), layer.layout_text(last))

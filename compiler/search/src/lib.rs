@@ -228,13 +228,17 @@ pub struct Optimality {
     pub ties_cut: bool,
 }
 
-/// Proven or bounded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
-    /// No plan of the space is cheaper.
-    Proven,
-    /// A plan may be cheaper, by no more than cost less lower bound.
-    Bounded,
+shard_ir::worded! {
+    /// Proven or bounded.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Status {
+        /// No plan of the space is cheaper.
+        Proven = "proven",
+        /// A plan may be cheaper, by no more than cost less lower bound.
+        Bounded = "bounded",
+    }
+    /// The word in reports and JSON.
+    fn word;
 }
 
 /// Sizes of a search.

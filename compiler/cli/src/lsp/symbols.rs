@@ -265,7 +265,7 @@ fn renamed_word(word: &Word<'_>, one: &Occurrence, to: &str) -> Option<(Span, St
                     Kind::Axis => {
                         dim.axes.iter_mut().flat_map(|axes| &mut axes.axes).for_each(&mut rename)
                     }
-                    _ => return None,
+                    Kind::Value(_) | Kind::Label(_) | Kind::Layer | Kind::Phase => return None,
                 }
             }
             (word.span, print_layout_word(&new))

@@ -1,7 +1,7 @@
 //! The dims of a model with their sizes, and the weights of its layers.
 
 use super::model::{Attention, Block, Dense, Feed, Model, Rotary, Sees, StateSpace};
-use shard_ir::Dtype;
+use shard_ir::{Dtype, never};
 
 /// A parameter that a kind of layer keeps.
 pub(super) struct Kept {
@@ -216,8 +216,8 @@ fn size(model: &Model, kind: &Block, dim: &str) -> u64 {
             "R" => space.heads,
             "P" => space.head,
             "N" => space.state,
-            // "T".
-            _ => space.taps,
+            "T" => space.taps,
+            _ => never!("a dim that a recurrence lacks", 1),
         };
     }
     if let Some(block) = model.block {
@@ -240,8 +240,8 @@ fn size(model: &Model, kind: &Block, dim: &str) -> u64 {
         "Z" => latent(&|l| l.keys),
         "X" => experts.map_or(1, |e| e.count),
         "F2" => experts.and_then(|e| e.shared).map_or(1, |s| s.inner),
-        // "F" and "F1".
-        _ => kind.feed.inner(),
+        "F" | "F1" => kind.feed.inner(),
+        _ => never!("a dim that no kind of layer has", 1),
     }
 }
 
@@ -312,7 +312,7 @@ fn state(space: &StateSpace) -> u64 {
 pub(super) fn turned(attention: &Attention) -> Option<(u64, u64)> {
     match attention.rotary {
         Rotary::Part(part) if part < attention.head => Some((part, attention.head - part)),
-        _ => None,
+        Rotary::Part(_) | Rotary::No | Rotary::Whole => None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! Programs whose every plan has what was asked for: each a way of having it, by demands on values.
 
 use shard_cost::Objective;
+use shard_ir::catalogue::Move;
 use shard_ir::{
     AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, Layout, LayoutPattern, MeshShape,
-    Picoseconds, Plan, Program, ValueId,
+    Picoseconds, Plan, Program, ValueId, never,
 };
 use shard_report::strategy::strategy as strategy_of;
 use shard_search::Forced;
@@ -66,12 +67,12 @@ pub(crate) fn ways(
         Request::Layout { value, pattern, .. } => {
             vec![demanded(annotated(program, *value, pattern))]
         }
-        Request::Collective { op, value } => {
+        Request::Collective { of, value } => {
             let values: Vec<ValueId> = match value {
                 Some(value) => vec![program.unpinned(*value)],
                 None => program.value_ids().filter(|v| is_made(program, *v)).collect(),
             };
-            in_turn(values.into_iter().map(|v| collective_ways(program, op, v, used)).collect())
+            in_turn(values.into_iter().map(|v| collective_ways(program, *of, v, used)).collect())
         }
         Request::Strategy(wanted) => strategy::ways(program, chosen, *wanted),
     };
@@ -101,10 +102,10 @@ pub(crate) fn has(request: &Request, program: &Program, plan: &Plan) -> bool {
             };
             plan.instructions.iter().any(fits)
         }
-        Request::Collective { op, value } => {
+        Request::Collective { of, value } => {
             let name = value.and_then(|v| program.value(v).name.clone());
             let fits = |i: &shard_ir::Instruction| {
-                let is_it = matches!(&i.kind, InstrKind::Move(c) if c.name() == *op);
+                let is_it = matches!(&i.kind, InstrKind::Move(c) if c.name() == of.row().name);
                 is_it && (name.is_none() || i.name == name)
             };
             plan.instructions.iter().any(fits)
@@ -121,7 +122,7 @@ fn is_made(program: &Program, value: ValueId) -> bool {
 /// A collective of a value, for each axis and each dim (or pair of dims) that it can be along: a
 /// first demand has the value as it is before, a second as it is after, both free in all other
 /// axes.
-fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> Vec<Way> {
+fn collective_ways(program: &Program, of: Move, value: ValueId, used: bool) -> Vec<Way> {
     let v = program.value(value);
     let (rank, sizes) = (v.dims.len(), program.sizes(&v.dims));
     let stored = match &v.def {
@@ -145,16 +146,23 @@ fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> V
     for axis in program.mesh.axis_ids() {
         let divides = |d: &usize| sizes[*d].is_multiple_of(program.mesh.size(axis));
         let dims: Vec<usize> = (0..rank).filter(divides).collect();
-        let pairs: Vec<(LayoutPattern, LayoutPattern)> = match op {
-            "all-gather" => dims.iter().map(|d| (on(*d, axis), whole(axis))).collect(),
-            "reduce-scatter" => dims.iter().map(|d| (partial(axis), on(*d, axis))).collect(),
-            "all-reduce" => vec![(partial(axis), whole(axis))],
-            "collective-permute" => permuted(program, axis, &sizes),
-            _ => dims
+        let pairs: Vec<(LayoutPattern, LayoutPattern)> = match of {
+            Move::AllGather | Move::AllGatherDims => {
+                dims.iter().map(|d| (on(*d, axis), whole(axis))).collect()
+            }
+            Move::ReduceScatter | Move::ReduceScatterDims => {
+                dims.iter().map(|d| (partial(axis), on(*d, axis))).collect()
+            }
+            Move::AllReduce => vec![(partial(axis), whole(axis))],
+            Move::Permute => permuted(program, axis, &sizes),
+            Move::AllToAll | Move::Exchange | Move::SoftmaxMerge => dims
                 .iter()
                 .flat_map(|a| dims.iter().filter(move |b| a != *b).map(move |b| (*a, *b)))
                 .map(|(a, b)| (on(a, axis), on(b, axis)))
                 .collect(),
+            Move::Slice | Move::ToPartial => {
+                never!("a question about a move that sends nothing", Vec::new())
+            }
         };
         for (before, after) in pairs {
             // A parameter whose stored layout is declared is before the move as it is stored.

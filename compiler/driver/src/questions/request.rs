@@ -5,7 +5,7 @@ use shard_check::names::nearest;
 use shard_grammar::ast::{AxesWord, PartialOp};
 use shard_ir::catalogue::{Move, Sends};
 use shard_ir::{
-    AxisList, DimPattern, Layout, LayoutError, LayoutPattern, MeshShape, Program, ValueId,
+    AxisList, DimPattern, Layout, LayoutError, LayoutPattern, MeshShape, Program, ValueId, never,
 };
 use shard_report::strategy::Strategy;
 use shard_search::demand::value_named;
@@ -16,21 +16,22 @@ pub(crate) enum Request {
     /// A value in a layout.
     Layout { value: ValueId, pattern: LayoutPattern, text: String },
     /// A collective, of one value or of any.
-    Collective { op: &'static str, value: Option<ValueId> },
+    Collective { of: Move, value: Option<ValueId> },
     /// A strategy.
     Strategy(Strategy),
 }
 
-/// The collectives that can be asked for.
-fn collectives() -> Vec<&'static str> {
-    let mut names: Vec<&str> = Move::ALL
-        .iter()
-        .map(|of| of.row())
-        .filter(|row| row.sends != Sends::Nothing)
-        .map(|row| row.name)
-        .collect();
-    names.dedup();
-    names
+/// The collectives that can be asked for. A move along several dims bears the name of that along
+/// one, which stands for both.
+fn collectives() -> impl Iterator<Item = Move> {
+    let can_be_asked = |of: &Move| of.row().sends != Sends::Nothing && !of.row().several;
+    Move::ALL.iter().copied().filter(can_be_asked)
+}
+
+/// The name of a value that a request found by its name.
+pub(crate) fn name_of(value: ValueId, program: &Program) -> &str {
+    let name = program.value(value).name.as_deref();
+    name.unwrap_or_else(|| never!("a value found by a name that it lacks", ""))
 }
 
 /// Reads a request about a program.
@@ -43,9 +44,9 @@ pub(crate) fn read(text: &str, program: &Program) -> Result<Request, QuestionPro
         Some((head, tail)) => (head.trim(), Some(tail.trim())),
         None => (text, None),
     };
-    if let Some(op) = collectives().into_iter().find(|op| *op == head) {
+    if let Some(of) = collectives().find(|of| of.row().name == head) {
         let value = tail.map(|name| named(name, program)).transpose()?;
-        return Ok(Request::Collective { op, value });
+        return Ok(Request::Collective { of, value });
     }
     match tail {
         Some(layout) => {
@@ -62,10 +63,11 @@ pub(crate) fn read(text: &str, program: &Program) -> Result<Request, QuestionPro
 
 fn unreadable(text: &str) -> QuestionProblem {
     let names: Vec<&str> = Strategy::named().map(|s| s.name()).collect();
-    let known = collectives().into_iter().chain(names.iter().copied());
+    let moves: Vec<&str> = collectives().map(|of| of.row().name).collect();
+    let known = moves.iter().chain(&names).copied();
     let help = nearest(text, known).map_or_else(
         || {
-            let (all, forms) = (collectives().join(", "), names.join(", "));
+            let (all, forms) = (moves.join(", "), names.join(", "));
             format!(
                 "a layout ('h: BLF_x'), a collective ({all}; 'all-gather:x') or a strategy \
                 ({forms})"
@@ -113,7 +115,7 @@ fn pattern(
     let (word, partial) = shard_grammar::parse_layout_with_partial(text, 0)
         .map_err(|error| unreadable(error.message.clone(), error.help.clone()))?;
     let v = program.value(value);
-    let name = v.name.clone().unwrap_or_default();
+    let name = name_of(value, program);
     let own = program.dim_names(&v.dims);
     let dims_text = Layout::REPLICATED.text(&program.mesh, &own);
     let mut out = LayoutPattern::any(own.len(), true);
@@ -183,7 +185,7 @@ fn check(
     let v = program.value(value);
     let (sizes, names) = (program.sizes(&v.dims), program.dim_names(&v.dims));
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-    let asked = format!("`{}` as {text}", v.name.clone().unwrap_or_default());
+    let asked = format!("`{}` as {text}", name_of(value, program));
     let lists: Vec<AxisList> = pattern.dims.iter().map(|d| d.axes).collect();
     let Err(error) = Layout::new(shape, &lists, pattern.partial_sum, pattern.partial_max) else {
         return Ok(());

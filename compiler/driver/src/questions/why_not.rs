@@ -16,7 +16,7 @@ use crate::noted::compiled_or_noted;
 use crate::pipeline::{self, CompileError, Compiled};
 use crate::questions::crossing::{NumberedWay, Question, WAYS_AT_A_FIGURE, batch_dim};
 use crate::questions::force::{self, Way};
-use crate::questions::request::{self, Request};
+use crate::questions::request::{self, Request, name_of};
 use crate::questions::written::Wanted;
 
 /// The best plan that has what was asked for.
@@ -305,13 +305,12 @@ fn has_room(compiled: &Compiled, hardware: &Hardware) -> bool {
 }
 
 fn words(request: &Request, program: &Program) -> String {
-    let name = |v| program.value(v).name.clone().unwrap_or_default();
     match request {
-        Request::Layout { value, text, .. } => format!("`{}` as {text}", name(*value)),
-        Request::Collective { op, value: Some(value) } => {
-            format!("{} of `{}`", with_article(op), name(*value))
+        Request::Layout { value, text, .. } => format!("`{}` as {text}", name_of(*value, program)),
+        Request::Collective { of, value: Some(value) } => {
+            format!("{} of `{}`", with_article(of.row().name), name_of(*value, program))
         }
-        Request::Collective { op, value: None } => with_article(op),
+        Request::Collective { of, value: None } => with_article(of.row().name),
         Request::Strategy(strategy) => strategy.name().to_string(),
     }
 }

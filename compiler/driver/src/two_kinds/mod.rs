@@ -8,7 +8,7 @@ use shard_check::diagnostics::words::seconds;
 use shard_check::{Diagnostic, Edit, Help, Severity};
 use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, Span, ast};
-use shard_ir::{Picoseconds, Program};
+use shard_ir::{Picoseconds, Program, never};
 use shard_search::{LowerOptions, Stop};
 
 use crate::compile::CompileOptions;
@@ -92,8 +92,10 @@ fn kinds(first: u64, layers: u64) -> String {
 
 /// A text with a part of it replaced.
 fn replaced(text: &str, at: Span, by: &str) -> String {
-    let (before, behind) = (text.get(..at.start), text.get(at.end..));
-    [before.unwrap_or_default(), by, behind.unwrap_or_default()].concat()
+    let (Some(before), Some(behind)) = (text.get(..at.start), text.get(at.end..)) else {
+        return never!("a place outside of its text", text.to_string());
+    };
+    [before, by, behind].concat()
 }
 
 /// What is said of a stack that was searched for two kinds.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shard_ir::{InstrId, InstrKind, Op, Plan};
+use shard_ir::{InstrId, InstrKind, Op, Plan, never};
 
 use super::comments::Comments;
 use super::expression::{Written, has_natural_order, number, op_text, word};
@@ -176,7 +176,8 @@ impl<'a> Writer<'a> {
     }
 
     fn name(&self, id: InstrId) -> &str {
-        self.names.get(&id).map_or("_", String::as_str)
+        let name = self.names.get(&id).map(String::as_str);
+        name.unwrap_or_else(|| never!("a value with a statement and without a name", "_"))
     }
 
     fn operand(&self, id: InstrId) -> Written {
@@ -201,12 +202,7 @@ impl<'a> Writer<'a> {
     }
 
     fn reshard(&self, id: InstrId) -> String {
-        let source = self
-            .plan
-            .instruction(id)
-            .operands
-            .first()
-            .map_or_else(String::new, |o| self.operand(*o).text);
+        let source = self.operand(self.plan.moved(id)).text;
         format!("reshard({source}, {})", self.plan.layout_text(id))
     }
 }

@@ -17,7 +17,6 @@ use crate::optimality::optimality_text;
 use crate::overlap_choice;
 use crate::padding::Padding;
 use crate::scale;
-use crate::status::status_word;
 use crate::strategy::strategies;
 use crate::timeline_svg::{TimelineDrawing, drawing};
 use panel::layer_data;
@@ -85,7 +84,7 @@ fn section<'a>(layer: &Layer<'a>, at: usize) -> LayerSection<'a> {
         kind: kind_of_layer(plan),
         name: &plan.name,
         phase: plan.phase.as_deref(),
-        badge: layer.optimality.map(|o| status_word(o.status)),
+        badge: layer.optimality.map(|o| o.status.word()),
         facts: format!(
             "mesh {} · {} devices · {} · {}{repeat}",
             mesh_text(&plan.mesh),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use shard_ir::{Picoseconds, PlanFold, PlanOutput};
-use shard_search::{Alternative, Optimality};
+use shard_search::{Alternative, Optimality, Proof};
 
 use super::instruction::instruction;
 use super::object::{Fields, Object, Said};
@@ -10,7 +10,7 @@ use super::placed::{dims, placed};
 use super::sharing::sharing;
 use super::{Ordered, text};
 use crate::padding::Padding;
-use crate::status::{gap, proof_word, status_word};
+use crate::status::gap;
 use crate::strategy::strategies;
 use crate::striped;
 use crate::words::without;
@@ -118,8 +118,8 @@ pub(super) fn layer_optimality(layer: &Layer<'_>) -> Option<impl Serialize> {
 
 pub(super) fn optimality(o: &Optimality, gap: Option<f64>) -> impl Serialize {
     object!(OptimalityJson {
-        status: status_word(o.status),
-        proof: o.proof.map(proof_word),
+        status: o.status.word(),
+        proof: o.proof.map(Proof::word),
         cost_s: o.cost.seconds(),
         lower_bound_s: o.lower_bound.seconds(),
         // What prices alone prove; less than the lower bound where the search proved more.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Ordered;
 use super::explain::optimality;
-use crate::notation::parameter_layout;
+use crate::notation::{parameter_layout, weight_name};
 use crate::status::gap;
 use crate::{Sharing, object};
 
@@ -15,7 +15,7 @@ pub(super) fn sharing(sharing: Sharing<'_>) -> impl Serialize {
     let program = &shared.programs[phase];
     let weights = shared.weights.iter().map(|weight| {
         object!(WeightJson {
-            name: program.value(weight.value).name.clone().unwrap_or_default(),
+            name: weight_name(program, weight.value),
             layout: parameter_layout(program, weight.value, weight.stored),
             alone_layout: parameter_layout(program, weight.value, weight.alone[phase]),
         })

@@ -25,7 +25,7 @@ fn row(row: &SweepRow) -> impl Serialize {
         dims: Ordered(row.dims.clone()),
         // Where several limits are swept.
         memory_limit_bytes: row.memory_limit.map(|bytes| bytes.0),
-        status: row.status(),
+        status: row.status().word(),
         code: row.code().filter(|code| !code.is_empty()),
         reason: row.reason(),
         pareto: row.on_frontier,
@@ -47,6 +47,6 @@ fn figures_json(figures: &Figures) -> impl Serialize {
         peak_hbm_bytes: figures.memory.0,
         fits: figures.fits,
         strategy: &figures.strategy,
-        status: if figures.proven { "proven" } else { "bounded" },
+        status: figures.proof().word(),
     })
 }

@@ -1,10 +1,10 @@
 //! `shardc.verify-certificate/1`.
 
+use shard_search::Proof;
 use shard_search::certificate::Verified;
 
 use super::text;
 use crate::object;
-use crate::status::proof_word;
 
 /// The document of `verify-certificate --format json`.
 pub fn verified(layers: &[Verified]) -> String {
@@ -16,7 +16,7 @@ pub fn verified(layers: &[Verified]) -> String {
                 cost_s: l.cost.seconds(),
                 lower_bound_s: l.lower_bound.seconds(),
                 status: if l.is_proven() { "proven" } else { "not proven by prices" },
-                proof: l.proof.map(proof_word),
+                proof: l.proof.map(Proof::word),
                 inequalities: l.inequalities,
                 hardware: &l.chip,
                 hardware_is_built_in: l.built_in,

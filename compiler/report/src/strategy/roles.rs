@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use shard_ir::attention::softmax_over;
+use shard_ir::op::Flag;
 use shard_ir::{DimId, InstrId, InstrKind, Op, Plan, Reduce};
 
 /// The einsums of a plan that read weights, its attentions, and the dims that weights have.
@@ -113,20 +114,18 @@ pub(super) fn stored_weight(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
         let instr = plan.instruction(id);
         match &instr.kind {
             InstrKind::Parameter(kind) if kind.is_weight() => return Some(id),
-            InstrKind::Move(_)
-            | InstrKind::Op(
-                Op::Fetch | Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. },
-            ) => {
-                id = *instr.operands.first()?;
-            }
-            InstrKind::Parameter(_)
-            | InstrKind::Constant(_)
-            | InstrKind::Op(_)
-            | InstrKind::CollectiveEinsum(_) => {
+            InstrKind::Op(op) if !is_same_weight(op) => return None,
+            InstrKind::Move(_) | InstrKind::Op(_) => id = *instr.operands.first()?,
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => {
                 return None;
             }
         }
     }
+}
+
+/// Whether the result of an op is the weight that it reads, in another place, dtype or shape.
+fn is_same_weight(op: &Op) -> bool {
+    matches!(op, Op::Fetch | Op::Cast(_)) || op.row().is(Flag::View)
 }
 
 /// The einsum whose product a value is, scaled, masked, capped or moved on the way.
@@ -192,11 +191,8 @@ fn dims_of_weights(plan: &Plan, uses: &[WeightUse]) -> Vec<bool> {
         .instructions
         .iter()
         .filter_map(|instr| match &instr.kind {
-            InstrKind::Op(op @ (Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. })) => {
-                Some(op.dims())
-            }
-            InstrKind::Op(_)
-            | InstrKind::CollectiveEinsum(_)
+            InstrKind::Op(op) => op.renames().map(|dims| dims.concat()),
+            InstrKind::CollectiveEinsum(_)
             | InstrKind::Move(_)
             | InstrKind::Parameter(_)
             | InstrKind::Constant(_) => None,

@@ -174,6 +174,7 @@ fn not_json(file: &SourceFile, error: &serde_json::Error) -> ConfigProblem {
         at -= 1;
     }
     let message = error.to_string();
-    let message = message.split(" at line ").next().unwrap_or_default().to_string();
+    let message =
+        message.split_once(" at line ").map_or(message.as_str(), |(what, _)| what).to_string();
     ConfigProblem::NotJson { message, span: Span::new(at, at) }
 }

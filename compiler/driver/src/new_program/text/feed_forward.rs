@@ -35,8 +35,8 @@ impl Words<'_> {
         let _ = writeln!(out, "  let there = {there}");
         let dims = format!("XPLC{}", inner_of_experts(self.model));
         let f = match experts.clamped {
-            Some(_) => {
-                out += &clamped(experts, &dims, names);
+            Some(limit) => {
+                out += &clamped(experts, limit, &dims, names);
                 "u * s".to_string()
             }
             None => inside(&experts.each, "there", &dims, names, None),
@@ -149,10 +149,10 @@ fn inside(dense: &Dense, input: &str, dims: &str, names: Names, shared: Option<(
     }
 }
 
-/// The gate of gpt-oss: `s` and `u`, both clamped.
-fn clamped(experts: &Experts, dims: &str, names: Names) -> String {
+/// The gate of gpt-oss: `s` and `u`, both clamped at a limit.
+fn clamped(experts: &Experts, limit: f64, dims: &str, names: Names) -> String {
     let [gate, up, _, b_gate, b_up, _] = names;
-    let limit = number(experts.clamped.unwrap_or_default());
+    let limit = number(limit);
     let of = |matrix: &str, bias: &str| {
         let product = format!("einsum(there, {matrix} -> {dims})");
         if experts.each.bias { format!("{product} + {bias}") } else { product }

@@ -193,7 +193,9 @@ impl Words<'_> {
         };
         let read = |from: &str, to: &str| match kind.flow {
             Flow::Behind => String::new(),
-            _ => format!("  let {to} = {norm}({from} over E)\n"),
+            Flow::Before | Flow::Around | Flow::Parallel => {
+                format!("  let {to} = {norm}({from} over E)\n")
+            }
         };
         out = format!(
             "{}{}  let a = {first}\n{}{out}",
