@@ -62,22 +62,7 @@ pub fn hold(compilation: &Compilation, host: &mut dyn Host) -> Outcome {
         for (program, expected) in &compilation.expected.of_called {
             match pipeline::compile(program, hardware, &compilation.options) {
                 Ok(compiled) => {
-                    let layer = Layer {
-                        schedule: &compiled.schedule,
-                        price: &compiled.price,
-                        timeline: &compiled.timeline,
-                        hardware,
-                        objective: compilation.objective,
-                        optimality: compiled.optimality.as_ref(),
-                        least_bytes: compiled.least_bytes,
-                        source: Some(source),
-                        alternatives: &[],
-                        overlap_choice: None,
-                        paddings: &[],
-                        sharing: None,
-                        notation: compilation.notation,
-                    };
-                    found.extend(unmet(&layer, expected));
+                    found.extend(unmet(&compilation.layer_of(hardware, &compiled), expected));
                 }
                 Err(error) => {
                     let header = expected.first().map(|e| e.span);

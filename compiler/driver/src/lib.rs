@@ -66,6 +66,7 @@ pub mod pipeline;
 pub mod questions;
 mod search_limit;
 pub mod snapshot;
+mod sound;
 mod two_kinds;
 
 pub use compile::{Compilation, CompileOptions, Purpose, compile_input, compile_source};

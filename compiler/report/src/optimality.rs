@@ -2,7 +2,7 @@
 
 use shard_cost::Objective;
 use shard_ir::{Layout, Picoseconds, Program, never};
-use shard_search::{Proof, SharedWeight, Status};
+use shard_search::{Proof, SharedWeight, SharedWeights, Status};
 
 use crate::notation::{parameter_layout, weight_name};
 use crate::page::Page;
@@ -116,8 +116,7 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
 fn sharing(page: &mut Page, layer: &Layer<'_>) {
     let Some(Sharing { shared, phase }) = layer.sharing else { return };
     let program = &shared.programs[phase];
-    let name =
-        |of: &Program| of.phase.as_ref().map_or_else(String::new, |phase| phase.name.clone());
+    let name = phase_name(program);
     let named = |weight: &SharedWeight, text: Layout| {
         let of = weight_name(program, weight.value);
         format!("{of} {}", parameter_layout(program, weight.value, text))
@@ -140,27 +139,31 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
     page.wrapped(
         2,
         &match (other.is_empty(), by_objective) {
-            (true, true) => format!("as {} alone would have it", name(program)),
-            (true, false) => format!("as the fastest plan of {} alone has it", name(program)),
+            (true, true) => format!("as {name} alone would have it"),
+            (true, false) => format!("as the fastest plan of {name} alone has it"),
             (false, true) => format!(
-                "alone, {} would have {} and {} {}: sharing costs it {}",
-                name(program),
+                "alone, {name} would have {} and {} {}: sharing costs it {}",
                 other.join(", "),
                 if layer.objective == Objective::Comm { "communicate for" } else { "take" },
                 scale::time(alone),
                 share(time, alone)
             ),
             (false, false) => format!(
-                "the fastest plan of {} alone has {} and takes {}, one step after another",
-                name(program),
+                "the fastest plan of {name} alone has {} and takes {}, one step after another",
                 other.join(", "),
                 scale::time(alone)
             ),
         },
     );
+    page.wrapped(2, &of_request(layer, shared, program.repeat.max(1)));
+}
+
+/// What a request takes in a stack of so many layers, with the weights stored so and if each phase
+/// stored them for itself.
+fn of_request(layer: &Layer<'_>, shared: &SharedWeights, layers: u64) -> String {
     let of_phase = |p: &Program| p.phase.as_ref().map_or(1, |phase| phase.repeat);
     let steps: Vec<String> =
-        shared.programs.iter().map(|p| format!("{} {}", of_phase(p), name(p))).collect();
+        shared.programs.iter().map(|p| format!("{} {}", of_phase(p), phase_name(p))).collect();
     let status = match shared.request.status {
         Status::Proven => "proven: no stored layouts take less".to_string(),
         Status::Bounded => {
@@ -179,7 +182,7 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
     } else {
         String::new()
     };
-    let (steps, layers) = (steps.join(", "), program.repeat.max(1));
+    let steps = steps.join(", ");
     let overhead = match layer.objective {
         Objective::Comm => Picoseconds(0),
         Objective::Serial | Objective::Overlap | Objective::Memory => {
@@ -207,7 +210,12 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
         }
     };
     let alone = scale::time(alone) + if layers == 1 { "" } else { " a layer" };
-    page.wrapped(2, &format!("{request}, {status}; stored for each phase alone, {alone}{less}"));
+    format!("{request}, {status}; stored for each phase alone, {alone}{less}")
+}
+
+/// The name of the phase of a program; nothing where it has none.
+fn phase_name(program: &Program) -> &str {
+    program.phase.as_ref().map_or("", |phase| phase.name.as_str())
 }
 
 /// Whether two times that differ are written alike.

@@ -5,7 +5,7 @@ use lsp_types::{
 };
 use shard_cost::hardware::BUILT_IN;
 use shard_grammar::Span;
-use shard_grammar::ast::{LetTarget, Statement};
+use shard_grammar::ast::{Layer, LetTarget, Statement};
 use shard_ir::Dtype;
 use shard_ir::catalogue::Code;
 
@@ -69,37 +69,12 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
     if layer.is_some() && takes_a_dim(ahead) {
         return dims(document, range);
     }
-    let mut items = Vec::new();
-    if let Some(layer) = layer {
-        let mut values: Vec<&str> = layer.params.iter().map(|p| p.name.value.as_str()).collect();
-        for statement in layer.body.iter().filter(|s| s.span().end <= at) {
-            if let Statement::Let(statement) = statement {
-                match &statement.target {
-                    LetTarget::One { name, .. } => values.push(&name.value),
-                    LetTarget::Many { names, .. } => {
-                        values.extend(names.iter().map(|n| n.value.as_str()))
-                    }
-                }
-            }
-        }
-        items
-            .extend(values.into_iter().map(|name| item(name, CompletionItemKind::VARIABLE, range)));
-        items.extend(Code::all().filter_map(|code| {
-            let row = code.row();
-            let detail = Some(row.signature());
-            Some(CompletionItem {
-                detail,
-                ..item(row.source?, CompletionItemKind::FUNCTION, range)
-            })
-        }));
-        items.extend(
-            ["reshard", "return"].map(|word| item(word, CompletionItemKind::FUNCTION, range)),
-        );
-        items.push(item("let", CompletionItemKind::KEYWORD, range));
-    } else {
-        let words = ["hardware", "mesh", "dim", "phase", "layer", "model", "strict"];
-        items.extend(words.map(|word| item(word, CompletionItemKind::KEYWORD, range)));
-    }
+    let mut items = match layer {
+        Some(layer) => of_body(layer, at, range),
+        None => ["hardware", "mesh", "dim", "phase", "layer", "model", "strict"]
+            .map(|word| item(word, CompletionItemKind::KEYWORD, range))
+            .to_vec(),
+    };
     items.extend(
         document.tree.layers().map(|l| item(&l.name.value, CompletionItemKind::FUNCTION, range)),
     );
@@ -109,6 +84,33 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
     items.extend(["weight", "cache"].map(|word| item(word, CompletionItemKind::KEYWORD, range)));
     items.extend(dims(document, range));
     items
+}
+
+/// What only the body of a layer may have: its values up to a byte, operations, and keywords.
+fn of_body(layer: &Layer, at: usize, range: Range) -> Vec<CompletionItem> {
+    let mut values: Vec<&str> = layer.params.iter().map(|p| p.name.value.as_str()).collect();
+    for statement in layer.body.iter().filter(|s| s.span().end <= at) {
+        if let Statement::Let(statement) = statement {
+            match &statement.target {
+                LetTarget::One { name, .. } => values.push(&name.value),
+                LetTarget::Many { names, .. } => {
+                    values.extend(names.iter().map(|n| n.value.as_str()))
+                }
+            }
+        }
+    }
+    let values = values.into_iter().map(|name| item(name, CompletionItemKind::VARIABLE, range));
+    let ops = Code::all().filter_map(|code| {
+        let row = code.row();
+        let detail = Some(row.signature());
+        Some(CompletionItem { detail, ..item(row.source?, CompletionItemKind::FUNCTION, range) })
+    });
+    let words = [
+        ("reshard", CompletionItemKind::FUNCTION),
+        ("return", CompletionItemKind::FUNCTION),
+        ("let", CompletionItemKind::KEYWORD),
+    ];
+    values.chain(ops).chain(words.map(|(word, kind)| item(word, kind, range))).collect()
 }
 
 /// Whether a text ends in a comment: its last line has two slashes outside of quotes.

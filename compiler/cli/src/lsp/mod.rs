@@ -12,13 +12,14 @@ mod hover;
 mod lenses;
 mod outline;
 mod position;
+mod protocol;
 mod signature;
 mod symbols;
 #[cfg(test)]
 mod tests;
 mod wire;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,22 +29,20 @@ use lsp_types::notification::{self, Notification as _};
 use lsp_types::request::{self, Request as _};
 use lsp_types::{
     CodeAction, CodeActionKind, CodeActionOptions, CodeActionOrCommand, CodeActionParams,
-    CodeActionProviderCapability, CodeDescription, CodeLensOptions, CompletionOptions, Diagnostic,
-    DiagnosticRelatedInformation, DiagnosticSeverity, DocumentSymbolResponse,
+    CodeActionProviderCapability, CodeLensOptions, CompletionOptions, DocumentSymbolResponse,
     GotoDefinitionResponse, Hover, HoverContents, HoverProviderCapability, Location, MarkupContent,
-    MarkupKind, NumberOrString, OneOf, Position, PublishDiagnosticsParams, Range, RenameOptions,
-    ServerCapabilities, SignatureHelpOptions, TextDocumentSyncCapability, TextDocumentSyncKind,
-    TextEdit, Uri, WorkspaceEdit,
+    MarkupKind, OneOf, Position, Range, RenameOptions, ServerCapabilities, SignatureHelpOptions,
+    TextDocumentSyncCapability, TextDocumentSyncKind, TextEdit, Uri, WorkspaceEdit,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
-use shard_check::Severity;
 use shard_grammar::{SourceFile, Span};
 
 use background::{Background, Lowered};
 use document::Document;
-use position::{offset_of, position_of, range_of};
+use position::{offset_of, range_of};
+use protocol::{edit_of, formatted, publication, to_client};
 use symbols::{Occurrence, Symbols};
 use wire::Client;
 
@@ -541,74 +540,4 @@ fn respond<P: DeserializeOwned, T: Serialize>(
     let params =
         serde_json::from_value(params).map_err(|e| (ErrorCode::InvalidParams, e.to_string()))?;
     serde_json::to_value(answer(params)?).map_err(|e| (ErrorCode::InternalError, e.to_string()))
-}
-
-fn formatted(document: &Document) -> Option<Vec<TextEdit>> {
-    let new_text = shard_grammar::format(&document.file).ok()?;
-    if new_text == document.file.text {
-        return Some(Vec::new());
-    }
-    let end = position_of(&document.file, document.file.text.len());
-    Some(vec![TextEdit { range: Range { start: Position::default(), end }, new_text }])
-}
-
-#[allow(clippy::mutable_key_type)] // the type of the protocol; nobody changes a key
-fn edit_of(uri: &Uri, edits: Vec<TextEdit>) -> WorkspaceEdit {
-    WorkspaceEdit {
-        changes: Some(HashMap::from([(uri.clone(), edits)])),
-        ..WorkspaceEdit::default()
-    }
-}
-
-fn publication(
-    uri: &Uri,
-    version: i32,
-    file: &SourceFile,
-    found: &[shard_check::Diagnostic],
-) -> Message {
-    let params = PublishDiagnosticsParams {
-        uri: uri.clone(),
-        diagnostics: found.iter().map(|d| to_client(uri, file, d)).collect(),
-        version: Some(version),
-    };
-    Message::Notification(Notification::new(
-        notification::PublishDiagnostics::METHOD.to_string(),
-        params,
-    ))
-}
-
-fn to_client(uri: &Uri, file: &SourceFile, found: &shard_check::Diagnostic) -> Diagnostic {
-    let mut message = found.message.clone();
-    let notes = found
-        .notes
-        .iter()
-        .cloned()
-        .chain(found.helps.iter().map(|help| format!("help: {}", help.text)));
-    for note in notes {
-        message.push('\n');
-        message.push_str(&note);
-    }
-    let others = found.labels.iter().filter(|label| !label.primary).map(|label| {
-        DiagnosticRelatedInformation {
-            location: Location { uri: uri.clone(), range: range_of(file, label.span) },
-            message: label.text.clone(),
-        }
-    });
-    Diagnostic {
-        range: range_of(file, found.primary_span().unwrap_or(Span::at(0))),
-        severity: Some(match found.severity {
-            Severity::Error => DiagnosticSeverity::ERROR,
-            Severity::Warning => DiagnosticSeverity::WARNING,
-            Severity::Note => DiagnosticSeverity::INFORMATION,
-        }),
-        code: Some(NumberOrString::String(found.code.to_string())),
-        code_description: shard_report::pages::uri(found.code)
-            .parse()
-            .ok()
-            .map(|href| CodeDescription { href }),
-        source: Some("shardc".to_string()),
-        message,
-        related_information: Some(others.collect()),
-        ..Diagnostic::default()
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::{class, time_and_share, timed};
 use crate::Layer;
-use crate::explain::sent_over;
+use crate::explain_totals::sent_over;
 use crate::notation::{phrase, value_name};
 use crate::scale;
 
