@@ -1,4 +1,4 @@
-//! What no plan falls below, and no search for a plan.
+//! Lower bounds on all plans of a layer, without a search for a plan.
 
 use shard_check::Diagnostic;
 use shard_ir::Program;
@@ -9,8 +9,8 @@ use crate::host::{Host, Outcome, Share, Status};
 use crate::lowering_diagnostics::lower_error;
 use crate::objectives;
 
-/// Bounds the layers of a file, each phase by itself: that phases store their weights alike makes
-/// no plan faster.
+/// Bounds the layers of a file, each phase by itself: no plan of a phase is faster for storing its
+/// weights as the other phases do.
 pub fn bounds<'s>(
     sound: &'s Sound,
     asked: &CompileOptions,

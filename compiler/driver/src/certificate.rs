@@ -54,8 +54,8 @@ pub fn certificate(
     Ok(certificate.text())
 }
 
-/// The plans of each layer, of all phases together: they are proven if each is, and the weights
-/// that they share.
+/// The plans of each layer, those of all phases together. They count as proven if each is, and the
+/// stored layouts that they share.
 fn found(compilation: &Compilation) -> Vec<Found<'_>> {
     let mut all: Vec<Found<'_>> = Vec::new();
     for layer in compilation.layers() {

@@ -61,10 +61,10 @@ pub struct Compilation {
     pub objective: Objective,
     /// Each layer with the chip that it was compiled for.
     pub compiled: Vec<(Hardware, Compiled)>,
-    /// For each layer of a phase the choice of weights that it shares with others, and which of the
-    /// phases it is.
+    /// For each layer of a phase, the choice of stored layouts that it shares with other phases,
+    /// and its place among these.
     pub(crate) sharing: Vec<Option<SharedBy>>,
-    /// For each layer what its plan was preferred to, where that was asked for.
+    /// For each layer the alternatives to its collectives, where these were asked for.
     pub(crate) alternatives: Vec<Vec<Alternative>>,
     /// For each layer what `--objective overlap` would choose, where that was asked for.
     pub(crate) overlap_choices: Vec<OverlapChoice>,
@@ -72,7 +72,7 @@ pub struct Compilation {
     pub(crate) paddings: Vec<Vec<Padding>>,
     /// The program of each layer; none for IR text.
     pub programs: Vec<Program>,
-    /// How they were lowered, for questions about their plans.
+    /// The options with which they were lowered, for questions about their plans.
     pub options: LowerOptions,
     /// What the layers expect of their plans.
     pub expected: Expected,
@@ -117,7 +117,7 @@ impl Compilation {
             .collect()
     }
 
-    /// Reports what takes further searches to know, and is no error.
+    /// Reports warnings that take further searches: orders of axes that cost a transfer.
     pub fn search_for_warnings(&mut self, tree: &ast::File, host: &mut dyn Host) {
         let pass =
             host.begin("warnings", "orders of axes that cost a transfer".to_string(), Share::ALL);
@@ -142,7 +142,7 @@ impl Compilation {
         }
     }
 
-    /// Asks what each plan was preferred to.
+    /// Searches for the alternatives to the collectives of each plan.
     pub fn ask_for_alternatives(&mut self, detail: Option<Detail>, host: &mut dyn Host) -> Outcome {
         let pass = host.begin(
             "alternatives",
@@ -172,14 +172,14 @@ impl Compilation {
         Ok(())
     }
 
-    /// Asks whether it would pay to pad a dim that the mesh does not divide: a few times the file
-    /// is compiled again, where a dim may be worth it.
+    /// Searches for dims that the mesh does not divide and that would pay to pad. Where a dim may
+    /// be worth it, the file is compiled again a few times.
     pub fn ask_for_paddings(&mut self, asked: &CompileOptions, host: &mut dyn Host) {
         self.paddings = paddings(self, asked, host);
     }
 
-    /// Asks what `--objective overlap` would choose for each layer, with the weights that phases
-    /// share as they are stored.
+    /// Searches for what `--objective overlap` would choose for each layer, with the weights that
+    /// phases share stored as they are.
     pub fn ask_for_overlap(&mut self, host: &mut dyn Host) -> Outcome {
         let pass = host.begin("overlap", "what overlapping would choose".to_string(), Share::ALL);
         let mut options = LowerOptions { objective: Objective::Overlap, ..self.options.clone() };
@@ -202,12 +202,12 @@ impl Compilation {
 pub enum Purpose {
     /// To be shown: on a chip that is named, in whose memory it fits.
     Report,
-    /// To be executed: the same plan, and where none fits the fastest, since what is executed is
-    /// small.
+    /// To be executed: the same plan. Where none fits, it is the fastest of any size, since what is
+    /// executed is small.
     Run,
-    /// To be compared with a plan that is shown: by a search that is an eighth as long at most.
+    /// To be compared with a plan that is shown: its search may take an eighth of what another may.
     Trial,
-    /// To be judged: where no chip is named, on the first built-in one.
+    /// To be checked: where no chip is named, on the first built-in one.
     Check,
 }
 
@@ -225,8 +225,8 @@ pub fn compile_input(
     }
 }
 
-/// Checks and compiles a source file. Where somebody asks its searches to stop, layers are missing,
-/// and nothing is said of them.
+/// Checks and compiles a source file. Where somebody stops its searches, layers are missing without
+/// a diagnostic.
 pub fn compile_source(
     file: &SourceFile,
     asked: &CompileOptions,
@@ -239,7 +239,7 @@ pub fn compile_source(
     outcome.map(|()| compilation)
 }
 
-/// `--phase` names one of the phases that there are.
+/// Refuses a `--phase` that names no phase of the file.
 pub(crate) fn require_phase<'p>(
     asked: &CompileOptions,
     phases: impl Iterator<Item = Option<&'p str>>,
@@ -285,7 +285,7 @@ pub(crate) fn require_layer(
     if names.iter().any(|n| n == layer) {
         return Ok(());
     }
-    // Each phase has all of them.
+    // Each phase has all layers, so that their names recur.
     let mut known: Vec<&str> = Vec::new();
     for name in names.iter().map(String::as_str) {
         if !known.contains(&name) {
@@ -296,7 +296,7 @@ pub(crate) fn require_layer(
     Err(host.usage(&format!("`{}` has no layer `{layer}`", file.display()), help))
 }
 
-/// A chip with what the command line leaves of its memory.
+/// A chip of whose memory a program has what the command line allows.
 pub(crate) fn limited(hardware: Hardware, asked: &CompileOptions) -> Hardware {
     match asked.memory_limit {
         Some(bytes) => hardware.with_memory_limit(bytes),

@@ -13,16 +13,15 @@ use crate::pipeline;
 /// What the layers of a file expect of their plans.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
-    /// Of each compiled layer.
+    /// The expectations of each compiled layer.
     of_compiled: Vec<Vec<Expectation>>,
-    /// Layers that only other layers need, and that expect something: they are lowered alone for
-    /// it.
+    /// Layers with expectations that are only called by others: each is lowered by itself for them.
     of_called: Vec<(Program, Vec<Expectation>)>,
 }
 
 impl Expected {
-    /// What is expected of the layers that are compiled and, where `called` are wanted, of those
-    /// that they call. A layer has a plan for each phase, and its expectations are about each.
+    /// The expectations of the layers that are compiled, and of those called layers that `called`
+    /// wants. A layer has a plan for each phase, and its expectations are about each.
     pub fn of<'p>(
         checked: &Checked,
         compiled: impl Iterator<Item = &'p Program>,

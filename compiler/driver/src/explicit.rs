@@ -39,7 +39,7 @@ pub fn strict_file(
         return Err(host.usage(&message, Some(format!("--phase {phase}"))));
     }
     if let Some(model) = plans.iter().find(|plan| !plan.folds.is_empty()) {
-        // Stacks of several kinds are several blocks of one layer.
+        // A stack of several kinds is several folded blocks of one layer.
         let layers: BTreeSet<&str> = model.folds.iter().map(|fold| fold.layer.as_str()).collect();
         let layers: Vec<String> = layers.iter().map(|layer| format!("--layer {layer}")).collect();
         let reason = format!(
@@ -93,7 +93,7 @@ pub fn strict_file(
     Ok((source, text))
 }
 
-/// What is changed of a file, as it is written into a strict one.
+/// What the options change of a file, as it is written into a strict one.
 pub fn overrides(asked: &CompileOptions) -> Overrides {
     let mesh = asked.check.mesh_override.as_ref().map(|axes| {
         let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
@@ -109,7 +109,8 @@ pub fn overrides(asked: &CompileOptions) -> Overrides {
     }
 }
 
-/// The layer of a plan as a strict one that lowers to it, if there is such a text.
+/// The layer of a plan as a strict layer that lowers to that plan, with the `dim` lines that it
+/// needs; `None` where there is no such text.
 pub fn strict_layer(
     source: &SourceFile,
     plan: &Plan,
@@ -128,7 +129,7 @@ pub fn strict_layer(
     Some(format!("{}{layer}", made_dims(&of_source, &[plan])))
 }
 
-/// Whether a text has a strict layer whose plan is this one, on the same chip.
+/// Checks that a text has a strict layer that lowers to this plan on this chip.
 fn gives(text: &str, plan: &Plan, hardware: &Hardware) -> Result<(), String> {
     let checked = pipeline::check(&SourceFile::new("", text), &CheckOptions::default());
     if let Some(error) = checked.diagnostics.iter().find(|d| d.is_error()) {

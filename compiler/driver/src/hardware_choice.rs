@@ -61,8 +61,8 @@ pub fn from_source(
     }
 }
 
-/// The hardware file that a source file is compiled with, as text: `--hardware`, or the file's own
-/// line. It was read before.
+/// The text of the hardware file that a source file is compiled with: that of `--hardware`, or of
+/// the file's own line. It was read before, and is right.
 pub fn text(named: Option<&str>, file: &SourceFile, host: &mut dyn Host) -> Outcome<String> {
     let tree = shard_grammar::parse(file).file;
     let (name, path, by) = match (named, tree.hardware().next().map(|line| &line.chip)) {
@@ -155,8 +155,8 @@ impl LoadError {
                 );
             }
             LoadError::Wrong(file, errors) => {
-                // What does not even look like a hardware file may be anything, and is not shown: a
-                // stranger's program can name any file, and a log may be public.
+                // A file that does not look like a hardware file may be anything, and is not shown:
+                // a stranger's program can name any file, and a log may be public.
                 match unseen(&file, &errors) {
                     Some(problem) => host.report(None, vec![problem]),
                     None => {
@@ -169,7 +169,8 @@ impl LoadError {
     }
 }
 
-/// Why a file is no hardware file at all, by the place alone, without its text.
+/// Why a file is no hardware file at all, told by places and without its text; `None` where it
+/// looks like one.
 fn unseen(file: &SourceFile, errors: &[HardwareError]) -> Option<Diagnostic> {
     let has = |key: &str| errors.iter().any(|error| error.key == key);
     let message = match errors.iter().find(|error| error.key.is_empty()) {
@@ -210,8 +211,8 @@ fn wrong(file: &SourceFile, error: HardwareError) -> Diagnostic {
     found
 }
 
-/// Whether the chip comes in slices of the shape of a mesh: a warning where it does not, an error
-/// where the hardware file says what no mesh of this shape can be.
+/// What is wrong with the slice of a chip that a mesh needs: a warning where the chip does not come
+/// in slices of this shape, an error where no mesh of this shape can be built.
 pub fn slices(
     hardware: &Hardware,
     mesh: &shard_ir::Mesh,

@@ -1,5 +1,5 @@
-//! [`Host`]: what the driver asks of whoever calls it. The driver itself prints nothing, reads no
-//! file and looks at no clock.
+//! [`Host`]: what the driver asks of its caller. The driver itself prints nothing, reads no file
+//! and looks at no clock.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use shard_check::{Diagnostic, Help, Severity};
 use shard_grammar::SourceFile;
 use shard_search::Stop;
 
-/// Why something was not done to its end, the worse last; what is wrong has been reported.
+/// Why a request ended without a result, the worse reason last. The problem has been reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Status {
     /// The program is wrong, or a check failed.
@@ -17,19 +17,19 @@ pub enum Status {
     Usage,
 }
 
-/// What comes of a request whose problems are reported on the way.
+/// The result of a request whose problems are reported on the way.
 pub type Outcome<T = ()> = Result<T, Status>;
 
 /// Who names a file that is to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Named {
-    /// Whoever asks: any file will do, a pipe too.
+    /// The user: it may be any file, a pipe too.
     ByUser,
-    /// A file, which may be a stranger's: a regular file alone.
+    /// Another file, which may be a stranger's: it must be a regular file.
     InFile,
 }
 
-/// A pass that is going on, until it is dropped.
+/// A pass that goes on until it is dropped.
 pub trait Pass {
     /// What ends its searches.
     fn stop(&self) -> Stop;
@@ -54,7 +54,7 @@ impl Share {
 
 /// Takes what is found, watches over passes, and reads files.
 pub trait Host {
-    /// Takes what was found in a file (or, without one, around it).
+    /// Takes what was found in a file, or outside of any file.
     fn report(&mut self, file: Option<&SourceFile>, found: Vec<Diagnostic>);
 
     /// Begins a pass, which ends when the returned value is dropped. `what` names it to people.
@@ -86,7 +86,7 @@ pub fn problem(message: &str, helps: Vec<Help>) -> Diagnostic {
     }
 }
 
-/// Internal errors, one for each defect that a pass noted since this was asked last: see
+/// Internal errors, one for each defect that a pass has noted since the last call; see
 /// [`shard_ir::never`].
 pub fn defects() -> Vec<Diagnostic> {
     let problem =

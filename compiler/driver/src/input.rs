@@ -18,13 +18,13 @@ pub enum Input {
     Ir(Vec<Plan>),
 }
 
-/// A text behind the header that a snapshot file has in front of it.
+/// A text without the header that a snapshot file has in front of it.
 fn behind_header(text: &str) -> &str {
     let header = text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n"));
     header.map_or(text, |(_, body)| body)
 }
 
-/// Whether a text is JSON, such as `explain` writes: no source begins so, and no IR.
+/// Whether a text is JSON, such as `explain` writes: neither source nor IR begins with a brace.
 pub fn is_json(file: &SourceFile) -> bool {
     file.text.trim_start().starts_with('{')
 }
@@ -37,7 +37,7 @@ fn begins_as_ir(text: &str) -> bool {
 }
 
 /// Whether a text that was read from `path` is IR: `.shir` files, and any text whose first line is
-/// `shir 1`, comments and a snapshot's header left out.
+/// `shir 1` behind comments and the header of a snapshot.
 pub fn is_ir(path: &Path, file: &SourceFile) -> bool {
     path.extension().is_some_and(|e| e == "shir") || begins_as_ir(behind_header(&file.text))
 }

@@ -1,4 +1,5 @@
-//! Plans that are given as IR text: nothing is searched for, and no option may ask for that.
+//! Plans that are given as IR text. Nothing is searched for, and options that ask for a search are
+//! refused.
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ use crate::host::{Host, Outcome, Status};
 use crate::lowering_diagnostics::lower_error;
 use crate::pipeline::{self, Compiled};
 
-/// Whether there are the plans, the chip and the memory that options ask for.
+/// Checks that there are the plans, the chip and the memory that the options ask for.
 pub fn check(
     path: &Path,
     plans: Vec<Plan>,
@@ -37,7 +38,7 @@ pub fn check(
                 let (_, layer) = priced(path, plan, asked, host)?;
                 has_room(&layer.schedule.plan, peak(&layer, asked.objective), asked, host)
             }
-            // What a plan holds needs no chip.
+            // The bytes that a plan holds do not depend on a chip.
             None => has_room(&plan, Memory::of(&plan).peak(), asked, host),
         };
         outcome = outcome.and(has_room);
@@ -45,8 +46,8 @@ pub fn check(
     outcome
 }
 
-/// Whether a plan has room in the memory that was asked for. Without such a limit a plan that is
-/// too large for its chip can be looked at: reports say that it does not fit.
+/// Refuses a plan with more bytes at the peak than the memory limit. Without a limit a plan that is
+/// too large for its chip passes: reports say that it does not fit.
 fn has_room(plan: &Plan, peak: Bytes, asked: &CompileOptions, host: &mut dyn Host) -> Outcome {
     let Some(limit) = asked.memory_limit.filter(|limit| peak.0 > *limit) else { return Ok(()) };
     let (layer, phase, peak) = (plan.name.clone(), plan.phase.clone(), peak.0);
@@ -113,7 +114,8 @@ fn priced(
     }
 }
 
-/// The plans that are asked for, priced. What is run is small, and may have any size.
+/// The plans that are asked for, priced. A plan that is to be run may have any size, since its dims
+/// are made small.
 pub(crate) fn compile(
     path: &Path,
     plans: Vec<Plan>,

@@ -19,7 +19,7 @@ use shard_search::{LowerError, LowerOptions, Lowered, OrderSaving, OrderSavings,
 use crate::noted::ok_or_noted;
 use crate::pipeline::{CompileError, Compiled, compile_plan};
 
-/// Why a program was not compiled. `header` is the place of the layer's name.
+/// The diagnostics for a program that was not compiled. `header` is the place of the layer's name.
 pub fn lower_error(
     about: Option<(&SourceFile, &Program)>,
     header: Option<Span>,
@@ -31,7 +31,7 @@ pub fn lower_error(
     match (error, about) {
         (CompileError::Internal(problem), _) => vec![(*problem).into()],
         (CompileError::Lower(LowerError::Internal(message)), _) => internal(message),
-        // Whoever stopped a search wants no answer.
+        // Whoever stops a search wants no answer.
         (CompileError::Lower(LowerError::Stopped), _) => Vec::new(),
         (CompileError::Lower(LowerError::OutOfTime), about) => {
             let layer = about.map(|(_, program)| program.name.clone());
@@ -62,7 +62,7 @@ pub fn lower_error(
     }
 }
 
-/// A weight in host memory, where the hardware states no way there.
+/// An error for a weight in host memory, where the hardware states no rate of the link to it.
 pub fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
     let is_there = |v: &&shard_ir::Value| v.def.parameter() == Some(ParameterKind::HostWeight);
     let value = program.values.iter().find(is_there).filter(|_| hardware.host_rate.is_none())?;
@@ -73,8 +73,8 @@ pub fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
     Some(HardwareProblem::NoHost { weight, span: value.span, chip }.into())
 }
 
-/// Values that alone exceed the memory of a chip. One that passes inside a kernel, as scores do in
-/// an attention, is never there.
+/// Warnings for values that exceed the memory of a chip by themselves. A value that passes inside a
+/// kernel, as scores do in an attention, is never in memory.
 pub fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
     let buffers = shard_cost::buffers(plan);
@@ -102,7 +102,7 @@ pub fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Layouts whose axes in another order would save a transfer.
+/// Warnings for layouts whose axes in another order would save a transfer.
 pub fn axis_orders(
     tree: &ast::File,
     program: &Program,
@@ -110,8 +110,7 @@ pub fn axis_orders(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Vec<Diagnostic> {
-    // A warning is not worth an error: a search that fails where the one before did not has nothing
-    // to say.
+    // A search for a warning that fails is no error: the layer was compiled.
     let savings = match (&layer.lowered, options.objective) {
         (Some(lowered), _) => shard_search::order_savings(program, lowered, hardware, options),
         (None, Objective::Overlap) => orders_done_sooner(program, layer, hardware, options),
@@ -132,7 +131,8 @@ pub fn axis_orders(
             Some(output) => &program.outputs[output].dims,
             None => &program.value(saving.value).dims,
         };
-        // What phases have in common was left to the compiler, and chosen for all of them.
+        // A layout that is left open and that phases share was chosen by the compiler, for all of
+        // them.
         let left_open = word.free.is_some()
             || word.dims.iter().any(|d| d.axes.as_ref().is_some_and(|a| a.any_order));
         if program.phase.is_some() && left_open {
@@ -170,8 +170,9 @@ pub fn axis_orders(
     found
 }
 
-/// Orders that save time where steps come one after another, and whose plans are done sooner than
-/// one that was chosen for its overlapped schedule as well; what they save is of that.
+/// For a plan that was chosen for its overlapped schedule: the orders that save serial time and
+/// whose plans are also done sooner. What they save is the time until all layers are done, divided
+/// by the number of layers.
 fn orders_done_sooner(
     program: &Program,
     layer: &Compiled,
@@ -213,9 +214,9 @@ fn layout_words<'t>(tree: &'t ast::File, layer: &str) -> Vec<&'t ast::LayoutWord
     types.map(|ty| &ty.layout).collect()
 }
 
-/// Annotations of a `let` that name no mesh axis, and cost collectives: without them a plan takes
-/// less, where that is known. Where the plan was chosen for its overlapped schedule, a collective
-/// costs what of it others wait for: one that goes on beside something longer costs no time.
+/// Warnings for annotations of a `let` that name no mesh axis and cost collectives: without them a
+/// plan takes less, where that is known. Where the plan was chosen for its overlapped schedule,
+/// only collectives on the critical path count: one beside something longer costs no time.
 pub fn replication_costs(
     file: &SourceFile,
     program: &Program,
@@ -224,7 +225,7 @@ pub fn replication_costs(
     options: &LowerOptions,
 ) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
-    // Of a layer that is called twice, each annotation pins several values.
+    // Each annotation in a layer that is called twice pins several values.
     let mut sites: Vec<(Vec<ValueId>, Vec<InstrId>)> = Vec::new();
     for id in program.value_ids() {
         let value = program.value(id);
@@ -238,7 +239,7 @@ pub fn replication_costs(
             pins.push(id);
             continue;
         }
-        // The moves to and from a pinned layout bear its span; only those to it can have traffic.
+        // Moves to and from a pinned layout have its span; only those to it can have traffic.
         let moves: Vec<InstrId> = plan
             .ids()
             .filter(
@@ -273,7 +274,7 @@ fn is_proven(lowered: &Lowered) -> bool {
     lowered.optimality.status == Status::Proven
 }
 
-/// The warning of one such annotation, to which these moves lead.
+/// The warning for the annotation that pins a value, and needs these moves.
 fn replication(
     file: &SourceFile,
     program: &Program,
@@ -355,7 +356,7 @@ fn strict(plan: &Plan, inserted: &[InstrId], program: &Program, header: Span) ->
             phrases.insert(0, phrase(plan, start));
             start = plan.moved(start);
         }
-        // A result that bears no name in the source is called as what the layer gives.
+        // A value without a name in the source is named after the result that it becomes.
         let named = |name: &String| program.values.iter().any(|v| v.name.as_ref() == Some(name));
         let name = plan.instruction(start).name.clone().filter(named);
         let to = plan.layout_text(end);

@@ -1,4 +1,5 @@
-//! When no plan fits in memory: what is over, and what would fit, found by lowering again.
+//! The diagnostic where no plan fits in memory: what takes too much, and what would fit, found by
+//! lowering again.
 
 use shard_check::diagnostics::{HardwareProblem, NoPlanFits};
 use shard_check::{CheckOptions, Diagnostic};
@@ -9,10 +10,10 @@ use shard_search::{Limits, LowerOptions, least_kept, lower};
 
 use crate::pipeline;
 
-/// So many of the largest values are named.
+/// At most so many of the largest values are named.
 const MOST_NAMED: usize = 3;
 
-/// What was asked to be lowered: enough to ask again with something changed.
+/// What was lowered: enough to lower it again with something changed.
 pub(crate) struct Asked<'a> {
     pub(crate) file: &'a SourceFile,
     pub(crate) check: &'a CheckOptions,
@@ -21,8 +22,9 @@ pub(crate) struct Asked<'a> {
     pub(crate) program: &'a Program,
 }
 
-/// The diagnostic for a program whose fastest plan this is, and of whose plans none that fits was
-/// found; it is `proven` where there is none. With what would fit, if anything that was tried does.
+/// The diagnostic for a program of which no plan was found that fits, with changes that would fit,
+/// if any was found. `plan` is the fastest plan of any size, `least` the least bytes that a plan
+/// needs; `proven` where no plan fits, and not only none was found.
 pub(crate) fn no_plan_fits(
     asked: &Asked<'_>,
     header: Option<Span>,
@@ -33,7 +35,7 @@ pub(crate) fn no_plan_fits(
     problem(asked.hardware, header, plan, least, proven, ways_out(asked)).into()
 }
 
-/// As `no_plan_fits`, without a search for what would fit: for one point of many.
+/// As `no_plan_fits`, without a search for what would fit: for one of many points of a sweep.
 pub fn does_not_fit(
     hardware: &Hardware,
     header: Option<Span>,
@@ -75,7 +77,7 @@ fn problem(
     })
 }
 
-/// What takes most memory: weights and caches with all their layers, and activations.
+/// The values that take most memory: weights and caches with all their layers, and activations.
 fn largest(plan: &Plan) -> Vec<(String, u64, Option<Span>)> {
     let held = |id: InstrId| match plan.instruction(id).kind.parameter() {
         Some(ParameterKind::Weight | ParameterKind::Cache) => {
@@ -85,7 +87,7 @@ fn largest(plan: &Plan) -> Vec<(String, u64, Option<Span>)> {
         Some(ParameterKind::HostWeight) => 0,
         Some(ParameterKind::Activation) | None => plan.local_bytes(id),
     };
-    // What is in another's memory, or in none, is not named beside it.
+    // A value that lies in the buffer of another value, or in none, is left out.
     let mut ids: Vec<InstrId> =
         plan.ids().zip(buffers(plan)).filter(|(id, at)| *at == Some(*id)).map(|p| p.0).collect();
     ids.sort_by_key(|id| (std::cmp::Reverse(held(*id)), *id));
@@ -102,8 +104,8 @@ fn largest(plan: &Plan) -> Vec<(String, u64, Option<Span>)> {
         .collect()
 }
 
-/// What would fit, as it can be typed: a smaller dim, a larger mesh, narrower weights. Each was
-/// lowered, and fits.
+/// Changes with which a plan fits, as they can be typed: a smaller dim, a larger mesh, narrower
+/// weights. Each was lowered.
 fn ways_out(asked: &Asked<'_>) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(smaller_dims(asked));
@@ -115,7 +117,7 @@ fn ways_out(asked: &Asked<'_>) -> Vec<String> {
 /// Searches that are tried for each kind of way out.
 const TRIES: usize = 4;
 
-/// A search for a way out may take this part of what one for a plan may.
+/// The part of the limits of a usual search that one for a way out has.
 const PART_OF_A_SEARCH: usize = 8;
 
 /// Whether a plan is found that fits, without a long search for a small one or a better one.
@@ -137,8 +139,8 @@ fn checked(asked: &Asked<'_>, options: &CheckOptions) -> Option<Program> {
     checked.programs.into_iter().find(|p| sound && is_same(p))
 }
 
-/// For each dim that caches and activations have and no weight has, the largest of its halves with
-/// which a plan fits.
+/// For each dim that caches or activations have and no weight has: the size, halved as often as
+/// needed, with which a plan fits.
 fn smaller_dims(asked: &Asked<'_>) -> Vec<String> {
     let program = asked.program;
     let dims_of = |wanted: &dyn Fn(ParameterKind) -> bool| -> Vec<DimId> {
@@ -203,7 +205,7 @@ fn larger_mesh(asked: &Asked<'_>) -> Option<String> {
     None
 }
 
-/// The weights that einsums alone read as int8, where a plan fits then.
+/// The weights that only einsums read, as int8, where a plan fits then.
 fn narrower_weights(asked: &Asked<'_>) -> Option<String> {
     let read_by_einsums_alone = |id: ValueId| {
         asked.program.values.iter().filter(|v| v.def.operands().contains(&id)).all(|v| {

@@ -1,4 +1,4 @@
-//! Objectives that are no sum over steps: no search minimises them directly, so they are met by
+//! Objectives that are no sum over steps. No search minimises them directly, so they are met by
 //! several searches and a bound.
 
 use shard_cost::{Bytes, Hardware, Objective, Streams, Totals, Weights};
@@ -11,31 +11,29 @@ use shard_search::{
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
 
-/// How finely computing and communicating are weighed against each other: in so many parts.
+/// The weights of computing and of communicating add up to this.
 const PARTS: u32 = 64;
-/// So many weights are looked at.
+/// At most so many weights are tried.
 const MOST_WEIGHTS: usize = 4;
-/// A schedule that is no more than one part in so many above the bound is not improved further.
+/// A schedule less than one part in so many above the bound is not improved further.
 const NEAR: u64 = 1000;
 
-/// The plan that is done soonest if computing and communicating overlap, of these: the one of least
-/// serial time; those that may come near the bound; those that are best where the two count
-/// `PARTS - k` to `k`, for some `k` on the way to where they balance; for each collective of any of
-/// these the best that does without; and, where einsums may do a collective in their loops, the one
-/// that is done soonest of those in which none does. Of a stack it is the time of all layers that
-/// counts.
+/// The plan that is done soonest, if computing and communicating overlap, of these: the plan of
+/// least serial time; plans that may come near the bound; the best plans where computing counts
+/// `PARTS - k` and communicating `k`, for some `k` on the way to where the two balance; the
+/// alternatives to the collectives of all of these; and, where einsums may do a collective in their
+/// loop, the soonest plan in which none does. In a stack the time of all layers counts.
 ///
-/// The bound is [`shard_search::overlap_bound`]: no schedule of any plan is shorter, of a stack
-/// where layers go on beside each other, else of a layer.
-/// Where the forms of a program are too many for that, it is the best of the weights that were
-/// looked at, since
+/// The bound is [`shard_search::overlap_bound`]: no schedule of any plan of a layer is shorter, or
+/// of a stack where one layer goes on beside the next. Where a program has too many forms for that
+/// bound, it is the best of the bounds at the weights that were tried, since
 ///
 /// ```text
 /// makespan >= ((PARTS - k) * compute / sides + k * communication / streams) / PARTS
 /// ```
 ///
-/// `sides` is 1, or 2 where weights are fetched from the host: that goes on beside kernels, and
-/// counts as computing.
+/// `sides` is 1, or 2 where weights are fetched from the host: fetches go on beside kernels, and
+/// count as computing.
 pub fn least_overlap(
     program: &Program,
     hardware: &Hardware,
@@ -56,7 +54,7 @@ pub fn least_overlap(
     }
     soonest.consider_all(others)?;
     if options.fuse {
-        // A loop may keep others waiting that would have gone on beside it.
+        // A loop may keep steps waiting that would have gone on beside its collective.
         let unfused = LowerOptions { fuse: false, ..options.clone() };
         soonest.consider(least_overlap(program, hardware, &unfused)?.schedule.plan)?;
     }
@@ -67,15 +65,15 @@ pub fn least_overlap(
     }
     let times = (soonest.time(), soonest.least());
     let mut best = within(soonest.best, options, |_| times);
-    // No schedule of any plan is done before the bound: one that is done then is the best.
+    // A plan that is done at the bound is proven best.
     if let Some(o) = best.optimality.as_mut().filter(|o| o.cost <= o.lower_bound) {
         (o.status, o.proof, o.stopped_by) = (Status::Proven, Some(Proof::Search), None);
     }
     Ok(best)
 }
 
-/// For each collective of a plan the best that does without; if time is up, none: what is found by
-/// then is what there is to choose from.
+/// The alternatives to the collectives of a plan, each with its plan; none where the time is up,
+/// since what was found until then is enough to choose from.
 fn plans_without(
     lowered: &Lowered,
     hardware: &Hardware,
@@ -87,7 +85,8 @@ fn plans_without(
     }
 }
 
-/// What [`least_overlap`] chooses for a program, beside a plan that was chosen otherwise.
+/// The plan that [`least_overlap`] chooses for a program, compared with a plan that was chosen
+/// otherwise.
 pub fn overlap_choice(
     program: &Program,
     own: &Compiled,
@@ -96,7 +95,7 @@ pub fn overlap_choice(
 ) -> Result<OverlapChoice, CompileError> {
     let other = least_overlap(program, hardware, options)?;
     let (own_time, time) = (own.timeline.whole().makespan, other.timeline.whole().makespan);
-    // Of two that are done at the same time, the plan that is known is as good.
+    // Of two plans that are done at the same time, the known one is as good.
     let is_same = own.schedule.plan == other.schedule.plan || own_time <= time;
     Ok(OverlapChoice {
         is_same,
@@ -110,7 +109,7 @@ pub fn overlap_choice(
     })
 }
 
-/// The plan that is done soonest of those considered.
+/// The plan that is done soonest of all that were considered.
 struct Soonest<'h> {
     program: &'h Program,
     hardware: &'h Hardware,
@@ -118,7 +117,7 @@ struct Soonest<'h> {
     serial: &'h LowerOptions,
     weighing: Weighing,
     best: Compiled,
-    /// What no schedule of any plan takes less than, as far as that is known.
+    /// A lower bound on all schedules of all plans, as far as one is known.
     bound: OverlapBound,
 }
 
@@ -135,7 +134,7 @@ impl<'h> Soonest<'h> {
         Ok(Soonest { program, hardware, serial, weighing, best, bound })
     }
 
-    /// The bound on all plans, and those that may come near it; `None` if time is up.
+    /// The bound on all plans, and plans that may come near it; `None` if the time is up.
     fn bounded(&self) -> Result<Option<Overlapped>, CompileError> {
         let Soonest { program, hardware, serial, .. } = *self;
         match shard_search::overlap_bound(program, hardware, serial, self.asked()) {
@@ -149,17 +148,17 @@ impl<'h> Soonest<'h> {
         (bound.layer, bound.period) = (bound.layer.max(layer), bound.period.max(period));
     }
 
-    /// Considers the plans that are best at some weights, on the way to where computing and
-    /// communicating balance, and those that do without their collectives. `known` are plans of
-    /// which the others are known too; what a weight shows raises the bound unless that `is_known`.
+    /// Considers the best plans at some weights, on the way to where computing and communicating
+    /// balance, and the alternatives to their collectives. The alternatives of the `known` plans
+    /// were considered already. Bounds at the weights raise the bound unless that `is_known`.
     fn consider_weighted(
         &mut self,
         mut known: Vec<Plan>,
         is_known: bool,
     ) -> Result<(), CompileError> {
         let Weighing { sides, streams } = self.weighing;
-        // The sums of computing and of communicating, of the plans found at the weights next to
-        // where the two balance.
+        // The weights below and above the balance that were tried last, each with the sums of
+        // computing and of communicating in its plan.
         let (mut low, mut high) = ((0, None), (PARTS, None));
         for _ in 0..MOST_WEIGHTS {
             let least = self.least();
@@ -190,25 +189,26 @@ impl<'h> Soonest<'h> {
                 u128::from(computing(&totals)) * u128::from(streams),
                 u128::from(totals.comm_time.0) * u128::from(sides),
             );
-            // Where communication is what takes long, it is to count for more.
+            // Where communicating takes longer, it is to count for more.
             if sums.1 > sums.0 { low = (k, Some(sums)) } else { high = (k, Some(sums)) }
         }
         Ok(())
     }
 
-    /// When its layer is done, or its stack where one layer goes on beside the next.
+    /// When the layer of the best plan is done, or its stack where one layer goes on beside the
+    /// next.
     fn time(&self) -> Picoseconds {
         self.best.timeline.whole().makespan
     }
 
-    /// Whether one layer goes on beside the next in the best plan, so that it is the time of a
-    /// stack that counts.
+    /// Whether one layer goes on beside the next in the best plan, so that the time of the stack
+    /// counts.
     fn is_of_stack(&self) -> bool {
         self.best.timeline.stack.is_some()
     }
 
-    /// What is known of what a bound is asked for, of a layer or of a stack; nothing is asked of
-    /// the other.
+    /// The time that a bound is compared with: of a layer or of a stack, and 0 for the other, of
+    /// which no bound is asked.
     fn asked(&self) -> OverlapBound {
         let nothing = Picoseconds(0);
         if self.is_of_stack() {
@@ -219,7 +219,7 @@ impl<'h> Soonest<'h> {
         }
     }
 
-    /// What no schedule of as much of any plan takes less than.
+    /// The bound on the same: a layer, or the stack.
     fn least(&self) -> Picoseconds {
         match self.best.timeline.stack {
             Some(_) => self.bound.period.times(self.best.schedule.plan.repeat),
@@ -234,14 +234,14 @@ impl<'h> Soonest<'h> {
         })
     }
 
-    /// Takes a plan if it is done sooner than the best, and gives its totals. One that keeps the
-    /// cores or the links busy for longer than that is not scheduled.
+    /// Takes a plan if it is done sooner than the best one, and returns its totals. A plan that
+    /// keeps the cores or the links busy for longer than the best one takes is not scheduled.
     fn consider(&mut self, plan: Plan) -> Result<Totals, CompileError> {
         let totals = shard_cost::price(&plan, self.hardware).totals;
         let Weighing { sides, streams } = self.weighing;
         let busy = (totals.comm_time.0 / u64::from(streams)).max(computing(&totals));
         let best = self.best.timeline.of_all_layers(&self.best.schedule.plan);
-        // Weights that are fetched go on beside kernels.
+        // Fetches go on beside kernels, so that the sum of both is no bound.
         if sides == 1 && best <= Picoseconds(busy).times(plan.repeat) {
             return Ok(totals);
         }
@@ -257,14 +257,14 @@ impl<'h> Soonest<'h> {
     }
 }
 
-/// What a plan takes but for its moves.
+/// The serial time of a plan without its moves, in picoseconds.
 fn computing(totals: &Totals) -> u64 {
     totals.serial_time.0.saturating_sub(totals.comm_time.0)
 }
 
-/// What no plan falls below, without a search for one. Of `overlap`, the largest of some of the
-/// bounds that [`least_overlap`] would look at; of `memory`, whose plans are as fast as there is
-/// room for, that on time.
+/// A lower bound on all plans, without a search for a plan. For `overlap` it is the largest of some
+/// of the bounds at weights that [`least_overlap`] would try; for `memory`, whose plans are as fast
+/// as there is room for, the bound on the serial time.
 pub fn lower_bound(
     program: &Program,
     hardware: &Hardware,
@@ -297,13 +297,13 @@ pub fn lower_bound(
 /// How computing and communicating are weighed against each other.
 #[derive(Clone, Copy)]
 struct Weighing {
-    /// Ops that can go on at the same time.
+    /// How many ops can go on at the same time.
     sides: u32,
-    /// Transfers that can.
+    /// How many transfers can.
     streams: u32,
 }
 
-/// A weight, and the two sums of the plan that was found there.
+/// A weight, and the sums of computing and of communicating in the plan that was found there.
 type Weighed = (u32, Option<(u128, u128)>);
 
 impl Weighing {
@@ -314,8 +314,8 @@ impl Weighing {
         Weighing { sides, streams: Streams::of(hardware, &program.mesh).transfers_at_once() }
     }
 
-    /// The chip on which every plan takes what the right side of the bound is, [`Weighing::time`]
-    /// times.
+    /// The chip on which the serial time of every plan is the right side of the bound, times what
+    /// [`Weighing::time`] divides by.
     fn weighted(&self, hardware: &Hardware, k: u32) -> Hardware {
         hardware.weighted(Weights { ops: (PARTS - k) * self.streams, moves: k * self.sides })
     }
@@ -324,8 +324,8 @@ impl Weighing {
         Picoseconds(weighted.0.div_ceil(u64::from(PARTS * self.sides * self.streams)))
     }
 
-    /// The weight to look at next: where the plans found on either side of the balance are worth
-    /// the same, or the middle where none is known; none where nothing lies between.
+    /// The weight to try next: where the plans found on either side of the balance take equally
+    /// long, or the middle where one of them is not known; `None` where no weight lies between.
     fn next(&self, low: &Weighed, high: &Weighed) -> Option<u32> {
         let ((from, early), (to, late)) = (low, high);
         if to - from <= 1 {
@@ -341,9 +341,9 @@ impl Weighing {
     }
 }
 
-/// The fastest plan in the least memory that a plan was found for, and what no plan needs less
-/// than: proven where that is what it needs. Where searches prove nothing, that is what weights and
-/// caches take in the smallest layouts that their types allow.
+/// The fastest plan in the least memory for which a plan was found, and a lower bound on the memory
+/// of all plans. It is proven where it needs no more than the bound. Where searches prove nothing,
+/// the bound is what weights and caches take in the smallest layouts that their types allow.
 pub fn least_memory(
     program: &Program,
     hardware: &Hardware,
@@ -376,7 +376,7 @@ fn lower(
     shard_search::lower(program, hardware, options).map_err(CompileError::Lower)
 }
 
-/// A plan with how far it is from a bound, both in time.
+/// A plan with its optimality: its time, and the bound on it.
 fn within(
     compiled: Compiled,
     options: &LowerOptions,

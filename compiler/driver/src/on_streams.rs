@@ -12,24 +12,24 @@ use shard_schedule::overlap::{Executable, ExecutionError, executable, verify_tim
 
 use crate::pipeline::{Compiled, Ran};
 
-/// What the devices have held along a schedule.
+/// The buffers that the devices held along a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OnStreams {
     /// How many tasks there were: kernels, transfers, and the chunks and transfers of loops.
     pub tasks: usize,
-    /// How many layers of a stack, or applications of each block, at most.
+    /// The layers of the stack that were executed, or the applications of each block, at most.
     pub copies: u64,
     /// The most bytes of buffers that a device has held at once.
     pub peak_bytes: u64,
-    /// What the schedule says of that.
+    /// The same as the schedule states it.
     pub model_peak_bytes: u64,
     /// The bytes that buffers lie in, from the first to the last.
     pub address_bytes: u64,
 }
 
-/// [`pipeline::run`](crate::pipeline::run) of the schedule in which computing and communicating
-/// overlap, with buffers at their addresses. Small sizes are scheduled again; of a stack, and of
-/// every block, a few copies are executed, unless `full`.
+/// Like [`pipeline::run`](crate::pipeline::run), for the schedule in which computing and
+/// communicating overlap, with buffers at their addresses. Unless `full`, the dims are made small
+/// and scheduled again, and a few copies of a stack and of every block are executed.
 pub fn run(
     program: Option<&Program>,
     compiled: &Compiled,
@@ -41,7 +41,7 @@ pub fn run(
     let plan = if full {
         asked.clone()
     } else {
-        // As a block, since what one layer magnifies the next magnifies again.
+        // The stack is shrunk as a block, since the errors of one layer grow in the next.
         let block = asked.stack_as_block().filter(|block| verify(block).is_ok());
         let small = shrink(block.as_ref().unwrap_or(asked));
         let small = resized_as(&small, asked);
@@ -108,7 +108,8 @@ fn few_copies(plan: &Plan) -> Plan {
     few
 }
 
-/// What the source says, of the sizes and with the copies of a plan, written out as it is.
+/// The program as the source states it, with the sizes and the copies of a plan, written out as the
+/// plan is.
 fn written_as(source: &Plan, plan: &Plan, is_stack: bool) -> Result<Plan, RunError> {
     let not = RunError::Internal("the program has not the sizes of its plan");
     let mut source = resized_as(plan, source).ok_or(not)?;

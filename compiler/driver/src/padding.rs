@@ -1,4 +1,4 @@
-//! Dims that the mesh does not divide: whether it would pay to pad them, found by lowering again.
+//! Dims that the mesh does not divide and that would pay to pad, found by lowering again.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::host::{Host, Named, Pass, Share};
 /// So many paddings are tried, those first that may save most.
 const TRIES: usize = 3;
 
-/// A dim is padded by no more than half of it.
+/// A dim is padded by no more than one part in so many of it.
 const MOST_PADDING: u64 = 2;
 
-/// What saves less than one part in so many is not worth a word, and one that cannot is not tried.
+/// A padding is reported where it saves more than one part in so many, and tried where it may.
 const WORTH: u64 = 100;
 
 /// A padding that may pay.
@@ -30,7 +30,8 @@ struct Candidate {
     devices: u64,
 }
 
-/// For each layer of a compilation the paddings that make its plan faster, by what they save.
+/// For each layer of a compilation the paddings that make its plan faster, those first that save
+/// most.
 pub(crate) fn paddings(
     compilation: &Compilation,
     asked: &CompileOptions,
@@ -39,7 +40,8 @@ pub(crate) fn paddings(
     let layers = compilation.layers();
     let mut found: Vec<Vec<Padding>> = vec![Vec::new(); layers.len()];
     let Some(file) = &compilation.source else { return found };
-    // It is told by what all steps take, and a plan of another objective was not chosen for that.
+    // A padding is told by what it saves of the serial time, and a plan of another objective was
+    // not chosen for that.
     if compilation.objective != Objective::Serial {
         return found;
     }
@@ -54,7 +56,7 @@ pub(crate) fn paddings(
             let name = |layer: &Layer<'_>| (layer.plan().name.clone(), layer.plan().phase.clone());
             others.iter().find(|other| name(other) == name(layer))
         };
-        // What one phase saves is no good to another that takes longer for it: a file has one size.
+        // A dim has one size in the file: a padding that makes another phase slower is left out.
         let is_slower = |layer: &Layer<'_>| {
             let own = layer.chosen_by().0;
             same_as(layer).is_none_or(|other| other.chosen_by().0 > own + own / WORTH)
@@ -68,7 +70,7 @@ pub(crate) fn paddings(
     }
     for found in &mut found {
         found.sort_by_key(|padding| (padding.time, padding.padded, padding.dim.clone()));
-        // Of one dim the one that saves most.
+        // Of the paddings of one dim the one that saves most is kept.
         let mut named: Vec<String> = Vec::new();
         found.retain(|padding| {
             let is_new = !named.contains(&padding.dim);
@@ -79,7 +81,7 @@ pub(crate) fn paddings(
     found
 }
 
-/// What a padding saves a layer, where it is worth a word.
+/// A padding of a layer, where it saves enough to be reported.
 fn padding(candidate: &Candidate, own: &Layer<'_>, other: &Layer<'_>) -> Option<Padding> {
     let (own_time, time) = (own.chosen_by(), other.chosen_by());
     let saves = own_time.0.saturating_sub(time.0);
@@ -95,7 +97,7 @@ fn padding(candidate: &Candidate, own: &Layer<'_>, other: &Layer<'_>) -> Option<
     })
 }
 
-/// The layers of a file that is compiled with other sizes, where nothing is wrong then.
+/// Compiles a file with other sizes; `None` where anything is wrong then.
 fn compiled(file: &SourceFile, asked: &CompileOptions, host: &mut dyn Host) -> Option<Compilation> {
     let mut host = Quiet(host);
     let sound = check_source(file, asked, Purpose::Trial, &mut host).ok()?;
@@ -126,15 +128,15 @@ fn candidates(layers: &[Layer<'_>]) -> Vec<Candidate> {
     all.into_iter().take(TRIES).map(|(_, candidate)| candidate).collect()
 }
 
-/// The paddings of a dim that let more devices share it, each with the part of a step's time that
-/// it may save where the dim was all that kept it from being shared.
+/// The paddings of a dim with which more devices can share it. With each comes the share of a
+/// step's time that it may save if nothing but the dim kept more devices from sharing the step.
 fn of_dim(plan: &Plan, at: usize) -> Vec<(Candidate, f64)> {
     let (dim, mesh) = (&plan.dims[at], &plan.mesh);
     let group = |axes: AxisSet| mesh.group_size(axes.iter());
     let groups: Vec<u64> = mesh.all_axes().nonempty_subsets().map(group).collect();
     let divides = |group: &u64| dim.size.is_multiple_of(*group);
     let shared_by = groups.iter().copied().filter(divides).max().unwrap_or(1);
-    // A dim that is padded is padded as its author wants it.
+    // A dim that is padded already is padded as its author wants it.
     if dim.useful != dim.size {
         return Vec::new();
     }
@@ -153,8 +155,8 @@ fn of_dim(plan: &Plan, at: usize) -> Vec<(Candidate, f64)> {
     wanted.into_iter().filter_map(candidate).collect()
 }
 
-/// How long the steps of a layer take, in picoseconds, that a padded dim may shorten: moves of what
-/// has the dim, and ops for which a device has more of it than its share of all devices.
+/// The time of the steps of a layer, in picoseconds, that a padded dim may shorten: moves of values
+/// with the dim, and ops with a value of the dim that some axis of the mesh does not split.
 fn layer_time(layer: &Layer<'_>, dim: DimId) -> u64 {
     let plan = layer.plan();
     let may_gain = |id: &InstrId| {
@@ -171,7 +173,8 @@ fn layer_time(layer: &Layer<'_>, dim: DimId) -> u64 {
     times.fold(0, u64::saturating_add)
 }
 
-/// A host to whom nothing is reported: what is wrong with a program that nobody wrote.
+/// A host that drops reports, for a program that nobody wrote; passes and files are those of
+/// another host.
 struct Quiet<'h>(&'h mut dyn Host);
 
 impl Host for Quiet<'_> {

@@ -1,4 +1,4 @@
-//! The phases of a layer, which store their weights alike.
+//! The phases of a layer, which store their weights in the same layouts.
 
 use shard_ir::never;
 use std::borrow::Cow;
@@ -11,12 +11,12 @@ use shard_search::{LowerError, LowerOptions, Optimality, SharedWeights, Status, 
 
 use crate::pipeline::{self, CompileError};
 
-/// What the phases of a layer have in common, and the place of one of them among them.
+/// The stored layouts that the phases of a layer share, and the index of one of the phases.
 pub type SharedBy = (Arc<SharedWeights>, usize);
 
-/// The programs with the stored layouts of weights chosen that phases have in common, and for each
-/// what was chosen. A layer whose phases cannot be stored alike is reported and left out; where
-/// none fits, those of `any_size` will do if that is said.
+/// The programs with the stored layouts of the weights that phases share, and for each program what
+/// was chosen. A layer whose phases cannot store their weights alike is reported and left out.
+/// Where no plan fits, plans of `any_size` are taken, if that is set.
 pub fn share_weights<'p>(
     programs: &[&'p Program],
     hardware: &Hardware,
@@ -55,7 +55,7 @@ pub fn share_weights<'p>(
     (out, shared)
 }
 
-/// The weights of the phases of one layer.
+/// The stored layouts of the weights of one layer's phases.
 fn of_layer_phases(
     phases: &[&Program],
     hardware: &Hardware,
@@ -77,18 +77,19 @@ fn of_layer_phases(
     }
 }
 
-/// Memories that are tried for stored layouts that take little: so many times the least that
+/// The memory limits that are tried for small stored layouts, in multiples of the least that
 /// weights and caches take. Nearer to the least, searches of whole models may take minutes.
 const MULTIPLES: [u64; 2] = [4, 2];
 
-/// Those that are tried where activations need more than the first of [`MULTIPLES`].
+/// The multiples that are tried where no plan fits in the first of [`MULTIPLES`], since activations
+/// need more.
 const LARGER: [u64; 5] = [8, 16, 32, 64, 128];
 
-/// How often what lies between one of [`LARGER`] and what is not enough is halved.
+/// How often the gap is halved between the limit of [`LARGER`] with a plan and the one before.
 const HALVINGS: usize = 3;
 
-/// The stored layouts with which all phases fit in the least of some memories, given those that are
-/// fastest; or those, where they fit in none.
+/// The stored layouts with which all phases fit in the smallest of some memory limits; the
+/// `fastest` ones, where the phases fit in none.
 fn in_little_memory(
     phases: &[&Program],
     hardware: &Hardware,
@@ -98,7 +99,7 @@ fn in_little_memory(
     let least = phases.iter().map(|phase| least_kept(phase)).max().unwrap_or(0);
     let within = |memory: u64| {
         match pipeline::share_weights(phases, &hardware.with_memory_limit(memory), options) {
-            // What is known by then is taken.
+            // A search that fails leaves what is known so far.
             Err(CompileError::Lower(
                 LowerError::NoPlanFits { .. } | LowerError::Limit { .. } | LowerError::OutOfTime,
             )) => Ok(None),

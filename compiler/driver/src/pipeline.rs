@@ -24,13 +24,13 @@ pub struct Compiled {
     pub price: PlanPrice,
     /// When everything is done if computing and communicating overlap.
     pub timeline: Timeline,
-    /// How far from the best plan; `None` for a plan that was given.
+    /// How good the plan is known to be; `None` for a plan that was given.
     pub optimality: Option<Optimality>,
-    /// What no plan needs less than, in bytes on a device over the whole stack, where the plan was
-    /// chosen for its memory.
+    /// A lower bound on the bytes that a plan needs on a device over the whole stack; `None` where
+    /// the plan was not chosen for its memory.
     pub least_bytes: Option<Bytes>,
-    /// What the search remembers, for questions about the plan; `None` for a plan that was given,
-    /// and for one that no single search chose.
+    /// The result of the search, for questions about the plan; `None` for a plan that was given,
+    /// and for one that was chosen by several searches.
     pub lowered: Option<Lowered>,
 }
 
@@ -58,8 +58,7 @@ pub fn share_weights(
     shard_search::share_weights(phases, hardware, options).map_err(CompileError::Lower)
 }
 
-/// Program -> lower -> Plan -> ... Where what is minimised is no sum over steps, by several
-/// searches.
+/// Program -> lower -> Plan -> ... An objective that is no sum over steps takes several searches.
 pub fn compile(
     program: &Program,
     hardware: &Hardware,
@@ -80,8 +79,8 @@ pub fn compile(
     Ok(Compiled { lowered: Some(lowered), ..compiled })
 }
 
-/// What the plan of a program was preferred to: for each collective the best plan that does without
-/// it, or a bound on it.
+/// For each collective of a plan the best plan that does without it, or a bound on such plans;
+/// empty where the search is not known.
 pub fn alternatives(
     compiled: &Compiled,
     hardware: &Hardware,
@@ -95,7 +94,8 @@ pub fn alternatives(
     }
 }
 
-/// ... -> verify -> price -> Schedule. The plan is one that was lowered, or was given as text.
+/// ... -> verify -> price -> Schedule, for a plan that was lowered or was given as text. A debug
+/// build verifies the timeline too.
 pub fn compile_plan(
     plan: Plan,
     hardware: &Hardware,
@@ -124,8 +124,8 @@ pub fn compile_plan(
 }
 
 /// Schedule -> run -> Report: on small dims of the same divisibility and with few applications of
-/// folded blocks, unless `full`. The results are those of the program as it is written, whatever
-/// its plan computes them by; a plan that was given as text has no other source than itself.
+/// folded blocks, unless `full`. The results are compared with those of the program as it is
+/// written; a plan that was given as text is compared with its own ops, unsharded.
 pub fn run(
     program: Option<&Program>,
     compiled: &Compiled,
@@ -165,7 +165,7 @@ pub struct Ran {
     pub price: PlanPrice,
     /// What was found.
     pub report: Report,
-    /// What was held, where the overlapped schedule was executed.
+    /// The buffers that were held, where the overlapped schedule was executed.
     pub streams: Option<OnStreams>,
 }
 

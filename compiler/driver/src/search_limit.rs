@@ -1,4 +1,4 @@
-//! A search that ended at a limit, and what would have helped.
+//! The warning about a search that ended at a limit, with what would have helped.
 
 use shard_check::Diagnostic;
 use shard_check::diagnostics::LoweringProblem;
@@ -23,7 +23,7 @@ pub(crate) fn search_limit(
     options: &LowerOptions,
 ) -> Option<Diagnostic> {
     let optimality = layer.optimality.as_ref().filter(|o| is_worth_saying(o))?;
-    // What no single search chooses has a bound and no proof by nature: that alone is no news.
+    // A plan that several searches chose has a bound and no proof by nature, which is no news.
     if layer.lowered.is_none() && optimality.stopped_by.is_none() {
         return None;
     }
@@ -31,7 +31,8 @@ pub(crate) fn search_limit(
     let limits = Limits { trials: false, ..options.limits.part(PART) };
     let trials = LowerOptions { limits, ..options.clone() };
     let (with, fits_with) = match (&layer.lowered, limit.as_str()) {
-        // There is no time for a trial where the time is up, and a trial is one search.
+        // No trial is made where the time is up, or where several searches chose the plan: a trial
+        // is one search.
         (_, TIME_LIMIT) | (None, _) => (Vec::new(), None),
         (Some(Lowered { plan, proven_with: known, .. }), limit) => {
             let with =
@@ -61,7 +62,7 @@ pub(crate) fn search_limit_of_phases(
     objective: Objective,
 ) -> Option<Diagnostic> {
     let request = Some(&shared.request).filter(|request| is_worth_saying(request))?;
-    // Layouts that take little memory are not the fastest, and that alone is no news.
+    // That layouts in little memory are not the fastest is no news.
     if objective == Objective::Memory && request.stopped_by.is_none() {
         return None;
     }
@@ -77,9 +78,9 @@ pub(crate) fn search_limit_of_phases(
     Some(problem.into())
 }
 
-/// Whether a warning is due: a plan less than a hundredth of a percent above its bound is as good
-/// as the best, and the report says how far it is. Where the time was up another run may give
-/// another plan, which is always said.
+/// Whether a warning is due. A plan less than a hundredth of a percent above its bound is as good
+/// as the best one, and the report says how far it is; but where the time was up another run may
+/// give another plan, which is always said.
 fn is_worth_saying(optimality: &Optimality) -> bool {
     let is_near = gap(optimality).is_some_and(|gap| gap < 1e-4);
     let is_timed = optimality.stopped_by.as_deref() == Some(TIME_LIMIT);
@@ -96,21 +97,22 @@ fn gap(optimality: &Optimality) -> Option<f64> {
     (bound > 0).then(|| cost.saturating_sub(bound) as f64 / bound as f64)
 }
 
-/// What the fastest plan of all takes of a chip, where that plan is proven to be the fastest; as it
-/// is typed.
+/// The `--memory-limit` with which the fastest plan of any size fits, where that plan is proven to
+/// be the fastest.
 fn fits_with(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Option<String> {
     let mut larger = hardware.clone();
     larger.hbm_bytes = u64::MAX;
     let found = ok_or_noted(lower(program, &larger, options))?;
     let peak = Memory::of(&found.plan).peak().0;
-    // Three digits are rounded, and what is typed must be enough.
+    // The limit is printed with three digits, and must be enough.
     let most = peak.saturating_add(peak / 100);
     (found.optimality.status == Status::Proven)
         .then(|| format!("--memory-limit {}", scale::bytes(Bytes(most)).replace(' ', "")))
 }
 
-/// The fewest parameters, of those tried, with which in the layouts of the plan a search of the
-/// rest ends with a proof.
+/// The fewest open parameters with which a search proves its plan, once they are stated in the
+/// layouts of the plan; the largest parameters come first. Empty where no number that is tried
+/// suffices.
 fn proven_with(
     program: &Program,
     plan: &Plan,
@@ -139,12 +141,12 @@ fn written(plan: &Plan, parameters: &[ValueId]) -> Vec<String> {
     parameters.iter().map(written).collect()
 }
 
-/// So many parameters are tried, the largest first, and all of them in the end where they are few
-/// enough to be written.
+/// The numbers of parameters that are tried; all of them come last, where they are at most
+/// [`MOST`].
 const TRIED: [usize; 2] = [1, 4];
 const MOST: usize = 8;
 
-/// A trial may take this part of what the search may.
+/// The part of the limits of the search that a trial has.
 const PART: usize = 8;
 
 #[cfg(test)]

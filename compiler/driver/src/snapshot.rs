@@ -1,4 +1,4 @@
-//! Snapshots of lowered programs: their text, and what a plan that has changed changes in it.
+//! Snapshots of lowered programs: their text, and how a changed plan differs from its snapshot.
 
 use shard_grammar::{SourceFile, Span};
 use shard_ir::{InstrId, Plan};
@@ -6,12 +6,12 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::compile::Compilation;
 
-/// The first line of a snapshot; the number is that of its form.
+/// The first line of a snapshot; the number is the version of the format.
 const FORM: &str = "// shardc snapshot 1";
 /// What the second line starts with.
 const OPTIONS: &str = "// options: ";
 
-/// The whole snapshot: IR text under two lines of comment.
+/// A whole snapshot: two lines of comment, and the IR text of all layers.
 pub fn text(options: &str, compilation: &Compilation) -> String {
     let plans: Vec<Plan> = compilation.layers().iter().map(|layer| layer.plan().clone()).collect();
     let options = if options.is_empty() { "none" } else { options };
@@ -34,7 +34,8 @@ pub fn difference(old: &SourceFile, new: &SourceFile, compilation: &Compilation)
     let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
     let shown = diff.unified_diff().header(&old.name, &new.name).to_string();
     let first = diff.iter_all_changes().position(|change| change.tag() != ChangeTag::Equal);
-    // As many lines of the new text stand before it as are equal.
+    // `take` counts lines of the old and of the new text, and those before the first difference are
+    // equal.
     let at = first.map_or(0, |first| diff.iter_all_changes().take(first).count());
     let counts = (count(ChangeTag::Insert), count(ChangeTag::Delete));
     Difference { shown, counts, span: origin(&new.text, at, compilation) }
@@ -56,7 +57,7 @@ fn origin(new: &str, line: usize, compilation: &Compilation) -> Option<Span> {
     }
     let plan = compilation.layers().get(layer?)?.plan();
     let text = new.lines().nth(line)?;
-    // A result is where its value is made.
+    // A `return` line stands for the instruction that makes its value.
     let number =
         text.split('%').nth(1).filter(|_| text.starts_with('%') || text.starts_with("return "))?;
     let digits: String = number.chars().take_while(char::is_ascii_digit).collect();

@@ -26,10 +26,10 @@ use crate::pipeline::{self, CompileError, Compiled};
 use crate::search_limit::{search_limit, search_limit_of_phases};
 use crate::two_kinds::split_stacks;
 
-/// What the search of a [`Purpose::Trial`] may take of what another may.
+/// The part of the usual limits that the search of a [`Purpose::Trial`] has.
 const PART_OF_A_TRIAL: usize = 8;
 
-/// A source file without an error as far as is known without a search, and what it is compiled for.
+/// A source file without an error as far as shows without a search, and what it is compiled for.
 pub struct Sound {
     /// The file.
     pub file: SourceFile,
@@ -40,7 +40,7 @@ pub struct Sound {
     pub programs: Vec<Program>,
     /// The chip.
     pub hardware: Hardware,
-    /// No chip was named: that is no reason to refuse anything.
+    /// Whether plans may have any size: no chip was named, so that none can be too large.
     any_size: bool,
 }
 
@@ -57,7 +57,7 @@ pub fn check_source(
     let tree = parsed.file;
     if let Some(name) = &asked.hardware {
         // A plan names the chip that it was lowered for, and not the one that the file would have
-        // taken; but no path of one machine.
+        // taken; but never an absolute path, which is of one machine.
         let chip = Some(name.clone()).filter(|name| !Path::new(name).is_absolute());
         checked.programs.iter_mut().for_each(|program| program.hardware.clone_from(&chip));
     }
@@ -114,8 +114,8 @@ fn layer_name(program: &Program) -> String {
 }
 
 impl Sound {
-    /// The same with its stacks split in two kinds of layers, where that is asked for and takes
-    /// less.
+    /// The same file with its stacks split in two kinds of layers, where that is asked for and
+    /// takes less.
     pub fn split(self, asked: &CompileOptions, host: &mut dyn Host) -> Outcome<Sound> {
         if !asked.two_kinds {
             return Ok(self);
@@ -127,8 +127,8 @@ impl Sound {
         Ok(Sound { file, tree, checked, programs, ..self })
     }
 
-    /// Compiles the layers, and reports what shows in doing so. Where something is wrong, the
-    /// layers that are right are compiled all the same.
+    /// Compiles the layers, and reports what shows in doing so. Where something is wrong with a
+    /// layer, the others are compiled all the same, and the inner outcome says so.
     pub fn lower(
         &self,
         asked: &CompileOptions,
@@ -188,8 +188,8 @@ impl Sound {
     }
 }
 
-/// The search for weights that phases share has so many times the share that a layer has of the
-/// time that is left.
+/// The search for weights that phases share may take so many times what the search for one layer
+/// may.
 const OF_WEIGHTS: usize = 8;
 
 /// The layers of a file while they are compiled.
@@ -198,13 +198,13 @@ struct Lowering<'s> {
     asked: &'s CompileOptions,
     purpose: Purpose,
     options: LowerOptions,
-    /// What shows in doing so.
+    /// What was found on the way.
     found: Vec<Diagnostic>,
 }
 
 impl<'s> Lowering<'s> {
-    /// Finds the weights that phases share: the programs with them, and who shares what. So many
-    /// layers are `left` to compile.
+    /// Chooses the stored layouts of weights that phases share: the programs with these, and for
+    /// each program what it shares. So many layers are `left` to compile.
     fn share_weights(
         &mut self,
         left: usize,
@@ -212,8 +212,8 @@ impl<'s> Lowering<'s> {
     ) -> (Vec<Cow<'s, Program>>, Vec<Option<SharedBy>>) {
         let programs: Vec<&Program> = self.sound.programs.iter().collect();
         let phases = programs.iter().filter(|program| program.phase.is_some()).count();
-        // What each phase takes by itself and what suits all is searched here; with the weights
-        // stated not much is left to search.
+        // Here each phase is searched by itself, and layouts that suit all; with the weights stated
+        // little is left to search.
         let part = OF_WEIGHTS * phases;
         let share = Share { part, whole: part + left };
         let pass = host.begin("search", "the weights of all phases".to_string(), share);
@@ -237,7 +237,7 @@ impl<'s> Lowering<'s> {
         shared
     }
 
-    /// Compiles a layer, if there is a plan of it; one that is to be run, at any size.
+    /// Compiles a layer, if it has a plan; one that is to be run may have any size.
     fn layer(&mut self, program: &Program, shared: Option<&SharedBy>) -> Option<Compiled> {
         let Sound { file, tree, hardware, .. } = self.sound;
         let header = layer_header(tree, &program.name);
@@ -252,7 +252,7 @@ impl<'s> Lowering<'s> {
             Ok(layer) => {
                 let (options, found) = (&self.options, &mut self.found);
                 found.extend(search_limit(&layer, program, header, hardware, options));
-                // It is said once, of the first phase.
+                // It is reported once, with the first phase.
                 if let Some((shared, 0)) = shared {
                     found.extend(search_limit_of_phases(
                         shared,
@@ -273,7 +273,7 @@ impl<'s> Lowering<'s> {
         }
     }
 
-    /// What is said of a layer that has no plan.
+    /// The diagnostics for a layer without a plan.
     fn failed(&self, program: &Program, error: CompileError) -> Vec<Diagnostic> {
         let Sound { file, tree, hardware, .. } = self.sound;
         let header = layer_header(tree, &program.name);
@@ -288,8 +288,8 @@ impl<'s> Lowering<'s> {
     }
 }
 
-/// Reports what the checker found. Errors in what the command line changes are wrong usage, all
-/// others a wrong program.
+/// Reports what the checker found. Errors in what the command line changes are wrong usage; any
+/// other error makes the program wrong.
 fn report_checked(file: &SourceFile, checked: &Checked, host: &mut dyn Host) -> Outcome {
     let of_command_line = |d: &Diagnostic| {
         ALL.iter().any(|(code, _, source)| *code == d.code && *source == Source::CommandLine)

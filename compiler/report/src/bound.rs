@@ -1,4 +1,5 @@
-//! `--bound-only`: what no plan of a layer falls below, where no plan was searched for.
+//! `--bound-only`: lower bounds on the time and the memory of every plan of a layer. No plan is
+//! searched for.
 //!
 //! ```text
 //! layer block, phase decode (repeated 80 times)
@@ -16,27 +17,27 @@ use crate::notation::{mesh_text, repeated};
 use crate::page::Page;
 use crate::scale;
 
-/// A layer that was bounded, and on what.
+/// A layer with the bounds on its plans.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded<'a> {
     /// The layer.
     pub program: &'a Program,
     /// Its chip.
     pub hardware: &'a Hardware,
-    /// What plans would be chosen for.
+    /// The objective by which plans would be chosen.
     pub objective: Objective,
-    /// What is known of them.
+    /// The bounds.
     pub bound: &'a LowerBound,
 }
 
 impl Bounded<'_> {
-    /// No plan of the whole stack takes less.
+    /// A lower bound on the time of the whole stack.
     pub fn stack_time(&self) -> Picoseconds {
         Picoseconds(self.bound.time.0.saturating_mul(self.program.repeat))
     }
 }
 
-/// The bounds of some layers, in so many columns.
+/// The bounds of some layers as text, `width` columns wide.
 pub fn text(layers: &[Bounded<'_>], width: usize) -> String {
     let texts: Vec<String> = layers.iter().map(|layer| layer_text(layer, width)).collect();
     texts.join("\n")

@@ -29,7 +29,8 @@ pub struct CostLayer<'a> {
 }
 
 impl CostLayer<'_> {
-    /// What a weight or cache takes on a chip, over all layers; nothing of one in host memory.
+    /// The bytes that a weight or cache takes on a chip, over all layers; 0 for a weight in host
+    /// memory.
     pub(crate) fn held(&self, kept: &Kept) -> Bytes {
         match kept.kind {
             ParameterKind::HostWeight => Bytes(0),
@@ -40,7 +41,7 @@ impl CostLayer<'_> {
     }
 }
 
-/// The part of a chip's memory.
+/// The share that some bytes are of the memory that is there.
 pub(crate) fn share_of_memory(part: Bytes, there: Bytes) -> f64 {
     part.0 as f64 / there.0.max(1) as f64
 }
@@ -110,7 +111,7 @@ fn header(report: &CostLayer<'_>, width: usize) -> String {
     )
 }
 
-/// One row a step, numbered as `--why` takes them.
+/// A row for each step, with the number that `--why` takes.
 fn steps(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     let plan = report.layer.plan();
     let columns = [
@@ -225,7 +226,7 @@ pub(crate) fn intensity(flops: Flops, bytes: Bytes) -> Option<f64> {
     (bytes > Bytes(0)).then(|| flops.0 as f64 / bytes.0 as f64)
 }
 
-/// A part of a whole; none of nothing.
+/// The share that a time is of a whole; `None` where the whole is 0.
 pub(crate) fn share_of(part: Picoseconds, whole: Picoseconds) -> Option<f64> {
     (whole > Picoseconds(0)).then(|| part.0 as f64 / whole.0 as f64)
 }
@@ -234,7 +235,7 @@ fn share_text(part: Picoseconds, whole: Picoseconds) -> String {
     share_of(part, whole).map_or_else(String::new, |share| format!("{:.1}%", share * 100.0))
 }
 
-/// The columns of a table of sums: of one layer, and of the stack where there is more than one.
+/// The columns of a table of sums: one layer, and the stack where it has several layers.
 fn layer_columns(plan: &Plan, stack: &'static str) -> Vec<Column> {
     let mut columns = vec![
         Column { title: "amount", yields: 1 },
@@ -341,7 +342,7 @@ fn memory(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     text
 }
 
-/// So many weights and caches are named, those that take most.
+/// At most so many weights and caches are named, the largest.
 const HOLDERS: usize = 12;
 
 /// Which weights and caches take the memory of a chip, over all layers, largest first, with the

@@ -37,7 +37,7 @@ struct Words<'a> {
     code: &'a str,
     severity: Severity,
     message: &'a str,
-    /// What is said at each place; of the places that others may share, the place too.
+    /// The text of each label, and the place of labels that are not primary.
     labels: Vec<(&'a str, Option<Span>)>,
     notes: &'a [String],
     helps: Vec<&'a str>,

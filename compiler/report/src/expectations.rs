@@ -1,4 +1,4 @@
-//! What a layer expects of its plan, held to the plan it got.
+//! Compares a plan with what its layer expects of it (`expect` lines).
 
 use shard_check::Diagnostic;
 use shard_check::diagnostics::ExpectationProblem;
@@ -65,8 +65,8 @@ fn check(layer: &Layer<'_>, expectation: &Expectation) -> Option<ExpectationProb
     })
 }
 
-/// What each instruction brings to a measure, in its base unit; nothing of those that bring
-/// nothing.
+/// What each instruction contributes to a measure, in the base unit of the measure; instructions
+/// that contribute nothing are left out.
 fn parts(layer: &Layer<'_>, measure: Measure, of: Option<&str>) -> Vec<(InstrId, u128)> {
     let plan = layer.plan();
     let part = |id: InstrId| -> u128 {
@@ -107,8 +107,8 @@ fn parts(layer: &Layer<'_>, measure: Measure, of: Option<&str>) -> Vec<(InstrId,
         .collect()
 }
 
-/// Whether an instruction makes or moves the value of this name of the layer itself, not of one
-/// that it calls.
+/// Whether an instruction makes or moves the value of this name. Values of layers that are called
+/// do not count.
 fn is_of_value(plan: &Plan, id: InstrId, name: &str) -> bool {
     let bears = |id: InstrId| {
         let instr = plan.instruction(id);
@@ -124,7 +124,7 @@ fn is_of_value(plan: &Plan, id: InstrId, name: &str) -> bool {
     bears(id) || bears(made)
 }
 
-/// The values in memory while the instruction runs at which most is.
+/// The values in memory while that instruction runs at which memory is at its peak.
 fn held_at_the_peak(plan: &Plan) -> Vec<InstrId> {
     let liveness = Liveness::of(plan);
     let peak = liveness.peak_bytes();
@@ -140,7 +140,8 @@ fn held_at_the_peak(plan: &Plan) -> Vec<InstrId> {
     plan.ids().filter(is_held).collect()
 }
 
-/// The instructions that bring most, each source line once, with what each brings.
+/// The source lines whose instructions contribute most, each line once, with the contribution of
+/// each instruction.
 fn largest(
     layer: &Layer<'_>,
     measure: Measure,
@@ -165,7 +166,7 @@ fn largest(
     causes
 }
 
-/// The moves of weights: what a strategy is read from.
+/// The moves of weights, from which the strategy of a plan is recognised.
 fn moved_weights(layer: &Layer<'_>) -> Vec<(Span, String)> {
     let plan = layer.plan();
     let moves = plan.ids().filter(|id| {
@@ -202,8 +203,8 @@ fn described(plan: &Plan, id: InstrId) -> String {
     }
 }
 
-/// A figure in words: `59.0 us of comm`, `3 all-gathers of x`. Where three digits would read as if
-/// the plan kept the claim, the figure has all of them.
+/// A figure in words: `59.0 us of comm`, `3 all-gathers of x`. The figure has all its digits where
+/// three would read as if the plan kept the claim that it breaks.
 fn said(
     measure: Measure,
     of: Option<&str>,
@@ -259,7 +260,7 @@ fn holding(
     comparison: Comparison,
     found: u128,
 ) -> Claim {
-    // Above 0 of something is never met by none of it.
+    // A plan with 0 of something keeps no claim `> n`: the claim becomes `>= 0`.
     let (comparison, amount) = match comparison {
         Comparison::Equal => (comparison, exactly(measure, found)),
         Comparison::AtMost => (comparison, about(measure, found, true)),
@@ -306,19 +307,19 @@ fn exactly(measure: Measure, found: u128) -> Amount {
     written((found / scale).to_string(), word)
 }
 
-/// An amount of three digits behind the point at most, not below what was found (or, `up` false,
-/// not above it).
+/// An amount with at most three decimals, not below what was found, or not above it where `up` is
+/// false.
 fn about(measure: Measure, found: u128, up: bool) -> Amount {
     // Decimal units only: they are the ones that reports use.
     let (word, scale) = largest_unit(measure, |word, scale| !word.contains('i') && scale <= found);
     let thousandths = found.saturating_mul(1000);
     let thousandths = if up { thousandths.div_ceil(scale) } else { thousandths / scale };
-    // A unit that cannot be divided has nothing behind the point.
+    // An amount in the base unit is whole: its decimals are zeros, which are cut off.
     let number = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
     written(number.trim_end_matches('0').trim_end_matches('.').to_string(), word)
 }
 
-/// The largest unit of those that will do; the base unit where none does.
+/// The largest unit that will do; the base unit where none does.
 fn largest_unit(measure: Measure, will_do: impl Fn(&str, u128) -> bool) -> (&'static str, u128) {
     let units = measure.unit().words().iter().map(|(word, scale)| (*word, u128::from(*scale)));
     units

@@ -45,7 +45,7 @@ pub fn explain(layers: &[Layer<'_>]) -> String {
     explain_within(layers, WIDTH)
 }
 
-/// The explanation of some layers, in so many columns where names allow.
+/// The explanation of some layers, `width` columns wide; a line is wider where a name is.
 pub fn explain_within(layers: &[Layer<'_>], width: usize) -> String {
     let texts: Vec<String> = layers.iter().map(|layer| layer_text(layer, width)).collect();
     texts.join("\n")
@@ -96,13 +96,14 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
     page.text
 }
 
-/// Before a folded block: its figures are those of one application, its shares those of all.
+/// Writes the line above a folded block: its figures are those of one application, its shares those
+/// of all.
 fn start_of_block(page: &mut Page, plan: &Plan, fold: FoldId) {
     let fold = &plan.folds[fold.index()];
     page.line(&format!("  {} x {}: figures of one, shares of all", fold.repeat, fold.layer));
 }
 
-/// Behind the first of several equal layers, what the others take.
+/// Writes the time of the other layers below the first of several equal ones.
 fn end_of_run(page: &mut Page, layer: &Layer<'_>, run: &Run) {
     let time = run.hidden_time(layer);
     let share = part_of_step(layer, time);
@@ -113,7 +114,7 @@ fn end_of_run(page: &mut Page, layer: &Layer<'_>, run: &Run) {
     );
 }
 
-/// Behind a folded block, what all its applications take.
+/// Writes the time of all applications below a folded block.
 fn end_of_block(page: &mut Page, layer: &Layer<'_>, fold: FoldId) {
     let plan = layer.plan();
     let time: Picoseconds = plan
@@ -176,7 +177,7 @@ fn header(page: &mut Page, layer: &Layer<'_>) {
     }
 }
 
-/// The line of the source that an instruction comes from, where it is not the one shown last.
+/// Writes the source line of an instruction, unless that line was shown last.
 fn source_line(
     page: &mut Page,
     layer: &Layer<'_>,
@@ -202,7 +203,7 @@ fn source_line(
     *shown = Some(here);
 }
 
-/// Before the first piece of a composite, what the pieces make and by which rule.
+/// Writes, above the first piece of a composite, what the pieces make and by which rule.
 fn composite_line(page: &mut Page, plan: &Plan, id: InstrId) {
     let origin = &plan.instruction(id).origin;
     let before = id.0.checked_sub(1).map(|before| &plan.instruction(InstrId(before)).origin);
@@ -250,10 +251,10 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     rejected(page, layer, id);
 }
 
-/// What a collective was preferred to.
+/// Writes the alternative to a collective that the search rejected.
 fn rejected(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let other = layer.alternatives.iter().find(|a| a.id == id);
-    // A chain of collectives is done without as one: said at the first of them.
+    // Collectives of a chain are avoided together: their alternative is told at the first of them.
     let is_first = |other: &&Alternative| {
         layer
             .alternatives
@@ -261,7 +262,7 @@ fn rejected(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
             .find(|a| a.avoided == other.avoided)
             .is_some_and(|first| first.id == id)
     };
-    // A bound that adds nothing says nothing.
+    // A bound no larger than the chosen time tells nothing.
     let says_something =
         |other: &&Alternative| other.plan.is_some() || other.time > layer.chosen_by();
     if let Some(other) = other.filter(is_first).filter(says_something) {
@@ -295,7 +296,7 @@ fn forced_by(layer: &Layer<'_>, id: InstrId) -> String {
     }
 }
 
-/// Whether the place of a move in the source is a layout, and leaves none of it open.
+/// Whether a move comes from a layout that the source states and leaves open nowhere.
 fn states_its_layout(layer: &Layer<'_>, id: InstrId) -> bool {
     let origin = &layer.plan().instruction(id).origin;
     let Some((source, span)) = layer.source.zip(origin.span) else { return origin.written };
@@ -338,7 +339,7 @@ fn journeys(page: &mut Page, layer: &Layer<'_>) {
     let plan = layer.plan();
     let uses = plan.uses();
     let is_move = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Move(_));
-    // The last of each chain of moves tells the whole of it.
+    // The line of the last move of a chain has all layouts of the chain.
     let ends: Vec<InstrId> =
         plan.ids().filter(|id| is_move(id) && !uses[id.index()].iter().any(is_move)).collect();
     if ends.is_empty() {
@@ -374,7 +375,7 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId, striped: &[Striped]
         loop_lines(page, layer, id);
     }
     page.wrapped_more(9, 2, &layer.layout_text(id));
-    // An op has a reason where it is not what the source says.
+    // Only an op that differs from the source has a reason.
     if let Some(reason) = reason_of(plan, id) {
         page.wrapped(9, &reason);
     }
@@ -387,7 +388,7 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId, striped: &[Striped]
     rejected(page, layer, id);
 }
 
-/// What is said of a concat that is part of an attention: what it joins lies in no memory joined.
+/// The line of a concat inside an attention: the joined value is never in memory as a whole.
 fn joined_as_it_lies(plan: &Plan, id: InstrId) -> Option<String> {
     let instr = plan.instruction(id);
     let InstrKind::Op(Op::Concat { left, right, to }) = &instr.kind else { return None };
@@ -438,7 +439,7 @@ fn loop_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     );
 }
 
-/// What a collective was preferred to, and what that would have cost.
+/// The alternative to a collective in words, with the time that it would add.
 pub(crate) fn alternative_text(layer: &Layer<'_>, other: &Alternative) -> String {
     let (chosen, how) = (layer.chosen_by(), without(layer.plan(), &other.avoided));
     let more = Picoseconds(other.time.0.saturating_sub(chosen.0));
@@ -466,5 +467,5 @@ pub(crate) fn alternative_text(layer: &Layer<'_>, other: &Alternative) -> String
     }
 }
 
-/// So many of an alternative's collectives are named.
+/// At most so many collectives of an alternative are named.
 const MOST_SHOWN: usize = 3;

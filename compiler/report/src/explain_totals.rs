@@ -80,7 +80,7 @@ pub(crate) fn totals(page: &mut Page, layer: &Layer<'_>) {
 }
 
 /// The bytes sent over each mesh axis and the time that takes, in the order in which axes are first
-/// used. Moves whose axes are crossed together count under all of them.
+/// used. Moves that cross several axes at once count under all of these together.
 pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes, Picoseconds)> {
     let plan = layer.plan();
     let mut order: Vec<String> = Vec::new();

@@ -91,7 +91,7 @@ fn product(factors: impl IntoIterator<Item = String>) -> String {
     factors.into_iter().collect::<Vec<_>>().join(" x ")
 }
 
-/// What a softmax-merge sends the parts of, bytes on a chip.
+/// The parts that a softmax-merge sends, in bytes on a chip.
 fn of_weighted(parts: &Weighted) -> [Figure; 2] {
     let held = |bits: u128| bytes(Bytes(u64::try_from(bits.div_ceil(8)).unwrap_or(u64::MAX)));
     [
@@ -111,7 +111,7 @@ fn of_move(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> Vec<Figur
     of_collective(layer, collective, *source, from, cost)
 }
 
-/// The figures of a collective of the value that `moved` makes, from this layout of it.
+/// The figures of a collective that moves the value of `moved` from the layout `from`.
 fn of_collective(
     layer: &Layer<'_>,
     collective: &Collective,
@@ -180,7 +180,8 @@ fn of_group(
     ]
 }
 
-/// What a chip sends: in letters, in numbers, and what of the letters is not said yet.
+/// What a chip sends as a formula and in numbers, with a figure for each letter that the formula
+/// adds to those of the group.
 fn sent(
     plan: &Plan,
     collective: &Collective,

@@ -74,18 +74,17 @@ pub struct Layer<'a> {
     pub hardware: &'a Hardware,
     /// What the plan was chosen for.
     pub objective: Objective,
-    /// How far from the best plan; `None` for a plan that was given as `.shir` and not searched
-    /// for.
+    /// How good the plan is known to be; `None` for a plan that was given as `.shir` and not
+    /// searched for.
     pub optimality: Option<&'a Optimality>,
-    /// What no plan needs less than, on a device over the whole stack, where the plan was chosen
-    /// for its memory.
+    /// A lower bound on the bytes that any plan needs on a device over the whole stack; `None`
+    /// where the plan was not chosen for its memory.
     pub least_bytes: Option<Bytes>,
     /// The source that the plan's spans point into; `None` for a plan given as `.shir`.
     pub source: Option<&'a SourceFile>,
     /// How its weights are stored for all phases; `None` where there was nothing to choose.
     pub sharing: Option<Sharing<'a>>,
-    /// What the plan was preferred to: for collectives the best plan that does without. Empty where
-    /// nobody asked.
+    /// For collectives of the plan, the best plan that does without each. Empty where nobody asked.
     pub alternatives: &'a [Alternative],
     /// What `--objective overlap` would choose, where that was asked for.
     pub overlap_choice: Option<&'a OverlapChoice>,
@@ -101,7 +100,7 @@ pub struct Layer<'a> {
 pub struct Sharing<'a> {
     /// The choice, with all phases.
     pub shared: &'a SharedWeights,
-    /// Which of the phases it is.
+    /// The index of the phase among all.
     pub phase: usize,
 }
 
@@ -111,8 +110,9 @@ impl<'a> Layer<'a> {
         self.objective.time(&self.price.totals)
     }
 
-    /// What a device holds at the peak, over the whole stack: along the overlapped schedule where
-    /// the plan was chosen for that, else one step after another in program order.
+    /// The bytes that a device holds at the peak, over the whole stack: along the overlapped
+    /// schedule where the plan was chosen for it, else with the steps one after another in program
+    /// order.
     pub fn peak(&self) -> Bytes {
         match self.objective {
             Objective::Overlap => Bytes(self.timeline.whole().peak_bytes),
@@ -120,7 +120,8 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// What an instruction takes of a step: its time, so often as it is run.
+    /// The time of an instruction in a step of the layer: that of one run, times the number of
+    /// runs.
     pub fn time_in_step(&self, id: InstrId) -> Picoseconds {
         self.price.of(id).time().times(self.plan().repeat_of(id))
     }

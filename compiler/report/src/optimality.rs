@@ -9,7 +9,7 @@ use crate::page::Page;
 use crate::status::gap;
 use crate::{Layer, Sharing, overlap_choice, scale};
 
-/// What is known of the plan, with what would be better beside it.
+/// How the weights are shared, how good the plan is known to be, and what would be better.
 pub(crate) fn optimality(page: &mut Page, layer: &Layer<'_>) {
     sharing(page, layer);
     page.wrapped(0, &optimality_text(layer));
@@ -32,14 +32,14 @@ pub(crate) fn bounded(layer: &Layer<'_>) -> Option<String> {
     Some(format!("bounded{within}"))
 }
 
-/// How far from the best plan.
+/// How good the plan is known to be, in a sentence.
 pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
     let Some(o) = layer.optimality else {
         return "plan given as IR: not searched for".to_string();
     };
     let status = o.status.word();
-    // Phases that share weights store them as suits all of them: what is shown of one phase is
-    // shown for that way of storing them.
+    // Phases that share weights store them as suits all of them. What is proven of one phase holds
+    // for the weights stored so.
     let no_plan = match layer.sharing {
         Some(_) => "no plan with the weights stored so",
         None => "no plan",
@@ -201,7 +201,7 @@ fn of_request(layer: &Layer<'_>, shared: &SharedWeights, layers: u64) -> String 
     let request = match layer.objective {
         Objective::Serial => format!("a request ({steps}) takes {cost}"),
         Objective::Comm => format!("a request ({steps}) communicates for {cost}"),
-        // The plans shown are others.
+        // The plans that are shown are not the fastest.
         Objective::Overlap | Objective::Memory => {
             format!(
                 "the fastest plans with the weights stored so, one step after another, take {cost} \

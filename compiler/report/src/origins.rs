@@ -6,7 +6,7 @@ use shard_ir::{AxisList, AxisSet, Collective, InstrId, InstrKind, MeshShape, Op,
 
 use crate::Layer;
 
-/// What a chain of moves starts from.
+/// The instruction that a chain of moves starts from.
 pub fn origin(plan: &Plan, mut id: InstrId) -> InstrId {
     while let (InstrKind::Move(_), Some(operand)) =
         (&plan.instruction(id).kind, plan.instruction(id).operands.first())
@@ -27,8 +27,8 @@ pub fn reader(plan: &Plan, id: InstrId) -> Option<InstrId> {
     }
 }
 
-/// The op whose layouts ask for an instruction: the one that leaves a sum to take, or the one that
-/// reads what is moved.
+/// The op whose layouts ask for an instruction: for a move that combines, the op that left the
+/// terms; for any other, the op that reads the moved value.
 pub fn op_behind(plan: &Plan, id: InstrId) -> Option<InstrId> {
     let is_op = |id: &InstrId| plan.instruction(*id).kind.op().is_some();
     let maker = Some(origin(plan, id)).filter(is_op);
@@ -49,14 +49,14 @@ pub fn axes(plan: &Plan, id: InstrId) -> Option<AxisSet> {
     Some(collective.axes(&plan.mesh, plan.instruction(*instr.operands.first()?).layout).set())
 }
 
-/// What forces a move: a value that the op behind it reads beside the moved one and that the move's
-/// axes split, followed back to the parameter whose declared layout it has (a weight before any
-/// other), or the moved value itself where that is a parameter. `None` where nothing but the place
-/// that asks for the value does.
+/// The instruction whose layout forces a move: a value that the op behind the move reads beside the
+/// moved one and that the axes of the move split. It is followed back to the parameter that
+/// declares the split, a weight before any other. Where there is none, it is the moved value if
+/// that is a parameter. `None` where only the place that asks for the value forces the move.
 pub fn forcing(plan: &Plan, id: InstrId) -> Option<InstrId> {
     let axes = axes(plan, id)?;
     let own = origin(plan, id);
-    // What made a value asks for no move of it, unless it left terms to add.
+    // The maker of a value asks for no move of it, unless it left terms to combine.
     let behind = op_behind(plan, id).filter(|op| *op != own || combines(plan, id));
     let operands = behind.map_or(&[][..], |op| &plan.instruction(op).operands);
     let beside: Vec<InstrId> = operands
@@ -91,7 +91,7 @@ fn is_split_by(plan: &Plan, id: InstrId, axes: AxisSet) -> bool {
     !plan.instruction(id).layout.split_axes().intersection(axes).is_empty()
 }
 
-/// The parameter that a value has its split over some axes from, through ops that leave a split as
+/// The parameter from which a value has its split over some axes, through ops that leave a split as
 /// it is.
 fn declared(plan: &Plan, mut id: InstrId, axes: AxisSet) -> Option<InstrId> {
     loop {
@@ -124,9 +124,9 @@ fn declared(plan: &Plan, mut id: InstrId, axes: AxisSet) -> Option<InstrId> {
     }
 }
 
-/// A gather or scatter over several axes, one axis after the other as the data go, where that is
-/// what it costs as a whole: over which axis, and the cost of that step. Empty where the axes are
-/// crossed together.
+/// The steps of a gather or scatter over several axes, one axis after the other in the order in
+/// which data move: the axis, and the cost of its step. Empty where the axes are crossed together,
+/// so that the steps do not add up to the cost of the move.
 pub fn axis_by_axis(layer: &Layer<'_>, id: InstrId) -> Vec<(String, CollectiveCost)> {
     let plan = layer.plan();
     let instr = plan.instruction(id);
@@ -136,7 +136,7 @@ pub fn axis_by_axis(layer: &Layer<'_>, id: InstrId) -> Vec<(String, CollectiveCo
     let one = |axis| AxisList::EMPTY.then(axis);
     let parts = collective.parts(plan.instruction(*source).layout).into_iter();
     let steps: Vec<Collective> = match collective.terms().kind {
-        // What was cut last is gathered first.
+        // The minor axis is gathered first.
         None => parts
             .flat_map(|(dim, axes)| {
                 axes.iter().rev().map(move |a| Collective::AllGather { dim, axes: one(a) })

@@ -13,11 +13,11 @@ pub struct OverlapChoice {
     pub is_same: bool,
     /// When the plan of the report is done, if computing and communicating overlap.
     pub own_time: Picoseconds,
-    /// When the plan that is chosen is done so.
+    /// When the plan that is chosen is done, likewise.
     pub time: Picoseconds,
     /// What the steps of that plan take one after another, in one layer.
     pub serial_time: Picoseconds,
-    /// What no schedule of any plan is done before.
+    /// A lower bound on when any schedule of any plan is done.
     pub lower_bound: Picoseconds,
 }
 

@@ -7,8 +7,7 @@ use std::borrow::Cow;
 use shard_grammar::{SourceFile, Span};
 use shard_ir::Plan;
 
-/// Whether a character is none that one sees: a control character, or one that changes how others
-/// are shown.
+/// Whether a character is hidden: a control character, or one that changes how others are shown.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -72,7 +71,7 @@ fn replaced(text: &str, other: impl Fn(&str, char) -> Option<String>) -> Cow<'_,
     Cow::Owned(out)
 }
 
-/// Escapes the names of a plan, which IR text may give it. Reasons it never gives.
+/// Escapes the names of a plan, which IR text may choose freely. It cannot state reasons.
 pub fn escape_plan(plan: &mut Plan) {
     let escape = |text: &mut String| {
         if let Cow::Owned(escaped) = escaped_name(text) {
@@ -90,11 +89,11 @@ pub fn escape_plan(plan: &mut Plan) {
     }
 }
 
-/// A source file to draw from: each hidden character is one that is seen, so that columns stay what
-/// they are.
+/// A source file as it is drawn: one visible character stands for each hidden one, so that columns
+/// stay what they are.
 pub(crate) struct Pictured {
     pub(crate) file: SourceFile,
-    /// Behind each character that was replaced: the byte in the file, and the byte here.
+    /// For each replaced character, the byte behind it in the file and the byte behind it here.
     moved: Vec<(usize, usize)>,
 }
 
@@ -118,7 +117,7 @@ impl Pictured {
         Pictured { file: SourceFile::new(escaped_name(&file.name), text), moved }
     }
 
-    /// Where a stretch of the file is here; it lies on character boundaries.
+    /// The span here of a span of the file, which lies on character boundaries.
     pub(crate) fn span(&self, span: Span) -> Span {
         Span::new(self.place(span.start), self.place(span.end))
     }

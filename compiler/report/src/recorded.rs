@@ -158,7 +158,7 @@ pub fn read(text: &str) -> Result<Vec<Recorded>, String> {
 }
 
 impl Recorded {
-    /// Whether numbers are places, and operands come before their uses.
+    /// Whether each instruction has its place as its number, and operands come before their uses.
     fn is_sound(&self) -> bool {
         let mut steps = self.instructions.iter().enumerate();
         steps.all(|(at, step)| {
@@ -172,7 +172,7 @@ impl Recorded {
         of_stack.unwrap_or(self.totals.peak_hbm_bytes)
     }
 
-    /// What is read by a step in its first place, where it reads anything.
+    /// The first operand of a step, where it has any.
     pub(crate) fn source(&self, step: &RecordedStep) -> Option<&RecordedStep> {
         self.instructions.get(*step.operands.first()? as usize)
     }
@@ -197,7 +197,7 @@ impl RecordedStep {
         self.bytes.saturating_mul(self.repeat.unwrap_or(1))
     }
 
-    /// Whether it is a collective. (What moves nothing has no traffic, but is one all the same.)
+    /// Whether it is a move, with traffic or without.
     pub(crate) fn is_move(&self) -> bool {
         self.wire_bytes.is_some() && self.fused.is_none()
     }
@@ -209,7 +209,7 @@ impl RecordedStep {
     /// What it does: `all-gather yz along E`, `einsum BLE,EF->BLF`.
     pub(crate) fn phrase(&self) -> String {
         let mut out = match &self.fused {
-            // An einsum is the same one with a collective in its loop.
+            // An einsum with a collective in its loop is recognised as the einsum alone.
             Some(_) => "einsum".to_string(),
             None => self.function.clone().unwrap_or_else(|| self.op.clone()),
         };

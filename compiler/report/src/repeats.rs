@@ -8,7 +8,7 @@ use shard_ir::{InstrId, InstrKind, Picoseconds, Plan};
 use crate::Layer;
 use crate::notation::phrase;
 
-/// Fewer equal layers are listed one by one.
+/// The fewest equal layers of which only the first is listed.
 const FEWEST: usize = 3;
 
 /// Steps that stand several times in a row.
@@ -21,7 +21,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// How many times the steps stand there.
+    /// How often the steps are repeated, the first time included.
     pub(crate) fn copies(&self) -> usize {
         1 + self.alike.len() / self.shown.len().max(1)
     }
@@ -38,9 +38,9 @@ impl Run {
     }
 }
 
-/// The runs of a plan, none inside another. Equal are steps of the same place in the source, called
-/// the same way, that do the same in the same layouts and cost the same; their weights and the
-/// plans that lost may be others.
+/// The runs of a plan, none inside another. Steps are equal that come from the same place in the
+/// source, are called the same way, do the same in the same layouts and cost the same; their
+/// weights and their alternatives may differ.
 pub(crate) fn runs(layer: &Layer<'_>) -> Vec<Run> {
     let plan = layer.plan();
     let is_step = |id: &InstrId| match plan.instruction(*id).kind {
@@ -50,7 +50,7 @@ pub(crate) fn runs(layer: &Layer<'_>) -> Vec<Run> {
     let steps: Vec<InstrId> = plan.ids().filter(is_step).collect();
     let mut numbers: HashMap<String, usize> = HashMap::new();
     let mut keys: Vec<usize> = Vec::with_capacity(steps.len());
-    // Of each step the next one of its key.
+    // For each step the next step with the same key.
     let mut next: Vec<Option<usize>> = vec![None; steps.len()];
     let mut last: HashMap<usize, usize> = HashMap::new();
     for (at, id) in steps.iter().enumerate() {
@@ -84,8 +84,8 @@ pub(crate) fn runs(layer: &Layer<'_>) -> Vec<Run> {
     found
 }
 
-/// Whether a step is the first of a call: it stands before the one before it in the source, or that
-/// one is of another layer.
+/// Whether a step is the first of a call: the step before it is of another layer, or stands behind
+/// it in the source.
 fn begins_a_call(plan: &Plan, steps: &[InstrId], at: usize) -> bool {
     let origin = |at: usize| &plan.instruction(steps[at]).origin;
     let start = |at: usize| origin(at).span.map(|span| span.start);
@@ -97,11 +97,11 @@ fn begins_a_call(plan: &Plan, steps: &[InstrId], at: usize) -> bool {
     })
 }
 
-/// What a reader is shown of a step, but for names of weights.
+/// All that a listing shows of a step, except for the names of weights.
 fn key(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
     let instr = plan.instruction(id);
-    // A move bears the name of what it moves, which the first layer has from elsewhere.
+    // A move bears the name of the moved value, which in the first layer comes from elsewhere.
     let name = instr.name.as_ref().filter(|_| !matches!(instr.kind, InstrKind::Move(_)));
     let from: Vec<String> = instr.operands.iter().map(|o| plan.layout_text(*o)).collect();
     let price = match *layer.price.of(id) {

@@ -1,12 +1,13 @@
-//! Which steps of two plans are the same one.
+//! Which steps of two plans are the same step.
 //!
-//! A value that both sources name is known by its name. Most values have none, or one in one of
-//! the sources alone (`fmt --explicit` names them): such a one is known by what makes it, out of
-//! which values. What is left, where the plans compute otherwise, is known by what makes it.
+//! Values that both sources name are paired by their names. Most values have no name, or one in one
+//! of the sources alone (`fmt --explicit` names them): these are paired by the op that makes them
+//! and by what it reads. What is left, where the plans compute otherwise, is paired by the op
+//! alone.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a step is known by.
+/// What a step is recognised by.
 pub(crate) struct Known {
     pub(crate) kind: Kind,
     /// Its name in the source, or nothing.
@@ -30,7 +31,7 @@ pub(crate) enum Kind {
     Op,
     /// A move with traffic.
     Move,
-    /// One without.
+    /// A move without traffic.
     LocalMove,
 }
 
@@ -81,13 +82,13 @@ pub(crate) fn same(a: &[Known], b: &[Known]) -> Same {
 }
 
 impl Known {
-    /// What an op is known by without its name and its operands.
+    /// What an op is recognised by, apart from its name and its operands.
     fn by_text(&self) -> (String, String, String) {
         (self.within.clone(), self.what.clone(), self.piece_of.clone())
     }
 }
 
-/// What is read of a value: a step of the first plan, or a constant.
+/// An operand in a key: a step of the first plan, or a constant.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Read {
     Step(usize),

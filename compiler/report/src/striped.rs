@@ -1,4 +1,4 @@
-//! What an attention would take whose queries and keys lay in a striped order.
+//! The time that an attention would take if its queries and keys lay in a striped order.
 
 use serde::Serialize;
 use shard_cost::{InstrPrice, Stripes, kernels, striped};
@@ -6,10 +6,10 @@ use shard_ir::{InstrId, Picoseconds};
 
 use crate::{Layer, object, scale};
 
-/// What saves less than one part in so many of a step is not worth a word.
+/// Stripes are reported where they save more than one part in so many of an attention's time.
 const WORTH: u64 = 20;
 
-/// An attention of a plan, by the first op of its kernel, and what stripes would make of it.
+/// An attention of a plan, and its time with stripes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Striped {
     /// The first op of its kernel.

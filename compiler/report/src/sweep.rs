@@ -9,10 +9,10 @@ use crate::scale;
 pub use crate::sweep_plot::plot;
 use crate::table::{Column, Row, table};
 
-/// What one layer is at one point of a sweep.
+/// One layer at one point of a sweep.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SweepRow {
-    /// The layer, where the point is right enough to say which.
+    /// The layer; `None` where the point is wrong before a layer is chosen.
     pub layer: Option<String>,
     /// The phase, in a file that has some.
     pub phase: Option<String>,
@@ -24,12 +24,13 @@ pub struct SweepRow {
     pub memory_limit: Option<Bytes>,
     /// What was found.
     pub outcome: Outcome,
-    /// No other point of the layer and phase that fits is as good in the time of a step, in the
-    /// chip time of a token and, where limits of memory are swept, in memory, and better in one.
+    /// Whether no other point of the layer and phase that fits beats it: is as good in the time of
+    /// a step, in the chip time of a token and, where limits of memory are swept, in memory, and
+    /// better in one of them.
     pub on_frontier: bool,
 }
 
-/// What a point is.
+/// What came of a point.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
     /// A plan with its price.
@@ -176,8 +177,8 @@ impl SweepRow {
 pub fn mark_frontier(rows: &mut [SweepRow]) {
     let place = |row: &SweepRow| {
         let figures = row.usable()?;
-        // Memory counts where it was asked what more of it brings; a layer without tokens has no
-        // chip time of one.
+        // Memory counts where limits are swept, since that asks what more of it brings. A layer
+        // without tokens has no chip time of a token.
         let memory = row.memory_limit.map(|_| figures.memory);
         let chip_time = match (figures.efficiency, memory) {
             (Some(efficiency), _) => efficiency.chip_seconds_per_token,
@@ -249,7 +250,8 @@ fn line(row: &SweepRow) -> Row {
             };
             let mfu = percent(figures.utilisation.and_then(|u| u.model));
             let hardware = percent(figures.utilisation.map(|u| u.hardware));
-            // The mark says that the search did not end with a proof: a better plan may be there.
+            // The mark says that the search ended without a proof, so that there may be a better
+            // plan.
             let time = format!(
                 "{}{}",
                 if figures.proven { "" } else { BOUNDED },

@@ -25,7 +25,7 @@ pub struct Row {
     pub styled_column: Option<usize>,
 }
 
-/// Characters that words are given beside figures, if they need so many and columns can yield.
+/// The width that words keep beside figures, as long as columns can yield.
 const LEAST_WORDS: usize = 30;
 
 /// The table as lines, none wider than `width` unless a word or the columns that stay are. Words

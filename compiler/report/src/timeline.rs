@@ -1,4 +1,4 @@
-//! The timeline of a layer as reports take it: what is on each stream, and as text for a terminal.
+//! The timeline of a layer in reports: which parts of it are shown, and its text for a terminal.
 
 use shard_cost::{Bytes, InstrPrice, Streams};
 use shard_ir::{InstrId, Picoseconds, never};
@@ -10,12 +10,12 @@ use crate::notation::{kind_of_layer, layer_name, phrase, value_name};
 use crate::paint::{Paint, Style};
 use crate::scale;
 
-/// Runs beyond which copies of a layer that are alike are left out.
+/// The most runs that are all shown: beyond, copies of a layer that are alike are left out.
 const MOST_RUNS: u64 = 20_000;
-/// So many of each are shown then: those that have all neighbours that there are.
+/// How many of each group of alike copies are shown where others are left out.
 const FEW: u64 = 2;
 
-/// How many copies are shown that are as one that is listed.
+/// The most copies that are shown of each group of alike ones.
 pub(crate) fn shown(timeline: &Timeline) -> u64 {
     let parts: usize = timeline.stages.units.iter().map(|unit| unit.busy.len().max(1)).sum();
     let each = parts.div_ceil(timeline.stages.units.len().max(1)) as u64;
@@ -135,8 +135,7 @@ fn end_of(timeline: &Timeline, most: u64) -> Picoseconds {
     timeline.expanded(most).iter().map(|run| timeline.finish(run)).max().unwrap_or_default()
 }
 
-/// Adds a time to the columns that it is in, in parts of a column: the whole is as many columns
-/// times itself.
+/// Adds a busy time to the columns that it covers. A column that is busy throughout gets `all`.
 fn fill(columns: &mut [u128], from: u64, until: u64, all: u64) {
     let (count, all) = (columns.len() as u128, u128::from(all.max(1)));
     let (from, until) = (u128::from(from) * count, u128::from(until) * count);
@@ -196,8 +195,8 @@ pub(crate) fn alike_text(steady: &Steady) -> String {
     format!("layers {first} to {last} are alike, each {period} after the one before")
 }
 
-/// The first and the last of the copies that are alike, counted from 1: the one before that which
-/// is listed, and the one after those that are not.
+/// The first and the last of a group of alike copies, counted from 1: from the copy before the
+/// listed one to the copy after those that are left out.
 fn alike(steady: &Steady) -> (u64, u64) {
     (steady.like, steady.like + steady.copies + 2)
 }

@@ -27,14 +27,14 @@ pub struct Why<'a> {
     pub steps: Vec<DerivationStep>,
     /// The best plan without it.
     pub alternative: Option<Alternative>,
-    /// What could be written so that it goes, the cheapest first.
+    /// Lines that could be written so that it goes, the cheapest first.
     pub removals: Vec<Removal>,
 }
 
-/// The best plan in which a value is so.
+/// One step of a derivation: a layout of the value, and the best plan that has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DerivationStep {
-    /// What is done: `yz on the free dim F`.
+    /// What the step adds: `yz on the free dim F`.
     pub what: String,
     /// The rule; none for the first step.
     pub rule: Option<String>,
@@ -44,8 +44,7 @@ pub struct DerivationStep {
     pub time: Picoseconds,
 }
 
-/// A line of the source without which (or with which) the collective is not there; its plan was
-/// searched for.
+/// A line of the source with which the collective is not there; its plan was searched for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Removal {
     /// What to write.

@@ -20,19 +20,19 @@ pub struct WhyNot<'a> {
     pub chosen: Layer<'a>,
     /// The best plan that has it; the chosen one, where that has it.
     pub other: Layer<'a>,
-    /// The chosen plan has it.
+    /// Whether the chosen plan has it.
     pub is_chosen: bool,
     /// What could be written into the source to have it: `let h: BLF_xyz = ...`.
     pub stated: Vec<String>,
     /// How many ways of having it were searched.
     pub ways: usize,
-    /// There were more ways than were searched.
+    /// Whether there were more ways than were searched.
     pub cut: bool,
-    /// From where on it would win.
+    /// The figures at which it would win.
     pub crossings: Vec<Crossing>,
 }
 
-/// What grows and shrinks.
+/// The figure that a crossing varies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Varied {
     /// The size of a dim.
@@ -48,12 +48,12 @@ pub const NETWORK_UNIT: u64 = 256;
 /// What becomes of the answer as one figure grows and shrinks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Crossing {
-    /// Which figure.
+    /// The figure that is varied.
     pub varied: Varied,
-    /// What it is as asked.
+    /// Its value in the program that was asked about.
     pub now: u64,
-    /// Few of the ways of having it were tried at each figure: it is behind by no more than is
-    /// said.
+    /// Whether only some of the ways of having it were tried at each figure, so that the plan is
+    /// behind by no more than is said.
     pub at_most: bool,
     /// As it grows.
     pub up: Turn,
@@ -100,7 +100,8 @@ pub(crate) enum Faster {
     Bounded,
     /// The chosen one was chosen for something else than its serial time.
     Objective,
-    /// It is the best of the layer as it is written; what was asked for is written into another.
+    /// The chosen plan is the best of the layer as it is written; the faster one is of the layer
+    /// with what was asked for written into it.
     Outside,
 }
 

@@ -1,12 +1,12 @@
-//! A mesh that suits a model and a chip: the last axis for heads and d_ff, those before it for the
-//! batch.
+//! A mesh that suits a model and a chip: its last axis splits heads and d_ff, the axes before it
+//! split the batch.
 
 use shard_cost::Hardware;
 use shard_ir::Mesh;
 
 use super::Model;
 
-/// Sequences of a step, at least.
+/// The least sequences of a step.
 const SEQUENCES: u64 = 32;
 /// The most devices that are taken without being asked for.
 const MOST_CHIPS: u64 = 1024;
@@ -24,7 +24,7 @@ impl Axes {
         self.all.iter().rev().skip(1).rev().filter(|(_, size)| *size > 1)
     }
 
-    /// Over how many devices the batch is split.
+    /// The number of devices over which the batch is split.
     pub fn batch_devices(&self) -> u64 {
         self.batch().fold(1, |n, (_, size)| n.saturating_mul(*size))
     }
@@ -34,7 +34,8 @@ impl Axes {
         self.all.last().filter(|(_, size)| *size > 1)
     }
 
-    /// The sequences of a step: some for every device that splits the batch.
+    /// The sequences of a step: the least multiple of the devices that is no less than
+    /// [`SEQUENCES`].
     pub fn sequences(&self) -> u64 {
         let devices =
             self.all.iter().fold(1u64, |n, (_, size)| n.saturating_mul(*size)).clamp(1, MOST_CHIPS);
@@ -42,11 +43,12 @@ impl Axes {
     }
 }
 
-/// The mesh for so many chips, or for as few as hold weights and caches twice; `None` if there is
-/// none.
+/// The mesh for so many chips, or for the fewest chips whose memory is twice what weights and
+/// caches take; `None` if there is none.
 ///
-/// The last axis divides d_ff and heads (keys' and values', unless there is one head for all), or
-/// d_ff alone where no mesh does both; of the meshes that are left the network says which suits it.
+/// The size of the last axis divides d_ff and the heads (those of keys and values, unless there is
+/// one for all), or d_ff alone where no mesh does both. Of the meshes that are left the network
+/// chooses.
 pub fn choose(model: &Model, hardware: &Hardware, chips: Option<u64>) -> Option<Axes> {
     let sizes: Vec<u64> = match chips {
         Some(chips) => vec![chips],
@@ -67,8 +69,8 @@ fn needed(model: &Model) -> u64 {
     model.dtype.bytes(model.parameters().saturating_add(model.cached(SEQUENCES)))
 }
 
-/// The mesh of two axes for so many chips whose last axis divides heads and d_ff, whatever slice of
-/// a chip's network it is: the one nearest to a square.
+/// The mesh of two axes for so many chips that is nearest to a square and whose last axis divides
+/// heads and d_ff. It need not be a slice of a chip.
 pub fn of_any_slice(model: &Model, chips: u64) -> Option<Axes> {
     let Divisors { by_all, by_queries, .. } = divisors(model, chips);
     let widest = |ways: &[u64]| {
@@ -84,7 +86,8 @@ fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
     of_ways(&by_all, hardware, chips).or_else(|| of_ways(&by_queries, hardware, chips))
 }
 
-/// The parts of so many chips that divide what the last axis of a mesh may split, smallest first.
+/// The divisors of the number of chips, smallest first, by which the last axis of a mesh may split
+/// a model.
 struct Divisors {
     /// d_ff, the experts, and the heads of keys.
     by_all: Vec<u64>,
@@ -109,7 +112,8 @@ fn divisors(model: &Model, chips: u64) -> Divisors {
         let experts = model.experts().map_or(y, |experts| experts.count);
         divides(&inner, y) && divides(&[heads, experts], y)
     });
-    // A slice may have more chips than there are heads of keys: the batch then bears all axes.
+    // A slice may have more chips than there are heads of keys: the batch of the caches is then
+    // split over all axes.
     let by_queries =
         ways(&|y| divides(&inner, y) && heads.is_none_or(|a| a.heads.is_multiple_of(y)));
     // The groups of a recurrence are its heads.
@@ -118,7 +122,7 @@ fn divisors(model: &Model, chips: u64) -> Divisors {
     Divisors { by_all, by_queries, by_inner: ways(&|y| divides(&wide, y)) }
 }
 
-/// The mesh of a chip whose last axis has one of some sizes, smallest first.
+/// The mesh of a chip whose last axis has one of some sizes, which stand smallest first.
 fn of_ways(ways: &[u64], hardware: &Hardware, chips: u64) -> Option<Axes> {
     let problem = |sizes: &[u64]| {
         Mesh::new(Axes::of(sizes).all).ok().map(|mesh| hardware.slice_problem(&mesh))

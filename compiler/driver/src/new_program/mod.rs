@@ -20,12 +20,12 @@ use mesh::Axes;
 pub use model::Model;
 pub use template::Template;
 
-/// What stands below the title of a file whose mesh is a face of a slice.
+/// The lines below the title of a file whose mesh is a face of a slice.
 const FACE: &str = "//!\n//! The mesh is taken for a face of a larger slice, whose axes wrap \
     around: these chips alone have no rings.\n";
 
-/// The file of a model on a mesh, formatted; `chip` is the name of the hardware, or its file, and
-/// `name` that of the layer.
+/// The file of a model on a mesh, formatted. `chip` is the name of the hardware or the path of its
+/// file, and `name` the name of the layer.
 pub fn file(
     model: &Model,
     axes: &Axes,
@@ -34,8 +34,8 @@ pub fn file(
     name: &str,
     host: &mut dyn Host,
 ) -> Outcome<String> {
-    // Where the mesh is no slice of the chip, but a face of one, the file says so, and is priced
-    // so.
+    // Where the mesh is no slice of the chip but a face of one, the file says so, and names the
+    // chip that is priced so.
     let is_face = Mesh::new(axes.all.clone())
         .is_ok_and(|mesh| matches!(hardware.slice_problem(&mesh), Some(SliceProblem::Face { .. })));
     let face = format!("{}-face", chip);
@@ -61,15 +61,16 @@ pub fn file(
     let is_sound = |name: &str| found(&written(name)).is_none();
     let file = written(name);
     if let Some(found) = found(&file) {
-        // Nobody wrote the line that has the name: what is told is the name.
+        // The user did not write the line with the name: the problem is told of the name alone.
         if name != usual && is_sound(usual) {
             let message = format!("a layer cannot be named `{name}` here: {}", found[0].message);
-            // A help may be another spelling of the name, and what it is for behind it.
+            // A help may be another spelling of the name, with what that is for behind it.
             let helps = found[0].helps.iter().filter_map(|help| help.text.split("    ").next());
             let spelt = helps.map(str::trim).find(|name| is_sound(name)).unwrap_or(usual);
             return Err(host.usage(&message, Some(format!("--name {spelt}"))));
         }
-        // A mesh of the user's may not suit; then the program says so, as any other.
+        // A mesh of the user may not suit the model: the program then has that error, as any other
+        // program.
         host.report(Some(&file), found);
         return Err(Status::Wrong);
     }

@@ -8,23 +8,23 @@ use super::sizes;
 /// A whole model: what is around the layers, and the layers by their kinds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Model {
-    /// What it is, for the first line of the file.
+    /// Its title, for the first line of the file.
     pub title: String,
-    /// What the whole is called in the program.
+    /// The name of the whole model in the program.
     pub name: &'static str,
     /// What the program leaves out of the real model, for the header.
     pub left_out: Vec<String>,
-    /// What the configuration does not say and the library that runs the model takes for granted,
-    /// for the header: keys with their values.
+    /// What the configuration leaves out and the library that runs the model takes for granted, for
+    /// the header: keys with their values.
     pub assumed: Vec<String>,
-    /// What numbers are stored and computed in.
+    /// The dtype that numbers are stored and computed in.
     pub dtype: Dtype,
-    /// What the large matrices of feed-forward layers are stored in.
+    /// The dtype that the large matrices of feed-forward layers are stored in.
     pub stored: Dtype,
-    /// Of the matrices of experts so many numbers share a scale, along the dim that a product sums
+    /// How many numbers of the matrices of experts share a scale, along the dim that a product sums
     /// over; `None` where there are no scales, or they are left out.
     pub block: Option<u64>,
-    /// What the matrices of attention are stored in.
+    /// The dtype that the matrices of attention are stored in.
     pub stored_attention: Dtype,
     /// Whether the embedding and its inverse are one table.
     pub tied: bool,
@@ -60,7 +60,7 @@ pub struct Embedding {
 pub struct Scores {
     /// A factor.
     pub factor: Option<f64>,
-    /// They are squeezed between minus this and this.
+    /// The bound between whose negative and itself they are squeezed.
     pub softcap: Option<f64>,
     /// A bias for each token.
     pub bias: bool,
@@ -69,7 +69,7 @@ pub struct Scores {
 /// A kind of layer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Block {
-    /// What it is called, where there are several kinds.
+    /// Its name, where there are several kinds.
     pub name: &'static str,
     /// Where norms and sums stand.
     pub flow: Flow,
@@ -105,9 +105,9 @@ pub struct Attention {
     pub head: u64,
     /// Positions of a sequence that the caches may hold.
     pub context: u64,
-    /// Which of them a token sees.
+    /// Which of these positions a token sees.
     pub sees: Sees,
-    /// What positions turn.
+    /// The part of a head that the rotary embedding turns.
     pub rotary: Rotary,
     /// How queries are scaled by their position.
     pub tuned: Option<Tuned>,
@@ -119,7 +119,7 @@ pub struct Attention {
     pub bias: Biases,
     /// Which values of queries and keys are normalised.
     pub norms: HeadNorms,
-    /// Scores are squeezed between minus this and this.
+    /// The bound between whose negative and itself scores are squeezed.
     pub softcap: Option<f64>,
     /// Whether each head has a learned score that takes weight and gives no value.
     pub sinks: bool,
@@ -141,13 +141,13 @@ pub struct Biases {
 pub enum Sees {
     /// All.
     All,
-    /// So many, its own with them.
+    /// The last so many, its own among them.
     Window(u64),
     /// Those of its own chunk of so many.
     Chunk(u64),
 }
 
-/// What positions turn of queries and keys.
+/// The part of queries and keys that the rotary embedding turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rotary {
     /// Nothing.
@@ -162,20 +162,20 @@ pub enum Rotary {
 /// `ln(floor((p + 1) / step) + 1) * factor + 1`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tuned {
-    /// After so many positions the next larger factor holds.
+    /// The number of positions after which the factor grows.
     pub step: u64,
     /// How much of the logarithm is added.
     pub factor: f64,
 }
 
-/// Queries, keys and values that are made from a smaller vector, of which the cache is.
+/// Queries, keys and values that are made from a smaller vector, which the cache holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Latent {
-    /// Of queries; `None` where they are made from the input itself.
+    /// The size of the vector of queries; `None` where they are made from the input itself.
     pub queries: Option<u64>,
-    /// Of keys and values.
+    /// The size of the vector of keys and values.
     pub keys: u64,
-    /// The part of a key that is turned by its position, one for all heads.
+    /// The size of the part of a key that is turned by its position, one for all heads.
     pub turned: u64,
     /// The size of a head's values.
     pub values: u64,
@@ -201,7 +201,7 @@ pub enum Feed {
     Dense(Dense),
     /// A mixture of experts.
     Experts(Experts),
-    /// A recurrence over positions; such a layer has nothing else.
+    /// A recurrence over positions; a layer with it has nothing else.
     StateSpace(StateSpace),
 }
 
@@ -244,11 +244,11 @@ pub struct Dense {
 pub struct Experts {
     /// How many there are.
     pub count: u64,
-    /// To how many of them a token goes.
+    /// The number of experts that a token is sent to.
     pub chosen: u64,
     /// What each of them is.
     pub each: Dense,
-    /// Whether their gate is the squeezed one of gpt-oss.
+    /// The limit of the clamped gate of gpt-oss; `None` for a plain gate.
     pub clamped: Option<f64>,
     /// How the gates are made.
     pub gates: Gates,
@@ -261,21 +261,21 @@ pub struct Experts {
 pub struct Gates {
     /// `softmax` over the experts, or `sigmoid` of each.
     pub map: GateMap,
-    /// Whether the product that they are made of has a bias.
+    /// Whether the product that the gates are made of has a bias.
     pub bias: bool,
     /// Whether a bias is added for the choice alone.
     pub selection_bias: bool,
     /// Groups of experts, of which some are chosen first.
     pub groups: Option<Groups>,
-    /// Whether those of the chosen experts are divided by their sum.
+    /// Whether the gates of the chosen experts are divided by their sum.
     pub renormalised: bool,
     /// A factor.
     pub factor: Option<f64>,
-    /// Whether they scale what experts read, not what they give.
+    /// Whether the gates scale what experts read, and not what they give.
     pub on_inputs: bool,
 }
 
-/// What gates are made with.
+/// The function that makes the gates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GateMap {
     /// A softmax over all experts.
@@ -291,7 +291,7 @@ pub struct Groups {
     pub count: u64,
     /// How many of them are chosen.
     pub chosen: u64,
-    /// A group is judged by the sum of so many of its best experts.
+    /// The number of its best experts by whose sum a group is judged.
     pub judged_by: u64,
 }
 
@@ -304,11 +304,11 @@ pub struct Shared {
     pub gate: bool,
 }
 
-/// What programs of experts do that models without a capacity do not.
+/// What is left out of programs with experts, and models without a capacity do.
 pub const PLACES: &str = "tokens beyond an expert's places (twice its share; a token that finds \
     none goes without the expert)";
 
-/// The learned scales of norms, which no program has.
+/// What is left out of every program with norms.
 pub const SCALES: &str = "the learned scales of the norms";
 
 impl Attention {
@@ -332,7 +332,7 @@ impl Attention {
         }
     }
 
-    /// How many heads a cache has: latents are of none.
+    /// The number of heads that a cache has: latents are shared by all heads.
     pub fn cached_heads(&self) -> u64 {
         if self.latent.is_some() { 1 } else { self.kv_heads }
     }
@@ -354,12 +354,12 @@ impl Gates {
 }
 
 impl Feed {
-    /// Its d_ff, or that of an expert; of a recurrence its groups.
+    /// Its d_ff, or that of an expert; the groups of a recurrence.
     pub fn inner(&self) -> u64 {
         match self {
             Feed::Dense(dense) => dense.inner,
             Feed::Experts(experts) => experts.each.inner,
-            // What the last axis of a mesh is to divide.
+            // The last axis of a mesh is to divide the groups, as it divides d_ff.
             Feed::StateSpace(space) => space.groups,
         }
     }

@@ -1,11 +1,11 @@
-//! How the layers of a model are told as few repeated ones.
+//! The order of a model's layers as few repeated stretches.
 
 /// The longest pattern that is looked for.
 const LONGEST: usize = 8;
-/// The most stretches of one kind that are written one by one.
+/// The most stretches of one kind that are written one after another.
 const STRETCHES: usize = 12;
 
-/// Some layers one after another, so many times.
+/// Some layers one after another, repeated so many times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// The kinds of the layers.
@@ -14,9 +14,8 @@ pub struct Piece {
     pub times: u64,
 }
 
-/// The layers as pieces: stretches of one kind, or else the shortest pattern that recurs and what
-/// is
-/// left behind it. `None` if they are neither.
+/// The layers as pieces: stretches of one kind, or else the shortest pattern that recurs and the
+/// layers left behind it. `None` if the order is neither.
 pub fn pieces(order: &[usize]) -> Option<Vec<Piece>> {
     let stretches = stretches(order);
     if stretches.len() <= 2 {

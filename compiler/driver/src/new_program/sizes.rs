@@ -9,7 +9,7 @@ pub(super) struct Kept {
     pub name: &'static str,
     /// Its dims, one behind another.
     pub dims: String,
-    /// What it is stored in.
+    /// The dtype that it is stored in.
     pub dtype: Dtype,
 }
 
@@ -40,7 +40,7 @@ impl Heads {
     }
 }
 
-/// The dim of positions in the caches of a kind.
+/// The dim of positions in the caches of an attention.
 pub(super) fn positions(attention: &Attention) -> &'static str {
     match attention.sees {
         Sees::All => "S",
@@ -48,7 +48,7 @@ pub(super) fn positions(attention: &Attention) -> &'static str {
     }
 }
 
-/// The dim of d_ff of the experts: another than that of the dense layers.
+/// The dim of d_ff of the experts, which differs from that of dense layers.
 pub(super) fn inner_of_experts(model: &Model) -> &'static str {
     let dense = model.kinds.iter().any(|kind| matches!(kind.feed, Feed::Dense(_)));
     if dense { "F1" } else { "F" }
@@ -72,7 +72,8 @@ pub(super) fn scales(model: &Model, kind: &Block) -> Vec<Kept> {
     let Some(experts) = kind.experts().filter(|_| model.block.is_some()) else { return Vec::new() };
     let gate = experts.each.gated.then_some(("gate_scales", "XE1F"));
     let all = gate.into_iter().chain([("up_scales", "XE1F"), ("down_scales", "XF1E")]);
-    // Scales of mxfp4 are powers of two, an exponent of 8 bits (e8m0): as many as `f8` has.
+    // Scales of mxfp4 are powers of two with an exponent of 8 bits (e8m0), which take as many bytes
+    // as `f8`.
     all.map(|(name, dims)| Kept { name, dims: dims.to_string(), dtype: Dtype::F8 }).collect()
 }
 
@@ -164,14 +165,14 @@ fn state_space_weights(model: &Model, space: &StateSpace, out: &mut Vec<Kept>) {
     keep("w_out", "GRPE", model.stored);
 }
 
-/// Names of the matrices of a feed-forward layer, and of its biases.
+/// Names of the matrices of a feed-forward layer, and then of its biases.
 pub(super) type Names = [&'static str; 6];
-/// Those of the layer.
+/// The names in a dense layer and in experts.
 pub(super) const PLAIN: Names = ["w_gate", "w_up", "w_down", "b_gate", "b_up", "b_down"];
-/// The same, matrices with their scales.
+/// The same names, each matrix with its scales.
 pub(super) const SCALED: Names =
     ["w_gate, gate_scales", "w_up, up_scales", "w_down, down_scales", PLAIN[3], PLAIN[4], PLAIN[5]];
-/// Those of the expert that every token goes to.
+/// The names in the expert that every token goes to.
 pub(super) const SHARED: Names = ["s_gate", "s_up", "s_down", "sb_gate", "sb_up", "sb_down"];
 
 fn dense_weights(
@@ -274,7 +275,7 @@ pub(super) fn parameters(model: &Model) -> u64 {
     layers.chain(around).fold(0, u64::saturating_add)
 }
 
-/// How many numbers the caches of a sequence hold.
+/// The number of elements in the caches of a sequence.
 pub(super) fn cached(model: &Model) -> u64 {
     let of = |attention: &Attention| {
         let positions = match attention.sees {
@@ -299,8 +300,8 @@ pub(super) fn cached(model: &Model) -> u64 {
     layers.fold(0, u64::saturating_add)
 }
 
-/// How many numbers of the model's dtype the states of a sequence take: those of the recurrence
-/// are in 32 bits.
+/// The number of elements of the model's dtype that the states of a sequence take; the states of
+/// the recurrence count twice, since they are in 32 bits.
 fn state(space: &StateSpace) -> u64 {
     let StateSpace { groups, heads, head, state, taps, .. } = space;
     let of_token = product([*groups, *heads, *head]).saturating_add(product([2, *groups, *state]));
@@ -308,7 +309,7 @@ fn state(space: &StateSpace) -> u64 {
         .saturating_add(of_token.saturating_mul(taps.saturating_sub(1)))
 }
 
-/// The part of a head that is turned and the part that is not, where both are there.
+/// The sizes of the turned and of the other part of a head; `None` where one of them is empty.
 pub(super) fn turned(attention: &Attention) -> Option<(u64, u64)> {
     match attention.rotary {
         Rotary::Part(part) if part < attention.head => Some((part, attention.head - part)),

@@ -25,7 +25,7 @@ shard_ir::worded! {
 }
 
 impl Template {
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub fn about(self) -> &'static str {
         match self {
             Template::Mlp => "A feed-forward layer of two matrices",

@@ -1,5 +1,6 @@
-//! At which size of a dim, and on how fast a network, one way overtakes the best plan: a search for
-//! each of the two at each figure, few enough that the answer comes in seconds.
+//! The size of a dim, and the bandwidth of the network, at which one way overtakes the best plan.
+//! Each of the two is searched for at each figure: the figures are few, so that the answer comes in
+//! seconds.
 
 use shard_check::CheckOptions;
 use shard_cost::{Hardware, Memory};
@@ -13,23 +14,23 @@ use super::{force, request};
 use crate::noted::ok_or_noted;
 use crate::pipeline;
 
-/// So many times a size is doubled, and halved.
+/// How often a size is doubled, and halved.
 const STEPS: u32 = 12;
 
-/// So many sizes between the last that loses and the first that wins are tried.
+/// How often the gap is halved between the last size that loses and the first that wins.
 const REFINEMENTS: u32 = 4;
 
-/// Bandwidths up to this power of two of what the chip has are tried, and down to it.
+/// The power of two up to which the bandwidth of the chip is multiplied, and divided.
 const NETWORK_POWERS: u32 = 6;
 
-/// So many bandwidths between two powers of two are tried.
+/// How often the gap between two bandwidths is halved.
 const NETWORK_REFINEMENTS: u32 = 2;
 
-/// Of the powers of two of a figure these are tried first; those between two of them where it loses
-/// at one and not at the next.
+/// The powers of two of a figure that are tried first. Those between two of them are tried where
+/// the way loses at the one and not at the other.
 const FIRST_POWERS: [usize; 5] = [1, 3, 6, 9, 12];
 
-/// What stays the same from size to size.
+/// What is the same at all figures.
 pub(crate) struct Question<'a> {
     pub(crate) source: &'a SourceFile,
     pub(crate) options: &'a CheckOptions,
@@ -40,23 +41,24 @@ pub(crate) struct Question<'a> {
     pub(crate) phase: Option<&'a str>,
     /// What was asked for.
     pub(crate) asked: &'a str,
-    /// The best ways of having it as asked, the best first: those that are tried at other figures.
+    /// The best ways of having it in the program as it is, the best first: these are tried at other
+    /// figures.
     pub(crate) ways: &'a [NumberedWay],
-    /// Others may be better at another figure.
+    /// Whether a way that is not tried may be better at another figure.
     pub(crate) at_most: bool,
 }
 
-/// Which of the ways of having it, and whether what was asked for is used as it is.
+/// The number of a way of having it, and whether what was asked for is used as it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NumberedWay {
     pub(crate) number: usize,
     pub(crate) used: bool,
 }
 
-/// So many ways are tried at each figure.
+/// At most so many ways are tried at each figure.
 pub(crate) const WAYS_AT_A_FIGURE: usize = 4;
 
-/// The dim whose size is the batch: the first one of the activations that no weight has.
+/// The dim that is taken for the batch: the first dim of the activations that no weight has.
 pub(crate) fn batch_dim(program: &Program) -> Option<String> {
     let of = |wanted: ParameterKind| {
         program.values.iter().filter(move |v| v.def.parameter() == Some(wanted))
@@ -106,7 +108,8 @@ impl Question<'_> {
         self.behind_at(&options, self.hardware)
     }
 
-    /// How much longer than the best plan the way takes; `None` where that cannot be said.
+    /// How much longer than the best plan the best way takes; `None` where one of the two is not
+    /// found.
     fn behind_at(&self, options: &CheckOptions, hardware: &Hardware) -> Option<Picoseconds> {
         let checked = pipeline::check(self.source, options);
         let phase = |p: &Program| p.phase.as_ref().map(|phase| phase.name.clone());
@@ -118,7 +121,7 @@ impl Question<'_> {
         let any_size = LowerOptions { any_size: true, ..self.lower.clone() };
         let fastest = ok_or_noted(shard_search::lower(program, hardware, &any_size))?;
         let is_had = |plan: &Plan| force::has(&request, program, plan);
-        // A layout may be so for some of its readers alone.
+        // The fastest plan may have a layout for some of the readers alone.
         let is_layout = matches!(request, Request::Layout { .. });
         if !is_layout && fits(&fastest.plan) && is_had(&fastest.plan) {
             return Some(Picoseconds(0));
@@ -137,7 +140,8 @@ impl Question<'_> {
             (Some(cost), Some(least)) => Some(cost.min(least)),
             (cost, least) => cost.or(least),
         };
-        // What is best within memory takes long to find, and is asked for only where a way fits.
+        // The best plan within memory takes long to find, and is searched for only where a way
+        // fits.
         let least = self.ways.iter().fold(None, less)?;
         let best = if fits(&fastest.plan) {
             fastest
@@ -161,9 +165,9 @@ fn steps(mut from: u64, next: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
     all
 }
 
-/// Tries the [`FIRST_POWERS`] of the figures until the way wins, or nothing can be said of it; then
-/// the figures between that one and the one before, in their order. Where it wins, the gap to the
-/// last figure at which it loses is halved `refinements` times.
+/// Finds where the way wins. The [`FIRST_POWERS`] of the figures are tried until it wins or no time
+/// is found; then the figures between that one and the one before, in order. Where it wins, the gap
+/// to the last figure at which it loses is halved `refinements` times.
 fn turn(
     now: u64,
     behind: Picoseconds,

@@ -1,4 +1,5 @@
-//! Programs whose every plan has what was asked for: each a way of having it, by demands on values.
+//! Ways of having what was asked for: programs whose plans all have it, by demands on values or by
+//! restrictions on ops.
 
 use shard_cost::Objective;
 use shard_ir::catalogue::Move;
@@ -14,13 +15,13 @@ use shard_search::demand::{annotated, with_demand};
 use super::request::Request;
 use super::strategy;
 
-/// So many ways are searched for one request.
+/// At most so many ways are searched for one request.
 pub(crate) const MOST_WAYS: usize = 96;
 
-/// So many layouts of a value are stated one by one, those of fewest axes.
+/// At most so many layouts of a value are stated one by one, those with the fewest axes.
 const MOST_LAYOUTS: usize = 16;
 
-/// Of a value that may have more layouts than these none is stated.
+/// No layout is stated for a value that may have more layouts than these.
 const MOST_LOOKED_AT: usize = 4096;
 
 /// A way of having what was asked for: a program with more demands, or one whose ops may be done in
@@ -39,8 +40,8 @@ impl Way {
         LowerOptions { forced: self.forced.clone(), ..options.clone() }
     }
 
-    /// The same, where a plan that takes as long as this, or longer, is not wanted. Of ways that
-    /// are programs of their own all are looked at.
+    /// The same, where only a plan that takes less than `time` is wanted. For ways without
+    /// restrictions on ops, which are programs of their own, the time is ignored.
     pub(crate) fn options_below(&self, options: &LowerOptions, time: Picoseconds) -> LowerOptions {
         let forced = self.forced.clone().map(|forced| match options.objective {
             Objective::Serial => forced.faster_than(time),
@@ -55,8 +56,8 @@ fn demanded(program: Program) -> Way {
 }
 
 /// The ways of having what was asked for, at most [`MOST_WAYS`], and whether there are more. The
-/// chosen plan tells what the dims of attention stand for. What a collective leaves is `used` as it
-/// is by all that reads it: else a plan may have it by undoing it again.
+/// chosen plan tells what the dims of attention stand for. Where `used` is set, all readers use the
+/// result of a collective as it is; else a plan may undo the collective again.
 pub(crate) fn ways(
     request: &Request,
     program: &Program,
@@ -81,7 +82,8 @@ pub(crate) fn ways(
     (all, more)
 }
 
-/// The first of each, then the second of each: where they are too many, some of each are tried.
+/// The first way of each value, then the second of each: where there are too many, some of each
+/// value are tried.
 fn in_turn(all: Vec<Vec<Way>>) -> Vec<Way> {
     let mut ways: Vec<(usize, Way)> =
         all.into_iter().flat_map(|of_value| of_value.into_iter().enumerate()).collect();
@@ -119,9 +121,9 @@ fn is_made(program: &Program, value: ValueId) -> bool {
         && !matches!(program.value(value).def, Def::Pin { .. } | Def::Constant(_))
 }
 
-/// A collective of a value, for each axis and each dim (or pair of dims) that it can be along: a
-/// first demand has the value as it is before, a second as it is after, both free in all other
-/// axes.
+/// The ways of having a collective of a value, for each axis and each dim, or pair of dims, that it
+/// can be along. A first demand has the value as it is before the move, a second as it is after;
+/// both leave all other axes open.
 fn collective_ways(program: &Program, of: Move, value: ValueId, used: bool) -> Vec<Way> {
     let v = program.value(value);
     let (rank, sizes) = (v.dims.len(), program.sizes(&v.dims));
@@ -165,7 +167,8 @@ fn collective_ways(program: &Program, of: Move, value: ValueId, used: bool) -> V
             }
         };
         for (before, after) in pairs {
-            // A parameter whose stored layout is declared is before the move as it is stored.
+            // A parameter with a declared layout is in that layout before the move, so that the
+            // first demand is left out.
             let forced = used.then(|| {
                 read_as(ValueId(value.0 + if stored.is_some() { 1 } else { 2 }), after.clone())
             });
@@ -186,8 +189,8 @@ fn collective_ways(program: &Program, of: Move, value: ValueId, used: bool) -> V
     found
 }
 
-/// The ways that an annotation of a value opens: it is as it may be before the move, and whatever
-/// reads it does so as it likes.
+/// Ways by an annotation of the value: it is laid out as it may be before the move, and readers
+/// read it in any layout.
 fn begun(program: &Program, value: ValueId, begins: Vec<LayoutPattern>) -> Vec<Way> {
     let v = program.value(value);
     let sizes = program.sizes(&v.dims);
@@ -196,7 +199,7 @@ fn begun(program: &Program, value: ValueId, begins: Vec<LayoutPattern>) -> Vec<W
         Def::Parameter { pattern, .. } => pattern.admits(*layout),
         Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => true,
     };
-    // Of many axes there are too many to look at, and the patterns alone are tried.
+    // With many axes there are too many layouts, and only the patterns are tried.
     let all = shape.layouts_within(AxisSet::EMPTY, AxisSet::EMPTY, MOST_LOOKED_AT);
     let mut layouts: Vec<Layout> = all.unwrap_or_default();
     layouts.retain(|layout| may_be(layout) && begins.iter().any(|begin| begin.admits(*layout)));
@@ -212,7 +215,7 @@ fn begun(program: &Program, value: ValueId, begins: Vec<LayoutPattern>) -> Vec<W
     stated.collect()
 }
 
-/// The restriction that whatever op reads a value directly reads it in a layout that a pattern
+/// The restriction that every op that reads a value directly reads it in a layout that a pattern
 /// admits.
 fn read_as(value: ValueId, pattern: LayoutPattern) -> impl FnOnce(&Program) -> Forced {
     move |program| {
@@ -232,8 +235,8 @@ fn read_as(value: ValueId, pattern: LayoutPattern) -> impl FnOnce(&Program) -> F
     }
 }
 
-/// The layouts before and after a permute that takes one axis off a dim: another of the same size
-/// comes in its place, or the two change places, on one dim or on two.
+/// The layouts before and after a permute that takes one axis off a dim: another axis of the same
+/// size takes its place, or two axes change places, on one dim or between two.
 fn permuted(program: &Program, axis: AxisId, sizes: &[u64]) -> Vec<(LayoutPattern, LayoutPattern)> {
     let mesh = &program.mesh;
     let split = |places: &[(usize, AxisId)]| {

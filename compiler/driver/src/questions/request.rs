@@ -10,7 +10,7 @@ use shard_ir::{
 use shard_report::strategy::Strategy;
 use shard_search::demand::value_named;
 
-/// A request that was understood.
+/// What is asked for.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Request {
     /// A value in a layout.
@@ -101,7 +101,7 @@ pub(crate) fn named(name: &str, program: &Program) -> Result<ValueId, QuestionPr
     })
 }
 
-/// A layout as a pattern over a value's dims, or why no plan can have the value so.
+/// Reads a layout as a pattern over a value's dims, or says why no plan can have the value so.
 fn pattern(
     text: &str,
     value: ValueId,
@@ -175,7 +175,7 @@ fn list(word: &AxesWord, program: &Program) -> Result<AxisList, QuestionProblem>
     Ok(out)
 }
 
-/// Whether any layout meets a pattern; the reason where none does.
+/// Checks that some layout meets a pattern; the problem says why none does.
 fn check(
     pattern: &LayoutPattern,
     value: ValueId,

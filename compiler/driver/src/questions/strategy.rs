@@ -1,6 +1,6 @@
-//! Strategies as restrictions on how ops may be done: which layouts a use of a weight may read, and
-//! how the scores of an attention may lie. What `shard_report::strategy` recognises in a plan,
-//! asked of a program.
+//! Strategies as restrictions on ops: the layouts in which an einsum may read a weight, and those
+//! that the scores of an attention may have. They ask of a program what `shard_report::strategy`
+//! recognises in a plan.
 
 use std::ops::RangeInclusive;
 
@@ -17,13 +17,14 @@ struct WeightUse {
     weight: ValueId,
     /// Whether the type of the weight leaves its layout open.
     is_open: bool,
-    /// The bytes of the weight in all the layers that the program has it for.
+    /// The bytes of the weight in all the layers that have it.
     bytes: u128,
     /// Which operand.
     place: usize,
     /// The axes that split it where it is stored, as far as its type says.
     stored: AxisSet,
-    /// For each operand, its dims; none for another weight that has scales, or is these.
+    /// The dims of each operand; empty for the scales of this weight or, where this operand is
+    /// scales, for the weight that they scale.
     dims: Vec<Vec<DimId>>,
     /// The dims of the result.
     result: Vec<DimId>,
@@ -56,7 +57,8 @@ fn weight_uses(program: &Program) -> Option<Vec<WeightUse>> {
                     .iter()
                     .enumerate()
                     .map(|(at, o)| {
-                        // Scales say nothing of a weight's dims, nor the weight of theirs.
+                        // Scales tell nothing of the dims of their weight, nor the weight of the
+                        // dims of its scales.
                         let says_nothing =
                             is_scaled && at != place && stored_weight(program, *o).is_some();
                         if says_nothing { Vec::new() } else { program.value(*o).dims.clone() }
@@ -91,8 +93,8 @@ fn stored_weight(program: &Program, mut id: ValueId) -> Option<ValueId> {
 }
 
 impl WeightUse {
-    /// The weight is whole over some axes, split over all others that it is stored over, and each
-    /// of these axes splits a dim of the other operand that the weight lacks.
+    /// Whether the weight is whole over some axes and split over all others that it is stored over,
+    /// and each of these axes splits a dim of the other operand that the weight lacks.
     fn is_gathered(&self, axes: AxisSet, read: &[Layout]) -> bool {
         let weight = read[self.place];
         weight.split_axes().union(weight.partial_axes()).intersection(axes).is_empty()
@@ -111,15 +113,15 @@ impl WeightUse {
         lacked.fold(AxisSet::EMPTY, AxisSet::union)
     }
 
-    /// Some axes split the tokens, and the weight is whole over them.
+    /// Whether some axes split the tokens, and the weight is whole over them.
     fn is_data_parallel(&self, axes: AxisSet, read: &[Layout]) -> bool {
         let weight = read[self.place];
         axes.is_subset(self.tokens(read))
             && weight.split_axes().union(weight.partial_axes()).intersection(axes).is_empty()
     }
 
-    /// The dims of the weight that stand for experts: the other operand and the result have them
-    /// too.
+    /// The dims of the weight, by index, that stand for experts: the other operand and the result
+    /// have them too.
     fn experts(&self, heads: &[DimId]) -> Vec<usize> {
         let others = |d: &DimId| {
             self.dims.iter().enumerate().any(|(at, dims)| at != self.place && dims.contains(d))
@@ -133,14 +135,15 @@ impl WeightUse {
             .collect()
     }
 
-    /// A weight with experts has them split.
+    /// Whether a weight with experts has one of their dims split; true for a weight without
+    /// experts.
     fn is_expert_parallel(&self, heads: &[DimId], read: &[Layout]) -> bool {
         let experts = self.experts(heads);
         experts.is_empty() || experts.iter().any(|dim| !read[self.place].axes_of(*dim).is_empty())
     }
 
-    /// The weight is split over every axis that it is stored over, on one side of the product or on
-    /// both.
+    /// Whether the weight is split over every axis that it is stored over, on so many sides of the
+    /// product.
     fn is_stationary(&self, sides: usize, read: &[Layout]) -> bool {
         let weight = read[self.place];
         let split = |summed: bool| {
@@ -156,7 +159,7 @@ impl WeightUse {
 /// Whether a use of a weight may read its operands in these layouts.
 type AllowedUse = Box<dyn Fn(&WeightUse, &[Layout]) -> bool + Send + Sync>;
 
-/// The ways of having a strategy; none where the program has nothing that it is about.
+/// The ways of having a strategy; empty where the program has nothing that the strategy is about.
 pub(super) fn ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
     match wanted {
         Strategy::HeadShardedAttention => attention_ways(program, chosen, |a| a.heads.clone()),
@@ -176,7 +179,7 @@ pub(super) fn ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Wa
     }
 }
 
-/// The scores of every attention lie with one of those dims split.
+/// The way in which the scores of every attention have one of the given dims split.
 fn attention_ways(
     program: &Program,
     chosen: &Plan,
@@ -185,7 +188,7 @@ fn attention_ways(
     let mut scores: Vec<(ValueId, Vec<usize>)> = Vec::new();
     for attention in attentions(chosen) {
         let instr = chosen.instruction(attention.scores);
-        // The same einsum in the program, as it is written.
+        // The einsum of the program that the plan has there.
         let same = |id: &ValueId| {
             let v = program.value(*id);
             matches!(v.def, Def::Op { op: Op::Einsum, .. })
@@ -226,18 +229,18 @@ fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
     }
 }
 
-/// The uses of the weights of a program, for ways that say how some of them are.
+/// The uses of weights in a program, and ways that restrict some of them.
 struct WeightUses<'p> {
     program: &'p Program,
     uses: Vec<WeightUse>,
-    /// Their numbers, those of the largest weights first.
+    /// The indices of the uses, those of the largest weights first.
     largest: Vec<usize>,
     /// All sets of axes of the mesh that are not empty.
     axes: Vec<AxisSet>,
 }
 
 impl<'p> WeightUses<'p> {
-    /// `None` where there are none, or their order is not settled.
+    /// `None` where there is no use, or the order of an einsum's operands is not settled.
     fn of(program: &'p Program) -> Option<WeightUses<'p>> {
         let uses = weight_uses(program).filter(|uses| !uses.is_empty())?;
         let axes = program.mesh.all_axes().nonempty_subsets().collect();
@@ -246,7 +249,7 @@ impl<'p> WeightUses<'p> {
         Some(WeightUses { program, uses, largest, axes })
     }
 
-    /// The numbers of all.
+    /// The indices of all uses.
     fn all(&self) -> Vec<usize> {
         (0..self.uses.len()).collect()
     }
@@ -255,7 +258,7 @@ impl<'p> WeightUses<'p> {
         Way { program: self.program.clone(), value: None, forced: Some(forced) }
     }
 
-    /// The uses with these numbers are so; all others are as `others` says.
+    /// The restriction of the uses with these indices by `so`, and of all others by `others`.
     fn forced(&self, of: &[usize], so: AllowedUse, others: AllowedUse) -> Forced {
         let (uses, of) = (self.uses.clone(), of.to_vec());
         Forced::ops(move |value, _, read| {
@@ -264,8 +267,8 @@ impl<'p> WeightUses<'p> {
         })
     }
 
-    /// All uses are so; or one is, and the others are whole or so; or one is, and the others are
-    /// free.
+    /// Ways with stationary weights: all uses are; or one is, and the others are so or whole; or
+    /// one is, and the others are free.
     fn stationary(&self, sides: usize) -> Vec<Way> {
         let so = move || -> AllowedUse { Box::new(move |u, read| u.is_stationary(sides, read)) };
         let so_or_whole = move || -> AllowedUse {
@@ -279,7 +282,8 @@ impl<'p> WeightUses<'p> {
         std::iter::once(all).chain(one).map(|forced| self.way(forced)).collect()
     }
 
-    /// All uses are gathered over a set of so many axes, or those are that read most bytes.
+    /// Ways with gathered weights: all uses are gathered over a set of so many axes, or those that
+    /// read most bytes are.
     fn gathered(&self, counts: RangeInclusive<usize>) -> Vec<Way> {
         let sets = self.axes.iter().copied().filter(|set| counts.contains(&set.len()));
         let sets: Vec<AxisSet> = sets.collect();
@@ -291,8 +295,9 @@ impl<'p> WeightUses<'p> {
         ways.collect()
     }
 
-    /// The uses with these numbers are gathered over a set of axes. What is left open may be stored
-    /// whole, and then nothing is gathered: it is asked for split as well.
+    /// Ways in which the uses with these indices are gathered over a set of axes. A weight whose
+    /// layout is open may be stored whole, so that nothing is gathered: in a second way such
+    /// weights are stored split.
     fn gathered_over(&self, set: AxisSet, of: &[usize]) -> Vec<Way> {
         let so: AllowedUse = Box::new(move |u, read| u.is_gathered(set, read));
         let gathered = self.forced(of, so, in_any_way());
@@ -306,8 +311,8 @@ impl<'p> WeightUses<'p> {
         std::iter::once(gathered).chain(split).map(|forced| self.way(forced)).collect()
     }
 
-    /// All uses are data-parallel over one axis. An axis that a weight is stored over gathers it,
-    /// and that has another name.
+    /// Ways with all uses data-parallel over one axis. An axis over which a weight is stored
+    /// gathers the weight, which is another strategy.
     fn data_parallel(&self) -> Vec<Way> {
         let stored = self.uses.iter().fold(AxisSet::EMPTY, |all, u| all.union(u.stored));
         let free = self.program.mesh.all_axes().difference(stored);
@@ -319,8 +324,8 @@ impl<'p> WeightUses<'p> {
         single.map(over).collect()
     }
 
-    /// All uses that have experts, or one of the largest of them: one weight whose experts are
-    /// split is enough.
+    /// Ways with the experts split of all uses that have experts, or of one of the largest: one
+    /// weight with split experts is enough.
     fn expert_parallel(&self, chosen: &Plan) -> Vec<Way> {
         let heads: Vec<DimId> = attentions(chosen).into_iter().flat_map(|a| a.heads).collect();
         let has_experts = |i: &usize| !self.uses[*i].experts(&heads).is_empty();
@@ -336,24 +341,24 @@ impl<'p> WeightUses<'p> {
     }
 }
 
-/// Nothing is asked of a use.
+/// No restriction on a use.
 fn in_any_way() -> AllowedUse {
     Box::new(|_, _| true)
 }
 
-/// So many uses are restricted by themselves, the largest.
+/// At most so many uses are restricted one by one, the largest.
 const MOST_ALONE: usize = 6;
 
-/// So many sets of uses are restricted that read most of the bytes of weights.
+/// At most so many sets of uses that read most of the bytes of weights are restricted.
 const MOST_SETS: usize = 6;
 
-/// Sets of uses, by number, that read more than half of the bytes of weights, and without any one
-/// of their uses no more than half. At most [`MOST_SETS`], those with the largest weights first;
-/// the set of all uses is left out.
+/// Minimal sets of uses, by index, that read more than half of the bytes of weights: without any
+/// one of its uses a set reads no more than half. At most [`MOST_SETS`], those with the largest
+/// weights first; the set of all uses is left out.
 fn most_bytes(uses: &[WeightUse], largest: &[usize]) -> Vec<Vec<usize>> {
     let total = uses.iter().map(|u| u.bytes).fold(0, u128::saturating_add);
     let mut found = Vec::new();
-    // What is chosen, what it holds, and how many of the uses were looked at.
+    // The chosen uses, their bytes, and how many of the uses were decided on.
     let mut open: Vec<(Vec<usize>, u128, usize)> = vec![(Vec::new(), 0, 0)];
     while let Some((chosen, held, next)) = open.pop() {
         if held > total / 2 {

@@ -1,4 +1,4 @@
-//! Why a value or an instruction of a plan is as it is: a derivation, what it was preferred to, and
+//! Why a value or an instruction of a plan is as it is: its derivation, the alternative to it, and
 //! what would do away with it.
 
 use std::collections::BTreeSet;
@@ -22,11 +22,11 @@ use shard_search::{Alternative, LowerOptions, lower};
 use crate::compile::Compilation;
 use crate::noted::ok_or_noted;
 
-/// So many removals are shown.
+/// At most so many removals are shown.
 const MOST_REMOVALS: usize = 3;
 
-/// What is known of why each value or instruction is as it is that a question names: in each layer
-/// its op and its moves.
+/// The answers for all instructions that a question names: in each layer the op and the moves of a
+/// value, or one instruction by its number.
 pub fn why<'c>(asked: &str, compilation: &'c Compilation) -> Result<Vec<Why<'c>>, QuestionProblem> {
     let layers = compilation.layers();
     let mut answers: Vec<Why<'c>> = Vec::new();
@@ -65,8 +65,8 @@ fn help(plan: &Plan, asked: &str) -> String {
     }
 }
 
-/// The instructions that are asked about: one by its number, or those of a name: its op and its
-/// moves, or what it is.
+/// The instructions that are asked about: one by its number, or those with a name. Of these the op
+/// and the moves are taken, and the parameter or constant only where there is neither.
 fn targets(plan: &Plan, asked: &str) -> Vec<InstrId> {
     let number = asked.trim().trim_start_matches('%').parse::<u32>().ok();
     if let Some(id) = number.map(InstrId) {
@@ -83,7 +83,7 @@ fn targets(plan: &Plan, asked: &str) -> Vec<InstrId> {
     if of_interest.is_empty() { named } else { of_interest }
 }
 
-/// What a question is about.
+/// The program and the plan that a question is about, and how they were lowered.
 struct About<'a> {
     program: &'a Program,
     plan: &'a Plan,
@@ -99,7 +99,7 @@ fn answer<'a>(layer: Layer<'a>, about: Option<&About<'_>>, id: InstrId) -> Why<'
     Why { layer, id, places: places(plan, id), steps, alternative, removals }
 }
 
-/// Where the source says what the instruction follows from.
+/// The places of the source from which an instruction follows.
 fn places(plan: &Plan, id: InstrId) -> Vec<Label> {
     let mut places: Vec<Label> = Vec::new();
     let mut add = |id: InstrId, text: String, primary: bool| {
@@ -155,7 +155,7 @@ fn dim_of_parts(instr: &Instruction) -> Option<usize> {
 }
 
 impl About<'_> {
-    /// What the best plan takes where a value is in a layout.
+    /// The time of the best plan of a program, and the plan.
     fn time(&self, program: &Program) -> Option<(Picoseconds, Plan)> {
         let lowered = ok_or_noted(lower(program, self.hardware, self.options))?;
         Some((lowered.optimality.cost, lowered.plan))
@@ -174,8 +174,8 @@ impl About<'_> {
         })
     }
 
-    /// A value from whole on every device to the layout that it is made in, dim by dim and then
-    /// what is left to reduce.
+    /// The steps from a value that is whole on every device to the layout in which it is made: dim
+    /// by dim, then the axes over which it is partial.
     fn steps(&self, op: Option<InstrId>) -> Vec<DerivationStep> {
         let Some((id, value)) = op.and_then(|id| Some((id, self.value(id)?))) else {
             return Vec::new();
@@ -185,8 +185,8 @@ impl About<'_> {
         let mut layout = Layout::REPLICATED;
         let name = value_name(plan, id);
         let mut stages = vec![(format!("`{name}` whole on every device"), None, layout)];
-        // A demand for keys that are joined asks for blocks of all of them, which a device does not
-        // have where each part is split: that is the last step, and the plan as it is.
+        // A demand states blocks of the joined keys, and a device does not have those where each
+        // joined part is split: this dim comes last, and its time is that of the plan as it is.
         let in_parts = dim_of_parts(instr);
         let names = plan.dim_names(&instr.dims);
         let others = (0..rank).filter(|dim| Some(*dim) != in_parts);
@@ -257,7 +257,7 @@ impl About<'_> {
             .collect()
     }
 
-    /// Lines of the source with which a move is gone; each is lowered, and the cheapest come first.
+    /// Lines of the source with which a move is gone. Each was lowered; the cheapest come first.
     fn removals(&self, id: InstrId, alternative: Option<&Alternative>) -> Vec<Removal> {
         let (plan, program) = (self.plan, self.program);
         let InstrKind::Move(collective) = &plan.instruction(id).kind else { return Vec::new() };
@@ -286,7 +286,7 @@ impl About<'_> {
         found
     }
 
-    /// The parameter that is moved, given as the move makes it.
+    /// The program in which the moved parameter is given as the move makes it.
     fn parameter_as_moved(&self, id: InstrId) -> Option<(Program, String)> {
         let (plan, program) = (self.plan, self.program);
         let given = plan.instruction(origin(plan, id));
@@ -300,7 +300,7 @@ impl About<'_> {
         self.with_border(Border::Parameter(value), plan.instruction(id).layout)
     }
 
-    /// Each result that the move makes, given as it was before.
+    /// The programs in which a result that the move makes is given as it was before the move.
     fn results_unmoved(&self, id: InstrId) -> Vec<(Program, String)> {
         let plan = self.plan;
         let Some(before) = plan.instruction(id).operands.first() else { return Vec::new() };
@@ -309,8 +309,9 @@ impl About<'_> {
         results.filter_map(|(i, _)| self.with_border(Border::Result(i), layout)).collect()
     }
 
-    /// The program with a layout stated at a place of its border, and at every place that has to be
-    /// alike; and how that is written. `None` where a value within would have to be alike.
+    /// The program with a layout stated at a place of the layer's type, and at every place that
+    /// must have the same layout; and how that is written. `None` where a value within the layer
+    /// must have it too.
     fn with_border(&self, border: Border, layout: Layout) -> Option<(Program, String)> {
         let (program, plan) = (self.program, self.plan);
         let mut other = program.clone();
@@ -342,7 +343,8 @@ impl About<'_> {
         Some((other, texts.join(", and ")))
     }
 
-    /// The values around the move, annotated as the best plan without it has them.
+    /// Programs in which a value around the move is annotated as the best plan without the move has
+    /// it.
     fn annotations(&self, id: InstrId, without: &Plan) -> Vec<(Program, String)> {
         let (plan, program) = (self.plan, self.program);
         let around = [Some(origin(plan, id)), reader(plan, id)].into_iter().flatten();
@@ -364,7 +366,7 @@ impl About<'_> {
         names.into_iter().filter_map(annotation).collect()
     }
 
-    /// The moves that the best plan without it has instead, one by one.
+    /// Programs with one of the moves that the best plan has in place of this one.
     fn reshards(&self, without: &Plan, instead: &[InstrId]) -> Vec<(Program, String)> {
         let (plan, program) = (self.plan, self.program);
         let reshard = |there: &InstrId| {
@@ -383,16 +385,16 @@ impl About<'_> {
     }
 }
 
-/// A place in the type of a layer.
+/// A place in the type of a layer: a parameter by its value, or a result by its index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Border {
     Parameter(ValueId),
     Result(usize),
 }
 
-/// The places that have one layout with this one, itself among them: those that bear its label, and
-/// what one application of a repeated layer hands to the next. `None` where a value within bears
-/// the label, or dims are in another order elsewhere.
+/// The places that must have the same layout as this one, itself among them: those with its label,
+/// and what one application of a repeated layer hands to the next. `None` where a value within the
+/// layer has the label, or where dims are in another order elsewhere.
 fn alike(program: &Program, border: Border) -> Option<Vec<Border>> {
     let parameters = program.parameters().map(Border::Parameter);
     let results = (0..program.outputs.len()).map(Border::Result);

@@ -1,4 +1,4 @@
-//! Why not otherwise: the best plan that has what was asked for, and where it would win.
+//! Why not another plan: the best one that has what was asked for, and where it would win.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ struct Best {
     near: Vec<NumberedWay>,
     ways: usize,
     cut: bool,
-    /// The chosen plan has it for some of the readers.
+    /// Whether the chosen plan has it for some of the readers, so that it is asked for all of them.
     for_all: bool,
     /// What could be written to have it.
     stated: Vec<String>,
@@ -64,7 +64,7 @@ pub fn why_not<'c>(
             continue;
         }
         match best(&request, asked, program, hardware, chosen, compilation) {
-            // A value that some read so is not for that so for all.
+            // That some readers read a value so does not mean that all do.
             Ok(best) if is_had && serial(&best.compiled) <= serial(compiled) => {
                 found.push(is_chosen());
             }
@@ -158,11 +158,12 @@ fn best(
 ) -> Result<Best, QuestionProblem> {
     let mut best: Option<Best> = None;
     let mut near: Vec<((bool, Picoseconds), NumberedWay)> = Vec::new();
-    // Between the layouts of a way the search may take other moves than the one that was asked for.
+    // Between the layouts that a way demands, the search may take other moves than the one that was
+    // asked for.
     let (mut is_beaten, mut tried, mut others) = (false, 0, BTreeSet::new());
-    // A collective whose result nothing can read is had all the same, by a plan that undoes it.
+    // A collective whose result nothing can read is also had by a plan that undoes it.
     let unused = matches!(request, Request::Collective { .. }).then_some(false);
-    // Values of which there is a plan that uses what was asked for.
+    // Values for which a plan was found that uses what was asked for.
     let mut are_used: BTreeSet<ValueId> = BTreeSet::new();
     for used in [true].into_iter().chain(unused) {
         let (ways, cut) = force::ways(request, program, chosen, used);
@@ -173,11 +174,11 @@ fn best(
         for (number, forced) in left {
             let compiled = compiled_as(forced, best.as_ref(), hardware, compilation);
             let Some(compiled) = compiled_or_noted(compiled) else { continue };
-            // One that fits before one that does not.
+            // A plan that fits comes before one that does not.
             let rank = |c: &Compiled| (!has_room(c, hardware), serial(c));
             let is_better = best.as_ref().is_none_or(|b| rank(&compiled) < rank(&b.compiled));
-            // A value that is annotated so is so, though no instruction may bear its name: ops that
-            // are the same are done once.
+            // An annotated value has the layout, though no instruction may bear its name: equal ops
+            // are done once.
             let is_stated = matches!(request, Request::Layout { .. });
             let has = is_stated || force::has(request, program, &compiled.schedule.plan);
             if !has {
@@ -206,8 +207,8 @@ fn best(
     best.ok_or_else(|| unfound(request, asked, program, is_beaten.then_some(others), tried))
 }
 
-/// The best plan that has what is asked for in one way; one that does not fit where none does. A
-/// way far behind the best one known, if that fits, is none of those that are near.
+/// The best plan that has what was asked for in one way, of any size where none fits. A plan much
+/// slower than the best one known, if that fits, is not searched for.
 fn compiled_as(
     way: &Way,
     best: Option<&Best>,
@@ -221,7 +222,7 @@ fn compiled_as(
         None => way.options(&compilation.options),
     };
     match pipeline::compile(&way.program, hardware, &options) {
-        // Then what it needs is told.
+        // The answer then tells the memory that it needs.
         Err(CompileError::Lower(LowerError::NoPlanFits { .. })) => {
             let options = LowerOptions { any_size: true, ..options };
             pipeline::compile(&way.program, hardware, &options)
@@ -230,8 +231,8 @@ fn compiled_as(
     }
 }
 
-/// Why no plan has what was asked for, of so many ways that were tried; where plans without it were
-/// better in some way, the strategies of these.
+/// Why no plan has what was asked for, though so many ways were tried. `beaten_by` are the
+/// strategies of plans that were best in some way and do not have it.
 fn unfound(
     request: &Request,
     asked: &str,
@@ -240,7 +241,7 @@ fn unfound(
     tried: usize,
 ) -> QuestionProblem {
     let reason = match tried {
-        // Phases share what is stored.
+        // In a phase the weights are stored as for all phases.
         0 if program.phase.is_some() => {
             "nothing of this phase can be so, as its types are declared and with the weights \
              stored as for all phases"
@@ -285,13 +286,13 @@ fn crossings(
 ) -> Vec<Crossing> {
     let behind = Picoseconds(serial(&best.compiled).0.saturating_sub(serial(chosen).0));
     if behind == Picoseconds(0) || !has_room(&best.compiled, question.hardware) {
-        // It wins here, or cannot be had.
+        // The plan wins already, or does not fit.
         return Vec::new();
     }
     let dim = vary.map(str::to_string).or_else(|| batch_dim(program));
     let size = dim.and_then(|dim| program.dims.iter().find(|d| d.name == dim));
     let of_dim = size.map(|dim| question.crossing(&dim.name, dim.size, behind));
-    // Without a network nothing is sent, however fast.
+    // On one device nothing is sent over a network.
     let of_network = (program.mesh.devices() > 1).then(|| question.network_crossing(behind));
     of_dim.into_iter().chain(of_network).collect()
 }

@@ -1,6 +1,6 @@
 //! What to write into a file so that its plan is another one that was found: annotations, each of
-//! which is needed, and which together were lowered to a plan of that time; where none do, since
-//! the search goes around them, the layer as a strict one.
+//! which is needed and which together were lowered to a plan of that time. Where no annotations
+//! give it, since the search goes around them, it is the layer as a strict one.
 
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
@@ -20,10 +20,11 @@ use crate::noted::ok_or_noted;
 /// A value in a layout.
 type Annotation = (ValueId, Layout);
 
-/// At most so many annotations are tried: a file that states more is written by `fmt --explicit`.
+/// At most so many annotations are tried: a file that states more is better written by `fmt
+/// --explicit`.
 const MOST: usize = 12;
 
-/// What is asked, of which program, and how that is lowered.
+/// What is asked for, of which program, and how the program is lowered.
 pub(crate) struct Wanted<'a> {
     pub(crate) request: &'a Request,
     pub(crate) program: &'a Program,
@@ -34,7 +35,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The lines that give a plan of the other one's time which has what was asked for.
+    /// The lines that give a plan with what was asked for, in the time of the other plan.
     pub(crate) fn lines(&self, chosen: &Plan, other: &Plan) -> Vec<String> {
         if let Request::Layout { value, text, .. } = self.request {
             return self.places(*value, text);
@@ -44,7 +45,7 @@ impl Wanted<'_> {
             let strict = strict_layer(self.source, other, self.hardware, self.overrides);
             return strict.iter().flat_map(|text| text.lines()).map(str::to_string).collect();
         };
-        // What goes without saying is not said.
+        // An annotation that is not needed is left out.
         for at in (0..needed.len()).rev() {
             let mut fewer = needed.clone();
             fewer.remove(at);
@@ -66,7 +67,7 @@ impl Wanted<'_> {
         };
         let program = self.program;
         let dims = &program.value(value).dims;
-        // A layout that is stated whole is written over the dims in the order of each place.
+        // A layout that is stated in full is written with the dims in the order of each place.
         let over = |own: &[DimId]| {
             let order: Vec<usize> =
                 own.iter().filter_map(|d| dims.iter().position(|of| of == d)).collect();
@@ -96,8 +97,8 @@ impl Wanted<'_> {
             .collect()
     }
 
-    /// The layer's own values that are made otherwise, and parameters that are moved otherwise, in
-    /// program order.
+    /// The values of the layer itself that the other plan makes in another layout, and its
+    /// parameters that are moved to another, in program order.
     fn differences(&self, chosen: &Plan, other: &Plan) -> Vec<Annotation> {
         let mut found: Vec<Annotation> = Vec::new();
         let has = |id: shard_ir::InstrId| {
@@ -124,7 +125,7 @@ impl Wanted<'_> {
             else {
                 continue;
             };
-            // Of a chain of moves the end is what is read.
+            // Only the end of a chain of moves is read by an op.
             found.retain(|(known, _)| *known != value);
             found.push((value, instr.layout));
         }
@@ -133,11 +134,11 @@ impl Wanted<'_> {
         found
     }
 
-    /// Whether the program with those annotations has what was asked for, in the time of the other
-    /// plan.
+    /// Whether the program with these annotations lowers to a plan that has what was asked for, in
+    /// the time of the other plan.
     fn gives(&self, annotations: &[Annotation], other: &Plan) -> bool {
         let mut program = self.program.clone();
-        // From the last on, since values behind an annotated one move on.
+        // The last annotation is written first, since it shifts the values behind it.
         for (value, layout) in annotations.iter().rev() {
             let rank = self.program.value(*value).dims.len();
             program = annotated(&program, *value, &LayoutPattern::exactly(*layout, rank));
@@ -154,12 +155,13 @@ impl Wanted<'_> {
     fn line(&self, value: ValueId, text: &str) -> String {
         let v = self.program.value(value);
         let name = v.name.clone().unwrap_or_default();
-        // What a called layer declares has its own name there.
+        // A value that a called layer declares has its own name there.
         let (layer, name) =
             name.rsplit_once('.').map_or(("", name.as_str()), |(l, name)| (l, name));
         let inside =
             if layer.is_empty() { String::new() } else { format!("    (in layer `{layer}`)") };
-        // A weight that phases share is open in the source alone.
+        // The layout of a weight that phases share is open in the source, and stated in the
+        // program.
         let declared = self.source.text.get(v.span.start..v.span.end).unwrap_or_default();
         if let Def::Parameter { kind, pattern } = &v.def
             && (pattern.open || declared.contains('?'))

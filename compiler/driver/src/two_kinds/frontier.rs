@@ -10,26 +10,26 @@
 
 use std::collections::BTreeMap;
 
-/// A part of the memory that is too small to matter.
+/// One part in so many of the memory is too small to matter.
 const FINE: u64 = 2048;
 
 /// A stack of one kind under a limit.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
-    /// What its best plan takes, in picoseconds for the whole stack.
+    /// The time of its best plan, in picoseconds for the whole stack.
     pub(super) cost: u64,
-    /// What no plan under the limit falls below.
+    /// A lower bound on the time of all plans under the limit.
     pub(super) bound: u64,
-    /// For each phase what the plan needs.
+    /// The memory that the plan of each phase needs.
     pub(super) needs: Vec<Need>,
 }
 
-/// What a plan of a stack needs on a device.
+/// The memory that a plan of a stack needs on a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
     /// Bytes of weights and caches, over the whole stack.
     pub(super) kept: u64,
-    /// The most of anything else at once.
+    /// The most bytes of anything else at once.
     pub(super) activations: u64,
 }
 
@@ -40,46 +40,48 @@ impl Need {
 }
 
 impl Point {
-    /// What the phase that needs most needs.
+    /// The bytes that the phase needs which needs most.
     pub(super) fn peak(&self) -> u64 {
         self.needs.iter().map(|need| need.peak()).max().unwrap_or(0)
     }
 }
 
-/// A limit above which, up to the next limit, no plan takes less than `bound`.
+/// A step of the staircase below `F`: no plan that needs more than `above` bytes, up to the next
+/// corner, takes less than `bound`.
 #[derive(Clone, Copy, Debug)]
 struct Corner {
     above: u64,
     bound: u64,
 }
 
-/// What is known of time against memory.
+/// What is known of `F`.
 #[derive(Debug)]
 pub(super) struct Frontier {
     layers: u64,
     /// The memory of a device.
     memory: u64,
-    /// No plan needs less.
+    /// A lower bound on the bytes that a plan needs.
     least: u64,
-    /// What is known of stacks under each limit that was looked at; no plan takes less than under
-    /// the last.
+    /// What is known of stacks under each limit that was searched or bounded. No plan takes less
+    /// than the bound under the largest limit.
     known: BTreeMap<u64, Known>,
     /// The plans that were found.
     plans: Vec<Point>,
 }
 
-/// What is known of the stacks of one kind under a limit.
+/// What is known of stacks of one kind under a limit.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// No plan takes less.
+    /// A lower bound on their time.
     bound: u64,
-    /// From so many bytes on, up to the limit, there may be no plan that takes longer.
+    /// The bytes that the plan needs which was found under the limit; the limit itself where no
+    /// plan was found.
     from: u64,
 }
 
 impl Frontier {
-    /// Of a stack of so many layers whose best plan in the memory of a device, and whose fastest of
-    /// all plans, are these.
+    /// The frontier of a stack of so many layers: `one_kind` is its best plan in the `memory` of a
+    /// device, `fastest` the fastest of any size, and no plan needs less than `least` bytes.
     pub(super) fn new(
         layers: u64,
         memory: u64,
@@ -95,18 +97,18 @@ impl Frontier {
         frontier
     }
 
-    /// Takes what a search under a limit found.
+    /// Enters what a search under a limit found.
     pub(super) fn found(&mut self, limit: u64, point: Point) {
         self.known.insert(limit, Known { bound: point.bound, from: point.peak().min(limit) });
         self.plans.push(point);
     }
 
-    /// Takes that no plan under a limit takes less.
+    /// Enters a lower bound on the time of plans under a limit.
     pub(super) fn bounded(&mut self, limit: u64, bound: u64) {
         self.known.insert(limit, Known { bound, from: limit });
     }
 
-    /// Takes that no plan needs so little.
+    /// Enters that no plan fits under a limit.
     pub(super) fn none_under(&mut self, limit: u64) {
         self.least = self.least.max(limit.saturating_add(1));
     }
@@ -117,26 +119,29 @@ impl Frontier {
         let bounds = self.known.values().map(|known| known.bound);
         let mut corners: Vec<Corner> =
             above.zip(bounds).map(|(above, bound)| Corner { above, bound }).collect();
-        // More memory never takes longer: what bounds plans of more bounds those of less.
+        // More memory never makes plans slower: a bound on plans with more memory bounds those with
+        // less.
         for at in (1..corners.len()).rev() {
             corners[at - 1].bound = corners[at - 1].bound.max(corners[at].bound);
         }
         corners
     }
 
-    /// What no plan takes less than that needs at most so much; `None` where there is none.
+    /// A lower bound on the time of plans that need at most so many bytes; `None` where no plan
+    /// needs so little.
     fn bound_within(corners: &[Corner], bytes: u64) -> Option<u64> {
         corners.iter().rev().find(|corner| corner.above < bytes).map(|corner| corner.bound)
     }
 
-    /// What no plan takes less than that has `first` layers of one kind, in picoseconds; `None`
-    /// where there is none.
+    /// A lower bound on the time of plans with `first` layers of one kind, in picoseconds; `None`
+    /// where there is no such plan.
     pub(super) fn bound_of_split(&self, first: u64) -> Option<u64> {
         let corners = self.corners();
         let (n, all) = (u128::from(first), u128::from(self.layers));
         let rest = all.checked_sub(n).filter(|rest| *rest > 0 && n > 0)?;
         let of = |corner: &Corner| {
-            // The kind needs more than its corner says, so that the other has less than this left.
+            // The kind needs more than its corner states, so that the other kind has at most this
+            // left.
             let least = u128::from(corner.above) + 1;
             let left = (all * u128::from(self.memory)).checked_sub(n * least)? / rest;
             let other = Self::bound_within(&corners, u64::try_from(left).unwrap_or(u64::MAX))?;
@@ -146,8 +151,8 @@ impl Frontier {
         corners.iter().filter_map(of).min()
     }
 
-    /// The splits that plans known so far suggest, the one first that seems fastest: how many
-    /// layers are of the kind that needs more.
+    /// The splits that the plans found so far suggest, the one first that seems fastest: each is
+    /// the number of layers of the kind that needs more memory.
     pub(super) fn suggested(&self) -> Vec<u64> {
         let mut found: BTreeMap<u64, u64> = BTreeMap::new();
         for small in self.plans.iter().filter(|point| point.peak() <= self.memory) {
@@ -161,8 +166,8 @@ impl Frontier {
         found.into_iter().map(|(_, first)| first).collect()
     }
 
-    /// How many layers may be as in the large plan where the rest are as in the small one, and what
-    /// both take together, without what the kinds hand to one another.
+    /// How many layers can have the large plan where the rest have the small one, and the time of
+    /// both together, without what the kinds hand to one another.
     fn mixed(&self, small: &Point, large: &Point) -> Option<(u64, u64)> {
         let all = u128::from(self.layers);
         let most = small.needs.iter().zip(&large.needs).map(|(small, large)| {
@@ -179,14 +184,13 @@ impl Frontier {
         Some((u64::try_from(first).ok()?, u64::try_from(time / all).ok()?))
     }
 
-    /// The limit of which it would tell most what plans take under it: halfway from where a bound
-    /// on mixtures of two kinds takes a plan to be to where there is one. `None` where little is
-    /// open.
+    /// The limit under which a search would tell most: halfway between the least and the most
+    /// memory that a plan at the weakest corner may need. `None` where little is open.
     pub(super) fn next_limit(&self) -> Option<u64> {
         let corners = self.corners();
         let from: Vec<u64> = self.known.values().map(|known| known.from).collect();
         let is_below = |corner: &Corner| corner.above < self.memory;
-        // The mixture that the corners bound, of all that fill the memory.
+        // The mixture of two corners that fills the memory in the least time.
         let mut best: Option<(f64, usize, usize)> = None;
         for (i, low) in corners.iter().enumerate().filter(|(_, corner)| is_below(corner)) {
             for (j, high) in corners.iter().enumerate().filter(|(_, corner)| !is_below(corner)) {

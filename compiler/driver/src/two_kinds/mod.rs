@@ -1,4 +1,4 @@
-//! `--two-kinds`: for each stack the split into two kinds of layers that takes least time. What is
+//! `--two-kinds`: the split of each stack into two kinds of layers that takes least time. What is
 //! found is written into the source, as `repeat M + N`, and compiled as if it had stood there.
 
 mod frontier;
@@ -15,8 +15,8 @@ use crate::compile::CompileOptions;
 use crate::host::{Host, Outcome, Share, problem};
 use stack::{Found, Stack};
 
-/// The source with the stacks among some programs split, where that takes less time; what was
-/// found is reported.
+/// The source with the stacks among some programs split, where that takes less time. What was found
+/// is reported.
 pub(crate) fn split_stacks(
     file: &SourceFile,
     programs: &[Program],
@@ -44,7 +44,7 @@ pub(crate) fn split_stacks(
         return Err(host.usage(&message, Some(format!("--layer {name} --two-kinds"))));
     }
     let mut split = file.clone();
-    // From the last to the first, so that the places of the others stay.
+    // Stacks are split from the last to the first, so that the places of the others stay.
     for layer in stacks.iter().rev() {
         let Some(repeat) = &layer.repeat else { continue };
         let name = &layer.name.value;
@@ -98,7 +98,7 @@ fn replaced(text: &str, at: Span, by: &str) -> String {
     [before, by, behind].concat()
 }
 
-/// What is said of a stack that was searched for two kinds.
+/// The note about a stack that was searched for two kinds.
 fn told(name: &str, span: Span, layers: u64, found: &Found) -> Diagnostic {
     let text = |time: u64| seconds(Picoseconds(time).seconds());
     let less = |part: u64, whole: u64| {

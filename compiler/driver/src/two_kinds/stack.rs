@@ -23,17 +23,17 @@ struct MostSearches {
 const LIMITS: MostSearches = MostSearches { of_one_program: 12, of_phases: 6 };
 /// Searches for plans of a split.
 const SPLITS: MostSearches = MostSearches { of_one_program: 5, of_phases: 1 };
-/// Limits under which stacks of one kind are bounded besides.
+/// How many more limits stacks of one kind are bounded under.
 const BOUNDS: usize = 64;
-/// Where no split takes less than one kind by more than this part, none is searched for.
+/// No split is searched for where none takes less than one kind by more than one part in so many.
 const WORTH: u64 = 1000;
-/// Of more layers not every split is bounded by itself.
+/// In a stack of more layers the splits are not bounded one by one.
 const MOST_LAYERS: u64 = 4096;
 
 /// A stack whose layers may be of two kinds.
 pub(super) struct Stack<'a> {
     pub(super) file: &'a SourceFile,
-    /// Where the number of layers stands.
+    /// The place of the number of layers in the source.
     pub(super) at: Span,
     pub(super) layers: u64,
     /// The layer in each phase.
@@ -45,19 +45,18 @@ pub(super) struct Stack<'a> {
 
 /// What was found of a stack.
 pub(super) struct Found {
-    /// How many layers are of the first kind; `None` where one kind takes no longer.
+    /// The number of layers of the first kind; `None` where one kind takes no longer.
     pub(super) first: Option<u64>,
-    /// What the stack takes so, and with one kind, in picoseconds; with phases, what a request
-    /// takes.
+    /// The time of the stack so, and with one kind, in picoseconds; with phases, that of a request.
     pub(super) cost: u64,
     pub(super) one_kind: u64,
-    /// No split takes less; `None` where that is not known.
+    /// A lower bound on all splits; `None` where none is known.
     pub(super) bound: Option<u64>,
 }
 
 impl Stack<'_> {
-    /// The best split that was found; `None` where no plan of one kind was found: then there is
-    /// none of two either, since one of the kinds would fit.
+    /// The best split that was found. `None` where no plan of one kind was found: then no plan of
+    /// two kinds fits either, since one of the kinds would fit as a whole stack.
     pub(super) fn split(&self) -> Option<Found> {
         let memory = self.hardware.hbm_bytes;
         let fastest = ok_or_noted(self.of_one_kind(None))?;
@@ -111,10 +110,11 @@ impl Stack<'_> {
         Some(Found { first: best.0, cost: best.1, one_kind, bound })
     }
 
-    /// Whether stacks of one kind bound those of two. A kind is a folded block, whose layers take
-    /// what those of a stack take, but for two things: what a block takes beside what is handed on
-    /// is moved once for all its layers; and two layers of a kind each are no blocks, so that what
-    /// the one ends with and the other begins with may be one kernel.
+    /// Whether bounds on stacks of one kind bound stacks of two kinds. A kind is a folded block,
+    /// whose layers take what those of a stack take, with two exceptions: what a block is given
+    /// beside the activation that layers hand on is moved once for all its layers; and two kinds of
+    /// one layer each are no blocks, so that the end of one and the beginning of the other may be
+    /// one kernel.
     fn is_bounded(&self) -> bool {
         let activation = |value: &&Value| {
             matches!(value.def, Def::Parameter { kind: ParameterKind::Activation, .. })
@@ -123,7 +123,7 @@ impl Stack<'_> {
             && self.programs.iter().all(|p| p.values.iter().filter(activation).count() == 1)
     }
 
-    /// What no plan of each split takes less than; empty where there are too many to list.
+    /// A lower bound on the time of each split; empty where there are too many splits.
     fn bounds(&self, frontier: &Frontier, floor: u64) -> BTreeMap<u64, u64> {
         if self.layers > MOST_LAYERS {
             return BTreeMap::new();
@@ -132,13 +132,13 @@ impl Stack<'_> {
             [_] if self.is_bounded() => {
                 frontier.bound_of_split(first).unwrap_or(u64::MAX).max(floor)
             }
-            // What phases need in turn is no one figure, so that limits on it bound no mixture.
+            // Phases need different memory in turn: limits on one figure bound no mixture.
             _ => floor,
         };
         (1..self.layers).map(|first| (first, bound_of(first))).collect()
     }
 
-    /// Bounds stacks of one program under more limits: sooner done than searching for plans.
+    /// Bounds stacks of one program under more limits, which is faster than searching for plans.
     fn bound(&self, frontier: &mut Frontier) {
         let [program] = self.programs else { return };
         if !self.is_bounded() {
@@ -207,7 +207,7 @@ fn point(
         let activations = memory.activations.0;
         needs.push(Need { kept: memory.peak().0.saturating_sub(activations), activations });
     }
-    // The stored layouts were chosen together: the bound of that choice is one of the request.
+    // The stored layouts were chosen together: the bound is that of this choice, on the request.
     if let Some(Optimality { lower_bound, .. }) = shared.as_ref().map(|shared| &shared.request) {
         let repeat = programs.first().map_or(1, |program| program.repeat);
         bound = lower_bound.0.saturating_mul(repeat);

@@ -17,7 +17,7 @@ pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> (Vec<Strin
             continue;
         }
         let value = match &plan.instruction(id).kind {
-            // Numbers stand where they are used.
+            // A constant is written where it is used.
             InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(Op::Fetch) => continue,
             InstrKind::Move(_) => format!("let {} = {}", writer.name(id), writer.reshard(id)),
             InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
@@ -66,8 +66,8 @@ impl<'a> Writer<'a> {
         writer
     }
 
-    /// Chooses what is written inside another statement: what has no name and one use, where the
-    /// order of instructions stays as it is; at the end also the last move of a result.
+    /// Chooses the instructions that are written inside another statement: ops without a name that
+    /// are used once, and the last move of a result. The order of instructions stays as it is.
     fn inline(&mut self) {
         let plan = self.plan;
         let mut uses = vec![0usize; plan.instructions.len()];
@@ -92,7 +92,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The instruction before a place, numbers passed over: they have no place of their own.
+    /// The last instruction before a place that is no constant: a constant has no statement.
     fn before(&self, place: usize) -> Option<InstrId> {
         let earlier = &self.plan.instructions[..place];
         earlier
@@ -125,7 +125,7 @@ impl<'a> Writer<'a> {
     fn give_names(&mut self) {
         let plan = self.plan;
         let mut taken: BTreeSet<String> = BTreeSet::new();
-        // What is returned without a name is called as the result is, so that this keeps its name.
+        // A returned value without a name gets the name of the result, so that the result keeps it.
         let returned: BTreeMap<InstrId, &String> =
             plan.outputs.iter().map(|o| (self.origin(o.id), &o.name)).collect();
         // A name of the source stays with the first op that bears it.
@@ -152,7 +152,7 @@ impl<'a> Writer<'a> {
                         }
                         name.clone()
                     }
-                    // A chain of moves counts on from the value that it starts from.
+                    // Moves are named after the value that their chain starts from: `x1`, `x2`.
                     (InstrKind::Move(_), _) => {
                         self.names.get(&self.origin(id)).map_or("moved", String::as_str).to_string()
                     }
@@ -207,7 +207,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A name that no value has yet, and that one has now: `x1`, `x2`, ...
+/// A name that was not taken yet, and is now: `x1`, `x2`, ...
 pub fn fresh(base: &str, taken: &mut BTreeSet<String>) -> String {
     let mut n = 1u32;
     loop {

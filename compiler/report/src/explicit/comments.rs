@@ -99,8 +99,8 @@ impl<'a> Comments<'a> {
         self.places.iter().position(|p| p.span.start <= span.start && span.end <= p.span.end)
     }
 
-    /// What stands above the first line of the statement at a span, and above earlier ones of its
-    /// layer that have no line.
+    /// The comments above the statement at a span, and above earlier statements of its layer that
+    /// have no line. Its doc comments stay doc comments where `documents` is set.
     pub(crate) fn before(&mut self, span: Option<Span>, documents: bool) -> Vec<String> {
         let Some(at) = span.and_then(|s| self.statement(s)) else { return Vec::new() };
         let mut lines = Vec::new();
@@ -114,7 +114,8 @@ impl<'a> Comments<'a> {
                     if documents && i == at { line.clone() } else { undocumented(line) }
                 };
                 lines.extend(place.above.iter().map(plain));
-                // What callees expect, they expect of themselves.
+                // An expectation of a called layer is about that layer, not about the one that is
+                // written.
                 lines.extend(place.expects.clone().filter(|_| place.layer == self.layer));
             }
         }
@@ -122,7 +123,7 @@ impl<'a> Comments<'a> {
         lines
     }
 
-    /// The comment behind a statement, for the last line that it gives.
+    /// The comment behind a statement; only the last of the lines that the statement gives has it.
     pub(crate) fn behind(&mut self, span: Option<Span>, is_last: bool) -> Option<String> {
         let at = span.and_then(|s| self.statement(s)).filter(|_| is_last)?;
         if self.places[at].is_return && self.places[at].layer == self.layer {
@@ -131,11 +132,11 @@ impl<'a> Comments<'a> {
         self.places[at].behind.take()
     }
 
-    /// Everything that stands above the `return`.
+    /// The comments that are left, which stand above the `return`.
     pub(crate) fn rest(&mut self) -> Vec<String> {
         let end = self.places.iter().rfind(|p| p.layer == self.layer).map(|p| p.span);
         let mut lines = self.before(end, false);
-        // What belonged to statements that gave no line of their own.
+        // Comments behind statements that gave no line of their own.
         for place in self.places.iter_mut().filter(|p| p.layer == self.layer && !p.is_return) {
             lines.extend(place.behind.take());
         }
@@ -167,7 +168,7 @@ fn text(comment: &ast::Comment) -> String {
     format!("{slashes}{}", comment.text)
 }
 
-/// A doc comment where nothing stands below it that it could document.
+/// A doc comment as a plain one, for a place where it would document nothing.
 fn undocumented(line: &str) -> String {
     line.strip_prefix("///").map_or_else(|| line.to_string(), |rest| format!("//{rest}"))
 }

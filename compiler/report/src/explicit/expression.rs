@@ -50,14 +50,15 @@ pub(crate) fn op_text(plan: &Plan, id: InstrId, op: &Op, operands: &[Written]) -
         }
         Op::Binary(binary) => match (sign(*binary), operands) {
             (Some((sign, binds)), [left, right]) => {
-                // Signs group to the left: an equal one on the right keeps its parentheses.
+                // Signs group to the left: a right operand that binds as tightly keeps its
+                // parentheses.
                 let tighter = if binds == Binds::Sum { Binds::Product } else { Binds::Sign };
                 let text = format!("{} {sign} {}", left.within(binds), right.within(tighter));
                 Written { text, binds }
             }
             _ => call(String::new()),
         },
-        // No source writes it: a weight in host memory is fetched by being used.
+        // A fetch is not written: a weight in host memory is fetched where it is used.
         Op::Fetch => operands.first().cloned().unwrap_or_else(|| Written::atom(args.clone())),
         op => {
             let tail = |(slot, argument): (&Slot, Argument)| {
@@ -101,7 +102,7 @@ pub(crate) fn has_natural_order(plan: &Plan, id: InstrId) -> bool {
     let InstrKind::Op(op) = &instr.kind else { return false };
     let operand = |at: usize| instr.operands.get(at).map(|o| plan.instruction(*o));
     match op {
-        // Its output states the order.
+        // An einsum states the order of its dims.
         Op::Einsum => true,
         // A cast to the same dtype is there for the order of dims alone.
         Op::Cast(dtype) => operand(0).is_some_and(|o| o.dtype != *dtype && o.dims == instr.dims),

@@ -86,8 +86,8 @@ pub fn explicit(
     shard_grammar::format(&SourceFile::new(source.name.clone(), text))
 }
 
-/// The lines of the dims that plans use and a file does not declare: those by which the plans cut
-/// others of the file in parts.
+/// `dim` lines for the dims that plans use and a file does not declare: the parts into which the
+/// plans cut dims of the file.
 pub fn made_dims(tree: &ast::File, plans: &[&Plan]) -> String {
     let is_declared = |name: &str| tree.dims().any(|dim| dim.name.value == name);
     let used = plans
@@ -204,10 +204,11 @@ fn layout_span(ty: &ast::Type) -> Span {
     Span::new(ty.layout.span.start, ty.span.end)
 }
 
-/// What tells two plans apart, where anything but words does: the same mesh, dims, instructions
-/// (what each does, on which operands, in which dims, dtype and layout, by which rule) and results.
-/// Names, places, reasons, the layers that calls came from, and whether a move was written or
-/// inserted are words; so is that ops are the pieces of a composite, and where a number stands.
+/// What tells two plans apart; `None` where only words differ. Compared are the mesh, dims,
+/// instructions (what each does, on which operands, in which dims, dtype and layout, by which rule)
+/// and results. Names, places, reasons, the layers that calls came from, and whether a move was
+/// written or inserted are words; so are the composite that an op is a piece of, and the place of a
+/// constant.
 pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
     let same_dims = b.in_dims_of(a).filter(|_| a.mesh == b.mesh && a.repeat == b.repeat);
     let Some(b) = &same_dims else {
@@ -255,8 +256,8 @@ pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
     (results(a, &places) != results(b, &other_places)).then(|| "the results differ".to_string())
 }
 
-/// The instructions of a plan that do something: where a number stands, and how often, is not told
-/// by a text that has it in an expression.
+/// The instructions of a plan but for constants: a text has constants in its expressions, which
+/// keeps neither their places nor how often each stands there.
 fn steps(plan: &Plan) -> Vec<InstrId> {
     plan.ids().filter(|id| number(plan, *id).is_none()).collect()
 }
@@ -270,7 +271,8 @@ fn places(plan: &Plan, steps: &[InstrId]) -> Vec<Option<usize>> {
     places
 }
 
-/// A constant, with its type: a file states the size of a dim as a number.
+/// The bits, dtype and layout of a constant. The size of a dim counts as its number, since a file
+/// states it as one.
 fn number(plan: &Plan, id: InstrId) -> Option<(u64, Dtype, Layout)> {
     let instr = plan.instruction(id);
     match instr.kind {
@@ -282,8 +284,8 @@ fn number(plan: &Plan, id: InstrId) -> Option<(u64, Dtype, Layout)> {
     }
 }
 
-/// The rules that made an instruction, but for the one by which a composite falls in pieces, and
-/// for logical ones: what they make of a program is what is written.
+/// The rules that made an instruction, without logical rules and those that take composites apart:
+/// a strict file has the results of these as its source.
 fn rules(instr: &Instruction) -> impl Iterator<Item = &str> {
     let is_logical =
         |name: &str| RULES.iter().any(|rule| rule.family == Family::Logical && rule.name == name);

@@ -103,7 +103,7 @@ fn section<'a>(layer: &Layer<'a>, at: usize) -> LayerSection<'a> {
     }
 }
 
-/// The colour of a step: what it takes time from.
+/// The class of a step in the style sheet, by what bounds its time: it gives the colour.
 pub(crate) fn class(layer: &Layer<'_>, id: InstrId) -> &'static str {
     match layer.price.of(id) {
         InstrPrice::Move(_) => "move",
@@ -121,7 +121,7 @@ fn timed(layer: &Layer<'_>) -> Vec<(InstrId, Picoseconds)> {
     timed.filter(|(_, time)| time.0 > 0).collect()
 }
 
-/// A time and which part of the step it is.
+/// A time, and its share of the step.
 fn time_and_share(layer: &Layer<'_>, time: Picoseconds) -> [String; 2] {
     [scale::time(time), share(layer, time)]
 }
@@ -131,7 +131,7 @@ fn share(layer: &Layer<'_>, time: Picoseconds) -> String {
     scale::percent(time, layer.price.totals.serial_time).unwrap_or_else(|| "0 %".to_string())
 }
 
-/// The last part of a path: the folders are those of one machine.
+/// The last part of a path: its folders differ from machine to machine.
 fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }

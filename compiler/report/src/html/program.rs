@@ -25,13 +25,13 @@ pub(super) struct Program {
 }
 
 enum ProgramRow {
-    /// The lines behind it are of a layer that is called, by this path.
+    /// The lines below are of the called layer with this path.
     In(String),
     /// A line of the source.
     Line { number: usize, pieces: Vec<Piece>, comment: String },
     /// A step of the plan.
     Step(ShownStep),
-    /// Steps that are like the one before: of layers that are equal to the first.
+    /// Steps that repeat those shown, of calls equal to the first one.
     Alike(Vec<ShownStep>),
 }
 
@@ -44,7 +44,7 @@ struct ShownStep {
     why: Vec<String>,
 }
 
-/// A piece of text; with the instruction whose value it names, that one can point at.
+/// A piece of text, with the instruction whose value it names where the reader can point at it.
 struct Piece {
     text: String,
     value: Option<u32>,
@@ -67,7 +67,7 @@ pub(super) fn program(layer: &Layer<'_>, at: usize) -> Program {
         InstrKind::Parameter(_) | InstrKind::Constant(_) => false,
         InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) | InstrKind::Move(_) => true,
     };
-    // Which layers' lines are shown: this layer's, then those that it calls, in the order in which
+    // The layers whose lines are shown: this one, then those that it calls, in the order in which
     // they first do something.
     let mut paths: Vec<&[String]> = vec![&[]];
     let mut of_line: BTreeMap<(usize, usize), Vec<InstrId>> = BTreeMap::new();
@@ -208,7 +208,7 @@ fn why(layer: &Layer<'_>, id: InstrId) -> Vec<String> {
     let instr = layer.plan().instruction(id);
     let mut lines: Vec<String> = reason_of(layer.plan(), id).into_iter().collect();
     let other = layer.alternatives.iter().find(|a| a.id == id);
-    // A chain of collectives is done without as one: said at the first of them.
+    // Collectives of a chain are avoided together: their alternative is told at the first of them.
     let is_first = |avoided: &Avoided| {
         layer.alternatives.iter().find(|a| a.avoided == *avoided).is_some_and(|a| a.id == id)
     };

@@ -167,10 +167,11 @@ fn rows(a: &Recorded, b: &Recorded) -> Vec<StepPair> {
     out
 }
 
-/// Which pairs, given in the first plan's order, belong to a longest part of them that is in the
-/// second plan's order too.
+/// For each pair, given in the first plan's order, whether it belongs to a longest subsequence that
+/// is in the second plan's order too.
 fn longest_in_order(pairs: &[(&RecordedStep, &RecordedStep)]) -> Vec<bool> {
-    // The last pair of the best part of each length, and the pair before each pair.
+    // For each length the last pair of the best subsequence so long, and for each pair the pair
+    // before it.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::new();
     for (at, (_, y)) in pairs.iter().enumerate() {
@@ -191,8 +192,8 @@ fn longest_in_order(pairs: &[(&RecordedStep, &RecordedStep)]) -> Vec<bool> {
     kept
 }
 
-/// Whether two steps that are the same one cost the same and lie in the same way, with as many
-/// elements.
+/// Whether two steps that are the same step cost the same and have the same layout, dtype and
+/// shape.
 fn is_same(x: &RecordedStep, y: &RecordedStep) -> bool {
     let of = |step: &RecordedStep| (step.bytes(), step.time());
     of(x) == of(y)

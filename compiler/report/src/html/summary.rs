@@ -13,7 +13,7 @@ use crate::notation::{phrase, value_name};
 use crate::optimality::bounded;
 use crate::scale;
 
-/// So many steps matter most.
+/// So many of the longest steps are listed.
 const MATTERING: usize = 3;
 
 #[derive(Template)]

@@ -51,8 +51,8 @@ fn layer_json(layer: &Layer<'_>, explains: bool) -> impl Serialize {
             local_shape: order.iter().map(|at| local[*at]).collect::<Vec<_>>(),
         })
     };
-    // A folded block: its instructions are run `repeat` times, on `from` first and then on what
-    // `to` was before.
+    // A folded block: its instructions are run `repeat` times. The first run reads `from`, each
+    // later one the `to` of the run before.
     let fold_json = |fold: &PlanFold| {
         object!(FoldJson {
             layer: fold.layer.clone(),
@@ -106,8 +106,8 @@ fn explained(layer: &Layer<'_>) -> impl Object {
     })
 }
 
-/// What is known of a layer's plan. Of least memory it is bytes that are bounded, and the gap is of
-/// these; the times are of the fastest plan in so many.
+/// What is known of a layer's plan. Where the plan was chosen for its memory, the gap is one of
+/// bytes, and the times are those of the fastest plan in so many bytes.
 pub(super) fn layer_optimality(layer: &Layer<'_>) -> Option<impl Serialize> {
     let o = layer.optimality?;
     Some(match layer.least_bytes {

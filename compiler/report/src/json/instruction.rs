@@ -382,7 +382,8 @@ fn along(plan: &Plan, id: InstrId, collective: &Collective) -> Along {
     }
 }
 
-/// What asks for a move: where no other value does, the place that asks for this one.
+/// The value whose layout forces a move; the move itself where only the place that asks for it
+/// does.
 fn forced_by(layer: &Layer<'_>, id: InstrId) -> ForcedByJson {
     let plan = layer.plan();
     let by = forcing(plan, id).unwrap_or(id);

@@ -4,9 +4,9 @@
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
-/// What adds its part to an object, under a name.
+/// A value that can be written as a field of a JSON object.
 pub trait Field {
-    /// Adds it.
+    /// Writes the field, if it is there.
     fn add<M: SerializeMap>(&self, name: &'static str, to: &mut M) -> Result<(), M::Error>;
 }
 
@@ -16,9 +16,9 @@ impl<T: Serialize> Field for T {
     }
 }
 
-/// What has fields.
+/// A JSON object whose fields can be written into another object.
 pub trait Object {
-    /// Adds them.
+    /// Writes all fields.
     fn fields<M: SerializeMap>(&self, to: &mut M) -> Result<(), M::Error>;
 }
 
@@ -28,12 +28,12 @@ impl<T: Object> Object for Option<T> {
     }
 }
 
-/// A field that is there where it says something.
+/// A field that is left out where it is `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Said<T>(pub Option<T>);
 
 impl<T> Said<Vec<T>> {
-    /// A list, unless it is empty.
+    /// A list, which is left out where it is empty.
     pub fn list(of: impl Iterator<Item = T>) -> Said<Vec<T>> {
         Said(Some(of.collect()).filter(|list: &Vec<T>| !list.is_empty()))
     }
@@ -45,7 +45,7 @@ impl<T: Serialize> Field for Said<T> {
     }
 }
 
-/// The fields of an object, among those of the object that it is in.
+/// The fields of an object, written among those of the object around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<T>(pub T);
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::text;
 use crate::object;
 
-/// What one executed layer was found to be.
+/// What was found in executing one layer.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunLayer {
     /// The layer's name.

@@ -77,7 +77,7 @@ struct TraceStepJson {
     hbm_bytes: Option<u64>,
 }
 
-/// All timelines as one trace: a process a layer, a track a stream.
+/// All timelines as one trace: a process for each layer, a track for each stream.
 pub fn trace(layers: &[Layer<'_>]) -> String {
     let mut events = Vec::new();
     let mut described = Vec::new();
@@ -90,7 +90,7 @@ pub fn trace(layers: &[Layer<'_>]) -> String {
         process.arrows(&mut events, &mut arrows);
         process.live(&mut events);
     }
-    // An event a line: there may be many.
+    // Each event stands on a line, since there may be many.
     let line = |event: &EventJson| {
         serde_json::to_string(event)
             .unwrap_or_else(|_| never!("an event that cannot be written", String::new()))
@@ -287,7 +287,7 @@ impl<'a> Process<'a> {
                 id: Some(*count),
                 ..self.event(ph, Some(stream as u64), "waits for".to_string())
             };
-            // Within the slice that it leaves, which at its end is over.
+            // The arrow begins inside the slice that it leaves: a slice is over at its end.
             events.push(end_of("s", last.stream, end.saturating_sub(1).max(begin)));
             events.push(EventJson {
                 bp: Some("e"),

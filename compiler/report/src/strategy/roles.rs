@@ -99,8 +99,8 @@ impl Roles {
             others.into_iter().filter(|d| has(q, d)).partition(|d| has(k, d));
         let mut found = Attention { scores, keys, queries, heads, batch };
         if self.weight_uses.is_empty() {
-            // No weight tells heads from sequences: the batch is the major-most dim, as everywhere
-            // in the field.
+            // Without weights heads cannot be told from sequences: the major-most dim is taken for
+            // the batch, as is usual in the field.
             let later = found.batch.len().min(1);
             found.heads = found.batch.split_off(later);
         }

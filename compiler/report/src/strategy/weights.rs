@@ -1,4 +1,5 @@
-//! Names for how weights lie and move: the form that holds most bytes of them names the plan.
+//! Names for how weights are stored and moved: the way in which most bytes of them are used names
+//! the plan.
 
 use shard_ir::{AxisSet, DimId, Plan};
 
@@ -7,11 +8,11 @@ use super::roles::{Roles, WeightUse, stored_weight};
 
 /// What becomes of one weight in one einsum.
 struct Use {
-    /// Those of all layers that a model applies.
+    /// Its bytes, in all layers that a model applies.
     bytes: u128,
     /// The axes that split it where it is stored.
     stored: AxisSet,
-    /// Those of them that no longer split it where it is used.
+    /// The axes of `stored` that no longer split it where it is used.
     gathered: AxisSet,
     /// The dims that the gathered axes split.
     gathered_dims: usize,
@@ -59,20 +60,20 @@ pub(super) fn names(plan: &Plan, roles: &Roles) -> Vec<Strategy> {
     names
 }
 
-/// The names of a plan that gathers most of its weights: none unless all that is gathered is so
-/// over axes that split the tokens instead.
+/// The names of a plan that gathers most of its weights; none where a weight is gathered over an
+/// axis that does not split the tokens.
 fn gathered_names(plan: &Plan, uses: &[Use]) -> Vec<Strategy> {
     let gathered: Vec<&Use> = uses.iter().filter(|u| !u.gathered.is_empty()).collect();
     if gathered.iter().any(|u| !u.gathered.is_subset(u.tokens)) {
         return Vec::new();
     }
-    // The axes that most bytes are gathered over; of as many, the most axes.
+    // The axes over which most bytes are gathered; of sets with equally many bytes, the largest.
     let bytes = |axes: AxisSet| {
         gathered.iter().filter(|u| u.gathered == axes).map(|u| u.bytes).sum::<u128>()
     };
     let most = gathered.iter().map(|u| u.gathered).max_by_key(|axes| (bytes(*axes), axes.len()));
     let axes = most.unwrap_or(AxisSet::EMPTY);
-    // On a mesh of one axis nobody speaks of x, y and z.
+    // On a mesh of one axis the names by x, y and z are not used.
     let by_axes = match axes.len() {
         1 if plan.mesh.axes().len() > 1 => Some(Strategy::XWeightGathered),
         2 => Some(Strategy::XyWeightGathered),

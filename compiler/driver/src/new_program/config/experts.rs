@@ -15,7 +15,7 @@ use super::llama::{
 };
 use super::reader::Config;
 
-/// The feed-forward layer of a model so far.
+/// The feed-forward layer that a model has so far.
 fn dense(model: &mut Model) -> Dense {
     match &block(model).feed {
         Feed::Dense(dense) => dense.clone(),
@@ -27,7 +27,7 @@ fn dense(model: &mut Model) -> Dense {
     }
 }
 
-/// Plain experts by the keys that name how many there are.
+/// Plain experts; `counts` are the keys that may tell how many there are.
 pub(super) fn experts(
     config: &Config<'_>,
     model: &mut Model,
@@ -73,7 +73,8 @@ pub(super) fn olmoe(config: &Config<'_>, kind: &'static str) -> Result<Model, Co
     Ok(model)
 }
 
-/// Layers that the configuration names have no experts; of the others each second, third, ... has.
+/// Qwen2-MoE and Qwen3-MoE. Layers that the configuration lists have no experts; of the others each
+/// `decoder_sparse_step`-th has.
 pub(super) fn qwen(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
     let mut model = usual(config, kind)?;
     qwen_attention(config, kind, &mut model);
@@ -101,7 +102,7 @@ pub(super) fn qwen(config: &Config<'_>, kind: &'static str) -> Result<Model, Con
     Ok(model)
 }
 
-/// The first layers are dense; gates are sigmoids, chosen with a bias.
+/// GLM-4.5: the first layers are dense, and gates are sigmoids, chosen with a bias.
 pub(super) fn glm4(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
     let mut model = usual(config, kind)?;
     let bias = config.is_true("attention_bias");
@@ -114,7 +115,7 @@ pub(super) fn glm4(config: &Config<'_>, kind: &'static str) -> Result<Model, Con
     Ok(model)
 }
 
-/// Sigmoid gates, chosen with a bias, among the best groups.
+/// Sigmoid gates, chosen with a bias among the best groups.
 pub(super) fn selected(config: &Config<'_>) -> Result<Gates, ConfigProblem> {
     Ok(Gates {
         map: GateMap::Sigmoid,
@@ -126,20 +127,21 @@ pub(super) fn selected(config: &Config<'_>) -> Result<Gates, ConfigProblem> {
     })
 }
 
-/// What gates are multiplied by, unless it is 1.
+/// The factor of the gates; `None` where it is 1.
 pub(super) fn factor(config: &Config<'_>) -> Result<Option<f64>, ConfigProblem> {
     Ok(config.float("routed_scaling_factor")?.filter(|factor| *factor != 1.0))
 }
 
-/// Groups of experts, where there are several.
+/// Groups of experts, where there are several and some are chosen; a group is judged by so many of
+/// its best experts.
 pub(super) fn groups(config: &Config<'_>, judged_by: u64) -> Result<Option<Groups>, ConfigProblem> {
     let (count, chosen) = (config.count("n_group")?, config.count("topk_group")?);
     let some = count > 1 && chosen > 0 && chosen < count;
     Ok(some.then_some(Groups { count, chosen, judged_by }))
 }
 
-/// The first layers are dense, as many as the config says, the others have experts, and one for
-/// all.
+/// Makes the first layers dense, as many as the configuration says. The others have experts, and
+/// one expert for all tokens where it says so.
 pub(super) fn dense_then_experts(
     config: &Config<'_>,
     model: &mut Model,
@@ -176,19 +178,19 @@ pub(super) fn gpt_oss(config: &Config<'_>, kind: &'static str) -> Result<Model, 
     Ok(model)
 }
 
-/// Numbers of mxfp4 that share a scale.
+/// How many numbers of mxfp4 share a scale.
 const BLOCK: u64 = 32;
 
-/// How many numbers of an expert's matrices share a scale; `None` where they are not mxfp4's, or no
-/// whole number of blocks makes a row.
+/// How many numbers of an expert's matrices share a scale; `None` where the matrices are not mxfp4,
+/// or a row is no whole number of blocks.
 pub(super) fn scaled_by(model: &Model) -> Option<u64> {
     let inner = model.experts()?.each.inner;
     let whole = model.width.is_multiple_of(BLOCK) && inner.is_multiple_of(BLOCK);
     (model.stored == Dtype::F4 && whole).then_some(BLOCK)
 }
 
-/// How Llama 4 scales queries by their position, where it turns none: unless the configuration says
-/// that it does not. It says so by a truth value, or, in older files, by a number.
+/// How Llama 4 scales the queries of layers without rotary embedding by their position; `None`
+/// where the configuration turns this off, by `false` or, in older files, by 0.
 fn tuned(config: &Config<'_>) -> Result<Option<Tuned>, ConfigProblem> {
     let step = config.optional("floor_scale")?.unwrap_or(8192);
     let factor = config.float("attn_scale")?.unwrap_or(0.1);
@@ -197,8 +199,8 @@ fn tuned(config: &Config<'_>) -> Result<Option<Tuned>, ConfigProblem> {
     Ok((!says.is_some_and(|says| off.contains(says))).then_some(Tuned { step, factor }))
 }
 
-/// Llama 4: chunks in three layers of four, no positions in the others; experts in all layers or in
-/// every second.
+/// Llama 4: attention to chunks in three layers of four, no rotary embedding in the fourth; experts
+/// in all layers or in every second.
 pub(super) fn llama4(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
     let mut model = usual(config, kind)?;
     let wide = config.number(&["intermediate_size_mlp"])?;

@@ -6,8 +6,8 @@ use super::super::model::{Flow, HeadNorms, Model};
 use super::llama::{attention, block, local_and_global, usual, usual_biases};
 use super::reader::{Assumed, Config};
 
-/// What `Gemma3TextConfig` of transformers has where a file does not say it: those of the models
-/// that see pictures leave out much of their text model.
+/// The defaults of `Gemma3TextConfig` in transformers: files of models with a vision tower leave
+/// out much of their text model.
 pub(super) const DEFAULTS: &[(&str, Assumed)] = &[
     ("vocab_size", Assumed::Number(262_208)),
     ("num_attention_heads", Assumed::Number(8)),
@@ -24,7 +24,7 @@ pub(super) fn gemma(config: &Config<'_>, kind: &'static str) -> Result<Model, Co
     model.embedding.factor = Some((model.width as f64).sqrt());
     config.at("hidden_activation");
     attention(&mut model).bias = usual_biases(config);
-    // The map of all of them is the tanh form, whatever `hidden_act` says.
+    // All Gemmas use the tanh form of GELU, whatever `hidden_act` says.
     if kind == "gemma" {
         return Ok(model);
     }

@@ -7,11 +7,11 @@ use super::super::model::{Attention, Biases, Block, Dense, Feed, Flow, Model, Ro
 use super::llama::{CONTEXT, attention, rotary};
 use super::reader::Config;
 
-/// What the norms of these models have and no program has.
+/// What is left out of the norms of these models.
 const SCALES: &str = "the learned scales and biases of the norms";
 const ALL: Biases = Biases { inputs: true, output: true };
 
-/// What their sizes are.
+/// The sizes of such a model.
 struct Sizes {
     heads: u64,
     kv_heads: u64,
@@ -63,7 +63,7 @@ pub(super) fn gpt2(config: &Config<'_>, kind: &'static str) -> Result<Model, Con
     config.at("n_ctx");
     let sizes = Sizes { heads, kv_heads: heads, inner, context: positions, map };
     let mut model = plain(config, kind, width, sizes)?;
-    // The table of GPT-2 is both, unless a configuration says otherwise.
+    // In GPT-2 the embedding and its inverse are one table, unless a configuration says otherwise.
     model.tied = config.is_not_false("tie_word_embeddings");
     model.embedding.positions = Some(positions);
     Ok(model)
@@ -108,7 +108,7 @@ pub(super) fn phi(config: &Config<'_>, kind: &'static str) -> Result<Model, Conf
     Ok(model)
 }
 
-/// Positions are a bias of the scores, which the model is given.
+/// BLOOM: positions are a bias of the scores, which the model is given.
 pub(super) fn bloom(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
     let width = config.number(&["hidden_size", "n_embed"])?;
     let heads = config.number(&["n_head", "num_attention_heads"])?;

@@ -9,9 +9,9 @@ use super::super::model::{
 use super::reader::Config;
 use super::{layers_of_kinds, window};
 
-/// Context of the cache where the model allows more; `-D S=` gives another.
+/// The most positions of the cache that a file gets; `-D S=` gives others.
 pub(super) const CONTEXT: u64 = 4096;
-/// The largest window for whose sake the cache gets a context of twice its size.
+/// The largest window for which the cache gets twice as many positions as the window.
 const LARGE_WINDOW: u64 = 8192;
 
 /// A model whose keys have the usual names, of one kind of layer.
@@ -43,7 +43,7 @@ pub(super) fn usual(config: &Config<'_>, kind: &'static str) -> Result<Model, Co
     config.model(kind, dtype, width, "rmsnorm", layers, block)
 }
 
-/// Positions of the cache: more than a window, where there may be more.
+/// The positions of the cache: more than a window, where the model allows it.
 fn context(config: &Config<'_>, window: Option<u64>) -> Result<u64, ConfigProblem> {
     let most = config.optional("max_position_embeddings")?;
     let wanted = match window.filter(|window| (CONTEXT..=LARGE_WINDOW).contains(window)) {
@@ -53,7 +53,7 @@ fn context(config: &Config<'_>, window: Option<u64>) -> Result<u64, ConfigProble
     Ok(most.unwrap_or(CONTEXT).min(wanted))
 }
 
-/// What positions turn of a head: an even part.
+/// The part of a head that the rotary embedding turns; it is even.
 pub(super) fn rotary(config: &Config<'_>, head: u64) -> Result<Rotary, ConfigProblem> {
     let given = match config.float("partial_rotary_factor")? {
         Some(factor) => Some(factor),
@@ -72,7 +72,7 @@ pub(super) fn block(model: &mut Model) -> &mut Block {
     &mut model.kinds[0]
 }
 
-/// Its attention: every configuration has it.
+/// Its attention, which every configuration here has.
 pub(super) fn attention(model: &mut Model) -> &mut Attention {
     let none = || Attention::plain(1, 1, 1, 1);
     model.kinds[0].attention.get_or_insert_with(none)
@@ -84,8 +84,9 @@ pub(super) fn usual_biases(config: &Config<'_>) -> Biases {
     Biases { inputs: all, output: all }
 }
 
-/// Layers that see a window and layers that see all: by the list of the configuration, or else as
-/// `is_local` says.
+/// Splits the layers into local ones, which see a window of `size`, and global ones, which see all.
+/// The list of the configuration tells them apart, or else `is_local`; `global` changes the global
+/// kind.
 pub(super) fn local_and_global(
     config: &Config<'_>,
     model: &mut Model,
@@ -102,7 +103,7 @@ pub(super) fn local_and_global(
     if let Some(attention) = &mut kinds[0].attention {
         attention.sees = window(size, wide);
     }
-    // Where a window masks nothing, a layer may be like the others.
+    // Where a window masks nothing, the two kinds may be equal.
     let same = Block { name: "global", ..kinds[0].clone() } == kinds[1];
     let local = |layer: u64| match config.of_layer("layer_types", layer).and_then(Value::as_str) {
         Some(word) => word != "full_attention",
@@ -120,7 +121,7 @@ pub(super) fn llama(config: &Config<'_>, kind: &'static str) -> Result<Model, Co
     Ok(model)
 }
 
-/// A window of this size in every layer.
+/// Gives every layer a window of this size.
 pub(super) fn everywhere(
     config: &Config<'_>,
     model: &mut Model,
@@ -152,7 +153,7 @@ pub(super) fn qwen_attention(config: &Config<'_>, kind: &str, model: &mut Model)
 /// The layers from `max_window_layers` on have a window, where windows are used at all.
 fn qwen_windows(config: &Config<'_>, model: &mut Model) -> Result<(), ConfigProblem> {
     let (size, first) = (config.optional("sliding_window")?, config.count("max_window_layers")?);
-    // The list says the same.
+    // `layer_types` lists the same layers.
     config.at("layer_types");
     if config.is_true("use_sliding_window") && size.is_some() {
         local_and_global(config, model, size, |layer| layer >= first, |_| ())?;
@@ -168,7 +169,7 @@ pub(super) fn phi3(config: &Config<'_>, kind: &'static str) -> Result<Model, Con
     Ok(model)
 }
 
-/// Norms behind attention and feed-forward layer, and of all heads as one.
+/// OLMo 2: norms behind attention and feed-forward layer, and of all heads as one.
 pub(super) fn olmo2(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
     let mut model = usual(config, kind)?;
     block(&mut model).flow = Flow::Behind;
@@ -221,7 +222,8 @@ pub(super) fn starcoder2(config: &Config<'_>, kind: &'static str) -> Result<Mode
     Ok(model)
 }
 
-/// Command R: both parts side by side; the second has windows, and positions in those layers alone.
+/// Command R: attention and feed-forward layer side by side. Its second version has windows, and a
+/// rotary embedding in layers with a window alone.
 pub(super) fn cohere(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
     let mut model = usual(config, kind)?;
     model.norm = "layernorm";

@@ -12,7 +12,8 @@ pub(super) fn mamba2(config: &Config<'_>, kind: &'static str) -> Result<Model, C
         None => width.saturating_mul(config.optional("expand")?.unwrap_or(2)),
     };
     config.at("expand");
-    // How a library trains the model and runs it: no sizes, and no other ops.
+    // Keys about training and about how a library runs the model: they state no sizes and no other
+    // ops.
     let keys = "norm_before_gate rms_norm residual_in_fp32 rescale_prenorm_residual time_step_rank \
                 time_step_floor time_step_init_scheme time_step_max time_step_min";
     for key in keys.split(' ') {

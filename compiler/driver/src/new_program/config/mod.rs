@@ -19,7 +19,7 @@ use super::model::{Block, Model, Rotary, Sees};
 use super::order::{Piece, pieces};
 use reader::Config;
 
-/// Reads the keys of one type, and its word.
+/// Reads a configuration of one `model_type`, which is also the name of the model.
 type Reads = fn(&Config<'_>, &'static str) -> Result<Model, ConfigProblem>;
 
 /// The `model_type`s that are understood.
@@ -61,14 +61,14 @@ pub fn types() -> impl Iterator<Item = &'static str> {
     TYPES.iter().map(|(word, _)| *word)
 }
 
-/// Types that need what this command does not write.
+/// Types that are not supported, with what they need.
 const LACKING: &[(&str, &str)] = &[
     ("mamba", "a scan over positions"),
     ("jamba", "a scan over positions"),
     ("t5", "an encoder beside the decoder, and positions by distance"),
 ];
 
-/// The longest pattern of layers with experts that is written as it stands.
+/// The longest repeated pattern of layers with experts that is kept.
 const PATTERN_OF_EXPERTS: usize = 2;
 
 /// Reads a configuration, or says what is wrong with it.
@@ -97,7 +97,7 @@ pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
     let mut model = reads(&config, kind)?;
     if let Some((Some(stored), _)) = config.quantisation() {
         model.stored = stored;
-        // The experts of gpt-oss alone are.
+        // In gpt-oss only the experts are quantised.
         if *kind == "gpt_oss" {
             model.stored_attention = model.dtype;
             model.block = experts::scaled_by(&model);
@@ -130,7 +130,7 @@ fn unknown(config: &Config<'_>, model_type: String) -> ConfigProblem {
     }
 }
 
-/// Gives each layer its kind; kinds that no layer has are dropped.
+/// Gives each layer its kind, and drops kinds that no layer has.
 fn layers_of_kinds(
     config: &Config<'_>,
     model: &mut Model,
@@ -145,7 +145,7 @@ fn layers_of_kinds(
         place.unwrap_or_else(|| never!("a block of a kind that no layer has", 0))
     };
     let order: Vec<usize> = order.into_iter().map(place).collect();
-    // A long pattern of layers with experts is searched for minutes.
+    // The search for a long pattern of layers with experts takes minutes.
     let is_long = |piece: &Piece| {
         let has_experts = |kind: &usize| kinds[used[*kind]].experts().is_some();
         piece.kinds.len() > PATTERN_OF_EXPERTS && piece.kinds.iter().any(has_experts)
@@ -160,12 +160,12 @@ fn layers_of_kinds(
     Ok(())
 }
 
-/// What a layer of windows sees: all, where the caches hold no more than a window.
+/// The positions that a layer with windows sees: all, where the caches hold no more than a window.
 fn window(size: Option<u64>, context: u64) -> Sees {
     size.filter(|size| *size < context).map_or(Sees::All, Sees::Window)
 }
 
-/// What JSON's reader says, at its place.
+/// The error of the JSON reader, at its place.
 fn not_json(file: &SourceFile, error: &serde_json::Error) -> ConfigProblem {
     let before: usize =
         file.text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();

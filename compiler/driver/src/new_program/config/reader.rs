@@ -1,4 +1,5 @@
-//! The keys of a configuration: what is read is remembered, so that what is not can be said.
+//! The keys of a configuration. Which keys were read is remembered, so that the others can be
+//! listed as left out.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,11 +16,11 @@ use super::super::order::Piece;
 const LARGEST: u64 = 1 << 32;
 /// The most layers of several kinds.
 const MOST_LAYERS: u64 = 1 << 12;
-/// Factors and bounds are between this and its inverse.
+/// Factors and bounds must lie between this and its inverse.
 const SMALLEST: f64 = 1e-6;
 
-/// Keys that say nothing of sizes, layouts or time: names, tokens, training, and how a library runs
-/// the model; with blanks between.
+/// Keys that state no sizes, layouts or times, separated by blanks: names, tokens, training, and
+/// how a library runs the model.
 const NO_MATTER: &str = "architectures transformers_version auto_map task_specific_params bos_token_id eos_token_id \
     pad_token_id sep_token_id unk_token_id decoder_start_token_id initializer_range rms_norm_eps \
     layer_norm_eps layer_norm_epsilon norm_eps attention_dropout hidden_dropout attn_pdrop \
@@ -36,8 +37,9 @@ const NO_MATTER: &str = "architectures transformers_version auto_map task_specif
     layer_norm_bias_eps skip_bias_add skip_bias_add_qkv offset_alibi vocab_file tokenizer_class \
     attn_implementation _attn_implementation";
 
-/// Reads `rope_parameters`, in which transformers 5 writes what stood beside each other before: its
-/// base and the part of a head that turns, of all layers or of each kind. It stays where it scales.
+/// Replaces `rope_parameters` of transformers 5 by the keys of earlier versions: the base, and the
+/// part of a head that turns, of all layers or of each kind of layer. The key stays where it scales
+/// the embedding.
 fn lift_rope_parameters(keys: &mut Map<String, Value>) {
     let Some(Value::Object(rope)) = keys.get("rope_parameters").cloned() else { return };
     let of = |kind: &str| rope.get(kind).and_then(Value::as_object);
@@ -59,10 +61,10 @@ fn lift_rope_parameters(keys: &mut Map<String, Value>) {
     }
 }
 
-/// The base that `rope` turns with.
+/// The base of the language's `rope`.
 const ROPE_BASE: f64 = 10_000.0;
 
-/// What a key is where a configuration does not say it.
+/// The value of a key that a configuration leaves out.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Assumed {
     Number(u64),
@@ -75,13 +77,13 @@ pub(super) struct Config<'a> {
     pub file: &'a SourceFile,
     keys: Map<String, Value>,
     read: RefCell<BTreeSet<String>>,
-    /// Keys that are not there and have a value all the same, with it.
+    /// Keys that the configuration leaves out, each with the value that it was given.
     assumed: Vec<String>,
 }
 
 impl<'a> Config<'a> {
-    /// A configuration; where the text model of several has one of its own, that, with what stands
-    /// around it.
+    /// A configuration. Where the text model of several models has keys of its own, these come
+    /// before the keys around them.
     pub(super) fn new(file: &'a SourceFile, keys: Map<String, Value>) -> Config<'a> {
         let mut keys = keys;
         if let Some(Value::Object(inner)) = keys.remove("text_config") {
@@ -91,8 +93,8 @@ impl<'a> Config<'a> {
         Config { file, keys, read: RefCell::default(), assumed: Vec::new() }
     }
 
-    /// The same, where keys that are not there have the values that the library gives them which
-    /// runs the model: files on Hugging Face leave out what is so.
+    /// The same configuration with defaults for keys that are not there: files on Hugging Face
+    /// leave out values that the library running the model has by default.
     pub(super) fn with_defaults(mut self, defaults: &[(&str, Assumed)]) -> Config<'a> {
         for (key, assumed) in defaults {
             if self.keys.get(*key).is_some_and(|value| !value.is_null()) {
@@ -114,7 +116,8 @@ impl<'a> Config<'a> {
         self.keys.get(key).filter(|value| !value.is_null())
     }
 
-    /// The first of some keys that is there and not null.
+    /// The first of some keys that is there and not null, with its value; all of them count as
+    /// read.
     fn get(&self, keys: &[&str]) -> Result<(&Value, String), ConfigProblem> {
         for key in keys {
             self.at(key);
@@ -145,7 +148,7 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// A number that may be 0 or absent, which is the same.
+    /// A number that may be absent or 0, which mean the same.
     pub(super) fn count(&self, key: &str) -> Result<u64, ConfigProblem> {
         match self.at(key) {
             Some(value) if value.as_u64() != Some(0) => self.number(&[key]),
@@ -170,19 +173,19 @@ impl<'a> Config<'a> {
         self.at(key) != Some(&Value::Bool(false))
     }
 
-    /// What a list of a key says of a layer.
+    /// The entry for a layer in the list of a key.
     pub(super) fn of_layer(&self, key: &str, layer: u64) -> Option<&Value> {
         self.at(key)?.as_array()?.get(usize::try_from(layer).ok()?)
     }
 
-    /// How many layers there are of several kinds.
+    /// Checks that a model with several kinds of layers has few enough.
     pub(super) fn few_layers(&self, layers: u64) -> Result<u64, ConfigProblem> {
         let wanted = format!("a whole number from 1 to {MOST_LAYERS}, of layers of several kinds");
         let few = Some(layers).filter(|layers| *layers <= MOST_LAYERS);
         few.ok_or_else(|| self.wrong("num_hidden_layers".to_string(), &wanted))
     }
 
-    /// What numbers are stored in: bf16 where nothing is said.
+    /// The dtype of the numbers: bf16 where none is stated.
     pub(super) fn dtype(&self) -> Result<Dtype, ConfigProblem> {
         let given = ["torch_dtype", "dtype"].into_iter().find(|key| self.at(key).is_some());
         let Some(key) = given else { return Ok(Dtype::Bf16) };
@@ -194,9 +197,8 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// What quantisation stores the matrices in, and what is left out of it; `None` for a dtype
-    /// that
-    /// the language does not have.
+    /// The dtype in which quantisation stores the matrices, and what is left out of it. The dtype
+    /// is `None` where the language does not have it.
     pub(super) fn quantisation(&self) -> Option<(Option<Dtype>, String)> {
         let quantized = self.at("quantization_config")?;
         let method = quantized.get("quant_method").and_then(Value::as_str);
@@ -220,8 +222,9 @@ impl<'a> Config<'a> {
         Some((stored, format!("{of}{what}")))
     }
 
-    /// What the configuration says that the program has not, beside what is left out of every model
-    /// of its type; `scaled` where the program has the scales of the quantisation.
+    /// What the configuration states and the program leaves out, beside what is left out of every
+    /// model of its type. `rotary`: the model has a rotary embedding; `scaled`: the program has the
+    /// scales of the quantisation.
     pub(super) fn left_out(&self, rotary: bool, scaled: bool) -> Vec<String> {
         let mut out: Vec<String> =
             self.quantisation().filter(|_| !scaled).into_iter().map(|(_, what)| what).collect();
@@ -301,7 +304,7 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// What the model is called: by the configuration where that is a plain name, else by its type.
+    /// The title of the model: its name in the configuration where that is plain, else its type.
     fn title(&self, kind: &str) -> String {
         let name = self.at("_name_or_path").and_then(Value::as_str).unwrap_or_default();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
@@ -312,8 +315,7 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// A model of layers of one kind, with an embedding and its inverse: its width and its norm,
-    /// and so many layers.
+    /// A model of so many layers of one kind, with an embedding and its inverse.
     pub(super) fn model(
         &self,
         kind: &'static str,

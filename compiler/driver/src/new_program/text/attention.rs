@@ -10,7 +10,7 @@ use super::{POSITIONS, Words, number};
 use crate::new_program::model::Flow;
 
 impl Words<'_> {
-    /// From the layer's input to `o`, the heads' results.
+    /// The statements from the layer's input to `o`, the results of the heads.
     pub(super) fn attend(&self, attention: &Attention) -> String {
         match attention.latent {
             Some(latent) => self.latent(attention, latent),
@@ -18,7 +18,7 @@ impl Words<'_> {
         }
     }
 
-    /// What attention reads: the norm of `x`, or `x` itself where norms stand behind.
+    /// The value that attention reads: the norm of `x`, or `x` itself where norms stand behind.
     fn read(&self) -> &'static str {
         let behind = self.model.kinds.iter().all(|kind| kind.flow == Flow::Behind);
         if behind { "x" } else { "h" }
@@ -69,7 +69,7 @@ impl Words<'_> {
         }
     }
 
-    /// Normalised as the kind has it.
+    /// A product, normalised as the attention states.
     fn normed(&self, attention: &Attention, product: &str, name: &str, heads: &str) -> String {
         let norm = self.model.norm;
         match attention.norms {
@@ -84,8 +84,8 @@ impl Words<'_> {
         }
     }
 
-    /// Attention to latent keys and values: those of a head are made of them, or, as the compiler
-    /// finds where it is better, its queries are brought to them.
+    /// Attention to latent keys and values. The program makes keys and values of each head of them;
+    /// the compiler may bring the queries to the latents instead, where that is better.
     fn latent(&self, attention: &Attention, latent: Latent) -> String {
         let (b, h) = (self.sequences, self.read());
         let norm = self.model.norm;
@@ -117,7 +117,7 @@ impl Words<'_> {
     }
 }
 
-/// The factor of queries by their position, in 32 bits until it is used.
+/// The statement of the factor of queries by their position, which is computed in 32 bits.
 fn tuned(attention: &Attention, dtype: Dtype) -> String {
     let Some(Tuned { step, factor }) = attention.tuned else { return String::new() };
     // Positions are whole numbers from 0 on, so that the division rounds down.
@@ -128,7 +128,7 @@ fn tuned(attention: &Attention, dtype: Dtype) -> String {
     )
 }
 
-/// From `scores` to `p`, the weight of each position.
+/// The statements from `scores` to `p`, the weight of each position.
 fn weights(attention: &Attention, held: &str) -> String {
     let mut out = String::new();
     let scores = match attention.softcap {

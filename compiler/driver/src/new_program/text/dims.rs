@@ -6,10 +6,10 @@ use super::super::mesh::Axes;
 use super::super::model::{Attention, Feed, HeadNorms, Model, Sees, StateSpace};
 use super::super::sizes::{Heads, turned};
 
-/// Sequences of a group, at least, where experts are many.
+/// The least sequences of a group, where experts are many.
 const GROUP: u64 = 16;
 
-/// `dim` lines, each with what it is.
+/// `dim` lines, each with its comment.
 pub(super) fn dims(model: &Model, axes: &Axes) -> Vec<(String, String)> {
     let mut out = Lines(Vec::new());
     match model.experts() {
@@ -181,8 +181,8 @@ pub(super) fn held(model: &Model) -> impl Iterator<Item = (&'static str, Sees)> 
     all.into_iter().chain(seen().find(|sees| *sees != Sees::All).map(|sees| ("R", sees)))
 }
 
-/// Sequences of a group: as many as there are experts, or so many that an expert's places are a
-/// whole number.
+/// The sequences of a group: as many as there are experts, or the least number from [`GROUP`] on
+/// with which the places of an expert are whole.
 fn of_group(model: &Model) -> u64 {
     model.experts().map_or(1, |experts| {
         if experts.count <= GROUP {
@@ -194,7 +194,7 @@ fn of_group(model: &Model) -> u64 {
     })
 }
 
-/// Into so many groups sequences go.
+/// The number of groups of sequences.
 pub(super) fn groups(model: &Model, axes: &Axes) -> u64 {
     let over = model
         .attention()

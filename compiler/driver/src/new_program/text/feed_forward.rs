@@ -7,7 +7,7 @@ use super::super::sizes::{Names, PLAIN, SCALED, SHARED, inner_of_experts};
 use super::{Words, number};
 
 impl Words<'_> {
-    /// From an input: the statements, and what is added in the end.
+    /// The statements from an input on, and the expression that the layer adds in the end.
     pub(super) fn feed_forward(&self, feed: &Feed, input: &str) -> (String, String) {
         let b = self.sequences;
         match feed {
@@ -19,7 +19,7 @@ impl Words<'_> {
                 (format!("  let f = {f}\n"), down)
             }
             Feed::Experts(experts) => self.experts(experts, input),
-            // It is a layer by itself.
+            // A recurrence is a layer by itself.
             Feed::StateSpace(_) => (String::new(), input.to_string()),
         }
     }
@@ -60,7 +60,7 @@ impl Words<'_> {
         (out, format!("({chosen} + shared)"))
     }
 
-    /// A value whose dim is cut in blocks, where the matrix that it is multiplied with has scales.
+    /// A value with a dim cut into blocks, where the matrix that it is multiplied with has scales.
     fn in_blocks(&self, value: String, dim: &str) -> String {
         match self.model.block {
             Some(_) => format!("split({value}, {dim} -> {dim}1W)"),
@@ -68,7 +68,7 @@ impl Words<'_> {
         }
     }
 
-    /// The gates: `g`, and `w` where they are made of the chosen ones alone.
+    /// The statements of the gates: `g`, and `w` where other gates are made of these.
     fn gates(&self, experts: &Experts, input: &str) -> String {
         let b = self.sequences;
         let gates = &experts.gates;
@@ -120,18 +120,19 @@ impl Gates {
         self.renormalised || self.selection_bias || self.groups.is_some()
     }
 
-    /// Whether the gates are others than the first.
+    /// Whether the gates in use are made of the first ones, and not these themselves.
     fn makes_others(&self) -> bool {
         self.chosen_alone() || self.factor.is_some()
     }
 }
 
-/// 1 for the experts of the largest gates, 0 for the others: each token by itself, with one place.
+/// An expression that is 1 for the experts of the largest gates and 0 for the others. Each token is
+/// routed by itself, to one place.
 fn chosen(gates: &str, dim: &str, most: u64) -> String {
     format!("sum(route(split({gates}, T -> TU) over {dim} at U -> O, {most}) over UO)")
 }
 
-/// What the last matrix reads.
+/// The expression that the last matrix reads.
 fn inside(dense: &Dense, input: &str, dims: &str, names: Names, shared: Option<()>) -> String {
     let [gate, up, _, b_gate, b_up, _] = names;
     let of = |matrix: &str, bias: &str| {

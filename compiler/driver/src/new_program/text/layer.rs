@@ -13,7 +13,7 @@ impl Given {
 }
 
 impl Words<'_> {
-    /// All layers but those around them.
+    /// All layers, without the embedding, its inverse and the model.
     pub(super) fn layers(&self) -> String {
         let kinds = self.model.kinds.iter().enumerate().map(|(index, kind)| {
             let times = self.stands_alone(index).map_or(1, |piece| piece.times);
@@ -25,18 +25,18 @@ impl Words<'_> {
         kinds.chain(rows).collect()
     }
 
-    /// The piece that is nothing but this kind, where no other has it.
+    /// The piece that has this kind alone, where no other piece has the kind.
     fn stands_alone(&self, kind: usize) -> Option<&Piece> {
         let mut with = self.model.pieces.iter().filter(|piece| piece.kinds.contains(&kind));
         with.next().filter(|piece| piece.kinds.len() == 1 && with.next().is_none())
     }
 
-    /// Whether a piece is a kind that no other piece has.
+    /// Whether a piece has one kind, which no other piece has.
     pub(super) fn is_alone(&self, piece: &Piece) -> bool {
         piece.kinds.len() == 1 && self.stands_alone(piece.kinds[0]).is_some()
     }
 
-    /// What the layer of a piece is called.
+    /// The name of the layer of a piece.
     pub(super) fn name_of(&self, at: usize) -> String {
         let piece = &self.model.pieces[at];
         match (self.is_alone(piece), at) {
@@ -72,12 +72,12 @@ impl Words<'_> {
         )
     }
 
-    /// The type of what layers hand on.
+    /// The type of the value that layers hand on.
     fn stream(&self) -> String {
         format!("{} {}LE?l", self.model.dtype.name(), self.batch)
     }
 
-    /// What a kind keeps: weights, then caches.
+    /// The names and types of what a kind keeps: weights, then caches.
     fn kept(&self, kind: &Block) -> impl Iterator<Item = (String, String)> {
         let weights = sizes::weights(self.model, kind);
         let weights = weights.into_iter().chain(sizes::scales(self.model, kind));
@@ -88,7 +88,7 @@ impl Words<'_> {
         weights.chain(caches.map(|(name, _, ty)| (name.to_string(), format!("cache {ty}"))))
     }
 
-    /// What a kind is given beside its input.
+    /// The parameters that a kind is given beside its input.
     pub(super) fn given_to(&self, kind: &Block) -> impl Iterator<Item = Given> + use<> {
         let of = |wanted: &dyn Fn(&Attention) -> bool| {
             kind.attention.as_ref().filter(|attention| wanted(attention))
@@ -101,13 +101,13 @@ impl Words<'_> {
         let positions = of(&|attention| attention.tuned.is_some()).map(|_| Given {
             name: POSITIONS,
             ty: format!("int32 {}L", self.batch),
-            // A step's tokens are the last of the caches, which are counted from 0.
+            // The tokens of a step are the last of the caches, whose positions count from 0.
             made: Some("slice(iota(pad(ids, L -> S, S - L) over S), S -> L, S - L)".to_string()),
         });
         alibi.into_iter().chain(positions)
     }
 
-    /// A layer of several kinds, one after another: each with parameters of its own.
+    /// A layer that calls several kinds one after another, each with parameters of its own.
     fn row(&self, at: usize, piece: &Piece) -> String {
         let stream = self.stream();
         let mut parameters = vec![format!("  x: {stream}")];
@@ -149,7 +149,7 @@ impl Words<'_> {
         )
     }
 
-    /// What some kinds are given beside their input: each once, whoever reads it.
+    /// The parameters that some kinds are given beside their input, each once.
     pub(super) fn given(&self, kinds: &[usize]) -> Vec<Given> {
         let mut out: Vec<Given> = Vec::new();
         for given in kinds.iter().flat_map(|kind| self.given_to(&self.model.kinds[*kind])) {
@@ -160,7 +160,7 @@ impl Words<'_> {
         out
     }
 
-    /// From `x` to `y`, and the new caches.
+    /// The statements from `x` to `y`, and to the new caches.
     fn statements(&self, kind: &Block) -> String {
         if let Some(space) = kind.state_space() {
             return self.recurrence(space);
@@ -206,7 +206,7 @@ impl Words<'_> {
         out + &format!("  let y = a + {second}\n")
     }
 
-    /// The feed-forward layer of a kind by what it reads.
+    /// The feed-forward layer of a kind, on the value that it reads.
     fn feed_forward_of(&self, kind: &Block) -> (String, String) {
         let input = match (&kind.attention, kind.flow) {
             (None, _) => "x",

@@ -16,8 +16,7 @@ use super::sizes::{Heads, positions};
 /// Tokens of a prompt, where caches have as many positions.
 const PROMPT: u64 = 512;
 
-/// The program, as the formatter would have it but for its spaces. `hardware` is what stands behind
-/// that word.
+/// The program, formatted but for its spaces. `hardware` is the rest of the `hardware` line.
 pub(super) fn program(model: &Model, axes: &Axes, hardware: &str, name: &str) -> String {
     let words = Words::new(model, axes, name);
     let mut out = header(model, axes);
@@ -33,22 +32,23 @@ pub(super) fn program(model: &Model, axes: &Axes, hardware: &str, name: &str) ->
     out
 }
 
-/// What layers call the positions of a step's tokens, where they are given them.
+/// The name of the positions of a step's tokens in layers that are given them.
 const POSITIONS: &str = "positions";
 
-/// What a layer is given beside its input.
+/// A parameter of a layer beside its input.
 struct Given {
     /// Its name in the layers, and in the model.
     name: &'static str,
     ty: String,
-    /// What the model makes it of; `None` where the model is given it, too.
+    /// The expression by which the model makes it; `None` where it is a parameter of the model,
+    /// too.
     made: Option<String>,
 }
 
-/// Layouts and lists of dims that recur.
+/// What writes the layers of a model: layouts and lists of dims that recur.
 struct Words<'a> {
     model: &'a Model,
-    /// What a model of one kind calls it.
+    /// The name of the layer in a model of one kind.
     block: &'a str,
     /// The dims of a sequence.
     sequences: &'static str,
@@ -77,7 +77,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// What a kind of layer is called.
+    /// The name of a kind of layer.
     fn called(&self, kind: &Block) -> String {
         if self.model.kinds.len() == 1 { self.block.to_string() } else { kind.name.to_string() }
     }
@@ -90,7 +90,7 @@ impl<'a> Words<'a> {
         let Some(attention) = &kind.attention else { return Vec::new() };
         let (held, dtype) = (positions(attention), self.model.dtype.name());
         if attention.latent.is_some() {
-            // Every head reads all latents: they are on each device of the axis of heads.
+            // Every head reads all latents, which therefore are not split over the axis of heads.
             let of = |dim: &str| format!("{dtype} {}{held}{dim}", self.batch);
             return vec![("latents", "latents1", of("Z")), ("turned", "turned1", of("D1"))];
         }
@@ -100,14 +100,14 @@ impl<'a> Words<'a> {
             Some((name, _)) => {
                 format!("{dtype} {}{held}{kv}{}D", self.batch, subscript(&[name]))
             }
-            // Too few heads to split: the batch bears all axes.
+            // There are too few heads to split: the batch is split over all axes.
             None => format!("{dtype} {}{held}{kv}D", self.everywhere),
         };
         vec![("keys", "keys1", layout.clone()), ("values", "values1", layout)]
     }
 }
 
-/// What an axis of so many devices is for, the last of a mesh.
+/// What the last axis of a mesh is for, if it has so many devices.
 fn of_last_axis(model: &Model, size: u64) -> String {
     let mut heads =
         model.kinds.iter().filter_map(|kind| match (&kind.attention, kind.state_space()) {
@@ -121,7 +121,7 @@ fn of_last_axis(model: &Model, size: u64) -> String {
     }
 }
 
-/// What the file is, and what to do with it.
+/// The header: what the file is, and what to do with it.
 fn header(model: &Model, axes: &Axes) -> String {
     let mut out = format!("//! {}.\n//!\n", model.title);
     let named = |axes: &mut dyn Iterator<Item = &(String, u64)>| {
@@ -163,7 +163,7 @@ fn header(model: &Model, axes: &Axes) -> String {
     out
 }
 
-/// Tokens of a prompt; none of layers that take each token by itself.
+/// The tokens of a prompt; `None` for layers that take each token by itself.
 fn prompt(model: &Model) -> Option<u64> {
     let attentions = model.kinds.iter().filter_map(|kind| kind.attention.as_ref());
     // The cache of a chunk holds no more than that.
@@ -175,8 +175,8 @@ fn prompt(model: &Model) -> Option<u64> {
     least.map(|positions| positions.min(PROMPT))
 }
 
-/// The phases of a whole model: as few sequences of a prompt as can be split, since all of them at
-/// once would take memory from the weights.
+/// The `phase` lines of a whole model. Prefill has as few sequences as can be split, since all of
+/// them at once would take memory from the weights.
 fn phases(model: &Model, axes: &Axes) -> String {
     let Some(prompt) = prompt(model).filter(|_| model.vocabulary.is_some()) else {
         return String::new();
@@ -189,13 +189,13 @@ fn phases(model: &Model, axes: &Axes) -> String {
     let split = model.attention();
     let split = split.map_or(axes.batch_devices(), |a| dims::fewest_sequences(a, axes));
     let fewest = split.min(sequences);
-    // A prompt is cut into chunks, of which one divides it.
+    // A prompt is cut into chunks of equal size.
     let chunk = model.state_space().map_or(String::new(), |space| {
         let most = space.chunk.min(prompt).max(1);
         let chunk = (1..=most).rev().find(|n| prompt.is_multiple_of(*n)).unwrap_or(1);
         format!(", K = {chunk}")
     });
-    // A prompt is the first of its sequence: nothing stands before it in a cache.
+    // A prompt begins its sequence: no position stands before it in a cache.
     let held: String = dims::held(model).map(|(dim, _)| format!(", {dim} = L")).collect();
     format!(
         "\nphase prefill {{ {dim} = {fewest}, L = {prompt}{held}{chunk} }}\nphase decode repeat \
@@ -209,7 +209,7 @@ fn aligned(lines: &[(String, String)]) -> String {
     lines.iter().map(|(line, what)| format!("{line:width$}  // {what}\n")).collect()
 }
 
-/// A number literal: whole where it is, else to six figures.
+/// A number literal: a whole number where it is one, else six figures.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         return format!("{value:.0}");
@@ -219,7 +219,7 @@ fn number(value: f64) -> String {
     format!("{value:.places$}").trim_end_matches('0').to_string()
 }
 
-/// Axes behind a dim: letters where all are single ones, else names in braces.
+/// Axes behind a dim: letters where every name is one letter, else names in braces.
 fn subscript(axes: &[&str]) -> String {
     match axes {
         [] => String::new(),

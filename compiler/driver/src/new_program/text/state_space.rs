@@ -6,7 +6,8 @@ use std::fmt::Write;
 use super::super::model::StateSpace;
 use super::Words;
 
-/// What goes through the convolution: its name in weights, and its dims behind the positions.
+/// The values that go through the convolution, by their names in weights, with their dims behind
+/// the positions.
 const CONVOLVED: [(&str, &str); 3] = [("x", "GRP"), ("b", "GN"), ("c", "GN")];
 
 impl Words<'_> {
@@ -21,7 +22,7 @@ impl Words<'_> {
         ]
     }
 
-    /// From `x` to `y`, and the new states.
+    /// The statements from `x` to `y`, and to the new states.
     pub(super) fn recurrence(&self, space: &StateSpace) -> String {
         let (b, norm, dtype) = (self.sequences, self.model.norm, self.model.dtype.name());
         let narrow = |value: &str| format!("cast({value}, {dtype})");

@@ -39,7 +39,8 @@ model {called}(ids: int32 {b}L{outside}{tied}) -> {dtype} {b}LV? {{
         )
     }
 
-    /// What layers are given beside their input: parameters of the model, and what it makes itself.
+    /// The parameters that the model hands to layers beside their input, and the statements of
+    /// those that it makes itself.
     fn outside(&self) -> (String, String) {
         let kinds: Vec<usize> = (0..self.model.kinds.len()).collect();
         let (mut parameters, mut made) = (String::new(), String::new());
@@ -82,7 +83,7 @@ model {called}(ids: int32 {b}L{outside}{tied}) -> {dtype} {b}LV? {{
         }
     }
 
-    /// A call for each piece.
+    /// The calls of the layers, one for each piece.
     fn calls(&self) -> String {
         let pieces = self.model.pieces.iter().enumerate();
         pieces
@@ -99,7 +100,7 @@ model {called}(ids: int32 {b}L{outside}{tied}) -> {dtype} {b}LV? {{
             .collect()
     }
 
-    /// What a number of pieces give.
+    /// The name of the value behind so many pieces.
     fn value(&self, pieces: usize) -> String {
         match (pieces, self.model.pieces.len()) {
             (0, _) => "x".to_string(),
