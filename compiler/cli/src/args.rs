@@ -40,7 +40,7 @@ pub(crate) struct SearchArgs {
     pub(crate) progress: When,
 }
 
-/// When to show something of the terminal's: progress, colours.
+/// When to show progress or colours, which depend on the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum When {
     Auto,

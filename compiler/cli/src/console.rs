@@ -25,17 +25,17 @@ pub(crate) struct Console {
     pub(crate) format: Format,
     /// Results are shown as comma-separated values.
     pub(crate) csv: bool,
-    /// How diagnostics are shown that are the result.
+    /// How diagnostics are shown where they are the result.
     result_format: ReportFormat,
     error_format: ReportFormat,
     color: bool,
     /// Whether results are coloured, where a command colours them.
     pub(crate) result_color: bool,
-    /// In the other formats, diagnostics wait until the end: they are one document.
+    /// Diagnostics in other formats than text, which wait until the end: they are one document.
     waiting: Vec<(Option<SourceFile>, Vec<Diagnostic>)>,
-    /// Print the document of diagnostics to standard output, as a result, even if there are none.
+    /// Whether diagnostics are printed to standard output as the result, even if there are none.
     as_result: bool,
-    /// Diagnostics have been drawn: an empty line comes before the next.
+    /// Whether diagnostics were drawn, so that an empty line comes before the next.
     said_something: bool,
     /// How long the command takes, and when its searches end.
     pub(crate) watch: Watch,
@@ -76,7 +76,8 @@ impl Console {
         self.color && std::io::stdout().is_terminal()
     }
 
-    /// From now on diagnostics are the command's result: but for text they go to standard output.
+    /// Makes diagnostics the result of the command: in other formats than text they go to standard
+    /// output.
     pub(crate) fn diagnostics_are_the_result(&mut self) {
         self.as_result = self.result_format != ReportFormat::Text;
     }
@@ -153,14 +154,14 @@ impl Console {
         Host::usage(self, message, help)
     }
 
-    /// Prints what has waited.
+    /// Prints the diagnostics that wait, and the timings.
     pub(crate) fn finish(mut self) -> Outcome {
         let mut outcome = Ok(());
         if std::mem::take(&mut self.as_result) {
             let found = std::mem::take(&mut self.waiting);
             outcome = self.result(&document(self.result_format, &in_files(&found)));
         }
-        // With a result that could not be printed, this is that it could not.
+        // Diagnostics that wait now say that the result could not be printed, or are no result.
         if !self.waiting.is_empty() {
             write_stderr(&document(self.error_format, &in_files(&self.waiting)));
         }

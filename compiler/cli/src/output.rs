@@ -1,15 +1,15 @@
 //! Writing files: whole, or not at all.
 //!
-//! A file that is there is replaced by a new one that was written beside it, so that neither a full
-//! disk nor an end in the middle costs what it held. Its mode, its owner and the symbolic links on
-//! the way to it stay. What is no regular file (a pipe, a terminal, `/dev/stdout`) has nothing to
-//! lose and is written directly.
+//! A file that exists is replaced by a new one that was written beside it, so that neither a full
+//! disk nor an interruption costs what it held. Its mode, its owner and the symbolic links to it
+//! stay. What is no regular file (a pipe, a terminal, `/dev/stdout`) has nothing to lose and is
+//! written directly.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// What writes the content; it may be asked more than once.
+/// A function that writes the content; it may be called more than once.
 pub(crate) type Content<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 
 /// Symbolic links that are followed one after another, as many as the kernel follows.
@@ -28,7 +28,7 @@ pub(crate) fn replace(path: &Path, content: Content<'_>) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    // What may not be written stays unwritten, though a new file could take its place.
+    // A file without write permission is not replaced, though a new file could take its place.
     if old.is_some() {
         OpenOptions::new().write(true).open(&target)?;
     }
@@ -46,7 +46,7 @@ pub(crate) fn replace(path: &Path, content: Content<'_>) -> io::Result<()> {
     }
 }
 
-/// Writes a file that is not there yet; what could not be written whole is not there afterwards.
+/// Writes a file that does not exist yet; if it cannot be written in full, it is removed.
 pub(crate) fn create(path: &Path, text: &str) -> io::Result<()> {
     if matches!(target(path)?, Target::Stream) {
         return directly(path, &|out| out.write_all(text.as_bytes()));
@@ -61,15 +61,15 @@ pub(crate) fn create(path: &Path, text: &str) -> io::Result<()> {
 enum Target {
     /// A regular file, or none yet, behind all symbolic links.
     File(PathBuf),
-    /// Something to write to as it is.
+    /// Something that is written to directly.
     Stream,
 }
 
 fn target(path: &Path) -> io::Result<Target> {
     let mut path = path.to_path_buf();
     for _ in 0..MOST_LINKS {
-        // What is open already goes by these names, whatever it is: to replace it would lose what
-        // the shell has opened.
+        // These names stand for files that are open already: replacing them would lose what the
+        // shell has opened.
         if path.starts_with("/dev") || path.starts_with("/proc") {
             return Ok(Target::Stream);
         }
@@ -93,7 +93,8 @@ fn directly(path: &Path, content: Content<'_>) -> io::Result<()> {
     let is = |name: &str, number: u32| {
         path == Path::new(name) || names(number).iter().any(|n| path == Path::new(n))
     };
-    // Opened anew, a file would be written from its start on, under what is printed.
+    // The open handle is used: a file that is opened anew is written from its start on, over what
+    // was printed.
     let to: Box<dyn Write> = if is("/dev/stdout", 1) {
         Box::new(io::stdout())
     } else if is("/dev/stderr", 2) {
@@ -106,7 +107,8 @@ fn directly(path: &Path, content: Content<'_>) -> io::Result<()> {
     out.flush()
 }
 
-/// A file that is being written beside the one whose place it takes; gone again unless it is kept.
+/// A file that is being written beside the one whose place it takes. It is removed when this is
+/// dropped, unless it is kept.
 struct Beside {
     path: PathBuf,
     file: File,
@@ -127,7 +129,8 @@ impl Beside {
         Err(io::Error::from(ErrorKind::AlreadyExists))
     }
 
-    /// Writes all of it, to the disk itself: some file systems say only then that they are full.
+    /// Writes the content through to the disk: some file systems report only then that they are
+    /// full.
     fn fill(&self, content: Content<'_>, like: Option<&fs::Metadata>) -> io::Result<()> {
         let mut out = BufWriter::new(&self.file);
         content(&mut out)?;
@@ -166,8 +169,8 @@ fn resemble(path: &Path, like: &fs::Metadata) -> io::Result<()> {
     fs::set_permissions(path, mode)
 }
 
-/// Where no file may be made beside one that is there, or none may take its place (a file that is
-/// mounted by itself), it is written over, and over again with what it held where that fails.
+/// Overwrites a file in place, where no file may be made beside it or take its place (a file that
+/// is mounted by itself); where that fails, its old content is written back.
 fn in_place_or(
     error: io::Error,
     target: &Path,
@@ -193,14 +196,14 @@ fn in_place_or(
         file.set_len(length)?;
         file.sync_all()
     };
-    // Not cut off first: the place on the disk that it has is enough for what it held.
+    // The file is not truncated first: the space that it has is enough for its old content.
     write(&mut file, content).inspect_err(|_| {
         let _ = write(&mut file, &|out| out.write_all(&old));
     })
 }
 
-/// A name that may be any text as the name of a file in one folder: what is no letter or digit of
-/// ASCII, `_`, `-` or `.` is written as `%2F`, and so is a `.` that comes first.
+/// The file name for a name that may be any text, which leads out of no folder: every byte but
+/// ASCII letters, digits, `_`, `-` and `.` is written as `%2F`, and so is a `.` that comes first.
 pub(crate) fn file_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for (at, byte) in name.bytes().enumerate() {

@@ -11,14 +11,14 @@ pub(crate) struct SweptDim {
     pub(crate) sizes: Vec<String>,
 }
 
-/// One point: what it changes of the program.
+/// One point: its changes of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Point {
-    /// The mesh, where the command line has some.
+    /// The mesh, where the command line states one.
     pub(crate) mesh: Option<Vec<(String, u64)>>,
     /// Dims with their sizes, in the order of the command line.
     pub(crate) dims: Vec<(String, String)>,
-    /// Bytes of a device, where the command line says so.
+    /// The memory limit in bytes, where the command line states one.
     pub(crate) memory_limit: Option<u64>,
 }
 
@@ -148,8 +148,8 @@ pub(crate) fn read_limits(texts: &[String], most: usize) -> Result<Vec<u64>, Str
     Ok(limits)
 }
 
-/// Every mesh with every combination of sizes: meshes in their order, in each the last dim changes
-/// faster, and memory limits fastest.
+/// Every mesh with every combination of sizes and memory limits: meshes change slowest, of the dims
+/// the last fastest, and memory limits faster than dims.
 pub(crate) fn points(
     meshes: &[Vec<(String, u64)>],
     sweeps: &[SweptDim],

@@ -1,6 +1,6 @@
-//! Watching a command at work: how long each pass takes, how far a search is, and when its time is
-//! up. With the sweep's count of points the only place that looks at a clock: without
-//! `--time-limit` no result depends on one.
+//! Watches a command at work: how long each pass takes, how far a search is, and when its time is
+//! up. Only this module and the count of points of a sweep look at a clock: without `--time-limit`
+//! no result depends on one.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use shard_search::Stop;
 
 use crate::args::{SearchArgs, When};
 
-/// A search is shown that takes longer.
+/// Searches that take longer are shown.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often what is shown on a terminal is renewed.
 const TICK: Duration = Duration::from_millis(200);
@@ -24,11 +24,11 @@ const LINE: Duration = Duration::from_secs(5);
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     timings: bool,
-    /// When the command is to be at its end.
+    /// When the time limit of the command ends.
     until: Option<Instant>,
-    /// Searches as long as the next that come after it, as far as is known.
+    /// How many searches, each about as long as the next one, come after it.
     to_come: u32,
-    /// Of searches that somebody else ends.
+    /// What ends the searches, where somebody else does.
     given: Option<Stop>,
     is_running: bool,
 }
@@ -41,21 +41,21 @@ struct Shared {
 
 #[derive(Default)]
 struct WatchState {
-    /// What is going on.
+    /// The pass that is going on.
     pass: Option<Watched>,
     /// The time that each pass has taken, in the order in which they came first.
     taken: Vec<(&'static str, Duration)>,
     shows: bool,
     /// Standard error is a terminal, so that a line can be written over.
     is_terminal: bool,
-    /// When something was shown last, of this pass.
+    /// When something of this pass was shown last.
     shown: Option<Instant>,
     closed: bool,
 }
 
 struct Watched {
     what: String,
-    /// How far it is, of an execution.
+    /// How far the execution of a layer is.
     run: Option<Arc<shard_runtime::Progress>>,
     stop: Stop,
     since: Instant,
@@ -63,7 +63,7 @@ struct Watched {
 }
 
 impl Watch {
-    /// Of a command line; `for_people`: diagnostics are text.
+    /// The watch over a command line; `for_people`: diagnostics are text.
     pub(crate) fn new(args: &SearchArgs, for_people: bool) -> Watch {
         let is_terminal =
             std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
@@ -79,7 +79,7 @@ impl Watch {
         watch
     }
 
-    /// Of searches that somebody else ends, and nobody watches.
+    /// The watch over searches that `given` ends, if anything, and that are not shown.
     pub(crate) fn over(given: Option<Stop>) -> Watch {
         Watch {
             shared: Arc::default(),
@@ -96,14 +96,13 @@ impl Watch {
         self.shared.lock().shows
     }
 
-    /// As many searches come after the next as will take about as long.
+    /// States how many searches come after the next that will take about as long.
     pub(crate) fn searches_to_come(&mut self, count: usize) {
         self.to_come = u32::try_from(count).unwrap_or(u32::MAX - 1);
     }
 
-    /// Begins a pass, which ends when what is returned is dropped. `share` is its part of what is
-    /// to be searched now, and the whole of that: so much of the time that is left is its own.
-    /// `what` is shown where it takes long.
+    /// Begins a pass, which ends when the returned value is dropped. It may take its share of the
+    /// time that is left. `what` is shown where it takes long.
     pub(crate) fn begin(&mut self, pass: &'static str, what: String, share: Share) -> RunningPass {
         let stop = self.given.clone().unwrap_or_default();
         let now = Instant::now();
@@ -135,15 +134,14 @@ impl Watch {
         running
     }
 
-    /// Something is about to be printed: what is shown of the pass is taken away, and nothing more
-    /// of it is shown.
+    /// Clears what is shown of the pass before something is printed, and shows nothing more of it.
     pub(crate) fn quiet(&self) {
         let mut state = self.shared.lock();
         state.clear();
         state.pass.iter_mut().for_each(|pass| pass.what.clear());
     }
 
-    /// What each pass took, a line each, where that was asked for.
+    /// The time of each pass, a line each, where that was asked for.
     pub(crate) fn timings(&self) -> String {
         let state = self.shared.lock();
         let line = |(pass, taken): &(&str, Duration)| {
@@ -201,8 +199,8 @@ impl Shared {
 }
 
 impl WatchState {
-    /// What is being searched or run, for how long, and what is known; as it goes on, or as it was
-    /// when it was interrupted.
+    /// What is being searched or run, for how long, and what is known; worded as ended where the
+    /// command was interrupted.
     fn words(&self, is_over: bool) -> Option<String> {
         let pass = self.pass.as_ref().filter(|pass| !pass.what.is_empty())?;
         let seconds = pass.since.elapsed().as_secs();
@@ -264,19 +262,19 @@ fn watch(shared: &Arc<Shared>, shows: bool) {
     });
     if shows {
         let watched = Arc::clone(shared);
-        // Where no handler can be set the command ends as any other, without a word.
+        // Where no handler can be set, an interrupted command ends without a word.
         let _ = ctrlc::set_handler(move || {
             let mut state = watched.lock();
             state.clear();
             let was = state.words(true).map_or(String::new(), |words| format!(": {words}"));
             write(&format!("interrupted{was}\n"));
-            // As a shell counts what a signal has ended.
+            // The status by which a shell tells an interrupted command.
             std::process::exit(130);
         });
     }
 }
 
-/// As much of a line as the terminal has columns.
+/// The part of a line that fits into the columns of the terminal.
 fn cut(line: &str) -> String {
     let columns = terminal_size::terminal_size_of(std::io::stderr())
         .map_or(80, |(width, _)| usize::from(width.0));

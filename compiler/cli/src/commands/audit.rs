@@ -70,10 +70,10 @@ pub(crate) enum AuditEmit {
 /// The largest dump that is read: a step of a large model prints some 50 MB.
 const MAX_DUMP_BYTES: usize = 1 << 30;
 
-/// The chip for which plans are chosen where none is named.
+/// The chip for which plans are chosen where no chip is named.
 const PLANNED_FOR: &str = "tpu-v5e";
 
-/// What writes what is read.
+/// How the dump that is read can be written, for messages.
 const WRITTEN_BY: &str = "jitted.lower(*args).compile().as_text() writes it";
 
 pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
             Some(compared(text, &before.1, &report, hardware.as_ref(), &mut lines, compiler));
     }
     if args.ask_compiler {
-        // The last line: what was found, as a document and for people.
+        // The last line of the protocol: the findings as a document, and as text for people.
         let answer = object!(Answer { audit: json::json(&report), text: text::text(&report) });
         console.result(&line(&answer))?;
         return within_budget(args, &report, console);
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
     within_budget(args, &report, console)
 }
 
-/// The program before.
+/// Reads the program before it was partitioned.
 fn read_before(
     path: &Path,
     mesh: Option<&[(String, u64)]>,
@@ -141,8 +141,8 @@ fn read_before(
     Ok((file, stable))
 }
 
-/// What the program before could send. Where no chip is named, plans are chosen for one of the
-/// built-in ones, and no time is shown.
+/// Compares what the program sends with what it could send. Where no chip is named, plans are
+/// chosen for a built-in one, and no time is shown.
 fn compared(
     text: &str,
     before: &Stable,
@@ -181,7 +181,8 @@ fn compared(
     found
 }
 
-/// What stands on the line of standard input behind a request on standard output, one a line.
+/// The answer to a request for compilation: a line of standard input for each line of standard
+/// output.
 #[derive(serde::Deserialize)]
 struct Reply {
     /// The optimised HLO.
@@ -194,16 +195,16 @@ struct Reply {
 }
 
 fn line(of: &impl serde::Serialize) -> String {
-    // Strings and nothing else.
+    // The value holds strings alone, which JSON can hold.
     serde_json::to_string(of)
         .unwrap_or_else(|_| never!("an answer that JSON cannot hold", String::new()))
         + "\n"
 }
 
-/// Who compiles: asked on standard output, and heard on standard input.
+/// The compiler, which is asked on standard output and answers on standard input.
 #[derive(Default)]
 struct Asked {
-    /// Nobody answers any more.
+    /// Whether it has stopped answering.
     gone: bool,
 }
 
@@ -217,7 +218,7 @@ impl Asked {
         let request = line(&object!(Request { compile: text }));
         let asked = stdout.write_all(request.as_bytes()).and_then(|()| stdout.flush());
         let mut answer = String::new();
-        // A line of one dump, and no more than is read of a file.
+        // The line holds one dump, and is no longer than a file may be.
         let heard = asked.and_then(|()| {
             let limit = u64::try_from(MAX_DUMP_BYTES).unwrap_or(u64::MAX);
             std::io::stdin().lock().take(limit).read_line(&mut answer)
@@ -249,7 +250,8 @@ fn unreadable(file: &SourceFile, error: ReadError, console: &mut Console) -> Sta
     Status::Wrong
 }
 
-/// Whether a mesh is one, of as many devices as the program runs on, and one that the chip has.
+/// Checks that axes are a mesh, of as many devices as the program runs on, and one that the chip
+/// has.
 fn fits(
     axes: &[(String, u64)],
     devices: u64,
@@ -282,10 +284,10 @@ fn within_budget(args: &AuditArgs, report: &Report, console: &mut Console) -> Ou
     Err(Status::Wrong)
 }
 
-/// Lines of the program that was compiled, where its files are there.
+/// The lines of the program that was compiled, where its files are there.
 ///
-/// A dump may be a stranger's and name any file: Python alone is read, and of files that it names
-/// by a way from here, none above.
+/// A dump may be a stranger's and name any file: only Python files are read, and by a relative path
+/// none above the folder.
 struct Sources {
     folder: PathBuf,
     files: Vec<(String, Option<SourceFile>)>,
@@ -322,7 +324,7 @@ impl Sources {
     }
 }
 
-/// Reads a budget; nothing at all is one too.
+/// Reads a budget of bytes, which may be 0.
 fn max_bytes(text: &str) -> Result<u64, String> {
     if text.trim() == "0" {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! `--bound-only`: what no plan falls below, and no search for a plan.
+//! `--bound-only`: lower bounds on all plans, without a search for a plan.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ pub(crate) fn run(
     }
 }
 
-/// What is said where a page or a graph of a bound is asked for.
+/// The error where a page or a graph of a bound is asked for.
 pub(crate) fn no_picture(console: &mut Console) -> Status {
     console.usage("a bound is a few figures: text or JSON", Some("--format json".to_string()))
 }

@@ -27,15 +27,15 @@ pub(crate) struct CheckArgs {
     pub(crate) program: ProgramArgs,
 }
 
-/// What is known only when a layer has a plan.
+/// The codes of diagnostics that are known only when a layer has a plan.
 const NEEDS_A_SEARCH: &str =
     "E0704, E0801, E0802, E0805, E0806, E0837, W0701, W0702, W0801, W0802, W0803";
 
-/// Everything that any command would say of the files: first what shows without a search, of all
-/// files; then what lowering shows, of all layers; then what takes further searches. Without a chip
-/// the layers are lowered for the first built-in one: some errors (a layout out of reach, a strict
-/// layer) show only then, and they are the same on every chip. What is expected of a plan is not:
-/// `--expect` wants a chip.
+/// Reports everything that any command would report of the files: first what shows without a
+/// search, of all files; then what lowering shows, of all layers; then what takes further searches.
+/// Without a chip the layers are lowered for the first built-in one: errors that show only then (a
+/// layout out of reach, a strict layer) are the same on every chip. Expectations are not:
+/// `--expect` needs a chip.
 pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
     console.diagnostics_are_the_result();
     let purpose = if args.expect { Purpose::Report } else { Purpose::Check };

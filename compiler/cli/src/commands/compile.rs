@@ -22,7 +22,7 @@ pub(crate) fn compile_file(
 }
 
 impl ProgramArgs {
-    /// What is asked for, read from the words of the command line.
+    /// The options of a compilation, read from the words of the command line.
     pub(crate) fn asked(&self, console: &mut Console) -> Outcome<CompileOptions> {
         Ok(CompileOptions {
             layer: self.layer.clone(),
@@ -75,8 +75,8 @@ pub(crate) fn read_mesh(text: &str, console: &mut Console) -> Outcome<Vec<(Strin
     }
 }
 
-/// The argument that a text is meant to be: what the help of the line `keyword text` of a file
-/// says, if it says such a line. In quotes where a shell asks for them.
+/// The argument that a text is meant to be: what the parser suggests for the line `keyword text`,
+/// if it suggests such a line. It is quoted where a shell needs that.
 fn as_argument(keyword: &str, text: &str) -> Option<String> {
     let line = SourceFile::new("", format!("{keyword} {text}"));
     let help = shard_grammar::parse(&line).errors.into_iter().next()?.help?;
@@ -85,6 +85,6 @@ fn as_argument(keyword: &str, text: &str) -> Option<String> {
     if meant.chars().all(is_plain) {
         return Some(meant);
     }
-    // A help may say more than the line, in parentheses.
+    // The suggestion may have more in parentheses, which is no part of the line.
     (!meant.contains(['(', '\n', '\''])).then(|| format!("'{meant}'"))
 }

@@ -100,7 +100,7 @@ pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
     }
 }
 
-/// The step of `--why`, if some layer has it.
+/// The step of `--why`; an error where no layer has it.
 fn why(
     args: &CostArgs,
     reports: &[CostLayer<'_>],
@@ -115,7 +115,7 @@ fn why(
     Err(console.usage(&format!("there is no step {number}"), Some(help)))
 }
 
-/// What the dims of a plan count: as the command line says, else as its parameters do.
+/// The roles of a plan's dims: as the command line states them, else as its parameters show.
 fn roles(plan: &Plan, args: &RoleArgs, console: &mut Console) -> Outcome<DimRoles> {
     roles_or(plan, args).map_err(|name| {
         let known: Vec<&str> = plan.dims.iter().map(|d| d.name.as_str()).collect();
@@ -124,7 +124,7 @@ fn roles(plan: &Plan, args: &RoleArgs, console: &mut Console) -> Outcome<DimRole
     })
 }
 
-/// As [`roles`], or the name that no dim has.
+/// As [`roles`], or the name on the command line that no dim has.
 pub(crate) fn roles_or(plan: &Plan, args: &RoleArgs) -> Result<DimRoles, String> {
     let mut roles = DimRoles::of(plan);
     for (named, dims) in [(&args.batch, &mut roles.batch), (&args.context, &mut roles.context)] {
@@ -155,7 +155,7 @@ fn largest_dims(
     if asked.is_empty() {
         asked = of(&roles.tokens, Role::Tokens);
     }
-    // Many sizes are tried: the source is read once for all of them.
+    // Many sizes are tried, and the source is parsed once for all of them.
     let source = compilation.source.as_ref();
     let source = source.map(|source| (source, shard_grammar::parse(source)));
     let source = source.as_ref().map(|(source, parsed)| (*source, parsed));
@@ -168,8 +168,8 @@ fn largest_dims(
         .collect()
 }
 
-/// All dims of a plan where one of them has another size: those derived from it follow, where there
-/// is a source to say how.
+/// All dims of a plan where one has another size. Dims derived from it follow, where there is a
+/// source that says how.
 fn dims_with(
     source: Option<(&SourceFile, &Parsed)>,
     options: &CheckOptions,
@@ -186,13 +186,12 @@ fn dims_with(
     let mut options = options.clone();
     options.dim_overrides.retain(|(overridden, _)| overridden != name);
     options.dim_overrides.push((name.clone(), size.to_string()));
-    // What is wrong in another phase or layer is not asked: this one has a program if it has no
-    // error.
+    // Errors in another phase or layer do not matter: this layer has a program if it has no error.
     let checked = shard_check::check_parsed(source, parsed, &options);
     let program = checked.programs.into_iter().find(|program| {
         program.name == plan.name && program.phase.as_ref().map(|p| &p.name) == plan.phase.as_ref()
     })?;
-    // A program has dims of parts, too, where something runs along a dim; a plan those it uses.
+    // A program also has the dims of parts of other dims; a plan has those that it uses.
     let same = |dim: &Dim| program.dims.iter().find(|known| known.name == dim.name).cloned();
     plan.dims.iter().map(same).collect()
 }

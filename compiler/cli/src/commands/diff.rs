@@ -122,14 +122,15 @@ enum Side {
 }
 
 impl Side {
-    /// As it is written down.
+    /// The layers as `explain` writes them down.
     fn recorded(self, console: &mut Console) -> Outcome<Vec<Recorded>> {
         match self {
             Side::Recorded(layers) => Ok(layers),
             Side::Lowered(compilation) => {
                 recorded::read(&shard_report::json::explain::explain(&compilation.layers()))
                     .map_err(|why| {
-                        // What is written is what is read: a defect of the compiler.
+                        // `explain` writes what is read here, so that this is a defect of the
+                        // compiler.
                         console.usage(&format!("internal error: {why}"), None)
                     })
             }
@@ -137,7 +138,8 @@ impl Side {
     }
 }
 
-/// Shows what tells two plans that were lowered now apart, and says whether anything does.
+/// Shows what tells two sets of plans apart that were both lowered now, and returns whether
+/// anything does.
 fn of_lowered(
     mut a: Compilation,
     mut b: Compilation,
@@ -159,8 +161,7 @@ fn of_lowered(
     Ok(differs(&pairs))
 }
 
-/// The same where one of them was written down, and of the page, which shows both plans as they
-/// are written down.
+/// The same where one of them was written down, and for the page, which shows written plans alone.
 fn of_recorded(
     [a, b]: &[Vec<Recorded>; 2],
     names: &[String; 2],
@@ -184,7 +185,7 @@ fn of_recorded(
     Ok(recorded_diff::differs(&pairs))
 }
 
-/// What is changed for one side alone.
+/// The options for one side alone.
 struct Changes<'a> {
     dims: &'a [String],
     mesh: &'a Option<String>,
@@ -238,8 +239,8 @@ fn side(
     }
 }
 
-/// Layers of one name and phase belong together; where each side has one layer, these do whatever
-/// their names.
+/// Pairs layers of the same name and phase. Where each side has one layer, these are a pair
+/// whatever their names.
 fn paired<T, K: PartialEq>(
     first: Vec<T>,
     mut second: Vec<T>,

@@ -49,10 +49,11 @@ pub(crate) enum EngineName {
     Torch,
 }
 
-/// Lines of what a process said last that a message has.
+/// The lines of a process's last output that a message has.
 const LINES: usize = 12;
 
-/// The engine that is asked for, if any; `stated`: in the dtypes of the plan, and not in 64 bits.
+/// The engine that is asked for, if any. With `stated` it computes in the dtypes of the plan, else
+/// in floats of 64 bits.
 pub(crate) fn engine(
     args: &EngineArgs,
     stated: bool,
@@ -82,7 +83,7 @@ pub(crate) fn engine(
     })))
 }
 
-/// Whether there is such a Python, and whether it has the engine; what to type where not.
+/// Checks that there is such a Python and that it has the engine; the error says what to type.
 fn is_there(system: EngineSystem, python: &Path, console: &mut Console) -> Outcome {
     let (name, shown) = (system.name(), python.display());
     let code = format!("import importlib.util as u, sys; sys.exit(not u.find_spec('{name}'))");
@@ -112,7 +113,7 @@ pub(crate) struct Python {
     launch: Option<String>,
     coordinator: Option<String>,
     scratch: Option<PathBuf>,
-    /// How many plans were executed: each has a folder of its own.
+    /// The number of plans that were executed, each in a folder of its own.
     runs: AtomicUsize,
     /// What the plan that was executed last has sent.
     sent: Mutex<Option<Vec<EngineSent>>>,
@@ -236,7 +237,7 @@ fn free_port() -> std::io::Result<String> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.to_string())
 }
 
-/// Processes that are ended when nobody waits for them any more, and what each says.
+/// Processes, each with the file that it prints to. They are killed when this is dropped.
 struct Processes(Vec<(Child, PathBuf)>);
 
 impl Processes {
@@ -270,14 +271,14 @@ impl Processes {
 impl Drop for Processes {
     fn drop(&mut self) {
         for (child, _) in &mut self.0 {
-            // One that has ended is not there to be ended.
+            // Killing a process that has ended fails, which is no matter.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// A folder for one plan, which goes when it is done with.
+/// A folder for one plan, which is removed when this is dropped.
 struct Folder {
     path: PathBuf,
 }
@@ -288,7 +289,7 @@ impl Folder {
         if scratch.is_some() {
             fs::create_dir_all(&inside)?;
         }
-        // Another's folder of this name is left alone.
+        // A folder of this name may be another process's, and is left alone.
         for try_at in 0..1000 {
             let path = inside.join(format!("shardc-run-{}-{run}-{try_at}", std::process::id()));
             match fs::create_dir(&path) {

@@ -1,5 +1,5 @@
-//! What an engine has sent, beside what the plan says that it does: by kind of collective, in
-//! elements, since an engine executes in dtypes of its own.
+//! What an engine has sent, beside what the plan says: by kind of collective, in elements, since an
+//! engine computes in dtypes of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +36,7 @@ pub(crate) fn sent(
         let plan_elements = planned.get(kind).copied().unwrap_or(0);
         EngineSent { kind: kind.to_string(), elements, wire_bytes, plan_elements }
     };
-    // What moves nothing is no news.
+    // Kinds that sent nothing and should not are left out.
     Ok(kinds.into_iter().map(of_kind).filter(|of| of.elements + of.plan_elements > 0).collect())
 }
 

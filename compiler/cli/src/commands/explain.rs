@@ -118,7 +118,7 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     }
     match args.alternatives {
         Some(Alternatives::None) => {}
-        // A graph has no room for what was not chosen.
+        // A graph shows no alternatives.
         _ if args.no_alternatives || emit == ExplainEmit::Dot => {}
         Some(Alternatives::Plans) => {
             compilation.ask_for_alternatives(Some(Detail::Plans), console)?

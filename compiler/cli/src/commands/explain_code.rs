@@ -41,8 +41,8 @@ pub(crate) fn run(args: &ExplainCodeArgs, console: &mut Console) -> Outcome {
     }
 }
 
-/// The code that differs in one character, as far to the right as may be: codes of one topic begin
-/// alike.
+/// The code that differs in one character. Of several the one that differs furthest to the right is
+/// taken, since codes of one topic begin alike.
 fn near(code: &str) -> Option<&'static str> {
     let alike = |known: &str| code.bytes().zip(known.bytes()).take_while(|(a, b)| a == b).count();
     let differ = |known: &str| code.bytes().zip(known.bytes()).filter(|(a, b)| a != b).count();

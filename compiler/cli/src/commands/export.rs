@@ -148,7 +148,7 @@ fn floats(asked: ExportFloats) -> Floats {
     }
 }
 
-/// What writes a module of layers; the text says what they come from.
+/// A function that writes a module of layers; the text is what they come from, for the header.
 type Write<'a> = &'a dyn Fn(&[Exported<'_>], &str) -> Result<String, ExportError>;
 
 /// Writes a module for a system; `end` is how the names of its files end.
@@ -168,7 +168,7 @@ fn module(
     }
 }
 
-/// What an exported file comes from.
+/// What an exported file comes from, for its header.
 fn origin(args: &ExportedArgs, to: &str) -> String {
     let small = if args.small { " at small sizes" } else { "" };
     format!("{}, as `shardc export {to}` wrote it{small}.", args.file.display())
@@ -199,7 +199,7 @@ fn specs(args: &ExportedArgs, console: &mut Console) -> Outcome {
     }
 }
 
-/// The layers of a file, of small sizes where those are asked for.
+/// The compiled layers of a file, with small sizes where those are asked for.
 fn compiled(args: &ExportedArgs, console: &mut Console) -> Outcome<Compilation> {
     let purpose = if args.small { Purpose::Run } else { Purpose::Report };
     let mut compilation = compile_file(&args.file, &args.program, purpose, console)?;
@@ -231,7 +231,8 @@ pub(crate) fn make_small(compilation: &mut Compilation, console: &mut Console) -
     Ok(())
 }
 
-/// What the source says of each layer, of the sizes of its plan; none for IR text.
+/// The program of each layer as its source states it, with the sizes of its plan; `None` for IR
+/// text.
 fn sources(compilation: &Compilation) -> Vec<Option<Plan>> {
     let source = |(at, (_, layer)): (usize, &(_, pipeline::Compiled))| {
         let plan = &layer.schedule.plan;

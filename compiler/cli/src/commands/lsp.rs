@@ -6,7 +6,7 @@ use crate::lsp::{End, serve};
 pub(crate) fn run() -> Outcome {
     match serve() {
         End::Clean => Ok(()),
-        // As the protocol says.
+        // The protocol asks for status 1 then.
         End::Abrupt => Err(Status::Wrong),
     }
 }

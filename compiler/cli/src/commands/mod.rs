@@ -32,7 +32,7 @@ pub(crate) mod verify_certificate;
 pub(crate) mod why;
 pub(crate) mod why_not;
 
-/// Does something with every file: each gets its turn, and the worst outcome is the outcome.
+/// Does something with every file, and returns the worst outcome.
 pub(crate) fn worst_of_all(files: &[PathBuf], one: impl FnMut(&PathBuf) -> Outcome) -> Outcome {
     files.iter().map(one).max().unwrap_or(Ok(()))
 }

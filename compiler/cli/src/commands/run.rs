@@ -81,7 +81,7 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
     let input = program_of(&args.file, file, console)?;
     let asked = args.program.asked(console)?;
     let compilation = compile_input(&args.file, input, &asked, Purpose::Run, console)?;
-    // Where a layer is too large to be written out, running it says so.
+    // A layer that is too large to be written out has no plan here; running it reports that.
     let written = |plan| shard_runtime::written_out(plan, args.full).ok().map(|of| of.plan);
     let plans: Vec<Option<Plan>> =
         compilation.compiled.iter().map(|(_, of)| written(&of.schedule.plan)).collect();
@@ -161,7 +161,7 @@ fn of_schedules(
     told.finish(console)
 }
 
-/// As [`run_error`], of a schedule whose sizes are what they are.
+/// As [`run_error`], for a schedule, whose sizes cannot be changed.
 fn written_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Console) -> Status {
     if let RunError::TooLarge { .. } | RunError::TooMany { .. } = error {
         let help = "shardc lower FILE --small --emit schedule    (small sizes, scheduled again)";
@@ -171,7 +171,7 @@ fn written_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Co
     run_error(layer, error, args, console)
 }
 
-/// What was found of the layers that have been run.
+/// The findings of the layers that were run.
 struct Told<'a> {
     kept: Kept<'a>,
     layers: Vec<RunLayer>,
@@ -179,12 +179,12 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// Of none as yet, of so many.
+    /// No findings yet, of so many layers.
     fn of(args: &'a RunArgs, layers: usize) -> Told<'a> {
         Told { kept: Kept::of(args, layers), layers: Vec::new(), text: String::new() }
     }
 
-    /// Keeps the results of a plan, and enters what was found.
+    /// Keeps the results of a plan, and adds its findings.
     fn add(&mut self, plan: &Plan, ran: &Ran, layer: RunLayer, console: &mut Console) -> Outcome {
         self.kept.keep(plan, &ran.report.outputs, console)?;
         let mut shown = plan.clone();
@@ -194,7 +194,7 @@ impl<'a> Told<'a> {
         Ok(())
     }
 
-    /// Prints what was found, and says whether all of it is as it should be.
+    /// Prints the findings; an error where a result or a count differs from what it should be.
     fn finish(self, console: &mut Console) -> Outcome {
         self.kept.write(console)?;
         match console.format {
@@ -209,8 +209,8 @@ impl<'a> Told<'a> {
     }
 }
 
-/// What is too large to execute, or does not fit its inputs, is wrong usage; anything else is a
-/// wrong plan.
+/// Reports why a layer was not executed. What is too large to execute, or does not fit its inputs,
+/// is wrong usage; anything else is a wrong plan.
 fn run_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Console) -> Status {
     let message = format!("`{layer}` cannot be executed: {error}");
     match error {
@@ -247,8 +247,8 @@ fn run_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Consol
     }
 }
 
-/// What an engine failed with: its first line says what happened, the others are what a process
-/// printed last.
+/// The diagnostic for an engine that failed: the first line says what happened, the others are what
+/// a process printed last.
 fn engine_problem(layer: &str, said: &str) -> Diagnostic {
     let mut lines = said.lines();
     let first = lines.next().unwrap_or_default();
@@ -291,12 +291,13 @@ fn summary(ran: &Ran, engine: Option<EngineName>) -> RunLayer {
 
 fn counted_as_modelled(layer: &RunLayer) -> bool {
     let held = layer.schedule.as_ref().is_none_or(|s| s.peak_bytes == s.model_peak_bytes);
-    // An engine may send once what several take: less than the plan says is no fault.
+    // An engine may send a value once that several collectives send in the plan: less than the plan
+    // says is no fault.
     let sent = layer.engine_sent.iter().flatten().all(|one| one.elements <= one.plan_elements);
     held && sent && layer.collectives.iter().all(|c| c.wire_bytes == c.model_wire_bytes)
 }
 
-/// What was held along a schedule, in words.
+/// The buffers that were held along a schedule, in words.
 fn describe_streams(streams: &RunSchedule) -> String {
     let copies = match streams.copies {
         1 => String::new(),

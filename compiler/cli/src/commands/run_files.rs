@@ -15,14 +15,15 @@ use crate::tensor_files::{npy, safetensors};
 /// Where results go: `--output` and `--outputs`.
 pub(crate) struct Kept<'a> {
     args: &'a RunArgs,
-    /// Several layers are run, so that names of results have those of their layers before them.
+    /// Whether several layers are run, so that the names of results begin with those of their
+    /// layers.
     many: bool,
-    /// What goes to the file of `--outputs`.
+    /// The results for the file of `--outputs`.
     results: Vec<NamedTensor>,
 }
 
 impl<'a> Kept<'a> {
-    /// Of so many layers.
+    /// No results yet, of so many layers.
     pub(crate) fn of(args: &'a RunArgs, layers: usize) -> Kept<'a> {
         Kept { args, many: layers > 1, results: Vec::new() }
     }
@@ -91,8 +92,8 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    /// Gives the layer of a place its tensors, once. What is named by itself comes before what a
-    /// file has of that name.
+    /// Moves the tensors of the `at`-th layer into its options. A tensor of `--input` comes before
+    /// one of the file with the same name.
     pub(crate) fn give(&mut self, at: usize, options: &mut RunOptions) {
         for (name, tensor) in self.of_layers.get_mut(at).map(std::mem::take).unwrap_or_default() {
             options.inputs.entry(name).or_insert_with(|| Arc::new(tensor));
@@ -100,9 +101,8 @@ impl Inputs {
     }
 }
 
-/// Of each layer, given as it is executed, the tensors of a file that have the names of its
-/// parameters. A tensor that is of none is a mistake: nobody would see that random data took its
-/// place.
+/// For each layer, given as it is executed, the tensors of a file with the names of its parameters.
+/// A tensor that no layer takes is an error: nobody would see that random data took its place.
 pub(crate) fn inputs_of_layers(
     path: Option<&Path>,
     plans: &[Option<Plan>],
@@ -141,7 +141,7 @@ pub(crate) fn inputs_of_layers(
     Ok(Inputs { of_layers })
 }
 
-/// Names that are listed in a message, at most.
+/// The most names that a message lists.
 const SHOWN: usize = 12;
 
 fn parameters(plan: &Plan) -> BTreeSet<String> {

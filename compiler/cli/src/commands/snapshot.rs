@@ -54,7 +54,7 @@ fn one_file(path: &Path, args: &SnapshotArgs, console: &mut Console) -> Outcome 
     if args.update {
         return update(&snapshot, &new, console);
     }
-    // Both are looked at, so that one run shows all that is wrong.
+    // Both are done, so that one run shows all that is wrong.
     let compared = compare(&file, &snapshot, &options, &new, &compilation, console);
     let held = expected::hold(&compilation, console);
     compared.and(held)
@@ -135,7 +135,7 @@ fn compare(
 
 /// The options that change what is lowered, as they could be typed again on any machine.
 fn options_text(args: &ProgramArgs, compilation: &Compilation) -> String {
-    // A path from the root would be another on the next machine: the chip's name stays.
+    // An absolute path would be another on the next machine: the chip's name takes its place.
     let chip = args.hardware.as_ref().map(|hardware| {
         let absolute = Path::new(hardware).is_absolute();
         let compiled = compilation.compiled.first().filter(|_| absolute);

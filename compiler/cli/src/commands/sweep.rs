@@ -85,7 +85,7 @@ pub(crate) struct SweepArgs {
     pub(crate) width: Option<usize>,
 }
 
-/// Stack of a thread that compiles: as much as the main thread has.
+/// The stack of a thread that compiles, as large as that of the main thread.
 const STACK_BYTES: usize = 8 << 20;
 
 pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
         )?
         .ok_or_else(|| hardware_choice::none(console))?,
     };
-    // One limit is what every point has; several are swept.
+    // A single limit is that of every point; several are swept.
     let hardware = match limits.as_slice() {
         [bytes] => hardware.with_memory_limit(*bytes),
         _ => hardware,
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
     }
 }
 
-/// No point of the sweep has a plan: what is wrong with the first is wrong with the sweep.
+/// Reports the problem of the first point of a sweep of which no point has a plan.
 fn no_point(file: &SourceFile, found: Vec<Diagnostic>, console: &mut Console) -> Status {
     let of_command_line = |d: &Diagnostic| {
         d.code.is_empty()
@@ -175,7 +175,7 @@ struct Sweep<'a> {
     args: &'a SweepArgs,
     file: &'a SourceFile,
     hardware: &'a Hardware,
-    /// Whether the points tell themselves apart by their memory limits.
+    /// Whether rows show their memory limits, since several are swept.
     sweeps_memory: bool,
     /// Ends all searches.
     stop: Stop,
@@ -200,14 +200,14 @@ impl Sweep<'_> {
             }
             computed
         };
-        // As many threads as there are cores, where nothing is said.
+        // 0 jobs stand for as many threads as there are cores.
         let jobs = self.args.jobs.map_or(0, usize::from).min(points.len());
         let threads = rayon::ThreadPoolBuilder::new().num_threads(jobs).stack_size(STACK_BYTES);
         let computed = match threads.build() {
             Ok(threads) => {
                 threads.install(|| points.par_iter().with_max_len(1).map(compute).collect())
             }
-            // Where no thread can be had, this one does all the work.
+            // Without threads this thread computes all points.
             Err(_) => points.iter().map(compute).collect(),
         };
         if shows_progress && is_terminal {
@@ -262,7 +262,7 @@ impl Sweep<'_> {
             rows.push(row(Some(program), wrong(&errors)));
             found.extend(errors);
         };
-        // Phases store their weights alike.
+        // Phases store their weights in the same layouts.
         let (programs, shared) = share_weights(&chosen, hardware, &options, false, &mut report);
         let wanted =
             |program: &Program| self.args.phase.is_none() || phase_of(program) == self.args.phase;
@@ -272,7 +272,7 @@ impl Sweep<'_> {
                 found.extend(errors);
                 outcome
             });
-            // A plan is no more proven than the layouts in which its phases store their weights.
+            // A plan is proven only if the stored layouts that its phases share are.
             if let (PointOutcome::Priced(figures), Some((all, _))) = (&mut outcome, shared) {
                 figures.proven &= all.request.proof.is_some();
             }
@@ -281,8 +281,8 @@ impl Sweep<'_> {
         (rows, found)
     }
 
-    /// Why a program has no plan. What would fit is not looked for: other points of the sweep show
-    /// it.
+    /// The diagnostics for a program without a plan. What would fit is not searched for: other
+    /// points of the sweep show it.
     fn no_plan(
         &self,
         program: &Program,

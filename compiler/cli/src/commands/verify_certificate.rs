@@ -36,8 +36,8 @@ pub(crate) fn run(args: &VerifyCertificateArgs, console: &mut Console) -> Outcom
             console.result(&shard_report::json::verify_certificate::verified(&layers))?
         }
     }
-    // An unproven layer is a failed check, as a false one is: who reads the status alone must not
-    // take it for a proof.
+    // An unproven layer fails the check as a false one does: a script that reads the status alone
+    // must not take it for proven.
     if layers.iter().all(Verified::is_proven) { Ok(()) } else { Err(Status::Wrong) }
 }
 

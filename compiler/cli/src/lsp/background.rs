@@ -1,5 +1,5 @@
-//! Lowering beside the typing: a thread that always takes the newest version of a file. A search
-//! for an older one is stopped, and its answer, if there is one already, dropped.
+//! Lowering in the background: a thread that always takes the newest version of a file. The search
+//! for an older version is stopped, and its answer is dropped.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ pub(crate) struct Lowered {
     pub(crate) uri: Uri,
     pub(crate) version: i32,
     pub(crate) file: SourceFile,
-    /// The plans of the layers that no other calls, with their prices.
+    /// The plans of the layers that no other layer calls, with their prices.
     pub(crate) plans: Vec<(Plan, PlanPrice)>,
     /// How long a step of each of them takes.
     pub(crate) steps: Vec<StepTime>,
@@ -35,9 +35,9 @@ pub(crate) struct StepTime {
     pub(crate) layer: String,
     pub(crate) phase: Option<String>,
     pub(crate) repeat: u64,
-    /// One layer.
+    /// The time of one layer.
     pub(crate) of_layer: Picoseconds,
-    /// All that it is repeated for.
+    /// The time of all layers of the stack.
     pub(crate) of_stack: Picoseconds,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts the thread, which calls `done` after each version that is still wanted then.
+    /// Starts the thread, which calls `done` after each version that is still wanted by then.
     pub(crate) fn start(done: impl Fn(Lowered) + Send + 'static) -> Background {
         let background = Background::default();
         let queue = Arc::clone(&background.queue);
@@ -121,7 +121,7 @@ impl Background {
         background
     }
 
-    /// Wants a version lowered, in place of any older one that waits.
+    /// Asks for a version to be lowered, in place of any older one.
     pub(crate) fn lower(&self, uri: Uri, version: i32, file: SourceFile) {
         let mut waiting = self.queue.lock();
         waiting.stop(&uri);
@@ -131,14 +131,14 @@ impl Background {
         self.queue.changed.notify_one();
     }
 
-    /// A file is closed, or wrong: nothing of it is wanted any more.
+    /// Drops the job of a file that is closed, or has errors.
     pub(crate) fn forget(&self, uri: &Uri) {
         let mut waiting = self.queue.lock();
         waiting.stop(uri);
         waiting.jobs.remove(uri);
     }
 
-    /// Ends the thread, and what it is at.
+    /// Ends the thread and its search.
     pub(crate) fn close(&self) {
         let mut waiting = self.queue.lock();
         waiting.closed = true;

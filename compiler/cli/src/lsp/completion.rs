@@ -23,7 +23,7 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
     }
     let in_word = |c: char| c.is_ascii_alphanumeric() || "_{},".contains(c);
     let word = before.trim_end_matches(in_word).len();
-    // A comma goes on with a word of axes only inside braces.
+    // A comma is part of a word of axes only inside braces.
     let word = match before[word..].rfind(',') {
         Some(comma)
             if before[word..]
@@ -137,8 +137,8 @@ fn takes_a_dim(ahead: &str) -> bool {
         && ahead.chars().rev().any(is_open)
 }
 
-/// The axes that the word does not have yet. Those of the dim begin at `start`; among letters, a
-/// longer name puts all of them in braces.
+/// The axes that the word does not have yet. Those that it has begin at `start`; a name of several
+/// letters among axes of one letter puts all of them in braces.
 fn axes(document: &Document, prefix: &str, start: usize, place: Position) -> Vec<CompletionItem> {
     let letters = document.file.slice(Span::new(start, offset_of(&document.file, place)));
     let from = |at: usize| Range { start: position_of(&document.file, start + at), end: place };
@@ -162,14 +162,14 @@ fn axes(document: &Document, prefix: &str, start: usize, place: Position) -> Vec
             if name.len() == 1 {
                 return of(name, from(letters.len()));
             }
-            // What is typed of the name stands last.
+            // The part of the name that is typed stands last.
             let typed = letters.char_indices().map(|(at, _)| at).find(|at| {
                 name.starts_with(&letters[*at..]) && !letters[*at..].chars().all(is_axis)
             });
             let (known, _) = letters.split_at(typed.unwrap_or(letters.len()));
             let names = known.chars().map(String::from).chain([name.to_string()]);
             let all = format!("{{{}}}", names.collect::<Vec<_>>().join(","));
-            // Editors look for what is typed in front of the cursor.
+            // Editors compare this with the text in front of the cursor.
             CompletionItem { filter_text: Some(format!("{known}{name}")), ..of(&all, from(0)) }
         })
         .collect()

@@ -1,4 +1,4 @@
-//! What the compiler adds, beside the lines that it adds it to.
+//! Inlay hints: what the compiler adds, beside the lines to which it adds it.
 
 use lsp_types::{InlayHint, InlayHintKind, InlayHintLabel, InlayHintTooltip, Position, Range};
 use shard_cost::InstrPrice;

@@ -1,4 +1,4 @@
-//! What is known of a name: type, local shape, bytes, the layout in words.
+//! Hovers: what is known of a name: type, local shape, bytes, the layout in words.
 
 use shard_cost::Bytes;
 use shard_grammar::{Span, print_type};
@@ -90,7 +90,7 @@ fn dim(document: &Document, name: &str) -> Option<String> {
         }
     }
     if sizes.is_empty() {
-        // In a file that is not read to its end, what the line says.
+        // Where the file has errors, the line itself is shown.
         return Some(with_docs(code(document.file.slice(line?.span).trim_end()), docs));
     }
     Some(with_docs(format!("dim `{name}` = {}", sizes.join(", ")), docs))
@@ -129,7 +129,7 @@ fn chosen(plan: &Plan, name: &str) -> Option<String> {
     Some(page(&head, shape, instr.layout, &names, plan.local_bytes(id), "chosen by the compiler; "))
 }
 
-/// A value of which only the shape is known as yet.
+/// A value of which only the shape is known so far.
 fn free(program: &Program, name: &str) -> Option<String> {
     let value = program
         .values

@@ -1,4 +1,4 @@
-//! What a step takes, above the layer that it is of.
+//! Lenses: the time of a step, above its layer.
 
 use lsp_types::{CodeLens, Command};
 use shard_grammar::SourceFile;

@@ -98,24 +98,24 @@ fn capabilities() -> ServerCapabilities {
 struct Server {
     client: Client,
     documents: BTreeMap<Uri, Document>,
-    /// Texts that came since the last check, the newest of each file: of edits that queue up, only
-    /// it is checked.
+    /// The texts that came since the last check, by file: where edits queue up, only the newest
+    /// text is checked.
     unchecked: BTreeMap<Uri, (i32, String)>,
     /// The newest answers of the background thread.
     lowered: Arc<Mutex<BTreeMap<Uri, Lowered>>>,
     background: Background,
-    /// How far the session has come.
+    /// The stage of the session.
     state: SessionState,
 }
 
-/// What the client can be told to ask for anew.
+/// What the client takes requests to refresh for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Refreshes {
     hints: bool,
     lenses: bool,
 }
 
-/// How far a session has come.
+/// The stages of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SessionState {
     /// `initialize` is to come.
@@ -144,7 +144,7 @@ impl Server {
         self.background = Background::start(move |done| {
             let version = done.version;
             let news = publication(&done.uri, version, &done.file, &done.diagnostics);
-            // Stored before it is told: a client that hears of it may ask at once.
+            // The answer is stored before it is announced: the client may ask for it at once.
             store.lock().unwrap_or_else(PoisonError::into_inner).insert(done.uri.clone(), done);
             client.send(&news);
             let asked = [
@@ -217,7 +217,7 @@ impl Server {
             notification::DidChangeTextDocument::METHOD => {
                 let changed: lsp_types::DidChangeTextDocumentParams =
                     serde_json::from_value(note.params)?;
-                // Whole texts are what was asked for; a part alone says nothing.
+                // The server asks for whole texts; a change of a part cannot be read.
                 let whole =
                     changed.content_changes.into_iter().rev().find(|change| change.range.is_none());
                 let text = whole
@@ -242,7 +242,8 @@ impl Server {
         Ok(())
     }
 
-    /// Checks the newest texts: what the checker says at once, the rest when it is there.
+    /// Checks the newest texts. What the checker finds is sent at once, the rest when it is
+    /// lowered.
     fn check(&mut self) {
         while let Some((uri, (version, text))) = self.unchecked.pop_first() {
             // A defect of the checker must not end the session: the next text may be fine again.
@@ -283,7 +284,7 @@ impl Server {
             Some(Ok(value)) => return Response::new_ok(id, value),
             Some(Err((code, message))) => return Response::new_err(id, code as i32, message),
         }
-        // It is about the text as it is now.
+        // The request is about the newest text.
         self.check();
         match self.of_texts(&method, params) {
             Ok(value) => Response::new_ok(id, value),
@@ -291,7 +292,8 @@ impl Server {
         }
     }
 
-    /// Answers what is about the session, and refuses what comes too early or too late.
+    /// Answers requests about the session, and refuses those that come too early or too late.
+    /// `None` for requests about files.
     fn session(&mut self, method: &str, params: &Value) -> Option<Answer<Value>> {
         match (self.state, method) {
             (SessionState::Begun, request::Initialize::METHOD) => {
@@ -321,7 +323,7 @@ impl Server {
         }
     }
 
-    /// Answers what is about files.
+    /// Answers requests about files.
     fn of_texts(&self, method: &str, params: Value) -> Answer<Value> {
         match method {
             request::HoverRequest::METHOD => respond(params, |p: lsp_types::HoverParams| {
@@ -397,14 +399,14 @@ impl Server {
         }
     }
 
-    /// Something about the plans of a file, where they are those of its newest version.
+    /// Asks something about the plans of a file, if they are those of its newest version.
     fn of_plans<T>(&self, uri: &Uri, ask: impl FnOnce(&Document, &Lowered) -> T) -> Option<T> {
         let (document, answers) = (self.documents.get(uri)?, self.answers());
         let known = answers.get(uri).filter(|known| known.version == document.version)?;
         Some(ask(document, known))
     }
 
-    /// Something about the name at a place.
+    /// Asks something about the name at a place.
     fn at<T>(
         &self,
         uri: &Uri,
@@ -456,7 +458,7 @@ impl Server {
     ) -> Result<Option<WorkspaceEdit>, (ErrorCode, String)> {
         let wrong = |message: String| Err((ErrorCode::InvalidParams, message));
         let renamed = self.at(uri, place, |document, symbols, name| {
-            // What stands in a line that is not read would keep its name.
+            // Names in a line that does not parse would not be renamed.
             if !shard_grammar::parse(&document.file).errors.is_empty() {
                 return Some(wrong("the file has errors of syntax: mend them first".to_string()));
             }
@@ -473,8 +475,8 @@ impl Server {
                 return Some(wrong(format!("there is a `{to}` already")));
             }
             let edits = symbols.renamed(name, to);
-            // `let` is no axis where axes are named first, and `mesh` is no phase: the parser
-            // knows which words stand for something else where the name stands.
+            // The parser knows which words mean something else at a place: an axis cannot be `let`
+            // where axes come first, nor a phase `mesh`.
             if breaks(&document.file, &edits) {
                 return Some(wrong(format!(
                     "`{to}` cannot name this: the language has another use for the word"

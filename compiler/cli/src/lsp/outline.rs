@@ -1,4 +1,5 @@
-//! The outline of a file: its mesh, dims, phases and layers, and what each layer takes and names.
+//! The outline of a file: its mesh, dims, phases and layers, with the parameters and values of each
+//! layer.
 
 use lsp_types::{DocumentSymbol, SymbolKind};
 use shard_grammar::ast::{HardwareRef, Item, Layer, LetTarget, Name, Statement};
@@ -99,7 +100,7 @@ fn named(
     symbol(document, kind, span, name.span, &name.value, detail)
 }
 
-/// An entry for `whole`, of which `selected` is shown when it is chosen.
+/// An entry for the text `whole`; an editor goes to `selected` when the entry is chosen.
 fn symbol(
     document: &Document,
     kind: SymbolKind,

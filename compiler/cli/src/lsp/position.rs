@@ -1,9 +1,9 @@
-//! Bytes of the source to lines and UTF-16 columns, as editors count, and back.
+//! Converts bytes of the source to lines and UTF-16 columns, as editors count, and back.
 
 use lsp_types::{Position, Range};
 use shard_grammar::{SourceFile, Span};
 
-/// Where a byte is; one past the end is the end.
+/// The position of a byte; a byte past the end counts as the end.
 pub(crate) fn position_of(file: &SourceFile, at: usize) -> Position {
     let before = file.slice(Span::new(0, at));
     let line = before.rfind('\n').map_or(0, |end| end + 1);
@@ -13,8 +13,8 @@ pub(crate) fn position_of(file: &SourceFile, at: usize) -> Position {
     }
 }
 
-/// The byte at a place; past the end of a line the line's end, past the last line the end of the
-/// text.
+/// The byte at a position. A position past the end of a line counts as the line's end, one past the
+/// last line as the end of the text.
 pub(crate) fn offset_of(file: &SourceFile, place: Position) -> usize {
     let line_starts = std::iter::once(0).chain(file.text.match_indices('\n').map(|(at, _)| at + 1));
     let Some(start) = line_starts.into_iter().nth(place.line as usize) else {

@@ -1,5 +1,5 @@
-//! How what is being called is written: the operands and slots of an op, off its row of the
-//! catalogue, or the parameters of a layer; and which of them the cursor is in.
+//! Signature help: the operands and slots of an op, from its row of the catalogue, or the
+//! parameters of a layer, and which of them the cursor is in.
 
 use lsp_types::{
     Documentation, MarkupContent, MarkupKind, ParameterInformation, ParameterLabel, SignatureHelp,
@@ -10,8 +10,8 @@ use shard_ir::catalogue::{Code, Lead};
 
 use super::document::Document;
 
-/// A signature in the making: its text, and where in it each part stands, in UTF-16 units as the
-/// protocol counts.
+/// A signature that is being written: its text, and the place of each part in it, in UTF-16 units
+/// as the protocol counts.
 #[derive(Default)]
 struct Signature {
     label: String,
@@ -33,7 +33,7 @@ impl Signature {
         self.label.encode_utf16().count() as u32
     }
 
-    /// The help, with the part that `leads` have led to.
+    /// The help; the active part is the one that `leads` lead to.
     fn help(self, says: &str, leads: &[Lead]) -> SignatureHelp {
         let mut active = 0;
         for lead in leads {
@@ -65,7 +65,7 @@ impl Signature {
     }
 }
 
-/// What is written at a byte, if it is within the parentheses of an op or a call.
+/// The signature help at a byte, if it is within the parentheses of an op or a call.
 pub(crate) fn help(document: &Document, at: usize) -> Option<SignatureHelp> {
     let before = document.file.text.get(..at)?;
     let open = open_parenthesis(before)?;
@@ -101,8 +101,8 @@ pub(crate) fn help(document: &Document, at: usize) -> Option<SignatureHelp> {
     Some(signature.help(&layer.docs.join("\n"), &leads))
 }
 
-/// The parenthesis that is still open at the end of a text. The brace of a body ends what a call
-/// may be in.
+/// The last parenthesis that is still open at the end of a text. The brace of a body ends the
+/// search: a call does not cross it.
 fn open_parenthesis(text: &str) -> Option<usize> {
     let mut closed = 0;
     let lines =
@@ -115,7 +115,7 @@ fn open_parenthesis(text: &str) -> Option<usize> {
                 ')' => closed += 1,
                 '(' if closed == 0 => return Some(at + place),
                 '(' => closed -= 1,
-                // Not those around axes: `E_{data,y}`.
+                // Braces around axes, `E_{data,y}`, are none of a body.
                 '{' if closed == 0 && !code[..place].ends_with(['_', '-']) => return None,
                 '}' if closed == 0 && code[..place].trim().is_empty() => return None,
                 _ => {}

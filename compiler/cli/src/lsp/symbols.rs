@@ -6,7 +6,7 @@ use shard_grammar::ast::{
 };
 use shard_grammar::{Span, print_dim_list, print_layout_word};
 
-/// Of which namespace a name is; values and labels are of one layer, by its number in the file.
+/// The namespace of a name. Values and labels belong to one layer, by its index in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Value(usize),
@@ -45,8 +45,8 @@ pub(crate) struct Occurrence {
     pub(crate) is_definition: bool,
 }
 
-/// A word that is written anew as a whole when a name in it changes: `E_xy` with `x` renamed `data`
-/// is `E_{data,y}`.
+/// A word that is rewritten as a whole when a name in it changes: `E_xy` with `x` renamed `data` is
+/// `E_{data,y}`.
 enum Word<'a> {
     Layout(&'a LayoutWord),
     Axes(&'a AxesWord),
@@ -87,8 +87,8 @@ impl<'a> Symbols<'a> {
         self.all.iter().filter(|o| o.kind == one.kind && o.name == one.name)
     }
 
-    /// The edits that give a name another one. Words that can be read in the new form alone are
-    /// rewritten.
+    /// The edits that rename a name. A word that would not parse with the new name in its place is
+    /// rewritten as a whole.
     pub(crate) fn renamed(&self, one: &Occurrence, to: &str) -> Vec<(Span, String)> {
         let mut edits: Vec<(Span, String)> =
             self.words.iter().filter_map(|word| renamed_word(word, one, to)).collect();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// times over.
 const MAX_BODY_BYTES: u64 = 64 << 20;
 
-/// What is kept of a line that is looked through for a header.
+/// The bytes that are kept of a line in which a header is searched.
 const MAX_HEADER_BYTES: usize = 8 << 10;
 
 /// The header that says how long the body is.
@@ -36,13 +36,13 @@ impl Client {
         let _ = message.write(&mut &mut *to);
     }
 
-    /// Sends nothing more, ever: the process ends, and a message that another thread has begun
-    /// would be cut off. It is waited for, and none is begun after it.
+    /// Lets no message begin any more, and waits for one that another thread has begun: the process
+    /// ends, which would cut it off.
     pub(super) fn end(&self) {
         std::mem::forget(self.0.lock());
     }
 
-    /// Tells what went wrong where nobody waits for an answer.
+    /// Logs what went wrong where nobody waits for an answer.
     pub(super) fn log(&self, message: String) {
         let params = LogMessageParams { typ: MessageType::WARNING, message };
         self.send(&Message::Notification(Notification::new(
@@ -51,7 +51,8 @@ impl Client {
         )));
     }
 
-    /// Answers a request that has an id of any kind, or could not be read.
+    /// Answers a request with an error; the id may be of any kind, or null where it could not be
+    /// read.
     fn refuse(&self, id: &Value, code: ErrorCode, message: &str) {
         let answer =
             json!({"jsonrpc": "2.0", "id": id, "error": {"code": code as i32, "message": message}})
@@ -66,7 +67,7 @@ impl Client {
 #[derive(Debug)]
 enum Heard {
     Message(Message),
-    /// No message; the id under which an answer is awaited, if any is.
+    /// Something that is no message, with the id under which an answer is awaited, if any is.
     Wrong {
         id: Option<Value>,
         code: ErrorCode,
@@ -74,8 +75,8 @@ enum Heard {
     },
 }
 
-/// Reads messages on a thread of its own, so that those that wait can be counted; the receiver ends
-/// with the input.
+/// Reads messages on a thread of its own, so that the server sees how many wait. The receiver ends
+/// when the input does.
 pub(super) fn listen(mut from: impl BufRead + Send + 'static, client: Client) -> Receiver<Message> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -102,7 +103,7 @@ fn read(from: &mut impl BufRead) -> io::Result<Option<Heard>> {
         Some(Err(why)) => return wrong(why),
         Some(Ok(length)) => length,
     };
-    // Memory grows with what is there, not with what was promised.
+    // Memory grows with the bytes that arrive, not with the length that was stated.
     let mut body = Vec::new();
     from.take(length).read_to_end(&mut body)?;
     if body.len() as u64 != length {
@@ -114,8 +115,8 @@ fn read(from: &mut impl BufRead) -> io::Result<Option<Heard>> {
     }
 }
 
-/// The length of the next body. A header is looked for in each line, wherever it begins: behind a
-/// body whose length was wrong the next header does not begin a line.
+/// The length of the next body; `None` at the end. A header is searched in each line, wherever it
+/// begins: behind a body of a wrong length the next header does not begin a line.
 fn header(from: &mut impl BufRead) -> io::Result<Option<Result<u64, String>>> {
     let mut length = None;
     loop {
@@ -132,7 +133,7 @@ fn header(from: &mut impl BufRead) -> io::Result<Option<Result<u64, String>>> {
             line.extend_from_slice(&part[..taken]);
             from.consume(taken);
             read += taken;
-            // A header that follows something else is at the end of its line.
+            // A header behind other text is at the end of its line, so that the end is kept.
             let beyond = line.len().saturating_sub(MAX_HEADER_BYTES);
             line.drain(..beyond);
         }
@@ -154,7 +155,7 @@ fn header(from: &mut impl BufRead) -> io::Result<Option<Result<u64, String>>> {
     }
 }
 
-/// A message, or an answer to what is none.
+/// Parses a message, or says what is wrong with it.
 fn message(text: &str) -> Heard {
     let parsed = serde_json::from_str::<Value>(text).or_else(|error| match mended(text) {
         Some(mended) => serde_json::from_str(&mended),
@@ -173,7 +174,7 @@ fn message(text: &str) -> Heard {
             let id = value.get("id").cloned();
             let has_method = value.get("method").is_some_and(Value::is_string);
             match serde_json::from_value(value) {
-                // A request whose id is of no kind that there is would pass as a notification.
+                // A request with an id of an illegal kind would pass as a notification.
                 Ok(Message::Notification(_)) if id.is_some() => {
                     let why = "an id is a string or a whole number of 32 bits".to_string();
                     Heard::Wrong { id, code: ErrorCode::InvalidRequest, why }
@@ -189,8 +190,8 @@ fn message(text: &str) -> Heard {
     }
 }
 
-/// The text with every escaped half of a surrogate pair that stands alone as U+FFFD, which is as
-/// long in UTF-16: editors send such halves while a pair is being typed. `None` where there is
+/// The text with U+FFFD, which is as long in UTF-16, for every escaped half of a surrogate pair
+/// that stands alone: editors send such halves while a pair is being typed. `None` where there is
 /// none.
 fn mended(text: &str) -> Option<String> {
     let unit = |at: usize| {

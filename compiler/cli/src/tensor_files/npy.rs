@@ -8,8 +8,8 @@ use shard_runtime::{NamedTensor, Tensor};
 use super::{MAX_BYTES, npy_header};
 use crate::output::{file_name, replace};
 
-/// Reads numbers of any plain type. What the header promises is not taken for granted: memory grows
-/// with what is there.
+/// Reads numbers of any plain type. The sizes that the header states are not trusted: memory grows
+/// with the data that are there.
 pub(crate) fn read(path: &Path) -> Result<Tensor, String> {
     let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
     let reader = std::io::Read::take(std::io::BufReader::new(file), MAX_BYTES);
@@ -35,7 +35,7 @@ pub(crate) fn read(path: &Path) -> Result<Tensor, String> {
 
 fn read_numbers<R: std::io::Read>(npy: npyz::NpyFile<R>) -> Result<Vec<f64>, String> {
     let dtype = npy.dtype().descr();
-    // Each type in turn: the file is handed back by those that do not fit.
+    // Each type is tried in turn: one that does not fit hands the file back.
     macro_rules! read_as {
         ($npy:ident: $($t:ty => $convert:expr),+ $(,)?) => {{
             $(let $npy = match $npy.try_data::<$t>() {
@@ -56,8 +56,8 @@ fn read_numbers<R: std::io::Read>(npy: npyz::NpyFile<R>) -> Result<Vec<f64>, Str
     Err(format!("its numbers are of the type {dtype}, and a plain number type is needed"))
 }
 
-/// Writes `folder/NAME.npy`, of 64-bit floats. IR text may give a result any name: it leads nowhere
-/// else.
+/// Writes `folder/NAME.npy` with floats of 64 bits. IR text may give a result any name: the file
+/// stays in the folder.
 pub(crate) fn write(folder: &Path, output: &NamedTensor) -> Result<(), String> {
     let path = folder.join(format!("{}.npy", file_name(&output.name)));
     let shape: Vec<u64> = output.tensor.sizes.iter().map(|s| *s as u64).collect();

@@ -1,19 +1,19 @@
-//! The header of a `.npy` file, looked at before its reader is: that one believes the length that
-//! is stated, and takes twice as long for each bracket inside another.
+//! Checks the header of a `.npy` file before its reader does: the reader trusts the stated length,
+//! and its time doubles with each level of brackets.
 
 use std::io::{Cursor, Read};
 
 /// The longest header. NumPy's own reader takes 10,000 bytes.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// Brackets inside each other: a dict, in it a tuple, or a list of tuples.
+/// The deepest nesting of brackets: a dict, in it a tuple, or a list of tuples.
 const MAX_NESTING: usize = 4;
 
-/// The same file behind a header that is no danger, or what is wrong with it.
+/// The same file with a header that is safe to read, or what is wrong with it.
 pub(crate) fn checked(mut file: impl Read) -> Result<impl Read, String> {
     let mut start = Vec::new();
     let mut take = |bytes: u64, start: &mut Vec<u8>| {
-        // A file that ends too early is for its reader to complain of.
+        // A file that ends too early is left to its reader to report.
         (&mut file).take(bytes).read_to_end(start).map_err(|error| error.to_string())
     };
     take(8, &mut start)?;

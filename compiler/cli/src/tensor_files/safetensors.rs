@@ -15,7 +15,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads a file. What its header promises is held to what is there.
+    /// Reads a file; the sizes in its header are checked against the data.
     pub(crate) fn open(path: &Path) -> Result<File, String> {
         if path.extension().is_some_and(|e| e == "npy") {
             return Err("a .npy file holds one tensor: --input NAME=FILE.npy".to_string());
@@ -88,7 +88,7 @@ fn numbers(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
     })
 }
 
-/// A float of IEEE's kind with so many bits of exponent and of fraction.
+/// A float as IEEE 754 encodes it, with so many bits of exponent and of fraction.
 fn small_float(bits: u32, exponent_bits: u32, fraction_bits: u32) -> f64 {
     let fraction = bits & ((1 << fraction_bits) - 1);
     let exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1);

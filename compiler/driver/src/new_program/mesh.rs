@@ -34,8 +34,7 @@ impl Axes {
         self.all.last().filter(|(_, size)| *size > 1)
     }
 
-    /// The sequences of a step: the least multiple of the devices that is no less than
-    /// [`SEQUENCES`].
+    /// The sequences of a step: no fewer than a step has at least, and as many for each device.
     pub fn sequences(&self) -> u64 {
         let devices =
             self.all.iter().fold(1u64, |n, (_, size)| n.saturating_mul(*size)).clamp(1, MOST_CHIPS);
