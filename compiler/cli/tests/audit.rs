@@ -118,7 +118,7 @@ fn the_optimum_stands_beside_what_was_compiled_with_the_edit_between_them() {
     let args = ["audit", &after, "--before", &before, "--hardware", "tpu-v5e"];
     let found = json(&[&args[..], &["--emit", "json"]].concat());
     assert_eq!(found["mesh_axes"], serde_json::json!([["data", 2], ["model", 4]]));
-    // What XLA sends with the specs mended.
+    // The bytes that XLA sends once the specs are corrected.
     assert_eq!(found["optimum_free"]["wire_bytes"], 393_216);
     let to = |at: usize| found["advice"][at]["to"].as_str().expect("a spec").to_string();
     assert_eq!([to(0), to(1)], ["P(None, None, \"model\")", "P(None, \"model\", None)"]);

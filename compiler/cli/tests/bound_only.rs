@@ -1,9 +1,9 @@
-//! `--bound-only`: what no plan falls below, without a plan.
+//! `--bound-only`: a lower bound on the cost of every plan, without a plan.
 
 use crate::common::{fed, shardc};
 use serde_json::Value;
 
-/// A file of the examples.
+/// The source of an example.
 fn example(path: &str) -> String {
     let path = format!("{}/../../examples/{path}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(path).expect("an example")

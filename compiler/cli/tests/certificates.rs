@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::common::{fed, shardc, text};
 
-/// Where a test writes a certificate.
+/// The path that a test writes a certificate to.
 fn file(name: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("certificates");
     std::fs::create_dir_all(&folder).expect("a scratch folder");
@@ -55,8 +55,8 @@ fn a_certificate_of_a_plan_with_loops_is_confirmed() {
     );
 }
 
-/// No `reshard` says that a collective is done inside a loop, so that no strict file has such a
-/// plan.
+/// A `reshard` cannot say that a collective is done inside a loop, so no strict file can hold such
+/// a plan.
 #[test]
 fn a_plan_with_loops_is_not_written_out() {
     let ran = fed(&["fmt", "--explicit", "--fuse", "-"], &text("mlp.shard"));
@@ -129,8 +129,8 @@ fn what_cannot_be_read_or_written_or_certified_is_usage() {
     assert!(text("mlp.shard").contains("hardware tpu-v4-flat"));
 }
 
-/// Two layers, and a certificate of them whose first layer claims that the search alone proves it
-/// best.
+/// A source of two layers, and a certificate of it whose first layer claims that the search alone
+/// proves it best.
 fn with_a_layer_that_rests_on_the_search(name: &str) -> String {
     let (source, out) = (file(&format!("{name}.shard")), file(&format!("{name}.json")));
     let layer = |name: &str| {
@@ -147,7 +147,7 @@ fn with_a_layer_that_rests_on_the_search(name: &str) -> String {
         serde_json::from_str(&std::fs::read_to_string(&out).expect("written")).expect("JSON");
     let first = &mut certificate["layers"][0];
     first["proof"] = "search".into();
-    // No prices, no bound.
+    // Without prices a certificate proves no bound.
     first["forms"] = serde_json::json!([[]]);
     first["lower_bound_ps"] = 0.into();
     certificate.to_string()
@@ -189,8 +189,8 @@ fn an_invalid_layer_outranks_one_that_is_not_proven() {
     );
 }
 
-/// A plan names the chip that it is for: what is lowered for another one than the file's own is
-/// priced by that again.
+/// A plan names its chip: a plan that was lowered for another chip than the file's own is priced
+/// for that chip when it is read again.
 #[test]
 fn a_plan_names_the_chip_of_the_command_line() {
     let lowered = shardc(&["lower", "mlp.shard", "--hardware", "tpu-v5p"]).out;
@@ -257,7 +257,8 @@ fn forms_without_number_are_proven_by_the_prices_of_one() {
     );
 }
 
-/// What is not gone through is bounded by nothing; that is no false claim, and no proof.
+/// An einsum of too many operands has forms that are not enumerated, so they have no bound. The
+/// check reports that as no proof, not as a false claim.
 #[test]
 fn a_limit_that_is_passed_is_named() {
     let operands: Vec<String> = (0..8).map(|i| format!("a{i}")).collect();
@@ -288,8 +289,8 @@ fn a_limit_that_is_passed_is_named() {
     assert!(ran.out.contains("\"limit\": \"an einsum has more than 7 operands\""), "{ran:?}");
 }
 
-/// Weights that are to be stored whole do not fit: what is stored of each is divided, and each
-/// branch has prices of its own.
+/// The memory has no room for weights that are all stored whole. The search branches on how weights
+/// are stored, and the certificate has prices for each branch.
 #[test]
 fn what_the_search_divided_the_file_divides() {
     let source = "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 512\ndim E = 256\ndim F = 1024

@@ -1,5 +1,5 @@
-//! The certificate of every example: written, held to its schema, checked, and what comes of it
-//! held to the table of `spec/certificate.md`.
+//! The certificate of every example is written, compared with its schema and checked; the result is
+//! compared with the table of `spec/certificate.md`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 const BEGIN: &str = "<!-- certificates of examples -->\n";
 const END: &str = "<!-- end -->";
 
-/// No certificate of an example is larger, in bytes.
+/// The largest size of an example's certificate, in bytes.
 const MOST_BYTES: u64 = 10_000_000;
 
 fn examples(folder: &Path, all: &mut Vec<PathBuf>) {
@@ -25,7 +25,7 @@ fn examples(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// A layer, whether its plan is proven by prices, and what is said where it is not.
+/// The name of each layer, whether prices prove its plan, and the reason if they do not.
 fn layers(out: &str) -> Vec<(String, &'static str, String)> {
     let mut layers: Vec<(String, &str, String)> = Vec::new();
     for line in out.lines() {
@@ -48,7 +48,7 @@ fn layers(out: &str) -> Vec<(String, &'static str, String)> {
     layers
 }
 
-/// What the table says of an example: what is held to it, and what was measured.
+/// The row of an example in the table: the part that the test compares, and the measurements.
 fn row(path: &Path, name: &str) -> (String, String) {
     let out = format!("certificate_of_{}.json", name.replace('/', "_"));
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(out);

@@ -8,7 +8,7 @@ use crate::common::{command, fed, ran, shardc, text};
 /// A layer that calls another one with a value of its own.
 const CALLED: &str = "called.shard";
 
-/// A folder of a test's own, empty.
+/// An empty folder of a test's own.
 fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -281,8 +281,8 @@ layer attention(q: bf16 L_xD, k: bf16 SD, v: bf16 SD) -> bf16 L_xD {
   return einsum(p, v -> LD)
 }
 ";
-    // A chip whose hardware file states attention as a kernel; the one that stands for none is
-    // another, on which nothing is refused for its size.
+    // The hardware file of this chip states attention as a kernel, which holds no scores. The
+    // default chip has no such kernel, and there the size is a warning and no error.
     assert_eq!(fed(&["check", "-", "--hardware", "tpu-v5e"], source).err, "");
     let steps = fed(&["check", "-"], source).err;
     let said = "warning[W0701]: `scores` alone is larger than the memory of a ";
@@ -382,7 +382,7 @@ fn results_are_written_and_inputs_read_as_safetensors() {
     let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight")) as usize;
     let text = std::str::from_utf8(&bytes[8..8 + header]).expect("a header");
     assert!(text.contains(r#""y":{"dtype":"F64","shape":[4]"#), "{text}");
-    // What was written has the shape of what is read.
+    // The result has the shape of the parameter `b`.
     let renamed = text.replace("\"y\"", "\"b\"");
     assert_eq!(renamed.len(), text.len());
     let mut again = bytes.clone();
@@ -502,8 +502,8 @@ fn with_the_objective_comm_nothing_is_sent_that_need_not_be_and_flops_break_the_
         (totals["comm_bytes"].as_u64().expect("bytes"), totals["flops"].as_u64().expect("flops"))
     };
     let all = 2 * 4096 * 8192 * 8192;
-    // A quarter of the product each, then a gather, is faster; the whole product everywhere sends
-    // nothing.
+    // It is faster if each device computes a quarter of the product and gathers the rest; nothing
+    // is sent if each computes the whole product.
     assert_eq!(totals(&layer("BF"), "serial"), (3 * 4096 * 8192 * 2 / 4, all / 4));
     assert_eq!(totals(&layer("BF"), "comm"), (0, all));
     // Slicing before the product or after it sends nothing either way.
@@ -531,7 +531,7 @@ fn check_prints_every_error_before_it_searches_for_warnings() {
         codes.into_iter().filter(|c| ["E0206", "E0802", "W0802"].contains(c)).collect();
     codes.dedup();
     assert_eq!((ran.status, codes), (1, vec!["E0206", "E0802", "W0802"]), "{}", ran.err);
-    // What needs no search is said all the same, and what was left out is named.
+    // `--quick` reports what needs no search, and names the layers that it did not search.
     let ran = shardc(&["check", "--quick", &path("a.shard"), &path("b.shard")]);
     assert!(ran.status == 0 && ran.out.is_empty(), "{ran:?}");
     assert!(
@@ -561,7 +561,7 @@ fn an_axis_order_costs_an_overlapped_plan_what_no_longer_step_hides() {
         ran.err.contains("W0802")
     };
     let alone = "layer order(a: bf16 B_xyF) -> bf16 B_yxF { return gelu(a) }\n";
-    // The permute goes on beside a product of two large matrices.
+    // The permute runs beside a product of two large matrices.
     let hidden = "layer hidden(a: bf16 B_xyF, c: bf16 B_yxE, w: weight bf16 EG) -> \
                   (r: bf16 B_yxF, s: bf16 B_yxG) { return (gelu(a), einsum(c, w -> BG)) }\n";
     assert!(warned("alone.shard", alone, "serial") && warned("alone.shard", alone, "overlap"));

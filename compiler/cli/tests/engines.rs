@@ -1,5 +1,5 @@
-//! `run --engine` where the engine is missing, fails, or is used wrongly. That engines compute the
-//! right thing is for `compiler/export/python/run` and `run-torch`.
+//! `run --engine` where the engine is missing, fails, or is used wrongly.
+//! `compiler/export/python/run` and `run-torch` test that engines compute the right values.
 
 use crate::common::{command, ran, shardc};
 
@@ -35,7 +35,7 @@ fn a_process_that_fails_is_named_and_the_folder_goes() {
 
 #[test]
 fn what_a_process_said_last_is_shown_line_by_line() {
-    // `ls` of the Python and of the script: one is not there, the other is.
+    // The launcher `ls` lists the Python, which does not exist, and the script, which does.
     let ran =
         shardc(&["run", "mlp.shard", "--engine", "jax", "--launch", "ls", "--python", "/no/such"]);
     assert_eq!((ran.status, ran.out.as_str()), (1, ""));

@@ -13,7 +13,8 @@ fn holds(line: &str) {
     assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{line}");
 }
 
-/// The line fails, says what the plan has, and its help holds.
+/// Asserts that the expectation fails, that the message says what the plan has, and that the
+/// expectation in its help holds.
 fn fails(line: &str, found: &str) -> String {
     let ran = expecting(line, &[]);
     assert_eq!(ran.status, 1, "{line}: {ran:?}");

@@ -1,5 +1,5 @@
-//! `export`: what it writes, where, and what it refuses. What the modules compute is for
-//! `compiler/export/python/run`.
+//! `export`: what it writes, where, and what it refuses. `compiler/export/python/run` tests what
+//! the modules compute.
 
 use crate::common::{fed, shardc, text};
 
@@ -161,7 +161,7 @@ fn small_sizes_are_those_that_run_executes() {
     let small = shardc(&["lower", "mlp.shard", "--small"]).out;
     let dims = small.lines().find_map(|l| l.strip_prefix("dims ")).expect("dims");
     for dim in dims.split(", ") {
-        // `run` names those that differ, and keeps the others.
+        // `run` names the dims that it makes smaller, and keeps the others.
         let kept = shardc(&["lower", "mlp.shard"]).out.contains(&format!(" {dim},"));
         assert!(kept || ran.contains(&format!("{dim} for ")), "{dim} is not in {ran}");
     }
@@ -197,7 +197,7 @@ fn layers_on_meshes_of_their_own_make_no_module() {
     assert!(ran.err.contains("different meshes"), "{}", ran.err);
 }
 
-/// A plan of two gathers that neither needs the other, a permute, and a ring.
+/// A plan of two independent gathers, a permute, and a ring.
 const SENDS: &str = "shir 1\n\nlayer l\nhardware tpu-v4-flat\nmesh x=2, y=2\ndims B=8, E=8, F=8\n\n\
     %0 = parameter a : bf16 B_xyE\n%1 = parameter w : bf16 E_xF\n\
     %2 = all-gather %1 over x along E : bf16 EF\n%3 = parameter v : bf16 F_xE\n\
@@ -273,7 +273,7 @@ fn every_order_of_axes_has_a_group_and_what_dtensor_lacks_is_said() {
     assert!(ran.out.contains("    \"b\": [Shard(0), Shard(0)],\n"), "{}", ran.out);
 }
 
-/// A layer of Megatron's form, whose result is `y`.
+/// A layer in the form of Megatron-LM, with the result `y`.
 fn two_matrices(result: &str) -> String {
     format!(
         "hardware tpu-v4-flat\nmesh m=4\ndim B = 64\ndim E = 64\ndim F = 64\n\

@@ -1,5 +1,5 @@
-//! Files that somebody else wrote, and disks that are full: nothing is lost, shown that is not to
-//! be seen, or waited for.
+//! Files that somebody else wrote, and disks that are full: no file is lost, no invisible character
+//! is printed, and no command waits for input that does not come.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,8 +14,8 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs a command line that may write no file of more than 512 bytes: what is beyond fails as on a
-/// full disk.
+/// Runs a command line that may write no file of more than 512 bytes: writing more fails as it does
+/// on a full disk.
 fn on_a_full_disk(args: &[&str], folder: &Path) -> (i32, String) {
     let line = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
     let output = Command::new("sh")
@@ -128,7 +128,7 @@ fn a_result_of_any_name_is_written_inside_the_folder() {
     );
 }
 
-/// A control sequence that clears the screen, and a character that turns the direction of writing.
+/// A control sequence that clears the screen, and a character that reverses the direction of text.
 const HOSTILE: &str = "\u{1b}[2J\u{202e}";
 
 fn is_clean(text: &str) -> bool {

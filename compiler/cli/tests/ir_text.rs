@@ -1,5 +1,5 @@
-//! IR text on the command line: how it is known, what is refused of it, and that it comes out as it
-//! went in.
+//! IR text on the command line: how it is recognised, what is refused in it, and that it is printed
+//! as it was read.
 
 use crate::common::{fed, shardc, text};
 
@@ -95,7 +95,7 @@ fn ir_text_without_room_in_the_memory_that_was_asked_for_is_refused() {
         let said = if command == "check" { &ran.out } else { &ran.err };
         let said = format!("{said}{}", ran.err);
         assert!(said.contains("error[E0862]: the plan of `all` has no room in 1000 B"), "{said}");
-        // What the help says is what it takes.
+        // The limit that the help suggests is enough, and one byte less is not.
         let (_, help) = said.split_once("help: --memory-limit ").expect("a help");
         let bytes = help.split_whitespace().next().expect("a number");
         let ran = shardc(&[command, "every_move.shir", "--memory-limit", bytes]);
@@ -104,7 +104,7 @@ fn ir_text_without_room_in_the_memory_that_was_asked_for_is_refused() {
         assert_eq!(shardc(&[command, "every_move.shir", "--memory-limit", &less]).status, 1);
     }
     assert_eq!(shardc(&["run", "every_move.shir", "--memory-limit", "1KB"]).status, 0);
-    // A plan that names no chip holds as much.
+    // A plan without a chip needs as much memory.
     let ir = text("every_move.shir").replace("hardware tpu-v4-flat\n", "");
     assert_eq!(fed(&["check", "-", "--memory-limit", "1KB"], &ir).status, 1);
     assert_eq!(fed(&["check", "-", "--memory-limit", "1GB"], &ir).status, 0);

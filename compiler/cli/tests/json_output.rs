@@ -1,4 +1,4 @@
-//! JSON output is held to the schema files of the project.
+//! JSON output is checked against the schema files of the project.
 
 use crate::common::{fed, shardc, text};
 
@@ -7,7 +7,7 @@ fn schema(name: &str) -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(path).expect("a schema file")).expect("JSON")
 }
 
-/// Asserts that a document is JSON and meets its schema.
+/// Asserts that a document is JSON and valid against its schema.
 fn holds(name: &str, document: &str) -> serde_json::Value {
     let document: serde_json::Value = serde_json::from_str(document).expect("JSON");
     let validator =
@@ -233,7 +233,7 @@ fn schemas() -> Vec<String> {
     names.map(|name| name.strip_suffix(".schema.json").expect("a schema").to_string()).collect()
 }
 
-/// What a schema refers to, at any depth.
+/// Collects the references of a schema, at any depth.
 fn references(schema: &serde_json::Value, found: &mut Vec<String>) {
     match schema {
         serde_json::Value::Object(fields) => {
@@ -252,7 +252,8 @@ fn every_schema_is_a_schema() {
     }
 }
 
-// A validator that has one file has all it needs: none of them can find a `urn:` by itself.
+// One schema file must be all that a validator needs, since no validator can resolve a `urn:` by
+// itself.
 #[test]
 fn a_schema_refers_to_itself_alone() {
     for name in schemas() {

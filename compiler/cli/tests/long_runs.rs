@@ -1,4 +1,4 @@
-//! Searches that take long: they end when they are told to, and say how far they are.
+//! Long searches: they end when they are told to, and report their progress.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Ran, command, fed, ran, shardc};
 
-/// Feed-forward layers of as many widths, of which nothing is laid out, on a mesh of five axes: a
-/// search of them takes a core about 10 s. No test here gives it more than 4 s, or waits for longer
-/// than it takes to say so.
+/// Sixteen feed-forward layers of different widths without any layouts, on a mesh of five axes.
+/// Their search takes about 10 s on one core. No test gives it more than 4 s, or waits longer than
+/// the search takes to report its end.
 fn layers() -> String {
     let count = 16;
     let (mut dims, mut params, mut body) = (String::new(), String::new(), String::new());
@@ -26,8 +26,8 @@ fn layers() -> String {
     )
 }
 
-/// Whether a command line with a time limit ended as one may: with a plan and a warning, or with an
-/// error that says that there is none. Nothing but the result goes to standard output.
+/// Whether a command line with a time limit ended in an allowed way: with a plan and a warning, or
+/// with the error that no plan was found. Only the result goes to standard output.
 fn ended_in_time(ran: &Ran) -> bool {
     match ran.status {
         0 => {
@@ -96,7 +96,7 @@ fn progress_is_on_standard_error_and_an_interruption_says_how_far_it_was() {
         .spawn()
         .expect("the binary starts");
     child.stdin.take().expect("piped").write_all(layers().as_bytes()).expect("written");
-    // It is interrupted as soon as it says that it searches, however fast the machine is.
+    // The test interrupts the search once it reports that it searches, however fast the machine is.
     let mut err = BufReader::new(child.stderr.take().expect("piped")).lines();
     let first = err
         .by_ref()
@@ -114,7 +114,7 @@ fn progress_is_on_standard_error_and_an_interruption_says_how_far_it_was() {
     assert!(!first.contains("for 0 s") && !first.contains("for 1 s"), "{first:?}");
     let last = rest.last().map_or("", String::as_str);
     assert!(last.starts_with("interrupted: searched `f` for "), "{last:?}");
-    // Where standard error is no terminal nothing is shown unless asked for.
+    // Where standard error is no terminal, progress is shown only if it is asked for.
     let silent = fed(
         &["explain", "-", "--time-limit", "4", "--no-alternatives", "--format", "json"],
         &layers(),

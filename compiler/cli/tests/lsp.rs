@@ -58,7 +58,7 @@ impl Editor {
         self.send(Message::Notification(Notification::new(method.to_string(), params)));
     }
 
-    /// The next message; answers to what had no id that could be read are left out.
+    /// The next message. Answers to requests whose id could not be read are skipped.
     fn receive(&mut self) -> Message {
         loop {
             match Message::read(&mut self.from) {
@@ -86,13 +86,13 @@ impl Editor {
         response["result"].clone()
     }
 
-    /// Asks about the first place where a text stands, so many bytes on.
+    /// Asks about the place `on` bytes after the first occurrence of `near` in the source.
     fn ask_at(&mut self, method: &str, source: &str, near: &str, on: usize) -> Value {
         self.ask(method, json!({"textDocument": {"uri": URI}, "position": place(source, near, on)}))
     }
 
-    /// The diagnostics of a version, once published; the last of them where `whole` asks for those
-    /// of lowering too.
+    /// The diagnostics of a version. They are published twice, by checking and after lowering;
+    /// `whole` waits for the second time.
     fn diagnostics(&mut self, version: i32, whole: bool) -> Vec<Value> {
         let mut wanted = if whole { 2 } else { 1 };
         loop {
@@ -126,7 +126,7 @@ fn whole_file() -> Value {
     json!({"start": {"line": 0, "character": 0}, "end": {"line": 999, "character": 0}})
 }
 
-/// A text with the edits of an answer made.
+/// The source after the edits of an answer.
 fn edited(source: &str, edits: &Value) -> String {
     let offset = |place: &Value| {
         let (line, character) = (
@@ -187,12 +187,12 @@ fn hover_tells_type_local_shape_and_layout_in_words() {
     let text =
         editor.ask_at("textDocument/hover", MLP, "gelu(", 1)["contents"]["value"].to_string();
     assert!(text.contains("gelu(a)") && text.contains("Gaussian error linear unit"), "{text}");
-    // What the compiler chose is there once it has chosen.
+    // After lowering, the hover shows the layout that the compiler chose.
     editor.diagnostics(1, true);
     let text =
         editor.ask_at("textDocument/hover", MLP, "let h", 4)["contents"]["value"].to_string();
     assert!(text.contains("h: bf16 BLF_yz(partialsum-x)"), "{text}");
-    // In a file that is not read to its end a dim is what its line says.
+    // In a file that does not parse to its end, the hover of a dim shows what its line says.
     let broken = MLP.replace("return y", "retrun y");
     editor.change(2, &broken);
     let text =
@@ -257,8 +257,8 @@ fn hints_of_an_older_version_are_not_shown() {
     editor.close();
 }
 
-/// A file whose search takes minutes: eight feed-forward layers, nothing of them laid out, on a
-/// mesh of five axes.
+/// A file whose search takes minutes: eight feed-forward layers without any layouts, on a mesh of
+/// five axes.
 fn long_search() -> String {
     let (mut params, mut body, mut last) = (String::new(), String::new(), "x".to_string());
     for i in 0..8 {
@@ -284,7 +284,7 @@ fn an_edit_ends_the_search_for_the_version_before() {
     editor.change(2, MLP);
     editor.diagnostics(2, true);
     assert!(edited.elapsed() < Duration::from_secs(20), "{:?}", edited.elapsed());
-    // Nor does an error that leaves nothing to search for let it go on.
+    // A version with an error, which needs no search, also ends the search of the version before.
     editor.change(3, &long_search());
     editor.diagnostics(3, false);
     std::thread::sleep(Duration::from_millis(500));
@@ -314,7 +314,7 @@ fn renaming_an_axis_rewrites_the_words_that_need_another_form() {
             serde_json::to_value(editor.respond("textDocument/rename", params)).expect("JSON")["error"].is_object()
         );
     }
-    // A line that is not read would keep the name.
+    // A rename would miss a line that does not parse, so it is refused.
     editor.change(3, &renamed.replace("return y", "retrun y"));
     let params = json!({"textDocument": {"uri": URI}, "position": at, "newName": "other"});
     let refused = serde_json::to_value(editor.respond("textDocument/rename", params));
@@ -358,8 +358,8 @@ fn definition_completion_and_formatting_answer() {
             .map(|i| i["label"].as_str().expect("a label").to_string())
             .collect()
     };
-    // Behind the `_` of a dim come axes, in a layout word dims, in an expression values and
-    // operations.
+    // Completion offers axes after the `_` of a dim, dims in a layout word, and values and
+    // operations in an expression.
     let axes = labels(editor.ask_at("textDocument/completion", &untidy, "F_yzE_x", 6));
     assert_eq!(axes, ["x"], "y and z split F already");
     let axes = labels(editor.ask_at("textDocument/completion", &untidy, "F_yzE_x", 2));
@@ -400,7 +400,7 @@ fn completion_offers_what_the_place_takes() {
     assert_eq!(labels(&at("B_(xy)", 3)), ["x", "y", "{data}"]);
     assert_eq!(labels(&at("B_{x,y}E", 5)), ["y", "data"]);
     assert_eq!(labels(&at("over E", 5)), ["B", "E"]);
-    // What is typed of a longer axis is no axes of a letter.
+    // The letters typed of a longer axis name are not read as axes of one letter.
     let half = text.replace("B_xE,", "B_xdaE,");
     editor.change(2, &half);
     let answer = editor.ask_at("textDocument/completion", &half, "B_xdaE,", 5);
@@ -408,7 +408,7 @@ fn completion_offers_what_the_place_takes() {
     editor.close();
 }
 
-/// The text of the part of a signature that the cursor is in, and the signature.
+/// The text of the parameter that the cursor is in, and the text of its signature.
 fn active(help: &Value) -> (String, String) {
     let signature = &help["signatures"][0];
     let label = signature["label"].as_str().expect("a label");

@@ -1,4 +1,4 @@
-//! What is said where memory binds: nothing that is not so.
+//! Reports where memory binds claim nothing that is false.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::common::{Ran, fed, shardc};
 use rayon::prelude::*;
 use serde_json::Value;
 
-/// A chip of so much memory.
+/// Writes the hardware file of a chip with `hbm_bytes` of memory, and returns its path.
 fn chip(name: &str, hbm_bytes: &str, [flops, hbm, network]: [&str; 3]) -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("memory");
     std::fs::create_dir_all(&folder).expect("a scratch folder");
@@ -47,7 +47,8 @@ layer block(x: bf16 BLE_xyz, kc: cache bf16 B_xyzSQ, vc: cache bf16 B_xyzSQ, wq:
 }
 ";
 
-/// Blocks that normalise twice: what is held in the middle of one depends on more than one op.
+/// Blocks that normalise twice: the memory held in the middle of a block depends on more than one
+/// op.
 const TOWER: &str = "hardware tpu-v5e
 mesh x=4, y=2
 dim B = 32
@@ -78,10 +79,12 @@ fn that_no_plan_fits_is_said_only_where_there_is_none() {
     let (scarce, small, smallest) =
         (of("scarce", "1.6e9"), of("small", "1.54e9"), of("smallest", "1.3e9"));
     let asked = [
-        // What needs all of the memory is found without the pin that leads to it, too.
+        // A plan that needs all of the memory is found with the pin that leads to it, and without
+        // the pin.
         (PALM, &scarce, 0),
         (&pinned, &scarce, 0),
-        // Beside what each op holds there is `x`, which is still to be added, and then `attn`.
+        // Beside the operands and the result of each op, a device holds `x`, which is added later,
+        // and then `attn`.
         (PALM, &small, 1),
         // The first product alone needs more than is left beside the weights.
         (PALM, &smallest, 1),
@@ -106,8 +109,8 @@ fn where_plans_are_left_that_nobody_looked_at_it_is_not_said_that_none_fits() {
     assert!(!refused.err.contains("no plan of `tower` fits"), "{}", refused.err);
 }
 
-/// Llama 3 70B reading prompts on 32 chips, its weights free: the fastest plan keeps a copy of most
-/// of them on each chip.
+/// Llama 3 70B with open weights, which reads prompts on 32 chips. The fastest plan keeps a copy of
+/// most of the weights on each chip.
 const LLAMA: &str = include_str!("../../search/tests/memory/llama_70b.shard");
 
 #[test]
@@ -124,7 +127,7 @@ fn a_faster_plan_that_was_not_chosen_is_no_tie_and_the_reason_is_said() {
         large.out
     );
     assert!(!large.out.contains("a tie") && !large.out.contains("it wins at"), "{}", large.out);
-    // One that fits: what is proven is not beaten by it.
+    // A plan with this layout fits, so it cannot be faster than the plan that is proven best.
     let json: serde_json::Value =
         serde_json::from_str(&asked("wo: K_yGDE_z", &["--format", "json"]).out).expect("JSON");
     let answer = &json["answers"][0];

@@ -1,11 +1,11 @@
-//! The models of today: what `new` writes of each configuration is checked, lowered and run, and
-//! has the parameters that are published of it.
+//! Current models: what `new` writes for each configuration is checked, lowered and run, and has
+//! the published number of parameters.
 
 use crate::common::{fed, shardc};
 use rayon::prelude::*;
 use serde_json::Value;
 
-/// Configurations, with the parameters that are published of the parts that are written.
+/// Configurations, with the published number of parameters of the parts that `new` writes.
 const MODELS: &[(&str, f64)] = &[
     ("bloom_176b", 176.247e9),
     ("command_r", 34.981e9),
@@ -41,14 +41,15 @@ const MODELS: &[(&str, f64)] = &[
     ("starcoder2_15b", 15.958e9),
 ];
 
-/// What `new` writes of a configuration.
+/// The text that `new` writes for a configuration.
 fn new(name: &str) -> String {
     let ran = shardc(&["new", "--from-config", &format!("configs/{name}.json")]);
     assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{name}");
     ran.out
 }
 
-/// The weights of a layer, each with its elements; those of folded blocks as often as they repeat.
+/// The weights of a layer, each with its number of elements; a weight of folded blocks counts once
+/// for each repetition.
 fn weights(layer: &Value) -> impl Iterator<Item = (&Value, f64)> {
     let of = |instruction: &Value| {
         let shape = instruction["shape"].as_array().expect("a shape").iter();
@@ -60,7 +61,7 @@ fn weights(layer: &Value) -> impl Iterator<Item = (&Value, f64)> {
     weights.map(move |instruction| (instruction, of(instruction)))
 }
 
-/// The parameters of a layer; scales of what is stored narrow are none.
+/// The number of parameters of a layer. The scales of weights in narrow types do not count.
 fn parameters(layer: &Value) -> f64 {
     let is_scale = |weight: &Value| weight["name"].as_str().expect("a name").contains("_scales");
     weights(layer).filter(|(weight, _)| !is_scale(weight)).map(|(_, elements)| elements).sum()
@@ -101,7 +102,8 @@ fn is_lowered_with_the_published_parameters(name: &str, published: f64) {
     }
 }
 
-/// Of 32 layers side by side and not one behind another, rounding leaves more than 1e-5.
+/// Runs the program of a model. In the 32 layers of `command_r7b`, attention and feed-forward stand
+/// side by side, not one behind the other, and rounding leaves more than 1e-5.
 fn runs(name: &str) {
     let tolerance = if name == "command_r7b" { "1e-3" } else { "1e-5" };
     let ran = fed(&["run", "--tolerance", tolerance, "-"], &new(name));
@@ -189,8 +191,8 @@ fn the_rest_of_the_models_are_lowered_with_their_parameters_and_run() {
     });
 }
 
-/// Where memory binds and nothing is annotated, the stored weights of a model are searched among
-/// more ways than can be looked at: the search ends by what it has priced, with a plan that is
+/// Where memory binds and nothing is annotated, the weights of a model can be stored in more ways
+/// than can be tried. The search ends when it has priced its limit of them, with a plan that is
 /// nearly the best.
 #[test]
 #[ignore = "slow: searches within memory of whole models"]
@@ -199,7 +201,7 @@ fn whole_models_on_chips_of_little_memory_have_a_plan_near_the_best() {
     {
         let config = format!("configs/{name}.json");
         let program = shardc(&["new", "--from-config", &config, "--hardware", chip]).out;
-        // Prompts behind a full cache: there is less room.
+        // These prompts follow a full cache, which leaves less memory.
         let program = program.replace(", S = L", "").replace(", R = L", "");
         let ran = fed(&["explain", "--format", "json", "--no-alternatives", "-"], &program);
         assert_eq!(ran.status, 0, "{name}: {}", ran.err);
@@ -209,8 +211,8 @@ fn whole_models_on_chips_of_little_memory_have_a_plan_near_the_best() {
     }
 }
 
-/// The block of DeepSeek-V3 that reads prompts of 512 tokens, its weights free, on 32 chips. The
-/// fastest plan takes 182 GB of each, weights and caches of any plan 25 GB.
+/// The block of DeepSeek-V3 that reads prompts of 512 tokens, with open weights, on 32 chips. The
+/// fastest plan takes 182 GB of each chip; weights and caches take 25 GB in any plan.
 fn prompts_of_deepseek_v3() -> String {
     let program = new("deepseek_v3");
     let lines = program.lines().filter(|line| !line.starts_with("phase "));
@@ -248,7 +250,8 @@ fn the_best_plan_is_proven_at_the_memory_of_the_chip_and_nearly_at_little_more_t
         let [cost, bound] =
             ["cost_s", "lower_bound_s"].map(|key| optimality[key].as_f64().expect("seconds"));
         assert!(bound <= cost && cost <= gap * bound, "{memory}: {optimality}");
-        // Prices know nothing of activations.
+        // Certificates price no activations, so a certificate cannot prove a plan that memory
+        // limits.
         assert_ne!(optimality["proof"], "certificate", "{memory}: {optimality}");
     }
 }
@@ -268,8 +271,9 @@ fn a_whole_model_that_stores_its_weights_for_two_phases_fits_and_is_proven() {
     }
 }
 
-/// Weights that all phases store alike where the fastest plans have no room: in the first model the
-/// layouts of one phase cost the other nothing; in the second all phases are searched side by side.
+/// Weights that all phases store alike, where the fastest plans do not fit. In the first model the
+/// layouts that one phase wants cost the other phase nothing; in the second all phases are searched
+/// together.
 #[test]
 #[ignore = "slow: the phases of two models share their weights"]
 fn stored_layouts_within_memory_are_proven_best_for_a_request() {
@@ -315,7 +319,8 @@ fn layers_of_different_kinds_stand_in_the_order_of_the_configuration() {
     );
 }
 
-/// Weights of a block that phases share: open in the source, and stored as all phases want them.
+/// A block whose weights two phases share. Their layouts are open in the source, and they are
+/// stored as all phases want them.
 const SHARED: &str = "hardware tpu-v5e
 mesh x=4
 dim B = 16

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{fed, shardc};
 use rayon::prelude::*;
 
-/// Templates and configurations, as arguments.
+/// Templates and configurations, as arguments of `new`.
 const SOURCES: &[&[&str]] = &[
     &["--template", "mlp"],
     &["--template", "llama-block"],
@@ -24,7 +24,7 @@ fn new(arguments: &[&str]) -> String {
     ran.out
 }
 
-/// A place of its own for a file of a test.
+/// The path of a test's own file.
 fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
@@ -83,7 +83,8 @@ fn a_model_reads_prompts_and_makes_tokens_with_one_set_of_weights_that_fits() {
     }
 }
 
-/// A small Llama 4: all four kinds of layers in each four of eight, and what else is said.
+/// The configuration of a small Llama 4 of eight layers: each four of them have all four kinds of
+/// layers. `more` is added at its end.
 fn small_llama4(more: &str) -> String {
     format!(
         r#"{{"model_type": "llama4_text", "hidden_size": 64, "num_attention_heads": 8,
@@ -105,7 +106,8 @@ fn a_prompt_is_no_longer_than_a_chunk() {
     assert_eq!(ran.status, 0, "{}", ran.err);
 }
 
-/// A cache of 1,024 positions would price attention as behind 512 others.
+/// With a cache of 1,024 positions, attention would be priced as if the prompt came after 512 other
+/// positions.
 #[test]
 fn a_prompt_is_the_first_of_its_sequence() {
     let learned = r#"{"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2,
@@ -120,8 +122,8 @@ fn a_prompt_is_the_first_of_its_sequence() {
     }
 }
 
-/// The factor is `ln(floor((p + 1) / floor_scale) + 1) * attn_scale + 1` at position p, of all
-/// positions of the caches, of which a step's are the last.
+/// The factor at position p is `ln(floor((p + 1) / floor_scale) + 1) * attn_scale + 1`. The
+/// positions are those of the caches, and those of a step are the last ones.
 #[test]
 fn queries_of_llama_4_are_scaled_by_their_position_where_nothing_turns_them() {
     let written = |more: &str| {
@@ -144,7 +146,7 @@ fn queries_of_llama_4_are_scaled_by_their_position_where_nothing_turns_them() {
     assert!(!program.contains("attn_scale") && !program.contains("floor_scale"), "{program}");
     let ran = fed(&["run", "--tolerance", "1e-5", "-"], &program);
     assert_eq!(ran.out.matches(": equal").count(), 2, "{}{}", ran.err, ran.out);
-    // What the configuration says is read as Hugging Face reads it.
+    // All of these values turn the tuning on, as they do in Hugging Face's library.
     for on in ["", r#", "attn_temperature_tuning": true"#, r#", "attn_temperature_tuning": 4"#] {
         assert!(written(on).contains("(positions + 1) / 8192, f32) + 1) * 0.1 + 1"), "{on}");
     }
@@ -254,8 +256,9 @@ fn meshes_suit_the_chip_and_the_model() {
         program.lines().find(|line| line.starts_with("mesh ")).map(str::to_string)
     };
     let llama = ["--from-config", "configs/llama3_70b.json"];
-    // As near to a square as can be, or to a cube where slices are made of cubes, and no more ways
-    // than there are heads of keys and values; more only where the chip has no such slice.
+    // The mesh is as near to a square as can be, or to a cube where slices are made of cubes. The
+    // axis of heads is no longer than the number of heads of keys and values, unless the chip has
+    // no such slice.
     assert_eq!(mesh(&[&llama[..], &["--chips", "32"]].concat()).as_deref(), Some("mesh x=4, y=8"));
     assert_eq!(
         mesh(&[&llama[..], &["--chips", "128"]].concat()).as_deref(),
@@ -430,7 +433,7 @@ fn a_name_that_a_layer_cannot_have_is_told_as_one() {
     assert_eq!(shardc(&["new", "--template", "mlp", "--mesh", "x=7"]).status, 0);
 }
 
-/// In one object, as transformers 5 writes it.
+/// transformers 5 writes the settings of rotary positions in one object.
 #[test]
 fn what_positions_turn_is_read_wherever_it_stands() {
     let config = |rope: &str| {

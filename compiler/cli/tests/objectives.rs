@@ -1,9 +1,9 @@
-//! What plans are chosen for: `--objective`.
+//! The objectives that plans are chosen for: `--objective`.
 
 use crate::common::{fed, shardc};
 use serde_json::Value;
 
-/// Layers whose plans differ from objective to objective, on a network of one stream and on one of
+/// Layers whose plans differ between objectives, on a network of one stream and on a network of
 /// several.
 const LAYERS: &[(&str, &str)] = &[
     ("tpu-v4-flat", "x: bf16 B_xyE, w_in: weight bf16 E_xF_y, w_out: weight bf16 F_yE_x"),
@@ -96,7 +96,7 @@ fn a_report_says_on_request_what_overlapping_would_choose() {
     }
 }
 
-/// Layers whose weights are gathered: the next layer's come while one computes.
+/// Layers whose weights are gathered: those of the next layer arrive while one computes.
 const STACK: &str = "hardware tpu-v4-flat\nmesh x=4\ndim B = 16384\ndim D = 4096\ndim F = 16384\n\
     layer block(x: bf16 B_xD, up: weight bf16 D_xF, down: weight bf16 FD_x) -> bf16 B_xD \
     repeat 8 {\n  return einsum(gelu(einsum(x, up -> BF)), down -> BD)\n}\n";
@@ -117,11 +117,11 @@ fn what_fits_is_judged_by_the_schedule_of_the_objective() {
         assert_eq!(cost["memory"]["free_bytes"].as_u64(), Some(capacity - peak), "{objective}");
         peak
     };
-    // Two layers' weights are there at once.
+    // The weights of two layers are held at once.
     assert!(figures("overlap") > figures("serial"));
     let text = fed(&["cost", "-", "--objective", "overlap"], STACK).out;
     assert!(text.contains("free along the overlapped schedule"), "{text}");
-    // The time that the bound is of.
+    // The bound is on the time of the overlapped schedule, and the report says so.
     let text = fed(&["explain", "-", "--objective", "overlap"], STACK).out;
     assert!(text.contains("8 layers, computing beside communicating"), "{text}");
 }
@@ -196,7 +196,7 @@ fn weights_that_phases_share_are_stored_in_little_memory_where_that_is_the_objec
     assert!(!ran.err.contains("W0803"), "that they are not the fastest is no news: {}", ran.err);
 }
 
-/// Weights of which several times as much is held in activations.
+/// The activations take several times as much memory as the weights.
 #[test]
 fn weights_that_phases_share_take_little_memory_beside_large_activations_too() {
     let source = "hardware tpu-v5e\nmesh x=4, y=2\ndim B = 16\ndim E = 2048\ndim F = 8192\n\
@@ -209,12 +209,14 @@ fn weights_that_phases_share_take_little_memory_beside_large_activations_too() {
         let explained = explained(source, "memory");
         explained["totals"]["peak_hbm_bytes"].as_u64().expect("bytes")
     };
-    // What one of them pinned so needs was 40 % less than what was chosen.
+    // The search once chose a plan that needed more memory than this one with a single pinned
+    // weight.
     let pinned = source.replacen("EF?", "E_xyF", 1);
     assert!(peak(source) <= peak(&pinned), "{} and {}", peak(source), peak(&pinned));
 }
 
-/// The plans of least memory are not those that the weights are stored for.
+/// Weights are stored for the fastest plans. A report on plans of another objective therefore says
+/// what a request takes with the fastest plans.
 #[test]
 fn what_a_request_takes_is_said_of_the_fastest_plans_where_others_are_shown() {
     let said_of = |source: &str, objective: &str| {

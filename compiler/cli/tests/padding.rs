@@ -3,8 +3,8 @@
 use crate::common::fed;
 use serde_json::Value;
 
-/// The last layer of GPT-2, whose vocabulary is a multiple of 3 and 5 less one; `types` are those
-/// of its weight and its result.
+/// The last layer of GPT-2, on a mesh that does not divide its vocabulary. `types` are the types of
+/// its weight and its result.
 fn source(types: [&str; 2]) -> String {
     let [weight, result] = types;
     format!(
@@ -27,7 +27,7 @@ fn an_open_layout_of_a_dim_that_does_not_divide_is_offered_the_padding_that_pays
     let of_v = &found[0];
     assert_eq!((&of_v["dim"], &of_v["padded"]), (&"V".into(), &50259.into()), "{found:?}");
     let seconds = |key: &str| of_v[key].as_f64().expect("seconds");
-    // It is what the plan takes that is compiled so, and a third of the other.
+    // The offered time is that of the plan with the padding, about a third of the time without it.
     let padded = fed(
         &["explain", "-", "--format", "json", "-D", "V=50257 pad 50259", "--no-alternatives"],
         &source(["EV?", "BV?"]),
@@ -36,7 +36,7 @@ fn an_open_layout_of_a_dim_that_does_not_divide_is_offered_the_padding_that_pays
     let time = &padded["layers"][0]["totals"]["serial_time_s"];
     assert_eq!(time.as_f64(), Some(seconds("padded_time_s")));
     assert!(seconds("time_s") > 2.8 * seconds("padded_time_s"));
-    // Its own plan, padded, has nothing left to pad.
+    // The padded program needs no more padding.
     let padded = paddings(&source(["EV?", "BV?"]), &["-D", "V=50257 pad 50259"]);
     assert!(padded.iter().all(|padding| padding["dim"] != "V"), "{padded:?}");
 }
@@ -47,7 +47,7 @@ fn a_dim_that_divides_and_one_that_nothing_would_gain_by_are_offered_none() {
     assert!(paddings(&source, &["-D", "V=50259", "-D", "B=258"]).is_empty());
     assert!(paddings(&source, &["-D", "V=2", "-D", "B=258", "-D", "E=4095"]).is_empty());
     assert!(paddings(&source, &["--no-alternatives"]).is_empty());
-    // A plan that was not chosen for the sum of its steps is not told what that would be.
+    // The times of paddings are sums of steps, so they are not offered for another objective.
     assert!(paddings(&source, &["--objective", "memory"]).is_empty());
 }
 

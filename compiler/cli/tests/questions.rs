@@ -1,12 +1,13 @@
-//! `explain --why` and `--why-not` on programs that are no examples: what the answers say, and that
-//! a line that a reader could write does not beat them.
+//! `explain --why` and `--why-not` on programs that are not examples: what the answers say, and
+//! that no line that a reader could write gives a better plan than the answer.
 
 use crate::common::{fed, shardc, text};
 
 /// A layer that calls another one with a value of its own.
 const CALLED: &str = "called.shard";
 
-/// What is left open may be stored whole, and then nothing is gathered.
+/// Open weights may be stored whole, and then nothing is gathered. `--why-not` must still find the
+/// plans that gather them.
 #[test]
 fn open_weights_that_are_gathered_are_found_when_they_are_asked_for() {
     let source = "hardware tpu-v5e\nmesh x=2, y=4\ndim B = 16384\ndim E = 2048\ndim F = 8192\n\
@@ -79,14 +80,14 @@ fn a_layout_of_a_label_is_written_in_all_its_places() {
     assert_eq!(time_with_it(&asked.out), time_proven(&pinned.out));
 }
 
-/// What the best plan takes that has what was asked for.
+/// The time of the best plan that has what was asked for.
 fn time_with_it(answer: &str) -> String {
     let best = answer.lines().find(|line| line.contains("best with it")).expect("a best one");
     let words: Vec<&str> = best.split_whitespace().collect();
     words[words.len() - 2..].join(" ")
 }
 
-/// What no plan takes less than, as the last line but one or the last says.
+/// The proven lower bound on the time, from the last line that states one.
 fn time_proven(explained: &str) -> String {
     let (_, time) = explained.rsplit_once("no plan takes less than ").expect("a proof");
     time.split_whitespace().take(2).collect::<Vec<_>>().join(" ")

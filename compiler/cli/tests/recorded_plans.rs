@@ -4,7 +4,7 @@ use crate::common::{fed, shardc};
 use jsonschema::Validator;
 use serde_json::Value;
 
-/// A plan of the binary before this one.
+/// A plan that an older version of the binary wrote.
 const OLDER: &str = "explained_by_an_older_binary.json";
 
 fn schema() -> Validator {

@@ -30,7 +30,7 @@ layer block(x: bf16 B_xE, up: weight bf16 EF, down: weight int8 F_xE) -> bf16 B_
 }
 ";
 
-/// The layer of a name, in its first phase, as `command --format json` has it.
+/// The named layer in its first phase, as `command --format json` prints it.
 fn layer(command: &[&str], source: &str, name: &str) -> Value {
     let ran = fed(
         &[command, &["-", "--layer", name, "--phase", "prefill", "--format", "json"]].concat(),
@@ -148,7 +148,7 @@ fn a_plan_that_is_bounded_is_marked_wherever_it_is_shown() {
     let csv = with(&["sweep", "-D", "B=8192", "--format", "csv"]);
     let (heading, row) = csv.split_once('\n').expect("two lines");
     let at = heading.split(',').position(|name| name == "proof").expect("a column");
-    // The mesh, in quotes, has commas of its own.
+    // The quoted mesh contains commas itself.
     assert_eq!(
         row.split('"').nth(2).and_then(|rest| rest.split(',').nth(at - 2)),
         Some("bounded"),
@@ -295,7 +295,7 @@ fn a_trace_has_every_phase_and_layer_and_the_lines_of_the_source() {
     assert!(text.contains("gross = ") && text.contains("are alike, each"), "{text}");
 }
 
-/// The first layer, as `command --format json` has it.
+/// The first layer, as `command --format json` prints it.
 fn first(command: &[&str], source: &str) -> Value {
     let ran = fed(&[command, &["--format", "json"]].concat(), source);
     assert_eq!(ran.status, 0, "{}", ran.err);
@@ -314,18 +314,18 @@ fn the_largest_size_that_the_language_allows_is_named_where_memory_has_room_for_
     let source = "hardware h100\nmesh x=8\ndim B = 8\ndim L = 1024\ndim S = L\ndim D = 128\n\
         layer attn(q: bf16 B_xLD, k: bf16 B_xSD, v: bf16 B_xSD) -> bf16 B_xLD {\n\
         let p = softmax(einsum(q, k -> BLS) over S)\n  return einsum(p, v -> BLD)\n}\n";
-    // 8 * L * L elements are no more than 2^52.
+    // The language allows 2^52 elements: 8 * L * L is no more than that up to this L.
     let text = cost_text(source, &[]);
     assert!(text.contains("largest L: 23726566, the most that the language allows\n"), "{text}");
     let more = ["-D", "L=10000000"];
-    // 45 * 10^14 are.
+    // With this L, B = 45 would still be allowed; 40 is the largest multiple of the mesh below it.
     let text = cost_text(source, &more);
     assert!(text.contains("largest B: 40, the most that the language allows\n"), "{text}");
     let cost = first(&[&["cost", "-"], more.as_slice()].concat(), source);
     let largest = &cost["memory"]["largest"][0];
     assert_eq!((&largest["dim"], &largest["size"]), (&json!("B"), &json!(40)));
     assert_eq!(largest["limit"], "language");
-    // Without weights nothing says which dims count tokens.
+    // Without weights the report cannot know which dims count tokens.
     assert!(!text.contains("token"), "{text}");
     assert_eq!(cost["tokens"], Value::Null);
     assert_eq!(cost["tokens_per_second"], Value::Null);

@@ -2,8 +2,8 @@
 
 use crate::common::{fed, shardc};
 
-/// What is summed, or not, is split; a weight moves, or what it is multiplied with; one scale for
-/// 32 numbers of a column, for so many rows, or for a square.
+/// The layers differ in whether a dim that is summed is split, in whether the weight or its other
+/// operand moves, and in what one scale covers: 32 numbers of a column, 32 whole rows, or a square.
 const LAYERS: &str = "hardware tpu-v5p
 mesh x=2, y=4
 dim B = 64

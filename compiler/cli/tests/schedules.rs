@@ -1,5 +1,5 @@
-//! Schedules: `lower --emit schedule` writes them, `run` takes them back, `run --schedule` executes
-//! what it has scheduled itself.
+//! Schedules: `lower --emit schedule` writes them, `run` reads them back, and `run --schedule`
+//! executes a schedule that it makes itself.
 
 use crate::common::{fed, shardc};
 use serde_json::Value;
@@ -141,12 +141,13 @@ fn inputs_and_outputs_of_a_schedule_are_files_as_those_of_a_layer() {
     );
     assert_eq!((ran.status, ran.err.as_str()), (0, ""));
     assert!(folder.join("all/y.npy").is_file());
-    // A result of the first layer is what the second one takes as its `x`.
+    // The second layer takes a result of the first as its `x`.
     let x = format!("x={}", at("all/y.npy"));
     let down = ["run", "-", "--layer", "down", "--input", &x, "--outputs", &again];
     let ran = fed(&down, &all);
     assert_eq!((ran.status, ran.err.as_str()), (0, ""));
-    // Of several layers names have that of the layer before them, and a name of none is a mistake.
+    // With several layers, a name begins with the name of its layer; a name that no parameter has
+    // is an error.
     let ran = fed(&["run", "-", "--inputs", &again], &all);
     assert_eq!(ran.status, 2, "{}", ran.out);
     assert!(ran.err.contains("no parameter has that name"), "{}", ran.err);

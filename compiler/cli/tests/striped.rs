@@ -3,7 +3,7 @@
 use crate::common::fed;
 use serde_json::Value;
 
-/// Attention of a sequence that is split, with few heads: keys and values are gathered.
+/// Attention with few heads over a split sequence: keys and values are gathered.
 fn source(hardware: &str, scores: &str) -> String {
     format!(
         "hardware {hardware}\nmesh c=8\ndim B = 1\ndim L = 65536\ndim S = L\ndim K = 2\ndim G = 3\n\
@@ -31,12 +31,14 @@ fn contiguous_blocks_of_a_causal_mask_are_told_what_stripes_would_save() {
     assert_eq!((&one["queries"], &one["query_blocks"]), (&"L".into(), &8.into()));
     assert_eq!((&one["keys"], &one["key_blocks"]), (&"S".into(), &1.into()));
     let seconds = |key: &str| one[key].as_f64().expect("seconds");
-    // The last of 8 blocks sees seven and a half of 8 blocks of keys, in stripes each sees four.
+    // The last of 8 blocks attends to seven and a half of 8 blocks of keys; in stripes each device
+    // attends to four.
     let ratio = seconds("time_s") / seconds("striped_time_s");
     assert!((ratio - 15.0 / 8.0).abs() < 1e-3, "{ratio}");
 }
 
-/// A ring is as slow as its busiest device in each step; in stripes each has half a block in all.
+/// Each step of a ring is as slow as its busiest device; in stripes every device has half a block
+/// in each step.
 #[test]
 fn a_ring_is_told_that_stripes_halve_every_step() {
     let found = striped_in(&source("tpu-v5p-face", "causal(s over L, S)"), &["--fuse"]);
@@ -67,7 +69,7 @@ fn nothing_is_said_without_a_mask_with_a_narrow_window_and_without_such_a_kernel
         let found = striped(&source(hardware, scores));
         assert!(found.is_empty(), "{hardware} {scores}: {found:?}");
     }
-    // A shift goes along the sequence in its order.
+    // A shift needs the sequence in its order, so no stripes are offered.
     let scores = source("tpu-v5p-face", "causal(s over L, S)");
     let shifted = scores.replace("einsum(q, k", "einsum(q + shift(q over L, 1), k");
     assert_ne!(scores, shifted);

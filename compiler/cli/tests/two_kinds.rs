@@ -3,7 +3,7 @@
 use crate::common::{Ran, fed, shardc};
 use serde_json::Value;
 
-/// Five layers whose weights have no room for two copies of all.
+/// Five layers; memory has no room for a second copy of all their weights.
 const STACK: &str = "hardware tpu-v5e
 mesh x=2, y=2
 dim B = 512
@@ -18,7 +18,7 @@ fn asked(source: &str, args: &[&str]) -> Ran {
     fed(&[&["explain", "-", "--no-alternatives"], args].concat(), source)
 }
 
-/// What the stack takes, in picoseconds; of one kind or, with `split`, of two.
+/// The time of the stack in picoseconds, with one kind of layers or, with `split`, with two.
 fn time(split: &str, limit: &str) -> u64 {
     let source = STACK.replace("repeat 5", &format!("repeat {split}"));
     let ran = fed(&["cost", "-", "--format", "json", "--memory-limit", limit], &source);
@@ -58,8 +58,8 @@ fn the_specification_shows_what_is_said() {
 
 #[test]
 fn nothing_is_said_to_be_proven_of_splits_that_one_kind_does_not_bound() {
-    // A mask, which a block gathers once and a stack once for each layer; and two maps, which are
-    // one kernel where no block stands between.
+    // In the first program a mask is gathered once in a block, but once for each layer of a stack.
+    // In the second two maps are one kernel where no block ends between them.
     let dims = "hardware tpu-v5e\nmesh x=4\ndim B = 1024\ndim E = 1024\ndim F = 1024\n";
     let masked = "layer f(a: bf16 B_xE, m: bf16 BE_x, w: weight bf16 EF?) -> bf16 B_xE repeat 60 {
         return a * m + rename(einsum(a, w -> BF), F -> E) }";
@@ -104,7 +104,7 @@ fn a_stack_of_more_layers_than_can_be_listed_is_searched_all_the_same() {
         &["--two-kinds", "--memory-limit", "40GB"],
     );
     assert_eq!(ran.status, 0, "{}", ran.err);
-    // What one split takes bounds no other.
+    // The cost of one split bounds no other split, so the search reports a bound for all of them.
     assert!(ran.err.contains("no split takes less than"), "{}", ran.err);
 }
 

@@ -13,7 +13,7 @@ fn mesh() -> Mesh {
     Mesh::new([("x", 2), ("y", 2), ("z", 2)]).expect("a mesh")
 }
 
-/// Every layout of a tensor of so many dims, partial ones too.
+/// Every layout of a tensor of this rank, partial layouts included.
 fn layouts(mesh: &Mesh, rank: usize) -> Vec<Layout> {
     let sizes = vec![64; rank];
     MeshShape { mesh, sizes: &sizes }.layouts(mesh.all_axes(), mesh.all_axes())
@@ -48,7 +48,7 @@ fn placements_cut_a_tensor_as_the_layout_does() {
     for layout in layouts(&mesh, 2) {
         let text = Notation::Dtensor.layout(&mesh, layout, &DIMS[..2]);
         let inside = text.trim_start_matches('[').trim_end_matches(']');
-        // A placement has a comma of its own, but only before `split_factor`.
+        // A placement may contain a comma, but only before `split_factor`.
         let placements: Vec<String> = inside
             .replace(", split_factor", " split_factor")
             .split(", ")
@@ -59,8 +59,8 @@ fn placements_cut_a_tensor_as_the_layout_does() {
             let at = mesh.coordinates(device);
             for dim in 0..2 {
                 let blocks = mesh.group_size(layout.axes_of(dim).iter());
-                // PyTorch's own steps: mesh axis by mesh axis, each cuts what is left; a strided
-                // one takes every n-th piece.
+                // The steps of PyTorch: each mesh axis in turn cuts what is left, and a strided
+                // placement takes every n-th piece.
                 let mut held: Vec<u64> = (0..blocks).collect();
                 for (axis, placement) in placements.iter().enumerate() {
                     let (size, place) = (2, at[axis] as usize);
@@ -109,7 +109,7 @@ fn axes_of_one_place_are_placements_and_nothing_else() {
     );
 }
 
-/// A layout as this language writes it.
+/// Reads a layout as the language writes it; also returns the names of the dims.
 fn layout(mesh: &Mesh, text: &str) -> (Layout, Vec<String>) {
     let (word, partial) =
         text.split_once('(').map_or((text, None), |(word, rest)| (word, Some(format!("({rest}"))));

@@ -1,4 +1,4 @@
-//! Tests of how layouts and strategies are told.
+//! Tests of how layouts are written and strategies recognised.
 //!
 //! One binary for all of them: to link one for each file takes longer than most of them take to
 //! run.

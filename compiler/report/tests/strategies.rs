@@ -3,7 +3,8 @@
 use shard_ir::Plan;
 use shard_report::strategy::strategy;
 
-/// The names of a plan: a mesh, and the instructions of a part of a feed-forward block.
+/// The names of the strategies of a plan, given by a mesh and the instructions of a part of a
+/// feed-forward block.
 fn names(mesh: &str, instructions: &str) -> Vec<&'static str> {
     let text = format!(
         "shir 1\nlayer block\nmesh {mesh}\ndims B=64, L=8, E=64, F=256, H=8, Q=8, S=32, \
@@ -106,7 +107,7 @@ return y = %5 : B_xLF_y
     assert_eq!(names("x=8, y=4", plan), ["1d-weight-stationary"]);
 }
 
-/// Attention with one head of keys for all, in these layouts.
+/// Attention with one head of keys for all heads of queries, in these layouts.
 fn attention(q: &str, k: &str, s: &str, o: &str) -> String {
     format!(
         "%0 = parameter x : bf16 BLE
@@ -154,7 +155,7 @@ return y = %9 : BLF_y(partialsum-x)
     assert_eq!(names("x=4, y=2", plan), ["1d-weight-stationary", "expert-parallel"]);
 }
 
-/// What a weight shares with its scales are no experts.
+/// A dim that a weight shares with its scales is not a dim of experts.
 #[test]
 fn scales_of_a_weight_in_blocks_say_nothing_of_its_dims() {
     let plan = "%0 = parameter x : bf16 BLEQ

@@ -1,5 +1,6 @@
-//! What memory the programs of the grid need, as it stands in `limits.txt`: so that a case is the
-//! same whatever the search does.
+//! The memory that plans of the grid's programs need, as recorded in `limits.txt`. The memory
+//! limits of the cases come from this file, so that the cases stay the same when the search
+//! changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +12,12 @@ use shard_search::{Limits, LowerOptions};
 use crate::measure::{Most, search, with_patience};
 use crate::programs::GridProgram;
 
-/// Bytes on a device, over the whole stack.
+/// The memory that plans of a program need on each device, in bytes, over the whole stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Needs {
-    /// The least that a plan was found for.
+    /// The smallest need of any plan that was found.
     pub(crate) least: u64,
-    /// What the fastest plan takes.
+    /// The need of the fastest plan.
     pub(crate) fastest: u64,
 }
 
@@ -24,7 +25,8 @@ fn path() -> String {
     format!("{}/benches/grid/limits.txt", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// By the names of programs. A line a program: its name, the least, the fastest.
+/// The recorded needs by the names of programs. Each line of `limits.txt` has the name of a
+/// program, the least need and the need of the fastest plan.
 pub(crate) fn known() -> BTreeMap<String, Needs> {
     let text = std::fs::read_to_string(path()).unwrap_or_default();
     let line = |line: &str| {
@@ -49,7 +51,8 @@ pub(crate) fn write(known: &BTreeMap<String, Needs>) -> std::io::Result<()> {
     std::fs::write(path(), text)
 }
 
-/// By searches; `None` where there is no plan at all.
+/// The needs of a program, found by two searches: one for the fastest plan and one for the plan of
+/// least memory. `None` where one of them finds no plan.
 pub(crate) fn measured(of: &GridProgram, patience: Duration) -> Option<Needs> {
     let fastest = search(&of.program, &of.hardware, Most::Any, patience).found.ok()?.needed();
     let smallest = with_patience(patience, |stop| {

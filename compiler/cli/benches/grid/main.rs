@@ -1,6 +1,7 @@
-//! The grid: open blocks of known models on known chips, within the memory of the chip and within
-//! less. What is asked of each: is it proven, how far from its bound is it if not, and what does
-//! the limit cost in time of the search.
+//! The grid: blocks of known models with open layouts, on known chips, within the memory of the
+//! chip and within less. The bench reports for each case whether its plan is proven, how far an
+//! unproven plan may be from its bound, and how much longer the search takes within the memory
+//! limit.
 //!
 //! ```sh
 //! cargo bench -p shardc --bench grid                       # a sample of 128 of all cases
@@ -14,9 +15,9 @@
 //! cargo bench -p shardc --bench grid -- --source NAME      # the text of a program, for `shardc explain -`
 //! ```
 //!
-//! One thread, in this process; a search of less than 0.1 s is done three times, and the fastest
-//! counts; of a longer one the time that it was on the processor, where the system tells: other
-//! work does not count.
+//! Searches run on one thread of this process. A search of less than 0.1 s is repeated twice, and
+//! the fastest counts. For a longer search the time on the processor counts, where the system
+//! reports it, so that other work on the machine does not matter.
 
 mod limits;
 mod measure;
@@ -35,17 +36,17 @@ use programs::{GridProgram, programs};
 use report::Row;
 use variants::{Variant, one_pinned, strategies};
 
-/// What draws the sample of `spec/performance.md`, and how large it is.
+/// The seed of the sample in `spec/performance.md`, and the number of its cases.
 const SEED: u64 = 20_260;
 const SAMPLE: usize = 128;
 
-/// Seconds after which a search is ended.
+/// Seconds after which a search is stopped.
 const PATIENCE: u64 = 60;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if !args.iter().any(|arg| arg == "--bench") {
-        // It is `cargo test` that calls, and there is nothing to test.
+        // `cargo test` calls benches without `--bench`, and there is nothing to test.
         return ExitCode::SUCCESS;
     }
     match run(&args) {
@@ -121,8 +122,8 @@ fn run(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// The variants with pinned weights whose plans, within the same memory, take less time than that
-/// of the open program; the time of each in picoseconds.
+/// The variants with pinned weights whose plans, within the same memory, take less time than the
+/// plan of the open program; each with its time in picoseconds.
 fn beaten(row: &Row<'_>, patience: Duration) -> Vec<(String, u64)> {
     let program = &row.program.program;
     let cheaper = |variant: Variant| {
@@ -142,7 +143,7 @@ fn measure_limits<'a>(
     for program in programs {
         let mut needs = limits::measured(program, patience)
             .ok_or_else(|| format!("{}: no plan", program.name))?;
-        // What a plan was once found for, a plan is there for.
+        // A plan that an earlier search found still exists, so the least need never grows.
         needs.least =
             known.get(&program.name).map_or(needs.least, |before| needs.least.min(before.least));
         println!("{} {} {}", program.name, needs.least, needs.fastest);

@@ -7,21 +7,22 @@ use shard_cost::{Hardware, Memory};
 use shard_ir::{Plan, Program};
 use shard_search::{Limits, LowerError, LowerOptions, Lowered, Proof, Stats, Status, Stop, lower};
 
-/// Searches shorter than this are done again, and the fastest counts: the others were disturbed.
+/// Searches shorter than this are repeated, and the fastest counts: other work disturbed the slower
+/// ones.
 const SHORT: Duration = Duration::from_millis(100);
 const AGAIN: usize = 2;
 
-/// What came of a search, and how long it took.
+/// The result of a search, and the time that it took.
 #[derive(Clone)]
 pub(crate) struct Searched {
     pub(crate) found: Result<Found, NoPlan>,
     pub(crate) time: Duration,
 }
 
-/// A plan.
+/// A plan that was found.
 #[derive(Clone)]
 pub(crate) struct Found {
-    /// Picoseconds of a layer.
+    /// The time of a layer, in picoseconds; `bound` is in picoseconds too.
     pub(crate) cost: u64,
     pub(crate) bound: u64,
     pub(crate) proof: Option<Proof>,
@@ -30,17 +31,17 @@ pub(crate) struct Found {
     pub(crate) plan: Plan,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Clone)]
 pub(crate) enum NoPlan {
-    /// None fits; `proven` where the search left none out.
+    /// No plan fits; `proven` if the search left no plan out.
     Fits { proven: bool },
-    /// Anything else.
+    /// Any other error, as text.
     Other(String),
 }
 
 impl Found {
-    /// By how much the cost may be above the best plan's, as a part of the bound.
+    /// The most by which the cost exceeds that of the best plan, as a fraction of the bound.
     pub(crate) fn gap(&self) -> f64 {
         (self.cost as f64 - self.bound as f64) / (self.bound.max(1) as f64)
     }
@@ -56,7 +57,7 @@ impl Searched {
         self.found.as_ref().ok().map(|found| found.cost)
     }
 
-    /// Whether nothing better is left: a proven plan, or proof that none fits.
+    /// Whether the result is proven: a plan that is proven best, or a proof that no plan fits.
     pub(crate) fn is_proven(&self) -> bool {
         match &self.found {
             Ok(found) => found.proof.is_some(),
@@ -66,14 +67,15 @@ impl Searched {
     }
 }
 
-/// How many bytes plans may take.
+/// The most memory that a plan may need on a device.
 #[derive(Clone, Copy)]
 pub(crate) enum Most {
     Any,
     Bytes(u64),
 }
 
-/// The search of a program, on this thread; ended after `patience` with what it has.
+/// Searches for the plan of a program on this thread. After `patience` the search is stopped and
+/// gives what it has found.
 pub(crate) fn search(
     program: &Program,
     hardware: &Hardware,
@@ -84,7 +86,8 @@ pub(crate) fn search(
         let (start, before) = (Instant::now(), on_processor());
         let lowered = search_once(program, hardware, most, patience);
         let (by_clock, after) = (start.elapsed(), on_processor());
-        // Other work may have had the processor; the system says so every few milliseconds only.
+        // Other work may have had the processor. The system updates the time of this thread only
+        // every few milliseconds, so short searches are timed by the clock.
         let own = before.zip(after).map(|(before, after)| after.saturating_sub(before));
         (own.filter(|_| by_clock > SHORT).map_or(by_clock, |own| own.min(by_clock)), lowered)
     };
@@ -95,7 +98,7 @@ pub(crate) fn search(
     Searched { found: found(lowered), time }
 }
 
-/// How long this thread has been on a processor; `None` where the system does not tell.
+/// The time that this thread has spent on a processor; `None` where the system does not report it.
 fn on_processor() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
@@ -117,7 +120,7 @@ fn search_once(
     })
 }
 
-/// Lets searches know when so much time is over.
+/// Runs a search with a [`Stop`] that reports after `patience` that the time is up.
 pub(crate) fn with_patience<T>(patience: Duration, run: impl FnOnce(Stop) -> T) -> T {
     let stop = Stop::default();
     let of_clock = stop.clone();
@@ -129,7 +132,7 @@ pub(crate) fn with_patience<T>(patience: Duration, run: impl FnOnce(Stop) -> T) 
     });
     let result = run(stop);
     drop(done);
-    // The clock waits for the sender alone, which is gone.
+    // The clock thread waits only for `done`, which has been dropped.
     let _ = clock.join();
     result
 }

@@ -9,7 +9,7 @@ use shard_grammar::SourceFile;
 use shard_ir::Program;
 use shard_search::least_kept;
 
-/// The models: each with the arguments that `shardc new` takes it by.
+/// The models, each with the source that `shardc new` reads it from.
 const MODELS: [(&str, From); 7] = [
     ("llama-3-8b", From::Config("llama-3-8b.json")),
     ("llama-3-70b", From::Config("llama-3-70b.json")),
@@ -20,17 +20,17 @@ const MODELS: [(&str, From); 7] = [
     ("gpt-3", From::Config("gpt-3.json")),
 ];
 
-/// Where `new` has a model from.
+/// The source that `shardc new` reads a model from.
 #[derive(Clone, Copy)]
 enum From {
-    /// A file in `configs/`.
+    /// The name of a file in `configs/`.
     Config(&'static str),
     Template(&'static str),
 }
 
 const CHIPS: [&str; 4] = ["tpu-v5e", "tpu-v5p", "tpu-v6e", "h100"];
 
-/// What a block is used for.
+/// The uses of a block, by name.
 const USES: [(&str, Use); 3] = [
     ("decode", Use::Decode { cached: 8192 }),
     ("prompt-1024", Use::Prompt { tokens: 1024 }),
@@ -39,31 +39,34 @@ const USES: [(&str, Use); 3] = [
 
 #[derive(Clone, Copy)]
 enum Use {
-    /// One token a sequence, so many positions in the caches.
+    /// One token for each sequence, with `cached` positions in the caches.
     Decode { cached: u64 },
-    /// So many tokens a sequence, all of them new.
+    /// `tokens` new tokens for each sequence, and none in the caches.
     Prompt { tokens: u64 },
 }
 
-/// A number of chips could hold a use where weights and caches take at most this part of the
-/// memory: the rest is for activations, and for what a plan has twice.
+/// Weights and caches may take at most this part of the memory of a chip, as numerator and
+/// denominator. The rest is for activations and for copies that a plan makes.
 const FULL: (u64, u64) = (3, 4);
-/// The numbers of chips that are tried for the first: powers of two.
+/// The first number of chips is the smallest of these powers of two, given by their exponents, that
+/// holds every use.
 const FIRST: std::ops::RangeInclusive<u32> = 3..=10;
-/// The second number of chips is the first times one of these: the first of them that gives a mesh.
+/// The second number of chips is the first times one of these factors; the first factor that gives
+/// a mesh is taken.
 const SECOND: [u64; 2] = [4, 2];
 
 /// A program of the grid.
 pub(crate) struct GridProgram {
-    /// `llama-3-70b/tpu-v5e/64/decode`.
+    /// Model, chip, number of chips and use, such as `llama-3-70b/tpu-v5e/64/decode`.
     pub(crate) name: String,
-    /// For `shardc explain -`.
+    /// The source, which `shardc explain -` reads.
     pub(crate) text: String,
     pub(crate) program: Program,
     pub(crate) hardware: Hardware,
 }
 
-/// All programs, in the order of the tables above; or why one is missing.
+/// All programs, in the order of the tables above. An error says which model fits on no number of
+/// chips.
 pub(crate) fn programs() -> Result<Vec<GridProgram>, String> {
     let mut out = Vec::new();
     for (model, from) in MODELS {
@@ -84,8 +87,9 @@ pub(crate) fn programs() -> Result<Vec<GridProgram>, String> {
     Ok(out)
 }
 
-/// A block in a use, with as many sequences as `new` has where the chips could hold these, else a
-/// half, a quarter, ... of them; `None` where they hold none, or make no mesh.
+/// The program of a block in one use. It has as many sequences as `new` writes, or a half, a
+/// quarter and so on, until the chips hold weights and caches. `None` where the chips do not hold
+/// the fewest sequences, or where so many chips make no mesh.
 fn of_use(
     model: &str,
     from: From,
@@ -118,20 +122,20 @@ fn of_use(
     })
 }
 
-/// What `new` writes, as far as the grid needs it.
+/// The parts of a file written by `new` that the grid needs.
 struct Written {
-    /// Up to the end of the block; no phases, no layers around it.
+    /// The text up to the end of the block, without phases and without the model around the block.
     block: String,
-    /// The dim of sequences, or of groups of them.
+    /// The name of the dim that counts sequences, or groups of sequences.
     dim: String,
-    /// Of the phase `decode`.
+    /// The number of sequences in the phase `decode`.
     sequences: u64,
-    /// Of the phase `prefill`: as few as the layouts can split.
+    /// The number of sequences in the phase `prefill`: the fewest that the layouts can split.
     fewest: u64,
 }
 
 impl Written {
-    /// `None` where so many chips have no mesh.
+    /// Runs `shardc new`; `None` where so many chips make no mesh.
     fn by_new(from: From, chip: &str, count: u64) -> Option<Written> {
         let mut new = Command::new(env!("CARGO_BIN_EXE_shardc"));
         new.args(["new", "--hardware", chip, "--chips", &count.to_string()]);
@@ -159,7 +163,7 @@ impl Written {
         Some(Written { block, dim, sequences, fewest })
     }
 
-    /// The program of a use.
+    /// The source of the program for one use, with this number of sequences.
     fn used(&self, sequences: u64, of: Use) -> String {
         let (tokens, positions) = match of {
             Use::Decode { cached } => (1, cached),

@@ -1,4 +1,4 @@
-//! What was measured, as lines and as a section of `spec/performance.md`.
+//! The measurements, as lines of output and as a section of `spec/performance.md`.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,46 +10,50 @@ use crate::measure::{NoPlan, Searched};
 use crate::programs::GridProgram;
 use crate::sample::Limit;
 
-/// What is asked: the part that is proven, the widest gap, and the time of a search.
+/// The marks: the least part of the cases that is proven, the widest gap, and the longest search,
+/// as a multiple of the search without a limit (at least `FLOOR`, at most `LONGEST`).
 const PROVEN_MARK: f64 = 0.9;
 const GAP_MARK: f64 = 0.02;
 const RATIO_MARK: u32 = 10;
 const FLOOR: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// A case with its figures.
+/// A case and its measurements.
 pub(crate) struct Row<'a> {
     pub(crate) program: &'a GridProgram,
     pub(crate) limit: Limit,
-    /// The limit.
+    /// The memory limit, in bytes on a device.
     pub(crate) bytes: u64,
     pub(crate) needs: Needs,
-    /// Without the limit, and within it.
+    /// The search without the limit; `within` is the search within it.
     pub(crate) free: Searched,
     pub(crate) within: Searched,
-    /// Variants that are faster, where that was asked.
+    /// Variants that are faster than the open program, each with its time in picoseconds; `None`
+    /// unless `--check-pins` asks for them.
     pub(crate) beaten: Option<Vec<(String, u64)>>,
 }
 
 impl Row<'_> {
-    /// The mark for the time of this search.
+    /// The longest time that the search within the limit may take.
     fn mark(&self) -> Duration {
         (self.free.time * RATIO_MARK).max(FLOOR).min(LONGEST)
     }
 
-    /// How many times what the fastest plan of any size takes, at most.
+    /// The most by which the plan within the limit exceeds the best one; see `Found::gap`.
     fn gap(&self) -> Option<f64> {
         self.within.found.as_ref().ok().map(|found| found.gap())
     }
 
-    /// By how much the best variant is faster: 0.25 where the open plan takes a quarter more.
+    /// How much longer the open plan takes than the best variant: 0.25 where the open plan takes a
+    /// quarter more. Infinite where the open program has no plan; `None` where no variant is
+    /// faster.
     fn by(&self) -> Option<f64> {
         let best = self.beaten.iter().flatten().map(|(_, cost)| *cost).min()?;
         Some(self.within.cost().map_or(f64::INFINITY, |open| open as f64 / best as f64 - 1.0))
     }
 }
 
-/// For who watches.
+/// The line that is printed when a case is done.
 pub(crate) fn line(row: &Row<'_>) -> String {
     let mut out = format!(
         "{:36} {:4} {:8.3} GB ({:.3}-{:.3})  ",
@@ -65,7 +69,7 @@ pub(crate) fn line(row: &Row<'_>) -> String {
         milliseconds(row.free.time),
         if row.within.time > row.mark() { " SLOW" } else { "" }
     );
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = match &row.within.found {
         Ok(found) => write!(
             out,
@@ -107,7 +111,7 @@ fn proof(searched: &Searched) -> &'static str {
     }
 }
 
-/// What came of all of them, beside the marks.
+/// The results of all cases, each beside its mark.
 pub(crate) fn summary(rows: &[Row<'_>]) -> String {
     let proven = rows.iter().filter(|row| row.within.is_proven()).count();
     let proven_free = rows.iter().filter(|row| row.free.is_proven()).count();
@@ -135,7 +139,7 @@ pub(crate) fn summary(rows: &[Row<'_>]) -> String {
         100.0 * PROVEN_MARK,
         verdict(part >= PROVEN_MARK)
     ));
-    // No limit of the grid is below what a plan was found for.
+    // A plan is known to exist for each limit that is at least `needs.least`.
     say(format!("Without a plan, though there is one: {without}: {}.", verdict(without == 0)));
     if let Some((gap, row)) = worst_gap {
         say(format!(
@@ -185,7 +189,7 @@ pub(crate) fn summary(rows: &[Row<'_>]) -> String {
 const BEGIN: &str = "<!-- the grid: `cargo bench -p shardc --bench grid -- --write` -->";
 const END: &str = "<!-- the end of the grid -->";
 
-/// Puts the section into the page, in place of the one before.
+/// Replaces the section of the grid in `spec/performance.md`.
 pub(crate) fn write(rows: &[Row<'_>], seed: u64, summary: &str) -> std::io::Result<()> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/performance.md");
     let page = std::fs::read_to_string(path)?;
@@ -245,7 +249,7 @@ the fastest of three, of a longer one what it was on the processor. {machine}
     out + "\n"
 }
 
-/// What the figures were taken on.
+/// The machine that the measurements were taken on.
 fn machine() -> String {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();

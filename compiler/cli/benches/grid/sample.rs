@@ -6,9 +6,9 @@ use shard_runtime::Random;
 /// The memory limits of a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Limit {
-    /// What the chip has.
+    /// The memory of the chip.
     Chip,
-    /// So many quarters of the way from the least that any plan needs to what the fastest takes.
+    /// As many quarters of the way from the least need of any plan to the need of the fastest plan.
     Quarters(u64),
 }
 
@@ -24,7 +24,8 @@ impl Limit {
         }
     }
 
-    /// Bytes on a device; `chip` is what the chip has, and the other two are what plans need.
+    /// The limit in bytes on a device. `chip` is the memory of the chip, `least` is the least need
+    /// of any plan, and `fastest` is the need of the fastest plan.
     pub(crate) fn bytes(self, chip: u64, least: u64, fastest: u64) -> u64 {
         match self {
             Limit::Chip => chip,
@@ -33,13 +34,13 @@ impl Limit {
     }
 }
 
-/// Pairs of a program, by its number, and a limit: so many of all that there are, in their order.
+/// Draws `count` of all pairs of a program, given by its index, and a limit. The pairs are sorted.
 pub(crate) fn sample(programs: usize, count: usize, seed: u64) -> Vec<(usize, Limit)> {
     let mut all: Vec<(usize, Limit)> =
         (0..programs).flat_map(|p| LIMITS.map(|limit| (p, limit))).collect();
     let mut random = Random::new(seed);
     let count = count.min(all.len());
-    // The first places of a shuffle.
+    // The first `count` places of a shuffle.
     for at in 0..count {
         let left = (all.len() - at) as u64;
         let other = at + random.below(left) as usize;

@@ -1,5 +1,6 @@
-//! Variants of a program that no plan of the open one may be dearer than: one weight pinned to a
-//! layout, and all weights laid out as the strategies of the field have them.
+//! Variants of an open program with pinned weights: one weight pinned to a layout, or all weights
+//! laid out as a well-known strategy has them. The plan of the open program may not be slower than
+//! the plan of any variant.
 
 use shard_ir::{
     AxisId, AxisList, AxisSet, Def, Layout, LayoutPattern, MeshShape, ParameterKind, Program,
@@ -8,12 +9,12 @@ use shard_ir::{
 
 /// A program with some weights pinned.
 pub(crate) struct Variant {
-    /// `wq as EK_yGD`, `tensor-parallel`.
+    /// What is pinned, such as `wq as EK_yGD` or `FSDP`.
     pub(crate) name: String,
     pub(crate) program: Program,
 }
 
-/// One weight after another in each of its layouts.
+/// The variants that pin a single weight, for each weight and each of its layouts.
 pub(crate) fn one_pinned(program: &Program) -> Vec<Variant> {
     let mut out = Vec::new();
     for id in weights(program) {
@@ -33,13 +34,13 @@ pub(crate) fn one_pinned(program: &Program) -> Vec<Variant> {
     out
 }
 
-/// The named strategies. The last axis of the mesh is the one that `shardc new` means for heads and
-/// d_ff.
+/// The variants that follow named strategies. `shardc new` uses the last axis of the mesh for heads
+/// and d_ff, and so do these.
 pub(crate) fn strategies(program: &Program) -> Vec<Variant> {
     let all: Vec<AxisId> = program.mesh.axis_ids().collect();
     let Some((last, rest)) = all.split_last() else { return Vec::new() };
     let last = std::slice::from_ref(last);
-    // d_model over the first, heads and d_ff over the second.
+    // Each strategy has a list of axes for d_model, and one for heads and d_ff.
     let mut split: Vec<(&str, &[AxisId], &[AxisId])> = vec![
         ("data parallel", &[], &[]),
         ("FSDP", &all, &[]),
@@ -62,15 +63,16 @@ pub(crate) fn strategies(program: &Program) -> Vec<Variant> {
     split.iter().map(of).collect()
 }
 
-/// The weights whose layouts are open.
+/// The weights with open layouts.
 fn weights(program: &Program) -> impl Iterator<Item = ValueId> {
     program.value_ids().filter(
         |id| matches!(&program.value(*id).def, Def::Parameter { kind: ParameterKind::Weight, pattern } if pattern.open),
     )
 }
 
-/// A weight with d_model (`E`) split over some axes, and others on the first dims that they divide,
-/// heads before what is in them; an axis that divides none is left out.
+/// The layout of a weight with d_model (`E`) split over the axes `model`, and each axis of `inner`
+/// on the first other dim that it divides. Heads come before the dims inside a head. An axis that
+/// divides no dim is left out.
 fn laid_out(program: &Program, id: ValueId, model: &[AxisId], inner: &[AxisId]) -> Layout {
     let dims = program.dim_names(&program.value(id).dims);
     let sizes = program.sizes(&program.value(id).dims);
@@ -88,7 +90,7 @@ fn laid_out(program: &Program, id: ValueId, model: &[AxisId], inner: &[AxisId]) 
         }
     };
     model.iter().for_each(|axis| place(*axis, &|dim| dim == "E"));
-    // Experts stay whole: which of them a device holds is a strategy of its own.
+    // The dim of experts stays whole: splitting it is a strategy of its own.
     inner.iter().for_each(|axis| place(*axis, &|dim| dim != "E" && dim != "X"));
     layout
 }

@@ -7,18 +7,18 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// A browser with one page; it ends with the value.
+/// A browser with one page. Dropping the value ends the browser.
 pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
-    /// Held open: a driver that cannot print ends.
+    /// Held open, because the driver ends when it cannot print.
     _output: Lines<BufReader<ChildStdout>>,
     profile: PathBuf,
 }
 
-/// Whether there is a browser to test in. Where there is none this is said on standard error
-/// itself, which the test runner does not hold back.
+/// Whether there is a browser to test in. If there is none, a message is written to standard error
+/// directly, which the test runner does not capture.
 pub fn is_there() -> bool {
     let there = ["/usr/bin/chromium", "/usr/bin/chromedriver"]
         .iter()
@@ -84,12 +84,12 @@ impl Browser {
         self.post("/url", &json!({"url": url}));
     }
 
-    /// What an expression of JavaScript is.
+    /// The value of a JavaScript expression.
     pub fn value(&self, expression: &str) -> Value {
         self.post("/execute/sync", &json!({"script": format!("return {expression};"), "args": []}))
     }
 
-    /// Moves the mouse to the first element of a selector.
+    /// Moves the mouse to the first element that matches a CSS selector.
     pub fn point_at(&self, selector: &str) {
         let element = self.post("/element", &json!({"using": "css selector", "value": selector}));
         let action =

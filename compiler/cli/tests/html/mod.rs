@@ -100,19 +100,19 @@ fn layers_that_are_equal_are_folded_behind_the_first() {
     assert!(line.starts_with("  3 more calls of block, equal to this one "), "{line}");
     assert!(line.ends_with("  75.0 %"), "{line}");
     assert!(page.contains("more, of layers that are equal to the first</summary>"), "{page}");
-    // Each step has its address, folded or not.
+    // Each step has its own anchor once, in folded calls too.
     let document: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let steps = document["layers"][0]["instructions"].as_array().expect("instructions");
     for step in steps.iter().filter(|step| step["op"] != "parameter") {
         assert_eq!(page.matches(&format!("id=\"layer0-step{}\"", step["id"])).count(), 1);
     }
-    // Two are listed one by one.
+    // Two calls are not folded: each is listed.
     let (text, page, _) = calls(2);
     assert_eq!(text.matches("let h = gelu(").count(), 2, "{text}");
     assert!(!page.contains("<details class=\"alike\">"), "{page}");
 }
 
-/// The page of `diff` of a file and another mesh.
+/// The page that `diff` makes of a file on its own mesh and on another mesh.
 fn side_by_side() -> String {
     let ran = shardc(&["diff", "mlp.shard", "--mesh-b", "x=2,y=2,z=4", "--emit", "html"]);
     assert_eq!((ran.status, ran.err.as_str()), (0, ""));
