@@ -24,7 +24,7 @@ fn main() {
     println!("{made} programs in {folder}");
 }
 
-/// Writes the program of a seed; not one that the checker refuses.
+/// Writes the program of a seed, unless the checker refuses it.
 fn write(seed: u64, folder: &Path, fuse: bool) -> bool {
     let checked = check(&generate(seed));
     let failed = |problem: String| -> ! { panic!("seed {seed}: {problem}") };

@@ -1,5 +1,5 @@
-//! `cargo run -p shard-snapshots --bin fidelity`: prints `spec/fidelity.md`; `--fit` the calibrated
-//! chip; `--write` into the repository.
+//! `cargo run -p shard-snapshots --bin fidelity`: prints `spec/fidelity.md`. `--fit` prints the
+//! calibrated chip, and `--write` writes to the repository.
 
 use shard_snapshots::fidelity::fit::TableD2;
 use shard_snapshots::fidelity::{CALIBRATED, PAGE, fit, page};

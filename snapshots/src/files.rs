@@ -67,12 +67,12 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Asserts that a file has this text behind a first marker and up to a second one; with
-/// `SHARDC_UPDATE` set, puts it there.
+/// Asserts that a file has this text between two markers; with `SHARDC_UPDATE` set, writes the text
+/// there.
 ///
 /// # Panics
 ///
-/// Where a marker is not there, or the text is another.
+/// If the file lacks a marker, or has another text between them.
 pub fn holds(path: &str, from: &str, to: &str, wanted: &str) {
     let text = read(&root().join(path));
     let start = text.find(from).unwrap_or_else(|| panic!("{path} has no {from}")) + from.len();
@@ -85,7 +85,7 @@ pub fn holds(path: &str, from: &str, to: &str, wanted: &str) {
     }
 }
 
-/// All files of a folder that end in `.rs`, and of the folders in it.
+/// All files that end in `.rs`, in a folder and the folders in it.
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {

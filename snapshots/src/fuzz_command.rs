@@ -12,7 +12,7 @@ use shard_snapshots::fuzz::{
     Campaign, Failure, SURFACES, Shardc, Surface, Tally, caught, smaller, surface,
 };
 
-/// As its first argument: act as `shardc`.
+/// The first argument with which this binary acts as `shardc`.
 const AS_SHARDC: &str = "shardc";
 
 const USAGE: &str = "\
@@ -27,8 +27,8 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == AS_SHARDC) {
         return shardc::main(std::iter::once(program).chain(arguments.skip(1)));
     }
-    // Judged on a thread of the size that the language server's have: what recurses too deep is
-    // found here, too.
+    // Cases are judged on a thread with the stack size of the language server's threads, so that
+    // too deep recursion is found here, too.
     let worker =
         std::thread::Builder::new().stack_size(2 << 20).spawn(command).map(|thread| thread.join());
     match worker {
@@ -125,15 +125,15 @@ fn write(bytes: &[u8]) -> Result<(), String> {
     std::io::Write::write_all(&mut std::io::stdout(), bytes).map_err(|e| e.to_string())
 }
 
-/// Runs a campaign. The case that is judged lies in a file, for those that end the process; one
-/// that takes too long ends it here.
+/// Runs a campaign. The current case is kept in a file, in case it ends the process. A case that
+/// takes too long ends the process here.
 fn watched(campaign: &Campaign<'_>, folder: &Path, patience: Duration) -> Tally {
     let (name, seed) = (campaign.surface.name, campaign.seed);
     let current = folder.join(format!("{name}-{seed}-current.{}", campaign.surface.extension));
     let _ = std::fs::create_dir_all(folder);
     let number = std::sync::Arc::new(AtomicU64::new(u64::MAX));
     let (seen, place) = (std::sync::Arc::clone(&number), current.clone());
-    // Twice the patience with the binary, which ends first.
+    // Twice the time that the binary may take, so that the binary ends first.
     let step = patience * 2;
     std::thread::spawn(move || {
         let mut before = u64::MAX;

@@ -1,4 +1,4 @@
-//! Source text through the whole compiler, and everything that is claimed of the outcome.
+//! Source text through the whole compiler, and everything that is claimed of the result.
 
 use shard_check::{CheckOptions, Checked, check_source};
 use shard_cost::Hardware;
@@ -12,7 +12,7 @@ pub fn check(source: &str) -> Checked {
     check_source(&SourceFile::new("test.shard", source), &CheckOptions::default())
 }
 
-/// The programs of a text without errors, every layer's.
+/// The programs of all layers of a text without errors.
 pub fn compile(source: &str) -> Vec<Program> {
     let checked = check(source);
     let errors: Vec<String> = checked
@@ -30,8 +30,8 @@ pub fn hardware() -> Hardware {
     Hardware::built_in("tpu-v4-flat").expect("a built-in chip")
 }
 
-/// The plans of a text without errors, every layer's, each verified; of a strict layer that lacks
-/// collectives the one that has them.
+/// The plans of all layers of a text without errors, each verified; for a strict layer that lacks
+/// collectives, the plan that has them.
 pub fn lower_all(source: &str) -> Vec<Plan> {
     let mut chip = hardware();
     chip.host_rate = Some(15_000_000_000);
@@ -47,9 +47,9 @@ pub fn lower_all(source: &str) -> Vec<Plan> {
     plans
 }
 
-/// Everything that is claimed of a plan of executable size: it verifies, its text reads back as
-/// itself, it computes what the unsharded program does, and each move sends the bytes that the
-/// model says. Gives back the verdict of the run.
+/// Everything that is claimed of a plan of executable size: it verifies, its printed text reads
+/// back as the same plan, it gives the results of the unsharded program, and each move sends the
+/// bytes of the cost model. Returns the verdict of the run.
 pub fn judge(plan: &Plan, seed: u64) -> Result<Report, String> {
     verify::verify(plan).map_err(|errors| format!("the plan is wrong: {errors:?}"))?;
     let printed = text::print(plan);
@@ -99,7 +99,7 @@ pub struct Moved {
     pub op: String,
     /// `yz`.
     pub axes: String,
-    /// The dim, or both for an all-to-all, `H to B`; none for an all-reduce.
+    /// The dim; both dims for an all-to-all, `H to B`; none for an all-reduce.
     pub dim: Option<String>,
     /// The layout after.
     pub to: String,

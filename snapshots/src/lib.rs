@@ -1,4 +1,4 @@
-//! Tests over ../examples, ../spec and random programs; here is what they share.
+//! Tests over ../examples, ../spec and random programs; this library is what they share.
 
 pub mod fidelity;
 pub mod files;

@@ -1,4 +1,4 @@
-//! `shardc`, for the tests of this package: Cargo hands them the path of their own package's
+//! `shardc` for the tests of this package: Cargo gives tests only the paths of their own package's
 //! binaries.
 
 use shard_ir::{catalogue::defects, never};

@@ -1,16 +1,18 @@
 //! The factors of the calibrated chip: least squares of the relative errors over Table D.2.
 //!
-//! In the inverses of the three factors and the overhead a step's time is piecewise linear (a
-//! kernel takes the longer of two sides), so the fit is Gauss and Newton's: solve the linear
-//! problem of where one stands, go there or half of the way. It uses nothing but sums, products and
-//! quotients of doubles in a fixed order, so that it ends at the same factors everywhere.
+//! A step's time is piecewise linear in the inverses of the three factors and in the overhead (a
+//! kernel takes the longer of two times). So the fit is the Gauss-Newton method: it solves the
+//! linear problem at the current point, and goes to the solution or half of the way. It uses only
+//! sums, products and quotients of doubles in a fixed order, so that it ends at the same factors on
+//! every machine.
 
 use shard_cost::Hardware;
 
 use super::System;
 use super::paper::TABLE_D2;
 
-/// What a chip reaches of its peaks, and what a layer takes beside its kernels and moves.
+/// The fractions of its peaks that a chip reaches, and the time of a layer beside its kernels and
+/// moves.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Factors {
     /// Of the peak of its arithmetic.
@@ -71,12 +73,12 @@ layer = {:.digits$}e-6 # launches, small operations, waiting: about half of a de
         Hardware::parse(&self.text(12)).expect("a hardware file of our own")
     }
 
-    /// In these the times are piecewise linear; each about 1.
+    /// The parameters in which the times are piecewise linear; each is about 1.
     fn parameters(&self) -> [f64; 4] {
         [1.0 / self.matmul, 1.0 / self.hbm, 1.0 / self.network, self.layer / LAYER_SCALE]
     }
 
-    /// The nearest physical factors with these parameters: every one a true fraction.
+    /// The physical factors nearest to these parameters: every one is at most `MOST` of a peak.
     fn of(parameters: [f64; 4]) -> Factors {
         let [matmul, hbm, network, layer] = parameters;
         let part = |inverse: f64| 1.0 / inverse.max(1.0 / MOST);
@@ -92,7 +94,7 @@ layer = {:.digits$}e-6 # launches, small operations, waiting: about half of a de
 /// The overhead that is a parameter of 1, in seconds.
 const LAYER_SCALE: f64 = 1e-4;
 
-/// The most of a peak that anything reaches.
+/// The largest fraction of a peak that a factor may be.
 const MOST: f64 = 0.99;
 
 /// The systems of Table D.2, in the paper's own layouts.
@@ -135,7 +137,7 @@ impl TableD2 {
         TableD2 { rows: systems.collect() }
     }
 
-    /// The table's figures beside what a chip takes; of all batches.
+    /// The table's figures of all batches, with the times on a chip.
     pub fn points(&self, hardware: &Hardware) -> Vec<Point> {
         let mut points = Vec::new();
         for (row, systems) in TABLE_D2.iter().zip(&self.rows) {
@@ -197,7 +199,7 @@ pub fn fit(table: &TableD2) -> Factors {
     Factors::of(at)
 }
 
-/// The fit ends of itself long before.
+/// A limit on steps; the fit ends long before it.
 const MOST_STEPS: usize = 50;
 
 /// The difference of a parameter over which a slope is taken.

@@ -1,8 +1,8 @@
-//! How well the cost model predicts what was measured: ESTI's systems, their plans priced on a chip
-//! whose few factors are fitted on one table, beside the paper's figures.
+//! How well the cost model predicts measurements: the plans of ESTI's systems are priced on a chip
+//! whose few factors are fitted on one table, and compared with the paper's figures.
 //!
 //! * [`paper`]: what the paper prints.
-//! * [`System`]: a program of `examples` at some sizes; its plan, and what a step of it takes.
+//! * [`System`]: a program of `examples` at some sizes, with its plan and the time of its step.
 //! * [`mod@fit`] finds the factors, from Table D.2 alone.
 //! * [`page`] writes `spec/fidelity.md`.
 //!

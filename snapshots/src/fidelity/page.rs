@@ -51,7 +51,7 @@ fn error(measured: f64, predicted: f64) -> String {
     format!("{:+.1} %", (predicted / measured - 1.0) * 100.0)
 }
 
-/// The middle one of some errors, whatever their signs; in percent.
+/// The median of the absolute values of some errors, in percent.
 fn median(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
     let mut errors: Vec<f64> = pairs.map(|(m, p)| (p / m - 1.0).abs() * 100.0).collect();
     errors.sort_by(f64::total_cmp);

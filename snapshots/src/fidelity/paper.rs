@@ -5,7 +5,7 @@
 pub struct RowD2 {
     /// Sequences.
     pub batch: u64,
-    /// PaLM 540B, the 20 tokens, in milliseconds.
+    /// PaLM 540B, prefill of the 20 tokens, in milliseconds.
     pub palm_prefill: f64,
     /// PaLM 540B, all 8 steps, in milliseconds.
     pub palm_generate: f64,
@@ -35,13 +35,13 @@ pub const TABLE_D2: [RowD2; 9] = [
 pub struct Column {
     /// Its heading.
     pub name: &'static str,
-    /// The forms of feed-forward and attention, in the paper's words.
+    /// The layouts of feed-forward and attention, in the paper's words.
     pub form: &'static str,
-    /// The program whose layouts are these.
+    /// The program with these layouts.
     pub paper: (&'static str, &'static [(&'static str, &'static str)]),
-    /// The program and phase that leaves them open.
+    /// The program and phase that leaves the layouts open.
     pub open: (&'static str, &'static str),
-    /// Steps that the latency covers.
+    /// The number of steps in the latency.
     pub steps: u64,
     /// Latency, in seconds.
     pub latency: f64,

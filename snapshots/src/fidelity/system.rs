@@ -15,9 +15,9 @@ pub struct System {
 }
 
 impl System {
-    /// Lowers the program of a file, its path from the root, with these sizes of its dims; in a
-    /// file with phases, the one of this name. Panics where it is wrong: the files are the
-    /// repository's own.
+    /// Lowers the program of a file, whose path is from the root, with these sizes of its dims; in
+    /// a file with phases, the phase of this name. Panics where the program has an error: the files
+    /// are the repository's own.
     pub fn lower(
         file: &str,
         sizes: &[(&str, &str)],

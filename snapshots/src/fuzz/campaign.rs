@@ -1,4 +1,4 @@
-//! So many cases of a seed, each judged; what panics is caught and named.
+//! A number of cases of a seed, each judged; panics are caught and named.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,13 +18,13 @@ pub struct Campaign<'a> {
     pub surface: &'a Surface,
     /// The binary under test.
     pub shardc: &'a Shardc,
-    /// What the cases follow from.
+    /// The seed of the cases.
     pub seed: u64,
     /// The number of the first case.
     pub first: u64,
     /// How many cases.
     pub count: u64,
-    /// Failures after which it ends.
+    /// The number of failures after which the campaign ends.
     pub most_failures: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct Failure {
     pub why: String,
 }
 
-/// What became of all cases.
+/// The results of all cases.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Cases that were refused, accepted, and executed.
@@ -51,8 +51,8 @@ pub struct Tally {
 }
 
 impl Campaign<'_> {
-    /// Makes and judges every case. `each` is told of a case before it is judged, since a judge
-    /// that ends the process tells nobody; `failed` of a failure at once.
+    /// Makes and judges every case. `each` is called with a case before it is judged, since a judge
+    /// that ends the process cannot report it; `failed` is called at once with each failure.
     pub fn run(&self, mut each: impl FnMut(u64, &[u8]), mut failed: impl FnMut(&Failure)) -> Tally {
         let corpus = (self.surface.corpus)(self.shardc);
         let mut tally = Tally::default();
@@ -98,13 +98,13 @@ pub fn kept(surface: &Surface) -> Vec<(String, Vec<u8>)> {
 }
 
 thread_local! {
-    /// Whether this thread is judging a case, whose panic is a result and not news.
+    /// Whether this thread is judging a case: its panic is then a result, and is not printed.
     static JUDGING: Cell<bool> = const { Cell::new(false) };
     /// Where and why this thread panicked.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// The verdict on an input; a panic is one.
+/// The verdict on an input; a panic is a verdict, too.
 pub fn caught(surface: &Surface, shardc: &Shardc, case: &[u8]) -> Verdict {
     listen();
     JUDGING.set(true);
@@ -113,7 +113,7 @@ pub fn caught(surface: &Surface, shardc: &Shardc, case: &[u8]) -> Verdict {
     judged.unwrap_or_else(|_| Err(format!("panic: {}", PANIC.take())))
 }
 
-/// Has panics of judges kept and those of others told as ever.
+/// Keeps the panics of judges, and prints all other panics as before.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -129,7 +129,7 @@ fn listen() {
 }
 
 impl Tally {
-    /// How many cases came at least so far.
+    /// How many cases came at least this far.
     pub fn reached(&self, depth: Depth) -> u64 {
         self.cases[depth as usize..].iter().sum()
     }

@@ -1,4 +1,4 @@
-//! Certificates: read and checked. One that is accepted is held to what it claims: no plan that a
+//! Certificates: read and checked. The claim of an accepted certificate is tested: no plan that a
 //! search finds takes less than its bound.
 
 use shard_check::CheckOptions;
@@ -105,7 +105,7 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
         for program in named {
             let options =
                 LowerOptions { limits: limits(), fuse, any_size: true, ..LowerOptions::default() };
-            // What has no plan under these limits says nothing.
+            // A program without a plan under these limits tests nothing.
             let Ok(found) = lower(program, &hardware, &options) else { continue };
             let (least, found, bound) =
                 (found.optimality.lower_bound, found.optimality.cost, layer.lower_bound);

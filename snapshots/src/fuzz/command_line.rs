@@ -1,5 +1,5 @@
-//! Command lines, over files that are right or spoiled. A case is one argument a line, a line
-//! `---`, and the file, which lies at `case.shard` and is standard input, too.
+//! Command lines, with files that are correct or spoiled. A case has one argument on each line, a
+//! line `---`, and the file, which is at `case.shard` and is also standard input.
 
 use shard_runtime::Random;
 
@@ -16,7 +16,7 @@ const BORDER: &str = "\n---\n";
 /// The largest example.
 const MAX_EXAMPLE: usize = 1800;
 
-/// Commands with what they always have.
+/// Commands with the arguments that they always have.
 const COMMANDS: &[&[&str]] = &[
     &["check", "case.shard"],
     &["check", "--expect", "case.shard"],
@@ -45,7 +45,7 @@ const COMMANDS: &[&[&str]] = &[
     &["completions", "bash"],
 ];
 
-/// What may stand behind any of them.
+/// Arguments that may follow any of them.
 const OPTIONS: &[&[&str]] = &[
     &["--format", "json"],
     &["--format", "text"],

@@ -1,5 +1,5 @@
-//! `config.json` of `shardc new --from-config`: a program that it is accepted with checks without
-//! an error.
+//! `config.json` of `shardc new --from-config`: the program made from an accepted file checks
+//! without an error.
 
 use shard_check::CheckOptions;
 use shard_driver::pipeline;
@@ -13,7 +13,7 @@ use crate::files::{read, root};
 pub(super) const SURFACE: Surface =
     Surface { name: "config", extension: "json", corpus, make, judge };
 
-/// What stands behind `new --from-config case.json`, one in turn.
+/// Arguments behind `new --from-config case.json`, one list for each case in turn.
 const OPTIONS: &[&[&str]] = &[
     &[],
     &["--chips", "1"],

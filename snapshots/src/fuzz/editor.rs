@@ -1,5 +1,5 @@
-//! What an editor sends to `shardc lsp`: whole sessions over spoiled files, some of them spoiled as
-//! bytes.
+//! The messages of an editor to `shardc lsp`: whole sessions with spoiled files. Some sessions are
+//! also spoiled as bytes.
 
 use serde_json::{Value, json};
 use shard_runtime::Random;
@@ -10,7 +10,7 @@ use super::{Depth, Mutator, Shardc, Surface, Verdict, program, text_of, words};
 pub(super) const SURFACE: Surface =
     Surface { name: "editor", extension: "lsp", corpus, make, judge };
 
-/// The largest file that is opened: all that the server says of it is read.
+/// The largest file that is opened: the test reads everything that the server says about it.
 const MAX_FILE: usize = 1500;
 
 /// The files that are opened.
@@ -28,7 +28,7 @@ fn framed(message: &Value) -> Vec<u8> {
     format!("Content-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
 }
 
-/// A session: files are opened and changed, questions are asked at places inside and outside of
+/// A session: files are opened and changed, and requests ask about places inside and outside of
 /// them.
 fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut session: Vec<Vec<u8>> = Vec::new();
@@ -147,11 +147,11 @@ fn judge(shardc: &Shardc, case: &[u8]) -> Verdict {
     let Some(sent) = messages(case) else { return Ok(Depth::Refused) };
     let answers = match messages(&ended.out) {
         Some(answers) => answers,
-        // Ended by an error, it may be cut short.
+        // A session that an error ended may be cut short.
         None if ended.status != 0 => Vec::new(),
         None => return Err("what the server sends is no stream of messages".to_string()),
     };
-    // Up to the end of the session everybody who asked is answered once.
+    // Up to the end of the session each request is answered once.
     let asked =
         sent.iter().take_while(|m| m["method"] != "exit").filter(|m| m["method"].is_string());
     let first =
@@ -177,14 +177,14 @@ fn judge(shardc: &Shardc, case: &[u8]) -> Verdict {
     }
 }
 
-/// Whether a session was not spoiled as bytes: it ends as ours do.
+/// Whether a session was not spoiled as bytes: it ends as the sessions of this file do.
 fn case_is_ours(sent: &[Value]) -> bool {
     let ends: Vec<&Value> = sent.iter().rev().take(2).map(|m| &m["method"]).collect();
     ends == ["exit", "shutdown"]
         && sent.iter().all(|m| m["jsonrpc"] == "2.0" && m["method"].is_string())
 }
 
-/// The messages of a stream; none where it is no stream of messages.
+/// The messages of a stream; `None` where it is not a stream of messages.
 fn messages(mut bytes: &[u8]) -> Option<Vec<Value>> {
     let mut out = Vec::new();
     while !bytes.is_empty() {

@@ -1,5 +1,4 @@
-//! Hardware files: read, and where they are right, plans are priced, lowered and shown on that
-//! chip.
+//! Hardware files are read; with a correct file, plans are priced, lowered and shown on that chip.
 
 use shard_check::CheckOptions;
 use shard_cost::hardware::BUILT_IN;
@@ -78,8 +77,8 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
             pipeline::compile_plan(plan, &hardware, None, Objective::Serial).map_err(said)?;
         whole_pipeline(None, &compiled, &hardware, Objective::Serial, hash(case))?;
     }
-    // A chip that has no way to its host's memory is given no weights there: the command line says
-    // so before it lowers.
+    // A chip without a link to its host's memory gets no weights there: the command line reports
+    // this before it lowers.
     let program = if hardware.host_rate.is_some() {
         PROGRAM.to_string()
     } else {

@@ -1,10 +1,10 @@
-//! Fuzzing: odd and wrong inputs, made from right ones by a seed, and what is claimed of the
-//! compiler on all of them.
+//! Fuzzing: odd and wrong inputs, made from correct ones by a seed, and the claims about the
+//! compiler that hold for all of them.
 //!
-//! A [`Surface`] is one kind of input: it has right inputs to start from, a way to spoil them, and
-//! a judge, which holds the compiler to its claims on one input. A [`Campaign`] makes and judges so
-//! many cases of one seed; the same seed gives the same cases on every machine. What once failed is
-//! kept under `snapshots/fuzzed` and judged by every test run.
+//! A [`Surface`] is one kind of input: it has correct inputs to start from, a way to spoil them,
+//! and a judge, which tests the claims on one input. A [`Campaign`] makes and judges a number of
+//! cases of one seed; the same seed gives the same cases on every machine. Cases that once failed
+//! are kept under `snapshots/fuzzed`, and every test run judges them.
 //!
 //! `spec/fuzzing.md` says how to run it by hand.
 
@@ -36,29 +36,29 @@ use shard_runtime::Random;
 /// One kind of input.
 #[derive(Clone, Copy)]
 pub struct Surface {
-    /// What it is called on the command line, and its folder under `snapshots/fuzzed`.
+    /// Its name on the command line, and its folder under `snapshots/fuzzed`.
     pub name: &'static str,
-    /// How the name of a file with such an input ends.
+    /// The extension of a file with such an input.
     pub extension: &'static str,
-    /// Right inputs, in the same order on every machine.
+    /// Correct inputs, in the same order on every machine.
     pub corpus: fn(&Shardc) -> Vec<Vec<u8>>,
-    /// An input made from right ones.
+    /// An input made from correct ones.
     pub make: fn(&[Vec<u8>], &mut Random) -> Vec<u8>,
-    /// Holds the compiler to its claims on one input, or says which is broken.
+    /// Tests the claims about the compiler on one input; an error names the broken claim.
     pub judge: fn(&Shardc, &[u8]) -> Verdict,
 }
 
-/// What became of an input on which every claim holds.
+/// The result for an input on which every claim holds.
 pub type Verdict = Result<Depth, String>;
 
-/// How far an input came: a campaign whose inputs are all refused at the door finds nothing.
+/// How far an input came: a campaign whose inputs are all refused at once finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Depth {
     /// It was refused with a diagnostic.
     Refused,
     /// It was accepted.
     Accepted,
-    /// What it says was executed, or computed.
+    /// Its program was executed, or its result computed.
     Executed,
 }
 
@@ -80,12 +80,12 @@ pub fn surface(name: &str) -> Option<&'static Surface> {
     SURFACES.iter().find(|surface| surface.name == name)
 }
 
-/// A text of an input whose bytes need not be one.
+/// An input as text, although its bytes may not be UTF-8.
 fn text_of(case: &[u8]) -> String {
     String::from_utf8_lossy(case).into_owned()
 }
 
-/// A number that follows from an input: for what a judge may do in one way or another.
+/// A number computed from an input: with it a judge chooses between several ways.
 fn hash(case: &[u8]) -> u64 {
     case.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,6 +1,6 @@
-//! Texts made from right ones. Most changes keep the text in the language (another number, another
-//! name of the same file, another op), so that what comes out reaches the late passes; the others
-//! do what they like.
+//! Texts made from correct ones. Most changes keep the text in the language (another number,
+//! another name of the same file, another op), so that the result reaches the late passes; the
+//! others are arbitrary.
 
 use shard_runtime::Random;
 
@@ -10,11 +10,11 @@ use super::tokens::{Kind, Token, tokens};
 /// Bytes of a text that is made.
 const MAX_BYTES: usize = 1 << 16;
 
-/// Numbers that mostly stay right.
+/// Numbers that mostly keep a text correct.
 const SMALL: &[&str] =
     &["1", "2", "3", "4", "6", "8", "12", "16", "24", "5", "7", "32", "64", "128"];
 
-/// Numbers that mostly do not.
+/// Numbers that mostly make a text wrong.
 const EXTREMES: &[&str] = &[
     "0",
     "00",
@@ -66,12 +66,12 @@ const CHARACTERS: &[&str] = &[
     "ﬁ",
 ];
 
-/// Makes texts from right ones.
+/// Makes texts from correct ones.
 pub struct Mutator<'a> {
     random: &'a mut Random,
     /// Right texts.
     corpus: &'a [Vec<u8>],
-    /// Words of the language; those of one group may take each other's place.
+    /// Words of the language; a word may be replaced by another of its group.
     groups: &'a [&'a [&'a str]],
 }
 
@@ -85,7 +85,7 @@ impl<'a> Mutator<'a> {
         Mutator { random, corpus, groups }
     }
 
-    /// A text made from one of the corpus, now and then from two.
+    /// A text made from one text of the corpus, sometimes from two.
     pub fn text(&mut self) -> String {
         let start = self.any_text();
         self.spoil(start)
@@ -221,7 +221,7 @@ impl<'a> Mutator<'a> {
         self.pick(group).map_or(String::new(), |word| word.to_string())
     }
 
-    /// A name in another's place: both start in the same case.
+    /// A name in place of another one; both start in the same case.
     fn another_name(&mut self, text: String) -> String {
         let upper = self.random.below(2) == 0;
         let same = |word: &str| word.starts_with(|c: char| c.is_uppercase() == upper);
@@ -243,7 +243,7 @@ impl<'a> Mutator<'a> {
         self.replace(text, |_, word| group.contains(&word), |_, _| new.to_string())
     }
 
-    /// A word with a capital in it, of which one character goes, comes, or changes places.
+    /// A word with a capital letter in it, with one character removed, added, or moved.
     fn another_layout(&mut self, text: String) -> String {
         let wanted = |t: &Token, word: &str| {
             t.kind == Kind::Word && word.contains(|c: char| c.is_ascii_uppercase())
@@ -309,7 +309,7 @@ impl<'a> Mutator<'a> {
         self.insert(text, |_, _| stretch)
     }
 
-    /// A stretch of the text several times, at times very often.
+    /// A part of the text several times, sometimes very often.
     fn repeat(&mut self, text: String) -> String {
         let all = tokens(&text);
         let first = self.random.below(all.len() as u64) as usize;

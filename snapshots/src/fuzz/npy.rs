@@ -7,7 +7,7 @@ use super::{Depth, Mutator, Shardc, Surface, Verdict, text_of};
 /// The surface.
 pub(super) const SURFACE: Surface = Surface { name: "npy", extension: "npy", corpus, make, judge };
 
-/// What reads the file: its parameter `x` has 2 times 4 elements.
+/// The program that reads the file: its parameter `x` has 2 times 4 elements.
 const PROGRAM: &str = "hardware tpu-v4-flat\nmesh x=2\ndim B = 2\ndim E = 4\ndim F = 2\n\
     layer f(x: f32 B_xE, w: weight f32 E_xF) -> f32 BF { return einsum(x, w -> BF) }\n";
 
@@ -85,7 +85,7 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
             let (header, data) = (text_of(&bytes[start..behind]), bytes[behind..].to_vec());
             let headers = [header.trim_end().as_bytes().to_vec()];
             let spoiled = Mutator::new(random, &headers, WORDS).text();
-            // As long as the format allows: the length is right, what stands there is not.
+            // As long as the format allows: the length is right, and the content is not.
             let spoiled: String = spoiled.chars().take(4000).collect();
             bytes = file(1 + random.below(2) as u8, &spoiled, &data);
         }

@@ -18,7 +18,7 @@ use crate::random_programs::generate;
 pub(super) const SURFACE: Surface =
     Surface { name: "shir", extension: "shir", corpus, make, judge };
 
-/// Bytes and multiplications of a plan that is executed.
+/// The most bytes and multiplications of a plan that is executed.
 const MAX_BYTES: u128 = 8 << 20;
 const MAX_WORK: u128 = 1 << 20;
 
@@ -78,7 +78,7 @@ fn accepted(plan: &Plan, hash: u64) -> Verdict {
     }
 }
 
-/// Everything that is claimed of a compiled layer, whatever it was compiled from.
+/// Everything that is claimed of a compiled layer, from whatever source.
 pub(super) fn whole_pipeline(
     source: Option<(&SourceFile, &Program)>,
     compiled: &Compiled,
@@ -140,8 +140,8 @@ fn reported(layer: &Layer<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Shrunk, and executed where that is little work, it is what the unsharded program is, and sends
-/// what the model says.
+/// A shrunk plan that takes little work is executed: it gives the results of the unsharded program,
+/// and sends the bytes of the cost model.
 fn executed(
     program: Option<&Program>,
     compiled: &Compiled,

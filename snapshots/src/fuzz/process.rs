@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 pub struct Shardc {
     /// The binary.
     pub program: PathBuf,
-    /// What it is told before the command line, so that it acts as `shardc`.
+    /// Arguments in front of the command line, with which the binary acts as `shardc`.
     pub first: Option<String>,
     /// The folder.
     pub folder: PathBuf,
-    /// How long a command line may take; for ever for `None`.
+    /// How long a command line may take; without limit for `None`.
     pub patience: Option<Duration>,
 }
 
-/// How an internal error is told in each of the formats.
+/// The text of an internal error in each of the formats.
 const INTERNAL: &[&str] = &[
     "error[E0901]",
     "\"code\": \"E0901\"",
@@ -37,12 +37,12 @@ pub(super) struct Ended {
 }
 
 impl Shardc {
-    /// Where a file of a case lies.
+    /// The path of a file of a case.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Puts a file where the command line will find it.
+    /// Writes a file where the command line will find it.
     pub(super) fn put(&self, name: &str, content: &[u8]) -> Result<(), String> {
         let path = self.path(name);
         path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|e| e.to_string())?;
@@ -111,7 +111,7 @@ impl Shardc {
 
 fn all(from: Option<impl Read>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // What was read before an error is what there is.
+    // After a read error, the output is what was read before it.
     let _ = from.map(|mut from| from.read_to_end(&mut bytes));
     bytes
 }

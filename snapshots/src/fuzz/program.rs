@@ -62,7 +62,7 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
     Ok(depth)
 }
 
-/// A formatted file is a fixed point, and means what it did.
+/// Formatting a formatted file does not change it, and formatting keeps its meaning.
 fn formatted(file: &SourceFile, checked: &Checked) -> Result<(), String> {
     let once = match shard_grammar::format(file) {
         Ok(once) => SourceFile::new(file.name.as_str(), once),
@@ -94,7 +94,7 @@ fn formatted(file: &SourceFile, checked: &Checked) -> Result<(), String> {
     }
 }
 
-/// Counts that keep a case short. What is not searched to its end has to be right all the same.
+/// Limits that keep a case short. A plan of a search that reached a limit has to be right, too.
 pub(super) fn limits() -> Limits {
     Limits {
         nodes: 60_000,

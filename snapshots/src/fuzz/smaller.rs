@@ -1,8 +1,8 @@
-//! A failing input made small: stretches are left out as long as the same claim is broken.
+//! Makes a failing input small: parts are left out as long as the same claim is broken.
 
 use super::{Shardc, Surface, caught};
 
-/// Judgements that making an input smaller may take.
+/// How many judgements making an input smaller may take.
 const MAX_TRIES: usize = 2000;
 
 /// The smallest input that was found to break the same claim.
@@ -31,7 +31,7 @@ pub fn smaller(surface: &Surface, shardc: &Shardc, case: &[u8]) -> Vec<u8> {
     best
 }
 
-/// The kind of what is broken: the first words, without the numbers and names of one case.
+/// The kind of a broken claim: its first words, without the numbers and names of one case.
 fn broken(surface: &Surface, shardc: &Shardc, case: &[u8]) -> Option<String> {
     let why = caught(surface, shardc, case).err()?;
     let place = why.split(" at ").nth(1).and_then(|at| at.split_whitespace().next());

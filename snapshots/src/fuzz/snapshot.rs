@@ -1,4 +1,4 @@
-//! `.lowered.snap` files of `shardc snapshot`, and as a side of `diff`.
+//! `.lowered.snap` files, for `shardc snapshot` and as a side of `diff`.
 
 use shard_runtime::Random;
 
@@ -9,7 +9,7 @@ use crate::files::{read, root};
 pub(super) const SURFACE: Surface =
     Surface { name: "snapshot", extension: "snap", corpus, make, judge };
 
-/// What the snapshots are of.
+/// The program of the snapshots.
 const PROGRAM: &str = "hardware tpu-v4-flat\nmesh x=2, y=2\ndim B = 8\ndim E = 16\ndim F = 32\n\
     layer mlp(x: bf16 BE_x, v: weight bf16 E_xF_y, w: weight bf16 F_yE_x) -> bf16 BE_x {\n  \
     let h = gelu(einsum(x, v -> BF))\n  return einsum(h, w -> BE)\n}\n";

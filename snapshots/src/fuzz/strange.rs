@@ -1,6 +1,6 @@
-//! Right programs of strange sizes, for those that spoil programs to start from: dims of 1 and of
-//! 2^40, long chains, many dims, axes and operands, deep nesting, numbers at the ends of their
-//! range, every op at its smallest.
+//! Correct programs of strange sizes, from which spoiled programs are made: dims of 1 and of 2^40,
+//! long chains, many dims, axes and operands, deep nesting, numbers at the ends of their range,
+//! every op at its smallest.
 
 use shard_ir::Map;
 use std::fmt::Write;
@@ -71,7 +71,7 @@ const WRONG: &[&str] = &[
 
 const HEADER: &str = "mesh x=2, y=2\ndim B = 4\ndim E = 4\n";
 
-/// A value that each of many lines makes anew from the two before.
+/// A value that each of many lines makes from the two values before.
 fn chain() -> String {
     let mut text = format!("{HEADER}layer f(v0: f32 B_xE, v1: f32 BE_y) -> f32 B_xE_y {{\n");
     for i in 2..40 {

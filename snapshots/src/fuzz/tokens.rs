@@ -1,4 +1,4 @@
-//! A text cut into words, numbers, blanks and marks: of any of the languages that are fuzzed.
+//! A text of any of the fuzzed languages, cut into words, numbers, blanks and marks.
 
 /// What a token is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Token {
     pub(super) end: usize,
 }
 
-/// The tokens of a text, which together are the text.
+/// The tokens of a text; joined, they are the text.
 pub(super) fn tokens(text: &str) -> Vec<Token> {
     let mut out: Vec<Token> = Vec::new();
     for (start, c) in text.char_indices() {

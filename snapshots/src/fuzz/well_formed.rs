@@ -1,4 +1,4 @@
-//! What is claimed of every diagnostic.
+//! The claims about every diagnostic.
 
 use shard_check::Diagnostic;
 use shard_grammar::{SourceFile, Span};
@@ -35,7 +35,7 @@ pub(super) fn diagnostics(file: &SourceFile, list: &[Diagnostic]) -> Result<(), 
     shown(file, list)
 }
 
-/// Whether a place is one of the text.
+/// Whether a place is in the text.
 pub(super) fn within(file: &SourceFile, span: Span) -> Result<(), String> {
     match file.text.get(span.start..span.end) {
         Some(_) => Ok(()),

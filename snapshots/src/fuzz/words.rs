@@ -1,5 +1,4 @@
-//! The words of the languages that are fuzzed, in groups: those of one group may stand in each
-//! other's place.
+//! The words of the fuzzed languages, in groups: a word may be replaced by another of its group.
 
 /// Of `.shard` files.
 pub(super) const SHARD: &[&[&str]] = &[
@@ -338,7 +337,7 @@ pub(super) const CERTIFICATE: &[&[&str]] = &[
     ],
 ];
 
-/// Of what an editor sends.
+/// Of the messages of an editor.
 pub(super) const EDITOR: &[&[&str]] = &[
     &["Content", "Length", "Content-Length: 0\r\n\r\n", "\r\n\r\n", "Content-Type: x\r\n"],
     &["jsonrpc", "id", "method", "params", "result", "error"],

@@ -17,17 +17,17 @@ struct Generator {
     axes: Vec<(&'static str, usize)>,
     /// Names and sizes of the dims.
     dims: Vec<(char, usize)>,
-    /// The dims among them that some op made up, with a `dim` line at the end of the file.
+    /// Those of the dims that an op added, with a `dim` line at the end of the file.
     made_up: Vec<char>,
     dtype: &'static str,
     values: Vec<Value>,
-    /// The dims of the parameter `ids`, where there is one.
+    /// The dims of the parameter `ids`, if it exists.
     ids: Option<Vec<char>>,
-    /// The dims of the layer `g`, where something calls it.
+    /// The dims of the layer `g`, if something calls it.
     callee: Option<Vec<char>>,
-    /// The dims of weights, which have one size in all phases.
+    /// The dims of weights, which have the same size in all phases.
     of_weights: Vec<char>,
-    /// Whether the sizes of all dims belong together, so that none may have another in a phase.
+    /// Whether the sizes of all dims depend on each other, so that no phase may change one of them.
     sizes_belong_together: bool,
 }
 
@@ -41,7 +41,7 @@ enum Place {
 
 const MAX_RANK: usize = 4;
 
-/// Names of dims that ops make up: the parts of a split, the sum of a concat, ...
+/// Names of dims that ops add: the parts of a split, the sum of a concat, ...
 const MADE_UP: [char; 6] = ['P', 'Q', 'R', 'S', 'T', 'U'];
 
 /// The program of a seed: a mesh of 1 to 3 axes, 2 to 5 dims (some padded), 1 to 4 parameters
@@ -91,9 +91,9 @@ pub fn generate(seed: u64) -> String {
 /// The parameters of the layer.
 struct Given {
     text: String,
-    /// What a call in a model passes: the activations.
+    /// The arguments of a call in a model: the activations.
     passed: Vec<(String, String)>,
-    /// The dims of the one whose type bears a label.
+    /// The dims of the parameter whose type has a label.
     labelled: Option<Vec<char>>,
 }
 
@@ -218,7 +218,7 @@ impl Generator {
         }
     }
 
-    /// A repeated layer of its own behind a call of the layer, and the model that they make.
+    /// A repeated layer behind a call of the layer, and the model of both.
     fn model(&mut self, passed: &[(String, String)], results: &[Value]) -> String {
         let (dtype, dims) = (self.dtype, results[0].dims.clone());
         let all: String = dims.iter().collect();
@@ -227,7 +227,7 @@ impl Generator {
         let scale = format!("scale: weight {dtype} {}", self.layout(&dims, Place::Parameter));
         let dim = self.random.pick(&dims);
         let inner = self.make_up(self.size(dim)).filter(|_| self.random.chance(60));
-        // A narrow weight is multiplied in the dtype of what it meets.
+        // A narrow weight is multiplied in the dtype of the other operand.
         let stored = if dtype == "bf16" && repeat == 3 { "f4" } else { dtype };
         let (weight, product) = match inner {
             Some(made) => {
@@ -257,7 +257,7 @@ impl Generator {
         )
     }
 
-    /// At times two phases, of which the second has twice as much of some dim.
+    /// Sometimes two phases, where the second has twice the size of some dim.
     fn phases(&mut self) -> String {
         let free = self.dims.iter().copied().filter(|(name, _)| !self.of_weights.contains(name));
         let free: Vec<(char, usize)> = free.collect();
@@ -272,7 +272,7 @@ impl Generator {
         format!("phase one {{ {name} = {size} }}\nphase two repeat 3 {{ {name} = {} }}\n", 2 * size)
     }
 
-    /// A new dim of some size; none where there are many already.
+    /// A new dim of some size; `None` where there are many already.
     fn make_up(&mut self, size: usize) -> Option<char> {
         let name = MADE_UP.get(self.made_up.len()).copied()?;
         self.made_up.push(name);
@@ -280,7 +280,7 @@ impl Generator {
         Some(name)
     }
 
-    /// A call of the layer `g`, which takes some dims, in whatever layouts it likes.
+    /// A call of the layer `g`, which takes some dims, in any layouts.
     fn call(&mut self) -> Option<(String, Vec<char>)> {
         let value = self.value();
         let takes = self.callee.get_or_insert_with(|| value.dims.clone()).clone();
@@ -306,7 +306,7 @@ impl Generator {
         self.values[at].clone()
     }
 
-    /// An operand as it stands in an expression: a value, at times under a map.
+    /// An operand in an expression: a value, sometimes with a map applied.
     fn operand(&mut self) -> (String, Vec<char>) {
         let value = self.value();
         let text = match self.random.index(10) {
@@ -422,7 +422,7 @@ impl Generator {
         let kept = 1 + self.random.index(all.len().min(3));
         let out = self.random.shuffled(&all)[..kept].to_vec();
         let names: String = out.iter().collect();
-        // Now and then accumulated in f32, and given in the dtype of all the rest.
+        // Sometimes accumulated in f32, and then cast to the dtype of the other values.
         let text = match self.dtype {
             "bf16" if self.random.index(4) == 0 => {
                 format!("cast(einsum({} -> {names} : f32), bf16)", operands.join(", "))
@@ -441,8 +441,8 @@ impl Generator {
         }
     }
 
-    /// A layout of these dims: each axis splits one that it divides, or is partial, or stays away;
-    /// at times open, or its axes in any order.
+    /// A layout of these dims: each axis splits a dim that it divides, or is partial, or is not
+    /// used. Sometimes the layout is open, or its axes are in any order.
     fn layout(&mut self, dims: &[char], place: Place) -> String {
         if self.random.chance(if place == Place::Parameter { 5 } else { 15 }) {
             return format!("{}?", dims.iter().collect::<String>());

@@ -1,5 +1,4 @@
-//! Random programs as text: right ones, for the tests that execute them and as a start for those
-//! that spoil them.
+//! Random programs as text. They are correct: some tests execute them, others spoil them.
 
 mod generator;
 mod lowered;

@@ -1,5 +1,5 @@
-//! A failing program made smaller: values, annotations, axes and sizes are dropped as long as it
-//! fails.
+//! Makes a failing program smaller: values, annotations, axes and sizes are removed as long as the
+//! program fails.
 
 use shard_grammar::ast::{
     Expr, ExprKind, File, IntExpr, IntExprKind, Item, Layer, LetTarget, Name, Statement, Type,
@@ -8,14 +8,14 @@ use shard_grammar::{SourceFile, Span};
 
 use crate::judge::check;
 
-/// Programs that are tried at most.
+/// The most programs that are tried.
 const MOST_TRIALS: usize = 3_000;
 
-/// Texts in place of spans of a program.
+/// Texts that replace spans of a program.
 type Edits = Vec<(Span, String)>;
 
-/// The smallest program that is found to fail, formatted. Whatever is tried is a program that the
-/// checker takes, and is shorter than the one before, or as long and with smaller numbers.
+/// The smallest failing program that is found, formatted. Each program that is tried passes the
+/// checker, and is shorter than the one before, or as long and with smaller numbers.
 pub fn shrink(source: &str, fails: &dyn Fn(&str) -> bool) -> String {
     let mut best = source.to_string();
     let mut trials = 0;
@@ -40,7 +40,8 @@ pub fn shrink(source: &str, fails: &dyn Fn(&str) -> bool) -> String {
     shard_grammar::format(&SourceFile::new("shrunk.shard", best.as_str())).unwrap_or(best)
 }
 
-/// What every reduction lessens: how much is written, blanks aside, and then the numbers.
+/// The measure that every reduction lessens: the length of the text without blanks, and then the
+/// numbers.
 fn weight(source: &str) -> (usize, u64) {
     let numbers =
         source.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u64>().ok());
@@ -57,7 +58,7 @@ fn edited(source: &str, mut edits: Edits) -> String {
     text
 }
 
-/// All that may be tried of a program, what drops most first.
+/// All reductions that may be tried on a program, the largest first.
 fn reductions(source: &str) -> Vec<Edits> {
     let file = shard_grammar::parse(&SourceFile::new("shrunk.shard", source)).file;
     let mut of = Reductions { source, found: Vec::new() };
@@ -92,7 +93,7 @@ impl Reductions<'_> {
         self.source[span.start..span.end].to_string()
     }
 
-    /// One entry less of a list with commas.
+    /// A list with commas without one entry.
     fn entries(&mut self, spans: &[Span]) {
         for (i, span) in spans.iter().enumerate() {
             let whole = match (spans.get(i + 1), i.checked_sub(1).map(|before| spans[before])) {
@@ -111,7 +112,8 @@ impl Reductions<'_> {
         }
     }
 
-    /// One result of several; or an earlier value, in whichever layout, and nothing behind it.
+    /// One result of several; or an earlier value as the result, in any layout, without the
+    /// statements behind it.
     fn results(&mut self, layer: &Layer) {
         let Some(Statement::Return(end)) = layer.body.last() else { return };
         let (returned, types) = (end.value.values(), layer.results.types());
@@ -163,8 +165,8 @@ impl Reductions<'_> {
         }
     }
 
-    /// A statement less; a value written out where it is read; an expression in place of one that
-    /// it is in.
+    /// A program without a statement; a value written out where it is read; an expression replaced
+    /// by a part of it.
     fn statements(&mut self, layer: &Layer) {
         for (i, statement) in layer.body.iter().enumerate() {
             self.found.push(vec![(statement.span(), String::new())]);
@@ -201,7 +203,7 @@ impl Reductions<'_> {
         }
     }
 
-    /// The same layer without a dim: in none of its types.
+    /// The same layer without a dim, which is removed from all its types.
     fn dim_of_all(&mut self, layer: &Layer, name: &str) {
         let words = types(layer).into_iter().flat_map(|(ty, _)| &ty.layout.dims);
         let edits: Edits = words
@@ -211,8 +213,7 @@ impl Reductions<'_> {
         self.found.push(edits);
     }
 
-    /// A type with less in it: no annotation of a `let`, no kind, no axes, nothing partial, nothing
-    /// free.
+    /// A smaller type: without the annotation of a `let`, a kind, axes, partial axes, or free axes.
     fn ty(&mut self, (ty, annotates): (&Type, bool)) {
         if annotates {
             let colon = self.source[..ty.span.start].rfind(':').unwrap_or(ty.span.start);
@@ -273,7 +274,7 @@ impl Reductions<'_> {
     }
 }
 
-/// The types of a layer, and whether each annotates a `let`.
+/// The types of a layer, and for each whether it annotates a `let`.
 fn types(layer: &Layer) -> Vec<(&Type, bool)> {
     let mut found: Vec<(&Type, bool)> =
         layer.params.iter().map(|param| (&param.ty, false)).collect();
@@ -288,7 +289,7 @@ fn types(layer: &Layer) -> Vec<(&Type, bool)> {
     found
 }
 
-/// Puts a text in place of a value wherever a statement reads it.
+/// Replaces a value by a text wherever a statement reads it.
 fn uses(statement: &Statement, name: &Name, other: &str, edits: &mut Edits) {
     fn within(expr: &Expr, name: &Name, other: &str, edits: &mut Edits) {
         match &expr.kind {

@@ -60,7 +60,7 @@ impl Generator {
             }
             6 if self.random.chance(30) => self.along_positions(&a, dim, dims)?,
             6 if self.random.chance(50) => (format!("cumsum({a} over {dim})"), dims),
-            // One value up to a position, another behind it.
+            // One value up to a position, and another value behind it.
             6 => {
                 let value = self.value();
                 let other = if value.dims.iter().all(|d| dims.contains(d)) {
@@ -101,8 +101,8 @@ impl Generator {
                 (text, kept)
             }
             _ => {
-                // What one tests is that both programs route alike, so the gates are as they were
-                // given.
+                // The test is that both programs route in the same way, so the gates are a
+                // parameter.
                 let gates = self
                     .values
                     .iter()
@@ -138,7 +138,7 @@ impl Generator {
                 let factor = self.value();
                 let fits = factor.dims.iter().all(|d| dims.contains(d));
                 let other = if fits { factor.name } else { a.to_string() };
-                // Of factors below 1 in magnitude, so that nothing grows without end.
+                // The factors are below 1 in magnitude, so that nothing grows without bound.
                 let factor = match self.dtype {
                     "int32" => format!("minimum(maximum({other}, -1), 1)"),
                     _ => format!("tanh({other})"),
@@ -156,7 +156,7 @@ impl Generator {
                 let parts = self.random.pick(&fits);
                 let each = 1 + self.random.index(size / parts);
                 let chosen = self.make_up(parts * each)?;
-                // Positions are those of numbers that nothing has rounded.
+                // The numbers are not rounded, so that both programs find the same positions.
                 let given = |v: &&Value| v.name.starts_with('p') && v.dims == dims;
                 let of = match self.values.iter().find(given).filter(|_| self.random.chance(50)) {
                     Some(given) => {
@@ -188,7 +188,7 @@ impl Generator {
         }
         let (a, dims) = self.random.pick(&fits);
         let over = self.random.shuffled(&ids)[..1 + self.random.index(ids.len())].to_vec();
-        // Some that axes may split, and some that they may not.
+        // Some that axes may split, and some that axes may not split.
         let room = [1, 2, 4, 5, 6, 8][self.random.index(6)];
         let places = self.make_up(room)?;
         self.sizes_belong_together = true;
@@ -200,8 +200,8 @@ impl Generator {
         Some((format!("scatter_add({a}, ids over {over} -> {places})"), out))
     }
 
-    /// An op that works along one dim by the position along another; what is masked is a weight at
-    /// once.
+    /// An op that works along one dim by the position along another; a masked value becomes weights
+    /// at once.
     pub(super) fn positional(&mut self) -> Option<(String, Vec<char>)> {
         let (a, dims) = self.operand();
         let pair = self.random.shuffled(&dims);
@@ -209,7 +209,7 @@ impl Generator {
         self.sizes_belong_together = true;
         let text = match self.random.index(2) {
             0 if self.size(first) <= self.size(second) => {
-                // Half of them see no more than a window.
+                // Half of them have a window.
                 let window = match self.random.index(2) {
                     0 => String::new(),
                     _ => format!(", {}", 1 + self.random.index(self.size(second))),
@@ -217,7 +217,7 @@ impl Generator {
                 format!("softmax(causal({a} over {first}, {second}{window}) over {second})")
             }
             1 if self.size(first).is_multiple_of(2) => {
-                // Now and then the positions are the last of some other dim.
+                // Sometimes the positions are the last of another dim.
                 let longer = |d: &&(char, usize)| d.1 >= self.size(second);
                 let extent = self.dims.iter().filter(longer).nth(1).map(|d| format!(", {}", d.0));
                 format!("rope({a} over {first} at {second}{})", extent.unwrap_or_default())
