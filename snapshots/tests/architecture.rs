@@ -1,5 +1,5 @@
-//! `ARCHITECTURE.md` is true: its crates and arrows are those of `cargo metadata`, and what it
-//! names exists. And all crates are written as the house has it.
+//! `ARCHITECTURE.md` is true: its crates and arrows are those of `cargo metadata`, and the files
+//! that it names exist. And all crates follow the rules for tests and comments.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,7 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 use shard_snapshots::files::{read, root, rust_files};
 
-/// Our own crates, each with its folder and what it depends on of them, tests aside.
+/// Our own crates, each with its folder and its dependencies on other crates of ours, without those
+/// of tests.
 fn crates() -> BTreeMap<String, (String, Vec<String>)> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -48,7 +49,7 @@ fn the_crates_and_their_arrows_are_those_of_the_workspace() {
         stated.insert(names[0].to_string(), (names[1].to_string(), own));
     }
     let mut found = crates();
-    // The tests may look at everything.
+    // The tests may depend on everything.
     let own = stated["shard-snapshots"].1.clone();
     found.get_mut("shard-snapshots").expect("the tests").1 = own;
     assert_eq!(stated, found);
@@ -131,8 +132,8 @@ fn every_file_of_tests_is_part_of_the_binary_of_its_crate() {
     assert!(of_one_binary > 10, "{of_one_binary}");
 }
 
-/// Comments are read beside what they are of. Tables, formulas, code and commands are as wide as
-/// they are.
+/// Comments are read beside the code, so their lines are short. Tables, formulas, code and commands
+/// may be wider.
 #[test]
 fn comments_are_at_most_100_columns_wide() {
     let mut looked_at = 0;

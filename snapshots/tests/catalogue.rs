@@ -1,7 +1,7 @@
-//! What is written down of the catalogue of ops elsewhere is what the catalogue says: the editor's
-//! grammar, the schemas, the tables of the specification, the list of diagnostics, and the places
-//! that `CONTRIBUTING.md` lists. `SHARDC_UPDATE=1` writes the grammar, the schemas, the maps of the
-//! tables and the list of diagnostics anew.
+//! Other files that repeat facts of the catalogue of ops agree with it: the editor's grammar, the
+//! schemas, the tables of the specification, the list of diagnostics, and the places that
+//! `CONTRIBUTING.md` lists. `SHARDC_UPDATE=1` writes the grammar, the schemas, the maps of the
+//! tables and the list of diagnostics.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ fn the_schemas_list_every_op_and_every_move() {
     for name in ["explain", "cost", "lower"] {
         let path = format!("spec/schema/{name}.schema.json");
         holds(&path, from, "\n          ]", &lines(12, &all));
-        // The instructions that bear what an op bears, and those that bear what a move does.
+        // The instructions with the fields of an op, and those with the fields of a move.
         for names in [&ops, &moves] {
             let first = format!("\"enum\": [\n                  {:?},\n", names[0]);
             holds(&path, &first, "\n                ]", &lines(18, &names[1..]));
@@ -39,7 +39,8 @@ fn the_schemas_list_every_op_and_every_move() {
     }
 }
 
-// Each file has the definitions that it needs, since no validator finds those of another by itself.
+// Each file has the definitions that it needs, since a validator does not find those of another
+// file by itself.
 #[test]
 fn the_schemas_of_cost_and_lower_define_instructions_as_that_of_explain() {
     let explain = read(&root().join("spec/schema/explain.schema.json"));
@@ -48,7 +49,7 @@ fn the_schemas_of_cost_and_lower_define_instructions_as_that_of_explain() {
         let path = format!("spec/schema/{name}.schema.json");
         let definitions =
             behind(&read(&root().join(&path)), "\n  \"$defs\": {").expect("definitions");
-        // What is defined stands four spaces in, what it is made of further.
+        // A definition is indented by four spaces, and its parts by more.
         for line in definitions.lines().filter(|line| line.starts_with("    \"")) {
             let from = format!("\n{line}\n");
             let wanted =
@@ -59,7 +60,7 @@ fn the_schemas_of_cost_and_lower_define_instructions_as_that_of_explain() {
     }
 }
 
-/// The words of the maps of which something holds.
+/// The words of the maps for which a condition holds.
 fn maps(of: impl Fn(&Row) -> bool, between: &str) -> String {
     let rows = Map::ALL.iter().map(|map| map.row()).filter(|row| of(row));
     rows.filter_map(|row| row.source).collect::<Vec<_>>().join(between)
@@ -171,7 +172,7 @@ fn contributing(title: &str) -> String {
     section.unwrap_or_else(|| panic!("no section {title}")).to_string()
 }
 
-/// The files of Rust in which a name stands, tests and benches apart.
+/// The Rust files that contain a name, without tests and benches.
 fn files_with(name: &str) -> BTreeSet<String> {
     let is_a_test = |path: &str| {
         path.contains("/tests/") || path.contains("/benches/") || path.ends_with("tests.rs")
@@ -183,8 +184,8 @@ fn files_with(name: &str) -> BTreeSet<String> {
     has_it.map(path).filter(|path| !is_a_test(path)).collect()
 }
 
-/// An op and a move of which no law says more than of others stand where `CONTRIBUTING.md` says
-/// that each has to, and nowhere else.
+/// An op and a move without a law of their own are named in the files that `CONTRIBUTING.md` lists,
+/// and in no others.
 #[test]
 fn a_new_op_and_a_new_move_are_written_in_the_files_that_contributing_lists() {
     for (title, name) in [("Add an op", "Op::Iota"), ("Add a collective", "Collective::ToPartial")]

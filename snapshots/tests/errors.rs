@@ -1,4 +1,4 @@
-//! Every file of `examples/errors` with the diagnostics that it gives, side by side.
+//! Every file of `examples/errors`, with its diagnostics beside it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,7 +48,7 @@ fn every_case_is_drawn_as_its_snapshot_has_it() {
             let checked = check_source(&file, &CheckOptions::default());
             let drawn = shard_report::draw::diagnostics(&checked.diagnostics, &file, false);
             let stem = name.trim_end_matches(".shard");
-            // A case at a limit is too long to be read beside its message.
+            // A case at a limit is too long to be shown beside its message.
             let source = if file.text.len() > 2000 { "(long)\n" } else { &file.text };
             insta::assert_snapshot!(format!("{code}-{stem}"), format!("{source}\n-----\n{drawn}"));
         }

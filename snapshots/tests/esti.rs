@@ -1,4 +1,4 @@
-//! What ESTI says of PaLM 540B on 64 chips comes out of the compiler: the layouts of Table 2, the
+//! The compiler reproduces what ESTI says of PaLM 540B on 64 chips: the layouts of Table 2, the
 //! contexts of Table 1.
 
 use std::process::Command;
@@ -20,7 +20,7 @@ fn layers(arguments: &[&str]) -> Vec<Value> {
     report["layers"].as_array().expect("layers").clone()
 }
 
-/// The only layer, proven best.
+/// The only layer, whose plan is proven best.
 fn explained(arguments: &[&str]) -> Value {
     let layers = layers(&[&["explain"], arguments].concat());
     let [layer] = layers.as_slice() else { panic!("{arguments:?}: {} layers", layers.len()) };
@@ -64,7 +64,7 @@ fn all_to_alls(layer: &Value, name: &str) -> Vec<String> {
 const FLAT: &str = "tpu-v4-flat";
 
 /// For each column of Table 2, on the paper's own network and at its peaks: the plan chosen where
-/// layouts are open, and how much cheaper it is than the best one with the paper's layouts.
+/// layouts are open, and how much less it takes than the best plan with the paper's layouts.
 #[test]
 fn the_plans_of_table_2_are_the_papers_or_cheaper() {
     let columns = [

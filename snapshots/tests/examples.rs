@@ -7,8 +7,8 @@ use shard_grammar::SourceFile;
 use shard_snapshots::files::{examples, read, root};
 use shard_snapshots::judge::check;
 
-/// What `shardc` prints of an example, from the root. It must end well and say nothing on standard
-/// error.
+/// The output of `shardc` for an example, run at the root. It must succeed and print nothing on
+/// standard error.
 fn shardc(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
         .args(arguments)
@@ -24,7 +24,7 @@ fn shardc(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("the output is text")
 }
 
-/// Compares what a command prints of each example with the snapshots of a stage.
+/// Compares the output of a command for each example with the snapshots of a stage.
 fn snapshots(stage: &str, command: &[&str]) {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(root().join("snapshots").join(stage));
@@ -125,9 +125,9 @@ fn every_example_computes_what_its_unsharded_program_does_on_the_streams_of_its_
     }
 }
 
-/// The seed of an example in which tokens choose experts: of two scores that are equal but for
-/// their rounding either may be the larger, so that some inputs go elsewhere where sums are rounded
-/// in another order. Under these none do.
+/// The seed of an example in which tokens choose experts. Where two scores are equal except for
+/// their rounding, either may be the larger, so with some inputs a token goes to another expert if
+/// sums are rounded in another order. With these seeds that does not happen.
 const SEEDS: &[(&str, &str)] = &[("book/experts", "1")];
 
 /// Within the tolerance that `spec/ir.md` states.
@@ -146,7 +146,7 @@ fn every_example_computes_what_its_unsharded_program_does_in_the_dtypes_that_it_
     }
 }
 
-/// What an example expects of its plans it gets.
+/// The plans of an example meet its expectations.
 #[test]
 fn every_example_meets_its_expectations() {
     for example in examples().iter().filter(|example| example.text.contains("\n  expect ")) {
@@ -158,17 +158,18 @@ fn every_example_meets_its_expectations() {
 #[ignore = "slow: every example, executed or lowered several times over"]
 fn lowering_an_example_twice_gives_the_same_bytes() {
     for example in examples() {
-        // IR text is held to the snapshots, which another process has written.
+        // IR text is compared with the snapshots, which another process has written.
         for emit in ["json", "dot"] {
-            // Two processes, so that nothing that differs from one to the next (addresses, hash
-            // seeds) decides anything.
+            // Two processes, to find any result that depends on what differs between processes
+            // (addresses, hash seeds).
             let lower = || shardc(&["lower", "--emit", emit, &example.path]);
             assert_eq!(lower(), lower(), "lower --emit {emit} {}", example.path);
         }
     }
 }
 
-/// What `lower` prints is what the snapshots hold: [`every_example_lowers_as_its_snapshot_has_it`].
+/// The output of `lower` is compared with the snapshots:
+/// [`every_example_lowers_as_its_snapshot_has_it`].
 #[test]
 fn what_lower_prints_is_read_back_and_prints_the_same() {
     for example in examples() {

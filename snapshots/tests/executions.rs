@@ -1,5 +1,6 @@
-//! Schedules that are executed, stream by stream and at their addresses, in checking mode: what
-//! random programs compute, what they hold, and that a spoilt one is found out.
+//! Schedules that are executed, stream by stream and at their addresses, in checking mode: the
+//! results and the memory of random programs, and a test that changed schedules are found to be
+//! wrong.
 
 use shard_cost::{Hardware, price};
 use shard_ir::{Execution, Picoseconds, Plan, Task, Work, text};
@@ -17,7 +18,7 @@ fn chips() -> [Hardware; 3] {
     })
 }
 
-/// The schedules of a plan on a chip: that of a layer, and that of a stack where there is one.
+/// The schedules of a plan on a chip: that of a layer, and that of the stack if there is one.
 fn executions(plan: &Plan, chip: &Hardware) -> Vec<Execution> {
     let price = price(plan, chip);
     let timeline = overlap(plan, &price, chip);
@@ -31,7 +32,7 @@ fn run(execution: &Execution, seed: u64) -> Result<Report, RunError> {
     run_on_streams(&execution.plan, execution, &options)
 }
 
-/// What holds of every schedule that is executed.
+/// The claims about every schedule that is executed.
 fn is_right(execution: &Execution, chip: &Hardware, seed: u64) -> Result<(), String> {
     if let Err(error) = verify_execution(execution) {
         return Err(format!("{error}\n{execution:#?}\n{}", text::print(&execution.plan)));
@@ -46,8 +47,8 @@ fn is_right(execution: &Execution, chip: &Hardware, seed: u64) -> Result<(), Str
         }
     };
     let plan = text::print(&execution.plan);
-    // A number past the largest of its type is infinite, and times a zero that a plan puts in it is
-    // NaN: no plan keeps it.
+    // A number beyond the largest of its type is infinite, and its product with a zero that a plan
+    // adds is NaN, so plans do not keep such numbers.
     let overflows = |tensor: &NamedTensor| tensor.tensor.data.iter().any(|v| v.is_infinite());
     let overflowed = report.max_abs_err.is_infinite() && report.expected.iter().any(overflows);
     if !report.equal && !overflowed {
@@ -122,9 +123,9 @@ fn random_schedules_compute_what_they_say_without_a_race() {
     random_schedules_are_right(0..200);
 }
 
-/// A layer that runs nothing and gives back what it takes; a layer that takes a weight from the
-/// host and gives what lies on the chip; results in buffers of earlier copies; appends in blocks;
-/// buffers that lay 6 % above what is live.
+/// A layer that runs nothing and returns its parameter; a layer that takes a weight from the host
+/// and returns a value on the chip; results in buffers of earlier copies; appends in blocks;
+/// buffers whose addresses took 6 % more than the live bytes.
 #[test]
 fn random_schedules_that_once_were_wrong_are_right() {
     random_schedules_are_right([
@@ -138,7 +139,8 @@ fn many_random_schedules_compute_what_they_say_without_a_race() {
     random_schedules_are_right(0..5000);
 }
 
-/// A change of a schedule that makes it wrong, in words; none where there is nothing to change so.
+/// A change that makes a schedule wrong, with its description; `None` where the schedule has
+/// nothing to change in this way.
 fn spoilt(execution: &Execution, random: &mut Random) -> Option<(String, Execution)> {
     let mut bad = execution.clone();
     let pick = |random: &mut Random, count: usize| {
@@ -149,7 +151,7 @@ fn spoilt(execution: &Execution, random: &mut Random) -> Option<(String, Executi
     let allocations = &execution.buffers;
     let what = match random.below(5) {
         0 => {
-            // What happens before what: a wait is left out.
+            // The order of tasks: a wait is left out.
             let at = waiting[pick(random, waiting.len())?];
             let by = pick(random, tasks[at].waits.len())?;
             let of = bad.tasks[at].waits.remove(by);
@@ -168,7 +170,8 @@ fn spoilt(execution: &Execution, random: &mut Random) -> Option<(String, Executi
             format!("buffers {at} and {other} lie at one address")
         }
         2 => {
-            // An async done too early: what waits for it starts while it goes on.
+            // An asynchronous transfer is done too early: a task that waits for it starts while it
+            // goes on.
             let is_async = |by: &usize| matches!(tasks[*by].work, Work::Transfer | Work::Send(_));
             let early: Vec<(usize, usize)> = waiting
                 .iter()

@@ -11,8 +11,8 @@ use shard_report::explicit::difference;
 use shard_snapshots::examples;
 use shard_snapshots::files::{Example, root};
 
-/// Runs `shardc` with a text on standard input, in a folder from the root on: files that the text
-/// names lie beside it.
+/// Runs `shardc` with a text on standard input, in a folder below the root with the files that the
+/// text names.
 fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
     use std::io::Write;
     let mut child = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
@@ -55,7 +55,7 @@ fn folder(path: &str) -> &Path {
     Path::new(path).parent().expect("an example lies in a folder")
 }
 
-/// All of them, each worked out once for all tests.
+/// All examples, each computed once for all tests.
 fn variants() -> &'static [Variant] {
     static ALL: OnceLock<Vec<Variant>> = OnceLock::new();
     ALL.get_or_init(make_variants)
@@ -91,7 +91,7 @@ fn variants_of(example: &Example) -> Vec<Variant> {
     options.into_iter().filter_map(variant).collect()
 }
 
-/// Whether attentions over parts of the keys are merged, which no strict file states.
+/// Whether attentions over parts of the keys are merged, which no strict file can state.
 fn merges(plan: &Plan) -> bool {
     let is_merge =
         |kind: &InstrKind| matches!(kind, InstrKind::Move(Collective::SoftmaxMerge { .. }));
@@ -159,7 +159,7 @@ fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program(
                 example.path
             );
         }
-        // Strict, layer by layer, so that nothing was inserted.
+        // Each layer is strict, so that nothing was inserted.
         let layers: Vec<&str> =
             written.lines().filter(|l| l.contains("layer ") && !l.starts_with("//")).collect();
         assert!(

@@ -1,4 +1,4 @@
-//! The form of a feed-forward layer follows from its batch alone, as ESTI's Figure 3 has it.
+//! The strategy of a feed-forward layer follows from its batch alone, as in ESTI's Figure 3.
 
 use std::process::Command;
 

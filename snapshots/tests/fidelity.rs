@@ -1,4 +1,5 @@
-//! `spec/fidelity.md` is what the model says, and the calibrated chip is what the fit gives.
+//! `spec/fidelity.md` has the figures of the model, and the calibrated chip has the factors of the
+//! fit.
 
 use shard_cost::Hardware;
 use shard_snapshots::fidelity::fit::TableD2;

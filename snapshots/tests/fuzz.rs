@@ -1,13 +1,13 @@
 //! A bounded fuzz campaign over every surface: seeds and counts are fixed, so that every machine
-//! judges the same cases. What once failed is judged first. `spec/fuzzing.md` says how to run more
-//! of it.
+//! judges the same cases. Cases that once failed are judged first. `spec/fuzzing.md` says how to
+//! run larger campaigns.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use shard_snapshots::fuzz::{Campaign, Depth, SURFACES, Shardc, Surface, caught, kept, surface};
 
-/// Of every campaign of this test.
+/// The seed of every campaign of this test.
 const SEED: u64 = 2026;
 
 fn shardc(name: &str) -> Shardc {
@@ -25,7 +25,8 @@ fn named(name: &str) -> &'static Surface {
     surface(name).unwrap_or_else(|| panic!("there is no surface `{name}`"))
 }
 
-/// So many cases of a surface, of which so many are to be accepted: else they say little.
+/// The number of cases of a surface, and how many of them have to be accepted: otherwise they test
+/// little.
 fn holds(name: &str, count: u64, accepted: u64) {
     let (surface, shardc) = (named(name), shardc(&format!("{name}-{count}")));
     let tally =
@@ -69,7 +70,7 @@ fn a_seed_gives_the_same_cases_every_time() {
     }
 }
 
-/// A part in so many of the cases, the first of each campaign, is in the fast set.
+/// The fast set has the first cases of each campaign: one part in this number.
 const PART: u64 = 10;
 
 macro_rules! campaigns {

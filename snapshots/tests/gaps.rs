@@ -1,12 +1,12 @@
-//! Plans of the examples that are proven by search, where prices alone rule out less: which they
-//! are, and that the gap of all but [`OPEN`] is none of the plan space.
+//! The plans of the examples that are proven by search because prices alone rule out less: which
+//! they are, and that the gap is only rounding for all but [`OPEN`].
 //!
-//! Prices are counted in parts of a picosecond, but where some plan might take minutes they are
-//! whole ones. What a shared value costs is divided among its readers and rounded down, so that the
-//! bound stays below the cost of the best plan by less than a picosecond for each division on the
-//! way, however good the prices are. That this is the whole gap is shown by prices alone: with
-//! every time [`FINE`] times as long, all plans take a whole multiple of that, and a bound above
-//! the next lower multiple leaves no plan between the two. (The search is not asked.)
+//! Prices are counted in parts of a picosecond, or in whole picoseconds where some plan might take
+//! minutes. The cost of a shared value is divided among its readers and rounded down. So the bound
+//! stays below the cost of the best plan by less than a picosecond for each division, however good
+//! the prices are. Prices alone show that this is the whole gap: with every time [`FINE`] times as
+//! long, all plans take a whole multiple of [`FINE`], and a bound above the next lower multiple
+//! leaves no plan between the two. (No search is needed.)
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ const GAPS: &[(&str, &str, Option<&str>, u64)] =
     &[("llama/llama_3_70b_model", "llama", Some("decode"), 1)];
 
 /// The same where the gap is more than rounding: no prices were found that close it, and the search
-/// does. (One part in 10,000 since the mask of one query is gone from the block.)
+/// closes it. (It is one part in 10,000.)
 const OPEN: &[(&str, &str, Option<&str>, u64)] =
     &[("calibration/palm_540b_2d", "block", None, 14_984)];
 
@@ -76,8 +76,8 @@ fn the_examples_that_are_proven_by_search_alone_are_these() {
     assert_eq!(found, listed);
 }
 
-/// The layer in its phase, its weights stored as for all phases, and the hardware that the file
-/// names.
+/// The layer in its phase, with its weights stored as for all phases, and the hardware that the
+/// file names.
 fn program(file: &str, layer: &str, phase: Option<&str>) -> (Program, Hardware) {
     let example = examples().into_iter().find(|e| e.name == file).expect("the example is there");
     let programs = compile(&example.text);

@@ -1,5 +1,5 @@
-//! `examples/README.md` is a table of the examples, made from what they say of themselves and what
-//! `explain` says of them.
+//! `examples/README.md` is a table of the examples, made from their headers and from the output of
+//! `explain`.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -31,7 +31,7 @@ fn title(example: &Example) -> String {
     text[..end].trim_end_matches(['.', ':']).replace('|', "\\|")
 }
 
-/// What `explain` says of an example, layer by layer.
+/// The output of `explain` for an example, layer by layer.
 fn layers(example: &Example) -> Vec<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
         .args(["explain", "--alternatives", "none", "--format", "json", &example.path])

@@ -1,4 +1,4 @@
-//! What users see of a defect in a release build: an internal error beside the result, status 1,
+//! What users see if a release build has a defect: an internal error beside the result, status 1,
 //! and no panic.
 
 use std::process::{Command, Output};

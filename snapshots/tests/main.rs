@@ -1,7 +1,8 @@
-//! Tests of the whole compiler: snapshots, facts of the documents, the spec, random programs.
+//! Tests of the whole compiler: snapshots, facts from the literature, the specification, random
+//! programs.
 //!
-//! One binary for all of them: to link one for each file takes longer than most of them take to
-//! run.
+//! All tests are one binary, since linking one for each file takes longer than running most of
+//! them.
 
 #![allow(missing_docs)]
 

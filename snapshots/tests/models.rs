@@ -1,4 +1,4 @@
-//! Models: a folded block counts as what it is when it is written out.
+//! Models: a folded block counts as much as the same block written out.
 
 use std::process::Command;
 
@@ -83,7 +83,8 @@ fn a_model_is_proven_and_has_a_certificate() {
     let path = file.to_str().expect("a plain path");
     shardc(&["explain", "examples/language/models.shard", "--certificate", path]);
     assert!(shardc(&["verify-certificate", path]).contains("proven"));
-    // Another number of applications, or a weight gathered once for all, is another plan.
+    // With another number of applications, or a weight gathered once for all of them, the plan is
+    // another one.
     let text = std::fs::read_to_string(&file).expect("read");
     for (from, to) in [("repeat 12", "repeat 11"), ("fold 0 = block", "fold 0 = embed")] {
         assert!(text.contains(from), "{text}");

@@ -23,7 +23,7 @@ fn seconds(layer: &Value, place: &str) -> f64 {
     layer.pointer(place).and_then(Value::as_f64).unwrap_or_else(|| panic!("{place}: {layer}"))
 }
 
-/// A layer of an example with what it takes and the bound, in microseconds.
+/// A layer of an example with its time and its bound, in microseconds.
 struct Gap {
     called: String,
     takes: f64,
@@ -51,7 +51,7 @@ impl Gap {
     }
 }
 
-/// Those of the examples that are asked for.
+/// The gaps of the selected examples.
 fn gaps(of: &dyn Fn(&str) -> bool) -> Vec<Gap> {
     let wanted: Vec<Example> = examples().into_iter().filter(|example| of(&example.name)).collect();
     let of_example = |example: &Example| -> Vec<Gap> {
@@ -72,8 +72,8 @@ fn feed_forward_layers_are_done_a_tenth_above_their_bounds_at_most() {
     assert!(exact >= 4, "{exact} within 3 %");
 }
 
-/// q, k and v read one value, which is moved for each of them; what is moved for q is moved before
-/// q is made, whatever else goes on.
+/// q, k and v read one value, which is moved for each of them; the move for q is done before q is
+/// made, whatever else goes on.
 #[test]
 fn a_value_that_several_ops_read_counts_on_its_way_to_one_of_them() {
     let most = [("attention, one", 0.1), ("attention, many", 6.0), ("attention, short", 11.5)];
@@ -84,7 +84,7 @@ fn a_value_that_several_ops_read_counts_on_its_way_to_one_of_them() {
     }
 }
 
-/// gate and up read one value: whichever is begun first, it has been moved to that one.
+/// gate and up read one value: before the first of them begins, the value has been moved for it.
 #[test]
 fn the_first_of_several_readers_begins_when_the_value_has_been_moved_there() {
     let gaps = gaps(&|name| name == "models/gpt_oss_120b");
@@ -108,7 +108,7 @@ fn the_page_of_timelines_has_the_gap_of_every_example() {
         assert!(gap.percent() > -1e-6, "done before its bound: {}", gap.row());
     }
     let near = gaps.iter().filter(|gap| gap.percent() <= 10.0).count();
-    // As many as there are now; examples that are added do not make it fewer.
+    // The number at present; new examples cannot make it smaller.
     assert!(near >= 90, "{near} of {} within 10 %", gaps.len());
     let mut wanted = format!(
         "\n{near} of {} layers are at most 10 % above their bounds.\n\n\
@@ -119,8 +119,8 @@ fn the_page_of_timelines_has_the_gap_of_every_example() {
     holds("spec/schedule.md", "<!-- gaps -->\n", "<!-- end -->", &wanted);
 }
 
-/// The book, part 5: with enough tokens a chip the weights of the next layer come while this one
-/// computes.
+/// The book, part 5: with enough tokens on each chip the weights of the next layer arrive while
+/// this one computes.
 #[test]
 fn a_stack_of_fsdp_layers_takes_no_longer_than_its_arithmetic() {
     let text = read(&root().join("examples/training/fsdp.shard"));

@@ -1,5 +1,4 @@
-//! `explain --why`, `--why-not` and `diff`, as a person reads them, and whether what they say
-//! holds.
+//! `explain --why`, `--why-not` and `diff`: their text, and whether their answers are true.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +7,7 @@ use shard_grammar::SourceFile;
 use shard_snapshots::examples;
 use shard_snapshots::files::root;
 
-/// What `shardc` prints, from the root, with a text on standard input; and how it ended.
+/// The output of `shardc`, run at the root with a text on standard input; and its exit status.
 fn ran(arguments: &[&str], input: &str) -> (String, String, i32) {
     use std::io::Write;
     let mut child = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
@@ -167,7 +166,7 @@ fn the_answer_to_why_not_is_what_the_annotation_gives_when_it_is_written_by_hand
     }
 }
 
-/// Each use of an axis that only one of the operands lies on: experts gathered, or replicated
+/// Each use of an axis that splits only one of the operands: experts gathered, or replicated
 /// tokens.
 const EXPERTS: &str = "hardware tpu-v4-flat\nmesh x=4\ndim X = 4\ndim C = 8192\ndim E = 256\ndim \
     F = 256\n\
@@ -177,9 +176,9 @@ const TOKENS: &str = "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim E = 4096\n
     layer f(a: bf16 BE_x, w: weight bf16 EF) -> bf16 BF_x {\n  let h = einsum(a, w -> BF)\n  \
     return h\n}\n";
 
-/// A source with the lines of an answer written into it: a strict layer in place of the one that
-/// there is, a `let` with a layout in place of the one without, a `reshard` in front of all, read
-/// by whatever follows.
+/// A source with the lines of an answer written into it: a strict layer replaces the layer, a `let`
+/// with a layout replaces the one without, and a `reshard` is put in front of all, and everything
+/// behind reads it.
 fn with_lines(source: &str, stated: &[&str]) -> String {
     let file = SourceFile::new("", source);
     if stated.first().is_some_and(|line| line.starts_with("strict layer ")) {
@@ -250,8 +249,8 @@ fn what_why_not_says_to_write_gives_the_time_that_it_says() {
         } else {
             let (op, name) = ask.split_once(':').expect("a value");
             let instructions = layer["instructions"].as_array().expect("instructions");
-            // In a strict layer the value has its name where it is made, and moves are counted
-            // on from it.
+            // In a strict layer the value has its name where it is made, and its moves are numbered
+            // from there.
             let mut moves = instructions.iter().filter(|i| i["op"] == op);
             moves.any(|i| {
                 i["name"].as_str().is_some_and(|n| n.trim_end_matches(char::is_numeric) == name)
@@ -316,8 +315,8 @@ fn a_strategy_that_was_asked_for_is_the_strategy_of_the_answer() {
     }
 }
 
-/// A gated layer with all weights open. A strategy is the name of a plan for most bytes of its
-/// weights, or for one of them.
+/// A gated layer with all weights open. A plan has the name of a strategy because of most bytes of
+/// its weights, or because of one weight.
 const GATED: &str = "hardware tpu-v5e
 mesh g=4, n=2
 dim T = 8192
@@ -449,8 +448,8 @@ fn every_collective_of_every_example_has_a_reason_with_its_dims_every_axis_the_v
                 let path = &example.path;
                 let reason =
                     c["reason"].as_str().unwrap_or_else(|| panic!("{path}: {c} has no reason"));
-                // The dims along which it goes; for what has none of its own, one of the moved
-                // value or of those summed over.
+                // The dims along which the move goes; for a move without a dim of its own, a dim of
+                // the moved value or one that was summed over.
                 let own: Vec<&str> =
                     ["dim", "from_dim", "to_dim"].iter().filter_map(|k| c[*k].as_str()).collect();
                 for dim in &own {
@@ -473,7 +472,7 @@ fn every_collective_of_every_example_has_a_reason_with_its_dims_every_axis_the_v
                     has_word(reason, d)
                         || c["to_layout"].as_str().is_some_and(|l| reason.contains(l))
                 };
-                // A sum of sums is told by the dims that the first of them went over.
+                // For a sum of sums, the reason names the dims of the first sum.
                 let of_sums = reason.starts_with("contraction over ") || reason.starts_with("the ");
                 assert!(
                     !own.is_empty() || near.iter().any(is_named) || of_sums,
@@ -526,7 +525,7 @@ fn first_reason(text: &str, op: &str) -> (String, String, String) {
 fn another_dim_in_the_source_gives_another_reason() {
     let head =
         "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 64\ndim E = 4096\ndim F = 4096\ndim G = 64\n";
-    // The axis on another dim of one type, and what each of the two makes of the reason.
+    // The axis on another dim of one type, and how each of the two changes the reason.
     for (op, layer, swapped, before, after) in [
         (
             "all-gather",
@@ -643,7 +642,7 @@ fn pages_keep_to_their_width_where_names_allow() {
         ] {
             let out = shardc(&[arguments.as_slice(), &["--width", &width.to_string()]].concat());
             assert!(!out.contains('\u{1b}'), "no colour in a pipe");
-            // The source's own lines, and those to write into it, stand as they are; a name is not
+            // The lines of the source, and lines to write into it, are not wrapped; a name is not
             // broken.
             let is_source = |l: &str| {
                 l.contains(" | ") || l.contains('│') || l.contains('╭') || l.starts_with("    let ")

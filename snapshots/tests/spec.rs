@@ -130,7 +130,7 @@ fn every_program_of_the_specification_is_what_it_is_said_to_be() {
     assert!(whole > 5, "the specification has too few programs: {whole}");
 }
 
-/// Whether some output is what a block shows; `...` stands for any number of lines.
+/// Whether some output matches a block; `...` stands for any number of lines.
 fn matches(shown: &[&str], printed: &[&str]) -> bool {
     match shown.split_first() {
         None => printed.is_empty(),
@@ -255,7 +255,7 @@ fn every_link_of_the_specification_leads_somewhere() {
     }
 }
 
-/// What names a rule, on a page or in a comment of the source: `axis_on_a_dim_passes_through`.
+/// Tests the names of rules on pages and in comments of the source: `axis_on_a_dim_passes_through`.
 #[test]
 fn every_rule_that_a_page_or_a_comment_names_exists() {
     fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
@@ -274,7 +274,7 @@ fn every_rule_that_a_page_or_a_comment_names_exists() {
         .for_each(|folder| sources(&root().join(folder), &mut files));
     let texts: Vec<(PathBuf, String)> =
         files.into_iter().map(|path| (path.clone(), read(&path))).collect();
-    // Tests and functions have long names too, and so have the programs of the benches.
+    // Tests and functions also have long names, and so do the programs of the benches.
     let defined = |word: &str| texts.iter().any(|(_, text)| text.contains(&format!("fn {word}(")));
     let is_long_name = |word: &str| {
         word.matches('_').count() >= 3
@@ -288,7 +288,7 @@ fn every_rule_that_a_page_or_a_comment_names_exists() {
     for (path, text) in pages.chain(texts.iter().cloned()) {
         let is_page = path.extension().is_some_and(|e| e == "md");
         for line in text.lines().filter(|line| is_page || line.trim_start().starts_with("//")) {
-            // What stands in backticks, at odd places.
+            // The texts in backticks, which are at odd places.
             for word in line
                 .split('`')
                 .skip(1)
@@ -308,7 +308,7 @@ fn every_rule_that_a_page_or_a_comment_names_exists() {
     assert!(named > 20, "{named}");
 }
 
-/// The first line of the page of measurements counts what its rows say.
+/// The first line of the page of measurements counts the marks of its rows.
 #[test]
 fn the_page_of_measurements_counts_its_own_marks() {
     let page = read(&root().join("spec/performance.md"));

@@ -1,4 +1,5 @@
-//! What the sources say of their systems is chosen by cost, and by how much.
+//! The compiler chooses by cost what the sources report of their systems; and by how much this is
+//! better.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +9,7 @@ use shard_search::{LowerOptions, lower};
 use shard_snapshots::files::{read, root};
 use shard_snapshots::judge::{check, compile};
 
-/// The time of a layer in each phase in which its layouts divide, and how it keeps `keys`.
+/// The time of a layer in each phase in which its layouts divide, and its layout of `keys`.
 fn phases(source: &str, chip: &Hardware) -> BTreeMap<String, (u64, String)> {
     // A layout that splits one sequence over four devices is an error of the phase that has one.
     let wrong = check(source).diagnostics.into_iter().any(|d| d.is_error());

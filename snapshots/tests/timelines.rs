@@ -1,5 +1,5 @@
 //! Timelines of the examples and of random programs: traces that a strict reader opens, and facts
-//! that hold of every one.
+//! that hold for every timeline.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -17,7 +17,7 @@ use shard_snapshots::files::{Example, examples, root};
 use shard_snapshots::judge;
 use shard_snapshots::random_programs::{LoweredPhase, generate, lowered, refused};
 
-/// One of each kind: a flat network, a torus, and a switch between nodes.
+/// One chip of each kind: a flat network, a torus, and a switch between nodes.
 const CHIPS: [&str; 3] = ["tpu-v4-flat", "tpu-v5e", "h100"];
 
 fn shardc(args: &[&str]) -> String {
@@ -69,9 +69,9 @@ fn rounded(picoseconds: u64) -> u64 {
     (picoseconds + 500) / 1000
 }
 
-/// Reads a trace and refuses what is not as the format says: events of tracks without a name,
+/// Reads a trace and refuses everything that the format forbids: events of tracks without a name,
 /// slices of one track that overlap, arrows with one end or none, ends that are on no slice,
-/// counters that go back in time, keys that nobody knows.
+/// counters that go back in time, unknown keys.
 fn read(trace: &str) -> Vec<(Value, Steps)> {
     let trace: Value = serde_json::from_str(trace).expect("JSON");
     let keys: Vec<&String> = trace.as_object().expect("an object").keys().collect();
@@ -205,7 +205,7 @@ fn loops_are_in_traces_chunk_by_chunk() {
     }
 }
 
-/// What holds of the timeline of any plan on any chip.
+/// The claims about the timeline of any plan on any chip.
 fn is_sound(plan: &Plan, chip: &Hardware, of: &str) {
     let price = price(plan, chip);
     let timeline = overlap(plan, &price, chip);
@@ -224,8 +224,8 @@ fn is_sound(plan: &Plan, chip: &Hardware, of: &str) {
     );
     let whole = timeline.whole();
     assert!(whole.peak_bytes <= whole.limit, "{of}: more than there is");
-    // Ops that take no time are done at one instant, where what each makes is held beside what it
-    // reads; in the order of the program it is not.
+    // Ops that take no time are done at one instant, where the result of each is held beside its
+    // operands; in program order they are not held together.
     let takes_no_time = |id: &InstrId| match price.of(*id) {
         InstrPrice::Move(cost) => cost.time == Picoseconds(0),
         InstrPrice::Kernel { time, .. } => *time == Picoseconds(0),
@@ -269,21 +269,23 @@ fn addresses_of_examples_take_at_most_a_twentieth_more_than_what_is_live() {
     assert!(over.is_empty(), "{over:#?}");
 }
 
-/// No schedule of a plan is done before what no schedule of any plan is done before.
+/// No schedule of a plan is done before the bound on all schedules of all plans.
 fn its_bound_holds(program: &Program, plan: &Plan, seed: u64) {
-    // Each branch is a problem like all of it, and takes as long: of most programs none is divided.
+    // Each branch is a problem like the whole, and takes as long: for most programs nothing is
+    // divided.
     let mut options = LowerOptions::default();
     options.limits.overlap_branches = match (seed % 128, seed % 16) {
         (0, _) => 16,
         (_, 8) => 2,
         _ => 0,
     };
-    // Each plan near a bound is a search of its own: half of all time, if every program had them.
+    // Each plan near a bound takes a search of its own: for every program this would be half of all
+    // time.
     if !matches!(seed % 16, 0 | 13) {
         options.limits.overlap_plans = 0;
     }
-    // A bound is several searches, on each chip. So one program is asked about in a stack on one of
-    // them, and by itself on the next: a stack is asked about its layer, too.
+    // A bound takes several searches on each chip. So a program is tested as a stack on one chip,
+    // and by itself on the next; a stack also tests its layer.
     for (turn, repeat) in [(seed, 20), (seed + 1, 1)] {
         let name = CHIPS[usize::try_from(turn % 3).expect("less than three")];
         let mut chip = Hardware::built_in(name).expect("built in");
@@ -292,8 +294,8 @@ fn its_bound_holds(program: &Program, plan: &Plan, seed: u64) {
             LowerOptions { fuse: seed.is_multiple_of(2), any_size: true, ..options.clone() };
         its_bound_holds_on((program, plan), &chip, (&options, repeat), seed);
     }
-    // Of the plans that fit in as much memory as this one takes; of some programs, as it takes
-    // long.
+    // Of the plans that fit in the memory that this plan takes; only for some programs, since it
+    // takes long.
     if !seed.is_multiple_of(3) {
         return;
     }
@@ -313,8 +315,9 @@ fn its_bound_holds_on(
     let program = Program { repeat, ..program.clone() };
     let plan = Plan { repeat, ..plan.clone() };
     let timeline = overlap(&plan, &price(&plan, chip), chip);
-    // What takes as long as what is known is left out, and nothing is divided that is near it: of
-    // some programs a quarter more is known, so that a bound that leaves out too much is seen.
+    // Ways that take as long as the known plan are left out, and nothing near it is divided. For
+    // some programs the known time is raised by a quarter, so that a bound that leaves out too much
+    // is seen.
     let more = |time: u64| if seed.is_multiple_of(16) { time / 4 } else { 0 };
     let known = |time: u64| Picoseconds(time + more(time) + 1);
     let period = timeline.stack.as_ref().map_or(u64::MAX / 2, |stack| stack.makespan.0 / repeat);
@@ -342,7 +345,7 @@ fn its_bound_holds_on(
 }
 
 /// The random programs of a range of seeds are sound on chips of each kind, with all of their
-/// memory and with as little as there may be.
+/// memory and with as little as possible.
 fn random_programs_are_sound(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let checked = judge::check(&generate(seed));
@@ -352,7 +355,7 @@ fn random_programs_are_sound(seeds: std::ops::Range<u64>) {
         let phases =
             lowered(&checked, seed % 2 == 0).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         for LoweredPhase { program, plan, optimality } in phases {
-            // What lacks lines of a strict layer is no plan of it.
+            // A plan with moves that a strict layer lacks is not in the layer's plan space.
             if optimality.is_some() {
                 its_bound_holds(&program, &plan, seed);
             }
@@ -395,7 +398,7 @@ fn timelines_of_as_many_more_are_sound() {
     random_programs_are_sound(2500..5000);
 }
 
-/// `SHARDC_SEEDS=2298..2299` names them; without it none are looked at.
+/// `SHARDC_SEEDS=2298..2299` names the seeds; without it none are tested.
 #[test]
 #[ignore = "slow: as many random programs as are asked for"]
 fn timelines_of_the_random_programs_asked_for_are_sound() {
@@ -405,8 +408,8 @@ fn timelines_of_the_random_programs_asked_for_are_sound() {
     random_programs_are_sound(number(first)..number(end));
 }
 
-/// A loop may keep others waiting that would have gone on beside it: what is done soonest without
-/// loops is among what is chosen from.
+/// A loop may delay units that would run beside it, so the plan that is done soonest without loops
+/// is among the candidates.
 #[test]
 fn with_loops_a_random_program_is_done_no_later_than_without() {
     for seed in (25..45).chain([126]) {
@@ -426,7 +429,7 @@ fn with_loops_a_random_program_is_done_no_later_than_without() {
     }
 }
 
-/// What holds of the bound of a program that is written by hand, and of its plan.
+/// The claims about the bound of a program written by hand, and about its plan.
 fn the_bound_holds_of(source: &str) {
     let phases = lowered(&judge::check(source), true).expect("it lowers");
     assert!(!phases.is_empty(), "it is checked");

@@ -1,4 +1,4 @@
-//! How well each example uses its chips: never better than they can be used.
+//! How well each example uses its chips: never above their peaks.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{DimRoles, Hardware, Summary, price};

@@ -1,6 +1,6 @@
 //! Every fact of kind `flops`, `params`, `memory`, `kv-cache`, `roofline` and `layout-cost-formula`
-//! of status exact, verified or derived: it is computed by compiling a program and asking its
-//! price, or the reason why not is listed beside the checks in [`models`] and [`rooflines`].
+//! of status exact, verified or derived: it is computed by compiling and pricing a program, or the
+//! reason why it is not computed is listed beside the checks in [`models`] and [`rooflines`].
 
 use serde_json::Value;
 

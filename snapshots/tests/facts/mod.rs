@@ -2,8 +2,8 @@
 //! `snapshots/facts/oracle.json`: it is run, or the reason why the language cannot express it
 //! stands in [`NOT_EXPRESSIBLE`].
 //!
-//! Nothing is expected here but what the file says: each fact becomes a program, and what the
-//! compiler makes of it is compared with the fact.
+//! The expectations are only those of the file: each fact becomes a program, and the result of the
+//! compiler is compared with the fact.
 
 mod cost;
 mod legality;
@@ -23,7 +23,7 @@ use serde_json::Value;
 const NOT_EXPRESSIBLE: &[(&str, &str)] = &[
     ("ds-moe-8x", "how good a model is for its size is no part of its cost"),
     ("book-rw-transpose-ag", "there is no reverse-mode derivative"),
-    // Held to 1e-9 besides, and `run` computes in f32.
+    // Its tolerance is 1e-9, and `run` computes in f32.
     (
         "book-xfm-flash",
         "a softmax in pieces takes the largest of all blocks before any sum: sums below two \
@@ -31,7 +31,7 @@ const NOT_EXPRESSIBLE: &[(&str, &str)] = &[
     ),
 ];
 
-/// A fact and how it is held.
+/// A fact and how it is tested.
 type Check = fn(&Value) -> Result<(), String>;
 
 /// How a fact is run, by what it states.

@@ -1,5 +1,5 @@
-//! Facts of parameters, memory and caches: models as `.shard` files, and what the inventory says of
-//! them.
+//! Facts of parameters, memory and caches: models as `.shard` files, and the memory that the report
+//! gives for them.
 
 use serde_json::Value;
 use shard_cost::{DimRoles, Inventory};
@@ -79,7 +79,7 @@ struct Model {
     vocab_tables: usize,
 }
 
-/// Attention, feed-forward and vocabulary of a model, a layer each.
+/// Attention, feed-forward and vocabulary of a model, one layer for each.
 fn parts(m: &Model) -> [Priced; 3] {
     let weights = |count: usize, ty: &str| -> String {
         (0..count).map(|i| format!("w{i}: weight bf16 {ty}, ")).collect()
@@ -109,7 +109,7 @@ fn parameters(model: &Model) -> f64 {
     parts(model).iter().map(Priced::parameters).sum()
 }
 
-/// PaLM 540B as ESTI has it, with so many heads.
+/// PaLM 540B as in ESTI, with a given number of heads.
 fn palm_model(fact: &Value, heads: f64) -> Model {
     Model {
         layers: input(fact, "layers"),
@@ -124,7 +124,7 @@ fn palm_model(fact: &Value, heads: f64) -> Model {
     }
 }
 
-/// A LLaMA of the book, with so many tables of the vocabulary.
+/// A LLaMA of the book, with a given number of tables of the vocabulary.
 fn llama(fact: &Value, vocab_tables: usize) -> Model {
     let d_model = input(fact, "D");
     let inputs = &fact["inputs"];
@@ -213,7 +213,8 @@ fn gpt(fact: &Value) -> Result<(), String> {
     figure(fact, "params", parameters(&model))
 }
 
-/// A layer that keeps keys and values in a layout of `BSKH`, and weights of so many bytes a chip.
+/// A layer that keeps keys and values in a layout of `BSKH`, and weights with a given number of
+/// bytes on a chip.
 struct Caching<'a> {
     mesh: &'a str,
     layout: &'a str,
@@ -221,7 +222,7 @@ struct Caching<'a> {
     /// B, S, K, H.
     sizes: [f64; 4],
     layers: f64,
-    /// Numbers of int8, all layers, split over the mesh by `W_{..}`.
+    /// The number of int8 weights in all layers, split over the mesh by `W_{..}`.
     weights: (f64, &'a str),
 }
 
@@ -260,8 +261,8 @@ fn whole_cache(fact: &Value, kv_heads: f64, d_head: f64, batch: f64, context: f6
 }
 
 fn per_token(layer: &Priced) -> f64 {
-    // Nothing is appended here, so what the dims count is named, as `cost --batch B --context S`
-    // does.
+    // Nothing is appended here, so the batch and context dims are named, as by
+    // `cost --batch B --context S`.
     let named =
         |name: &str| layer.plan.dims.iter().position(|d| d.name == name).map(|at| DimId(at as u16));
     let roles = DimRoles {
@@ -389,7 +390,7 @@ fn two_weights_on_four_chips(fact: &Value) -> Result<(), String> {
     )
 }
 
-/// So many numbers, each in bf16, with two moments in f32 where it is trained.
+/// A given number of weights, each in bf16, with two moments in f32 where it is trained.
 fn numbers(count: f64, trained: bool) -> Priced {
     let moments = if trained { ", m: weight f32 P, v: weight f32 P" } else { "" };
     let source = format!(

@@ -1,4 +1,4 @@
-//! Facts of mixtures of experts: what they weigh, what they compute, and what is moved for them.
+//! Facts of mixtures of experts: their parameters, their flops, and their moves.
 
 use serde_json::Value;
 use shard_cost::{InstrPrice, price};
@@ -43,8 +43,8 @@ fn experts(count: u64, chosen: u64) -> String {
     )
 }
 
-/// The flops of the einsum that makes a value, or, where that is a map's, of the one it is a map
-/// of.
+/// The flops of the einsum that makes a value, or, for the result of a map, of the einsum that
+/// makes its operand.
 fn flops(plan: &Plan, name: &str) -> u128 {
     let price = price(plan, &chip(&[]));
     let made = named(plan, name).map(|id| match plan.instruction(id).kind {
@@ -69,7 +69,7 @@ fn experts_beside_one(fact: &Value) -> Result<(), String> {
         let weights = |plan: &Plan| Some(elements(plan, "up")? + elements(plan, "down")?);
         same("parameters", weights(&moe), weights(&dense).map(|n| n * count))?;
         same("the factor of parameters", expected["params_factor"].as_str(), Some("E"))?;
-        // What a token computes, where every expert has its share of them.
+        // The flops of a token, where every expert has its share of the tokens.
         let (active, one) = (expert_flops(&moe), expert_flops(&dense));
         same("flops", active, one * u128::from(chosen))?;
         same("the factor of active parameters", expected["active_factor"].as_str(), Some("k"))?;
@@ -101,8 +101,8 @@ fn experts_beside_one(fact: &Value) -> Result<(), String> {
     }
 }
 
-/// The flops of both products of a feed-forward layer. What `done` is moved to bears its name, too,
-/// and has none.
+/// The flops of both products of a feed-forward layer. A move of `done` also has this name, and has
+/// no flops.
 fn expert_flops(plan: &Plan) -> u128 {
     let down = plan.ids().find(|id| {
         let instr = plan.instruction(*id);
@@ -162,8 +162,8 @@ fn tokens_go_to_their_experts(fact: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A layer of each kind: attention and a feed-forward layer, the second with experts; biases and
-/// norms aside.
+/// A layer of each kind: attention and a feed-forward layer, the second with experts; without
+/// biases and norms.
 fn parameters(fact: &Value) -> Result<(), String> {
     let (layers, hidden, count) =
         (input(fact, "layers_used"), input(fact, "hidden"), input(fact, "experts"));
@@ -184,8 +184,7 @@ fn parameters(fact: &Value) -> Result<(), String> {
     figure(fact, "layers", layers)
 }
 
-/// Experts over d and p, slices of them over s, tensor slices over p and s: as `examples/moe` has
-/// it.
+/// Experts over d and p, slices of them over s, tensor slices over p and s: as in `examples/moe`.
 fn devices(fact: &Value) -> Result<(), String> {
     let (slices, experts, each) =
         (input(fact, "mp"), input(fact, "ep"), input(fact, "expert_slicing"));

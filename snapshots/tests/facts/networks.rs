@@ -1,6 +1,6 @@
 //! Every fact of kind `hardware-constant`, `collective-time`, `collective-bytes` and `latency` of
 //! status exact, verified or derived: it is computed through the public API of the cost model, or
-//! the reason why not stands in [`NOT_COMPUTED`].
+//! [`NOT_COMPUTED`] has the reason why it is not.
 
 use serde_json::Value;
 use shard_cost::hardware::BUILT_IN;
@@ -139,7 +139,8 @@ fn every_fact_of_chips_and_collectives_is_what_the_model_gives() {
     assert!(failures.is_empty(), "{} facts fail:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// An error unless a figure of the fact, in its unit, is as found, within the fact's tolerance.
+/// An error unless a figure of the fact, in its unit, equals the computed figure within the fact's
+/// tolerance.
 fn figure(fact: &Value, name: &str, found: f64) -> Result<(), String> {
     let stated =
         fact["expected"][name]["value"].as_f64().ok_or(format!("the fact has no figure {name}"))?;
@@ -201,7 +202,7 @@ fn moved(
     let mesh = Mesh::new(mesh.iter().copied()).expect("a mesh");
     let axes: AxisList = over.chars().filter_map(|c| mesh.axis(&c.to_string())).collect();
     let group = mesh.group_size(axes.iter());
-    // The bytes as so many elements that every group divides them.
+    // The bytes are given as a number of elements that every group divides.
     let exchanged = [group, bytes.next_multiple_of(group)];
     let sizes =
         if matches!(kind, Move::Exchange) { exchanged } else { [bytes.next_multiple_of(group), 1] };
@@ -320,9 +321,9 @@ fn wire_bytes(fact: &Value) -> Result<(), String> {
     figure(fact, "bytes_on_link", cost.wire_bytes.0 as f64)
 }
 
-/// A collective of the book's table evaluated.
+/// A collective of the book's table, evaluated.
 fn evaluated(fact: &Value) -> Result<(), String> {
-    // Of a mesh of one axis the book means a part of a larger slice.
+    // A mesh of one axis is a part of a larger slice in the book.
     let (chip, inputs) = (chip_of(fact), &fact["inputs"]);
     let hw = Hardware::built_in(&format!("{}-face", chip.name)).unwrap_or(chip);
     let size = input(fact, "axis_size") as u64;
@@ -346,8 +347,8 @@ fn least(hw: &Hardware, mesh: &[(&str, u64)], kind: Move, over: &str) -> f64 {
     us(moved(hw, mesh, kind, over, 1))
 }
 
-/// Two neighbours, who send each other half of the result: below the fact's bytes the hop's latency
-/// rules.
+/// Two neighbours that send each other half of the result: below the fact's bytes the latency of
+/// the hop is longer.
 fn smallest_hop(fact: &Value) -> Result<(), String> {
     smallest(fact, &named("tpu-v5e"), 2, |stated| 2 * stated)
 }
@@ -448,7 +449,7 @@ fn gather_and_exchange(fact: &Value) -> Result<(), String> {
     );
     let (devices, side) = (input(fact, "D") as u64, input(fact, "N") as u64);
     let mesh = [("x", devices)];
-    // A thousand bytes a scalar, so that latency is nothing.
+    // A scalar counts as a thousand bytes, so that latency is negligible.
     let over_link = |hw: &Hardware, kind: Move, scalars: u64| {
         moved(hw, &mesh, kind, "x", scalars * 1000).time.seconds() * links(hw).0 as f64 / 1000.0
     };
@@ -482,7 +483,8 @@ fn profiled_scatter(fact: &Value) -> Result<(), String> {
     figure(fact, "ms", us(cost) / 1e3)
 }
 
-/// Messages of an all-to-all behind switches: its latency, over that of one.
+/// The number of messages of an all-to-all behind switches: its latency divided by that of one
+/// message.
 fn partners(fact: &Value) -> Result<(), String> {
     let hw = changed("h100", &[("2e-6", "1e-3")]);
     let messages = |devices: u64| least(&hw, &[("x", devices)], Move::Exchange, "x") / 1e3;
@@ -514,7 +516,7 @@ fn arithmetic(fact: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The time in which a slice reads what a step reads.
+/// The time in which a slice reads the bytes of a step.
 fn loads(fact: &Value) -> Result<(), String> {
     let inputs = &fact["inputs"];
     let given = |name: &str| inputs[name].as_f64();

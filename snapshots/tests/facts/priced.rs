@@ -15,8 +15,8 @@ pub(crate) struct Priced {
     pub(crate) summary: Summary,
 }
 
-/// A chip of a fact: bf16 flops, memory, memory bandwidth and a flat network; what a fact leaves
-/// out is 1e15.
+/// A chip of a fact: bf16 flops, memory, memory bandwidth and a flat network; figures that a fact
+/// leaves out are 1e15.
 pub(crate) fn chip(figures: &[(&str, f64)]) -> Hardware {
     let figure =
         |name: &str| figures.iter().find(|(n, _)| *n == name).map_or(1e15, |(_, value)| *value);
@@ -96,7 +96,7 @@ impl Priced {
     }
 }
 
-/// An error unless a figure of the fact is as found, within the fact's tolerance.
+/// An error unless a figure of the fact equals the computed figure within the fact's tolerance.
 pub(crate) fn figure(fact: &Value, name: &str, found: f64) -> Result<(), String> {
     let stated = &fact["expected"][name];
     let stated = stated["value"]

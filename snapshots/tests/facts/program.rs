@@ -22,8 +22,8 @@ pub(crate) fn dims_of(layout: &str) -> Vec<char> {
     layout.split('(').next().unwrap_or_default().chars().filter(char::is_ascii_uppercase).collect()
 }
 
-/// The dim lines of the dims in these layouts, each once. A size that is not given is one that
-/// divides over every mesh.
+/// The dim lines of the dims in these layouts, each once. A dim without a given size gets a size
+/// that divides over every mesh.
 pub(crate) fn dim_lines<'a>(
     layouts: impl IntoIterator<Item = &'a str>,
     sizes: &Value,
@@ -41,7 +41,7 @@ pub(crate) fn dim_lines<'a>(
         .collect()
 }
 
-/// A layer that takes one tensor and gives it back as it is.
+/// A layer that takes one tensor and returns it unchanged.
 pub(crate) fn one_parameter(layout: &str, sizes: &Value, mesh: &Value, dtype: &str) -> String {
     let header = format!("{}{}", mesh_line(mesh), dim_lines([layout], sizes, mesh));
     format!("{header}layer f(t: {dtype} {layout}) -> {dtype} {layout} {{ return t }}\n")
@@ -52,7 +52,7 @@ pub(crate) fn error_codes(source: &str) -> Vec<&'static str> {
     check(source).diagnostics.iter().filter(|d| d.is_error()).map(|d| d.code).collect()
 }
 
-/// The instruction of a parameter or of the last step that bears a name.
+/// The instruction of a parameter, or of the last step with a name.
 pub(crate) fn named(plan: &Plan, name: &str) -> Option<InstrId> {
     plan.ids().rev().find(|id| plan.instruction(*id).name.as_deref() == Some(name))
 }

@@ -1,6 +1,6 @@
 //! Rewrites with their steps: each becomes a strict layer whose collectives are the fact's, so that
-//! one which is missing or superfluous is an error; and a layer with the first and last layouts
-//! alone, for which the compiler may do no worse.
+//! a missing or superfluous collective is an error; and a layer with only the first and last
+//! layouts, for which the compiler's plan may not take longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ fn expression(step: &Value) -> Result<(String, bool), String> {
     })
 }
 
-/// The fact with what one of its results takes alone: some facts state two ways to the same value.
+/// The fact with only the steps of one of its results: some facts state two ways to the same value.
 fn for_result(fact: &Value, result: &str) -> Value {
     let mut fact = fact.clone();
     let mut wanted: BTreeSet<String> = [result.to_string()].into();
@@ -79,8 +79,8 @@ fn for_result(fact: &Value, result: &str) -> Value {
     fact
 }
 
-/// The axes that a fact's layouts name. On an idle one the compiler would split what the fact
-/// leaves replicated, to move less than the fact says.
+/// The axes that a fact's layouts name. On an axis that is not named the compiler would split
+/// values that the fact leaves replicated, to move less than the fact says.
 fn without_idle_axes(mesh: &Value, layouts: &[&str]) -> Value {
     let mut mesh = mesh.clone();
     if let Some(axes) = mesh.as_object_mut() {
@@ -94,7 +94,7 @@ fn without_idle_axes(mesh: &Value, layouts: &[&str]) -> Value {
 }
 
 /// The fact as a file of one layer, for these sizes. `written`: every step with its layout, each
-/// move a `reshard`; otherwise the parameters' and results' layouts alone.
+/// move a `reshard`; otherwise only the layouts of parameters and results.
 fn source(
     fact: &Value,
     sizes: &Value,
@@ -135,7 +135,7 @@ fn source(
             (true, false) => {
                 out.push_str(&format!("  let {name}: {} = {expr}\n", text(step, "layout")))
             }
-            // The same value: a move is no step of the program.
+            // The same value: a move is not a step of the program.
             (false, true) => out.push_str(&format!("  let {name} = {}\n", operands(step)[0])),
             (false, false) => out.push_str(&format!("  let {name} = {expr}\n")),
         }
@@ -154,8 +154,8 @@ fn source(
     ))
 }
 
-/// What the fact wants inserted. One value gathered twice is gathered once here: the e-graph holds
-/// it as one value.
+/// The moves that the fact inserts. A value that is gathered twice is gathered once here: it is one
+/// value in the e-graph.
 fn expected_moves(fact: &Value) -> BTreeMap<(String, Moved), u64> {
     let mut found = BTreeMap::new();
     for c in fact["expected"]["collectives"].as_array().into_iter().flatten() {
@@ -258,7 +258,7 @@ fn one_result(fact: &Value, sources: &mut String) -> Result<Vec<(String, Moved)>
     Ok(found_moves(&plan).into_iter().map(|(of, m)| (root(&names, &of), m)).collect())
 }
 
-/// The value that moves alone made this one from.
+/// The value from which this one was made by moves only.
 fn root(aliases: &BTreeMap<String, String>, name: &str) -> String {
     let mut name = name.to_string();
     while let Some(of) = aliases.get(&name) {
@@ -267,7 +267,7 @@ fn root(aliases: &BTreeMap<String, String>, name: &str) -> String {
     name
 }
 
-/// What each step's value is the same value as: moves alone.
+/// For each step, the value that it equals: only moves are between the two.
 fn aliases(fact: &Value) -> BTreeMap<String, String> {
     let steps = fact["program"].as_array().into_iter().flatten();
     steps
@@ -310,8 +310,7 @@ fn volumes(fact: &Value, expected: &BTreeMap<(String, Moved), u64>) -> Result<()
     same("elements on the wire", total / big["bytes_per_element"].as_u64().unwrap_or(2), stated)
 }
 
-/// Without a word on what to move, the plan still computes the same, and takes no longer than the
-/// fact's.
+/// Without any move written, the plan computes the same, and takes no longer than the fact's plan.
 fn no_worse_when_free(fact: &Value, written: &Plan) -> Result<(), String> {
     let (sizes, mesh) = (&fact["inputs"]["test_sizes"], &fact["inputs"]["test_mesh"]);
     let free = source(fact, sizes, mesh, "f32", false)?;

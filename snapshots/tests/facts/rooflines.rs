@@ -1,4 +1,4 @@
-//! Facts of flops, rooflines and the cost of layouts: small programs, and what their price says.
+//! Facts of flops, rooflines and the cost of layouts: small programs and their prices.
 
 use serde_json::Value;
 use shard_cost::hardware::Torus;
@@ -121,7 +121,8 @@ fn products(fact: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// An error unless a figure of the fact that is a product of letters, as `2D(N+K)H`, is as found.
+/// An error unless a figure of the fact that is a product of letters, such as `2D(N+K)H`, equals
+/// the computed figure.
 fn symbols(
     fact: &Value,
     name: &str,
@@ -161,7 +162,7 @@ fn symbols(
     }
 }
 
-/// Sizes that no two products of a few have in common.
+/// Sizes for which no two products of a few of them are equal.
 fn prime(dim: char) -> Option<f64> {
     let known = [
         ('B', 2.0),
@@ -254,8 +255,8 @@ fn smallest(mut from: u64, mut to: u64, mut holds: impl FnMut(u64) -> bool) -> f
     from as f64
 }
 
-/// The last batch for which the product with a large square weight is bound by memory: one more,
-/// and arithmetic is.
+/// The last batch for which the product with a large square weight is bound by memory: with one
+/// more it is bound by arithmetic.
 fn critical_batch(hardware: &Hardware, dtypes: [&str; 3]) -> f64 {
     let bound_by_arithmetic = smallest(1, 10_000, |batch| {
         let dims = format!("dim B = {batch}\ndim D = 4194304\ndim F = 4194304\n");
@@ -309,7 +310,7 @@ fn critical_batches(fact: &Value) -> Result<(), String> {
 }
 
 fn matrix_for_each_row(fact: &Value) -> Result<(), String> {
-    // The limit is one of large matrices.
+    // The limit holds for large matrices.
     let source = einsum(
         "BD,BDF->BF",
         &["int8", "int8"],
@@ -351,7 +352,7 @@ fn memory_against_links(fact: &Value) -> Result<(), String> {
 }
 
 fn reading_of_weights(fact: &Value) -> Result<(), String> {
-    // All GPUs as one: what they read at together.
+    // All GPUs as one chip, with the bandwidth of all together.
     let source = format!(
         "dim P = {}\nlayer f(w: weight bf16 P) -> bf16 [] {{\nlet y = sum(w over P)\nreturn \
             y\n}}\n",
@@ -361,8 +362,8 @@ fn reading_of_weights(fact: &Value) -> Result<(), String> {
     figure(fact, "read_ms", layer.price.totals.memory_time.seconds() * 1e3)
 }
 
-/// The feed-forward layer of ESTI in each of its five layouts, written out: where x and the weights
-/// are moved to before each product, and what the product gives.
+/// The feed-forward layer of ESTI in each of its five layouts, written out: the layouts to which x
+/// and the weights are moved before each product, and the layout of the product.
 fn five_layouts(fact: &Value) -> Result<(), String> {
     let sizes = &fact["inputs"];
     let mesh = mesh_line(&sizes["mesh"]);
@@ -434,8 +435,8 @@ fn five_layouts(fact: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A matrix that is fetched from the host for every product: with so many tokens the product takes
-/// as long.
+/// A matrix that is fetched from the host for every product: the number of tokens for which the
+/// product takes as long as the fetch.
 fn weights_of_the_host(fact: &Value) -> Result<(), String> {
     const TOKENS: f64 = 1024.0;
     let tokens = |pcie: f64| -> Result<f64, String> {

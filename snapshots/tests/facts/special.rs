@@ -1,4 +1,4 @@
-//! Facts of a form of their own.
+//! Facts that have forms of their own.
 
 use serde_json::Value;
 use shard_cost::Hardware;
@@ -46,8 +46,8 @@ fn moved(from: &str, to: &str, mesh: &Value) -> Plan {
     plan
 }
 
-/// Whether a tensor goes from one layout to another by these gathers alone: only then lies each
-/// device's data together.
+/// Whether a tensor goes from one layout to another by these gathers only: otherwise the data of a
+/// device would not be contiguous.
 fn by_gathers_alone(from: &str, to: &str, axes: &str, mesh: &Value) -> bool {
     let plan = moved(from, to, mesh);
     let mut gathered: Vec<char> = moves(&plan).iter().flat_map(|(_, m)| m.axes.chars()).collect();
@@ -84,7 +84,7 @@ fn gather_of_the_major_axis(fact: &Value) -> Result<(), String> {
     same("by the other order", by_gathers_alone(other, target, "x", &mesh), true)
 }
 
-/// Two orders are one layout only if nothing has to move between them.
+/// Two orders are the same layout only if nothing has to move between them.
 fn order_of_subscripts(fact: &Value) -> Result<(), String> {
     let layouts: Vec<&str> = fact["inputs"]["layouts"]
         .as_array()
@@ -229,7 +229,7 @@ fn ways_to_split_the_batch(fact: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Two split dims merge without a transfer where the blocks of the whole dim lie so.
+/// Two split dims merge without a transfer where the merged dim has the same blocks.
 fn merge_of_split_dims(fact: &Value) -> Result<(), String> {
     let inputs = &fact["inputs"];
     let (from, to) = (text(inputs, "layout_in"), text(inputs, "layout_out"));
@@ -296,7 +296,7 @@ fn shard_of_a_profiled_weight(fact: &Value) -> Result<(), String> {
     same("the stride of the major axis", (minor, group[1] - group[0]), (stride, stride))
 }
 
-/// Each gradient has its weight's dims; what the source prints for one of them has not.
+/// Each gradient has its weight's dims; the source prints other dims for one of them.
 fn shapes_of_gradients(fact: &Value) -> Result<(), String> {
     let dims_of = |text: &str| -> Vec<String> {
         text.split('[')
@@ -365,8 +365,8 @@ fn all_reduces_of_a_tensor_parallel_layer(fact: &Value) -> Result<(), String> {
     same("after the projections", (last("o"), last("y")), (Some("BLE".into()), Some("BLE".into())))
 }
 
-/// Grouped-query attention with more devices than heads of keys and values: each head on as many
-/// devices as are left.
+/// Grouped-query attention with more devices than heads of keys and values: each head is on several
+/// devices.
 fn heads_held_twice(fact: &Value) -> Result<(), String> {
     let (heads, shards) = (number(&fact["inputs"]["kv_heads"]), number(&fact["inputs"]["shards"]));
     let (heads, shards) = heads.zip(shards).ok_or("no numbers")?;
@@ -383,12 +383,12 @@ fn heads_held_twice(fact: &Value) -> Result<(), String> {
     same("equal", Some(judge(&plan, 7)?.equal), fact["expected"]["equal"].as_bool())
 }
 
-/// A product of matrices narrower than the multiplier takes as long as one that fills it, on a chip
-/// that states its side.
+/// On a chip that states the side of its multiplier, a product of narrower matrices takes as long
+/// as a product that fills the multiplier.
 fn narrow_products(fact: &Value) -> Result<(), String> {
     let narrow = number(&fact["inputs"]["local_dim"]).ok_or("no size")?;
     for (name, tile) in entries(&fact["expected"]["min_side"]) {
-        // Bytes for nothing: it is the multiplier that is asked about.
+        // Memory takes no time: the fact is about the multiplier.
         let chip = Hardware::parse(&format!(
             "name = \"{name}\"\n[chip]\nflops = {{ bf16 = 1e14 }}\nmatmul_tile = \
                 {tile}\nhbm_bytes = 1000000000000\n\
@@ -411,8 +411,8 @@ fn narrow_products(fact: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A layer that makes a token a step for many sequences, everything but the sizes left to the
-/// compiler.
+/// A layer that makes one token in a step for each of many sequences, with everything but the sizes
+/// left to the compiler.
 fn strategies_of_generation(fact: &Value) -> Result<(), String> {
     let source = "mesh y=8, z=4\ndim B = 128\ndim L = 1\ndim S = 8192\ndim E = 8192\ndim K = \
         8\ndim G = 8\n\

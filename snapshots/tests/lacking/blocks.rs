@@ -1,4 +1,4 @@
-//! What devices hold, as sets of indices: for each dim an interval.
+//! The blocks that devices hold, as sets of indices: an interval for each dim.
 
 use shard_ir::{AxisId, Layout, Mesh, Reduction};
 
@@ -37,12 +37,13 @@ fn common(one: &[std::ops::Range<u64>], other: &[std::ops::Range<u64>]) -> u64 {
     elements(&one.iter().zip(other).map(both).collect::<Vec<_>>())
 }
 
-/// The bytes that some device sends at least to bring a value from one layout to another.
+/// The least bytes that some device has to send to move a value from one layout to another.
 ///
-/// Where no sum or maximum is completed, as many arrive at the device that lacks most as it lacks,
-/// and arrive from devices that are all alike. Where one is, over K devices: what a device has of
-/// it and is not to have has to leave it, to be added elsewhere; of what several of the K are to
-/// have afterwards, one part in K is added up by each and sent to the others.
+/// Where no sum or maximum is completed, the device that lacks most must receive the bytes that it
+/// lacks, and all devices send the same. Where one is completed over K devices, a device has to
+/// send its terms for elements that it will not have, to be added elsewhere. Of the elements that
+/// several of the K devices will have, each device adds up one part in K and sends it to the
+/// others.
 pub(crate) fn least_sent(mesh: &Mesh, sizes: &[u64], bits: u64, from: Layout, to: Layout) -> u64 {
     let completed: Vec<AxisId> = [Reduction::Sum, Reduction::Max]
         .into_iter()

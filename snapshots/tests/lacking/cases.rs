@@ -1,6 +1,6 @@
 //! The reshards and the programs.
 
-/// From, to, the mesh and the dims: one value, pinned from the one to the other.
+/// From, to, the mesh and the dims: one value, moved between two pinned layouts.
 const RESHARDS: &[(&str, &str, &str, &str)] = &[
     // One axis.
     ("B_xE", "BE_x", "x=4", "B=64 E=256"),
@@ -25,7 +25,7 @@ const RESHARDS: &[(&str, &str, &str, &str)] = &[
     ("B_xyE", "B_yE", "x=4, y=4", "B=64 E=256"),
     ("B_xyE", "BE_y", "x=4, y=4", "B=64 E=256"),
     ("B_xE_y", "BE_x", "x=4, y=4", "B=64 E=256"),
-    // Two axes of other sizes.
+    // Two axes of different sizes.
     ("B_xE_y", "B_yE_x", "x=8, y=2", "B=64 E=256"),
     ("B_xyE", "B_yxE", "x=8, y=2", "B=64 E=256"),
     ("B_xyE", "B_yE_x", "x=8, y=2", "B=64 E=256"),
@@ -59,7 +59,7 @@ const RESHARDS: &[(&str, &str, &str, &str)] = &[
     ("B_xyLE", "BL_xE_y", "x=4, y=4", "B=64 L=128 E=256"),
     ("BL_xE_y", "B_xyLE", "x=4, y=4", "B=64 L=128 E=256"),
     ("B_xyLE", "BL_xE_y", "x=8, y=2", "B=64 L=128 E=256"),
-    // Grouped queries: K groups of G heads; the groups are fewer than the devices.
+    // Grouped queries: K groups of G heads; there are fewer groups than devices.
     ("BK_xyG", "BK_xG_y", "x=4, y=2", "B=64 K=8 G=8"),
     ("BK_xG_y", "B_yK_xG", "x=4, y=2", "B=64 K=8 G=8"),
     ("BK_xG_y", "B_xyKG", "x=4, y=2", "B=64 K=8 G=8"),
@@ -97,8 +97,8 @@ pub(crate) fn reshards() -> Vec<(String, String)> {
     RESHARDS.iter().map(case).collect()
 }
 
-/// Einsums one after another, each weight in a layout: the mesh, what comes in, the weights, what
-/// goes out.
+/// Einsums one after another, each weight in a layout: the mesh, the layout of the input, those of
+/// the weights, and that of the result.
 const CHAINS: &[(&str, &str, &[&str], &str)] = &[
     ("x=4, y=4", "BE_xy", &["E_xF_y", "F_yE_x"], "BE_xy"),
     ("x=4, y=4", "B_xyE", &["E_xF_y", "F_yE_x"], "B_xyE"),
@@ -119,8 +119,8 @@ const CHAINS: &[(&str, &str, &[&str], &str)] = &[
     ("x=4, y=4", "B_xE_y", &["EF_xy", "F_yxE", "EF_xy", "F_yxE"], "B_yE_x"),
 ];
 
-/// What is sent on its way to two readers: the mesh, what comes in, the weight of each, what goes
-/// out of each.
+/// A value that is moved for two readers: the mesh, the layout of the input, the weight of each
+/// reader, the result of each.
 const PROJECTIONS: &[(&str, &str, [&str; 2], [&str; 2])] = &[
     ("x=4, y=4", "BE_xy", ["E_xF_y", "E_yF_x"], ["BF_xy", "BF_yx"]),
     ("x=4, y=4", "B_xE_y", ["E_xF_y", "E_yF_x"], ["B_xF_y", "B_yF_x"]),
@@ -136,8 +136,8 @@ const PROJECTIONS: &[(&str, &str, [&str; 2], [&str; 2])] = &[
     ("x=4, y=4", "BE", ["E_xyF", "EF_xy"], ["BF", "B_xyF"]),
 ];
 
-/// Attention of grouped queries: the mesh, how queries come, how keys are stored, how what comes
-/// out is wanted.
+/// Attention of grouped queries: the mesh, the layout of queries, that of stored keys, and that of
+/// the result.
 const GROUPED: &[(&str, &str, &str, &str)] = &[
     ("x=4, y=2", "BK_xG_yQ", "B_xyKSQ", "BK_xG_yQ"),
     ("x=4, y=2", "BK_xG_yQ", "B_yxKSQ", "BK_xG_yQ"),

@@ -1,10 +1,10 @@
-//! What plans send, held to what devices lack.
+//! The bytes that plans send, compared with the bytes that devices lack.
 //!
-//! A device *lacks* what is in the block that it is to have and not in the one that it has. Blocks
-//! are counted here as sets of indices, device by device, from the places of axes alone: nothing of
-//! the compiler's own arithmetic of moves is asked. No plan can bring less to the device that lacks
-//! most. Where one sends more the table says why, and each reason is tried: with the least that any
-//! chain of moves sends.
+//! A device *lacks* the elements of its new block that are not in its old block. Blocks are counted
+//! here as sets of indices, device by device, from the places of axes alone: the compiler's own
+//! arithmetic of moves is not used. No plan can send less to the device that lacks most. Where a
+//! plan sends more the table says why, and each reason is tested with the least that any chain of
+//! moves sends.
 //!
 //! * `reshards`: one value, pinned from one layout to another, on a flat network whose time is its
 //!   bytes.
@@ -34,18 +34,18 @@ fn lowered(source: &str) -> (Plan, Hardware) {
     (found.plan, chip)
 }
 
-/// A value in a layout, moved from that in which it was made.
+/// A value in a layout, moved from the layout in which it was made.
 struct Brought {
     name: String,
-    /// What is moved, as it is made.
+    /// The value that is moved, in the layout in which it is made.
     made: InstrId,
     dims: Vec<DimId>,
     dtype: Dtype,
     from: Layout,
     to: Layout,
-    /// What each move on the way sends, by its name.
+    /// The bytes that each move on the way sends, by its name.
     moves: Vec<(&'static str, u64)>,
-    /// What the device that lacks most lacks.
+    /// The bytes that the device lacks which lacks most.
     lacks: u64,
 }
 
@@ -55,8 +55,8 @@ impl Brought {
     }
 }
 
-/// The moves of a plan, put together as ways of one value: from where it is made to where an op or
-/// a result reads it.
+/// The moves of a plan, joined to ways of one value: from the layout in which it is made to the
+/// layout in which an op or a result reads it.
 fn ways(plan: &Plan, chip: &Hardware) -> Vec<Brought> {
     let is_move = |id: InstrId| matches!(plan.instruction(id).kind, InstrKind::Move(_));
     let readers =
@@ -93,7 +93,7 @@ fn ways(plan: &Plan, chip: &Hardware) -> Vec<Brought> {
     ends.into_iter().map(way).collect()
 }
 
-/// Why a way sends more than devices lack; `None` if for no reason known here.
+/// Why a way sends more than devices lack; `None` if no known reason applies.
 fn reason(plan: &Plan, chip: &Hardware, way: &Brought, others: &[Brought]) -> Option<String> {
     let sizes = plan.sizes(&way.dims);
     let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
@@ -138,8 +138,8 @@ fn least_by(
     most
 }
 
-/// A table, a line for each value that a plan moves; and those lines that have no reason though
-/// they send more than devices lack, or that send less.
+/// A table with a line for each value that a plan moves; and the lines that send more than devices
+/// lack without a reason, or that send less.
 fn table(cases: &[(String, String)], text: &mut String) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, source) in cases {

@@ -1,6 +1,6 @@
 //! Random programs through the whole compiler: each is checked, lowered, verified, printed and read
-//! back, executed on simulated devices, and must equal the unsharded program, with the bytes that
-//! the model says.
+//! back, executed on simulated devices, and must give the results of the unsharded program, with
+//! the bytes of the cost model.
 //!
 //! `SHARDC_PROGRAMS=n` runs n of them, `SHARDC_SEED=n` the one of that seed, with its source and
 //! plan printed.
@@ -16,16 +16,16 @@ use shard_snapshots::random_programs::{LoweredPhase, generate, lowered, refused,
 
 const PROGRAMS: u64 = 10_000;
 
-/// Of them, in the fast set.
+/// The number of programs in the fast set.
 const FEW_PROGRAMS: u64 = 400;
 
 /// Programs whose einsums may do a collective in their loops.
 const LOOPED_PROGRAMS: u64 = 1_500;
 
-/// Failures shown at once.
+/// The most failures that are shown.
 const MOST_FAILURES: usize = 20;
 
-/// What became of one program.
+/// The result of one program.
 struct Outcome {
     proven: bool,
     exact: bool,
@@ -34,7 +34,7 @@ struct Outcome {
     kind: Kind,
 }
 
-/// What a program is beside a layer in one phase on the chips.
+/// The features of a program beyond a layer in one phase with weights on the chips.
 #[derive(Clone, Copy, Default)]
 struct Kind {
     phases: bool,
@@ -44,7 +44,7 @@ struct Kind {
     model: bool,
 }
 
-/// What becomes of a program; `None` where the checker refuses it for a partial value.
+/// The result of a program; `None` where the checker refuses it for a partial value.
 fn try_program(source: &str, seed: u64, fuse: bool, loud: bool) -> Result<Option<Outcome>, String> {
     let checked = check(source);
     if refused(&checked)? {
@@ -101,13 +101,13 @@ fn random_programs_compute_what_they_say_with_collectives_in_loops() {
     hold(LOOPED_PROGRAMS, true);
 }
 
-/// The same, with a panic as a failure like others: a panic in a pass has to name the program too.
+/// The same, with a panic as an ordinary failure, so that a panic in a pass also names the program.
 fn outcome_of(source: &str, seed: u64, fuse: bool) -> Result<Option<Outcome>, String> {
     std::panic::catch_unwind(|| try_program(source, seed, fuse, false))
         .unwrap_or_else(|_| Err("a panic".into()))
 }
 
-/// The smallest program like the one of a seed that fails too, as a file.
+/// The smallest failing program similar to that of a seed, as a file.
 fn smallest(seed: u64, fuse: bool) -> String {
     shrink(&generate(seed), &|source| outcome_of(source, seed, fuse).is_err())
 }
@@ -142,7 +142,7 @@ impl Counts {
         self.slowest.fetch_max(micros << 32 | seed, Ordering::Relaxed);
     }
 
-    /// Says what was done, and asks that it was worth doing.
+    /// Prints what was done, and asserts that it tested enough.
     fn tell(&self, took: Duration, threads: usize) {
         let get = |n: &AtomicUsize| n.load(Ordering::Relaxed);
         let slowest = self.slowest.load(Ordering::Relaxed);
@@ -175,13 +175,13 @@ impl Counts {
             refused * 4 < get(&self.done),
             "the checker refuses too many programs to call them random"
         );
-        // The test would be worth little if most programs were inexact, or moved nothing.
+        // The test would find little if most programs were inexact, or moved nothing.
         assert!(get(&self.exact) * 2 > get(&self.done), "most programs are to be compared exactly");
         assert!(get(&self.moves) > get(&self.done), "a program moves something, on average");
     }
 }
 
-/// The one program of `SHARDC_SEED`, loudly.
+/// The program of `SHARDC_SEED`, with all output.
 fn hold_one(seed: u64, fuse: bool) {
     let source = generate(seed);
     eprintln!("{source}");
@@ -238,7 +238,7 @@ fn hold(programs: u64, fuse: bool) {
     counts.tell(started.elapsed(), rayon::current_num_threads());
 }
 
-/// A fault that a test plants: the compiler is said to fail at every program with such an op in it.
+/// A planted fault: the test treats every program with this op as a failure of the compiler.
 fn planted(source: &str, is_wrong: impl Fn(&Op) -> bool) -> bool {
     let checked = check(source);
     let mut values = checked.programs.iter().flat_map(|program| &program.values);

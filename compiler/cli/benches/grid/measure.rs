@@ -46,7 +46,7 @@ impl Found {
         (self.cost as f64 - self.bound as f64) / (self.bound.max(1) as f64)
     }
 
-    /// What the plan needs on each device, over the whole stack, in bytes.
+    /// The memory that the plan needs on each device, over the whole stack, in bytes.
     pub(crate) fn needed(&self) -> u64 {
         Memory::of(&self.plan).peak().0
     }

@@ -1,5 +1,5 @@
-//! The programs of the grid: one block of each model, as `shardc new` writes it, in a stack, on
-//! each chip and number of chips, for each use.
+//! The programs of the grid: for each model, a stack of one of its blocks as `shardc new` writes
+//! it, on each chip and number of chips, for each use.
 
 use std::process::Command;
 

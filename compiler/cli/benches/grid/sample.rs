@@ -3,7 +3,7 @@
 
 use shard_runtime::Random;
 
-/// The memory limits of a program.
+/// A memory limit of a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Limit {
     /// The memory of the chip.

@@ -48,7 +48,7 @@ def command(*arguments: str | os.PathLike[str], input: str = "", check: bool = T
     words = [str(binary()), *(os.fspath(word) for word in arguments), "--error-format", "json", "--progress", "never"]
     ran = subprocess.run(words, input=input.encode(), capture_output=True, check=False)
     out, err = ran.stdout.decode(), ran.stderr.decode(errors="replace")
-    # Results in JSON carry the diagnostics of `check` themselves.
+    # Results in JSON contain the diagnostics of `check`.
     diagnostics = read(err) or read(out)
     if check and ran.returncode != 0:
         said = "\n".join(map(str, diagnostics)) or err.strip() or f"shardc ended with status {ran.returncode}"
@@ -58,7 +58,7 @@ def command(*arguments: str | os.PathLike[str], input: str = "", check: bool = T
 
 def version() -> str:
     """The version of the binary."""
-    # `--version` stands for itself: clap takes no other word beside it.
+    # `--version` stands alone: clap accepts no other argument beside it.
     ran = subprocess.run([str(binary()), "--version"], capture_output=True, check=True)
     return ran.stdout.decode().split()[-1]
 
@@ -67,7 +67,7 @@ def _on(name: str, program: Program, options: Sequence[str]) -> Completed:
     if isinstance(program, Source):
         return command(name, *options, "-", input=program.text)
     path = os.fspath(program)
-    # A path may begin with a dash, which would be read as an option; `-` alone is standard input.
+    # A path may begin with a dash and would be read as an option; `-` alone is standard input.
     return command(name, *options, os.path.join(".", path) if path.startswith("-") else path)
 
 

@@ -25,7 +25,7 @@ def run_on(
     results as the program has them."""
     np = numpy()
     with tempfile.TemporaryDirectory(prefix="shardc") as folder:
-        # Results are files of their own names, which may be those of inputs.
+        # Results are files with the names of the results, which may also be names of inputs.
         given, made = Path(folder, "given"), Path(folder, "made")
         given.mkdir()
         made.mkdir()

@@ -46,7 +46,7 @@ class LaidFunction:
     def _translated(self) -> tuple[Translation, list[str]]:
         if self.mesh is None:
             raise TypeError("mesh is missing: a function of JAX is laid out on one")
-        # A chip may be a file, which only the command line takes by its path from here.
+        # A chip may be a file; only the command line takes its path relative to the current folder.
         on_chip = [] if self.hardware is None else [f"--hardware={os.fspath(self.hardware)}"]
         laid = (self.in_specs, self.out_specs)
         return translate(self.fn, self.args, self.mesh, *laid, HARDWARE, self.weights), on_chip

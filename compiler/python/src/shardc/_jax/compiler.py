@@ -34,7 +34,7 @@ class Compiler:
             options = compiler.get_compile_options(
                 num_replicas=1, num_partitions=len(devices), device_assignment=[[device.id for device in devices]]
             )
-            # What is sent is decided before code is made, of which none is run.
+            # The collectives are decided before code is generated, and no code is run.
             debug = options.executable_build_options.debug_options
             debug.xla_backend_optimization_level = 0
             debug.xla_llvm_disable_expensive_passes = True

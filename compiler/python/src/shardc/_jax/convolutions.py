@@ -64,7 +64,7 @@ def _written_out(b: Builder, equation: Any, a: Tensor, w: Tensor) -> Value:
     (low, high), (stride,), taps = params["padding"][0], params["window_strides"], how.rhs_spec[2]
     cut = shapes.window(b, a, place, max(-low, 0), a.shape[place] - max(-low, 0) - max(-high, 0))
     size, word = out.shape[how.out_spec[2]], b.dtype(out.dtype)
-    # Each tap reads whole strides; what the last ones lack behind is not read.
+    # Each tap slices whole strides; the padding that completes the last strides is not read.
     lacking = w.shape[taps] - 1 + size * stride - cut.shape[place] - max(low, 0)
     cut = shapes.padded(b, cut, place, max(low, 0), max(high, lacking, 0), 0.0, str(out.dtype))
     total: Value | None = None

@@ -37,7 +37,7 @@ def gather(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
     rest = [d for d in range(len(table.shape)) if d not in along and d not in batch]
     if any(sizes[d] != table.shape[d] for d in rest) or any(sizes[d] != 1 for d in along):
         raise b.fail("`.shard` has no counterpart of a gather of parts of rows")
-    # What is taken one of and stays has no name.
+    # A dim of which one position is taken, and which stays, has no name.
     stays = [d for d in range(len(table.shape)) if d not in (*how.collapsed_slice_dims, *how.operand_batching_dims)]
     offsets = dict(zip(stays, how.offset_dims))
     ones = sorted(offsets[d] for d in (*along, *batch) if d in offsets)
@@ -259,7 +259,7 @@ def scatter(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]
     for at, part in zip(how.scatter_dims_to_operand_dims, parts):
         number = tables.number(part)
         starts[at] = part if number is None else tables.filled((), number, "int32")
-    # The dims that are written one position of are not in the updates.
+    # Dims of which one position is written are not in the updates.
     shape, positions = list(updates.shape), list(updates.positions)
     for at in sorted(how.inserted_window_dims):
         shape.insert(at, 1)

@@ -48,7 +48,7 @@ def scan(b: Builder, equation: Any, operands: Sequence[Value], here: Origin, wal
         try:
             return _repeated(b, equation, consts, carry, stacks, here, walk)
         except _NotRepeated:
-            # What was begun is taken back; dims that became one stay so.
+            # The statements begun here are removed; dims that became one stay one.
             del b.layer.statements[kept[0] :]
             b.forget(kept[1])
     return _unrolled(b, equation, consts, carry, stacks, here, walk)
@@ -106,7 +106,7 @@ def _slice(b: Builder, stack: Value, turn: int) -> Value:
     if found is not None:
         return found
     if _is_of_arguments(b, stack):
-        # What is computed of a whole stack of weights is computed of the one that this turn takes.
+        # An op on a whole stack of weights is done on the weight that this turn takes.
         key = (stack.name, turn)
         if key not in b.sliced:
             name, operands, equation = b.made_of[stack.name]

@@ -141,7 +141,8 @@ def _equation(b: Builder, equation: Any, operands: list[Value], outer: Sequence[
     if name in BODIES:
         if _is_softplus(equation, operands):
             return [b.map("softplus", b.tensor(operands[0]))]
-        # A call inside a function of JAX has no line of its own in the user's program: it gets that of the call.
+        # A call inside a function of JAX has no line of its own in the user's program: it gets the line of the outer
+        # call.
         return _call(b, equation, operands, here.frames)
     if name == "cond" and (which := tables.number(operands[0])) is not None:
         branches = equation.params["branches"]

@@ -232,7 +232,7 @@ def reduction(b: Builder, name: str, value: Value, axes: Sequence[int], shape: S
             return b.reduce("max", tensor, axes, shape)
         return b.map("neg", b.reduce("max", b.map("neg", tensor), axes, shape))
     if name in ("reduce_or", "reduce_and"):
-        # That all hold is that not one does not.
+        # "All hold" is written as "not any does not hold".
         turned = negation(b, tensor) if name == "reduce_and" else tensor
         found = b.truth(b.reduce("max", b.tensor(b.numbers(turned)), axes, shape))
         return negation(b, found) if name == "reduce_and" else found

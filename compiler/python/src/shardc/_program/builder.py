@@ -390,7 +390,7 @@ class Builder:
         left, right = tables.number(a), tables.number(b)
         if isinstance(a, Known) and isinstance(b, Known):
             return self.fold(word, [a, b], dtype)
-        # A number is one everywhere, and may have more elements than the other.
+        # A number is the same everywhere, and may have more elements than the other operand.
         a, b = _wide(a, b), _wide(b, a)
         if right is not None and _keeps(word, right, right=True):
             return a

@@ -93,7 +93,7 @@ def memo(compute: Any, is_constant: bool) -> Any:
 def once(known: Known) -> Known:
     data = memo(known.data, known.constant)
     found = Known(known.shape, known.dtype, known.real, data, known.constant, known.origin, known.name)
-    # What is computed to one number everywhere is one: zeros of a shape, say, less zeros.
+    # A value computed to the same number everywhere is one number: zeros minus zeros, for example.
     if known.constant and any(known.real):
         array = numpy().asarray(data(()))
         if array.size and bool((array == array.flat[0]).all()):

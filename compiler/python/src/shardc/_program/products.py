@@ -34,7 +34,7 @@ def product(b: Builder, one: Value, other: Value, pairs: Pairs, shape: Sequence[
         a, c = side_by_side(b, a, c, at_a, at_c)
     free_a = [at for at in range(len(a.shape)) if at not in (*batch_a, *sum_a)]
     free_c = [at for at in range(len(c.shape)) if at not in (*batch_b, *sum_b)]
-    # A free dim of the right side that the left side has as well becomes another.
+    # A free dim of the right side that the left side also has is renamed.
     ours = {b.dims.root(dim) for dim in a.dims}
     for at in free_c:
         dim = c.positions[at]
@@ -66,7 +66,7 @@ def side_by_side(b: Builder, a: Tensor, c: Tensor, at_a: int, at_c: int) -> tupl
     if one is None or other is None or b.dims.unify(one, other):
         return a, c
     here, there = b.dims.root(one), b.dims.root(other)
-    # The right side may have the left one's name elsewhere: then the left side is renamed, which is an activation.
+    # The right side may have this name for another of its dims: then the left side, an activation, is renamed.
     if here in {b.dims.root(dim) for dim in c.dims} and there not in {b.dims.root(dim) for dim in a.dims}:
         return b.rename(a, [(one, other)]), c
     return a, b.rename(c, [(other, one)])

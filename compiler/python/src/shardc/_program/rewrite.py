@@ -198,7 +198,7 @@ class _Rewriter:
             self._hide(expression.operands[0], 1)
         if expression.op != "/":
             return None
-        # The sum of a coarse dtype is taken in a finer one, and so it is inside of a softmax.
+        # A sum of a coarse dtype is computed in a finer dtype, also inside a softmax.
         total = self._expression(self._uncast(expression.operands[1]), "sum")
         power = self._expression(expression.operands[0], "exp")
         if total is None or power is None or len(total.dims) != 1:

@@ -78,7 +78,7 @@ def _size(shape: Sequence[int], at: Sequence[int]) -> int:
 
 def _merge(b: Builder, value: Tensor, olds: Sequence[int], whole: Dim) -> Tensor:
     dims = tuple(dim for at in olds if (dim := value.positions[at]) is not None)
-    # What is left of the dims stays where the first was; the shape is not looked at until the end.
+    # The remaining dims stay at the place of the first; the shape is not used until the end.
     positions = tuple(whole if at == olds[0] else None if at in olds else dim for at, dim in enumerate(value.positions))
     return b.emit(Expression("merge", (value.name,), dims, (whole,)), positions, value.shape, value.dtype)
 
@@ -86,7 +86,7 @@ def _merge(b: Builder, value: Tensor, olds: Sequence[int], whole: Dim) -> Tensor
 def _split(b: Builder, value: Tensor, whole: Dim, parts: tuple[Dim, ...]) -> Tensor:
     expression = Expression("split", (value.name,), (whole,), parts)
     kept = tuple(dim for dim in value.positions if dim is not None and b.dims.root(dim) != b.dims.root(whole))
-    # All dims are there, in some order: positions are set by the caller.
+    # All dims are present, in some order: the caller sets positions.
     made = b.emit(expression, kept + parts, tuple(map(b.dims.size, kept + parts)), value.dtype)
     away = tuple(None if dim is None or b.dims.root(dim) == b.dims.root(whole) else dim for dim in value.positions)
     return Tensor(made.name, away, value.shape, value.dtype)
@@ -148,7 +148,7 @@ def join(b: Builder, one: Tensor, other: Tensor, at: int) -> Tensor:
     one = b.materialise(one, [at], even_one=True)
     other = b.materialise(other, [at], even_one=True)
     for position in range(len(one.shape)):
-        # What only one of them is repeated along it may lack, if the other has no second dim of that name.
+        # A side that is only repeated along a dim may lack it, if the other has no second dim of that name.
         mine, its = one.positions[position], other.positions[position]
         if mine is None and its is not None and b.dims.root(its) in {b.dims.root(dim) for dim in one.dims}:
             one = b.materialise(one, [position])
@@ -167,7 +167,7 @@ def join(b: Builder, one: Tensor, other: Tensor, at: int) -> Tensor:
         left = away
     whole = b.dims.fresh(one.shape[at] + other.shape[at], like=left)
     shape = (*one.shape[:at], one.shape[at] + other.shape[at], *one.shape[at + 1 :])
-    # What one of them is repeated along it lacks, and a concat takes it as it is.
+    # A side lacks a dim along which it is only repeated, and a concat accepts that.
     of_both = [mine if mine is not None else its for mine, its in zip(one.positions, other.positions, strict=True)]
     positions = (*of_both[:at], whole, *of_both[at + 1 :])
     b.dims.tensor((left, right, *positions))  # neither has what the other joins beside its own

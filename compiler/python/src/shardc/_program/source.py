@@ -39,7 +39,7 @@ class Origin:
                 continue
             name, first = found
             if name is None:
-                # The value of an expression that is no assignment is one of the line that calls.
+                # The value of an expression that is not an assignment belongs to the line of the call.
                 continue
             return (f"d_{name}" if self.of_gradient else name), (first, self.frames[depth:], self.of_gradient)
         return None

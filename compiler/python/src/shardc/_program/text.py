@@ -152,7 +152,7 @@ class Writer:
                 self.parameters[parameter.tensor.name] = values[parameter.tensor.name]
         if call is not None:
             for parameter in layer.parameters:
-                # The name that `run` has for it: of the second call of a layer, `block_2.w`; each loop has a layer.
+                # The name that `run` uses for it: `block_2.w` in the second call of a layer; each loop has a layer.
                 self.parameters[parameter.tensor.name] = f"{name}.{values[parameter.tensor.name]}"
         self._line(f"{'model' if is_model else 'layer'} {name}(")
         for at, parameter in enumerate(layer.parameters):
@@ -179,7 +179,7 @@ class Writer:
         self._statements(layer, names, values)
         returned = [values[result.value.name] for result in layer.results]
         if call is None:
-            # A result that is alone has no name, and goes by that of its value.
+            # A single result has no name, and is called by the name of its value.
             self.results = returned if len(types) == 1 else [taken for taken, _ in types]
         text = returned[0] if len(returned) == 1 else f"({', '.join(returned)})"
         if len(text) <= WIDTH - 10:
@@ -353,5 +353,5 @@ def number(value: float) -> str:
     if isinstance(value, int) or not math.isfinite(value):
         return str(value)
     single = numpy().float32(value)
-    # The shortest text of what JAX has in 32 bits.
+    # The shortest text of the number that JAX has in 32 bits.
     return str(single) if single == value else repr(value)

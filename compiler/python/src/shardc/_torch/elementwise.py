@@ -148,7 +148,7 @@ def masked_fill(b: Builder, node: Node) -> Value:
     kept, filling = promoted(b, [node.value("self"), node.value("value")], node.dtype, rank)
     mask = aligned(node.value("mask"), rank)
     if isinstance(mask, Known):
-        # A triangle is known by where scores are kept.
+        # A triangle is recognised by the positions at which scores are kept.
         return arithmetic.choose(b, arithmetic.negation(b, mask), kept, filling, node.dtype)
     return arithmetic.choose(b, mask, filling, kept, node.dtype)
 

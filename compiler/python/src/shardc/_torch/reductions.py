@@ -153,7 +153,7 @@ def norm(b: Builder, node: Node) -> Value | list[Value]:
     value = node.tensor("input")
     rank = len(value.shape)
     over = list(range(rank - len(node.plain("normalized_shape")), rank))
-    # In coarse dtypes a norm is taken in a finer one.
+    # For coarse dtypes a norm is computed in a finer dtype.
     coarse = node.dtype in ("bfloat16", "float16")
     value = b.tensor(b.cast(value, "float32")) if coarse else value
     epsilon = node.plain("eps")

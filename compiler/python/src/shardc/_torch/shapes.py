@@ -129,7 +129,7 @@ def split(b: Builder, node: Node) -> list[Value]:
     """One tensor as several along a dim."""
     value = node.tensor("self")
     place = node.at("dim", len(value.shape))
-    # What PyTorch says of the results has their sizes.
+    # PyTorch's metadata of the results has their sizes.
     sizes: Sequence[int] = [int(one.shape[place]) for one in node.node.meta["val"]]
     return list(shapes.split(b, value, place, sizes))
 

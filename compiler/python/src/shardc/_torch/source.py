@@ -17,5 +17,5 @@ def origin(node: Any) -> Origin:
     theirs = str(Path(module("torch").__file__).parent)
     found = _LINE.findall(str(node.meta.get("stack_trace") or ""))
     frames = [Frame(file, int(line), function) for file, line, function in found if not file.startswith(theirs)]
-    # The innermost is written last.
+    # The innermost frame is written last.
     return Origin(tuple(reversed(frames)), False)
