@@ -4,9 +4,10 @@
 
 Both execute the plan of `runtime/benches/feed_forward.rs`, which is 2D weight-stationary: 10.7
 GFLOP, the same collectives, inputs made beforehand. The interpreter's times are those of
-`cargo bench -p shard-runtime`. The two take turns, and the least time of each counts: on a machine
-that others use the ratio says more than either, and that of the processors' time more than that of
-the clock's, since JAX has a thread for each device and gets more of the machine. No part of CI.
+`cargo bench -p shard-runtime`. The two take turns, and the least time of each counts. On a shared
+machine the ratio of the two says more than either time. The ratio of processor times says more than
+that of clock times, since JAX has a thread for each device and gets more of the machine. CI does not
+run this.
 
 Needs the packages of `compiler/export/python/requirements.txt`; `compiler/export/python/run` makes a
 venv with them, `target/export-venv`.
