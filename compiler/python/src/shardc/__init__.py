@@ -1,4 +1,4 @@
-"""Sharding specs for tensor programs: runs the compiler `shardc` and gives what it prints as objects."""
+"""Sharding specs for tensor programs: runs the compiler `shardc` and returns its output as objects."""
 
 from ._audit import Advice, Audit, Line, Recompiled, audit
 from ._binary import binary

@@ -18,7 +18,7 @@ from ._results import Place
 
 @dataclass(frozen=True)
 class Line:
-    """What one line sends in one run; `source` is None for what XLA says no line of."""
+    """What one line sends in one run; `source` is None for collectives for which XLA gives no line."""
 
     source: Place | None
     wire_bytes: int
@@ -28,7 +28,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Advice:
-    """An edit of an annotation, and by how many bytes less is sent with it; `tried` is `compiled` or `lowered`."""
+    """An edit of an annotation, and the number of bytes that it saves; `tried` is `compiled` or `lowered`."""
 
     kind: str
     value: str
@@ -41,7 +41,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Recompiled:
-    """What XLA sends where it compiled the program again with the advice, beside the optimum for the same specs."""
+    """What XLA sends after compiling the program again with the advice, beside the optimum for the same specs."""
 
     platform: str
     wire_bytes_as_is: int

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def binary() -> Path:
-    """The binary: what the variable SHARDC names, else that of the wheel, else that of the PATH."""
+    """The binary: the one that the variable SHARDC names, otherwise that of the wheel, otherwise that on the PATH."""
     named = os.environ.get("SHARDC")
     if named:
         return Path(named)

@@ -34,7 +34,7 @@ Axes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Completed:
-    """What a command line printed, and the warnings it had."""
+    """The output of a command line, and its warnings."""
 
     out: str
     diagnostics: Sequence[Diagnostic]
@@ -292,19 +292,19 @@ def lower(
     fuse: bool = False,
     time_limit: float | None = None,
 ) -> str:
-    """The plans as IR text, which all functions here take again: `shardc lower`."""
+    """The plans as IR text, which all functions here take as a program: `shardc lower`."""
     options = _options(layer, phase, dims, mesh, hardware, objective, memory_limit, strict, fuse, time_limit)
     return _on("lower", program, [*options, "--emit=ir"]).out
 
 
 def check(program: Program, *, strict: bool = False, quick: bool = False) -> Sequence[Diagnostic]:
-    """The warnings of a program; one that is wrong raises ProgramError: `shardc check`."""
+    """The warnings of a program; a program with an error raises ProgramError: `shardc check`."""
     options = [f"--{name}" for name, given in (("strict", strict), ("quick", quick)) if given]
     return _on("check", program, [*options, "--format=json"]).diagnostics
 
 
 def is_exported(program: Any) -> bool:
-    """Whether it is a program of `torch.export`, which is not imported for it."""
+    """Whether it is a program of `torch.export`; PyTorch is not imported for this test."""
     return type(program).__name__ == "ExportedProgram" and type(program).__module__.startswith("torch.")
 
 
@@ -319,7 +319,7 @@ def _laid(
     weights: Sequence[str] | None,
     hardware: None | str | os.PathLike[str],
 ) -> LaidFunction | Exported:
-    """A function of JAX or a program of PyTorch, and how it lies."""
+    """A function of JAX or a program of PyTorch, with its layouts."""
     if is_exported(program):
         from ._exported import Exported
 
@@ -337,7 +337,7 @@ def _no_arguments(args: Sequence[Any]) -> None:
 
 
 def no_options(of: str, **given: Any) -> None:
-    """Options that would be passed over are an error; at their defaults they are not given."""
+    """Options that would be ignored are an error; options at their defaults count as not given."""
     for name, value in given.items():
         if value is not None and value is not False and not (name == "seed" and value == 0):
             raise TypeError(f"{name} says nothing of {of}: leave it out")

@@ -1,4 +1,4 @@
-"""What is wrong with a program, as the binary says it in JSON, and the exceptions that carry it."""
+"""The diagnostics of a program, as the binary writes them in JSON, and the exceptions that carry them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Help:
-    """A way to mend it: the text, and the replacements that do it where there are any."""
+    """A way to fix it: the text, and the replacements that do it, if there are any."""
 
     text: str
     edits: Sequence[tuple[Span, str]]

@@ -28,7 +28,7 @@ from ._torch.walk import known_operators, walk
 
 @dataclass(frozen=True)
 class Exported:
-    """A program of `torch.export`, and how its parameters, inputs and results lie on a mesh."""
+    """A program of `torch.export`, with the layouts of its parameters, inputs and results on a mesh."""
 
     program: Any
     args: Sequence[Any]
@@ -39,7 +39,7 @@ class Exported:
     hardware: None | str | os.PathLike[str]
 
     def translated(self, hardware: str | None = HARDWARE) -> Translation:
-        """The file, and how it and the program belong together."""
+        """The file, and how its parts correspond to the program."""
         return _translate(self, hardware)
 
     def explained(self, options: Sequence[str]) -> Explanation:
@@ -108,7 +108,7 @@ def _name(program: Any) -> str:
 
 
 def _path(word: str) -> list[str]:
-    """The parts of a name. That of a matrix is `weight` in all modules, which says nothing."""
+    """The parts of a name. The matrix is called `weight` in all modules, so this part is left out."""
     parts = word.split(".")
     return parts[:-1] if len(parts) > 1 and parts[-1] == "weight" else parts
 
@@ -129,7 +129,7 @@ def _kept(program: Any, spec: Any) -> Any:
 
 
 def _has_numbers(tensor: Any) -> bool:
-    """Whether it is no stand-in, and small enough for a table."""
+    """Whether it has real data, and is small enough for a table."""
     is_stand_in = type(tensor).__name__ == "FakeTensor" or str(getattr(tensor, "device", "")) == "meta"
     return hasattr(tensor, "numel") and not is_stand_in and tensor.numel() <= tables.MOST_ELEMENTS
 

@@ -18,7 +18,7 @@ from ._to_shard import HARDWARE, translate
 
 @dataclass(frozen=True)
 class LaidFunction:
-    """A function of JAX with its arguments, and how they lie on a mesh."""
+    """A function of JAX with its arguments, and their layouts on a mesh."""
 
     fn: Callable[..., Any]
     args: Sequence[Any]

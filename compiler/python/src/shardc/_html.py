@@ -39,7 +39,7 @@ def _step(step: Instruction) -> str:
 
 
 def layer(layer: _Layer) -> str:
-    """A layer as a table, one row an instruction; what sends is in bold."""
+    """A layer as a table with one row for each instruction; instructions that send are in bold."""
     mesh = ", ".join(f"{axis}={size}" for axis, size in layer.mesh.items())
     phase = f", phase {layer.phase}" if layer.phase else ""
     judged = f", {layer.optimality.status}" if layer.optimality else ""
@@ -58,7 +58,7 @@ def report(layers: Sequence[_Layer], diagnostics: Sequence[Diagnostic]) -> str:
 
 
 def executed(layers: Sequence[RunLayer], diagnostics: Sequence[Diagnostic]) -> str:
-    """The executed layers: one row a layer."""
+    """The executed layers: one row for each layer."""
     rows = (
         _row(
             (

@@ -1,4 +1,4 @@
-"""What a turn of a loop computes, as a factor times an element of its state and something added."""
+"""The result of a turn of a loop, as a factor times an element of its state, plus a term."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SAME = frozenset(["copy", "copy_p", "stop_gradient", "optimization_barrier", "na
 
 
 class NotLinear(Exception):
-    """A turn does something else with its state."""
+    """A turn computes its state in another way."""
 
 
 @dataclass(frozen=True)
 class Affine:
-    """`factor * state + added`, element by element. None is the factor 1, and nothing added."""
+    """`factor * state + added`, element by element. None stands for the factor 1, and for no term."""
 
     factor: Any = None
     added: Any = None
@@ -48,7 +48,7 @@ def _read(scope: Mapping[Any, Any], atom: Any) -> Any:
 
 
 def _equation(equation: Any, operands: Sequence[Any], asked: Sequence[Any]) -> Sequence[Any]:
-    """The results that are asked for."""
+    """The results that are needed."""
     if any(isinstance(operand, Affine) for operand in operands):
         body = next((equation.params[name] for name in CALLS if name in equation.params), None)
         if body is None or equation.primitive.name in ("scan", "while", "cond", "shard_map"):
@@ -65,7 +65,7 @@ def _equation(equation: Any, operands: Sequence[Any], asked: Sequence[Any]) -> S
 
 
 def _place_of(equation: Any) -> Any:
-    """What is made here has the line of the equation."""
+    """Statements made here have the line of the equation."""
     util, info = module("jax._src.source_info_util"), equation.source_info
     if not hasattr(util, "user_context"):
         return contextlib.nullcontext()
@@ -114,7 +114,7 @@ def _sum(lax: Any, jnp: Any, operands: Sequence[Any], sign: int, out: Any) -> Af
 
 
 def _parts(jnp: Any, value: Any, out: Any) -> tuple[Any, Any]:
-    """Factor and what is added, both in full."""
+    """The factor and the term, both as values."""
     if not isinstance(value, Affine):
         return jnp.zeros(out.shape, out.dtype), jnp.broadcast_to(value, out.shape)
     factor = 1 if value.factor is None else value.factor

@@ -12,7 +12,7 @@ class Compiler:
     """Compiles for the devices that a compiled function of JAX is for."""
 
     def __init__(self, before: str, compiled: Any) -> None:
-        """`before` is the text that `compiled` was made of."""
+        """`before` is the text from which `compiled` was made."""
         self._compiled = compiled
         self._before = before
 

@@ -1,4 +1,4 @@
-"""What depends on no array of the caller, computed by JAX."""
+"""Values that depend on no array of the caller, computed by JAX."""
 
 from __future__ import annotations
 

@@ -119,12 +119,12 @@ def _indices(
 
 
 def _counts(value: Value, size: int) -> bool:
-    """Whether ids are 0, 1, 2 and so on, of so many places."""
+    """Whether ids are 0, 1, 2 and so on, for a given number of places."""
     return value.shape == (size, 1) and tables.counts_along(value) == 0
 
 
 def _flat(b: Builder, own: Sequence[tuple[int, Tensor]], shape: Sequence[int], mode: Any) -> Tensor:
-    """Several coordinates as the place in the dim that theirs make together; -1 where one of them is no place."""
+    """Several coordinates as the place in the dim made of all their dims; -1 where a coordinate is outside its dim."""
     word = str(mode)
     ids: list[Tensor] = [b.tensor(b.cast(one, "int32")) for _, one in own]
     if word.endswith("CLIP"):
@@ -155,7 +155,7 @@ def _without(value: Tensor, at: int) -> Tensor:
 
 
 def scatter_add(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """What `take` is differentiated to: each row gets the sum of what its ids bring."""
+    """The gradient of `take`: each row gets the sum of the rows with its id."""
     how = equation.params["dimension_numbers"]
     base, updates = operands[0], b.tensor(operands[2], whole=True)
     known = _known_places(operands[1], how.scatter_dims_to_operand_dims)

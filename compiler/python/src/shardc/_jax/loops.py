@@ -1,4 +1,4 @@
-"""`scan`: a layer with `repeat` where the language has it, else its turns one after another."""
+"""`scan`: a layer with `repeat` where the language can express it, otherwise its turns one after another."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _known_stack(stack: Stack) -> Value:
 
 
 def _slice(b: Builder, stack: Value, turn: int) -> Value:
-    """What one turn takes of a stack."""
+    """The part of a stack that one turn takes."""
     if isinstance(stack, Stack):
         return stack.parts[turn]
     if isinstance(stack, Known):
@@ -236,7 +236,7 @@ def _handed_on(equation: Any, body: Any, n_consts: int, n_carry: int) -> int:
 
 
 def _owned(b: Builder, inner: Builder, call: Call, stack: Value, length: int) -> Value:
-    """What a turn takes of a stack, as a weight that the call owns."""
+    """The part of a stack that a turn takes, as a weight that the call owns."""
     if isinstance(stack, Known):
         if not stack.real[0]:
             return _known_slice(stack, 0)
@@ -300,7 +300,7 @@ STATE = "@"
 def _states(
     equation: Any, inner: Builder, call: Call, made: Sequence[Value], owned: Sequence[Value], n_carry: int
 ) -> list[Value]:
-    """What the turns give beside what they hand on: caches that were appended to, or nothing that is used."""
+    """The other results of the turns: caches that were appended to, or results that nothing uses."""
     found: list[Value] = []
     for value, variable in zip(made, equation.outvars[n_carry:]):
         if type(variable).__name__ == "DropVar":

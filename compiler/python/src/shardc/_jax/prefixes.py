@@ -125,7 +125,7 @@ def _group(jaxpr: Any, start: int, end: int) -> Group:
 
 
 def translate(b: Builder, group: Group, arguments: Mapping[Any, Value]) -> Mapping[Any, Value] | None:
-    """The results of a call, or None where it is no recurrence."""
+    """The results of a call, or None where it is not a recurrence."""
     for roles in ROLES.get(len(group.arguments), []):
         try:
             spans = _spans(group, roles)

@@ -72,7 +72,7 @@ def exp2(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
 
 
 def as_is(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """What changes nothing of the values."""
+    """An operation that does not change values."""
     return list(operands)
 
 
@@ -175,7 +175,7 @@ def _of_stack(b: Builder, stack: Stack, starts: Sequence[int], limits: Sequence[
 
 
 def concatenate(b: Builder, equation: Any, operands: Sequence[Value]) -> list[Value]:
-    """One behind the other along a dim."""
+    """Tensors joined along a dim."""
     parts = [b.tensor(operand) for operand in operands if 0 not in operand.shape]
     return [shapes.concatenate(b, parts, equation.params["dimension"])]
 

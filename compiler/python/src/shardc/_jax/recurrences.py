@@ -33,7 +33,7 @@ def _primitive() -> Any:
 
 
 def _of_arrays(added: Any, factor: Any) -> Any:
-    """What is known is computed in front of the layer."""
+    """Known values are computed in front of the layer."""
     states = module("numpy").array(added)
     for at in range(1, len(states)):
         states[at] += factor[at] * states[at - 1]
@@ -119,7 +119,7 @@ def _order(loop: _Loop) -> list[int] | None:
 
 
 def _dependencies(jaxpr: Any, named: dict[Any, int]) -> Callable[[Any], frozenset[int]]:
-    """Which of some variables a value is made of."""
+    """Those of some variables from which a value is made."""
     found = {variable: frozenset([at]) for variable, at in named.items()}
 
     def of(atom: Any) -> frozenset[int]:
@@ -161,7 +161,7 @@ class _Function:
         return [last[at] for at in self.wanted if at < loop.carried] + made
 
     def _turns(self, wanted: Sequence[Any], more: Any = None) -> list[Any]:
-        """Variables of the body in all turns, one above the other."""
+        """Variables of the body in all turns, stacked."""
         names = list(self.inside)
 
         def turn(*slices: Any) -> list[Any]:

@@ -67,6 +67,6 @@ def spec_of(leaf: Any, rank: int, axes: Mapping[str, int], what: str) -> Spec | 
 
 
 def own_spec(leaf: Any) -> Any:
-    """How an array says itself that it lies; None where it does not."""
+    """The layout that an array itself states; None where it states none."""
     sharding = getattr(leaf, "sharding", None)
     return getattr(sharding, "spec", None)

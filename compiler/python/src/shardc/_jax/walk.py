@@ -197,7 +197,7 @@ def _is_softplus(equation: Any, operands: Sequence[Value]) -> bool:
 
 
 def _constants(body: Any) -> list[Value]:
-    """What a closed jaxpr brings along."""
+    """The constants of a closed jaxpr."""
     return [tables.constant(numpy().asarray(array)) for array in getattr(body, "consts", ())]
 
 

@@ -102,7 +102,7 @@ def greater(b: Builder, one: Value, other: Value) -> Value:
 
 
 def negation(b: Builder, value: Value) -> Value:
-    """Where a truth does not hold."""
+    """Where a boolean is false."""
     if isinstance(value, Known):
         numbers = b.cast(value, "int32")
         assert isinstance(numbers, Known)
@@ -118,7 +118,7 @@ def negation(b: Builder, value: Value) -> Value:
 
 
 def logic(b: Builder, name: str, operands: Sequence[Value]) -> Value:
-    """And, or, xor and not of truths."""
+    """And, or, xor and not of booleans."""
     if name == "not":
         return negation(b, operands[0])
     one, other = operands
@@ -253,6 +253,6 @@ def sign(b: Builder, value: Value, dtype: str) -> Value:
 
 
 def finite(b: Builder, shape: Sequence[int]) -> Value:
-    """Whether numbers are finite: taken to be so."""
+    """Whether numbers are finite: they are assumed to be."""
     b.note("all numbers are taken to be finite")
     return tables.filled(shape, True, "bool")

@@ -85,19 +85,19 @@ class Builder:
         return word
 
     def note(self, said: str) -> None:
-        """Something that the file does otherwise than the function."""
+        """A difference between the file and the function."""
         place = self.origin.place if self.origin else None
         text = f"{place.file.rsplit('/', 1)[-1]}:{place.line}: {said}" if place else said
         if text not in self.program.notes:
             self.program.notes.append(text)
 
     def parts_of(self, value: Value) -> Sequence[Value] | None:
-        """What a value was joined from."""
+        """The parts from which a value was joined."""
         found = self.made_of.get(value.name) if isinstance(value, Tensor) else None
         return found[1] if found is not None and found[0] == "concatenate" else None
 
     def called(self, value: Value, name: str) -> None:
-        """The program calls a value so."""
+        """Gives a value the name that the program has for it."""
         if isinstance(value, Tensor):
             self.program.called[value.name] = name
 
@@ -163,7 +163,7 @@ class Builder:
         return next(found, None)
 
     def name_of(self, value: Value) -> str:
-        """What the program calls a value, or something else."""
+        """The name that the program has for a value, or another name."""
         if isinstance(value, Known):
             return self._wanted(value)
         if isinstance(value, Tensor):
@@ -344,15 +344,15 @@ class Builder:
         return self.emit(Expression("cast", (value.name,), word=word), value.positions, value.shape, word)
 
     def numbers(self, value: Value) -> Value:
-        """A truth as the numbers 0 and 1; any other value as it is."""
+        """A boolean as the numbers 0 and 1; any other value unchanged."""
         return self.cast(value, "int32") if not isinstance(value, Stack) and value.dtype == "bool" else value
 
     def truth(self, value: Tensor) -> Tensor:
-        """Of numbers that are not negative: where they are not 0."""
+        """For numbers that are not negative: where they are not 0."""
         return self.emit(Expression("less", (0, value.name)), value.positions, value.shape, "bool")
 
     def fold(self, word: str, operands: Sequence[Known], dtype: str | None = None) -> Known:
-        """An operation of what is known, computed."""
+        """An operation on known values, computed."""
         np = numpy()
         calls: dict[str, Callable[..., Any]] = {
             "+": np.add,
@@ -478,7 +478,7 @@ def _wide(value: Value, beside: Value) -> Value:
 
 
 def _keeps(word: str, number: float, right: bool) -> bool:
-    """Whether the other operand is the result."""
+    """Whether the result is the other operand."""
     if word == "+":
         return number == 0
     if word == "-":

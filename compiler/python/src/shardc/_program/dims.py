@@ -1,4 +1,4 @@
-"""Which dims of which tensors are one, and what they are called."""
+"""Which dims of which tensors are the same, and their names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Dims:
         self._used_by: dict[Dim, list[str]] = {}
 
     def fresh(self, size: int, like: Dim | None = None) -> Dim:
-        """A dim that is no other. It is called as `like` is, where nothing else names it."""
+        """A new dim. It has the name of `like`, where nothing else names it."""
         self._sizes.append(size)
         self._parents.append(len(self._parents))
         made = len(self._parents) - 1
@@ -70,7 +70,7 @@ class Dims:
         return True
 
     def vote(self, dim: Dim, letter: str) -> None:
-        """An einsum of the program calls this dim so."""
+        """Notes the name that an einsum of the program has for this dim."""
         if letter.isascii() and letter.isalpha():
             root = self.root(dim)
             self._votes[root] = self._votes_of(root) + Counter({letter.upper(): 2})

@@ -19,7 +19,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def constant(array: Any, origin: Origin | None = None) -> Known:
-    """An array that is there."""
+    """An array with its data."""
     shape = tuple(array.shape)
     return Known(shape, dtype_name(array.dtype), tuple(n > 1 for n in shape), lambda _: array, True, origin)
 
@@ -50,7 +50,7 @@ def full(known: Known, flat: Flat) -> Any:
 
 
 def number(known: object) -> float | int | None:
-    """The number that it is everywhere, if it is one and has a value."""
+    """The number, if it is the same number everywhere and has a value."""
     if not isinstance(known, Known) or not known.constant or any(known.real):
         return None
     array = numpy().asarray(known.data(()))

@@ -1,4 +1,4 @@
-"""What the walk makes of a function, and the text shows: values, statements, layers."""
+"""The result of the walk, which is written as text: values, statements, layers."""
 
 from __future__ import annotations
 

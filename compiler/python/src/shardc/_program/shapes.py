@@ -1,4 +1,4 @@
-"""What changes how a tensor is cut into dims, and keeps its elements."""
+"""Operations that change the dims of a tensor, and keep its elements."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _split(b: Builder, value: Tensor, whole: Dim, parts: tuple[Dim, ...]) -> Ten
 
 
 def strided(b: Builder, value: Tensor, at: int, start: int, limit: int, stride: int) -> Tensor:
-    """Every so manieth position along one dim."""
+    """Every n-th position along one dim."""
     count = -(-(limit - start) // stride)
     if stride == 1 or count == 1:
         return window(b, value, at, start, count)
@@ -136,7 +136,7 @@ def window(b: Builder, value: Tensor, at: int, start: int, count: int) -> Tensor
 
 
 def concatenate(b: Builder, values: Sequence[Tensor], at: int) -> Tensor:
-    """One behind the other along a dim."""
+    """Tensors joined along a dim."""
     made = values[0]
     for other in values[1:]:
         made = join(b, made, other, at)
@@ -144,7 +144,7 @@ def concatenate(b: Builder, values: Sequence[Tensor], at: int) -> Tensor:
 
 
 def join(b: Builder, one: Tensor, other: Tensor, at: int) -> Tensor:
-    """Two, one behind the other."""
+    """Two tensors, joined along a dim."""
     one = b.materialise(one, [at], even_one=True)
     other = b.materialise(other, [at], even_one=True)
     for position in range(len(one.shape)):
@@ -256,7 +256,7 @@ def filled_real(shape: Sequence[int], real: Sequence[bool], filling: float, dtyp
 
 
 def reverse(b: Builder, value: Tensor, dims: Sequence[int]) -> Tensor:
-    """The last first."""
+    """Reverses a dim."""
     for at in dims:
         over = value.positions[at]
         if over is None:

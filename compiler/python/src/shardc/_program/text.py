@@ -36,7 +36,7 @@ class Names:
         self.taken: set[str] = set()
 
     def take(self, wanted: str) -> str:
-        """A name like the one that is wanted."""
+        """A free name similar to the wanted one."""
         name = re.sub(r"[^A-Za-z0-9_]", "_", wanted).strip("_")
         name = re.sub(r"_+", "_", name)
         name = re.sub(r"^([A-Z]+)", lambda m: m.group(1).lower(), name)

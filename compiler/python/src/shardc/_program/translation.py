@@ -66,7 +66,7 @@ def whole(b: Builder, value: Value) -> Tensor:
 
 
 def called(b: Builder, tensor: Tensor) -> str | None:
-    """What the program calls a value, if it says so."""
+    """The name that the program has for a value, if it has one."""
     for statement in reversed(b.layer.statements):
         if statement.value.name == tensor.name:
             variable = statement.origin.variable if statement.origin else None

@@ -1,4 +1,4 @@
-"""What depends on no tensor of the caller, computed by PyTorch."""
+"""Values that depend on no tensor of the caller, computed by PyTorch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def array_of(tensor: Any) -> Any:
 
 
 def constant(tensor: Any, name: str = "") -> Known:
-    """A tensor that is there."""
+    """A tensor with its data."""
     shape = tuple(tensor.shape)
     kept = tables.memo(lambda flat: array_of(tensor), True)
     return tables.once(Known(shape, dtype_name(tensor.dtype), tuple(n > 1 for n in shape), kept, True, name=name))

@@ -42,7 +42,7 @@ class Node:
 
     @property
     def out(self) -> Any:
-        """What PyTorch says of the result: the first one's, where there are several."""
+        """PyTorch's metadata of the result: of the first one, where there are several."""
         found = self.node.meta["val"]
         return found[0] if isinstance(found, (list, tuple)) else found
 
@@ -88,7 +88,7 @@ class Node:
         return self.b.tensor(self.value(name))
 
     def plain(self, name: str) -> Any:
-        """An argument that is no tensor."""
+        """An argument that is not a tensor."""
         return self._given.get(name)
 
     def at(self, name: str, rank: int) -> int:

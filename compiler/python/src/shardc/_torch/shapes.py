@@ -33,7 +33,7 @@ def transpose(b: Builder, node: Node) -> Value:
 
 
 def unsqueeze(b: Builder, node: Node) -> Value:
-    """A dim of size 1 more."""
+    """Adds a dim of size 1."""
     value = node.tensor("self")
     place = node.at("dim", len(value.shape) + 1)
     return _with(value, place, 1)
@@ -80,13 +80,13 @@ def repeat_interleave(b: Builder, node: Node) -> Value:
 
 
 def cat(b: Builder, node: Node) -> Value:
-    """One behind the other."""
+    """Tensors joined along a dim."""
     values = [b.tensor(value) for value in node.plain("tensors") if 0 not in value.shape]
     return shapes.concatenate(b, values, node.at("dim", len(node.shape)))
 
 
 def stack(b: Builder, node: Node) -> Value:
-    """One above the other."""
+    """Tensors stacked along a new dim."""
     place = node.at("dim", len(node.shape))
     return shapes.concatenate(b, [_with(b.tensor(value), place, 1) for value in node.plain("tensors")], place)
 
@@ -149,6 +149,6 @@ def pad(b: Builder, node: Node) -> Value:
 
 
 def flip(b: Builder, node: Node) -> Value:
-    """The last first."""
+    """Reverses a dim."""
     value = node.tensor("self")
     return shapes.reverse(b, value, [at(place, len(value.shape)) for place in node.plain("dims")])

@@ -23,7 +23,7 @@ def _words(text: str, translate: Translate) -> dict[str, Translate]:
 
 
 def _as_is(b: Builder, node: Node) -> Value:
-    """What changes nothing of the values."""
+    """An operation that does not change values."""
     return node.value("input" if node.has("input") else "self")
 
 
@@ -176,7 +176,7 @@ def _call(b: Builder, node: Any, read: Callable[[Any], Any]) -> Any:
 
 
 def _shaped(b: Builder, value: Value, out: Any) -> Value:
-    """The value, which has the shape that PyTorch says."""
+    """The value, which has the shape that PyTorch gives."""
     shape: Sequence[int] = tuple(out.shape)
     value = aligned(value, len(shape))
     if isinstance(value, Tensor) and value.shape != shape:
