@@ -13,8 +13,7 @@ use crate::emit::MoveSite;
 use crate::lower::Lowering;
 use crate::memory::needed;
 use crate::reason::Reader;
-use crate::relax::{Wanted, Whole, all_plans};
-use crate::space::maxima;
+use crate::relax::{Setting, Wanted, Whole, all_plans};
 use crate::told::told;
 use crate::{Limits, LowerError, LowerOptions, Lowered};
 
@@ -110,8 +109,8 @@ pub fn alternatives(
     let whole = match &remembered.whole {
         Some(whole) => Arc::clone(whole),
         None => {
-            let maxima = maxima(&kernels.program);
-            all_plans(kernels, hardware, maxima, (false, limits), Wanted::default())?.1
+            let setting = Setting::of(&kernels.program, hardware, false, limits);
+            all_plans(kernels, setting, Wanted::default())?.1
         }
     };
     let whole = if remembered.labels.is_empty() {

@@ -12,9 +12,7 @@ use crate::logical::{Choices, Form, Saturated};
 use crate::lower::within_limits;
 use crate::many_forms::narrowed;
 use crate::memory::DeviceMemory;
-use crate::relax::apart::Ground;
-use crate::relax::{Wanted, all_plans};
-use crate::space::maxima;
+use crate::relax::{Setting, Wanted, all_plans};
 use crate::{LowerError, LowerOptions, TIME_LIMIT};
 
 /// What no plan of a program falls below.
@@ -119,7 +117,7 @@ fn of_choices(
 ) -> Result<Option<u64>, LowerError> {
     let limits = &options.limits;
     let strict = options.strict || choices.program().strict;
-    let maxima = maxima(choices.program());
+    let setting = Setting::of(choices.program(), hardware, strict, limits);
     let kernels_of = |form| Kernels::of_form(form, strict, options.fuse && !strict, hardware);
     let of_part = |part| Kernels::of_program(part, strict, options.fuse && !strict, hardware);
     let bound = |fits: bool| {
@@ -129,14 +127,9 @@ fn of_choices(
             check_labels(program)?;
             let memory = fits.then(|| DeviceMemory::new(program, hardware.hbm_bytes));
             let wanted = Wanted { memory, apart: true, ..Wanted::default() };
-            Ok(Some(all_plans(kernels, hardware, maxima, (strict, limits), wanted)?.0))
+            Ok(Some(all_plans(kernels, setting, wanted)?.0))
         };
-        let found = narrowed(
-            choices,
-            Ground { hardware, maxima, strict, limits },
-            (&kernels_of, &of_part),
-            &solve,
-        )?;
+        let found = narrowed(choices, setting, (&kernels_of, &of_part), &solve)?;
         Ok(found.map(|found| found.bound))
     };
     let of_any_size = bound(false)?;
@@ -159,9 +152,10 @@ fn of_form(
     within_limits(program, limits)?;
     check_labels(program)?;
     limits.stop.check()?;
+    let setting = Setting::of(program, hardware, strict, limits);
     let bound = |memory| {
         let wanted = Wanted { memory, ..Wanted::default() };
-        Ok(all_plans(&kernels, hardware, maxima(program), (strict, limits), wanted)?.0.bound())
+        Ok(all_plans(&kernels, setting, wanted)?.0.bound())
     };
     let of_any_size = bound(None)?;
     if options.any_size {

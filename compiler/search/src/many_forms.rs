@@ -14,10 +14,10 @@ use shard_ir::Program;
 use crate::LowerError;
 use crate::kernel::Kernels;
 use crate::logical::{Choices, Form};
-use crate::relax::Branch;
-use crate::relax::apart::{Apart, Classed, Ground};
+use crate::relax::apart::{Apart, Classed};
 use crate::relax::graph::FAR;
 use crate::relax::tree::add;
+use crate::relax::{Branch, Setting};
 
 /// What is known of all forms at once.
 pub(crate) struct Narrowed {
@@ -38,7 +38,7 @@ const MOST_SOLVED: usize = 12;
 /// others do without.
 pub(crate) fn narrowed(
     choices: &Choices<'_>,
-    ground: Ground<'_>,
+    ground: Setting<'_>,
     (kernels_of, kernels_of_part): (&dyn Fn(Form) -> Kernels, &dyn Fn(Program) -> Kernels),
     solve: &dyn Fn(&Kernels) -> Result<Option<Branch>, LowerError>,
 ) -> Result<Option<Narrowed>, LowerError> {

@@ -9,7 +9,7 @@ use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
 
 use crate::kernel::Kernels;
 use crate::memory::{DeviceMemory, is_passed_on};
-use crate::relax::Way;
+use crate::relax::StrategyLayouts;
 
 /// The prices of a byte at each step, in ticks of 1 / 2^[`SCALE`].
 pub(crate) struct Rates {
@@ -128,8 +128,8 @@ impl<'a> Occupancy<'a> {
     /// Of a way it is not known in which layouts others have what it has to do with. A value that
     /// is read in several steps is held between them in the layout in which they read it, as far as
     /// that takes more than the least; each of two neighbours counts one half.
-    pub(crate) fn charge(&self, rates: &Rates, value: ValueId, way: &Way) -> i64 {
-        let mut charge = self.charge_of_made(rates, value, way.0);
+    pub(crate) fn charge(&self, rates: &Rates, value: ValueId, way: &StrategyLayouts) -> i64 {
+        let mut charge = self.charge_of_made(rates, value, way.made);
         if let Some(step) = self.step_of(value) {
             for (operand, layout) in self.reads(value, way) {
                 let bytes = self.memory.bytes(operand, layout);
@@ -177,15 +177,15 @@ impl<'a> Occupancy<'a> {
 
     /// What is held at each step where values are made in these ways, beside the smallest weights
     /// and caches; 0 for what is no step.
-    pub(crate) fn used(&self, ways: &[(ValueId, Way)]) -> Vec<u64> {
+    pub(crate) fn used(&self, ways: &[(ValueId, StrategyLayouts)]) -> Vec<u64> {
         let mut used = vec![0u64; self.is_step.len()];
         let mut made_in: Vec<Option<Layout>> = vec![None; self.is_step.len()];
         let mut stored = 0u64;
         for (value, way) in ways {
             if self.memory.is_kept(*value) || self.spans[value.index()].is_some() {
-                made_in[value.index()] = Some(way.0);
+                made_in[value.index()] = Some(way.made);
             }
-            stored = stored.saturating_add(self.memory.beyond_least(*value, way.0));
+            stored = stored.saturating_add(self.memory.beyond_least(*value, way.made));
         }
         let mut hold = |from: usize, to: usize, bytes: u64| {
             for held in used.iter_mut().take(to.saturating_add(1)).skip(from) {
@@ -197,9 +197,9 @@ impl<'a> Occupancy<'a> {
             if let Some((from, to)) = self.spans[value.index()] {
                 let is_made = self.is_step[value.index()];
                 if is_made {
-                    hold(from, from, self.memory.bytes(*value, way.0));
+                    hold(from, from, self.memory.bytes(*value, way.made));
                 }
-                hold(if is_made { from + 1 } else { from }, to, self.parked(*value, way.0));
+                hold(if is_made { from + 1 } else { from }, to, self.parked(*value, way.made));
             }
             let Some(step) = self.step_of(*value) else { continue };
             let reads = self.reads(*value, way).filter(|(operand, layout)| {
@@ -239,12 +239,17 @@ impl<'a> Occupancy<'a> {
     fn reads<'w>(
         &'w self,
         value: ValueId,
-        way: &'w Way,
+        way: &'w StrategyLayouts,
     ) -> impl Iterator<Item = (ValueId, Layout)> + 'w {
         let is_name = self.is_name(value);
         let operands = if is_name { &[] } else { self.program.value(value).def.operands() };
         let once = |(n, _): &(usize, (&ValueId, &Layout))| !operands[..*n].contains(&operands[*n]);
-        operands.iter().zip(&way.1).enumerate().filter(once).map(|(_, (o, layout))| (*o, *layout))
+        operands
+            .iter()
+            .zip(&way.read)
+            .enumerate()
+            .filter(once)
+            .map(|(_, (o, layout))| (*o, *layout))
     }
 
     /// What a value takes until it is read: partial results are summed, and each device has its

@@ -37,7 +37,7 @@ use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::{DeviceMemory, needed};
 use crate::relax::Guide;
 use crate::space::Space;
-use crate::steiner::{Rows, Steiner};
+use crate::steiner::{KnownRows, Steiner};
 use crate::strict::may_move_to;
 use crate::table::{LayoutId, Tables};
 use crate::{Limits, LowerError, TIME_LIMIT};
@@ -125,7 +125,7 @@ pub(crate) struct Search<'a> {
     /// What may be done about the wants of one value.
     ways: FxHashMap<Box<[Want]>, Rc<Ways>>,
     steiner: FxHashMap<(ValueId, Vec<LayoutId>), Rc<Steiner>>,
-    steiner_rows: FxHashMap<ValueId, Rows>,
+    steiner_rows: FxHashMap<ValueId, KnownRows>,
     approximate: bool,
     /// No plan takes less, in picoseconds, as prices have shown.
     least: u64,

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kernel::Kernels;
-use crate::relax::Region;
-use crate::relax::factors::Base;
+use crate::relax::factors::CacheKey;
+use crate::relax::{Region, Setting};
 use crate::rules::inside::MovesInside;
 use crate::rules::moves::Movable;
 use crate::timeless::timeless;
@@ -303,7 +303,8 @@ impl Context {
                 }
             }
             Some(region) => {
-                let base = Base::of(&kernels, hardware, maxima, false);
+                let setting = Setting { hardware, maxima, strict: false, limits };
+                let base = CacheKey::of(&kernels, setting);
                 let goals = region.layouts.iter().map(|layouts| layouts.len()).sum();
                 let mut left = limits.nodes.checked_sub(goals)?;
                 limits.cache.with_moves(base, |known| {

@@ -25,15 +25,15 @@ pub(crate) struct Steiner {
 pub(crate) struct Row {
     cost: Vec<Cost>,
     /// How the cost comes about.
-    step: Vec<Step>,
+    step: Vec<HowReached>,
 }
 
 /// What is known of one value: a row for each list of wanted layouts that was looked at. What some
 /// wanted layouts cost is the same whatever else is wanted.
-pub(crate) type Rows = FxHashMap<Box<[LayoutId]>, Rc<Row>>;
+pub(crate) type KnownRows = FxHashMap<Box<[LayoutId]>, Rc<Row>>;
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum HowReached {
     /// It does not.
     None,
     /// The layout is the one wanted.
@@ -51,7 +51,7 @@ pub(crate) const MAX_WANTED: usize = 8;
 impl Steiner {
     /// Solves for all layouts at once. `wanted` has at least one layout, each once, and at most
     /// [`MAX_WANTED`].
-    pub(crate) fn new(table: &ValueTable, wanted: &[LayoutId], known: &mut Rows) -> Steiner {
+    pub(crate) fn new(table: &ValueTable, wanted: &[LayoutId], known: &mut KnownRows) -> Steiner {
         Steiner::by(table, wanted, &|_, _| true, known)
     }
 
@@ -61,14 +61,14 @@ impl Steiner {
         wanted: &[LayoutId],
         allowed: &dyn Fn(LayoutId, LayoutId) -> bool,
     ) -> Steiner {
-        Steiner::by(table, wanted, allowed, &mut Rows::default())
+        Steiner::by(table, wanted, allowed, &mut KnownRows::default())
     }
 
     fn by(
         table: &ValueTable,
         wanted: &[LayoutId],
         allowed: &dyn Fn(LayoutId, LayoutId) -> bool,
-        known: &mut Rows,
+        known: &mut KnownRows,
     ) -> Steiner {
         let mut rows: Vec<Rc<Row>> = vec![Rc::default()];
         for set in 1..1usize << wanted.len() {
@@ -121,14 +121,14 @@ impl Steiner {
         let mut open = vec![((1usize << self.wanted.len()) - 1, layout)];
         while let Some((set, at)) = open.pop() {
             match self.rows[set].step[at as usize] {
-                Step::None | Step::Here => {}
-                Step::Move(to) => {
+                HowReached::None | HowReached::Here => {}
+                HowReached::Move(to) => {
                     if !moves.contains(&(at, to)) {
                         moves.push((at, to));
                     }
                     open.push((set, to));
                 }
-                Step::Fork(part) => {
+                HowReached::Fork(part) => {
                     let part = spread(part, set);
                     open.push((set ^ part, at));
                     open.push((part, at));
@@ -148,10 +148,11 @@ impl Row {
         allowed: &dyn Fn(LayoutId, LayoutId) -> bool,
     ) -> Row {
         let layouts = table.layouts.len();
-        let mut made = Row { cost: vec![Cost::MAX; layouts], step: vec![Step::None; layouts] };
+        let mut made =
+            Row { cost: vec![Cost::MAX; layouts], step: vec![HowReached::None; layouts] };
         if let [only] = list {
             made.cost[*only as usize] = Cost::ZERO;
-            made.step[*only as usize] = Step::Here;
+            made.step[*only as usize] = HowReached::Here;
         } else {
             // Each way of splitting the list in two, once.
             let all = (1usize << list.len()) - 1;
@@ -165,7 +166,7 @@ impl Row {
                     let both = a + b;
                     if both < made.cost[layout] {
                         made.cost[layout] = both;
-                        made.step[layout] = Step::Fork(part);
+                        made.step[layout] = HowReached::Fork(part);
                     }
                 }
             }
@@ -201,7 +202,7 @@ fn relax(
             let through = reached + arc.cost;
             if through < cost[arc.from as usize] {
                 cost[arc.from as usize] = through;
-                step[arc.from as usize] = Step::Move(at);
+                step[arc.from as usize] = HowReached::Move(at);
                 queue.push(Reverse((through, arc.from)));
             }
         }

@@ -14,12 +14,12 @@ use crate::Limits;
 use crate::emit::emit;
 use crate::kernel::Kernels;
 use crate::logical::Saturated;
-use crate::relax::factors::{Factors, Use};
+use crate::relax::factors::{Factors, ValueUse};
 use crate::relax::graph::{FAR, Queue};
 use crate::relax::prices::use_index;
-use crate::relax::{Branch, Region, Wanted, all_plans};
+use crate::relax::{Branch, Region, Setting, Wanted, all_plans};
 use crate::search::Search;
-use crate::space::{Space, maxima};
+use crate::space::Space;
 use crate::table::{Source, Tables};
 
 /// What the tables of a run are made of.
@@ -125,7 +125,7 @@ impl Walk {
         );
         for value in self.values() {
             let uses = &problem.uses[value.index()];
-            let reader: Use = uses[0];
+            let reader: ValueUse = uses[0];
             let paid = &prices.paid[value.index()][use_index(problem, value, reader)];
             for (node, layout) in problem.graphs[value.index()].layouts.iter().enumerate() {
                 let through = self.ns(prices.through_node[value.index()][node], problem);
@@ -232,10 +232,8 @@ fn the_tables_of_the_page_are_those_of_the_search() {
     let mut made = put(&page, "forms", &walk.forms());
     let form = Saturated::new(&walk.program, false, &walk.limits).written();
     let kernels = Arc::new(Kernels::of_form(form, false, false, &walk.hardware));
-    let maxima = maxima(&kernels.program);
-    let (branch, _) =
-        all_plans(&kernels, &walk.hardware, maxima, (false, &walk.limits), Wanted::default())
-            .expect("prices");
+    let setting = Setting::of(&kernels.program, &walk.hardware, false, &walk.limits);
+    let (branch, _) = all_plans(&kernels, setting, Wanted::default()).expect("prices");
     let (problem, prices) = branch.parts();
     made = put(&made, "moves", &walk.moves(problem));
     made = put(&made, "strategies", &walk.strategies(problem, ("", &|_, _| String::new())));

@@ -18,7 +18,7 @@ const MOST_PRICES: usize = 700_000;
 const MOST_PRICED: usize = 40_000_000;
 
 /// A branch that is still to be shown.
-struct Pending {
+struct UnshownBranch {
     branch: Branch,
     within: Within,
     /// The prices of the branch that it is of.
@@ -31,11 +31,13 @@ pub(super) fn branches(
     form: usize,
     root: Branch,
     space: &mut Space<'_>,
-    (goal, stop): (Goal, &Stop),
+    goal: Goal,
+    stop: &Stop,
 ) -> Result<Result<Branches, Unshown>, CertificateError> {
     let mut found = Branches { form: form as u32, prices: Vec::new(), tree: Vec::new() };
     let (mut prices, mut priced) = (0, 0);
-    let mut open = vec![Pending { branch: root, within: Within::default(), of: None, fresh: true }];
+    let mut open =
+        vec![UnshownBranch { branch: root, within: Within::default(), of: None, fresh: true }];
     let shown = |space: &mut Space<'_>,
                  set: &PriceSet,
                  within: &Within|
@@ -46,7 +48,7 @@ pub(super) fn branches(
         space.narrow(Within::default());
         Ok(shown >= goal.target)
     };
-    while let Some(Pending { mut branch, within, of, fresh }) = open.pop() {
+    while let Some(UnshownBranch { mut branch, within, of, fresh }) = open.pop() {
         if stop.is_time_up() {
             return Ok(Err(Unshown::Time));
         }
@@ -86,8 +88,8 @@ pub(super) fn branches(
         };
         let (entry, if_so, if_not) = entry_of(split, &within, space);
         found.tree.push(entry);
-        open.push(Pending { branch: others, within: if_not, of: Some(number), fresh: false });
-        open.push(Pending { branch: those, within: if_so, of: Some(number), fresh: false });
+        open.push(UnshownBranch { branch: others, within: if_not, of: Some(number), fresh: false });
+        open.push(UnshownBranch { branch: those, within: if_so, of: Some(number), fresh: false });
     }
     drop_unused(&mut found);
     Ok(Ok(found))

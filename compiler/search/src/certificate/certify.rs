@@ -17,11 +17,10 @@ use super::together::bound_together;
 use crate::kernel::Kernels;
 use crate::lower::within_limits;
 use crate::memory::{DeviceMemory, Scopes};
-use crate::relax::Branch;
 use crate::relax::factors::Factors;
 use crate::relax::prices::{Part, Prices};
 use crate::relax::split::Goal;
-use crate::space::maxima;
+use crate::relax::{Branch, Setting};
 use crate::stop::Stop;
 use crate::{Limits, LowerError, Status};
 
@@ -50,7 +49,7 @@ pub fn certify(
         let Some(first) = found.plans.first() else { continue };
         let of_layer = || {
             let phases = phases_of(&programs, &first.name)?;
-            certify_layer(&phases, (&hardware, inputs.fuse), found, (limits, stop))
+            certify_layer(&phases, &hardware, inputs.fuse, found, limits, stop)
         };
         certified.push(of_layer().map_err(|error| error.of(&first.name))?);
     }
@@ -59,9 +58,11 @@ pub fn certify(
 
 fn certify_layer(
     phases: &[&Program],
-    (hardware, fuse): (&Hardware, bool),
+    hardware: &Hardware,
+    fuse: bool,
     found: &Found<'_>,
-    (limits, stop): (&Limits, &Stop),
+    limits: &Limits,
+    stop: &Stop,
 ) -> Result<LayerCertificate, CertificateError> {
     if phases.len() != found.plans.len() {
         return Err(CertificateError::new("a certificate is of all phases together"));
@@ -74,7 +75,7 @@ fn certify_layer(
     // Where choices turn out not to be made apart from each other, forms are listed, as far as they
     // are.
     let together = Choices::of(&joint.program).ok().and_then(|choices| {
-        let of_all = || bound_together(&choices, plan, ground, (cost, limits)).ok();
+        let of_all = || bound_together(&choices, plan, ground, cost, limits).ok();
         let (together, shown) = (choices.count() > limits.forms).then(of_all)??;
         let written = choices.written_is_apart().then(|| choices.written());
         Some((together, shown, written.into_iter().collect()))
@@ -159,24 +160,23 @@ impl Listed<'_> {
     /// Bounds a form by prices, and by branches where these show less than was known and the search
     /// has shown more.
     fn certify(&mut self, number: usize, form: &Program) -> Result<(), CertificateError> {
-        let Ground { joint, hardware, loops } = self.ground;
         let no_time = number > 0 && self.stop.is_time_up();
         if no_time || number >= self.limits.forms || within_limits(form, self.limits).is_err() {
-            let least = least_time(form, hardware);
+            let least = least_time(form, self.ground.hardware);
             if no_time && least < self.bound {
                 self.unshown = Some(Unshown::Time);
             }
             self.bound = self.bound.min(least);
             return Ok(());
         }
-        let (before, fuse) = (self.bound, (hardware, loops));
-        let sets = certify_form(form, &joint.present, fuse, &mut self.bound, self.limits)?;
+        let before = self.bound;
+        let sets = certify_form(form, self.ground, &mut self.bound, self.limits)?;
         self.priced.resize(number, Vec::new());
         self.priced.push(sets);
         if self.bound == before || self.bound == 0 || !self.is_proven {
             return Ok(());
         }
-        match divide(number, form, self.ground, before, (self.limits, self.stop))? {
+        match divide(number, form, self.ground, before, self.limits, self.stop)? {
             Ok(branches) => {
                 self.bound = before;
                 self.priced[number] = Vec::new();
@@ -194,7 +194,8 @@ fn divide(
     form: &Program,
     Ground { joint, hardware, loops }: Ground<'_>,
     target: u64,
-    (limits, stop): (&Limits, &Stop),
+    limits: &Limits,
+    stop: &Stop,
 ) -> Result<Result<Branches, Unshown>, CertificateError> {
     let kernels = Kernels::of_program(form.clone(), form.strict, loops, hardware);
     let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
@@ -202,21 +203,20 @@ fn divide(
     let scopes = scopes(form, &joint.present, hardware.hbm_bytes);
     let memory = DeviceMemory::new(form, hardware.hbm_bytes).within(scopes.as_ref());
     let root = Branch::unpriced(&kernels, factors, Some(&memory), target);
-    branches(number, root, &mut space, (Goal { target, sweeps: limits.sweeps }, stop))
+    branches(number, root, &mut space, Goal { target, sweeps: limits.sweeps }, stop)
 }
 
 /// Sets of prices that bound a form by `bound`, which is lowered where they do not.
 fn certify_form(
     form: &Program,
-    present: &[Vec<usize>],
-    (hardware, fuse): (&Hardware, bool),
+    Ground { joint, hardware, loops }: Ground<'_>,
     bound: &mut u64,
     limits: &Limits,
 ) -> Result<Vec<PriceSet>, CertificateError> {
-    let kernels = Kernels::of_program(form.clone(), form.strict, fuse, hardware);
+    let kernels = Kernels::of_program(form.clone(), form.strict, loops, hardware);
     let factors = factors_of(&kernels, hardware, limits)?;
-    let space = Space::new(form, hardware, fuse, present)?;
-    let scopes = scopes(form, present, hardware.hbm_bytes);
+    let space = Space::new(form, hardware, loops, &joint.present)?;
+    let scopes = scopes(form, &joint.present, hardware.hbm_bytes);
     let memory = DeviceMemory::new(form, hardware.hbm_bytes).within(scopes.as_ref());
     // One set that bounds all layouts of labels and all that fits in memory, in finer prices where
     // whole picoseconds do not do; else one layout of the labels after another.
@@ -228,7 +228,7 @@ fn certify_form(
         }
         let factors = finer.as_ref().unwrap_or(&factors);
         for memory in [None, Some(&memory)] {
-            let set = at_once(&kernels, memory, (&space, factors), *bound, limits);
+            let set = at_once(&kernels, memory, &space, factors, *bound, limits);
             let shown = space.bound_under(&space.bound(&set)?, &[]).unwrap_or(u64::MAX);
             if shown >= *bound {
                 return Ok(vec![set]);
@@ -255,11 +255,10 @@ pub(super) fn factors_of(
     limits: &Limits,
 ) -> Result<Factors, CertificateError> {
     let form = kernels.program.as_ref();
-    Factors::new(kernels, hardware, maxima(form), form.strict, limits).map_err(
-        |error: LowerError| {
-            CertificateError::new(format!("the plan space cannot be built: {error}"))
-        },
-    )
+    let setting = Setting::of(form, hardware, form.strict, limits);
+    Factors::new(kernels, setting).map_err(|error: LowerError| {
+        CertificateError::new(format!("the plan space cannot be built: {error}"))
+    })
 }
 
 /// The parts of a picosecond in which prices are written, as a certificate has it.
@@ -272,7 +271,8 @@ pub(super) fn scale_of(factors: &Factors) -> u32 {
 fn at_once(
     kernels: &Kernels,
     memory: Option<&DeviceMemory<'_>>,
-    (space, factors): (&Space<'_>, &Factors),
+    space: &Space<'_>,
+    factors: &Factors,
     target: u64,
     limits: &Limits,
 ) -> PriceSet {
@@ -330,11 +330,11 @@ struct Witnesses<'a> {
     factors: &'a Factors,
     labels: &'a [Vec<Layout>],
     limits: &'a Limits,
-    sets: Vec<Set>,
+    sets: Vec<Witness>,
 }
 
 /// A set of prices, and the bound that it gives to each assignment.
-struct Set {
+struct Witness {
     prices: PriceSet,
     bounds: Vec<u64>,
 }
@@ -413,7 +413,7 @@ impl Witnesses<'_> {
         let under =
             |labels: &Vec<Layout>| self.space.bound_under(&bound, labels).unwrap_or(u64::MAX);
         let bounds = self.labels.iter().map(under).collect();
-        self.sets.push(Set { prices, bounds });
+        self.sets.push(Witness { prices, bounds });
         Ok(())
     }
 

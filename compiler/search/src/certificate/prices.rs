@@ -3,7 +3,7 @@
 use shard_certificate::{Place, PriceSet, Reader, ReaderPrices, Run, SidePrices, Space};
 use shard_ir::ValueId;
 
-use crate::relax::factors::{Factors, Use};
+use crate::relax::factors::{Factors, ValueUse};
 use crate::relax::prices::{Prices, Seat, use_index};
 
 /// What stands for an infinite price: more than any plan that a certificate is written for costs.
@@ -28,8 +28,8 @@ pub(super) fn price_set(
         }
         for (reader, of) in readers.iter().enumerate() {
             let of = match *of {
-                Reader::Operand(by, place) => Use::Operand(by, place),
-                Reader::Result(i) => Use::Output(i),
+                Reader::Operand(by, place) => ValueUse::Operand(by, place),
+                Reader::Result(i) => ValueUse::Output(i),
             };
             let paid = &prices.paid[id.index()][use_index(factors, *id, of)];
             // What the search has no layout for, it never reads.

@@ -8,17 +8,16 @@ use shard_certificate::{
     AlternativePrices, CertificateError, Choices, Common, Extent, Form, Ground, PriceSet, Reader,
     ReaderPrices, Region, Solved, Space, Together,
 };
-use shard_cost::Hardware;
 use shard_ir::{Layout, Plan, Program, ValueId};
 
 use super::certify::{SWEEPS_OF_A_CERTIFICATE, factors_of, scale_of, scopes, swept};
 use super::prices::{PROHIBITIVE, levelled, runs, side_prices};
 use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
-use crate::relax::apart::{self, Apart, Classed, Within};
-use crate::relax::factors::{Factors, Use};
+use crate::relax::Setting;
+use crate::relax::apart::{Apart, Classed, PartPrices};
+use crate::relax::factors::{Factors, ValueUse};
 use crate::relax::prices::{Part, Prices, use_index};
-use crate::space::maxima;
 use crate::{Limits, LowerError};
 
 /// So many forms are solved on the way to the best.
@@ -30,7 +29,8 @@ pub(super) fn bound_together(
     choices: &Choices<'_>,
     plan: Option<&Plan>,
     ground: Ground<'_>,
-    (enough, limits): (u64, &Limits),
+    enough: u64,
+    limits: &Limits,
 ) -> Result<(Together, u64), CertificateError> {
     let of_plan = plan.and_then(|plan| choices.picks_of(plan)).unwrap_or_default();
     let mut picks: Vec<usize> = of_plan.into_iter().map(Option::unwrap_or_default).collect();
@@ -38,7 +38,7 @@ pub(super) fn bound_together(
     let mut best: Option<(Together, u64)> = None;
     let mut seen = BTreeSet::new();
     while seen.len() < MOST_SOLVED && seen.insert(picks.clone()) {
-        let (together, shown, cheapest) = solve(choices, &picks, ground, (enough, limits))?;
+        let (together, shown, cheapest) = solve(choices, &picks, ground, enough, limits)?;
         if best.as_ref().is_none_or(|(_, known)| *known < shown) {
             best = Some((together, shown));
         }
@@ -56,7 +56,8 @@ fn solve(
     choices: &Choices<'_>,
     picks: &[usize],
     ground: Ground<'_>,
-    (enough, limits): (u64, &Limits),
+    enough: u64,
+    limits: &Limits,
 ) -> Result<(Together, u64, Vec<usize>), CertificateError> {
     let Ground { joint, hardware, loops } = ground;
     let form = choices
@@ -75,19 +76,18 @@ fn solve(
             prices = within_memory;
         }
     }
-    let set = prices_of(&form, ground, (&factors, &prices), choices.alternatives().len())?;
+    let set = prices_of(&form, ground, &factors, &prices, choices.alternatives().len())?;
     let mut solved = Solved::new(choices, picks, &set, ground)?;
     let ids: Vec<Id> = form.classes.iter().map(|class| Id::from(*class)).collect();
-    let maxima = maxima(program);
-    let on = apart::Ground { hardware, maxima, strict: program.strict, limits };
-    let mut apart = Apart::at_prices(Classed::new(&kernels, &ids), factors, prices, on);
+    let setting = Setting::of(program, hardware, program.strict, limits);
+    let mut apart = Apart::at_prices(Classed::new(&kernels, &ids), factors, prices, setting);
     let (mut alternatives, mut cheapest, mut least) = (Vec::new(), Vec::new(), Vec::new());
     for (cluster, count) in choices.alternatives().into_iter().enumerate() {
         let mut best = (solved.own(cluster), picks[cluster]);
         for alternative in (0..count).filter(|alternative| *alternative != picks[cluster]) {
             let mut given = Vec::new();
             let sum = solved.alternative(cluster, alternative, |space, form| {
-                given = within(&mut apart, space, form, (cluster, loops, hardware))?;
+                given = within(&mut apart, space, form, cluster, ground)?;
                 Ok(given.clone())
             })?;
             best = best.min((sum, alternative));
@@ -113,7 +113,8 @@ fn picoseconds(bound: i64, factors: &Factors) -> u64 {
 fn prices_of(
     form: &Form,
     Ground { joint, hardware, loops }: Ground<'_>,
-    (factors, prices): (&Factors, &Prices),
+    factors: &Factors,
+    prices: &Prices,
     clusters: usize,
 ) -> Result<PriceSet, CertificateError> {
     let scale = scale_of(factors);
@@ -121,8 +122,8 @@ fn prices_of(
     let common = Common::default();
     let price = |value: ValueId, reader: &Reader, layout: Layout| {
         let of = match *reader {
-            Reader::Operand(by, place) => Use::Operand(by, place),
-            Reader::Result(i) => Use::Output(i),
+            Reader::Operand(by, place) => ValueUse::Operand(by, place),
+            Reader::Result(i) => ValueUse::Output(i),
         };
         let paid = &prices.paid[value.index()][use_index(factors, value, of)];
         factors.graphs[value.index()].node(layout).map_or(PROHIBITIVE, |node| paid[node as usize])
@@ -172,7 +173,8 @@ fn within(
     apart: &mut Apart<'_, '_>,
     space: &Space<'_>,
     form: &Form,
-    (cluster, loops, hardware): (usize, bool, &Hardware),
+    cluster: usize,
+    Ground { hardware, loops, .. }: Ground<'_>,
 ) -> Result<Vec<ReaderPrices>, CertificateError> {
     let program: &Program = &form.program;
     let kernels = Kernels::of_program(program.clone(), program.strict, loops, hardware);
@@ -182,7 +184,7 @@ fn within(
         form.regions[id.index()] == Region::Cluster(cluster) && kernels.live[id.index()]
     };
     let of: Vec<bool> = program.value_ids().map(is_inside).collect();
-    let priced: Option<Within> =
+    let priced: Option<PartPrices> =
         apart.prices_within(&of, &other).map_err(|error: LowerError| {
             CertificateError::new(format!("a cluster cannot be bounded: {error}"))
         })?;
@@ -191,7 +193,7 @@ fn within(
     for id in space.live() {
         let inside = |reader: &Reader| !space.crosses(*id, reader);
         let price = |reader: &Reader, layout: Layout| match reader {
-            Reader::Operand(by, place) => priced.paid(program, *id, (*by, *place), layout),
+            Reader::Operand(by, place) => priced.paid(program, *id, *by, *place, layout),
             Reader::Result(i) => apart.paid_by_result(&other, *id, *i, layout),
         };
         all.extend(readers_of(space, *id, inside, &price));

@@ -14,8 +14,8 @@ use crate::kernel::Kernels;
 use crate::labels::check_labels;
 use crate::logical::Form;
 use crate::memory::DeviceMemory;
-use crate::relax::{Branch, Fork, Wanted, Whole, all_plans};
-use crate::space::{Space, maxima};
+use crate::relax::{Branch, BranchAction, Setting, Wanted, Whole, all_plans};
+use crate::space::Space;
 use crate::table::Tables;
 use crate::{Limits, LowerError, Stats};
 
@@ -258,7 +258,7 @@ impl<'a> Lowering<'a> {
             apart,
             like: self.like.of_form(program).filter(|_| !apart),
         };
-        all_plans(kernels, self.hardware, maxima(program), (self.strict, self.limits), wanted)
+        all_plans(kernels, Setting::of(program, self.hardware, self.strict, self.limits), wanted)
     }
 
     /// Prices a branch, searches it, or divides it; returns what is still to be looked at.
@@ -279,11 +279,13 @@ impl<'a> Lowering<'a> {
         // A dive finds one plan of the branch; whatever is dearer is then dropped from all of it.
         let most_dives = FIRST_DIVES + self.best.branches / BRANCHES_A_DIVE;
         let fork = match branch.fork(most, &mut explored.dived, most_dives) {
-            Fork::Branches(_) if self.known().is_none() && !explored.has_dived => Fork::Dive,
+            BranchAction::Branches(_) if self.known().is_none() && !explored.has_dived => {
+                BranchAction::Dive
+            }
             fork => fork,
         };
         match fork {
-            Fork::Search(labels) => {
+            BranchAction::Search(labels) => {
                 self.best.root_bound.get_or_insert(bound);
                 let branch = branch.within_memory(most);
                 if self.may_fit(branch.clone(), &explored.kernels, most) {
@@ -291,7 +293,7 @@ impl<'a> Lowering<'a> {
                 }
                 Ok(Vec::new())
             }
-            Fork::Dive => {
+            BranchAction::Dive => {
                 explored.has_dived = true;
                 // What a dive left out is in the branch, which is still to be looked at.
                 let known = (self.best.stopped_by, self.best.open_bound, self.best.missed);
@@ -300,7 +302,7 @@ impl<'a> Lowering<'a> {
                 let settled = self.most_wanted() == most && branch.bound() == Some(bound);
                 Ok(vec![Pending { branch, form, settled }])
             }
-            Fork::Branches(branches) => Ok(branches
+            BranchAction::Branches(branches) => Ok(branches
                 .into_iter()
                 .map(|branch| Pending { branch, form, settled: false })
                 .collect()),

@@ -9,10 +9,9 @@ use shard_ir::Program;
 use super::{Lowering, within_limits};
 use crate::LowerError;
 use crate::kernel::Kernels;
-use crate::relax::Branch;
 use crate::relax::factors::Factors;
 use crate::relax::split::Goal;
-use crate::space::maxima;
+use crate::relax::{Branch, Setting};
 
 /// So many branches are priced at most.
 const MOST_BRANCHES: usize = 64;
@@ -72,9 +71,8 @@ impl Lowering<'_> {
         left: &mut Left,
     ) -> Result<u64, LowerError> {
         let program = kernels.program.as_ref();
-        let problem =
-            Factors::new(kernels, self.hardware, maxima(program), self.strict, self.limits)?
-                .in_fine_ticks();
+        let setting = Setting::of(program, self.hardware, self.strict, self.limits);
+        let problem = Factors::new(kernels, setting)?.in_fine_ticks();
         let memory = self.memory(program);
         let goal = Goal { target, sweeps: self.limits.sweeps };
         let mut open = vec![(Branch::unpriced(kernels, problem, memory.as_ref(), target), true)];

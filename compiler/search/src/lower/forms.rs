@@ -11,8 +11,7 @@ use crate::kernel::Kernels;
 use crate::logical::{Choices, Cut, Form, Saturated};
 use crate::many_forms::narrowed;
 use crate::memory::DeviceMemory;
-use crate::relax::apart::Ground;
-use crate::space::maxima;
+use crate::relax::Setting;
 
 impl Lowering<'_> {
     /// Searches what may hold the best plan, most promising first, until nothing is left that can.
@@ -72,9 +71,7 @@ impl Lowering<'_> {
         program: &Program,
         (saturated, choices): (&Saturated<'_>, &Choices<'_>),
     ) -> Result<bool, LowerError> {
-        let maxima = maxima(choices.program());
-        let ground =
-            Ground { hardware: self.hardware, maxima, strict: self.strict, limits: self.limits };
+        let setting = Setting::of(choices.program(), self.hardware, self.strict, self.limits);
         let kernels_of = |form| Kernels::of_form(form, self.all_written, self.loops, self.hardware);
         let of_part = |part| Kernels::of_program(part, self.all_written, self.loops, self.hardware);
         let solve = |kernels: &Kernels| match self.all_plans_of(kernels, true) {
@@ -82,7 +79,7 @@ impl Lowering<'_> {
             Err(LowerError::Limit { .. }) => Ok(None),
             Err(other) => Err(other),
         };
-        let Some(narrowed) = narrowed(choices, ground, (&kernels_of, &of_part), &solve)? else {
+        let Some(narrowed) = narrowed(choices, setting, (&kernels_of, &of_part), &solve)? else {
             return Ok(false);
         };
         let written = choices.written();

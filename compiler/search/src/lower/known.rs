@@ -121,8 +121,8 @@ pub(crate) fn better_than(
         let Some((_, wider)) = wider.iter().find(|(_, wider)| own.is_like(&wider.program)) else {
             return Ok(Better::Unknown);
         };
-        let patterns = (form, wider.program.as_ref(), maxima(form));
-        match whole.for_better_plans(&settled, patterns, best, limits) {
+        let maxima = maxima(form);
+        match whole.for_better_plans(&settled, form, &wider.program, maxima, best, limits) {
             Better::Unknown => return Ok(Better::Unknown),
             Better::None => own.is_ruled_out = true,
             Better::Plans { least, known } => {

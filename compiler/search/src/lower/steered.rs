@@ -14,7 +14,7 @@ use super::Lowering;
 use super::branches::Explored;
 use crate::memory::DeviceMemory;
 use crate::occupancy::{Occupancy, Rates};
-use crate::relax::{Branch, Way};
+use crate::relax::{Branch, StrategyLayouts};
 use crate::{Limits, LowerError};
 
 /// So often rates are changed at most; less often where values may have many layouts, since a round
@@ -80,7 +80,7 @@ impl Lowering<'_> {
         let mut room = occupancy.room();
         let (mut rates, mut pace) = (vec![0f64; program.values.len()], FIRST_PACE);
         let mut like = branch.clone();
-        let mut tried: BTreeSet<Vec<(_, Way)>> = BTreeSet::new();
+        let mut tried: BTreeSet<Vec<(_, StrategyLayouts)>> = BTreeSet::new();
         let (mut had_room, mut since_better) = (None, None);
         let rounds = SQUARES_OF_ALL_ROUNDS / branch.nodes().max(1).pow(2);
         for _ in 0..rounds.clamp(FEWEST_ROUNDS, ROUNDS) {
@@ -90,7 +90,7 @@ impl Lowering<'_> {
                 break;
             }
             let paid = Rates::new(&rates);
-            let charge = |value, way: &Way| occupancy.charge(&paid, value, way);
+            let charge = |value, way: &StrategyLayouts| occupancy.charge(&paid, value, way);
             like = branch.dearer(&charge, &like, &self.few_sweeps());
             let Some(ways) = self.decided(&like) else { break };
             let used = occupancy.used(&ways);
@@ -122,7 +122,7 @@ impl Lowering<'_> {
     }
 
     /// The ways in which the plan makes values to which prices lead.
-    fn decided(&self, branch: &Branch) -> Option<Vec<(ValueId, Way)>> {
+    fn decided(&self, branch: &Branch) -> Option<Vec<(ValueId, StrategyLayouts)>> {
         let mut branch = branch.clone();
         while let Some((likely, _)) = branch.toward_the_best(1) {
             branch = likely;

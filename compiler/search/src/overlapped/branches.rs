@@ -7,16 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use shard_ir::{Layout, Picoseconds, ValueId};
 
 use super::climb::{Climb, Climbed, Through};
-use super::costs::Costs;
-use super::exclusive::{Chosen, Steps};
+use super::costs::TimedProblem;
+use super::exclusive::{FirstOrLast, Steps};
 use super::weighed::Weighed;
-use super::{Asked, Begun};
-use crate::relax::factors::Factors;
+use super::{KnownPrices, OverlapSearch};
 
 /// What is this part of what is known below it is good enough not to divide further.
 const NEAR: u64 = 100;
@@ -25,49 +23,44 @@ const NEAR: u64 = 100;
 const TIED: u64 = 4;
 
 /// Some of the plans, those that make values in the ways of a problem, and what is known of them.
-pub(super) struct Branch {
-    pub(super) problem: Factors,
-    pub(super) costs: Costs,
+pub(super) struct OverlapBranch {
+    pub(super) timed: TimedProblem,
     /// What each of them takes at least.
     pub(super) best: Picoseconds,
     pub(super) climbed: Climbed,
     /// The cases that its sets tell apart.
-    pub(super) cases: Vec<Vec<Chosen>>,
+    pub(super) cases: Vec<Vec<FirstOrLast>>,
 }
 
 /// Plans of a branch that make a value in some of its ways, before sets and means are looked at.
-struct Part {
-    of: Rc<Branch>,
+struct BranchPart {
+    of: Rc<OverlapBranch>,
     value: usize,
     /// Of the ways of the value.
     kept: Vec<bool>,
 }
 
 /// A branch or a part of one, of which no other is a part, with what its plans take at least.
-enum Open {
-    Branch(Rc<Branch>),
-    Part(Part, Picoseconds),
+enum OpenBranch {
+    OverlapBranch(Rc<OverlapBranch>),
+    BranchPart(BranchPart, Picoseconds),
 }
 
-impl Open {
+impl OpenBranch {
     fn best(&self) -> Picoseconds {
         match self {
-            Open::Branch(branch) => branch.best,
-            Open::Part(_, best) => *best,
+            OpenBranch::OverlapBranch(branch) => branch.best,
+            OpenBranch::BranchPart(_, best) => *best,
         }
     }
 }
 
-impl Asked<'_> {
+impl OverlapSearch<'_> {
     /// What any plan takes at least: the least of some branches that together have all plans. The
     /// one of least bound is divided; a part of it is looked at when its turn comes.
-    pub(super) fn divided(
-        &self,
-        root: Branch,
-        begun: &mut Begun,
-        (enough, stack): (Picoseconds, Option<ValueId>),
-    ) -> Picoseconds {
-        let mut open = vec![Open::Branch(Rc::new(root))];
+    pub(super) fn divided(&self, root: OverlapBranch, begun: &mut KnownPrices) -> Picoseconds {
+        let enough = self.enough;
+        let mut open = vec![OpenBranch::OverlapBranch(Rc::new(root))];
         let mut divided = 0;
         while !self.limits.stop.is_time_up() {
             let Some(at) = (0..open.len()).min_by_key(|at| (open[*at].best(), *at)) else { break };
@@ -75,12 +68,12 @@ impl Asked<'_> {
                 break;
             }
             match &open[at] {
-                Open::Part(part, _) => {
-                    let branch = self.branch(part, begun, (enough, stack));
+                OpenBranch::BranchPart(part, _) => {
+                    let branch = self.branch(part, begun);
                     open.swap_remove(at);
-                    open.extend(branch.map(|branch| Open::Branch(Rc::new(branch))));
+                    open.extend(branch.map(|branch| OpenBranch::OverlapBranch(Rc::new(branch))));
                 }
-                Open::Branch(branch) => {
+                OpenBranch::OverlapBranch(branch) => {
                     let parts = branch.told_apart(enough);
                     let Some((value, one)) =
                         parts.filter(|_| divided < self.limits.overlap_branches)
@@ -92,41 +85,37 @@ impl Asked<'_> {
                     open.swap_remove(at);
                     open.extend([true, false].map(|is_one| {
                         let kept = one.iter().map(|one| *one == is_one).collect();
-                        let part = Part { of: Rc::clone(&of), value, kept };
+                        let part = BranchPart { of: Rc::clone(&of), value, kept };
                         let best = part.least();
-                        Open::Part(part, best)
+                        OpenBranch::BranchPart(part, best)
                     }));
                 }
             }
         }
-        open.iter().map(Open::best).min().unwrap_or(enough).min(enough)
+        open.iter().map(OpenBranch::best).min().unwrap_or(enough).min(enough)
     }
 
     /// The plans of a part; `None` where there is none, or each takes enough.
-    fn branch(
-        &self,
-        part: &Part,
-        begun: &mut Begun,
-        (enough, stack): (Picoseconds, Option<ValueId>),
-    ) -> Option<Branch> {
-        let of = &part.of;
-        let (problem, costs) =
-            of.keeping(&|v, s| (v != part.value || part.kept[s]) && !of.is_dear(v, s, enough));
+    fn branch(&self, part: &BranchPart, begun: &mut KnownPrices) -> Option<OverlapBranch> {
+        let (of, enough) = (&part.of, self.enough);
+        let is_kept =
+            |v: usize, s: usize| (v != part.value || part.kept[s]) && !of.is_dear(v, s, enough);
+        let timed = of.timed.keeping(&is_kept);
         let mut none = false;
         let mut least = |weights: &Weighed, floor: Option<Picoseconds>| {
-            self.of_set((weights, floor), (&problem, &costs), begun, &mut none)
+            self.of_set(weights, floor, &timed, begun, &mut none)
         };
         let (mut climb, at) = Climb::of_part(&of.climbed, enough, &mut least);
-        let steps = Steps::of(self.kernels, (&problem, &costs), self.streams, stack);
+        let steps = Steps::of(self.kernels, &timed, self.streams, self.stack);
         let (at, of_mean) = steps.add_cuts(&mut climb, at, &of.cases, self.streams);
         let climbed = climb.ended(at, of_mean);
         let best = climbed.least.max(part.least());
-        let branch = Branch { problem, costs, best, climbed, cases: of.cases.clone() };
+        let branch = OverlapBranch { timed, best, climbed, cases: of.cases.clone() };
         (!none && best < enough).then_some(branch)
     }
 }
 
-impl Part {
+impl BranchPart {
     /// The lower bound that the parent branch gives for the plans of this part.
     fn least(&self) -> Picoseconds {
         let through = self.of.climbed.through.get(self.value);
@@ -136,7 +125,7 @@ impl Part {
     }
 }
 
-impl Branch {
+impl OverlapBranch {
     /// Whether any plan that makes a value in a way takes enough.
     fn is_dear(&self, value: usize, way: usize, enough: Picoseconds) -> bool {
         let of_way = self.climbed.through.get(value).and_then(|of| of.get(way));
@@ -144,35 +133,24 @@ impl Branch {
     }
 
     /// The ways that are not too dear; `None` where that is all of them.
-    pub(super) fn without_dear_ways(&self, enough: Picoseconds) -> Option<(Factors, Costs)> {
+    pub(super) fn without_dear_ways(&self, enough: Picoseconds) -> Option<TimedProblem> {
+        let problem = &self.timed.problem;
         let is_dear = |v: usize, s: usize| self.is_dear(v, s, enough);
         let has_dear = |id: &ValueId| {
-            (0..self.problem.factors[id.index()].out.len()).any(|s| is_dear(id.index(), s))
+            (0..problem.factors[id.index()].out.len()).any(|s| is_dear(id.index(), s))
         };
-        let any = self.problem.live.iter().any(has_dear);
-        any.then(|| self.keeping(&|v, s| !is_dear(v, s)))
-    }
-
-    fn keeping(&self, keep: &dyn Fn(usize, usize) -> bool) -> (Factors, Costs) {
-        let mut problem = self.problem.clone();
-        for id in &self.problem.live {
-            let v = id.index();
-            let factor = &self.problem.factors[v];
-            if !(0..factor.out.len()).all(|s| keep(v, s)) {
-                problem.factors[v] = Arc::new(factor.keeping(&|s| keep(v, s)));
-            }
-        }
-        (problem, self.costs.keeping(keep))
+        let any = problem.live.iter().any(has_dear);
+        any.then(|| self.timed.keeping(&|v, s| !is_dear(v, s)))
     }
 
     /// The least that any plan takes by what is said of ways, for each layout in which it makes a
     /// value.
     fn by_layout(&self, value: ValueId, through: &Through) -> BTreeMap<Option<Layout>, u64> {
-        let factor = &self.problem.factors[value.index()];
+        let factor = &self.timed.problem.factors[value.index()];
         let times = through.get(value.index()).filter(|of| of.len() == factor.out.len());
         let mut least = BTreeMap::new();
         for (way, time) in times.into_iter().flatten().enumerate() {
-            let layout = self.problem.layout(value, factor.out[way]);
+            let layout = self.timed.problem.layout(value, factor.out[way]);
             let known = least.entry(layout).or_insert(u64::MAX);
             *known = (*known).min(*time);
         }
@@ -184,7 +162,7 @@ impl Branch {
     fn told_apart(&self, enough: Picoseconds) -> Option<(usize, Vec<bool>)> {
         let near = self.best.0 + enough.0.saturating_sub(self.best.0) / TIED;
         let mut widest: Option<(u128, ValueId, usize, u64)> = None;
-        for id in &self.problem.live {
+        for id in &self.timed.problem.live {
             let of_mean = self.by_layout(*id, &self.climbed.of_mean);
             if of_mean.len() < 2 {
                 continue;
@@ -203,9 +181,9 @@ impl Branch {
         }
         let Some((_, value, set, middle)) = widest else { return self.least_apart() };
         let of_set = self.by_layout(value, &self.climbed.sets[set].through);
-        let out = self.problem.factors[value.index()].out.iter();
+        let out = self.timed.problem.factors[value.index()].out.iter();
         let is_low = |out: &_| {
-            of_set.get(&self.problem.layout(value, *out)).is_some_and(|time| *time <= middle)
+            of_set.get(&self.timed.problem.layout(value, *out)).is_some_and(|time| *time <= middle)
         };
         Some((value.index(), out.map(is_low).collect()))
     }
@@ -213,7 +191,7 @@ impl Branch {
     /// A value and its ways in the layouts of least time, where all others take most.
     fn least_apart(&self) -> Option<(usize, Vec<bool>)> {
         let mut widest: Option<(u64, ValueId, u64)> = None;
-        for id in &self.problem.live {
+        for id in &self.timed.problem.live {
             let by_layout = self.by_layout(*id, &self.climbed.through);
             let Some(low) = by_layout.values().copied().min() else { continue };
             let Some(next) = by_layout.values().copied().filter(|t| *t > low).min() else {
@@ -225,9 +203,10 @@ impl Branch {
         }
         let (_, value, low) = widest?;
         let by_layout = self.by_layout(value, &self.climbed.through);
-        let out = self.problem.factors[value.index()].out.iter();
-        let is_low =
-            |out: &_| by_layout.get(&self.problem.layout(value, *out)).is_some_and(|t| *t <= low);
+        let out = self.timed.problem.factors[value.index()].out.iter();
+        let is_low = |out: &_| {
+            by_layout.get(&self.timed.problem.layout(value, *out)).is_some_and(|t| *t <= low)
+        };
         Some((value.index(), out.map(is_low).collect()))
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Climbed {
     pub(super) least: Picoseconds,
     /// The most that any set or mean says, of each way.
     pub(super) through: Through,
-    pub(super) sets: Vec<Set>,
+    pub(super) sets: Vec<StepSet>,
     /// The best mean, case by case, and what it says of each way.
     pub(super) at: Vec<Weighed>,
     pub(super) of_mean: Through,
@@ -32,7 +32,7 @@ impl<'l> Climb<'l> {
     pub(super) fn of_part(
         known: &Climbed,
         enough: Picoseconds,
-        least: &'l mut Least<'l>,
+        least: &'l mut BoundSet<'l>,
     ) -> (Climb<'l>, Vec<Weighed>) {
         let mut climb = Climb::new(enough, least);
         let (best, _) = climb.least(&known.at, true);
@@ -49,7 +49,7 @@ impl<'l> Climb<'l> {
 }
 
 /// What a set takes at least, in picoseconds.
-pub(super) struct Leasts {
+pub(super) struct SetBound {
     /// In any plan.
     pub(super) all: Picoseconds,
     /// For each value and strategy, in any plan that makes the value so.
@@ -62,11 +62,11 @@ pub(super) type Through = Vec<Vec<u64>>;
 
 /// What a set takes: to the last digit, or roughly, and where it seems to be no more than the given
 /// time no more than it takes.
-pub(super) type Least<'l> = dyn FnMut(&Weighed, Option<Picoseconds>) -> Leasts + 'l;
+pub(super) type BoundSet<'l> = dyn FnMut(&Weighed, Option<Picoseconds>) -> SetBound + 'l;
 
 /// Steps of which no two are at once, in each case, and what they take at least.
 #[derive(Clone)]
-pub(super) struct Set {
+pub(super) struct StepSet {
     pub(super) least: Picoseconds,
     pub(super) cases: Vec<Weighed>,
     /// What they take in any plan that makes a value in a way.
@@ -77,10 +77,10 @@ pub(super) struct Set {
 
 /// A set is given case by case, and takes the least that any case does: the best mean of some.
 pub(super) struct Climb<'l> {
-    pub(super) sets: Vec<Set>,
+    pub(super) sets: Vec<StepSet>,
     pub(super) best: Picoseconds,
     pub(super) enough: Picoseconds,
-    pub(super) least: &'l mut Least<'l>,
+    pub(super) least: &'l mut BoundSet<'l>,
     /// The most that any set says.
     pub(super) through: Through,
     /// The number of the case that took the least when cases were last looked at.
@@ -88,7 +88,7 @@ pub(super) struct Climb<'l> {
 }
 
 impl<'l> Climb<'l> {
-    pub(super) fn new(enough: Picoseconds, least: &'l mut Least<'l>) -> Climb<'l> {
+    pub(super) fn new(enough: Picoseconds, least: &'l mut BoundSet<'l>) -> Climb<'l> {
         let (sets, through) = (Vec::new(), Through::new());
         Climb { sets, best: Picoseconds(0), enough, least, through, lowest: 0 }
     }
@@ -102,7 +102,7 @@ impl<'l> Climb<'l> {
         let first = Some(self.lowest).filter(|_| self.lowest < cases.len());
         let others = (0..cases.len()).filter(|at| first != Some(*at));
         for (looked_at, at) in first.into_iter().chain(others).enumerate() {
-            let Leasts { all, through } = (self.least)(&cases[at], roughly.then_some(self.best));
+            let SetBound { all, through } = (self.least)(&cases[at], roughly.then_some(self.best));
             if all < found {
                 (found, self.lowest) = (all, at);
             }
@@ -137,7 +137,7 @@ impl<'l> Climb<'l> {
         let (found, through) = self.least(&cases, true);
         if found > self.best {
             self.best = found;
-            self.sets.push(Set::of(found, cases, through));
+            self.sets.push(StepSet::of(found, cases, through));
         }
         found
     }
@@ -155,7 +155,7 @@ impl<'l> Climb<'l> {
                 let best = std::mem::take(&mut self.best);
                 let (found, through) = self.least(&set, true);
                 self.best = best.max(found);
-                self.sets.push(Set::of(found, set, through));
+                self.sets.push(StepSet::of(found, set, through));
             }
         }
     }
@@ -171,7 +171,7 @@ impl<'l> Climb<'l> {
     }
 
     /// The least is concave in what each set counts for: as long as more of one lifts it, it is
-    /// given twice as much, and where that is too much half as much again. Set by set, until a
+    /// given twice as much, and where that is too much half as much again. StepSet by set, until a
     /// round lifts it by no more than one part in [`FINE`]. Gives the mean that is best.
     pub(super) fn climb_from(&mut self, mut at: Vec<Weighed>) -> Vec<Weighed> {
         for _ in 0..ROUNDS {
@@ -236,9 +236,9 @@ impl<'l> Climb<'l> {
     }
 }
 
-impl Set {
-    fn of(least: Picoseconds, cases: Vec<Weighed>, through: Option<Through>) -> Set {
-        Set { least, cases, through: through.unwrap_or_default(), share: 0 }
+impl StepSet {
+    fn of(least: Picoseconds, cases: Vec<Weighed>, through: Option<Through>) -> StepSet {
+        StepSet { least, cases, through: through.unwrap_or_default(), share: 0 }
     }
 }
 

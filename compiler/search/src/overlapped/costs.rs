@@ -7,12 +7,12 @@ use shard_cost::{Hardware, Weights};
 use shard_ir::composite::composite_dim;
 use shard_ir::{Def, ValueId};
 
+use crate::LowerError;
 use crate::in_pieces::InPieces;
 use crate::kernel::Kernels;
-use crate::relax::factors::{Extent, Factor, Factors, Shared};
-use crate::relax::graph::{FAR, Node};
-use crate::space::maxima;
-use crate::{LowerError, LowerOptions};
+use crate::relax::Setting;
+use crate::relax::factors::{Extent, Factor, Factors, SharedFactors};
+use crate::relax::graph::{FAR, NodeId};
 
 /// For each value and strategy, in picoseconds and as often as the value's step is taken.
 #[derive(Clone)]
@@ -27,13 +27,35 @@ pub(super) struct Costs {
     times: Vec<i64>,
 }
 
+/// Some of the plans of a form: the strategies that they are made of, and what these keep busy.
+#[derive(Clone)]
+pub(super) struct TimedProblem {
+    pub(super) problem: Factors,
+    pub(super) costs: Costs,
+}
+
+impl TimedProblem {
+    /// The strategies for which `keep` says yes, given the value and the strategy.
+    pub(super) fn keeping(&self, keep: &dyn Fn(usize, usize) -> bool) -> TimedProblem {
+        let mut problem = self.problem.clone();
+        for id in &self.problem.live {
+            let v = id.index();
+            let factor = &self.problem.factors[v];
+            if !(0..factor.out.len()).all(|s| keep(v, s)) {
+                problem.factors[v] = Arc::new(factor.keeping(&|s| keep(v, s)));
+            }
+        }
+        TimedProblem { problem, costs: self.costs.keeping(keep) }
+    }
+}
+
 impl Costs {
     /// Those of a problem, and what it has in common with other forms: moves are not looked at.
     pub(super) fn of(
         kernels: &Kernels,
-        hardware: &Hardware,
-        options: &LowerOptions,
-        (problem, known): (&Factors, &Shared),
+        setting: Setting<'_>,
+        problem: &Factors,
+        known: &SharedFactors,
     ) -> Result<Costs, LowerError> {
         let program = kernels.program.as_ref();
         let times = |v: &shard_ir::Value| i64::try_from(v.times.max(1)).unwrap_or(i64::MAX);
@@ -46,11 +68,11 @@ impl Costs {
         };
         if kernels.loops {
             let weighted = |ops: u32, moves: u32| {
-                let chip = hardware.weighted(Weights { ops, moves });
+                let chip = setting.hardware.weighted(Weights { ops, moves });
                 let mut shared = known.graphs_alone();
                 let extent = Extent { of: kernels.live.clone(), shared: &mut shared };
-                let limits = (false, &options.limits);
-                Factors::of_part(kernels, &chip, maxima(program), limits, extent)
+                let weighted = Setting { hardware: &chip, strict: false, ..setting };
+                Factors::of_part(kernels, weighted, extent)
             };
             // Strategies that tie at other weights may be left out there: of such an op nothing is
             // counted, which is no more than what it takes.
@@ -65,7 +87,7 @@ impl Costs {
             (costs.computing, costs.sending) = (of(weighted(1, 0)?), of(weighted(0, 1)?));
         }
         for id in &problem.live {
-            costs.tell_pieces_apart(kernels, hardware, problem, *id);
+            costs.tell_pieces_apart(kernels, setting.hardware, problem, *id);
         }
         Ok(costs)
     }
@@ -105,14 +127,14 @@ impl Costs {
     ) {
         let Def::Op { op, operands } = &kernels.program.value(id).def else { return };
         let (Some(_), Some(read)) = (composite_dim(op), operands.first()) else { return };
-        let pieces = |node: Node| {
+        let pieces = |node: NodeId| {
             let layout = problem.layout(*read, node)?;
             let pieces = InPieces::new(kernels, hardware, id, layout)?;
             let beside = i64::try_from(pieces.beside_each_other(hardware)).ok()?;
             Some((beside, i64::try_from(pieces.sending()).ok()?))
         };
         let (factor, times) = (&problem.factors[id.index()], self.times[id.index()]);
-        let mut known: FxHashMap<Node, (i64, i64)> = FxHashMap::default();
+        let mut known: FxHashMap<NodeId, (i64, i64)> = FxHashMap::default();
         for s in 0..factor.out.len() {
             let node = factor.reads_of(s)[0];
             let (beside, sent) =

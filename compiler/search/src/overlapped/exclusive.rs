@@ -34,10 +34,10 @@ mod sets;
 use shard_cost::Streams;
 use shard_ir::{Def, Op, ValueId};
 
-use super::costs::Costs;
+use super::costs::{Costs, TimedProblem};
 use super::weighed::{PARTS, Weighed};
 use crate::kernel::Kernels;
-use crate::relax::factors::{Factors, Use};
+use crate::relax::factors::{Factors, ValueUse};
 
 /// What a step is: making a value, on the cores alone or until it is there; the collectives in its
 /// loop or its pieces; or moving it.
@@ -46,11 +46,20 @@ enum Step {
     Computing(ValueId),
     Making(ValueId),
     Sending(ValueId),
-    /// Moving a value to all of its readers, or to one of them alone: what is on the way to one is
-    /// over when that one is made, whatever the others do.
-    Moving(ValueId, Option<ValueId>),
-    /// The same, as long as it keeps a stream of the network busy.
-    Streaming(ValueId, Option<ValueId>, usize),
+    /// The moves of a value.
+    Moving(Moves),
+    /// The same, as long as they keep a stream of the network busy; the streams of the network are
+    /// counted from 0.
+    Streaming(Moves, usize),
+}
+
+/// The moves of a value to all of its readers, or to one of them alone: those to one reader are
+/// over when that reader is made, whatever the other readers do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Moves {
+    value: ValueId,
+    /// The one reader; `None` for all of them.
+    only: Option<ValueId>,
 }
 
 /// One case of a distinction over all schedules: which of several long ops is begun first, or done
@@ -60,10 +69,10 @@ enum Step {
 /// for one of them is behind that move. What is done last is moved when everything that one of them
 /// waits for is done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Chosen {
+pub(super) struct FirstOrLast {
     is_first: bool,
-    /// What is moved, and to which reader.
-    moved: (ValueId, ValueId),
+    /// The moves of a value to one reader.
+    moved: Moves,
     /// The ops of which it is the first or the last.
     of: Vec<ValueId>,
 }
@@ -87,7 +96,7 @@ pub(super) struct Steps<'a> {
     /// Whether the question is about the layers of a stack, one after the other.
     is_stack: bool,
     /// The case that is looked at.
-    chosen: Vec<Chosen>,
+    chosen: Vec<FirstOrLast>,
 }
 
 impl<'a> Steps<'a> {
@@ -95,7 +104,7 @@ impl<'a> Steps<'a> {
     /// two layers do at the same time either.
     pub(super) fn of(
         kernels: &'a Kernels,
-        (problem, costs): (&'a Factors, &'a Costs),
+        TimedProblem { problem, costs }: &'a TimedProblem,
         streams: &Streams,
         stack: Option<ValueId>,
     ) -> Steps<'a> {
@@ -143,47 +152,42 @@ impl<'a> Steps<'a> {
 
     /// The values whose making waits for moves of a value, to one reader or all; `None` where a
     /// result is one of its readers.
-    fn readers(&self, value: ValueId, only: Option<ValueId>) -> Option<Vec<ValueId>> {
+    fn readers(&self, Moves { value, only }: Moves) -> Option<Vec<ValueId>> {
         if let Some(reader) = only {
             return Some(vec![reader]);
         }
         let readers = self.problem.uses[value.index()].iter().map(|of| match of {
-            Use::Operand(reader, _) => Some(*reader),
-            Use::Output(_) => None,
+            ValueUse::Operand(reader, _) => Some(*reader),
+            ValueUse::Output(_) => None,
         });
         readers.collect()
     }
 
     /// Whether everything that is done to make one value or to move it, to one reader or all, is
     /// over when another is made.
-    fn moves_end_before(&self, (moved, only): (ValueId, Option<ValueId>), made: ValueId) -> bool {
-        let begins_behind = |of: &Chosen| of.of.iter().any(|first| self.is_before(*first, made));
-        self.readers(moved, only).is_some_and(|all| all.iter().all(|by| self.is_before(*by, made)))
-            || self.case_of(moved, only).any(|of| of.is_first && begins_behind(of))
+    fn moves_end_before(&self, moves: Moves, made: ValueId) -> bool {
+        let begins_behind =
+            |of: &FirstOrLast| of.of.iter().any(|first| self.is_before(*first, made));
+        self.readers(moves).is_some_and(|all| all.iter().all(|by| self.is_before(*by, made)))
+            || self.case_of(moves).any(|of| of.is_first && begins_behind(of))
     }
 
     /// Whether a value is made when another one begins to be moved.
-    fn is_made_before(&self, made: ValueId, (moved, only): (ValueId, Option<ValueId>)) -> bool {
-        let is_done = |of: &Chosen| of.of.iter().any(|last| self.is_before(made, *last));
-        self.is_before(made, moved)
-            || self.case_of(moved, only).any(|of| !of.is_first && is_done(of))
+    fn is_made_before(&self, made: ValueId, moves: Moves) -> bool {
+        let is_done = |of: &FirstOrLast| of.of.iter().any(|last| self.is_before(made, *last));
+        self.is_before(made, moves.value)
+            || self.case_of(moves).any(|of| !of.is_first && is_done(of))
     }
 
     /// Whether one value has been moved when another one begins to be moved.
-    fn is_moved_before(
-        &self,
-        (one, to): (ValueId, Option<ValueId>),
-        other: (ValueId, Option<ValueId>),
-    ) -> bool {
-        self.moves_end_before((one, to), other.0)
-            || self
-                .readers(one, to)
-                .is_some_and(|all| all.iter().all(|reader| self.is_made_before(*reader, other)))
+    fn is_moved_before(&self, one: Moves, other: Moves) -> bool {
+        let are_made = |all: Vec<ValueId>| all.iter().all(|by| self.is_made_before(*by, other));
+        self.moves_end_before(one, other.value) || self.readers(one).is_some_and(are_made)
     }
 
     /// What the case says of moves of a value to a reader.
-    fn case_of(&self, moved: ValueId, only: Option<ValueId>) -> impl Iterator<Item = &Chosen> {
-        self.chosen.iter().filter(move |of| only.is_some_and(|only| of.moved == (moved, only)))
+    fn case_of(&self, moves: Moves) -> impl Iterator<Item = &FirstOrLast> {
+        self.chosen.iter().filter(move |of| of.moved == moves)
     }
 
     /// Whether no two instances of a step, in several applications of a block, are at once, nor one
@@ -193,23 +197,18 @@ impl<'a> Steps<'a> {
             Step::Computing(value) | Step::Making(value) | Step::Sending(value) => {
                 self.in_line[value.index()]
             }
-            Step::Moving(value, only) | Step::Streaming(value, only, _) => {
+            Step::Moving(moves) | Step::Streaming(moves, _) => {
+                let value = moves.value;
                 let program = self.kernels.program.as_ref();
                 let of_block = |by: &ValueId| program.value(*by).fold == program.value(value).fold;
-                let in_line = |of: &Use| match of {
-                    Use::Operand(by, _) => !of_block(by) || self.in_line[by.index()],
+                let in_line = |of: &ValueUse| match of {
+                    ValueUse::Operand(by, _) => !of_block(by) || self.in_line[by.index()],
                     // The next layer takes the first result alone; no application waits for what
                     // is a result of the layer.
-                    Use::Output(0) => program.value(value).fold.is_none(),
-                    Use::Output(_) => program.value(value).fold.is_none() && !self.is_stack,
+                    ValueUse::Output(0) => program.value(value).fold.is_none(),
+                    ValueUse::Output(_) => program.value(value).fold.is_none() && !self.is_stack,
                 };
-                let counts = |of: &&Use| match (only, of) {
-                    (Some(reader), Use::Operand(by, _)) => *by == reader,
-                    (Some(_), Use::Output(_)) => false,
-                    (None, Use::Operand(..) | Use::Output(_)) => true,
-                };
-                let mut uses = self.problem.uses[value.index()].iter().filter(counts);
-                self.in_line[value.index()] && uses.all(in_line)
+                self.in_line[value.index()] && self.uses_behind(moves).all(in_line)
             }
         }
     }
@@ -226,37 +225,31 @@ impl<'a> Steps<'a> {
         match (one, other) {
             (Step::Computing(_), Step::Computing(_)) => true,
             // What keeps one stream busy comes one after the other.
-            (Step::Streaming(a, of, on), Step::Streaming(b, to, other)) => {
-                on == other && (a != b || of == to)
+            (Step::Streaming(a, on), Step::Streaming(b, other)) => {
+                on == other && (a.value != b.value || a == b)
             }
-            (Step::Streaming(a, of, _), Step::Moving(b, to))
-            | (Step::Moving(a, of), Step::Streaming(b, to, _)) => {
-                let (one, other) = ((a, of), (b, to));
-                let ends = self.is_moved_before(one, other) || self.is_moved_before(other, one);
-                a != b && waits && ends
+            (Step::Streaming(a, _), Step::Moving(b)) | (Step::Moving(a), Step::Streaming(b, _)) => {
+                let ends = self.is_moved_before(a, b) || self.is_moved_before(b, a);
+                a.value != b.value && waits && ends
             }
             // Moves to one reader come one after the other, unless it reads the value twice.
-            (Step::Moving(a, of), Step::Moving(b, to)) if a == b => {
-                of == to && (self.streams == 1 || (waits && self.is_read_once(a, of)))
+            (Step::Moving(a), Step::Moving(b)) if a.value == b.value => {
+                a == b && (self.streams == 1 || (waits && self.is_read_once(a)))
             }
-            (Step::Moving(a, of), Step::Moving(b, to)) => {
-                let (one, other) = ((a, of), (b, to));
-                let ends = self.is_moved_before(one, other) || self.is_moved_before(other, one);
+            (Step::Moving(a), Step::Moving(b)) => {
+                let ends = self.is_moved_before(a, b) || self.is_moved_before(b, a);
                 self.streams == 1 || (waits && ends)
             }
             (Step::Moving(..) | Step::Streaming(..) | Step::Sending(_), Step::Sending(_))
             | (Step::Sending(_), Step::Moving(..) | Step::Streaming(..)) => self.streams == 1,
             (
-                Step::Moving(moved, to) | Step::Streaming(moved, to, _),
+                Step::Moving(moves) | Step::Streaming(moves, _),
                 Step::Computing(made) | Step::Making(made),
             )
             | (
                 Step::Computing(made) | Step::Making(made),
-                Step::Moving(moved, to) | Step::Streaming(moved, to, _),
-            ) => {
-                let moved = (moved, to);
-                waits && (self.is_made_before(made, moved) || self.moves_end_before(moved, made))
-            }
+                Step::Moving(moves) | Step::Streaming(moves, _),
+            ) => waits && (self.is_made_before(made, moves) || self.moves_end_before(moves, made)),
             // The same value is made and sent piece by piece.
             (Step::Sending(a), Step::Computing(b) | Step::Making(b))
             | (Step::Computing(a) | Step::Making(a), Step::Sending(b))
@@ -273,13 +266,17 @@ impl<'a> Steps<'a> {
     }
 
     /// Whether a value has one reader that reads it once, or the reader asked about does.
-    fn is_read_once(&self, value: ValueId, only: Option<ValueId>) -> bool {
-        let counts = |of: &&Use| match (only, of) {
-            (Some(reader), Use::Operand(by, _)) => *by == reader,
-            (Some(_), Use::Output(_)) => false,
-            (None, Use::Operand(..) | Use::Output(_)) => true,
-        };
-        self.problem.uses[value.index()].iter().filter(counts).count() == 1
+    fn is_read_once(&self, moves: Moves) -> bool {
+        self.uses_behind(moves).count() == 1
+    }
+
+    /// The uses of a value that its moves serve.
+    fn uses_behind(&self, Moves { value, only }: Moves) -> impl Iterator<Item = &ValueUse> {
+        self.problem.uses[value.index()].iter().filter(move |of| match (only, of) {
+            (Some(reader), ValueUse::Operand(by, _)) => *by == reader,
+            (Some(_), ValueUse::Output(_)) => false,
+            (None, ValueUse::Operand(..) | ValueUse::Output(_)) => true,
+        })
     }
 
     /// Whether a step goes with a set. Where cases are looked at, another layer may be another
@@ -307,11 +304,11 @@ impl<'a> Steps<'a> {
                 Step::Computing(value) => weighed.computing[value.index()] = unit,
                 Step::Making(value) => weighed.making[value.index()] = unit,
                 Step::Sending(value) => weighed.sending[value.index()] = unit,
-                Step::Moving(value, only) => {
+                Step::Moving(Moves { value, only }) => {
                     weighed.moving[value.index()] = unit;
                     weighed.only_to[value.index()] = *only;
                 }
-                Step::Streaming(value, only, stream) => {
+                Step::Streaming(Moves { value, only }, stream) => {
                     weighed.on_stream[value.index()][*stream] = unit;
                     weighed.only_to[value.index()] = *only;
                 }

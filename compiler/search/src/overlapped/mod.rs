@@ -14,23 +14,22 @@ mod weighed;
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, Streams};
-use shard_ir::{Mesh, Picoseconds, Plan, Program, ValueId};
+use shard_ir::{Picoseconds, Plan, Program, ValueId};
 
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
 use crate::logical::{Form, Saturated};
 use crate::lower::within_limits;
 use crate::memory::DeviceMemory;
-use crate::relax::factors::{Base, Extent, Factors};
+use crate::relax::factors::{CacheKey, Extent, Factors};
 use crate::relax::prices::Prices;
-use crate::relax::{Part, Weighted, all_fits, least_weighted};
-use crate::space::maxima;
+use crate::relax::{Part, Setting, Weighted, all_fits, least_weighted};
 use crate::{Limits, LowerError, LowerOptions};
-use branches::Branch;
-use climb::Leasts;
-use costs::Costs;
+use branches::OverlapBranch;
+use climb::SetBound;
+use costs::{Costs, TimedProblem};
 use exclusive::Steps;
-use near::{Near, Ways};
+use near::{Near, StrategyBounds};
 use weighed::Weighed;
 
 /// How soon the results can be there in any plan.
@@ -69,11 +68,11 @@ pub fn overlap_bound(
         let Some(of_form) = of_form(&form, hardware, options, known)? else {
             continue;
         };
-        let (of_form, ways) = of_form;
-        if let Some(ways) = ways
-            && near.as_ref().is_none_or(|near| ways.least() < near.ways.least())
+        let (of_form, bounds) = of_form;
+        if let Some(bounds) = bounds
+            && near.as_ref().is_none_or(|near| bounds.least() < near.bounds.least())
         {
-            near = Some(Near { form, ways });
+            near = Some(Near { form, bounds });
         }
         least = Some(least.map_or(of_form, |least| OverlapBound {
             layer: least.layer.min(of_form.layer),
@@ -101,55 +100,54 @@ fn of_form(
     hardware: &Hardware,
     options: &LowerOptions,
     known: OverlapBound,
-) -> Result<Option<(OverlapBound, Option<Ways>)>, LowerError> {
+) -> Result<Option<(OverlapBound, Option<StrategyBounds>)>, LowerError> {
     let strict = options.strict || form.program.strict;
     let kernels = Kernels::of_form(form.clone(), strict, options.fuse && !strict, hardware);
     let (program, limits) = (kernels.program.as_ref(), &options.limits);
     within_limits(program, limits)?;
     check_labels(program)?;
-    let base = Base::of(&kernels, hardware, maxima(program), strict);
-    let (problem, costs) = limits.cache.with(base, |shared| {
+    let setting = Setting::of(program, hardware, strict, limits);
+    let timed = limits.cache.with(CacheKey::of(&kernels, setting), |shared| {
         let extent = Extent { of: kernels.live.clone(), shared: &mut *shared };
-        let (most, limits) = (maxima(program), (strict, limits));
-        let problem = Factors::of_part(&kernels, hardware, most, limits, extent)?;
-        let costs = Costs::of(&kernels, hardware, options, (&problem, shared))?;
-        Ok::<_, LowerError>((problem, costs))
+        let problem = Factors::of_part(&kernels, setting, extent)?;
+        let costs = Costs::of(&kernels, setting, &problem, shared)?;
+        Ok::<_, LowerError>(TimedProblem { problem, costs })
     })?;
     let memory = DeviceMemory::new(program, hardware.hbm_bytes);
     let memory = (!options.any_size && !all_fits(&kernels, &memory)).then_some(memory);
-    let (memory, problem, costs) = match memory {
-        Some(memory) => with_room(memory, &kernels, problem, costs),
-        None => (None, problem, costs),
+    let (memory, timed) = match memory {
+        Some(memory) => {
+            let (memory, timed) = with_room(memory, &kernels, timed);
+            (Some(memory), timed)
+        }
+        None => (None, timed),
     };
     let parts = Part::all(&kernels, memory.as_ref());
-    let Some((mut bound, path)) = path::critical_path(&kernels, &problem, &costs) else {
+    let Some((mut bound, path)) = path::critical_path(&kernels, &timed) else {
         return Ok(None);
     };
     let streams = Streams::of(hardware, &program.mesh);
-    let mut ways = None;
-    let asked =
-        Asked { kernels: &kernels, mesh: &program.mesh, streams: &streams, parts: &parts, limits };
+    let mut bounds = None;
+    let of_layer = OverlapSearch {
+        kernels: &kernels,
+        streams: &streams,
+        parts: &parts,
+        limits,
+        enough: known.layer,
+        stack: None,
+    };
     if bound.layer < known.layer {
-        match asked.least((problem.clone(), costs.clone()), &path, known.layer, None) {
-            Some((found, of)) => {
-                bound.layer = bound.layer.max(found);
-                ways = of;
-            }
-            None => return Ok(None),
-        }
+        let Some((found, of)) = of_layer.least(timed.clone(), &path) else { return Ok(None) };
+        (bound.layer, bounds) = (bound.layer.max(found), Some(of));
     }
     let taken = path::taken(program).filter(|_| bound.period < known.period);
     if taken.is_some() {
-        match asked.least((problem, costs), &path, known.period, taken) {
-            Some((found, of)) => {
-                bound.period = bound.period.max(found);
-                ways = of;
-            }
-            None => return Ok(None),
-        }
+        let of_stack = OverlapSearch { enough: known.period, stack: taken, ..of_layer };
+        let Some((found, of)) = of_stack.least(timed, &path) else { return Ok(None) };
+        (bound.period, bounds) = (bound.period.max(found), Some(of));
     }
     limits.stop.check()?;
-    Ok(Some((bound, ways)))
+    Ok(Some((bound, bounds)))
 }
 
 /// The strategies that leave room beside the smallest weights and caches, and what they take; and
@@ -157,77 +155,77 @@ fn of_form(
 fn with_room<'m>(
     memory: DeviceMemory<'m>,
     kernels: &Kernels,
-    problem: Factors,
-    costs: Costs,
-) -> (Option<DeviceMemory<'m>>, Factors, Costs) {
+    TimedProblem { problem, costs }: TimedProblem,
+) -> (DeviceMemory<'m>, TimedProblem) {
     let (memory, fits) = memory.fitting(kernels, &problem);
     let kept = problem.factors.iter().zip(&fits.factors).map(|(all, left)| all.kept_in(left));
     let kept: Vec<Vec<bool>> = kept.collect();
     let costs = costs.keeping(&|v, s| kept[v][s]);
-    (Some(memory), fits, costs)
+    (memory, TimedProblem { problem: fits, costs })
 }
 
 /// Rounds of leaving out what takes too long.
 const ROUNDS: usize = 3;
 
-/// What is asked of the sets of a form.
-pub(super) struct Asked<'a> {
+/// The search for the largest bound that sets of steps give for one form.
+#[derive(Clone, Copy)]
+pub(super) struct OverlapSearch<'a> {
     kernels: &'a Kernels,
-    mesh: &'a Mesh,
     streams: &'a Streams,
     /// What reaches across the program.
     parts: &'a [Part],
     limits: &'a Limits,
+    /// A bound of this much ends the search.
+    enough: Picoseconds,
+    /// What a layer takes from the one before, where the bound of each layer of a stack is asked.
+    stack: Option<ValueId>,
 }
 
-impl Asked<'_> {
-    /// What any plan takes at least by all sets, of a layer or of each in a stack, given what a
-    /// layer takes from the one before; `None` where there is no plan. What is `enough` ends it.
+impl OverlapSearch<'_> {
+    /// What any plan takes at least by all sets, of a layer or of each in a stack; `None` where
+    /// there is no plan.
     ///
     /// A plan that makes a value in a way in which some set takes enough takes enough itself, and
     /// the others do without: so these ways are left out, and sets and means are looked for anew.
     fn least(
         &self,
-        known: (Factors, Costs),
+        timed: TimedProblem,
         path: &[ValueId],
-        enough: Picoseconds,
-        stack: Option<ValueId>,
-    ) -> Option<(Picoseconds, Option<Ways>)> {
-        let mut begun = Begun::default();
-        let root = self.looked_at(known, &mut begun, path, (enough, stack))?;
-        let ways = Ways::of(&root, enough);
-        let least = self.divided(root, &mut begun, (enough, stack));
-        Some((least, Some(ways)))
+    ) -> Option<(Picoseconds, StrategyBounds)> {
+        let mut begun = KnownPrices::default();
+        let root = self.looked_at(timed, &mut begun, path)?;
+        let bounds = StrategyBounds::of(&root, self.enough);
+        Some((self.divided(root, &mut begun), bounds))
     }
 
     /// A part of the plan space with all that sets and means say of it.
     fn looked_at(
         &self,
-        (mut problem, mut costs): (Factors, Costs),
-        begun: &mut Begun,
+        mut timed: TimedProblem,
+        begun: &mut KnownPrices,
         path: &[ValueId],
-        (enough, stack): (Picoseconds, Option<ValueId>),
-    ) -> Option<Branch> {
+    ) -> Option<OverlapBranch> {
+        let enough = self.enough;
         let mut best = Picoseconds(0);
         for round in 1.. {
-            let steps = Steps::of(self.kernels, (&problem, &costs), self.streams, stack);
+            let steps = Steps::of(self.kernels, &timed, self.streams, self.stack);
             let mut none = false;
             let mut least = |weights: &Weighed, floor: Option<Picoseconds>| {
-                self.of_set((weights, floor), (&problem, &costs), begun, &mut none)
+                self.of_set(weights, floor, &timed, begun, &mut none)
             };
-            let (climbed, cases) = steps.largest(path, (enough, self.streams), &mut least);
+            let (climbed, cases) = steps.largest(path, enough, self.streams, &mut least);
             if none && round == 1 {
                 return None;
             }
             // Where there is no plan, all do with something that was left out.
             let found = if none { enough } else { climbed.least };
             best = best.max(if round == 1 { found } else { found.min(enough) });
-            let branch = Branch { problem, costs, best, climbed, cases };
+            let branch = OverlapBranch { timed, best, climbed, cases };
             if best >= enough || round == ROUNDS {
                 return Some(branch);
             }
             match branch.without_dear_ways(enough) {
-                Some(left) => (problem, costs) = left,
+                Some(left) => timed = left,
                 None => return Some(branch),
             }
         }
@@ -236,14 +234,15 @@ impl Asked<'_> {
 
     fn of_set(
         &self,
-        (weights, floor): (&Weighed, Option<Picoseconds>),
-        (problem, costs): (&Factors, &Costs),
-        begun: &mut Begun,
+        weights: &Weighed,
+        floor: Option<Picoseconds>,
+        timed: &TimedProblem,
+        begun: &mut KnownPrices,
         none: &mut bool,
-    ) -> Leasts {
+    ) -> SetBound {
         let read_by_one = weights.read_by_one();
         let begin_at = begun.get(&read_by_one);
-        let weighed = weights.applied((self.mesh, self.streams), problem, costs);
+        let weighed = weights.applied(&self.kernels.program.mesh, self.streams, timed);
         let parts = self.parts;
         let floor = floor.map(|floor| floor.0.saturating_mul(weights.unit));
         let asked = read_by_one.clone();
@@ -254,16 +253,16 @@ impl Asked<'_> {
                 let through =
                     found.through.iter().map(|of| of.iter().map(|t| once(*t)).collect()).collect();
                 begun.insert(read_by_one, found.prices);
-                Leasts { all: Picoseconds(once(found.all)), through }
+                SetBound { all: Picoseconds(once(found.all)), through }
             }
             // There is no plan, or all count for more than can be counted.
             None => {
-                let (problem, read_by_one) = (problem.clone(), Vec::new());
+                let (problem, read_by_one) = (timed.problem.clone(), Vec::new());
                 let of = Weighted { problem, read_by_one, parts, begin_at: None, floor: Some(0) };
                 *none |= least_weighted(of, self.limits).is_none();
                 let nothing = |ways: &Vec<i64>| vec![0; ways.len()];
-                let through = costs.whole.iter().map(nothing).collect();
-                Leasts { all: Picoseconds(0), through }
+                let through = timed.costs.whole.iter().map(nothing).collect();
+                SetBound { all: Picoseconds(0), through }
             }
         }
     }
@@ -271,4 +270,4 @@ impl Asked<'_> {
 
 /// The last prices of the sets that count the moves of the same values to one reader alone: those
 /// of the next such set are not far from them.
-pub(super) type Begun = FxHashMap<Vec<(ValueId, ValueId)>, Prices>;
+pub(super) type KnownPrices = FxHashMap<Vec<(ValueId, ValueId)>, Prices>;

@@ -1,7 +1,7 @@
 //! Plans that may come near the bound.
 //!
 //! The sets say of each way of making a value what any plan takes at least that makes it so
-//! ([`Leasts::through`](super::climb::Leasts)). A plan near the bound has none but ways that are
+//! ([`SetBound::through`](super::climb::SetBound)). A plan near the bound has none but ways that are
 //! near it: so the fastest of the plans that have no others, one step after another, is worth
 //! scheduling, and is mostly not one that weighing all computing against all communicating finds.
 
@@ -9,32 +9,30 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use shard_cost::Hardware;
-use shard_ir::{Layout, Picoseconds, Plan, ValueId};
+use shard_ir::{Picoseconds, Plan, ValueId};
 
-use super::branches::Branch;
+use super::branches::OverlapBranch;
 use crate::forced::Forced;
 use crate::logical::Form;
 use crate::lower::lower_form;
+use crate::relax::StrategyLayouts;
 use crate::{Limits, LowerError, LowerOptions};
-
-/// A way of making a value: the value, the layout in which it is made, those of what it reads.
-type Way = (ValueId, Layout, Vec<Layout>);
 
 /// Of each way of making a value what any plan takes at least that makes it so; none of ways that
 /// take as much as what is known.
-pub(super) struct Ways {
+pub(super) struct StrategyBounds {
     /// What any plan takes at least by the sets alone.
     least: Picoseconds,
     /// What is known to be enough.
     enough: Picoseconds,
     /// In picoseconds.
-    through: Arc<FxHashMap<Way, u64>>,
+    through: Arc<FxHashMap<(ValueId, StrategyLayouts), u64>>,
 }
 
 /// A form, and the ways in which its plans make values.
 pub(super) struct Near {
     pub(super) form: Form,
-    pub(super) ways: Ways,
+    pub(super) bounds: StrategyBounds,
 }
 
 /// A way is near that is no farther from the bound than these parts of [`PARTS`] of what lies
@@ -45,28 +43,25 @@ const PARTS: u64 = 64;
 /// A plan is worth this part of what a search for the fastest may take.
 const PART_OF_LIMITS: usize = 20;
 
-impl Ways {
+impl StrategyBounds {
     /// The ways of making values that plans of a form may have, given the bounds known of ways.
-    pub(super) fn of(all: &Branch, enough: Picoseconds) -> Ways {
-        let problem = &all.problem;
-        let mut through: FxHashMap<Way, u64> = FxHashMap::default();
+    pub(super) fn of(all: &OverlapBranch, enough: Picoseconds) -> StrategyBounds {
+        let problem = &all.timed.problem;
+        let mut through: FxHashMap<(ValueId, StrategyLayouts), u64> = FxHashMap::default();
         for id in &problem.live {
             let v = id.index();
-            let (factor, times) = (&problem.factors[v], all.climbed.through.get(v));
-            for way in 0..factor.out.len() {
-                let read = factor.reads_of(way).iter().zip(&problem.operands[v]);
-                let read: Option<Vec<Layout>> =
-                    read.map(|(node, of)| problem.layout(*of, *node)).collect();
-                let layouts = problem.layout(*id, factor.out[way]).zip(read);
-                // A way without a known bound has the bound 0.
-                let time = times.and_then(|of| of.get(way)).copied().unwrap_or(0);
-                if let Some((out, read)) = layouts.filter(|_| time < enough.0) {
-                    let known = through.entry((*id, out, read)).or_insert(time);
+            let times = all.climbed.through.get(v);
+            for strategy in 0..problem.factors[v].out.len() {
+                // A strategy without a known bound has the bound 0.
+                let time = times.and_then(|of| of.get(strategy)).copied().unwrap_or(0);
+                let layouts = problem.layouts_of(*id, strategy).filter(|_| time < enough.0);
+                if let Some(layouts) = layouts {
+                    let known = through.entry((*id, layouts)).or_insert(time);
                     *known = (*known).min(time);
                 }
             }
         }
-        Ways { least: all.best, enough, through: Arc::new(through) }
+        StrategyBounds { least: all.best, enough, through: Arc::new(through) }
     }
 
     pub(super) fn least(&self) -> Picoseconds {
@@ -91,8 +86,9 @@ impl Ways {
 
     fn within(&self, most: u64) -> Forced {
         let through = Arc::clone(&self.through);
-        Forced::ops(move |value, out, read| {
-            through.get(&(value, out, read.to_vec())).is_some_and(|time| *time <= most)
+        Forced::ops(move |value, made, read| {
+            let strategy = (value, StrategyLayouts { made, read: read.to_vec() });
+            through.get(&strategy).is_some_and(|time| *time <= most)
         })
     }
 }
@@ -110,8 +106,8 @@ impl Near {
         };
         let options = LowerOptions { limits, ..options.clone() };
         let mut plans: Vec<Plan> = Vec::new();
-        for most in self.ways.near(options.limits.overlap_plans) {
-            match lower_form(&self.form, hardware, &options, &self.ways.within(most)) {
+        for most in self.bounds.near(options.limits.overlap_plans) {
+            match lower_form(&self.form, hardware, &options, &self.bounds.within(most)) {
                 Ok(found) if !plans.contains(&found.plan) => plans.push(found.plan),
                 Ok(_) | Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => {}
                 Err(LowerError::OutOfTime) => break,

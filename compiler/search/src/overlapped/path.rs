@@ -9,17 +9,16 @@
 use shard_ir::{FoldId, Picoseconds, Program, ValueId};
 
 use super::OverlapBound;
-use super::costs::Costs;
+use super::costs::{Costs, TimedProblem};
 use crate::kernel::Kernels;
 use crate::relax::factors::Factors;
-use crate::relax::graph::{FAR, Node, Queue};
+use crate::relax::graph::{FAR, NodeId, Queue};
 
 /// The critical path over all plans of one form, and the values on it with the way from each to
 /// what waits for it; `None` where the form has no plan.
 pub(super) fn critical_path(
     kernels: &Kernels,
-    problem: &Factors,
-    costs: &Costs,
+    TimedProblem { problem, costs }: &TimedProblem,
 ) -> Option<(OverlapBound, Vec<ValueId>)> {
     let given = taken(kernels.program.as_ref());
     let mut soonest = Soonest { kernels, problem, costs, given, queue: Queue::default() };
@@ -41,7 +40,7 @@ const NEVER: i64 = -4 * FAR;
 
 /// What is known of a value: from the beginning, and from when something else is there.
 #[derive(Clone, Default)]
-struct Known {
+struct ReadyTimes {
     /// Since the layer began.
     since_start: Times,
     /// Since what the application of a folded block takes was there, or what a layer of a stack
@@ -64,12 +63,12 @@ impl Soonest<'_> {
     }
 
     fn of_results(&mut self) -> Option<(OverlapBound, Vec<ValueId>)> {
-        let mut known: Vec<Known> = vec![Known::default(); self.program().values.len()];
+        let mut known: Vec<ReadyTimes> = vec![ReadyTimes::default(); self.program().values.len()];
         for id in self.problem.live.clone() {
             known[id.index()] = self.of_value(id, &known);
         }
         let mut found = OverlapBound::default();
-        let mut last: Option<(ValueId, Node)> = None;
+        let mut last: Option<(ValueId, NodeId)> = None;
         for (at, (value, allowed)) in self.problem.outputs.iter().enumerate() {
             let of = &known[value.index()];
             let node = allowed.iter().copied().min_by_key(|n| of.since_start[*n as usize])?;
@@ -91,7 +90,7 @@ impl Soonest<'_> {
 
     /// The values on the way to one in a layout, the last first. In a folded block it is the way of
     /// its first application.
-    fn path(&mut self, last: ValueId, node: Node, known: &[Known]) -> Vec<ValueId> {
+    fn path(&mut self, last: ValueId, node: NodeId, known: &[ReadyTimes]) -> Vec<ValueId> {
         let mut path = vec![last];
         let (mut id, mut node) = (last, node);
         // No way is longer than all values.
@@ -104,7 +103,12 @@ impl Soonest<'_> {
     }
 
     /// What a value in a layout waits for longest, and in which layout.
-    fn before(&mut self, id: ValueId, node: Node, known: &[Known]) -> Option<(ValueId, Node)> {
+    fn before(
+        &mut self,
+        id: ValueId,
+        node: NodeId,
+        known: &[ReadyTimes],
+    ) -> Option<(ValueId, NodeId)> {
         let factor = &self.problem.factors[id.index()];
         let operands = &self.problem.operands[id.index()];
         let graph = &self.problem.graphs[id.index()];
@@ -112,7 +116,7 @@ impl Soonest<'_> {
         away[node as usize] = 0;
         let share = self.share(id);
         graph.spread_backward(&mut away[..graph.nodes()], &mut self.queue, share);
-        let began = |(node, by): (&Node, &ValueId)| known[by.index()].since_start[*node as usize];
+        let began = |(node, by): (&NodeId, &ValueId)| known[by.index()].since_start[*node as usize];
         let done = |s: usize| {
             let began = factor.reads_of(s).iter().zip(operands).map(began).max().unwrap_or(0);
             began + self.costs.once(id, s) + away[factor.out[s] as usize]
@@ -127,7 +131,7 @@ impl Soonest<'_> {
         i64::try_from(self.program().value(id).times.max(1)).unwrap_or(i64::MAX)
     }
 
-    fn of_value(&mut self, id: ValueId, known: &[Known]) -> Known {
+    fn of_value(&mut self, id: ValueId, known: &[ReadyTimes]) -> ReadyTimes {
         let program = self.kernels.program.as_ref();
         let fold = program.value(id).fold;
         let operands = &self.problem.operands[id.index()];
@@ -151,7 +155,7 @@ impl Soonest<'_> {
         }
         self.spread(id, &mut since_start);
         self.spread(id, &mut since_entry);
-        Known { since_start, since_entry }
+        ReadyTimes { since_start, since_entry }
     }
 
     /// What the last application of a folded block gives: what it gives if it were the first, or
@@ -162,7 +166,7 @@ impl Soonest<'_> {
         inside: ValueId,
         first: &Times,
         since_entry: &Times,
-        known: &[Known],
+        known: &[ReadyTimes],
     ) -> Times {
         let program = self.program();
         let entry = program.entry(fold).filter(|_| program.exit(fold).is_some());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shard_cost::Streams;
 use shard_ir::{AxisId, AxisSet, Mesh, ValueId};
 
-use super::costs::Costs;
+use super::costs::TimedProblem;
 use crate::relax::factors::{Factor, Factors};
 use crate::relax::graph::{FAR, Graph};
 
@@ -80,9 +80,9 @@ impl Weighed {
     /// A problem in which every step takes what it counts for.
     pub(super) fn applied(
         &self,
-        (mesh, streams): (&Mesh, &Streams),
-        problem: &Factors,
-        costs: &Costs,
+        mesh: &Mesh,
+        streams: &Streams,
+        TimedProblem { problem, costs }: &TimedProblem,
     ) -> Factors {
         let mut weighed = problem.clone();
         let networks = streams.of_networks();

@@ -14,17 +14,17 @@ use std::sync::Arc;
 
 use egg::Id;
 use rustc_hash::FxHashMap;
-use shard_cost::{Hardware, RegroupTimes};
+use shard_cost::RegroupTimes;
 use shard_ir::{AxisSet, Def, Dtype, Layout, Program, ValueId};
 
-use super::factors::{Extent, Factor, Factors, Shared, Use};
-use super::graph::{Alike, FAR, Graph, Node, Queue};
+use super::factors::{Extent, Factor, Factors, SharedFactors, ValueUse};
+use super::graph::{Alike, FAR, Graph, NodeId, Queue};
 use super::parts::Seat;
 use super::prices::{Prices, use_index};
 use super::tree::{add, at};
-use super::{Branch, Sweeps, Whole, settle};
+use super::{Branch, Setting, Sweeps, Whole, settle};
+use crate::LowerError;
 use crate::kernel::Kernels;
-use crate::{Limits, LowerError};
 
 /// A form with the class of each of its values.
 pub(crate) struct Classed<'k> {
@@ -65,22 +65,12 @@ impl<'k> Classed<'k> {
     }
 }
 
-/// Where the plans are to be had: the chip, the axes over which maxima may be partial, strict or
-/// not, and the limits.
-#[derive(Clone, Copy)]
-pub(crate) struct Ground<'h> {
-    pub(crate) hardware: &'h Hardware,
-    pub(crate) maxima: AxisSet,
-    pub(crate) strict: bool,
-    pub(crate) limits: &'h Limits,
-}
-
 /// A solved form, in which clusters may be replaced.
 pub(crate) struct Apart<'k, 'h> {
     form: Classed<'k>,
     whole: Arc<Whole>,
-    ground: Ground<'h>,
-    shared: Shared,
+    setting: Setting<'h>,
+    shared: SharedFactors,
     /// What the bound is less than that of the form, since numbers are told apart by their readers.
     loss: i64,
     /// What each reader of a number adds to the bound.
@@ -93,12 +83,12 @@ impl<'k, 'h> Apart<'k, 'h> {
     pub(crate) fn new(
         form: Classed<'k>,
         branch: &Branch,
-        ground: Ground<'h>,
+        setting: Setting<'h>,
     ) -> Option<Apart<'k, 'h>> {
         let whole = Arc::clone(&branch.whole);
-        let shared = Shared::new(whole.problem.ticks);
+        let shared = SharedFactors::new(whole.problem.ticks);
         let mut apart =
-            Apart { form, whole, ground, shared, loss: 0, of_numbers: FxHashMap::default() };
+            Apart { form, whole, setting, shared, loss: 0, of_numbers: FxHashMap::default() };
         apart.tell_numbers_apart().then_some(apart)
     }
 
@@ -107,11 +97,11 @@ impl<'k, 'h> Apart<'k, 'h> {
         form: Classed<'k>,
         problem: Factors,
         prices: Prices,
-        ground: Ground<'h>,
+        setting: Setting<'h>,
     ) -> Apart<'k, 'h> {
-        let shared = Shared::new(problem.ticks);
+        let shared = SharedFactors::new(problem.ticks);
         let whole = Arc::new(Whole { problem, prices });
-        Apart { form, whole, ground, shared, loss: 0, of_numbers: FxHashMap::default() }
+        Apart { form, whole, setting, shared, loss: 0, of_numbers: FxHashMap::default() }
     }
 
     /// No plan of the form takes less, in ticks, at the prices that there are.
@@ -155,14 +145,15 @@ impl<'k, 'h> Apart<'k, 'h> {
         let kernels = other.kernels;
         let inside = |id: ValueId| cluster.contains(&other.class(id)) && kernels.live[id.index()];
         let of: Vec<bool> = kernels.program.value_ids().map(inside).collect();
-        let Some(Settled { problem, prices, bound, given, not_had }) = self.settled(&of, other)?
+        let Some(PricedPart { problem, prices, bound, given, not_had }) =
+            self.settled(&of, other)?
         else {
             return Ok(None);
         };
         // What the form cannot have in some layout its readers outside do not count on: no other
         // form may have it there.
-        let had = |(value, taker, node): &(ValueId, ValueId, Node)| {
-            prices.paid[value.index()][use_index(&problem, *value, Use::Operand(*taker, 0))]
+        let had = |(value, taker, node): &(ValueId, ValueId, NodeId)| {
+            prices.paid[value.index()][use_index(&problem, *value, ValueUse::Operand(*taker, 0))]
                 [at(*node)]
                 < FAR
         };
@@ -175,9 +166,9 @@ impl<'k, 'h> Apart<'k, 'h> {
         &mut self,
         of: &[bool],
         other: &Classed<'_>,
-    ) -> Result<Option<Within>, LowerError> {
+    ) -> Result<Option<PartPrices>, LowerError> {
         let settled = self.settled(of, other)?;
-        Ok(settled.map(|Settled { problem, prices, .. }| Within {
+        Ok(settled.map(|PricedPart { problem, prices, .. }| PartPrices {
             problem,
             prices,
             of: of.to_vec(),
@@ -194,45 +185,58 @@ impl<'k, 'h> Apart<'k, 'h> {
     ) -> i64 {
         let (problem, prices) = (&self.whole.problem, &self.whole.prices);
         let here = self.form.value.get(&other.class(value));
-        let here = here.filter(|here| problem.uses[here.index()].contains(&Use::Output(result)));
+        let here =
+            here.filter(|here| problem.uses[here.index()].contains(&ValueUse::Output(result)));
         let price = |here: &ValueId| {
-            let paid = &prices.paid[here.index()][use_index(problem, *here, Use::Output(result))];
+            let paid =
+                &prices.paid[here.index()][use_index(problem, *here, ValueUse::Output(result))];
             problem.graphs[here.index()].node(layout).map_or(FAR, |node| paid[at(node)])
         };
         here.map_or(FAR, price)
     }
 
     /// Prices the values of a part of another form.
-    fn settled(&mut self, of: &[bool], other: &Classed<'_>) -> Result<Option<Settled>, LowerError> {
+    fn settled(
+        &mut self,
+        of: &[bool],
+        other: &Classed<'_>,
+    ) -> Result<Option<PricedPart>, LowerError> {
         let kernels = other.kernels;
-        let Ground { hardware, maxima, strict, limits } = self.ground;
         let part = Extent { of: of.to_vec(), shared: &mut self.shared };
-        let part = Factors::of_part(kernels, hardware, maxima, (strict, limits), part)?;
-        let Some(Around { mut problem, given, not_had }) = self.priced_around(part, of, other)
+        let part = Factors::of_part(kernels, self.setting, part)?;
+        let Some(PartProblem { mut problem, given, not_had }) = self.priced_around(part, of, other)
         else {
             return Ok(None);
         };
         let mut prices = Prices::new(&problem);
         let (sweeps, mut no_plan) =
             (Sweeps { fresh: true, shrink: false, near: false, rough: None }, FAR);
-        let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut no_plan);
-        Ok(Some(Settled { problem, prices, bound, given, not_had }))
+        let (bound, _) =
+            settle(&mut problem, &mut prices, self.setting.limits, sweeps, &mut no_plan);
+        Ok(Some(PricedPart { problem, prices, bound, given, not_had }))
     }
 
     /// The factors of a part, with prices for what it reads and for what is read of it from
     /// outside; `None` where it reads something that has no price there.
-    fn priced_around(&self, mut part: Factors, of: &[bool], other: &Classed<'_>) -> Option<Around> {
+    fn priced_around(
+        &self,
+        mut part: Factors,
+        of: &[bool],
+        other: &Classed<'_>,
+    ) -> Option<PartProblem> {
         let ticks = self.whole.problem.ticks;
         let operands = part.operands.as_ref().clone();
         let mut kept_operands = operands.clone();
-        let mut uses: Vec<Vec<Use>> = vec![Vec::new(); operands.len()];
+        let mut uses: Vec<Vec<ValueUse>> = vec![Vec::new(); operands.len()];
         for id in part.live.clone() {
             let v = id.index();
             let places: Vec<usize> =
                 (0..operands[v].len()).filter(|i| of[operands[v][*i].index()]).collect();
             let outside: Vec<(usize, Vec<i64>)> = (0..operands[v].len())
                 .filter(|i| !of[operands[v][*i].index()])
-                .map(|i| Some((i, self.paid(other, operands[v][i], Reader::Op(id, i), &part)?)))
+                .map(|i| {
+                    Some((i, self.paid(other, operands[v][i], OutsideReader::Op(id, i), &part)?))
+                })
                 .collect::<Option<_>>()?;
             let sides = self.side_prices(other, id, &part);
             let factor = &part.factors[v];
@@ -253,7 +257,7 @@ impl<'k, 'h> Apart<'k, 'h> {
             }
             kept_operands[v] = places.iter().map(|i| operands[v][*i]).collect();
             for (place, operand) in kept_operands[v].iter().enumerate() {
-                uses[operand.index()].push(Use::Operand(id, place));
+                uses[operand.index()].push(ValueUse::Operand(id, place));
             }
             part.factors[v] = Arc::new(kept);
         }
@@ -269,15 +273,15 @@ impl<'k, 'h> Apart<'k, 'h> {
             given = add(given, most);
             let mut takes = Factor { arity: 1, ..Factor::default() };
             for (node, price) in paid.iter().enumerate().filter(|(_, price)| useful(price)) {
-                takes.push(0, [node as Node], most - price);
+                takes.push(0, [node as NodeId], most - price);
             }
             let taker = ValueId(part.factors.len() as u32);
             let is_far = |(_, price): &(usize, &i64)| **price >= FAR;
             not_had.extend(
-                paid.iter().enumerate().filter(is_far).map(|(node, _)| (id, taker, node as Node)),
+                paid.iter().enumerate().filter(is_far).map(|(node, _)| (id, taker, node as NodeId)),
             );
-            uses[id.index()].push(Use::Operand(taker, 0));
-            uses.push(vec![Use::Output(part.outputs.len())]);
+            uses[id.index()].push(ValueUse::Operand(taker, 0));
+            uses.push(vec![ValueUse::Output(part.outputs.len())]);
             part.outputs.push((taker, vec![0]));
             part.live.push(taker);
             part.graphs.push(Arc::clone(&scalar));
@@ -291,7 +295,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         part.uses = Arc::new(uses);
         // Readers here are others than those of the whole form.
         part.alike = Arc::new(vec![None; part.factors.len()]);
-        Some(Around { problem: part, given, not_had })
+        Some(PartProblem { problem: part, given, not_had })
     }
 
     /// What is paid for a value of another form by a reader, at each layout of its graph there.
@@ -300,7 +304,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         &self,
         other: &Classed<'_>,
         value: ValueId,
-        reader: Reader,
+        reader: OutsideReader,
         part: &Factors,
     ) -> Option<Vec<i64>> {
         let graph = &part.graphs[value.index()];
@@ -309,14 +313,16 @@ impl<'k, 'h> Apart<'k, 'h> {
         }
         let here = *self.form.value.get(&other.class(value))?;
         let is_pin = match reader {
-            Reader::Op(id, _) => {
+            OutsideReader::Op(id, _) => {
                 matches!(other.kernels.program.value(id).def, Def::Pin { .. })
             }
-            Reader::Output(_) => false,
+            OutsideReader::Output(_) => false,
         };
         let reader = match reader {
-            Reader::Op(id, place) => Use::Operand(*self.form.value.get(&other.class(id))?, place),
-            Reader::Output(i) => Use::Output(i),
+            OutsideReader::Op(id, place) => {
+                ValueUse::Operand(*self.form.value.get(&other.class(id))?, place)
+            }
+            OutsideReader::Output(i) => ValueUse::Output(i),
         };
         let problem = &self.whole.problem;
         if !problem.uses[here.index()].contains(&reader) {
@@ -344,7 +350,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         if sides.of_value(here.index()).is_empty() {
             return None;
         }
-        let price = |node: &Node| {
+        let price = |node: &NodeId| {
             part.layout(id, *node).map_or(FAR, |layout| sides.price_at(Seat::Value(here), layout))
         };
         Some(part.factors[id.index()].out.iter().map(price).collect())
@@ -352,9 +358,8 @@ impl<'k, 'h> Apart<'k, 'h> {
 
     /// The graph of a number.
     fn scalar(&self) -> Arc<Graph> {
-        let Ground { hardware, .. } = self.ground;
         let alike = Alike { dtype: Dtype::F32, ..Alike::nothing() };
-        let mut times = RegroupTimes::new(hardware, &self.form.kernels.program.mesh);
+        let mut times = RegroupTimes::new(self.setting.hardware, &self.form.kernels.program.mesh);
         Arc::new(Graph::new(&mut times, &alike, AxisSet::EMPTY))
     }
 
@@ -372,7 +377,7 @@ impl<'k, 'h> Apart<'k, 'h> {
                 };
                 let least = cost.iter().zip(paid).map(earned).min().unwrap_or(FAR);
                 sum = add(sum, least);
-                if let Use::Operand(reader, _) = reader {
+                if let ValueUse::Operand(reader, _) = reader {
                     let known = self.of_numbers.entry((id, *reader)).or_default();
                     *known = add(*known, least);
                 }
@@ -384,70 +389,73 @@ impl<'k, 'h> Apart<'k, 'h> {
 }
 
 /// A part of a form, priced.
-struct Settled {
+struct PricedPart {
     problem: Factors,
     prices: Prices,
     bound: i64,
     given: i64,
-    not_had: Vec<(ValueId, ValueId, Node)>,
+    not_had: Vec<(ValueId, ValueId, NodeId)>,
 }
 
 /// Prices within a part of a form.
-pub(crate) struct Within {
+pub(crate) struct PartPrices {
     problem: Factors,
     prices: Prices,
     of: Vec<bool>,
 }
 
-impl Within {
+impl PartPrices {
     /// What a reader in the part pays for a value in it, at a layout; [`FAR`] where it cannot be
     /// had so.
     pub(crate) fn paid(
         &self,
         program: &Program,
         value: ValueId,
-        (by, place): (ValueId, usize),
+        by: ValueId,
+        place: usize,
         layout: Layout,
     ) -> i64 {
         // Operands from outside are none of the part's.
         let operands = program.value(by).def.operands();
         let place = operands[..place].iter().filter(|operand| self.of[operand.index()]).count();
         let paid = &self.prices.paid[value.index()]
-            [use_index(&self.problem, value, Use::Operand(by, place))];
+            [use_index(&self.problem, value, ValueUse::Operand(by, place))];
         self.problem.graphs[value.index()].node(layout).map_or(FAR, |node| paid[at(node)])
     }
 }
 
 /// A part of a form as a problem of its own.
-struct Around {
+struct PartProblem {
     problem: Factors,
     /// By how much the prices of those who read it from outside are too high all together, so that
     /// no time is negative.
     given: i64,
     /// What is not counted on: a value, one who takes it, and a layout in which the solved form
     /// does not have it.
-    not_had: Vec<(ValueId, ValueId, Node)>,
+    not_had: Vec<(ValueId, ValueId, NodeId)>,
 }
 
 /// Who reads a value of a part from outside.
 #[derive(Clone, Copy)]
-enum Reader {
+enum OutsideReader {
     Op(ValueId, usize),
     Output(usize),
 }
 
 /// The readers outside of a part, with what they read of it.
-fn readers_outside(other: &Classed<'_>, of: &[bool]) -> Vec<(ValueId, Reader)> {
+fn readers_outside(other: &Classed<'_>, of: &[bool]) -> Vec<(ValueId, OutsideReader)> {
     let program = other.kernels.program.as_ref();
     let mut readers = Vec::new();
     for id in program.value_ids().filter(|id| !of[id.index()] && other.kernels.live[id.index()]) {
         let operands = program.value(id).def.operands().iter().enumerate();
         let read = operands.filter(|(_, operand)| of[operand.index()]);
-        readers.extend(read.map(|(place, operand)| (*operand, Reader::Op(id, place))));
+        readers.extend(read.map(|(place, operand)| (*operand, OutsideReader::Op(id, place))));
     }
     let outputs = program.outputs.iter().enumerate().filter(|(_, output)| of[output.value.index()]);
     readers.extend(
-        outputs.filter_map(|(i, output)| Some((output.value, Reader::Output(other.output(i)?)))),
+        outputs.filter_map(|(i, output)| {
+            Some((output.value, OutsideReader::Output(other.output(i)?)))
+        }),
     );
     readers
 }

@@ -8,7 +8,7 @@ use shard_ir::{Def, Layout, Program, ValueId};
 
 use super::graph::FAR;
 use super::guide::Guide;
-use super::parts::{Kind, NO_CLASS, Part, Seat};
+use super::parts::{NO_CLASS, Part, PartKind, Seat};
 use super::priced::Priced;
 use super::settle::{Sweeps, drop_dearer, settle};
 use super::whole::Whole;
@@ -26,7 +26,7 @@ pub(crate) struct Branch {
 }
 
 /// What is to be done with a branch.
-pub(crate) enum Fork {
+pub(crate) enum BranchAction {
     /// It is to be searched: labels have these layouts, and whatever weights and caches it stores
     /// there is room for.
     Search(Vec<Layout>),
@@ -101,10 +101,10 @@ impl Branch {
         let near = prices.sides.is_empty();
         // What seems the best plan is one of those wanted where nothing is left to agree upon.
         let agreed = prices.sides.parts.iter().enumerate().all(|(part, p)| match p.kind {
-            Kind::Label { .. } => {
+            PartKind::Label { .. } => {
                 prices.sides.live(part, FAR - 1).iter().all(|live| live.len() <= 1)
             }
-            Kind::Memory { .. } => false,
+            PartKind::Memory { .. } => false,
         });
         let (bound, _) = settle(
             &mut problem,
@@ -124,20 +124,22 @@ impl Branch {
         known: Option<u64>,
         dived: &mut BTreeSet<Vec<u32>>,
         most_dives: usize,
-    ) -> Fork {
+    ) -> BranchAction {
         let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
         let sides = &self.whole.prices.sides;
         if let Some((part, live)) = self.open_memory(most) {
-            let Some(place) = self.widest(part, &live) else { return Fork::Branches(Vec::new()) };
+            let Some(place) = self.widest(part, &live) else {
+                return BranchAction::Branches(Vec::new());
+            };
             let all = (0..sides.parts.len()).flat_map(|part| sides.best(part)).collect();
             if dived.len() < most_dives && dived.insert(all) {
-                return Fork::Dive;
+                return BranchAction::Dive;
             }
-            return Fork::Branches(self.by_memory(part, place, &live[place]));
+            return BranchAction::Branches(self.by_memory(part, place, &live[place]));
         }
         match self.open_label(most) {
-            Some((part, live)) => Fork::Branches(self.by_label(part, &live)),
-            None => Fork::Search(self.labels()),
+            Some((part, live)) => BranchAction::Branches(self.by_label(part, &live)),
+            None => BranchAction::Search(self.labels()),
         }
     }
 
@@ -148,7 +150,7 @@ impl Branch {
         if self.open_label(FAR - 1).is_some() {
             // All labels at once: each by itself would have the whole program priced again.
             let labels = (0..sides.parts.len())
-                .filter(|part| matches!(sides.parts[*part].kind, Kind::Label { .. }));
+                .filter(|part| matches!(sides.parts[*part].kind, PartKind::Label { .. }));
             let best: Vec<(usize, u32)> = labels
                 .filter_map(|part| Some((part, sides.best(part).first().copied()?)))
                 .collect();
@@ -174,8 +176,11 @@ impl Branch {
     /// The label of fewest live layouts among those that have several.
     pub(super) fn open_label(&self, most: i64) -> Option<(usize, Vec<usize>)> {
         let sides = &self.whole.prices.sides;
-        let labels =
-            sides.parts.iter().enumerate().filter(|(_, p)| matches!(p.kind, Kind::Label { .. }));
+        let labels = sides
+            .parts
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| matches!(p.kind, PartKind::Label { .. }));
         let live = |(part, _)| {
             let live: Option<Vec<usize>> = sides.live(part, most).into_iter().min_by_key(Vec::len);
             live.filter(|live| live.len() > 1).map(|live| (part, live))
@@ -187,7 +192,7 @@ impl Branch {
     pub(super) fn open_memory(&self, most: i64) -> Option<(usize, Vec<Vec<usize>>)> {
         let sides = &self.whole.prices.sides;
         sides.parts.iter().enumerate().find_map(|(part, p)| {
-            let Kind::Memory { bytes, most: fits } = &p.kind else { return None };
+            let PartKind::Memory { bytes, most: fits } = &p.kind else { return None };
             let live = sides.live(part, most);
             let most_of = |(live, bytes): (&Vec<usize>, &Vec<u64>)| {
                 live.last().map_or(0, |class| bytes[*class])
@@ -202,10 +207,10 @@ impl Branch {
         let sides = &self.whole.prices.sides;
         let layout = |(part, p): (usize, &Part)| match &p.kind {
             // One that no place of the plan bears has any layout.
-            Kind::Label { layouts } => {
+            PartKind::Label { layouts } => {
                 layouts.get(sides.best(part).first().copied().unwrap_or(0) as usize).copied()
             }
-            Kind::Memory { .. } => None,
+            PartKind::Memory { .. } => None,
         };
         sides.parts.iter().enumerate().filter_map(layout).collect()
     }
@@ -248,7 +253,7 @@ impl Branch {
     /// The place of a memory that leaves most bytes open; `None` where none leaves any: what is
     /// live does not fit, then, or some place has nothing that is live.
     pub(super) fn widest(&self, part: usize, live: &[Vec<usize>]) -> Option<usize> {
-        let Kind::Memory { bytes, .. } = &self.whole.prices.sides.parts[part].kind else {
+        let PartKind::Memory { bytes, .. } = &self.whole.prices.sides.parts[part].kind else {
             return None;
         };
         if live.iter().any(Vec::is_empty) {
@@ -302,7 +307,7 @@ impl Branch {
         let mut branch = self.clone();
         for (part, p) in sides.parts.iter().enumerate() {
             let (live, all) = (sides.live(part, most), sides.live(part, FAR - 1));
-            if matches!(p.kind, Kind::Memory { .. }) && live != all {
+            if matches!(p.kind, PartKind::Memory { .. }) && live != all {
                 branch = branch.having(part, &|p, class| live[p].contains(&(class as usize)));
             }
         }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use shard_ir::ValueId;
 
-use super::factors::{Factors, Name, Use};
-use super::graph::{FAR, Graph, Node};
+use super::factors::{Factors, NodeName, ValueUse};
+use super::graph::{FAR, Graph, NodeId};
 use super::prices::{Prices, use_index};
-use super::tree::{Tree, add, at};
+use super::tree::{ServingCosts, add, at};
+use super::whole::Whole;
 
 impl Prices {
     /// The same prices on a problem that differs from that of these in its layout patterns. Where a
@@ -20,13 +21,13 @@ impl Prices {
         let known = |paid: &[i64]| -> Vec<i64> {
             paid.iter().map(|price| if is_open(*price) { *price } else { FAR }).collect()
         };
-        let (mut prices, mut tree) = (Prices::new(problem), Tree::default());
+        let (mut prices, mut tree) = (Prices::new(problem), ServingCosts::default());
         // What can be had, and what is of use, does not hang on prices.
         if is_as_free(priced, problem) {
             prices.paid.clone_from(&self.paid);
             let results = problem.outputs.iter().zip(&priced.outputs).enumerate();
             for (i, ((value, allowed), _)) in results.filter(|(_, (new, old))| new != old) {
-                let (v, reader) = (value.index(), use_index(problem, *value, Use::Output(i)));
+                let (v, reader) = (value.index(), use_index(problem, *value, ValueUse::Output(i)));
                 let known = known(&self.paid[v][reader]);
                 let brought = tree.reached(&problem.graphs[v], &known);
                 let paid = &mut prices.paid[v][reader];
@@ -55,24 +56,20 @@ impl Prices {
 
     /// These prices, but those of `other` where that has the node; elsewhere they go up or down as
     /// its prices do on average. Both are of problems that differ in which nodes they have.
-    pub(super) fn with_those_of(
-        mut self,
-        problem: &Factors,
-        (others, other): (&Factors, &Prices),
-    ) -> Prices {
+    pub(super) fn with_those_of(mut self, problem: &Factors, other: &Whole) -> Prices {
         // What one reader alone pays follows from what the value takes to make.
         let shared: Vec<ValueId> =
             problem.live.iter().copied().filter(|id| self.paid[id.index()].len() > 1).collect();
         for id in shared {
             let v = id.index();
-            let named = others.names(id).enumerate();
-            let named: FxHashMap<Name, usize> =
+            let named = other.problem.names(id).enumerate();
+            let named: FxHashMap<NodeName, usize> =
                 named.filter_map(|(node, name)| Some((name?, node))).collect();
             let same: Vec<Option<usize>> = problem
                 .names(id)
                 .map(|name| name.and_then(|name| named.get(&name).copied()))
                 .collect();
-            for (paid, better) in self.paid[v].iter_mut().zip(&other.paid[v]) {
+            for (paid, better) in self.paid[v].iter_mut().zip(&other.prices.paid[v]) {
                 let better: Vec<Option<i64>> = same
                     .iter()
                     .map(|node| node.map(|node| better[node]).filter(|price| price.abs() < FAR))
@@ -99,9 +96,9 @@ impl Prices {
     /// across the program.
     pub(super) fn bound_of_patterns(&self, priced: &Factors, problem: &Factors) -> Option<i64> {
         let mut bound = self.bound();
-        let mut tree = Tree::default();
+        let mut tree = ServingCosts::default();
         let replace = |bound: i64, old: i64, new: i64| add(add(bound, -old), new);
-        let are_among = |few: &[Node], of: &[Node]| few.iter().all(|node| of.contains(node));
+        let are_among = |few: &[NodeId], of: &[NodeId]| few.iter().all(|node| of.contains(node));
         for id in &problem.live {
             let v = id.index();
             let (factor, before) = (&problem.factors[v], &priced.factors[v]);
@@ -135,7 +132,7 @@ impl Prices {
                 return None;
             }
             let (prices, values) = changed.get_or_insert_with(|| (self.clone(), Vec::new()));
-            let reader = use_index(problem, *value, Use::Output(i));
+            let reader = use_index(problem, *value, ValueUse::Output(i));
             let paid = &mut prices.paid[v][reader];
             if is_wider {
                 let known: Vec<i64> =
@@ -169,7 +166,7 @@ impl Prices {
 /// Whether what a problem allows instead of another lets nothing be had, and nothing be of use,
 /// that was not before, but for the results themselves. Both differ in layout patterns alone.
 fn is_as_free(before: &Factors, problem: &Factors) -> bool {
-    let (mut tree, graphs) = (Tree::default(), &problem.graphs);
+    let (mut tree, graphs) = (ServingCosts::default(), &problem.graphs);
     let values = problem.live.iter().all(|id| {
         let (old, new) = (&before.factors[id.index()], &problem.factors[id.index()]);
         let graph = &graphs[id.index()];
@@ -187,6 +184,6 @@ fn is_as_free(before: &Factors, problem: &Factors) -> bool {
 /// Whether a result that is wanted in some layouts instead of others can be had there wherever it
 /// could before, and nothing is of use that was not: it is brought to them from those before, and
 /// from each of them back to one of those.
-fn is_wanted_alike(tree: &mut Tree, graph: &Graph, old: &[Node], new: &[Node]) -> bool {
+fn is_wanted_alike(tree: &mut ServingCosts, graph: &Graph, old: &[NodeId], new: &[NodeId]) -> bool {
     tree.can_reach(graph, old, new) && tree.can_leave(graph, new, old)
 }

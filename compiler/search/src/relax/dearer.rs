@@ -3,24 +3,21 @@
 
 use std::sync::Arc;
 
-use shard_ir::{Layout, ValueId};
+use shard_ir::ValueId;
 
 use super::branch::Branch;
-use super::factors::Factor;
+use super::factors::{Factor, StrategyLayouts};
 use super::graph::FAR;
 use super::settle::{Sweeps, settle};
 use super::whole::Whole;
 use crate::Limits;
-
-/// A way of making a value: the layout of the value, and those in which its operands are read.
-pub(crate) type Way = (Layout, Vec<Layout>);
 
 impl Branch {
     /// The same plans where each way of making a value takes so many ticks more, priced from the
     /// prices of `like`, a branch of the same plans.
     pub(crate) fn dearer(
         &self,
-        more: &dyn Fn(ValueId, &Way) -> i64,
+        more: &dyn Fn(ValueId, &StrategyLayouts) -> i64,
         like: &Branch,
         limits: &Limits,
     ) -> Branch {
@@ -28,7 +25,7 @@ impl Branch {
         let mut problem = before.clone();
         for id in &before.live {
             let Factor { out, reads, cost, arity } = before.factors[id.index()].as_ref();
-            let dearer = |(s, time): (usize, &i64)| match self.way(*id, s) {
+            let dearer = |(s, time): (usize, &i64)| match before.layouts_of(*id, s) {
                 Some(way) if *time < FAR => time.saturating_add(more(*id, &way)).min(FAR - 1),
                 _ => *time,
             };
@@ -45,15 +42,16 @@ impl Branch {
     }
 
     /// Of each live value the first way that there is: the one, where all is decided.
-    pub(crate) fn ways(&self) -> Vec<(ValueId, Way)> {
-        let live = self.whole.problem.live.iter();
-        live.filter_map(|id| Some((*id, self.way(*id, 0)?))).collect()
+    pub(crate) fn ways(&self) -> Vec<(ValueId, StrategyLayouts)> {
+        let problem = &self.whole.problem;
+        let live = problem.live.iter();
+        live.filter_map(|id| Some((*id, problem.layouts_of(*id, 0)?))).collect()
     }
 
     /// Its plans that make values in these ways.
-    pub(crate) fn made_so(&self, ways: &[(ValueId, Way)], limits: &Limits) -> Branch {
+    pub(crate) fn made_so(&self, ways: &[(ValueId, StrategyLayouts)], limits: &Limits) -> Branch {
         let mut problem = self.whole.problem.clone();
-        for (id, (made, read)) in ways {
+        for (id, StrategyLayouts { made, read }) in ways {
             problem = problem.allowing(*id, &|out, reads| out == *made && reads == read);
         }
         let prices = self.whole.prices.narrowed(&problem);
@@ -61,14 +59,5 @@ impl Branch {
         let mut branch = Branch { whole, ..self.clone() };
         branch.settle(limits, None);
         branch
-    }
-
-    fn way(&self, value: ValueId, strategy: usize) -> Option<Way> {
-        let problem = &self.whole.problem;
-        let factor = &problem.factors[value.index()];
-        let made = problem.layout(value, *factor.out.get(strategy)?);
-        let read = factor.reads_of(strategy).iter().zip(&problem.operands[value.index()]);
-        let read: Option<Vec<Layout>> = read.map(|(n, o)| problem.layout(*o, *n)).collect();
-        made.zip(read)
     }
 }

@@ -10,17 +10,17 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use shard_cost::Hardware;
 use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
-use super::graph::{FAR, Graph, Node};
+use super::Setting;
+use super::graph::{FAR, Graph, NodeId};
 use super::groups::Groups;
+use crate::LowerError;
 use crate::kernel::Kernels;
 use crate::labels::label_layout;
-use crate::{Limits, LowerError};
 use builder::Builder;
 pub use shared::SearchCache;
-pub(crate) use shared::{Base, Shared};
+pub(crate) use shared::{CacheKey, SharedFactors};
 
 /// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel
 /// states*: the value in a layout inside a fused kernel, with so many bytes of memory traffic still
@@ -28,9 +28,9 @@ pub(crate) use shared::{Base, Shared};
 #[derive(Debug, Default)]
 pub(crate) struct Factor {
     /// The layout made, for each strategy.
-    pub(crate) out: Vec<Node>,
+    pub(crate) out: Vec<NodeId>,
     /// The layouts read, `arity` for each strategy.
-    pub(crate) reads: Vec<Node>,
+    pub(crate) reads: Vec<NodeId>,
     /// The time of each strategy.
     pub(crate) cost: Vec<i64>,
     /// How many values a strategy reads.
@@ -39,7 +39,7 @@ pub(crate) struct Factor {
 
 impl Factor {
     /// What is given, in the layouts allowed.
-    fn given(allowed: &[Node]) -> Factor {
+    fn given(allowed: &[NodeId]) -> Factor {
         let mut factor = Factor::default();
         for node in allowed {
             factor.push(*node, [], 0);
@@ -48,7 +48,7 @@ impl Factor {
     }
 
     /// Another value, in the layouts allowed.
-    fn passed(allowed: &[Node]) -> Factor {
+    fn passed(allowed: &[NodeId]) -> Factor {
         let mut factor = Factor { arity: 1, ..Factor::default() };
         for node in allowed {
             factor.push(*node, [*node], 0);
@@ -56,7 +56,7 @@ impl Factor {
         factor
     }
 
-    pub(crate) fn reads_of(&self, strategy: usize) -> &[Node] {
+    pub(crate) fn reads_of(&self, strategy: usize) -> &[NodeId] {
         &self.reads[strategy * self.arity..(strategy + 1) * self.arity]
     }
 
@@ -82,16 +82,25 @@ impl Factor {
         kept
     }
 
-    pub(crate) fn push(&mut self, out: Node, reads: impl IntoIterator<Item = Node>, cost: i64) {
+    pub(crate) fn push(&mut self, out: NodeId, reads: impl IntoIterator<Item = NodeId>, cost: i64) {
         self.out.push(out);
         self.reads.extend(reads);
         self.cost.push(cost);
     }
 }
 
+/// The layouts of one strategy of a value.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct StrategyLayouts {
+    /// The layout in which the value is made.
+    pub(crate) made: Layout,
+    /// The layouts in which its operands are read.
+    pub(crate) read: Vec<Layout>,
+}
+
 /// One use of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Use {
+pub(crate) enum ValueUse {
     /// As the n-th operand of the op or pin that makes another value.
     Operand(ValueId, usize),
     /// As a result.
@@ -101,19 +110,19 @@ pub(crate) enum Use {
 /// The layouts of one value inside fused kernels: `(layout, bytes to come)`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KernelStates {
-    index: FxHashMap<(Node, i64), Node>,
+    index: FxHashMap<(NodeId, i64), NodeId>,
     /// Of each state the layout and the bytes to come.
-    pub(crate) of: Vec<(Node, i64)>,
+    pub(crate) of: Vec<(NodeId, i64)>,
     /// The graph whose numbers the layouts of the states are, where it is not the value's own any
     /// more.
     names: Option<Arc<Graph>>,
 }
 
 /// What a node stands for: a layout, and inside a kernel the bytes to come.
-pub(super) type Name = (Layout, Option<i64>);
+pub(super) type NodeName = (Layout, Option<i64>);
 
 /// For each value the new number of each node, where it is kept.
-pub(crate) type Renamed = Vec<Vec<Option<Node>>>;
+pub(crate) type Renamed = Vec<Vec<Option<NodeId>>>;
 
 /// The program as the relaxation sees it. All of one assignment of layouts to labels.
 #[derive(Clone, Debug)]
@@ -124,12 +133,12 @@ pub(crate) struct Factors {
     pub(crate) factors: Vec<Arc<Factor>>,
     /// The values that the op or pin of each value reads.
     pub(crate) operands: Arc<Vec<Vec<ValueId>>>,
-    pub(crate) uses: Arc<Vec<Vec<Use>>>,
+    pub(crate) uses: Arc<Vec<Vec<ValueUse>>>,
     /// For each value, the groups of its readers that pay the same, where it has too many to be
     /// priced one by one.
     pub(super) alike: Arc<Vec<Option<Groups>>>,
     /// For each result the layouts allowed.
-    pub(crate) outputs: Vec<(ValueId, Vec<Node>)>,
+    pub(crate) outputs: Vec<(ValueId, Vec<NodeId>)>,
     /// Whether the times are those of plans, and not only bounds on them: no kernel may read one
     /// value twice, no hub stand for permutes of several times.
     pub(crate) exact: bool,
@@ -142,17 +151,10 @@ pub(crate) struct Factors {
 const TICKS: i64 = 1 << 10;
 
 impl Factors {
-    pub(crate) fn new(
-        kernels: &Kernels,
-        hardware: &Hardware,
-        maxima: AxisSet,
-        strict: bool,
-        limits: &Limits,
-    ) -> Result<Factors, LowerError> {
-        let base = Base::of(kernels, hardware, maxima, strict);
-        limits.cache.with(base, |shared| {
+    pub(crate) fn new(kernels: &Kernels, setting: Setting<'_>) -> Result<Factors, LowerError> {
+        setting.limits.cache.with(CacheKey::of(kernels, setting), |shared| {
             let whole = Extent { of: kernels.live.clone(), shared };
-            Factors::of_part(kernels, hardware, maxima, (strict, limits), whole)
+            Factors::of_part(kernels, setting, whole)
         })
     }
 
@@ -161,9 +163,7 @@ impl Factors {
     /// is.
     pub(crate) fn of_part(
         kernels: &Kernels,
-        hardware: &Hardware,
-        maxima: AxisSet,
-        (strict, limits): (bool, &Limits),
+        setting: Setting<'_>,
         Extent { of, shared }: Extent<'_>,
     ) -> Result<Factors, LowerError> {
         let program = kernels.program.as_ref();
@@ -172,10 +172,10 @@ impl Factors {
         for operand in live.iter().flat_map(|id| program.value(*id).def.operands()) {
             has_graph[operand.index()] = true;
         }
-        let graphs = shared.graphs_of(kernels, (hardware, maxima), strict, &has_graph);
+        let graphs = shared.graphs_of(kernels, setting, &has_graph);
         let count = program.values.len();
         // Where a hub stands for permutes of several times, they are bounded and not known.
-        let exact = !strict && graphs.iter().all(|graph| graph.exact);
+        let exact = !setting.strict && graphs.iter().all(|graph| graph.exact);
         let mut built = Builder {
             graphs,
             states: vec![KernelStates::default(); count],
@@ -183,29 +183,29 @@ impl Factors {
             known: &mut shared.factors,
             counted: FxHashSet::default(),
             exact,
-            strategies_left: limits.strategies,
+            strategies_left: setting.limits.strategies,
         };
         let mut uses = vec![Vec::new(); count];
         let mut outputs = Vec::new();
         for (i, output) in program.outputs.iter().enumerate() {
-            let allowed = allowed(&built.graphs, program, output.value, &output.pattern, maxima);
-            outputs.push((output.value, allowed));
-            uses[output.value.index()].push(Use::Output(i));
+            let (value, pattern) = (output.value, &output.pattern);
+            outputs.push((value, allowed(&built.graphs, program, value, pattern, setting.maxima)));
+            uses[output.value.index()].push(ValueUse::Output(i));
         }
         // Readers before what they read: they say which kernel states there are.
         for id in live.iter().rev().copied() {
             let operands = program.value(id).def.operands();
             for (place, operand) in operands.iter().enumerate() {
-                uses[operand.index()].push(Use::Operand(id, place));
+                uses[operand.index()].push(ValueUse::Operand(id, place));
             }
-            built.factors[id.index()] = built.factor((kernels, hardware), id, maxima, limits)?;
+            built.factors[id.index()] = built.factor(kernels, setting, id)?;
         }
         for uses in &mut uses {
             uses.reverse();
         }
         let operands: Arc<Vec<Vec<ValueId>>> =
             Arc::new(program.values.iter().map(|v| v.def.operands().to_vec()).collect());
-        let alike = Groups::of_all((&live, &built.graphs), &built.factors, (&operands, &uses));
+        let alike = Groups::of_all(&live, &built.graphs, &built.factors, &operands, &uses);
         Ok(Factors {
             live,
             graphs: built.graphs,
@@ -280,7 +280,7 @@ impl Factors {
                 Def::Pin { pattern, .. } => {
                     let nodes = allowed(&self.graphs, program, *id, pattern, maxima);
                     // What it reads may have no other layouts than the pattern before asked for.
-                    let is_read = |node: &Node| {
+                    let is_read = |node: &NodeId| {
                         let layout = self.layout(*id, *node);
                         self.operands[v].iter().all(|read| {
                             (*node as usize) < self.nodes(*read)
@@ -329,10 +329,10 @@ impl Factors {
     }
 
     /// What each node of a value stands for, whatever its number; none for a hub.
-    pub(super) fn names(&self, value: ValueId) -> impl Iterator<Item = Option<Name>> {
+    pub(super) fn names(&self, value: ValueId) -> impl Iterator<Item = Option<NodeName>> {
         let (graph, states) = (&self.graphs[value.index()], &self.states[value.index()]);
         (0..self.nodes(value)).map(move |node| {
-            let layout = self.layout(value, node as Node)?;
+            let layout = self.layout(value, node as NodeId)?;
             Some((layout, node.checked_sub(graph.nodes()).map(|state| states.of[state].1)))
         })
     }
@@ -340,7 +340,7 @@ impl Factors {
     /// Whether another problem, which differs from this one in layout patterns
     /// ([`Factors::with_patterns`]), allows nothing of pins and results that this one does not.
     pub(crate) fn narrows(&self, other: &Factors) -> bool {
-        let fewer = |few: &[Node], of: &[Node]| few.iter().all(|node| of.contains(node));
+        let fewer = |few: &[NodeId], of: &[NodeId]| few.iter().all(|node| of.contains(node));
         let pins = self.live.iter().all(|id| {
             let (a, b) = (&self.factors[id.index()], &other.factors[id.index()]);
             a.arity == 0 || Arc::ptr_eq(a, b) || fewer(&b.out, &a.out)
@@ -360,13 +360,23 @@ impl Factors {
     }
 
     /// The layout that a node stands for; none for a hub.
-    pub(crate) fn layout(&self, value: ValueId, node: Node) -> Option<Layout> {
+    pub(crate) fn layout(&self, value: ValueId, node: NodeId) -> Option<Layout> {
         let graph = &self.graphs[value.index()];
         let Some(state) = (node as usize).checked_sub(graph.nodes()) else {
             return graph.layouts.get(node as usize).copied();
         };
         let states = &self.states[value.index()];
         states.names.as_ref().unwrap_or(graph).layouts.get(states.of[state].0 as usize).copied()
+    }
+
+    /// The layouts of a strategy of a value; `None` where it makes or reads a value at a hub, or
+    /// the value has fewer strategies.
+    pub(crate) fn layouts_of(&self, value: ValueId, strategy: usize) -> Option<StrategyLayouts> {
+        let factor = &self.factors[value.index()];
+        let made = self.layout(value, *factor.out.get(strategy)?)?;
+        let read = factor.reads_of(strategy).iter().zip(&self.operands[value.index()]);
+        let read = read.map(|(node, operand)| self.layout(*operand, *node)).collect::<Option<_>>();
+        Some(StrategyLayouts { made, read: read? })
     }
 
     /// The factors with labels fixed: parameters, pins and results that bear one have its layout
@@ -377,13 +387,8 @@ impl Factors {
         for id in &self.live {
             let Some(wanted) = program.value(*id).def.pattern().and_then(wanted) else { continue };
             let factor = &self.factors[id.index()];
-            let mut kept = Factor { arity: factor.arity, ..Factor::default() };
-            for s in 0..factor.out.len() {
-                if self.has_label_layout(program, *id, factor.out[s], wanted) {
-                    kept.push(factor.out[s], factor.reads_of(s).iter().copied(), factor.cost[s]);
-                }
-            }
-            narrowed.factors[id.index()] = Arc::new(kept);
+            let is_kept = |s: usize| self.has_label_layout(program, *id, factor.out[s], wanted);
+            narrowed.factors[id.index()] = Arc::new(factor.keeping(&is_kept));
         }
         for (output, (value, allowed)) in program.outputs.iter().zip(&mut narrowed.outputs) {
             if let Some(wanted) = wanted(&output.pattern) {
@@ -401,16 +406,11 @@ impl Factors {
         allowed: &dyn Fn(Layout, &[Layout]) -> bool,
     ) -> Factors {
         let mut narrowed = self.clone();
-        let factor = &self.factors[value.index()];
-        let mut kept = Factor { arity: factor.arity, ..Factor::default() };
-        for s in 0..factor.out.len() {
-            let read = factor.reads_of(s).iter().zip(&self.operands[value.index()]);
-            let read: Option<Vec<Layout>> = read.map(|(n, o)| self.layout(*o, *n)).collect();
-            let out = self.layout(value, factor.out[s]);
-            if out.zip(read).is_some_and(|(out, read)| allowed(out, &read)) {
-                kept.push(factor.out[s], factor.reads_of(s).iter().copied(), factor.cost[s]);
-            }
-        }
+        let is_allowed = |s: usize| {
+            let layouts = self.layouts_of(value, s);
+            layouts.is_some_and(|StrategyLayouts { made, read }| allowed(made, &read))
+        };
+        let kept = self.factors[value.index()].keeping(&is_allowed);
         narrowed.factors[value.index()] = Arc::new(kept);
         narrowed
     }
@@ -421,8 +421,8 @@ impl Factors {
     /// have a place there ([`Part::without_results`](super::parts::Part::without_results)).
     pub(crate) fn read_by_one(&mut self, value: ValueId, reader: ValueId) {
         let others = self.uses[value.index()].iter().filter_map(|of| match of {
-            Use::Operand(by, place) if *by != reader => Some((*by, *place)),
-            Use::Operand(..) | Use::Output(_) => None,
+            ValueUse::Operand(by, place) if *by != reader => Some((*by, *place)),
+            ValueUse::Operand(..) | ValueUse::Output(_) => None,
         });
         let mut others: Vec<(ValueId, usize)> = others.collect();
         // The last places first: those before them keep their numbers.
@@ -431,11 +431,11 @@ impl Factors {
         let mut operands = self.operands.as_ref().clone();
         for (by, place) in others {
             let read = &mut operands[by.index()];
-            uses[value.index()].retain(|of| *of != Use::Operand(by, place));
+            uses[value.index()].retain(|of| *of != ValueUse::Operand(by, place));
             for (at, operand) in read.iter().enumerate().skip(place + 1) {
                 let moved =
-                    uses[operand.index()].iter_mut().find(|of| **of == Use::Operand(by, at));
-                moved.into_iter().for_each(|of| *of = Use::Operand(by, at - 1));
+                    uses[operand.index()].iter_mut().find(|of| **of == ValueUse::Operand(by, at));
+                moved.into_iter().for_each(|of| *of = ValueUse::Operand(by, at - 1));
             }
             read.remove(place);
             let factor = &self.factors[by.index()];
@@ -451,7 +451,7 @@ impl Factors {
         alike[value.index()] = None;
         self.alike = Arc::new(alike);
         (self.uses, self.operands) = (Arc::new(uses), Arc::new(operands));
-        let layouts = 0..self.graphs[value.index()].layouts.len() as Node;
+        let layouts = 0..self.graphs[value.index()].layouts.len() as NodeId;
         for (of, allowed) in &mut self.outputs {
             if *of == value {
                 *allowed = layouts.clone().collect();
@@ -495,13 +495,13 @@ impl Factors {
         for id in &self.live {
             let v = id.index();
             let (graph, mut names) = self.graphs[v].restricted(&keep_nodes[v]);
-            let base = graph.nodes() as Node;
+            let base = graph.nodes() as NodeId;
             let old = std::mem::take(&mut states[v].of);
             for (i, (layout, extra)) in old.into_iter().enumerate() {
                 let kept = keep_nodes[v][self.graphs[v].nodes() + i];
                 // The layout of a state is only a name; where the layout itself is gone, the state
                 // goes by the old list.
-                names.push(kept.then_some(base + states[v].of.len() as Node));
+                names.push(kept.then_some(base + states[v].of.len() as NodeId));
                 if kept {
                     states[v].of.push((layout, extra));
                 }
@@ -517,7 +517,7 @@ impl Factors {
             let mut kept = Factor { arity: factor.arity, ..Factor::default() };
             for s in (0..factor.out.len()).filter(|s| keep_strategies[v][*s]) {
                 let out = renamed[v][factor.out[s] as usize];
-                let reads: Option<Vec<Node>> = factor
+                let reads: Option<Vec<NodeId>> = factor
                     .reads_of(s)
                     .iter()
                     .zip(&self.operands[v])
@@ -541,7 +541,7 @@ impl Factors {
         &self,
         program: &Program,
         value: ValueId,
-        node: Node,
+        node: NodeId,
         wanted: Layout,
     ) -> bool {
         self.layout(value, node)
@@ -559,7 +559,7 @@ fn allowed(
     value: ValueId,
     pattern: &LayoutPattern,
     maxima: AxisSet,
-) -> Vec<Node> {
+) -> Vec<NodeId> {
     let sizes = program.sizes(&program.value(value).dims);
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
     let node = |layout: Layout| graphs[value.index()].node(layout);
@@ -578,5 +578,5 @@ pub(crate) struct Extent<'a> {
     /// For each value, whether it has one.
     pub(crate) of: Vec<bool>,
     /// What other factors of the same source, mesh and chip have in common with them.
-    pub(crate) shared: &'a mut Shared,
+    pub(crate) shared: &'a mut SharedFactors,
 }

@@ -19,7 +19,7 @@ use crate::rules::moves::{Freedom, MAX_EXCHANGED, Movable, all_to_alls, generati
 pub(crate) const FAR: i64 = 1 << 59;
 
 /// A layout, or a hub, by number: layouts come first.
-pub(crate) type Node = u32;
+pub(crate) type NodeId = u32;
 
 /// The graph of values that are [`Alike`]. Times in picoseconds.
 ///
@@ -31,12 +31,12 @@ pub(crate) type Node = u32;
 pub(crate) struct Graph {
     /// The layouts, sorted; those of an attention over a part of the keys behind the others.
     pub(crate) layouts: Arc<Vec<Layout>>,
-    index: Arc<FxHashMap<Layout, Node>>,
+    index: Arc<FxHashMap<Layout, NodeId>>,
     /// Worked out when it is first asked for; graphs with other times have it in common.
     over: OnceLock<Arc<AxesOfMoves>>,
     nodes: usize,
-    from: Rows,
-    into: Rows,
+    from: ArcRows,
+    into: ArcRows,
     /// Whether the times are those of moves, and not only bounds on them.
     pub(crate) exact: bool,
 }
@@ -83,14 +83,14 @@ struct AxesOfMoves {
 
 /// Arcs by node, in one array.
 #[derive(Debug, Default)]
-struct Rows {
+struct ArcRows {
     /// Where the arcs of each node begin; graphs with other times have it in common.
     start: Arc<Vec<u32>>,
-    arcs: Vec<(Node, i64)>,
+    arcs: Vec<(NodeId, i64)>,
 }
 
-impl Rows {
-    fn new(nodes: usize, arcs: &[(Node, Node, i64)]) -> Rows {
+impl ArcRows {
+    fn new(nodes: usize, arcs: &[(NodeId, NodeId, i64)]) -> ArcRows {
         let mut start = vec![0u32; nodes + 1];
         for (a, _, _) in arcs {
             start[*a as usize + 1] += 1;
@@ -104,10 +104,10 @@ impl Rows {
             rows[next[*a as usize] as usize] = (*b, *cost);
             next[*a as usize] += 1;
         }
-        Rows { start: Arc::new(start), arcs: rows }
+        ArcRows { start: Arc::new(start), arcs: rows }
     }
 
-    fn row(&self, node: Node) -> &[(Node, i64)] {
+    fn row(&self, node: NodeId) -> &[(NodeId, i64)] {
         &self.arcs[self.start[node as usize] as usize..self.start[node as usize + 1] as usize]
     }
 }
@@ -136,11 +136,11 @@ impl Graph {
         let (hardware, mesh) = (times.hardware(), times.mesh());
         let shape = MeshShape { mesh, sizes };
         let layouts = movable.layouts(mesh, mesh.all_axes(), maxima);
-        let index: FxHashMap<Layout, Node> =
-            layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
+        let index: FxHashMap<Layout, NodeId> =
+            layouts.iter().enumerate().map(|(i, l)| (*l, i as NodeId)).collect();
         let arcs = Vec::with_capacity(layouts.len() * 16);
         let known = FxHashMap::default();
-        let mut made = Made {
+        let mut made = GraphBuilder {
             hardware,
             shape,
             dtype,
@@ -179,11 +179,12 @@ impl Graph {
             made.add_regroupings(times);
             made.add_permutes();
         }
-        let Made { nodes, arcs, exact, .. } = made;
-        let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
+        let GraphBuilder { nodes, arcs, exact, .. } = made;
+        let backward: Vec<(NodeId, NodeId, i64)> =
+            arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
         Graph {
-            from: Rows::new(nodes, &arcs),
-            into: Rows::new(nodes, &backward),
+            from: ArcRows::new(nodes, &arcs),
+            into: ArcRows::new(nodes, &backward),
             layouts: Arc::new(layouts),
             index: Arc::new(index),
             over: OnceLock::new(),
@@ -193,19 +194,19 @@ impl Graph {
     }
 
     /// The graph of some of the nodes alone, and the new number of each node that is kept.
-    pub(crate) fn restricted(&self, keep: &[bool]) -> (Graph, Vec<Option<Node>>) {
+    pub(crate) fn restricted(&self, keep: &[bool]) -> (Graph, Vec<Option<NodeId>>) {
         let mut number = 0;
-        let renamed: Vec<Option<Node>> = keep[..self.nodes]
+        let renamed: Vec<Option<NodeId>> = keep[..self.nodes]
             .iter()
             .map(|keep| {
-                number += Node::from(*keep);
+                number += NodeId::from(*keep);
                 keep.then(|| number - 1)
             })
             .collect();
         let mut arcs = Vec::new();
         for (from, new_from) in renamed.iter().enumerate() {
             let Some(new_from) = new_from else { continue };
-            for (to, cost) in self.from.row(from as Node) {
+            for (to, cost) in self.from.row(from as NodeId) {
                 if let Some(new_to) = renamed[*to as usize] {
                     arcs.push((*new_from, new_to, *cost));
                 }
@@ -213,10 +214,11 @@ impl Graph {
         }
         let kept = self.layouts.iter().zip(&renamed).filter(|(_, new)| new.is_some());
         let layouts: Vec<Layout> = kept.map(|(l, _)| *l).collect();
-        let index = layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
-        let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
+        let index = layouts.iter().enumerate().map(|(i, l)| (*l, i as NodeId)).collect();
+        let backward: Vec<(NodeId, NodeId, i64)> =
+            arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
         let nodes = number as usize;
-        let (from, into) = (Rows::new(nodes, &arcs), Rows::new(nodes, &backward));
+        let (from, into) = (ArcRows::new(nodes, &arcs), ArcRows::new(nodes, &backward));
         let (layouts, index) = (Arc::new(layouts), Arc::new(index));
         let over = OnceLock::new();
         let graph = Graph { from, into, layouts, index, over, nodes, exact: self.exact };
@@ -252,10 +254,10 @@ impl Graph {
 
     /// The same with other times, given the direction and the number of each arc and its time.
     fn with_times(&self, time: &dyn Fn((Direction, usize), i64) -> i64) -> Graph {
-        let rows = |rows: &Rows, direction: Direction| {
+        let rows = |rows: &ArcRows, direction: Direction| {
             let arcs = rows.arcs.iter().enumerate();
             let arcs = arcs.map(|(at, (to, old))| (*to, time((direction, at), *old))).collect();
-            Rows { start: Arc::clone(&rows.start), arcs }
+            ArcRows { start: Arc::clone(&rows.start), arcs }
         };
         Graph {
             from: rows(&self.from, Direction::From),
@@ -271,9 +273,9 @@ impl Graph {
     fn axes_of_moves(&self) -> Arc<AxesOfMoves> {
         let mut axes = Vec::new();
         let mut known: FxHashMap<AxisSet, u32> = FxHashMap::default();
-        let mut of_rows = |rows: &Rows, direction: Direction| {
+        let mut of_rows = |rows: &ArcRows, direction: Direction| {
             let mut of_arcs = Vec::with_capacity(rows.arcs.len());
-            for node in 0..self.nodes as Node {
+            for node in 0..self.nodes as NodeId {
                 for (other, _) in rows.row(node) {
                     let over = match direction {
                         Direction::From => self.surely_over(node, *other),
@@ -292,7 +294,7 @@ impl Graph {
     }
 
     /// The axes over which a move gathers or combines; none where it regroups, or leads over a hub.
-    fn surely_over(&self, from: Node, to: Node) -> AxisSet {
+    fn surely_over(&self, from: NodeId, to: NodeId) -> AxisSet {
         let ends = (self.layouts.get(from as usize), self.layouts.get(to as usize));
         let (Some(from), Some(to)) = ends else { return AxisSet::EMPTY };
         let combined = from.partial_axes().difference(to.partial_axes());
@@ -305,7 +307,7 @@ impl Graph {
     }
 
     /// The number of a layout.
-    pub(crate) fn node(&self, layout: Layout) -> Option<Node> {
+    pub(crate) fn node(&self, layout: Layout) -> Option<NodeId> {
         self.index.get(&layout).copied()
     }
 
@@ -332,7 +334,7 @@ impl Graph {
     /// What it takes to bring a value from one layout to several: each in turn, the nearest first,
     /// from the nearest layout that it has been in by then. Hardly more than the least, and never
     /// less: to branch at a hub would pay one permute for two.
-    pub(crate) fn tree(&self, from: Node, wanted: &[Node], queue: &mut Queue) -> i64 {
+    pub(crate) fn tree(&self, from: NodeId, wanted: &[NodeId], queue: &mut Queue) -> i64 {
         let (mut total, mut left) = (0, wanted.to_vec());
         let mut had = vec![false; self.nodes];
         had[from as usize] = true;
@@ -379,9 +381,9 @@ impl Graph {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     /// The nodes to start from and their costs, as they stand and nearly in order.
-    given: Vec<(i64, Node)>,
-    ordered: Vec<(i64, Node)>,
-    next: VecDeque<Node>,
+    given: Vec<(i64, NodeId)>,
+    ordered: Vec<(i64, NodeId)>,
+    next: VecDeque<NodeId>,
     /// Whether a node is in `next`.
     waits: Vec<bool>,
 }
@@ -393,7 +395,7 @@ pub(crate) struct Queue {
 /// to fall first and those reached for nothing at once. That looks at a fifth more arcs than taking
 /// always the nearest (Dijkstra): most costs fall several times, but what it takes to keep the
 /// nearest at hand is more than that.
-fn spread(rows: &Rows, cost: &mut [i64], queue: &mut Queue, share: impl Fn(i64) -> i64) {
+fn spread(rows: &ArcRows, cost: &mut [i64], queue: &mut Queue, share: impl Fn(i64) -> i64) {
     let Queue { given, ordered, next, waits } = queue;
     given.clear();
     given.extend(cost.iter().copied().zip(0..).filter(|(cost, _)| *cost < FAR));
@@ -429,7 +431,7 @@ const STEPS: usize = 256;
 
 /// Puts nodes in order of cost, those of nearly the same cost as they stand: [`spread`] comes to
 /// the same costs from any order, and to put them wholly in order takes longer than it saves.
-fn order_nearly(given: &mut Vec<(i64, Node)>, ordered: &mut Vec<(i64, Node)>) {
+fn order_nearly(given: &mut Vec<(i64, NodeId)>, ordered: &mut Vec<(i64, NodeId)>) {
     if given.len() < FEW_TO_SORT {
         given.sort_unstable();
         std::mem::swap(given, ordered);
@@ -457,23 +459,23 @@ fn order_nearly(given: &mut Vec<(i64, Node)>, ordered: &mut Vec<(i64, Node)>) {
 }
 
 /// The arcs of a graph that is being made.
-struct Made<'a> {
+struct GraphBuilder<'a> {
     hardware: &'a Hardware,
     shape: MeshShape<'a>,
     dtype: Dtype,
     layouts: &'a [Layout],
-    index: &'a FxHashMap<Layout, Node>,
+    index: &'a FxHashMap<Layout, NodeId>,
     /// What a move costs depends on its kind, the local size and the group alone, so few are really
     /// worked out.
     known: FxHashMap<(u8, u64, u64), i64>,
     /// Axes that split the value in so many ways that there are no exchanges between them.
     unpaired: FxHashSet<AxisSet>,
     nodes: usize,
-    arcs: Vec<(Node, Node, i64)>,
+    arcs: Vec<(NodeId, NodeId, i64)>,
     exact: bool,
 }
 
-impl Made<'_> {
+impl GraphBuilder<'_> {
     /// Adds moves from a layout, each over the axes of a group.
     fn add(&mut self, from: usize, moves: &mut Vec<(Collective, Layout)>) {
         let (layout, MeshShape { mesh, sizes }) = (self.layouts[from], self.shape);
@@ -494,14 +496,14 @@ impl Made<'_> {
             } else {
                 0
             };
-            self.arcs.push((from as Node, *to, cost));
+            self.arcs.push((from as NodeId, *to, cost));
         }
     }
 
     /// Adds all-to-alls, exchanges, and permutes between layouts that the same axes split; of too
     /// many layouts all-to-alls alone.
     fn add_regroupings(&mut self, times: &mut RegroupTimes<'_>) {
-        let mut groups: BTreeMap<(AxisSet, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
+        let mut groups: BTreeMap<(AxisSet, AxisSet, AxisSet), Vec<NodeId>> = BTreeMap::new();
         for (layout, node) in
             self.layouts.iter().zip(0..).filter(|(layout, _)| may_regroup(**layout))
         {
@@ -545,7 +547,7 @@ impl Made<'_> {
     /// Adds permutes between layouts that other axes of the same sizes split, and those that have
     /// no arcs of their own yet.
     fn add_permutes(&mut self) {
-        let mut groups: BTreeMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
+        let mut groups: BTreeMap<(Vec<u64>, AxisSet, AxisSet), Vec<NodeId>> = BTreeMap::new();
         for (layout, node) in
             self.layouts.iter().zip(0..).filter(|(layout, _)| may_regroup(**layout))
         {
@@ -555,14 +557,14 @@ impl Made<'_> {
                 .or_default()
                 .push(node);
         }
-        let split = |node: &Node| self.layouts[*node as usize].split_axes();
-        let is_known = |node: &Node, other: &Node| {
+        let split = |node: &NodeId| self.layouts[*node as usize].split_axes();
+        let is_known = |node: &NodeId, other: &NodeId| {
             split(node) == split(other) && !self.unpaired.contains(&split(node))
         };
         let groups = groups
             .into_values()
             .filter(|group| group.iter().any(|node| !is_known(node, &group[0])));
-        let groups: Vec<Vec<Node>> = groups.filter(|group| group.len() > 1).collect();
+        let groups: Vec<Vec<NodeId>> = groups.filter(|group| group.len() > 1).collect();
         let all_alike = self.hardware.network.treats_axes_alike(self.shape.mesh);
         let mut times = PermuteTimes::new(self.hardware, self.shape.mesh);
         for group in groups {
@@ -590,10 +592,10 @@ impl Made<'_> {
     fn add_hub(
         &mut self,
         time: i64,
-        from: impl Iterator<Item = Node>,
-        to: impl Iterator<Item = Node>,
+        from: impl Iterator<Item = NodeId>,
+        to: impl Iterator<Item = NodeId>,
     ) {
-        let hub = self.nodes as Node;
+        let hub = self.nodes as NodeId;
         self.nodes += 1;
         self.arcs.extend(from.map(|node| (node, hub, time)));
         self.arcs.extend(to.map(|node| (hub, node, 0)));
@@ -634,12 +636,12 @@ mod tests {
         for count in [1, FEW_TO_SORT - 1, FEW_TO_SORT, 1000] {
             for most in [0, 1, 300, 1 << 40, FAR - 1] {
                 // Of both signs, and not in order.
-                let cost = |node: Node| (i64::from(node) * 7919 % 1009 - 504) * (most / 504);
-                let mut given: Vec<(i64, Node)> =
-                    (0..count as Node).map(|node| (cost(node), node)).collect();
+                let cost = |node: NodeId| (i64::from(node) * 7919 % 1009 - 504) * (most / 504);
+                let mut given: Vec<(i64, NodeId)> =
+                    (0..count as NodeId).map(|node| (cost(node), node)).collect();
                 let (all, mut ordered) = (given.clone(), Vec::new());
                 order_nearly(&mut given, &mut ordered);
-                let range = |(low, high): (i64, i64), (cost, _): &(i64, Node)| {
+                let range = |(low, high): (i64, i64), (cost, _): &(i64, NodeId)| {
                     (low.min(*cost), high.max(*cost))
                 };
                 let (low, high) = all.iter().fold((FAR, -FAR), range);

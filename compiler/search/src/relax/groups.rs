@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use shard_ir::ValueId;
 
-use super::factors::{Factor, Use};
-use super::graph::{FAR, Graph, Node};
+use super::factors::{Factor, ValueUse};
+use super::graph::{FAR, Graph, NodeId};
 use super::tree::are_together;
 
 /// The readers of a value in groups, by their places among its uses.
@@ -18,8 +18,8 @@ pub(super) struct Groups(Vec<Vec<usize>>);
 
 /// What a value is made by, as far as groups tell values apart.
 #[derive(PartialEq, Eq, Hash)]
-enum Made {
-    Given(*const Graph, Vec<Node>),
+enum MadeBy {
+    Given(*const Graph, Vec<NodeId>),
     From(*const Factor, Vec<usize>),
 }
 
@@ -28,9 +28,11 @@ impl Groups {
     /// too many even in groups. Readers are alike that are made by one rule from values that are
     /// alike.
     pub(super) fn of_all(
-        (live, graphs): (&[ValueId], &[Arc<Graph>]),
+        live: &[ValueId],
+        graphs: &[Arc<Graph>],
         factors: &[Arc<Factor>],
-        (operands, uses): (&[Vec<ValueId>], &[Vec<Use>]),
+        operands: &[Vec<ValueId>],
+        uses: &[Vec<ValueUse>],
     ) -> Vec<Option<Groups>> {
         let mut all = vec![None; factors.len()];
         let nodes = |id: &ValueId| graphs[id.index()].nodes();
@@ -39,13 +41,13 @@ impl Groups {
         if many.is_empty() {
             return all;
         }
-        let mut known: FxHashMap<Made, usize> = FxHashMap::default();
+        let mut known: FxHashMap<MadeBy, usize> = FxHashMap::default();
         let mut kinds = vec![usize::MAX; factors.len()];
         for id in live {
             let (v, factor) = (id.index(), &factors[id.index()]);
             let made = match operands[v].as_slice() {
-                [] => Made::Given(Arc::as_ptr(&graphs[v]), factor.out.clone()),
-                read => Made::From(
+                [] => MadeBy::Given(Arc::as_ptr(&graphs[v]), factor.out.clone()),
+                read => MadeBy::From(
                     Arc::as_ptr(factor),
                     read.iter().map(|operand| kinds[operand.index()]).collect(),
                 ),
@@ -58,8 +60,8 @@ impl Groups {
             let mut groups: Vec<Vec<usize>> = Vec::new();
             for (place, by) in uses[id.index()].iter().enumerate() {
                 let kind = match by {
-                    Use::Operand(op, at) => (kinds[op.index()], *at),
-                    Use::Output(i) => (usize::MAX, *i),
+                    ValueUse::Operand(op, at) => (kinds[op.index()], *at),
+                    ValueUse::Output(i) => (usize::MAX, *i),
                 };
                 let group = *places.entry(kind).or_insert_with(|| {
                     groups.push(Vec::new());

@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use shard_ir::{Layout, ValueId};
 
-use super::factors::{Factors, Use};
+use super::factors::{Factors, ValueUse};
 use super::graph::FAR;
 use super::parts::Seat;
 use super::prices::Prices;
@@ -21,7 +21,7 @@ pub(crate) struct Guide {
     /// For each value and use what the reader pays for it in each layout; a layout in which no plan
     /// of the branch reads it so has none.
     paid: Vec<Vec<FxHashMap<Layout, i64>>>,
-    uses: Vec<Vec<Use>>,
+    uses: Vec<Vec<ValueUse>>,
     /// What each value and its op come to at least.
     pub(crate) terms: Vec<i64>,
     /// What each result comes to at least.
@@ -72,7 +72,7 @@ impl Guide {
     }
 
     /// Which use of a value this is.
-    pub(crate) fn use_of(&self, value: ValueId, by: Use) -> Option<usize> {
+    pub(crate) fn use_of(&self, value: ValueId, by: ValueUse) -> Option<usize> {
         self.uses[value.index()].iter().position(|known| *known == by)
     }
 

@@ -97,7 +97,9 @@ impl Whole {
     pub(crate) fn for_better_plans(
         &self,
         settled: &Whole,
-        (own, wider, maxima): (&Program, &Program, AxisSet),
+        own: &Program,
+        wider: &Program,
+        maxima: AxisSet,
         best: u64,
         limits: &Limits,
     ) -> Better<Whole> {
@@ -107,7 +109,6 @@ impl Whole {
         if !(self.prices.sides.is_empty() && settled.prices.sides.is_empty()) {
             return Better::Unknown;
         }
-        let settled = (&settled.problem, &settled.prices);
         let nearly_right = self.prices.clone().with_those_of(&self.problem, settled);
         let mut prices = nearly_right.carried_to(&self.problem, &problem);
         let mut plan = problem.in_time(best.saturating_sub(1));

@@ -29,25 +29,49 @@ mod whole;
 use std::sync::Arc;
 
 use shard_cost::Hardware;
-use shard_ir::{AxisSet, Def, ValueId};
+use shard_ir::{AxisSet, Def, Program, ValueId};
 
 use crate::forced::Forced;
 use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
+use crate::space::maxima;
 use crate::{Limits, LowerError};
 use factors::Factors;
+pub(crate) use factors::StrategyLayouts;
 use graph::FAR;
 pub(crate) use parts::Part;
 use prices::Prices;
 use settle::{Sweeps, settle};
 
-pub(crate) use branch::{Branch, Fork};
-pub(crate) use dearer::Way;
+pub(crate) use branch::{Branch, BranchAction};
 pub(crate) use guide::Guide;
 pub(crate) use like::{Better, Like};
 pub(crate) use made::Undecided;
 pub(crate) use priced::{Priced, Region};
 pub(crate) use whole::{Question, Whole};
+
+/// What the plans of a relaxation are made for, and where the search for them stops.
+#[derive(Clone, Copy)]
+pub(crate) struct Setting<'a> {
+    pub(crate) hardware: &'a Hardware,
+    /// The axes over which maxima may be partial.
+    pub(crate) maxima: AxisSet,
+    /// Whether every move has to be written in the source.
+    pub(crate) strict: bool,
+    pub(crate) limits: &'a Limits,
+}
+
+impl<'a> Setting<'a> {
+    /// The setting of a program, whose own ops say over which axes maxima may be partial.
+    pub(crate) fn of(
+        program: &Program,
+        hardware: &'a Hardware,
+        strict: bool,
+        limits: &'a Limits,
+    ) -> Setting<'a> {
+        Setting { hardware, maxima: maxima(program), strict, limits }
+    }
+}
 
 /// Which plans a relaxation is to bound: all of them by default.
 #[derive(Default)]
@@ -67,16 +91,14 @@ pub(crate) struct Wanted<'a> {
 /// All plans of a program, and the same as it was before anything dear was dropped.
 pub(crate) fn all_plans(
     kernels: &Kernels,
-    hardware: &Hardware,
-    maxima: AxisSet,
-    (strict, limits): (bool, &Limits),
+    setting: Setting<'_>,
     Wanted { forced, memory, below, apart, like }: Wanted<'_>,
 ) -> Result<(Branch, Arc<Whole>), LowerError> {
-    let program = kernels.program.as_ref();
-    let like = like.and_then(|like| Some((like, like.problem_of(program, maxima)?)));
+    let (program, limits) = (kernels.program.as_ref(), setting.limits);
+    let like = like.and_then(|like| Some((like, like.problem_of(program, setting.maxima)?)));
     let (like, mut problem) = match like {
         Some((like, problem)) => (Some(like), problem),
-        None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?.in_ticks()),
+        None => (None, Factors::new(kernels, setting)?.in_ticks()),
     };
     if let Some(Forced { ops, stored, below: _ }) = forced {
         for id in program.value_ids() {
@@ -146,7 +168,7 @@ pub(crate) struct Weighted<'p> {
 }
 
 /// What a problem takes at least, in picoseconds.
-pub(crate) struct Leasts {
+pub(crate) struct WeightedBound {
     /// Any plan of it.
     pub(crate) all: u64,
     /// For each value and strategy, any plan that makes the value so.
@@ -156,7 +178,7 @@ pub(crate) struct Leasts {
 }
 
 /// What prices say that any plan of a problem takes; `None` where there is none.
-pub(crate) fn least_weighted(of: Weighted<'_>, limits: &Limits) -> Option<Leasts> {
+pub(crate) fn least_weighted(of: Weighted<'_>, limits: &Limits) -> Option<WeightedBound> {
     let Weighted { mut problem, read_by_one, parts, begin_at, floor } = of;
     let counts: Vec<usize> = problem.factors.iter().map(|factor| factor.out.len()).collect();
     read_by_one.iter().for_each(|(value, reader)| problem.read_by_one(*value, *reader));
@@ -185,5 +207,5 @@ pub(crate) fn least_weighted(of: Weighted<'_>, limits: &Limits) -> Option<Leasts
         }
     });
     let through = through.collect();
-    Some(Leasts { all, through, prices })
+    Some(WeightedBound { all, through, prices })
 }

@@ -17,7 +17,7 @@ use super::whole::Whole;
 pub(crate) struct MovesWithin {
     /// The place of each layout in the lists.
     places: FxHashMap<Layout, usize>,
-    sets: Vec<Set>,
+    sets: Vec<ServedSet>,
     /// What serving all readers takes at least, and what it may take.
     least: i64,
     most: i64,
@@ -26,7 +26,7 @@ pub(crate) struct MovesWithin {
 
 /// A set of readers, or of groups of them, that is served behind a move.
 #[derive(Debug)]
-struct Set {
+struct ServedSet {
     /// What it takes to serve it from each layout.
     inside: Vec<i64>,
     /// What it takes to have the value in each layout, and all other readers served.
@@ -68,7 +68,7 @@ impl MovesWithin {
         let places = kept.enumerate().map(|(place, (_, layout))| (*layout, place)).collect();
         let Serving { tree, readers, members, least, rest } = serving;
         let of = |all: &[i64]| nodes.iter().map(|node| all[*node]).collect();
-        let set = |set: usize| Set {
+        let set = |set: usize| ServedSet {
             inside: of(&tree.inside[set]),
             outside: of(&tree.outside[set]),
             scale: scale(set, *members),
@@ -95,7 +95,7 @@ impl MovesFrom<'_> {
     pub(crate) fn longest(&self, to: Layout) -> Option<u64> {
         let MovesWithin { places, sets, least, most, ticks } = self.all;
         let (from, to) = (self.from?, *places.get(&to)?);
-        let longest = |set: &Set| {
+        let longest = |set: &ServedSet| {
             // What is above the least counts for a part of it, rounded down.
             let most = match set.scale {
                 1 => *most,

@@ -37,14 +37,14 @@ pub(crate) enum Seat {
 
 /// One place of a part.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PartPlace {
     pub(crate) seat: Seat,
     class_of: FxHashMap<Layout, u32>,
     /// How many classes there are.
     pub(crate) classes: usize,
 }
 
-impl Place {
+impl PartPlace {
     /// The class of a layout.
     pub(crate) fn class(&self, layout: Layout) -> u32 {
         self.class_of.get(&layout).copied().unwrap_or(NO_CLASS)
@@ -53,7 +53,7 @@ impl Place {
 
 /// What a part asks of the classes of its places.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum PartKind {
     /// That they are the same: one class for each layout of the label.
     Label { layouts: Vec<Layout> },
     /// That they fit: for each place the bytes of each class over the whole stack, ascending, and
@@ -64,14 +64,14 @@ pub(crate) enum Kind {
 /// One part.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    pub(crate) kind: Kind,
-    pub(crate) places: Vec<Place>,
+    pub(crate) kind: PartKind,
+    pub(crate) places: Vec<PartPlace>,
 }
 
 /// What a part comes to at some prices: the least, and for each class of each place the least with
 /// that class.
 #[derive(Clone, Debug)]
-pub(crate) struct Least {
+pub(crate) struct PartLeast {
     pub(crate) least: i64,
     pub(crate) with: Vec<Vec<i64>>,
 }
@@ -93,8 +93,8 @@ impl Part {
     /// Whether weights and caches fit in each memory however they are stored.
     pub(crate) fn all_fits(kernels: &Kernels, memory: &DeviceMemory<'_>) -> bool {
         let fits = |part: &Part| match &part.kind {
-            Kind::Label { .. } => true,
-            Kind::Memory { bytes, most } => {
+            PartKind::Label { .. } => true,
+            PartKind::Memory { bytes, most } => {
                 let largest = bytes.iter().filter_map(|bytes| bytes.last());
                 largest.fold(0u64, |sum, bytes| sum.saturating_add(*bytes)) <= *most
             }
@@ -105,7 +105,7 @@ impl Part {
     /// The same, where a memory has no more bytes than these.
     pub(crate) fn keeping_at_most(&self, bytes: u64) -> Part {
         let mut part = self.clone();
-        if let Kind::Memory { most, .. } = &mut part.kind {
+        if let PartKind::Memory { most, .. } = &mut part.kind {
             *most = bytes.min(*most);
         }
         part
@@ -125,7 +125,7 @@ impl Part {
             .collect();
         let mut kept = is_kept.iter();
         self.places.retain(|_| kept.next().is_none_or(|kept| *kept));
-        if let Kind::Memory { bytes, .. } = &mut self.kind {
+        if let PartKind::Memory { bytes, .. } = &mut self.kind {
             let mut kept = is_kept.iter();
             bytes.retain(|_| kept.next().is_none_or(|kept| *kept));
         }
@@ -143,7 +143,7 @@ impl Part {
             let allowed = crate::space::layouts_allowed(program, value, pattern);
             let class_of =
                 allowed.into_iter().filter_map(|l| Some((l, *known.get(&label_layout(dims, l))?)));
-            Place { seat, class_of: class_of.collect(), classes: layouts.len() }
+            PartPlace { seat, class_of: class_of.collect(), classes: layouts.len() }
         };
         let mut places = Vec::new();
         for id in program.value_ids().filter(|id| kernels.live[id.index()]) {
@@ -156,7 +156,7 @@ impl Part {
         {
             places.push(place(Seat::Output(i), output.value, &output.pattern));
         }
-        Part { kind: Kind::Label { layouts }, places }
+        Part { kind: PartKind::Label { layouts }, places }
     }
 
     fn memory(program: &Program, memory: &DeviceMemory<'_>, kept: &[ValueId], most: u64) -> Part {
@@ -172,32 +172,34 @@ impl Part {
             levels.dedup();
             let class = |kept: u64| levels.binary_search(&kept).map_or(NO_CLASS, |at| at as u32);
             let class_of = stored.into_iter().map(|(layout, kept)| (layout, class(kept))).collect();
-            places.push(Place { seat: Seat::Value(*id), class_of, classes: levels.len() });
+            places.push(PartPlace { seat: Seat::Value(*id), class_of, classes: levels.len() });
             bytes.push(levels);
         }
-        Part { kind: Kind::Memory { bytes, most }, places }
+        Part { kind: PartKind::Memory { bytes, most }, places }
     }
 
     /// What the part comes to where the n-th place in its c-th class costs it `cost[n][c]`; [`FAR`]
     /// where a place has no layout of that class.
-    pub(crate) fn least(&self, cost: &[Vec<i64>]) -> Least {
+    pub(crate) fn least(&self, cost: &[Vec<i64>]) -> PartLeast {
         match &self.kind {
-            Kind::Label { layouts } => {
+            PartKind::Label { layouts } => {
                 let sums: Vec<i64> = (0..layouts.len())
                     .map(|l| cost.iter().fold(0, |sum, place| add(sum, place[l])))
                     .collect();
                 let least = sums.iter().copied().min().unwrap_or(FAR);
-                Least { least, with: vec![sums; cost.len()] }
+                PartLeast { least, with: vec![sums; cost.len()] }
             }
-            Kind::Memory { bytes, most } => Knapsack::new(bytes, *most, cost).least(bytes, cost),
+            PartKind::Memory { bytes, most } => {
+                Knapsack::new(bytes, *most, cost).least(bytes, cost)
+            }
         }
     }
 
     /// The least alone, which is sooner found.
     pub(crate) fn least_alone(&self, cost: &[Vec<i64>]) -> i64 {
         match &self.kind {
-            Kind::Label { .. } => self.least(cost).least,
-            Kind::Memory { bytes, most } => {
+            PartKind::Label { .. } => self.least(cost).least,
+            PartKind::Memory { bytes, most } => {
                 Knapsack::new(bytes, *most, cost).least_alone(bytes, cost)
             }
         }
@@ -206,11 +208,11 @@ impl Part {
     /// The classes that the least is made of, the first of those that tie.
     pub(crate) fn best(&self, cost: &[Vec<i64>]) -> Vec<u32> {
         match &self.kind {
-            Kind::Memory { bytes, most } => {
+            PartKind::Memory { bytes, most } => {
                 Knapsack::new(bytes, *most, cost).best(bytes, *most, cost)
             }
-            Kind::Label { .. } => {
-                let Least { with, .. } = self.least(cost);
+            PartKind::Label { .. } => {
+                let PartLeast { with, .. } = self.least(cost);
                 // One layout for all places.
                 let best = with.first().and_then(|l| (0..l.len()).min_by_key(|class| l[*class]));
                 vec![best.unwrap_or(0) as u32; cost.len()]
@@ -241,7 +243,7 @@ impl Part {
     /// That is a sum over places of the least of lines, less a line: it bends where two classes of
     /// a place cost the same.
     pub(crate) fn rate(&self, cost: &[Vec<i64>]) -> Option<Rate> {
-        let Kind::Memory { bytes, most } = &self.kind else { return None };
+        let PartKind::Memory { bytes, most } = &self.kind else { return None };
         let mut rates = vec![Rate { time: 0, bytes: 1 }];
         for (cost, bytes) in cost.iter().zip(bytes) {
             for small in 0..bytes.len() {
@@ -373,7 +375,8 @@ impl Knapsack {
         &self,
         capacity: usize,
         place: usize,
-        (bytes, cost): (&[u64], &[i64]),
+        bytes: &[u64],
+        cost: &[i64],
         from: &Falling,
     ) -> Falling {
         let mut cheapest = FAR;
@@ -430,7 +433,7 @@ impl Knapsack {
         };
         let all = bytes.iter().zip(cost).enumerate();
         let taken = all.fold(Falling::zero(), |from, (place, (bytes, cost))| {
-            self.take(capacity, place, (bytes, cost), &from)
+            self.take(capacity, place, bytes, cost, &from)
         });
         taken.within(capacity)
     }
@@ -439,8 +442,8 @@ impl Knapsack {
     fn onward(&self, capacity: usize, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Vec<Falling> {
         let mut after = vec![Falling::zero(); cost.len() + 1];
         for place in (0..cost.len()).rev() {
-            let classes = (bytes[place].as_slice(), cost[place].as_slice());
-            after[place] = self.take(capacity, place, classes, &after[place + 1]);
+            after[place] =
+                self.take(capacity, place, &bytes[place], &cost[place], &after[place + 1]);
         }
         after
     }
@@ -482,19 +485,21 @@ impl Knapsack {
         Some(best)
     }
 
-    fn least(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Least {
+    fn least(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> PartLeast {
         let capacity = match self.capacity(cost) {
             Ok(capacity) => capacity,
             Err(least) => {
-                return Least { least, with: cost.iter().map(|c| vec![least; c.len()]).collect() };
+                return PartLeast {
+                    least,
+                    with: cost.iter().map(|c| vec![least; c.len()]).collect(),
+                };
             }
         };
         let count = cost.len();
         // Of the first places.
         let mut before = vec![Falling::zero()];
         for place in 0..count {
-            let classes = (bytes[place].as_slice(), cost[place].as_slice());
-            before.push(self.take(capacity, place, classes, &before[place]));
+            before.push(self.take(capacity, place, &bytes[place], &cost[place], &before[place]));
         }
         let after = self.onward(capacity, bytes, cost);
         let with = (0..count)
@@ -507,7 +512,7 @@ impl Knapsack {
                 bytes[place].iter().zip(&cost[place]).map(one).collect()
             })
             .collect();
-        Least { least: before[count].within(capacity), with }
+        PartLeast { least: before[count].within(capacity), with }
     }
 }
 
@@ -516,13 +521,13 @@ mod tests {
     use super::*;
 
     fn memory(bytes: Vec<Vec<u64>>, most: u64) -> Part {
-        let place = |b: &Vec<u64>| Place {
+        let place = |b: &Vec<u64>| PartPlace {
             seat: Seat::Output(0),
             class_of: FxHashMap::default(),
             classes: b.len(),
         };
         let places = bytes.iter().map(place).collect();
-        Part { kind: Kind::Memory { bytes, most }, places }
+        Part { kind: PartKind::Memory { bytes, most }, places }
     }
 
     #[test]

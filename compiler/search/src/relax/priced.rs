@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_ir::{Layout, ValueId};
 
-use super::factors::Factors;
+use super::factors::{Factors, StrategyLayouts};
 use super::graph::FAR;
 use super::moves_within::MovesWithin;
 use super::whole::Whole;
@@ -68,7 +68,7 @@ pub(crate) struct Priced {
     pub(crate) bound: Option<u64>,
     /// In ticks.
     values: Vec<Vec<(Layout, i64)>>,
-    strategies: Vec<Vec<(i64, Layout, Vec<Layout>)>>,
+    strategies: Vec<Vec<(i64, StrategyLayouts)>>,
     whole: Arc<Whole>,
 }
 
@@ -81,18 +81,11 @@ impl Priced {
             let id = ValueId(v as u32);
             let layouts = problem.graphs[v].layouts.iter().copied();
             values.push(layouts.zip(prices.through_node[v].iter().copied()).collect());
-            let factor = &problem.factors[v];
             let mut all = Vec::new();
-            for s in 0..factor.out.len() {
-                let t = prices.through_strategy[v][s];
-                if t >= FAR {
-                    continue;
-                }
-                let read = factor.reads_of(s).iter().zip(&problem.operands[v]);
-                let read: Option<Vec<Layout>> = read.map(|(n, o)| problem.layout(*o, *n)).collect();
-                if let (Some(out), Some(read)) = (problem.layout(id, factor.out[s]), read) {
-                    all.push((t, out, read));
-                }
+            for s in 0..problem.factors[v].out.len() {
+                let least = prices.through_strategy[v][s];
+                let layouts = if least < FAR { problem.layouts_of(id, s) } else { None };
+                all.extend(layouts.map(|layouts| (least, layouts)));
             }
             strategies.push(all);
         }
@@ -104,7 +97,7 @@ impl Priced {
     pub(crate) fn dearest(&self) -> u64 {
         let values = self.values.iter().flatten().map(|(_, t)| *t);
         let dearest = values
-            .chain(self.strategies.iter().flatten().map(|(t, _, _)| *t))
+            .chain(self.strategies.iter().flatten().map(|(t, _)| *t))
             .filter(|t| *t < FAR)
             .max();
         picoseconds(dearest.unwrap_or(0), self.whole.problem.ticks).unwrap_or(0)
@@ -124,9 +117,9 @@ impl Priced {
             .iter()
             .map(|all| {
                 let mut kept: FxHashMap<Layout, Vec<Vec<Layout>>> = FxHashMap::default();
-                for (t, out, read) in all {
+                for (t, StrategyLayouts { made, read }) in all {
                     if *t <= most {
-                        let ways = kept.entry(*out).or_default();
+                        let ways = kept.entry(*made).or_default();
                         if !ways.contains(read) {
                             ways.push(read.clone());
                         }

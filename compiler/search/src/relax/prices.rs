@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use shard_ir::{ValueId, never};
 
-use super::factors::{Factors, Renamed, Use};
-use super::graph::{FAR, Node};
+use super::factors::{Factors, Renamed, ValueUse};
+use super::graph::{FAR, NodeId};
 use super::groups::Groups;
 pub(crate) use super::parts::{Part, Seat};
 use super::sides::Sides;
 use super::terms::Terms;
-use super::tree::{Tree, add, are_together, at};
+use super::tree::{ServingCosts, add, are_together, at};
 
 /// The state of the dual.
 #[derive(Clone, Debug)]
@@ -43,12 +43,12 @@ pub(crate) struct Prices {
     pub(crate) through_node: Vec<Vec<i64>>,
     /// What is paid to the parts that reach across the program.
     pub(crate) sides: Sides,
-    tree: Tree,
+    tree: ServingCosts,
 }
 
 /// What it takes to serve the readers of a value, on the way down.
 pub(super) struct Serving<'t> {
-    pub(super) tree: &'t Tree,
+    pub(super) tree: &'t ServingCosts,
     /// How many readers there are, or groups of them.
     pub(super) readers: usize,
     /// The readers of each group.
@@ -75,7 +75,7 @@ impl Prices {
             through_strategy: vec![Vec::new(); count],
             through_node: vec![Vec::new(); count],
             sides: Sides::none(problem),
-            tree: Tree::default(),
+            tree: ServingCosts::default(),
         };
         for id in &problem.live {
             let nodes = problem.nodes(*id);
@@ -175,14 +175,14 @@ impl Prices {
     /// favour; after a sweep up. With `beside`, a reader of a value goes on from where the readers
     /// behind it have chosen to have it; else each chooses by its own prices alone.
     pub(crate) fn favoured(&mut self, problem: &Factors, beside: bool) -> i64 {
-        let mut wanted: Vec<Vec<Node>> = vec![Vec::new(); problem.factors.len()];
-        let want = |wanted: &mut Vec<Vec<Node>>, v: usize, node: Node| {
+        let mut wanted: Vec<Vec<NodeId>> = vec![Vec::new(); problem.factors.len()];
+        let want = |wanted: &mut Vec<Vec<NodeId>>, v: usize, node: NodeId| {
             if !wanted[v].contains(&node) {
                 wanted[v].push(node);
             }
         };
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
-            let paid = &self.paid[value.index()][use_index(problem, *value, Use::Output(i))];
+            let paid = &self.paid[value.index()][use_index(problem, *value, ValueUse::Output(i))];
             let Some(node) = allowed.iter().copied().min_by_key(|n| paid[at(*n)]) else {
                 return FAR;
             };
@@ -198,7 +198,7 @@ impl Prices {
             let uses = uses_of(problem, *id);
             let mut reached = Vec::with_capacity(uses.len());
             for (operand, _) in &uses {
-                let chosen: &[Node] = if beside { &wanted[*operand] } else { &[] };
+                let chosen: &[NodeId] = if beside { &wanted[*operand] } else { &[] };
                 reached.push(self.reached_beside(problem, *operand, chosen));
             }
             let paid = uses.iter().zip(&reached).map(|((operand, reader), reached)| {
@@ -231,9 +231,9 @@ impl Prices {
 
     /// For each node, what it takes to bring a value from there to all of these: to each on its own
     /// where they are many.
-    fn bringing_to(&mut self, problem: &Factors, id: ValueId, wanted: &[Node]) -> Vec<i64> {
+    fn bringing_to(&mut self, problem: &Factors, id: ValueId, wanted: &[NodeId]) -> Vec<i64> {
         let (nodes, graph) = (problem.nodes(id), &problem.graphs[id.index()]);
-        let only = |node: &Node| {
+        let only = |node: &NodeId| {
             let mut paid = vec![-FAR; nodes];
             paid[at(*node)] = 0;
             paid
@@ -259,7 +259,7 @@ impl Prices {
         &mut self,
         problem: &Factors,
         value: usize,
-        chosen: &[Node],
+        chosen: &[NodeId],
     ) -> Option<Vec<i64>> {
         if chosen.is_empty() || chosen.len() > FEW_WANTED {
             return None;
@@ -300,7 +300,7 @@ impl Prices {
             self.made[v] = made;
         }
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
-            let reader = use_index(problem, *value, Use::Output(i));
+            let reader = use_index(problem, *value, ValueUse::Output(i));
             let mut cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
             self.out_least.set(i, cost.iter().copied().min().unwrap_or(FAR));
             self.sides.take(Seat::Output(i), &mut cost, false);
@@ -311,16 +311,16 @@ impl Prices {
         for (i, (value, allowed)) in
             problem.outputs.iter().enumerate().filter(|(i, _)| !self.sides.of_output(*i).is_empty())
         {
-            let reader = use_index(problem, *value, Use::Output(i));
+            let reader = use_index(problem, *value, ValueUse::Output(i));
             let cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
             self.out_least.set(i, cost.into_iter().min().unwrap_or(FAR));
         }
     }
 
     /// What each layout of a result costs: what is paid for the value in it, and its side price.
-    fn cost_of_output(&self, output: usize, paid: &[i64], allowed: &[Node]) -> Vec<i64> {
+    fn cost_of_output(&self, output: usize, paid: &[i64], allowed: &[NodeId]) -> Vec<i64> {
         let sides = self.sides.of_output(output);
-        let with_side = |(i, n): (usize, &Node)| {
+        let with_side = |(i, n): (usize, &NodeId)| {
             sides.get(i).map_or(paid[at(*n)], |side| add(paid[at(*n)], *side))
         };
         allowed.iter().enumerate().map(with_side).collect()
@@ -395,7 +395,7 @@ impl Prices {
         look: &mut dyn FnMut(ValueId, &Serving<'_>),
     ) {
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
-            let reader = use_index(problem, *value, Use::Output(i));
+            let reader = use_index(problem, *value, ValueUse::Output(i));
             let least = self.out_least.of(i);
             let sides = self.sides.of_output(i);
             let paid = &mut self.paid[value.index()][reader];
@@ -450,7 +450,7 @@ impl Prices {
         for (i, (value, allowed)) in
             problem.outputs.iter().enumerate().filter(|(i, _)| !self.sides.of_output(*i).is_empty())
         {
-            let reader = use_index(problem, *value, Use::Output(i));
+            let reader = use_index(problem, *value, ValueUse::Output(i));
             let cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
             self.out_least.set(i, cost.into_iter().min().unwrap_or(FAR));
         }
@@ -464,7 +464,7 @@ impl Prices {
         let made = &self.made[v];
         let sides = self.sides.of_value(v);
         let paid = self.paid_by(&uses_of(problem, id));
-        let cost = |(s, (out, own)): (usize, (&Node, &i64))| {
+        let cost = |(s, (out, own)): (usize, (&NodeId, &i64))| {
             let gain = made[at(*out)];
             let own = if gain <= -FAR { FAR } else { own.saturating_sub(gain) };
             let own = sides.get(s).map_or(own, |side| add(own, *side));
@@ -477,15 +477,15 @@ impl Prices {
 
     /// What each value and its op come to at least at the prices as they are, and what each result.
     pub(super) fn least_of_all(&self, problem: &Factors) -> (Vec<i64>, Vec<i64>) {
-        let mut tree = Tree::default();
+        let mut tree = ServingCosts::default();
         let mut terms = vec![0; problem.factors.len()];
         for id in &problem.live {
             let v = id.index();
             let op = self.cost_of_making(problem, *id).into_iter().min().unwrap_or(FAR);
             terms[v] = add(op, self.least_of_value(problem, *id, &mut tree));
         }
-        let of_output = |(i, (value, allowed)): (usize, &(ValueId, Vec<Node>))| {
-            let reader = use_index(problem, *value, Use::Output(i));
+        let of_output = |(i, (value, allowed)): (usize, &(ValueId, Vec<NodeId>))| {
+            let reader = use_index(problem, *value, ValueUse::Output(i));
             let cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
             cost.into_iter().min().unwrap_or(FAR)
         };
@@ -494,7 +494,12 @@ impl Prices {
 
     /// What it costs at least to bring a value from where it is made to all its readers, what they
     /// pay taken off and what its maker is paid added.
-    pub(super) fn least_of_value(&self, problem: &Factors, id: ValueId, tree: &mut Tree) -> i64 {
+    pub(super) fn least_of_value(
+        &self,
+        problem: &Factors,
+        id: ValueId,
+        tree: &mut ServingCosts,
+    ) -> i64 {
         let v = id.index();
         let (graph, made, readers) = (&problem.graphs[v], &self.made[v], self.paid[v].len());
         if readers == 0 {
@@ -571,7 +576,7 @@ impl Prices {
     /// What the ops come to that read a value whose prices changed.
     fn look_again_at_readers(&mut self, problem: &Factors, id: ValueId) {
         for by in &problem.uses[id.index()] {
-            let Use::Operand(op, _) = by else { continue };
+            let ValueUse::Operand(op, _) = by else { continue };
             let least = self.cost_of_making(problem, *op).into_iter().min().unwrap_or(FAR);
             self.op_least.set(op.index(), least);
         }
@@ -636,7 +641,7 @@ fn due(price: i64) -> i64 {
 }
 
 /// Which use of a value this is.
-pub(crate) fn use_index(problem: &Factors, operand: ValueId, reader: Use) -> usize {
+pub(crate) fn use_index(problem: &Factors, operand: ValueId, reader: ValueUse) -> usize {
     let place = problem.uses[operand.index()].iter().position(|u| *u == reader);
     place.unwrap_or_else(|| never!("a use that is not among the uses of its value", 0))
 }
@@ -647,6 +652,6 @@ pub(crate) fn uses_of(problem: &Factors, id: ValueId) -> Vec<(usize, usize)> {
     operands
         .iter()
         .enumerate()
-        .map(|(i, o)| (o.index(), use_index(problem, *o, Use::Operand(id, i))))
+        .map(|(i, o)| (o.index(), use_index(problem, *o, ValueUse::Operand(id, i))))
         .collect()
 }

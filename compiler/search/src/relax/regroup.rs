@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use crate::rules::moves::MAX_EXCHANGED;
 
 /// A set of layouts, by their places in a list.
-type Set = u128;
+type LayoutSet = u128;
 
-const _: () = assert!(MAX_EXCHANGED <= Set::BITS as usize, "a set of layouts is a word");
+const _: () = assert!(MAX_EXCHANGED <= LayoutSet::BITS as usize, "a set of layouts is a word");
 
 /// From each layout of one list to each of another, at one time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,8 +34,8 @@ struct Ranked {
     of: Vec<usize>,
     /// For each layout and each time, the layouts to which a move from it takes no longer, and
     /// those from which one to it does.
-    reached: Vec<Set>,
-    reaching: Vec<Set>,
+    reached: Vec<LayoutSet>,
+    reaching: Vec<LayoutSet>,
 }
 
 impl Sparse {
@@ -60,12 +60,12 @@ impl Sparse {
 
     /// Adds what leads over the moves of one time. Layouts from which all the same are reached no
     /// later have one hub; so do those from which the same moves are needed.
-    fn add(&mut self, ranked: &Ranked, rank: usize, needed: &[Vec<Set>]) {
+    fn add(&mut self, ranked: &Ranked, rank: usize, needed: &[Vec<LayoutSet>]) {
         let time = ranked.times[rank];
         let mut left: Vec<usize> =
             (0..ranked.count).filter(|from| needed[*from][rank] != 0).collect();
         for widely in [true, false] {
-            let mut alike: BTreeMap<Set, Vec<usize>> = BTreeMap::new();
+            let mut alike: BTreeMap<LayoutSet, Vec<usize>> = BTreeMap::new();
             for from in std::mem::take(&mut left) {
                 let all = ranked.reached[from * ranked.times.len() + rank] | 1 << from;
                 alike.entry(if widely { all } else { needed[from][rank] }).or_default().push(from);
@@ -153,7 +153,7 @@ fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
         .flat_map(move |from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
 }
 
-fn members(set: Set) -> impl Iterator<Item = usize> {
+fn members(set: LayoutSet) -> impl Iterator<Item = usize> {
     (0..MAX_EXCHANGED).filter(move |place| set >> place & 1 == 1)
 }
 

@@ -5,7 +5,7 @@ use shard_ir::ValueId;
 use super::factors::Factors;
 use super::graph::FAR;
 use super::leap::Leaps;
-use super::parts::Kind;
+use super::parts::PartKind;
 use super::prices::Prices;
 use super::whole::Whole;
 use crate::Limits;
@@ -95,7 +95,7 @@ pub(super) fn settle(
             break;
         }
         let rates = prices.sides.at_a_rate
-            && prices.sides.parts.iter().any(|p| matches!(p.kind, Kind::Memory { .. }));
+            && prices.sides.parts.iter().any(|p| matches!(p.kind, PartKind::Memory { .. }));
         if still && rates {
             prices.sides.at_a_rate = false;
             continue;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use shard_ir::{Layout, ValueId};
 
 use super::factors::Factors;
-use super::graph::{FAR, Node};
-use super::parts::{Kind, Least, NO_CLASS, Part, Place, Seat};
+use super::graph::{FAR, NodeId};
+use super::parts::{NO_CLASS, Part, PartKind, PartLeast, PartPlace, Seat};
 use super::terms::Terms;
 use super::tree::add;
 
@@ -94,13 +94,14 @@ impl Sides {
     /// Looks up again which choices there are: those of the problem are others than before.
     pub(crate) fn seat(&mut self, problem: &Factors) {
         let class = |part: &Part| {
-            let of = |place: &Place| -> Vec<u32> {
-                let (value, nodes): (ValueId, &[Node]) = match place.seat {
+            let of = |place: &PartPlace| -> Vec<u32> {
+                let (value, nodes): (ValueId, &[NodeId]) = match place.seat {
                     Seat::Value(value) => (value, &problem.factors[value.index()].out),
                     Seat::Output(i) => (problem.outputs[i].0, &problem.outputs[i].1),
                 };
-                let class =
-                    |node: &Node| problem.layout(value, *node).map_or(NO_CLASS, |l| place.class(l));
+                let class = |node: &NodeId| {
+                    problem.layout(value, *node).map_or(NO_CLASS, |l| place.class(l))
+                };
                 nodes.iter().map(class).collect()
             };
             part.places.iter().map(of).collect()
@@ -130,14 +131,14 @@ impl Sides {
     /// it; a label, of which other places may have it, is made to cost more than any plan.
     fn no_choice(&self, part: usize) -> i64 {
         match (self.infinity, &self.parts[part].kind) {
-            (Some(infinity), Kind::Label { .. }) => -infinity,
-            (Some(_), Kind::Memory { .. }) | (None, _) => FAR,
+            (Some(infinity), PartKind::Label { .. }) => -infinity,
+            (Some(_), PartKind::Memory { .. }) | (None, _) => FAR,
         }
     }
 
     /// Which classes of each place a memory has no room for, however little the others store.
     fn without_room(&self, part: usize) -> Vec<Vec<bool>> {
-        let Kind::Memory { bytes, most } = &self.parts[part].kind else { return Vec::new() };
+        let PartKind::Memory { bytes, most } = &self.parts[part].kind else { return Vec::new() };
         let stored = |place: usize, class: &u32| bytes[place].get(*class as usize).copied();
         let least = |place: usize| {
             let classes = self.class[part][place].iter();
@@ -213,7 +214,7 @@ impl Sides {
     }
 
     /// What a part comes to, and would with each class.
-    fn least(&self, part: usize) -> Least {
+    fn least(&self, part: usize) -> PartLeast {
         self.parts[part].least(&self.cost(part))
     }
 
@@ -237,7 +238,7 @@ impl Sides {
 
     fn places(&self, seat: Seat) -> Vec<(usize, usize)> {
         let of = |(part, p): (usize, &Part)| -> Vec<(usize, usize)> {
-            let here = |(_, place): &(usize, &Place)| place.seat == seat;
+            let here = |(_, place): &(usize, &PartPlace)| place.seat == seat;
             p.places.iter().enumerate().filter(here).map(|(place, _)| (part, place)).collect()
         };
         self.parts.iter().enumerate().flat_map(of).collect()
@@ -322,7 +323,11 @@ impl Sides {
     /// class costs it. `rest` is what the bound has beside the parts; none on the way up, where the
     /// places have not handed over all that they have. `seen` is told, before anything is handed
     /// back, of each part: what it comes to, and would with each class.
-    pub(crate) fn balance(&mut self, rest: Option<i64>, mut seen: impl FnMut(&Sides, &[Least])) {
+    pub(crate) fn balance(
+        &mut self,
+        rest: Option<i64>,
+        mut seen: impl FnMut(&Sides, &[PartLeast]),
+    ) {
         if self.is_empty() {
             return;
         }
@@ -334,16 +339,16 @@ impl Sides {
                 self.least(part)
             } else {
                 // Its places pay what they did when it was last looked at.
-                Least { least: self.least.of(part), with: Vec::new() }
+                PartLeast { least: self.least.of(part), with: Vec::new() }
             }
         };
-        let leasts: Vec<Least> = (0..self.parts.len()).map(least).collect();
+        let leasts: Vec<PartLeast> = (0..self.parts.len()).map(least).collect();
         for (part, least) in leasts.iter().enumerate() {
             self.least.set(part, least.least);
         }
         if let Some(rest) = rest {
             let bound = add(rest, self.sum());
-            for (part, Least { least, with }) in leasts.iter().enumerate() {
+            for (part, PartLeast { least, with }) in leasts.iter().enumerate() {
                 self.looked_at[part] = self.cost(part);
                 for (through, with) in
                     self.through[part].iter_mut().flatten().zip(with.iter().flatten())
@@ -356,7 +361,7 @@ impl Sides {
         let (parts, infinity) = (Arc::clone(&self.parts), self.infinity);
         let back =
             || parts.iter().zip(&leasts).enumerate().filter(|(_, (part, _))| hands_back(part));
-        for (part, (_, Least { least, with })) in back() {
+        for (part, (_, PartLeast { least, with })) in back() {
             if self.at_a_rate && self.pay_at_a_rate(part, with) {
                 continue;
             }
@@ -383,7 +388,7 @@ impl Sides {
     /// a byte; `false` for a label.
     fn pay_at_a_rate(&mut self, part: usize, with: &[Vec<i64>]) -> bool {
         let (parts, infinity) = (Arc::clone(&self.parts), self.infinity);
-        let (Kind::Memory { bytes, .. }, Some(rate)) =
+        let (PartKind::Memory { bytes, .. }, Some(rate)) =
             (&parts[part].kind, parts[part].rate(&self.cost(part)))
         else {
             return false;
@@ -403,7 +408,7 @@ impl Sides {
 
     /// By how much a value's choices push the bound up: for each, what the parts would come to with
     /// its class beyond what they come to now, and what it costs beyond the value's least.
-    pub(crate) fn pushed(&self, value: ValueId, leasts: &[Least]) -> Vec<i64> {
+    pub(crate) fn pushed(&self, value: ValueId, leasts: &[PartLeast]) -> Vec<i64> {
         let places = self.places(Seat::Value(value));
         let mut pushed = self.spared[value.index()].clone();
         for (part, place) in places {

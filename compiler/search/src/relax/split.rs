@@ -8,7 +8,7 @@ use shard_ir::{Layout, ValueId};
 use super::factors::Factors;
 use super::graph::FAR;
 use super::leap::Leaps;
-use super::parts::{Kind, Part, Seat};
+use super::parts::{Part, PartKind, Seat};
 use super::prices::Prices;
 use super::{Branch, Whole};
 use crate::kernel::Kernels;
@@ -106,8 +106,8 @@ impl Branch {
         }
         let sides = &self.whole.prices.sides;
         (0..sides.parts.len()).find_map(|part| match sides.parts[part].kind {
-            Kind::Memory { .. } => self.divided_by_memory(part, &sides.live(part, most)),
-            Kind::Label { .. } => None,
+            PartKind::Memory { .. } => self.divided_by_memory(part, &sides.live(part, most)),
+            PartKind::Label { .. } => None,
         })
     }
 
@@ -119,7 +119,7 @@ impl Branch {
     ) -> Option<(Split, Branch, Branch)> {
         let sides = &self.whole.prices.sides;
         let place = self.widest(part, live)?;
-        let (Kind::Memory { bytes, .. }, Seat::Value(value)) =
+        let (PartKind::Memory { bytes, .. }, Seat::Value(value)) =
             (&sides.parts[part].kind, sides.parts[part].places[place].seat)
         else {
             return None;
@@ -136,7 +136,7 @@ impl Branch {
     fn divided_by_label(&self, part: usize) -> Option<(Split, Branch, Branch)> {
         let sides = &self.whole.prices.sides;
         let best = sides.best(part).first().copied()?;
-        let Kind::Label { layouts } = &sides.parts[part].kind else { return None };
+        let PartKind::Label { layouts } = &sides.parts[part].kind else { return None };
         let layout = *layouts.get(best as usize)?;
         let (one, others) = (
             self.having(part, &|_, class| class == best),

@@ -6,7 +6,7 @@
 //! `set` are served from `n`. No set divides at a hub: a move over it is one move for each layout
 //! that it leads to.
 
-use super::graph::{FAR, Graph, Node, Queue};
+use super::graph::{FAR, Graph, NodeId, Queue};
 
 /// So many readers are priced together however many layouts there are.
 const FEW_READERS: usize = 5;
@@ -27,16 +27,16 @@ pub(crate) fn are_together(readers: usize, nodes: usize) -> bool {
 
 /// Scratch and results for one value.
 #[derive(Debug, Default)]
-pub(crate) struct Tree {
+pub(crate) struct ServingCosts {
     pub(crate) inside: Vec<Vec<i64>>,
     pub(crate) outside: Vec<Vec<i64>>,
     queue: Queue,
 }
 
-impl Clone for Tree {
+impl Clone for ServingCosts {
     /// What was worked out before is of no use to prices that go another way.
-    fn clone(&self) -> Tree {
-        Tree::default()
+    fn clone(&self) -> ServingCosts {
+        ServingCosts::default()
     }
 }
 
@@ -50,7 +50,7 @@ fn earned(price: i64) -> i64 {
     if price.abs() >= FAR { FAR } else { -price }
 }
 
-impl Tree {
+impl ServingCosts {
     /// Fills `inside` for all sets of readers; `prices[i][n]` is what reader `i` pays at `n`.
     pub(crate) fn insides(&mut self, graph: &Graph, nodes: usize, prices: &[impl AsRef<[i64]>]) {
         let sets = 1usize << prices.len();
@@ -92,7 +92,7 @@ impl Tree {
 
     /// What it takes to bring a value from one node to several others, by a tree that a plan can
     /// have.
-    pub(crate) fn reaching_all(&mut self, graph: &Graph, from: Node, wanted: &[Node]) -> i64 {
+    pub(crate) fn reaching_all(&mut self, graph: &Graph, from: NodeId, wanted: &[NodeId]) -> i64 {
         graph.tree(from, wanted, &mut self.queue)
     }
 
@@ -133,23 +133,24 @@ impl Tree {
     }
 
     /// Whether a value can be brought to each of some nodes from one of others.
-    pub(crate) fn can_reach(&mut self, graph: &Graph, from: &[Node], to: &[Node]) -> bool {
-        self.all_near(graph, (from, to), true)
+    pub(crate) fn can_reach(&mut self, graph: &Graph, from: &[NodeId], to: &[NodeId]) -> bool {
+        self.all_near(graph, from, to, true)
     }
 
     /// Whether a value can be brought from each of some nodes to one of others.
-    pub(crate) fn can_leave(&mut self, graph: &Graph, from: &[Node], to: &[Node]) -> bool {
-        self.all_near(graph, (to, from), false)
+    pub(crate) fn can_leave(&mut self, graph: &Graph, from: &[NodeId], to: &[NodeId]) -> bool {
+        self.all_near(graph, to, from, false)
     }
 
     fn all_near(
         &mut self,
         graph: &Graph,
-        (ends, nodes): (&[Node], &[Node]),
+        ends: &[NodeId],
+        nodes: &[NodeId],
         forward: bool,
     ) -> bool {
-        let known = |node: &Node| if ends.contains(node) { 0 } else { FAR };
-        let mut cost: Vec<i64> = (0..graph.nodes() as Node).map(|node| known(&node)).collect();
+        let known = |node: &NodeId| if ends.contains(node) { 0 } else { FAR };
+        let mut cost: Vec<i64> = (0..graph.nodes() as NodeId).map(|node| known(&node)).collect();
         spread_within(graph, &mut cost, &mut self.queue, forward);
         nodes.iter().all(|node| cost.get(at(*node)).is_some_and(|cost| *cost < FAR))
     }
@@ -201,7 +202,7 @@ impl Tree {
 }
 
 /// For how much what a set of groups costs above the least counts: once for the members of its
-/// largest ([`Tree::through`]).
+/// largest ([`ServingCosts::through`]).
 pub(super) fn scale(set: usize, members: Option<&[i64]>) -> i64 {
     members.map_or(1, |members| {
         let of_set = members.iter().enumerate().filter(|(group, _)| set >> group & 1 == 1);
@@ -229,6 +230,6 @@ fn spread_within(graph: &Graph, cost: &mut [i64], queue: &mut Queue, forward: bo
 }
 
 /// The node as an index.
-pub(crate) fn at(node: Node) -> usize {
+pub(crate) fn at(node: NodeId) -> usize {
     node as usize
 }

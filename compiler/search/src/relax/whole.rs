@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shard_ir::{Layout, Program, ValueId};
 
-use super::factors::Factors;
+use super::factors::{Factors, StrategyLayouts};
 use super::graph::FAR;
 use super::priced::Priced;
 use super::prices::Prices;
@@ -56,11 +56,8 @@ impl Whole {
         let factor = &self.problem.factors[value.index()];
         let kept = (0..factor.out.len())
             .map(|s| {
-                let read = factor.reads_of(s).iter().zip(&self.problem.operands[value.index()]);
-                let read: Option<Vec<Layout>> =
-                    read.map(|(n, o)| self.problem.layout(*o, *n)).collect();
-                let out = self.problem.layout(value, factor.out[s]);
-                out.zip(read).is_some_and(|(out, read)| keep(out, &read))
+                let layouts = self.problem.layouts_of(value, s);
+                layouts.is_some_and(|StrategyLayouts { made, read }| keep(made, &read))
             })
             .collect();
         Question { whole: self, value, kept }

@@ -7,7 +7,7 @@ use shard_ir::{Layout, ValueId, never};
 
 use crate::kernel::{Kernel, Kernels};
 use crate::relax::Guide;
-use crate::relax::factors::Use;
+use crate::relax::factors::ValueUse;
 use crate::table::{LayoutId, Producer, Source, Tables};
 
 /// The prices of a branch, by what the tables name.
@@ -69,7 +69,7 @@ impl<'a> Guided<'a> {
 
     /// What a result pays for its value.
     pub(super) fn for_output(&self, output: usize, value: ValueId, layout: Layout) -> Option<i64> {
-        self.guide.paid(value, self.guide.use_of(value, Use::Output(output))?, layout)
+        self.guide.paid(value, self.guide.use_of(value, ValueUse::Output(output))?, layout)
     }
 
     /// By how much more a plan is to pay once a value is made so: what is paid for what is read,
@@ -119,7 +119,7 @@ impl<'a> Guided<'a> {
         producer: &'p Producer,
     ) -> impl Iterator<Item = Option<i64>> + 'p {
         let of_pin = match producer.source {
-            Source::Pin => self.guide.use_of(producer.reads[0].0, Use::Operand(value, 0)),
+            Source::Pin => self.guide.use_of(producer.reads[0].0, ValueUse::Operand(value, 0)),
             Source::Given | Source::Kernel(..) => None,
         };
         let uses: &[usize] = match producer.source {
@@ -155,7 +155,7 @@ fn members(guide: &Guide, kernels: &Kernels, kernel: &Kernel) -> Members {
     for op in before.iter().chain([&last]) {
         for (place, operand) in kernels.program.value(*op).def.operands().iter().enumerate() {
             if !inside.contains(operand) {
-                uses.extend(guide.use_of(*operand, Use::Operand(*op, place)));
+                uses.extend(guide.use_of(*operand, ValueUse::Operand(*op, place)));
             }
         }
     }

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use shard_ir::{Def, ParameterKind, ValueId};
 
-use super::{Chosen, Steps};
-use crate::relax::factors::Use;
+use super::{FirstOrLast, Moves, Steps};
+use crate::relax::factors::ValueUse;
 use crate::relax::graph::FAR;
 
 /// So many cases are told apart.
@@ -43,7 +43,7 @@ impl Steps<'_> {
     /// The cases that are told apart along a way: where several long ops read one of its values,
     /// which of them begins first; where several go into one, which is done last. All of them are
     /// outside of blocks, and so take place once in a layer.
-    pub(super) fn choices(&self, trunk: &[ValueId]) -> Vec<Vec<Chosen>> {
+    pub(super) fn choices(&self, trunk: &[ValueId]) -> Vec<Vec<FirstOrLast>> {
         let least = |id: ValueId| {
             let is_counted = self.is_op(id) && !self.is_fetch(id);
             let least = self.costs.whole[id.index()].iter().copied().min();
@@ -56,13 +56,13 @@ impl Steps<'_> {
         let trunk = || trunk.iter().filter(|id| is_once(**id));
         let firsts = trunk().rev().map(|id| {
             let readers = self.problem.uses[id.index()].iter().filter_map(|of| match of {
-                Use::Operand(by, _) if is_long(*by) => Some((*id, *by)),
-                Use::Operand(..) | Use::Output(_) => None,
+                ValueUse::Operand(by, _) if is_long(*by) => Some((*id, *by)),
+                ValueUse::Operand(..) | ValueUse::Output(_) => None,
             });
             (true, readers.collect::<Vec<_>>())
         });
         let lasts = trunk().map(|id| (false, self.long_before(*id, &is_long)));
-        let mut cases: Vec<Vec<Chosen>> = vec![Vec::new()];
+        let mut cases: Vec<Vec<FirstOrLast>> = vec![Vec::new()];
         for (is_first, mut moves) in firsts.chain(lasts) {
             moves.sort_unstable();
             moves.dedup();
@@ -74,10 +74,11 @@ impl Steps<'_> {
             if moves.len() < 2 || is_known || cases.len() * moves.len() > CASES {
                 continue;
             }
-            let with = |case: Vec<Chosen>| {
+            let with = |case: Vec<FirstOrLast>| {
                 let of = of.clone();
-                moves.clone().into_iter().map(move |moved| {
-                    let chosen = Chosen { is_first, moved, of: of.clone() };
+                moves.clone().into_iter().map(move |(value, reader)| {
+                    let moved = Moves { value, only: Some(reader) };
+                    let chosen = FirstOrLast { is_first, moved, of: of.clone() };
                     case.iter().cloned().chain([chosen]).collect()
                 })
             };

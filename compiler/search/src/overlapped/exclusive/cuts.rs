@@ -7,8 +7,8 @@ use shard_ir::{AxisId, AxisSet, ValueId};
 
 use super::super::climb::Through;
 use super::super::weighed::Weighed;
-use super::{Chosen, Step, Steps};
-use crate::relax::graph::{FAR, Graph, Node, Queue};
+use super::{FirstOrLast, Moves, Step, Steps};
+use crate::relax::graph::{FAR, Graph, NodeId, Queue};
 
 /// Sets are looked for that begin with one of so many of the longest steps.
 const BEGINNINGS: usize = 12;
@@ -21,7 +21,7 @@ struct Favoured {
     /// The strategy of each value.
     way: Vec<Option<usize>>,
     /// The layouts that the readers of a value want, and the reader; none for a result.
-    wanted: Vec<Vec<(Option<ValueId>, Node)>>,
+    wanted: Vec<Vec<(Option<ValueId>, NodeId)>>,
 }
 
 impl Steps<'_> {
@@ -30,13 +30,13 @@ impl Steps<'_> {
     pub(in crate::overlapped) fn cut(
         &self,
         through: &Through,
-        cases: &[Vec<Chosen>],
+        cases: &[Vec<FirstOrLast>],
         streams: &Streams,
         above: u64,
     ) -> Option<Vec<Weighed>> {
         let favoured = self.favoured(through);
         let steps = self.taken_by(&favoured, streams);
-        let of_case = |chosen: &Vec<Chosen>| {
+        let of_case = |chosen: &Vec<FirstOrLast>| {
             let case = Steps { chosen: chosen.clone(), ..self.clone() };
             let (time, set) = case.heaviest(&steps);
             (time, case.weighed(&case.with_all_else(set)))
@@ -58,7 +58,7 @@ impl Steps<'_> {
         for id in self.problem.live.iter().rev() {
             let v = id.index();
             let (factor, graph) = (&self.problem.factors[v], &self.problem.graphs[v]);
-            let wanted: Vec<Node> = found.wanted[v].iter().map(|(_, node)| *node).collect();
+            let wanted: Vec<NodeId> = found.wanted[v].iter().map(|(_, node)| *node).collect();
             let far = self.distance_to(graph, &wanted, &mut queue);
             let of_way = |s: &usize| {
                 let time = through.get(v).and_then(|of| of.get(*s)).copied().unwrap_or(0);
@@ -79,7 +79,7 @@ impl Steps<'_> {
             let out = factor.out[way];
             for (_, allowed) in self.problem.outputs.iter().filter(|(value, _)| value == id) {
                 if (out as usize) < graph.nodes() && !allowed.contains(&out) {
-                    let to = |node: &&Node| graph.tree(out, &[**node], &mut Queue::default());
+                    let to = |node: &&NodeId| graph.tree(out, &[**node], &mut Queue::default());
                     let nearest = allowed.iter().min_by_key(to);
                     found.wanted[v].extend(nearest.map(|node| (None, *node)));
                 }
@@ -89,7 +89,7 @@ impl Steps<'_> {
     }
 
     /// How far each layout is from all that are wanted, one by one.
-    fn distance_to(&self, graph: &Graph, wanted: &[Node], queue: &mut Queue) -> Vec<i64> {
+    fn distance_to(&self, graph: &Graph, wanted: &[NodeId], queue: &mut Queue) -> Vec<i64> {
         let mut all = vec![0i64; graph.nodes()];
         for node in wanted.iter().filter(|node| (**node as usize) < graph.nodes()) {
             let mut cost = vec![FAR; graph.nodes()];
@@ -119,19 +119,19 @@ impl Steps<'_> {
             }
             let out = self.problem.factors[v].out[way];
             let graph = &self.problem.graphs[v];
-            let moves = self.moves_in(graph, out, &favoured.wanted[v]);
-            for (only, to) in moves {
+            for (only, to) in self.moves_in(graph, out, &favoured.wanted[v]) {
                 let time = graph.tree(out, &to, &mut queue);
                 if time <= 0 || time >= FAR {
                     continue;
                 }
-                steps.push((time, Step::Moving(*id, only)));
+                let moves = Moves { value: *id, only };
+                steps.push((time, Step::Moving(moves)));
                 for stream in self.apart(streams) {
                     let number = stream + streams.of_networks().start;
                     let busy = |over: AxisSet| i64::from(streams.of_axes(over).contains(&number));
                     let time = graph.counted(&busy).tree(out, &to, &mut queue);
                     if time > 0 && time < FAR {
-                        steps.push((time, Step::Streaming(*id, only, stream)));
+                        steps.push((time, Step::Streaming(moves, stream)));
                     }
                 }
             }
@@ -146,14 +146,14 @@ impl Steps<'_> {
     fn moves_in(
         &self,
         graph: &Graph,
-        out: Node,
-        wanted: &[(Option<ValueId>, Node)],
-    ) -> Vec<(Option<ValueId>, Vec<Node>)> {
-        let is_layout = |node: Node| (node as usize) < graph.nodes();
+        out: NodeId,
+        wanted: &[(Option<ValueId>, NodeId)],
+    ) -> Vec<(Option<ValueId>, Vec<NodeId>)> {
+        let is_layout = |node: NodeId| (node as usize) < graph.nodes();
         if !is_layout(out) || wanted.iter().any(|(_, node)| !is_layout(*node)) {
             return Vec::new();
         }
-        let mut all: Vec<Node> =
+        let mut all: Vec<NodeId> =
             wanted.iter().map(|(_, node)| *node).filter(|node| *node != out).collect();
         all.sort_unstable();
         all.dedup();

@@ -5,16 +5,16 @@ use std::cmp::Reverse;
 use shard_cost::Streams;
 use shard_ir::{Picoseconds, ValueId};
 
-use super::super::climb::{Climb, Climbed, Least, Through};
+use super::super::climb::{BoundSet, Climb, Climbed, Through};
 use super::super::weighed::Weighed;
-use super::{Chosen, Step, Steps};
-use crate::relax::factors::Use;
+use super::{FirstOrLast, Moves, Step, Steps};
+use crate::relax::factors::ValueUse;
 
 /// A bound this part of what is known below it is good enough not to look at cases.
 const NEAR: u64 = 50;
 
-/// What a set becomes that begins with some steps.
-type Base<'b> = &'b dyn Fn(&[Step]) -> Vec<Step>;
+/// Completes some steps to a set: a function of the steps that the set begins with.
+type Completion<'b> = &'b dyn Fn(&[Step]) -> Vec<Step>;
 
 /// So many sets are added that a mean lacks, unless one lifts it by less than this part.
 const CUTS: usize = 6;
@@ -29,9 +29,10 @@ impl Steps<'_> {
     pub(in crate::overlapped) fn largest<'l>(
         &self,
         path: &[ValueId],
-        (enough, streams): (Picoseconds, &Streams),
-        least: &'l mut Least<'l>,
-    ) -> (Climbed, Vec<Vec<Chosen>>) {
+        enough: Picoseconds,
+        streams: &Streams,
+        least: &'l mut BoundSet<'l>,
+    ) -> (Climbed, Vec<Vec<FirstOrLast>>) {
         let mut climb = Climb::new(enough, least);
         let trunk = self.trunk();
         let sets = self.sets(path, &trunk);
@@ -59,7 +60,7 @@ impl Steps<'_> {
         &self,
         climb: &mut Climb<'_>,
         mut at: Vec<Weighed>,
-        cases: &[Vec<Chosen>],
+        cases: &[Vec<FirstOrLast>],
         streams: &Streams,
     ) -> (Vec<Weighed>, Through) {
         let mut of_mean = climb.finish(&at);
@@ -87,10 +88,10 @@ impl Steps<'_> {
     fn add_moves_one_by_one(&self, path: &[ValueId], trunk: &[ValueId], climb: &mut Climb<'_>) {
         let of_cores = |first: &[Step]| self.of_cores(first, path, trunk);
         let along = |first: &[Step]| self.along(first, path);
-        let bases: [Base<'_>; 2] = [&of_cores, &along];
-        for base in bases {
+        let completions: [Completion<'_>; 2] = [&of_cores, &along];
+        for completed in completions {
             let mut kept: Vec<Step> = Vec::new();
-            let mut set = base(&kept);
+            let mut set = completed(&kept);
             let mut best = climb.of(&self.weighed(&set));
             for step in self.left_out(&set) {
                 if climb.best >= climb.enough {
@@ -100,7 +101,7 @@ impl Steps<'_> {
                     continue;
                 }
                 let with: Vec<Step> = kept.iter().copied().chain([step]).collect();
-                let other = base(&with);
+                let other = completed(&with);
                 let found = climb.of(&self.weighed(&other));
                 if found > best {
                     (best, kept, set) = (found, with, other);
@@ -121,7 +122,7 @@ impl Steps<'_> {
         let mut moves: Vec<(u64, Step)> = moves
             .filter(|step| !set.contains(step) && self.are_exclusive(*step, *step))
             .filter_map(|step| match step {
-                Step::Moving(value, Some(_)) => Some((bytes(value), step)),
+                Step::Moving(Moves { value, only: Some(_) }) => Some((bytes(value), step)),
                 Step::Moving(..)
                 | Step::Streaming(..)
                 | Step::Computing(_)
@@ -138,7 +139,7 @@ impl Steps<'_> {
     fn of_cores(&self, first: &[Step], path: &[ValueId], trunk: &[ValueId]) -> Vec<Step> {
         let mut set: Vec<Step> = first.to_vec();
         self.add(&mut set, self.computing());
-        self.add(&mut set, path.iter().map(|id| Step::Moving(*id, None)));
+        self.add(&mut set, path.iter().map(|id| Step::Moving(Moves { value: *id, only: None })));
         self.add(&mut set, self.moves_along(path));
         self.add(&mut set, self.moves_along(trunk));
         self.add(&mut set, self.problem.live.iter().rev().flat_map(|id| self.moves_of(*id)));
@@ -148,18 +149,18 @@ impl Steps<'_> {
     /// Moves of a value, those to all of its readers or else to one.
     pub(super) fn moves_of(&self, value: ValueId) -> impl Iterator<Item = Step> {
         let readers = self.problem.uses[value.index()].iter().filter_map(|of| match of {
-            Use::Operand(reader, _) => Some(*reader),
-            Use::Output(_) => None,
+            ValueUse::Operand(reader, _) => Some(*reader),
+            ValueUse::Output(_) => None,
         });
-        std::iter::once(None).chain(readers.map(Some)).map(move |only| Step::Moving(value, only))
+        let readers = std::iter::once(None).chain(readers.map(Some));
+        readers.map(move |only| Step::Moving(Moves { value, only }))
     }
 
     /// The moves that a case is about, what the cores do beside none of them, and what cannot go on
     /// beside any of that.
     fn around(&self, trunk: &[ValueId]) -> Vec<Step> {
         let mut set = Vec::new();
-        let moved = self.chosen.iter().map(|of| Step::Moving(of.moved.0, Some(of.moved.1)));
-        self.add(&mut set, moved);
+        self.add(&mut set, self.chosen.iter().map(|of| Step::Moving(of.moved)));
         self.add(&mut set, self.computing());
         self.add(&mut set, self.moves_along(trunk));
         self.add(&mut set, self.problem.live.iter().rev().flat_map(|id| self.moves_of(*id)));
@@ -192,14 +193,14 @@ impl Steps<'_> {
         let readers = std::iter::once(None).chain(path.iter().copied().map(Some));
         path.iter().zip(readers).map(|(id, to)| {
             let is_read_by_one = self.problem.uses[id.index()].len() == 1;
-            Step::Moving(*id, to.filter(|_| !is_read_by_one))
+            Step::Moving(Moves { value: *id, only: to.filter(|_| !is_read_by_one) })
         })
     }
 
     fn sets(&self, path: &[ValueId], trunk: &[ValueId]) -> Vec<Weighed> {
         let live = || self.problem.live.iter().copied();
         let sends = |id: &ValueId| self.costs.sending[id.index()].iter().any(|cost| *cost > 0);
-        let to_all = || live().rev().map(|id| Step::Moving(id, None));
+        let to_all = || live().rev().map(|value| Step::Moving(Moves { value, only: None }));
         // The critical path, and the longest way through ops.
         let ways = [path, trunk].map(|path| self.weighed(&self.along(&[], path)));
         let mut sets = vec![self.weighed(&self.of_cores(&[], path, trunk))];

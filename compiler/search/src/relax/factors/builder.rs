@@ -6,26 +6,27 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
-use shard_ir::{AxisSet, Def, DimId, Dtype, Layout, Op, ValueId, never};
+use shard_ir::{Def, DimId, Dtype, Layout, Op, ValueId, never};
 
-use super::super::graph::{Graph, Node};
+use super::super::Setting;
+use super::super::graph::{Graph, NodeId};
 use super::strategies::Strategies;
 use super::{Factor, KernelStates, allowed};
+use crate::LowerError;
 use crate::kernel::Kernels;
-use crate::{Limits, LowerError};
 
 /// What two ops must have in common to have the same strategies at the same times: the op, dims and
 /// dtypes of operands and result, which operands are the same value or a number, and the kernel
 /// states of the result with the first of their numbers (two values of one type differ in the nodes
 /// below, where one of them never moves).
 #[derive(PartialEq, Eq, Hash)]
-pub(super) struct Site {
+pub(super) struct FactorKey {
     op: Op,
     operands: Vec<(Vec<DimId>, Dtype, usize, bool)>,
     /// Whether an op makes the operand of a composite: its pieces are other kernels then.
     by_op: bool,
     result: (Vec<DimId>, Dtype),
-    states: Vec<(Node, i64)>,
+    states: Vec<(NodeId, i64)>,
     first_state: usize,
     times: u64,
 }
@@ -35,7 +36,7 @@ pub(super) struct Builder<'s> {
     pub(super) graphs: Vec<Arc<Graph>>,
     pub(super) states: Vec<KernelStates>,
     pub(super) factors: Vec<Arc<Factor>>,
-    pub(super) known: &'s mut FxHashMap<Site, Arc<Factor>>,
+    pub(super) known: &'s mut FxHashMap<FactorKey, Arc<Factor>>,
     /// The factors whose strategies were counted against the limit; a shared factor counts once.
     pub(super) counted: FxHashSet<*const Factor>,
     pub(super) exact: bool,
@@ -44,27 +45,27 @@ pub(super) struct Builder<'s> {
 }
 
 impl Builder<'_> {
-    fn node(&self, value: ValueId, layout: Layout) -> Option<Node> {
+    fn node(&self, value: ValueId, layout: Layout) -> Option<NodeId> {
         self.graphs[value.index()].node(layout)
     }
 
-    pub(super) fn state(&mut self, value: ValueId, layout: Node, extra: i64) -> Node {
-        let base = self.graphs[value.index()].nodes() as Node;
+    pub(super) fn state(&mut self, value: ValueId, layout: NodeId, extra: i64) -> NodeId {
+        let base = self.graphs[value.index()].nodes() as NodeId;
         let states = &mut self.states[value.index()];
         *states.index.entry((layout, extra)).or_insert_with(|| {
             states.of.push((layout, extra));
-            base + states.of.len() as Node - 1
+            base + states.of.len() as NodeId - 1
         })
     }
 
-    fn pin(&mut self, id: ValueId, operand: ValueId, allowed: &[Node]) -> Factor {
+    fn pin(&mut self, id: ValueId, operand: ValueId, allowed: &[NodeId]) -> Factor {
         let mut factor = Factor::passed(allowed);
-        let base = self.graphs[id.index()].nodes() as Node;
+        let base = self.graphs[id.index()].nodes() as NodeId;
         for i in 0..self.states[id.index()].of.len() {
             let (layout, extra) = self.states[id.index()].of[i];
             if allowed.contains(&layout) {
                 let read = self.state(operand, layout, extra);
-                factor.push(base + i as Node, [read], 0);
+                factor.push(base + i as NodeId, [read], 0);
             }
         }
         factor
@@ -73,11 +74,11 @@ impl Builder<'_> {
     /// The factor of a value.
     pub(super) fn factor(
         &mut self,
-        (kernels, hardware): (&Kernels, &Hardware),
+        kernels: &Kernels,
+        setting: Setting<'_>,
         id: ValueId,
-        maxima: AxisSet,
-        limits: &Limits,
     ) -> Result<Arc<Factor>, LowerError> {
+        let Setting { hardware, maxima, limits, .. } = setting;
         let program = kernels.program.as_ref();
         let def = &program.value(id).def;
         let factor = match def {
@@ -121,7 +122,7 @@ impl Builder<'_> {
             return Some(Arc::new(Factor { arity, ..self.op(kernels, hardware, id)? }));
         }
         let origins: Vec<ValueId> = operands.iter().map(|o| kernels.origin_of(*o)).collect();
-        let site = Site {
+        let site = FactorKey {
             op: op.clone(),
             operands: operands
                 .iter()

@@ -7,9 +7,10 @@ use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, RegroupTimes};
 use shard_ir::{AxisSet, Dim, Mesh, ValueId};
 
+use super::super::Setting;
 use super::super::graph::{Alike, Graph};
 use super::Factor;
-use super::builder::Site;
+use super::builder::FactorKey;
 use crate::kernel::Kernels;
 use crate::rules::inside::KnownMoves;
 use crate::rules::moves::{Freedom, Movable};
@@ -21,7 +22,7 @@ use crate::strict::may_move_to;
 /// Clones are of one and the same store. It keeps little, and nothing of a very large program:
 /// there each search makes its own, so that no memory is held for what may never be asked again.
 #[derive(Clone, Default)]
-pub struct SearchCache(Arc<Mutex<Vec<(Base, Shared)>>>);
+pub struct SearchCache(Arc<Mutex<Vec<(CacheKey, SharedFactors)>>>);
 
 /// Of so many bases something is kept: the phases of a program, each with its own sizes, and all of
 /// them side by side.
@@ -43,15 +44,17 @@ impl fmt::Debug for SearchCache {
 impl SearchCache {
     /// Does what needs graphs and factors of a base, given those that there are. A search that runs
     /// at the same time finds none, and makes them itself.
-    pub(crate) fn with<T>(&self, base: Base, act: impl FnOnce(&mut Shared) -> T) -> T {
-        let mut shared = self.take(&base).unwrap_or_else(|| Shared::new(1));
+    pub(crate) fn with<T>(&self, base: CacheKey, act: impl FnOnce(&mut SharedFactors) -> T) -> T {
+        let mut shared = self.take(&base).unwrap_or_else(|| SharedFactors::new(1));
         let came_of_it = act(&mut shared);
         let size = shared.size();
         if size <= MOST_KEPT {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.retain(|(of, _)| *of != base);
             // What was asked for last is asked for again soonest.
-            let kept = |all: &[(Base, Shared)]| all.iter().map(|(_, s)| s.size()).sum::<usize>();
+            let kept = |all: &[(CacheKey, SharedFactors)]| {
+                all.iter().map(|(_, s)| s.size()).sum::<usize>()
+            };
             while all.len() == BASES || size + kept(&all) > MOST_KEPT {
                 all.remove(0);
             }
@@ -61,7 +64,11 @@ impl SearchCache {
     }
 
     /// Does what needs moves of a base and their times, given those that are known.
-    pub(crate) fn with_moves<T>(&self, base: Base, act: impl FnOnce(&mut KnownMoves) -> T) -> T {
+    pub(crate) fn with_moves<T>(
+        &self,
+        base: CacheKey,
+        act: impl FnOnce(&mut KnownMoves) -> T,
+    ) -> T {
         self.with(base, |shared| {
             let came_of_it = act(&mut shared.moves);
             if shared.moves.len() > MOST_MOVES {
@@ -71,17 +78,17 @@ impl SearchCache {
         })
     }
 
-    fn take(&self, base: &Base) -> Option<Shared> {
+    fn take(&self, base: &CacheKey) -> Option<SharedFactors> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = all.iter().position(|(of, _)| of == base)?;
         Some(all.remove(at).1)
     }
 }
 
-/// All that graphs and factors depend on beside what they are of: [`Alike`] and [`Site`] name dims
+/// All that graphs and factors depend on beside what they are of: [`Alike`] and [`FactorKey`] name dims
 /// and axes by number.
 #[derive(PartialEq)]
-pub(crate) struct Base {
+pub(crate) struct CacheKey {
     hardware: Hardware,
     mesh: Mesh,
     dims: Vec<Dim>,
@@ -91,39 +98,34 @@ pub(crate) struct Base {
     in_pieces: bool,
 }
 
-impl Base {
-    pub(crate) fn of(
-        kernels: &Kernels,
-        hardware: &Hardware,
-        maxima: AxisSet,
-        strict: bool,
-    ) -> Base {
+impl CacheKey {
+    pub(crate) fn of(kernels: &Kernels, setting: Setting<'_>) -> CacheKey {
         let program = kernels.program.as_ref();
-        Base {
-            hardware: hardware.clone(),
+        CacheKey {
+            hardware: setting.hardware.clone(),
             mesh: program.mesh.clone(),
             dims: program.dims.clone(),
-            maxima,
-            strict,
+            maxima: setting.maxima,
+            strict: setting.strict,
             loops: kernels.loops,
             in_pieces: kernels.in_pieces,
         }
     }
 }
 
-/// Graphs and factors that programs of one [`Base`] have in common.
-pub(crate) struct Shared {
+/// Graphs and factors that programs of one [`CacheKey`] have in common.
+pub(crate) struct SharedFactors {
     /// How many ticks of the graphs' times are a picosecond. Those of factors are in picoseconds.
     pub(super) ticks: i64,
     graphs: FxHashMap<Alike, Arc<Graph>>,
-    pub(super) factors: FxHashMap<Site, Arc<Factor>>,
+    pub(super) factors: FxHashMap<FactorKey, Arc<Factor>>,
     moves: KnownMoves,
 }
 
-impl Shared {
+impl SharedFactors {
     /// Nothing as yet.
-    pub(crate) fn new(ticks: i64) -> Shared {
-        Shared {
+    pub(crate) fn new(ticks: i64) -> SharedFactors {
+        SharedFactors {
             ticks,
             graphs: FxHashMap::default(),
             factors: FxHashMap::default(),
@@ -135,15 +137,14 @@ impl Shared {
     pub(super) fn graphs_of(
         &mut self,
         kernels: &Kernels,
-        (hardware, maxima): (&Hardware, AxisSet),
-        strict: bool,
+        setting: Setting<'_>,
         has_graph: &[bool],
     ) -> Vec<Arc<Graph>> {
         let program = kernels.program.as_ref();
-        let mut times = RegroupTimes::new(hardware, &program.mesh);
+        let mut times = RegroupTimes::new(setting.hardware, &program.mesh);
         let ticks = self.ticks;
         let mut make = |of: &Alike| {
-            let graph = Graph::new(&mut times, of, maxima);
+            let graph = Graph::new(&mut times, of, setting.maxima);
             Arc::new(if ticks == 1 { graph } else { graph.longer(ticks) })
         };
         let mut shared =
@@ -154,7 +155,7 @@ impl Shared {
             let asks = |by: ValueId| {
                 program.value(by).def.operands().contains(&id) && may_move_to(program, by)
             };
-            !strict || program.value_ids().any(asks)
+            !setting.strict || program.value_ids().any(asks)
         };
         let graph = |id: ValueId| {
             if !has_graph[id.index()] {
@@ -179,8 +180,8 @@ impl Shared {
     }
 
     /// The graphs alone, for what ops take on another chip.
-    pub(crate) fn graphs_alone(&self) -> Shared {
+    pub(crate) fn graphs_alone(&self) -> SharedFactors {
         let graphs = self.graphs.clone();
-        Shared { graphs, ..Shared::new(self.ticks) }
+        SharedFactors { graphs, ..SharedFactors::new(self.ticks) }
     }
 }

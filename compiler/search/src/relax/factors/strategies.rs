@@ -11,7 +11,7 @@ use shard_cost::{
 };
 use shard_ir::{AxisList, Fused, Layout, MeshShape, Picoseconds, ValueId};
 
-use super::super::graph::{FAR, Graph, Node};
+use super::super::graph::{FAR, Graph, NodeId};
 use super::Factor;
 use super::builder::Builder;
 use super::works::Works;
@@ -37,7 +37,7 @@ pub(super) struct Strategies<'b, 's, 'k> {
     states: States,
     /// The states within an attention, whose time is paid where it ends; those of a ring each by
     /// itself.
-    within: FxHashMap<(Node, i64), Node>,
+    within: FxHashMap<(NodeId, i64), NodeId>,
     /// The arrangements of the axes of the mesh: those of rings by number.
     rings: Vec<AxisList>,
     /// The ops of the attention that it is part of, and the work of that where it ends here, with
@@ -54,22 +54,58 @@ pub(super) struct Strategies<'b, 's, 'k> {
     /// Operands that a kernel that it joins does not read again.
     skipped: Vec<bool>,
     /// The nodes that the strategy at hand reads: kept, so that its memory is.
-    reads: Vec<Node>,
+    reads: Vec<NodeId>,
     pub(super) factor: Factor,
 }
 
 /// The time of what travels in a ring, and its steps; none of an attention that is no ring.
 type Travel = Option<(Picoseconds, u64)>;
 
-/// What an attention makes, the axes that split the keys, those of its ring, and whether it has in
-/// it what joins its keys and values.
-type AttentionWay = (Layout, AxisList, AxisList, bool);
+/// An attention run as one kernel in one way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct AttentionWay {
+    /// The layout of its result.
+    made: Layout,
+    /// The axes that split the keys.
+    keys: AxisList,
+    /// The axes of its ring; none where it is no ring.
+    ring: AxisList,
+    /// Whether the concats that join its keys and values are in the kernel.
+    is_joined: bool,
+}
 
-/// The nodes that a strategy reads, and the kernel states that it may begin.
-type Of<'a> = (&'a [Node], &'a [(Node, i64)]);
+/// The work of an op: a kernel, and before it the other kernels of a composite in pieces.
+#[derive(Clone, Copy)]
+struct KernelWork {
+    /// The time of the kernels before, in picoseconds.
+    before: u64,
+    work: Work,
+}
+
+impl KernelWork {
+    /// The time where the kernel writes so many bytes more.
+    fn time(&self, hardware: &Hardware, more_bytes: i64) -> Picoseconds {
+        let write = (self.work.write.0 as i64).saturating_add(more_bytes).max(0) as u64;
+        let (time, _) = roofline(hardware, &Work { write: Bytes(write), ..self.work });
+        Picoseconds(self.before.saturating_add(time.0))
+    }
+}
+
+/// One strategy by layouts, and by the nodes of these in the graphs of the values.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    /// The layout of the result, and its node.
+    result: Layout,
+    out: NodeId,
+    /// The layouts of the operands, and their nodes.
+    layouts: &'a [Layout],
+    reads: &'a [NodeId],
+    /// The kernel states that the strategy may begin, each with the bytes to come.
+    states: &'a [(NodeId, i64)],
+}
 
 /// For each layout that a value is made in, its kernel states: each with the bytes to come.
-type States = FxHashMap<Node, Vec<(Node, i64)>>;
+type States = FxHashMap<NodeId, Vec<(NodeId, i64)>>;
 
 impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
     /// Of no strategy yet.
@@ -88,7 +124,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             builder.exact &= (0..operands.len()).all(|i| places.contains(&i) || !skipped[i]);
         }
         let own = Arc::clone(&builder.graphs[id.index()]);
-        let base = own.nodes() as Node;
+        let base = own.nodes() as NodeId;
         let mut states = States::default();
         let mut within = FxHashMap::default();
         for ((layout, extra), state) in builder.states[id.index()].of.iter().zip(base..) {
@@ -140,7 +176,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         reads.extend(nodes);
         if reads.len() == layouts.len() {
             let all = std::mem::take(&mut self.states);
-            self.of_layouts((result, out), layouts, (&reads, &all));
+            self.of_layouts(result, out, layouts, &reads, &all);
             self.states = all;
         }
         self.reads = reads;
@@ -161,29 +197,33 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             };
             let nodes = self.graphs.iter().zip(&read).map(|(graph, l)| graph.node(*l));
             let Some(reads) = nodes.collect::<Option<Vec<_>>>() else { continue };
-            let made = (*layout, AxisList::EMPTY, out);
-            self.member(made, (AxisList::EMPTY, WITHIN_JOINED), (&reads, &[]));
+            let concat =
+                Candidate { result: *layout, out, layouts: &read, reads: &reads, states: &[] };
+            self.member(concat, AxisList::EMPTY, AxisList::EMPTY, WITHIN_JOINED);
         }
     }
 
     fn of_layouts(
         &mut self,
-        (result, out): (Layout, Node),
+        result: Layout,
+        out: NodeId,
         layouts: &[Layout],
-        (reads, all): (&[Node], &States),
+        reads: &[NodeId],
+        all_states: &States,
     ) {
-        let states = |node: Node| all.get(&node).map_or(&[][..], Vec::as_slice);
-        let of: Of<'_> = (reads, states(out));
+        let states = |node: NodeId| all_states.get(&node).map_or(&[][..], Vec::as_slice);
+        let candidate = Candidate { result, out, layouts, reads, states: states(out) };
         // Of a composite in pieces the last kernel is the one that others join.
         let pieces = if self.site.is_in_pieces(layouts) {
             in_pieces(self.kernels, self.hardware, self.id, layouts[0])
         } else {
             None
         };
-        let work = pieces.unwrap_or_else(|| (0, self.works.of(layouts, result)));
+        let work = pieces
+            .unwrap_or_else(|| KernelWork { before: 0, work: self.works.of(layouts, result) });
         let hardware = self.hardware;
-        self.push(out, of, &|extra| kernel_time(hardware, work, extra));
-        self.looped((result, out), layouts, of, work);
+        self.push(out, reads, candidate.states, &|extra| work.time(hardware, extra));
+        self.looped(candidate, work);
         // The axes that split the keys leave what the attention ends with partial by a softmax.
         let (made, keys) = match self.keys_at {
             Some((operand, at)) if !result.is_complete() => {
@@ -192,13 +232,21 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             _ => (result, AxisList::EMPTY),
         };
         let made_out = self.own.node(made).unwrap_or(out);
-        self.in_attention((made, keys, made_out), layouts, (reads, states(made_out)));
-        self.joined((result, out), layouts, of);
+        let merged =
+            Candidate { result: made, out: made_out, states: states(made_out), ..candidate };
+        self.in_attention(merged, keys);
+        self.joined(candidate);
     }
 
     /// A strategy by itself, and with each kernel state that it may begin: with so many bytes more
     /// that it writes it takes a time.
-    fn push(&mut self, out: Node, (reads, states): Of<'_>, time: &dyn Fn(i64) -> Picoseconds) {
+    fn push(
+        &mut self,
+        out: NodeId,
+        reads: &[NodeId],
+        states: &[(NodeId, i64)],
+        time: &dyn Fn(i64) -> Picoseconds,
+    ) {
         for (out, extra) in std::iter::once((out, 0)).chain(states.iter().copied()) {
             let time = time(extra).0.saturating_mul(self.steps);
             let time = i64::try_from(time).unwrap_or(FAR).min(FAR);
@@ -207,13 +255,8 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
     }
 
     /// With a gather of an operand or the scatter of the result in its loop.
-    fn looped(
-        &mut self,
-        (result, out): (Layout, Node),
-        layouts: &[Layout],
-        (reads, states): Of<'_>,
-        work: (u64, Work),
-    ) {
+    fn looped(&mut self, candidate: Candidate<'_>, work: KernelWork) {
+        let Candidate { result, out, layouts, reads, states } = candidate;
         // No loop acts on the attention over a part of the keys.
         if !result.softmax_axes().is_empty() {
             return;
@@ -224,25 +267,21 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             let nodes = self.graphs.iter().zip(given).map(|(g, l)| g.node(*l));
             let Some(read) = nodes.collect::<Option<Vec<_>>>() else { return };
             let (collective, chunks) = loops.collective(&fused, given, result);
-            let time = |extra| looped_time(collective, kernel_time(hardware, work, extra), chunks);
-            self.push(out, (&read, states), &time);
+            let time = |extra| looped_time(collective, work.time(hardware, extra), chunks);
+            self.push(out, &read, states, &time);
         });
         site.for_each_scatter(result, &mut |fused, scattered| {
             let Some(out) = self.own.node(scattered) else { return };
             let (collective, chunks) = loops.collective(&fused, layouts, result);
-            let time = |extra| looped_time(collective, kernel_time(hardware, work, extra), chunks);
-            self.push(out, (reads, &[]), &time);
+            let time = |extra| looped_time(collective, work.time(hardware, extra), chunks);
+            self.push(out, reads, &[], &time);
         });
         self.loops = Some(loops);
     }
 
     /// Within an attention, or as what one ends with; in a ring, too.
-    fn in_attention(
-        &mut self,
-        (made, keys, out): (Layout, AxisList, Node),
-        layouts: &[Layout],
-        (reads, states): Of<'_>,
-    ) {
+    fn in_attention(&mut self, candidate: Candidate<'_>, keys: AxisList) {
+        let Candidate { result: made, out, layouts, .. } = candidate;
         let (kernels, id) = (self.kernels, self.id);
         let ends = [self.members, self.joined_members].iter().any(|m| m.last() == Some(&id));
         let is_within = self.within.keys().any(|(node, _)| *node == out);
@@ -252,10 +291,10 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             return;
         }
         if !self.members.is_empty() {
-            self.member((made, keys, out), (AxisList::EMPTY, WITHIN_ATTENTION), (reads, states));
+            self.member(candidate, keys, AxisList::EMPTY, WITHIN_ATTENTION);
         }
         if !self.joined_members.is_empty() && (keys.is_empty() || kernels.may_split_joined(id)) {
-            self.member((made, keys, out), (AxisList::EMPTY, WITHIN_JOINED), (reads, states));
+            self.member(candidate, keys, AxisList::EMPTY, WITHIN_JOINED);
         }
         if !keys.is_empty() || !made.is_complete() {
             return;
@@ -266,24 +305,20 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             let Some((_, given)) = given else { continue };
             let nodes = self.graphs.iter().zip(&given).map(|(graph, l)| graph.node(*l));
             if let Some(read) = nodes.collect::<Option<Vec<_>>>() {
-                self.member((made, keys, out), (ring, extra), (&read, states));
+                self.member(Candidate { reads: &read, ..candidate }, keys, ring, extra);
             }
         }
     }
 
     /// A member of an attention that is a ring over these axes, or of none, or what it ends with.
-    fn member(
-        &mut self,
-        (made, keys, out): (Layout, AxisList, Node),
-        (ring, extra): (AxisList, i64),
-        (reads, states): Of<'_>,
-    ) {
+    fn member(&mut self, candidate: Candidate<'_>, keys: AxisList, ring: AxisList, extra: i64) {
+        let Candidate { result: made, out, reads, states, .. } = candidate;
         let (kernels, hardware, id) = (self.kernels, self.hardware, self.id);
         let is_joined = extra == WITHIN_JOINED;
         let members = if is_joined { self.joined_members } else { self.members };
         let ends = members.last() == Some(&id);
         let work = ends.then(|| {
-            let way = (made, keys, ring, is_joined);
+            let way = AttentionWay { made, keys, ring, is_joined };
             let work = self.attentions.entry(way);
             *work.or_insert_with(|| attention_work(kernels, hardware, members, way))
         });
@@ -302,21 +337,17 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         }
         if let Some((work, travel)) = work.flatten() {
             let time = |more| {
-                let alone = kernel_time(hardware, (0, work), more);
+                let alone = KernelWork { before: 0, work }.time(hardware, more);
                 travel.map_or(alone, |(sent, steps)| loop_time(sent, &work, alone, steps))
             };
-            self.push(out, (&member, states), &time);
+            self.push(out, &member, states, &time);
         }
     }
 
     /// As a later member of a kernel: its own reads and the larger result are the kernel's to pay,
     /// at its head.
-    fn joined(
-        &mut self,
-        (result, out): (Layout, Node),
-        layouts: &[Layout],
-        (reads, states): Of<'_>,
-    ) {
+    fn joined(&mut self, candidate: Candidate<'_>) {
+        let Candidate { result, out, layouts, reads, states } = candidate;
         let Some((places, producer)) = &self.joins else { return };
         let between = layouts[places[0]];
         if !self.kernels.may_be_joined(*producer, between)
@@ -352,13 +383,6 @@ fn skipped(
         .collect()
 }
 
-/// The time of a kernel, behind what comes before it, where it writes so many bytes more.
-fn kernel_time(hardware: &Hardware, (before, work): (u64, Work), extra: i64) -> Picoseconds {
-    let write = (work.write.0 as i64).saturating_add(extra).max(0) as u64;
-    let (time, _) = roofline(hardware, &Work { write: Bytes(write), ..work });
-    Picoseconds(before.saturating_add(time.0))
-}
-
 /// In place of the bytes to come of a kernel state: the value is within an attention, whose time
 /// its last op pays. The numbers behind it are for rings, one for each arrangement of axes.
 const WITHIN_ATTENTION: i64 = i64::MIN;
@@ -382,7 +406,7 @@ fn attention_work(
     kernels: &Kernels,
     hardware: &Hardware,
     members: &[ValueId],
-    (made, keys, ring, _): AttentionWay,
+    AttentionWay { made, keys, ring, is_joined: _ }: AttentionWay,
 ) -> Option<(Work, Travel)> {
     let of_product = &kernels.of[members.last()?.index()];
     let kernel = of_product.iter().find(|kernel| kernel.chain == members)?;
@@ -462,10 +486,10 @@ fn in_pieces(
     hardware: &Hardware,
     id: ValueId,
     operand: Layout,
-) -> Option<(u64, Work)> {
+) -> Option<KernelWork> {
     let pieces = InPieces::new(kernels, hardware, id, operand)?;
-    Some((
-        pieces.before_the_last(hardware).time,
-        work_of(&pieces.last_kernel(), &kernels.program.dims, RingShape::NONE),
-    ))
+    Some(KernelWork {
+        before: pieces.before_the_last(hardware).time,
+        work: work_of(&pieces.last_kernel(), &kernels.program.dims, RingShape::NONE),
+    })
 }
