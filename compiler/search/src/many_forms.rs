@@ -16,7 +16,7 @@ use crate::kernel::Kernels;
 use crate::logical::{Choices, Form};
 use crate::relax::apart::{Apart, Classed};
 use crate::relax::graph::FAR;
-use crate::relax::tree::add;
+use crate::relax::serving::add;
 use crate::relax::{Branch, Setting};
 
 /// What is known of all forms at once.

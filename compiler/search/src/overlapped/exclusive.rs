@@ -47,16 +47,16 @@ enum Step {
     Making(ValueId),
     Sending(ValueId),
     /// The moves of a value.
-    Moving(Moves),
+    Moving(MovesToReaders),
     /// The same, as long as they keep a stream of the network busy; the streams of the network are
     /// counted from 0.
-    Streaming(Moves, usize),
+    Streaming(MovesToReaders, usize),
 }
 
 /// The moves of a value to all of its readers, or to one of them alone: those to one reader are
 /// over when that reader is made, whatever the other readers do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Moves {
+struct MovesToReaders {
     value: ValueId,
     /// The one reader; `None` for all of them.
     only: Option<ValueId>,
@@ -72,7 +72,7 @@ struct Moves {
 pub(super) struct FirstOrLast {
     is_first: bool,
     /// The moves of a value to one reader.
-    moved: Moves,
+    moved: MovesToReaders,
     /// The ops of which it is the first or the last.
     of: Vec<ValueId>,
 }
@@ -152,7 +152,7 @@ impl<'a> Steps<'a> {
 
     /// The values whose making waits for moves of a value, to one reader or all; `None` where a
     /// result is one of its readers.
-    fn readers(&self, Moves { value, only }: Moves) -> Option<Vec<ValueId>> {
+    fn readers(&self, MovesToReaders { value, only }: MovesToReaders) -> Option<Vec<ValueId>> {
         if let Some(reader) = only {
             return Some(vec![reader]);
         }
@@ -165,7 +165,7 @@ impl<'a> Steps<'a> {
 
     /// Whether everything that is done to make one value or to move it, to one reader or all, is
     /// over when another is made.
-    fn moves_end_before(&self, moves: Moves, made: ValueId) -> bool {
+    fn moves_end_before(&self, moves: MovesToReaders, made: ValueId) -> bool {
         let begins_behind =
             |of: &FirstOrLast| of.of.iter().any(|first| self.is_before(*first, made));
         self.readers(moves).is_some_and(|all| all.iter().all(|by| self.is_before(*by, made)))
@@ -173,20 +173,20 @@ impl<'a> Steps<'a> {
     }
 
     /// Whether a value is made when another one begins to be moved.
-    fn is_made_before(&self, made: ValueId, moves: Moves) -> bool {
+    fn is_made_before(&self, made: ValueId, moves: MovesToReaders) -> bool {
         let is_done = |of: &FirstOrLast| of.of.iter().any(|last| self.is_before(made, *last));
         self.is_before(made, moves.value)
             || self.case_of(moves).any(|of| !of.is_first && is_done(of))
     }
 
     /// Whether one value has been moved when another one begins to be moved.
-    fn is_moved_before(&self, one: Moves, other: Moves) -> bool {
+    fn is_moved_before(&self, one: MovesToReaders, other: MovesToReaders) -> bool {
         let are_made = |all: Vec<ValueId>| all.iter().all(|by| self.is_made_before(*by, other));
         self.moves_end_before(one, other.value) || self.readers(one).is_some_and(are_made)
     }
 
     /// What the case says of moves of a value to a reader.
-    fn case_of(&self, moves: Moves) -> impl Iterator<Item = &FirstOrLast> {
+    fn case_of(&self, moves: MovesToReaders) -> impl Iterator<Item = &FirstOrLast> {
         self.chosen.iter().filter(move |of| of.moved == moves)
     }
 
@@ -266,12 +266,15 @@ impl<'a> Steps<'a> {
     }
 
     /// Whether a value has one reader that reads it once, or the reader asked about does.
-    fn is_read_once(&self, moves: Moves) -> bool {
+    fn is_read_once(&self, moves: MovesToReaders) -> bool {
         self.uses_behind(moves).count() == 1
     }
 
     /// The uses of a value that its moves serve.
-    fn uses_behind(&self, Moves { value, only }: Moves) -> impl Iterator<Item = &ValueUse> {
+    fn uses_behind(
+        &self,
+        MovesToReaders { value, only }: MovesToReaders,
+    ) -> impl Iterator<Item = &ValueUse> {
         self.problem.uses[value.index()].iter().filter(move |of| match (only, of) {
             (Some(reader), ValueUse::Operand(by, _)) => *by == reader,
             (Some(_), ValueUse::Output(_)) => false,
@@ -304,11 +307,11 @@ impl<'a> Steps<'a> {
                 Step::Computing(value) => weighed.computing[value.index()] = unit,
                 Step::Making(value) => weighed.making[value.index()] = unit,
                 Step::Sending(value) => weighed.sending[value.index()] = unit,
-                Step::Moving(Moves { value, only }) => {
+                Step::Moving(MovesToReaders { value, only }) => {
                     weighed.moving[value.index()] = unit;
                     weighed.only_to[value.index()] = *only;
                 }
-                Step::Streaming(Moves { value, only }, stream) => {
+                Step::Streaming(MovesToReaders { value, only }, stream) => {
                     weighed.on_stream[value.index()][*stream] = unit;
                     weighed.only_to[value.index()] = *only;
                 }

@@ -21,7 +21,7 @@ use super::factors::{Extent, Factor, Factors, SharedFactors, ValueUse};
 use super::graph::{Alike, FAR, Graph, NodeId, Queue};
 use super::parts::Seat;
 use super::prices::{Prices, use_index};
-use super::tree::{add, at};
+use super::serving::{add, at};
 use super::{Branch, Setting, Sweeps, Whole, settle};
 use crate::LowerError;
 use crate::kernel::Kernels;

@@ -9,7 +9,7 @@ use shard_ir::ValueId;
 use super::factors::{Factors, NodeName, ValueUse};
 use super::graph::{FAR, Graph, NodeId};
 use super::prices::{Prices, use_index};
-use super::tree::{ServingCosts, add, at};
+use super::serving::{ServingCosts, add, at};
 use super::whole::Whole;
 
 impl Prices {
@@ -21,7 +21,7 @@ impl Prices {
         let known = |paid: &[i64]| -> Vec<i64> {
             paid.iter().map(|price| if is_open(*price) { *price } else { FAR }).collect()
         };
-        let (mut prices, mut tree) = (Prices::new(problem), ServingCosts::default());
+        let (mut prices, mut serving) = (Prices::new(problem), ServingCosts::default());
         // What can be had, and what is of use, does not hang on prices.
         if is_as_free(priced, problem) {
             prices.paid.clone_from(&self.paid);
@@ -29,7 +29,7 @@ impl Prices {
             for (i, ((value, allowed), _)) in results.filter(|(_, (new, old))| new != old) {
                 let (v, reader) = (value.index(), use_index(problem, *value, ValueUse::Output(i)));
                 let known = known(&self.paid[v][reader]);
-                let brought = tree.reached(&problem.graphs[v], &known);
+                let brought = serving.reached(&problem.graphs[v], &known);
                 let paid = &mut prices.paid[v][reader];
                 paid.fill(-FAR);
                 for node in allowed.iter().map(|node| at(*node)) {
@@ -44,7 +44,7 @@ impl Prices {
             let graph = &problem.graphs[id.index()];
             for (paid, before) in prices.paid[id.index()].iter_mut().zip(&self.paid[id.index()]) {
                 let known = known(before);
-                let brought = tree.reached(graph, &known);
+                let brought = serving.reached(graph, &known);
                 let all = paid.iter_mut().zip(known.into_iter().zip(brought));
                 for (price, (known, brought)) in all.filter(|(price, _)| is_open(**price)) {
                     *price = [known, brought].into_iter().find(|p| *p < FAR).unwrap_or(0);
@@ -96,7 +96,7 @@ impl Prices {
     /// across the program.
     pub(super) fn bound_of_patterns(&self, priced: &Factors, problem: &Factors) -> Option<i64> {
         let mut bound = self.bound();
-        let mut tree = ServingCosts::default();
+        let mut serving = ServingCosts::default();
         let replace = |bound: i64, old: i64, new: i64| add(add(bound, -old), new);
         let are_among = |few: &[NodeId], of: &[NodeId]| few.iter().all(|node| of.contains(node));
         for id in &problem.live {
@@ -108,7 +108,7 @@ impl Prices {
             // What could not be had of a value before has no price.
             if !are_among(&factor.out, &before.out)
                 && (factor.arity > 0
-                    || !tree.can_reach(&problem.graphs[v], &before.out, &factor.out))
+                    || !serving.can_reach(&problem.graphs[v], &before.out, &factor.out))
             {
                 return None;
             }
@@ -128,7 +128,7 @@ impl Prices {
                 // Of readers in groups each pays what the others do.
                 continue;
             }
-            if is_wider && (is_grouped || !is_wanted_alike(&mut tree, graph, before, allowed)) {
+            if is_wider && (is_grouped || !is_wanted_alike(&mut serving, graph, before, allowed)) {
                 return None;
             }
             let (prices, values) = changed.get_or_insert_with(|| (self.clone(), Vec::new()));
@@ -137,7 +137,7 @@ impl Prices {
             if is_wider {
                 let known: Vec<i64> =
                     paid.iter().map(|p| if p.abs() < FAR { *p } else { FAR }).collect();
-                let brought = tree.reached(graph, &known);
+                let brought = serving.reached(graph, &known);
                 for node in allowed.iter().filter(|node| !before.contains(node)) {
                     paid[at(*node)] = brought[at(*node)];
                 }
@@ -155,7 +155,7 @@ impl Prices {
         }
         if let Some((prices, values)) = changed {
             for id in values {
-                let least = prices.least_of_value(problem, id, &mut tree);
+                let least = prices.least_of_value(problem, id, &mut serving);
                 bound = replace(bound, self.value_least.of(id.index()), least);
             }
         }
@@ -166,24 +166,29 @@ impl Prices {
 /// Whether what a problem allows instead of another lets nothing be had, and nothing be of use,
 /// that was not before, but for the results themselves. Both differ in layout patterns alone.
 fn is_as_free(before: &Factors, problem: &Factors) -> bool {
-    let (mut tree, graphs) = (ServingCosts::default(), &problem.graphs);
+    let (mut serving, graphs) = (ServingCosts::default(), &problem.graphs);
     let values = problem.live.iter().all(|id| {
         let (old, new) = (&before.factors[id.index()], &problem.factors[id.index()]);
         let graph = &graphs[id.index()];
         Arc::ptr_eq(old, new)
             || old.out == new.out
-            || (new.arity == 0 && tree.can_reach(graph, &old.out, &new.out))
+            || (new.arity == 0 && serving.can_reach(graph, &old.out, &new.out))
     });
     let mut results = before.outputs.iter().zip(&problem.outputs);
     values
         && results.all(|((value, old), (_, new))| {
-            old == new || is_wanted_alike(&mut tree, &graphs[value.index()], old, new)
+            old == new || is_wanted_alike(&mut serving, &graphs[value.index()], old, new)
         })
 }
 
 /// Whether a result that is wanted in some layouts instead of others can be had there wherever it
 /// could before, and nothing is of use that was not: it is brought to them from those before, and
 /// from each of them back to one of those.
-fn is_wanted_alike(tree: &mut ServingCosts, graph: &Graph, old: &[NodeId], new: &[NodeId]) -> bool {
-    tree.can_reach(graph, old, new) && tree.can_leave(graph, new, old)
+fn is_wanted_alike(
+    serving: &mut ServingCosts,
+    graph: &Graph,
+    old: &[NodeId],
+    new: &[NodeId],
+) -> bool {
+    serving.can_reach(graph, old, new) && serving.can_leave(graph, new, old)
 }

@@ -10,7 +10,7 @@ use shard_ir::ValueId;
 
 use super::factors::{Factor, ValueUse};
 use super::graph::{FAR, Graph, NodeId};
-use super::tree::are_together;
+use super::serving::are_together;
 
 /// The readers of a value in groups, by their places among its uses.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -19,11 +19,12 @@ mod priced;
 pub(crate) mod prices;
 mod regroup;
 mod round;
+pub(crate) mod serving;
 mod settle;
 mod sides;
 pub(crate) mod split;
 mod terms;
-pub(crate) mod tree;
+
 mod whole;
 
 use std::sync::Arc;

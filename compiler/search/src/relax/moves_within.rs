@@ -9,7 +9,7 @@ use shard_ir::Layout;
 
 use super::graph::Graph;
 use super::prices::Serving;
-use super::tree::{add, scale};
+use super::serving::{add, scale};
 use super::whole::Whole;
 
 /// The moves of one value between some of its layouts.
@@ -66,11 +66,11 @@ impl MovesWithin {
         let kept = graph.layouts.iter().enumerate().filter(|(_, l)| layouts.contains(l));
         let nodes: Vec<usize> = kept.clone().map(|(node, _)| node).collect();
         let places = kept.enumerate().map(|(place, (_, layout))| (*layout, place)).collect();
-        let Serving { tree, readers, members, least, rest } = serving;
+        let Serving { costs, readers, members, least, rest } = serving;
         let of = |all: &[i64]| nodes.iter().map(|node| all[*node]).collect();
         let set = |set: usize| ServedSet {
-            inside: of(&tree.inside[set]),
-            outside: of(&tree.outside[set]),
+            inside: of(&costs.inside[set]),
+            outside: of(&costs.outside[set]),
             scale: scale(set, *members),
         };
         let sets = (1..1usize << readers).map(set).collect();

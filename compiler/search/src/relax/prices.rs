@@ -19,9 +19,9 @@ use super::factors::{Factors, Renamed, ValueUse};
 use super::graph::{FAR, NodeId};
 use super::groups::Groups;
 pub(crate) use super::parts::{Part, Seat};
+use super::serving::{ServingCosts, add, are_together, at};
 use super::sides::Sides;
 use super::terms::Terms;
-use super::tree::{ServingCosts, add, are_together, at};
 
 /// The state of the dual.
 #[derive(Clone, Debug)]
@@ -43,12 +43,12 @@ pub(crate) struct Prices {
     pub(crate) through_node: Vec<Vec<i64>>,
     /// What is paid to the parts that reach across the program.
     pub(crate) sides: Sides,
-    tree: ServingCosts,
+    serving: ServingCosts,
 }
 
 /// What it takes to serve the readers of a value, on the way down.
 pub(super) struct Serving<'t> {
-    pub(super) tree: &'t ServingCosts,
+    pub(super) costs: &'t ServingCosts,
     /// How many readers there are, or groups of them.
     pub(super) readers: usize,
     /// The readers of each group.
@@ -75,7 +75,7 @@ impl Prices {
             through_strategy: vec![Vec::new(); count],
             through_node: vec![Vec::new(); count],
             sides: Sides::none(problem),
-            tree: ServingCosts::default(),
+            serving: ServingCosts::default(),
         };
         for id in &problem.live {
             let nodes = problem.nodes(*id);
@@ -217,7 +217,7 @@ impl Prices {
             // What is shared on the ways is paid once.
             let layouts = wanted[v].iter().chain([&out]).all(|n| at(*n) < graph.nodes());
             let moved = if wanted[v].len() > FEW_WANTED && moved < FAR && layouts {
-                self.tree.reaching_all(graph, out, &wanted[v])
+                self.serving.reaching_all(graph, out, &wanted[v])
             } else {
                 moved
             };
@@ -240,13 +240,13 @@ impl Prices {
         };
         if wanted.len() <= FEW_WANTED {
             let prices: Vec<Vec<i64>> = wanted.iter().map(only).collect();
-            self.tree.insides(graph, nodes, &prices);
-            return self.tree.inside[(1 << wanted.len()) - 1].clone();
+            self.serving.insides(graph, nodes, &prices);
+            return self.serving.inside[(1 << wanted.len()) - 1].clone();
         }
         let mut served = vec![0; nodes];
         for node in wanted {
-            self.tree.insides(graph, nodes, &[only(node)]);
-            for (s, more) in served.iter_mut().zip(&self.tree.inside[1]) {
+            self.serving.insides(graph, nodes, &[only(node)]);
+            for (s, more) in served.iter_mut().zip(&self.serving.inside[1]) {
                 *s = add(*s, *more);
             }
         }
@@ -266,10 +266,10 @@ impl Prices {
         }
         let graph = &problem.graphs[value];
         let mut all = self.bringing_to(problem, ValueId(value as u32), chosen);
-        let made = self.tree.reached(graph, &self.made[value]);
+        let made = self.serving.reached(graph, &self.made[value]);
         all.iter_mut().zip(made).for_each(|(all, made)| *all = add(*all, made));
         all[graph.hubs()].fill(FAR);
-        Some(self.tree.reached(graph, &all))
+        Some(self.serving.reached(graph, &all))
     }
 
     /// What each operand of an op costs it at each node.
@@ -339,7 +339,7 @@ impl Prices {
         let groups = problem.alike[v].as_ref();
         let together = groups.is_some() || are_together(readers, made.len());
         if readers == 1 || first || !together {
-            let reached = self.tree.reached(graph, made);
+            let reached = self.serving.reached(graph, made);
             for paid in &mut self.paid[v] {
                 for (price, cost) in paid.iter_mut().zip(&reached) {
                     *price = if *cost >= FAR { FAR } else { cost.div_euclid(readers as i64) };
@@ -356,11 +356,11 @@ impl Prices {
         }
         let prices = served_together(groups, &paid);
         let count = prices.len();
-        self.tree.insides(graph, made.len(), &prices);
+        self.serving.insides(graph, made.len(), &prices);
         drop(prices);
-        self.tree.outsides(graph, count, made);
+        self.serving.outsides(graph, count, made);
         let raise = |paid: &mut [i64], group: usize, members: i64| {
-            for (price, outside) in paid.iter_mut().zip(&self.tree.outside[1 << group]) {
+            for (price, outside) in paid.iter_mut().zip(&self.serving.outside[1 << group]) {
                 if *price <= -FAR {
                     continue;
                 }
@@ -477,12 +477,12 @@ impl Prices {
 
     /// What each value and its op come to at least at the prices as they are, and what each result.
     pub(super) fn least_of_all(&self, problem: &Factors) -> (Vec<i64>, Vec<i64>) {
-        let mut tree = ServingCosts::default();
+        let mut serving = ServingCosts::default();
         let mut terms = vec![0; problem.factors.len()];
         for id in &problem.live {
             let v = id.index();
             let op = self.cost_of_making(problem, *id).into_iter().min().unwrap_or(FAR);
-            terms[v] = add(op, self.least_of_value(problem, *id, &mut tree));
+            terms[v] = add(op, self.least_of_value(problem, *id, &mut serving));
         }
         let of_output = |(i, (value, allowed)): (usize, &(ValueId, Vec<NodeId>))| {
             let reader = use_index(problem, *value, ValueUse::Output(i));
@@ -498,7 +498,7 @@ impl Prices {
         &self,
         problem: &Factors,
         id: ValueId,
-        tree: &mut ServingCosts,
+        serving: &mut ServingCosts,
     ) -> i64 {
         let v = id.index();
         let (graph, made, readers) = (&problem.graphs[v], &self.made[v], self.paid[v].len());
@@ -509,10 +509,10 @@ impl Prices {
         let shares;
         let served = if groups.is_some() || are_together(readers, made.len()) {
             let prices = served_together(groups, &self.paid[v]);
-            tree.insides(graph, made.len(), &prices);
-            &tree.inside[(1usize << prices.len()) - 1]
+            serving.insides(graph, made.len(), &prices);
+            &serving.inside[(1usize << prices.len()) - 1]
         } else {
-            shares = tree.shares(graph, made.len(), &self.paid[v]);
+            shares = serving.shares(graph, made.len(), &self.paid[v]);
             &shares
         };
         made.iter().zip(served).map(|(m, s)| add(*m, *s)).min().unwrap_or(FAR)
@@ -546,24 +546,24 @@ impl Prices {
         let (served, least) = if groups.is_some() || are_together(readers, made.len()) {
             let prices = served_together(groups, &self.paid[v]);
             let count = prices.len();
-            self.tree.insides(graph, made.len(), &prices);
+            self.serving.insides(graph, made.len(), &prices);
             match readers {
-                1 => self.tree.outside_of_one(&self.reached[v]),
-                _ => self.tree.outsides(graph, count, &made),
+                1 => self.serving.outside_of_one(&self.reached[v]),
+                _ => self.serving.outsides(graph, count, &made),
             }
-            let least = of_all(&self.tree.inside[(1usize << count) - 1]);
+            let least = of_all(&self.serving.inside[(1usize << count) - 1]);
             let members: Option<Vec<i64>> =
                 groups.map(|groups| groups.members().map(|group| group.len() as i64).collect());
             let rest = add(self.bound(), -self.value_least.of(v));
             let members = members.as_deref();
-            let through = self.tree.through(count, made.len(), members, least);
-            look(id, &Serving { tree: &self.tree, readers: count, members, least, rest });
+            let through = self.serving.through(count, made.len(), members, least);
+            look(id, &Serving { costs: &self.serving, readers: count, members, least, rest });
             for (known, node) in self.through_node[v].iter_mut().zip(through) {
                 *known = (*known).max(add(rest, node));
             }
-            (self.tree.inside[(1usize << count) - 1].as_slice(), least)
+            (self.serving.inside[(1usize << count) - 1].as_slice(), least)
         } else {
-            shares = self.tree.shares(graph, made.len(), &self.paid[v]);
+            shares = self.serving.shares(graph, made.len(), &self.paid[v]);
             (shares.as_slice(), of_all(&shares))
         };
         for (m, s) in made.iter_mut().zip(served) {

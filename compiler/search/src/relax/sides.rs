@@ -8,8 +8,8 @@ use shard_ir::{Layout, ValueId};
 use super::factors::Factors;
 use super::graph::{FAR, NodeId};
 use super::parts::{NO_CLASS, Part, PartKind, PartLeast, PartPlace, Seat};
+use super::serving::add;
 use super::terms::Terms;
-use super::tree::add;
 
 /// Side prices. A class whose price is [`FAR`] is in no plan.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use shard_ir::{Def, ParameterKind, ValueId};
 
-use super::{FirstOrLast, Moves, Steps};
+use super::{FirstOrLast, MovesToReaders, Steps};
 use crate::relax::factors::ValueUse;
 use crate::relax::graph::FAR;
 
@@ -77,7 +77,7 @@ impl Steps<'_> {
             let with = |case: Vec<FirstOrLast>| {
                 let of = of.clone();
                 moves.clone().into_iter().map(move |(value, reader)| {
-                    let moved = Moves { value, only: Some(reader) };
+                    let moved = MovesToReaders { value, only: Some(reader) };
                     let chosen = FirstOrLast { is_first, moved, of: of.clone() };
                     case.iter().cloned().chain([chosen]).collect()
                 })

@@ -7,7 +7,7 @@ use shard_ir::{AxisId, AxisSet, ValueId};
 
 use super::super::climb::Through;
 use super::super::weighed::Weighed;
-use super::{FirstOrLast, Moves, Step, Steps};
+use super::{FirstOrLast, MovesToReaders, Step, Steps};
 use crate::relax::graph::{FAR, Graph, NodeId, Queue};
 
 /// Sets are looked for that begin with one of so many of the longest steps.
@@ -124,7 +124,7 @@ impl Steps<'_> {
                 if time <= 0 || time >= FAR {
                     continue;
                 }
-                let moves = Moves { value: *id, only };
+                let moves = MovesToReaders { value: *id, only };
                 steps.push((time, Step::Moving(moves)));
                 for stream in self.apart(streams) {
                     let number = stream + streams.of_networks().start;

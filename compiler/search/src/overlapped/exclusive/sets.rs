@@ -7,7 +7,7 @@ use shard_ir::{Picoseconds, ValueId};
 
 use super::super::climb::{BoundSet, Climb, Climbed, Through};
 use super::super::weighed::Weighed;
-use super::{FirstOrLast, Moves, Step, Steps};
+use super::{FirstOrLast, MovesToReaders, Step, Steps};
 use crate::relax::factors::ValueUse;
 
 /// A bound this part of what is known below it is good enough not to look at cases.
@@ -122,7 +122,7 @@ impl Steps<'_> {
         let mut moves: Vec<(u64, Step)> = moves
             .filter(|step| !set.contains(step) && self.are_exclusive(*step, *step))
             .filter_map(|step| match step {
-                Step::Moving(Moves { value, only: Some(_) }) => Some((bytes(value), step)),
+                Step::Moving(MovesToReaders { value, only: Some(_) }) => Some((bytes(value), step)),
                 Step::Moving(..)
                 | Step::Streaming(..)
                 | Step::Computing(_)
@@ -139,7 +139,10 @@ impl Steps<'_> {
     fn of_cores(&self, first: &[Step], path: &[ValueId], trunk: &[ValueId]) -> Vec<Step> {
         let mut set: Vec<Step> = first.to_vec();
         self.add(&mut set, self.computing());
-        self.add(&mut set, path.iter().map(|id| Step::Moving(Moves { value: *id, only: None })));
+        self.add(
+            &mut set,
+            path.iter().map(|id| Step::Moving(MovesToReaders { value: *id, only: None })),
+        );
         self.add(&mut set, self.moves_along(path));
         self.add(&mut set, self.moves_along(trunk));
         self.add(&mut set, self.problem.live.iter().rev().flat_map(|id| self.moves_of(*id)));
@@ -153,7 +156,7 @@ impl Steps<'_> {
             ValueUse::Output(_) => None,
         });
         let readers = std::iter::once(None).chain(readers.map(Some));
-        readers.map(move |only| Step::Moving(Moves { value, only }))
+        readers.map(move |only| Step::Moving(MovesToReaders { value, only }))
     }
 
     /// The moves that a case is about, what the cores do beside none of them, and what cannot go on
@@ -193,14 +196,15 @@ impl Steps<'_> {
         let readers = std::iter::once(None).chain(path.iter().copied().map(Some));
         path.iter().zip(readers).map(|(id, to)| {
             let is_read_by_one = self.problem.uses[id.index()].len() == 1;
-            Step::Moving(Moves { value: *id, only: to.filter(|_| !is_read_by_one) })
+            Step::Moving(MovesToReaders { value: *id, only: to.filter(|_| !is_read_by_one) })
         })
     }
 
     fn sets(&self, path: &[ValueId], trunk: &[ValueId]) -> Vec<Weighed> {
         let live = || self.problem.live.iter().copied();
         let sends = |id: &ValueId| self.costs.sending[id.index()].iter().any(|cost| *cost > 0);
-        let to_all = || live().rev().map(|value| Step::Moving(Moves { value, only: None }));
+        let to_all =
+            || live().rev().map(|value| Step::Moving(MovesToReaders { value, only: None }));
         // The critical path, and the longest way through ops.
         let ways = [path, trunk].map(|path| self.weighed(&self.along(&[], path)));
         let mut sets = vec![self.weighed(&self.of_cores(&[], path, trunk))];
