@@ -15,6 +15,7 @@ mod branches;
 mod certify;
 mod prices;
 mod together;
+mod witnesses;
 
 pub use certify::{Found, certify};
 pub use shard_certificate::{

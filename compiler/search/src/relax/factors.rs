@@ -2,22 +2,21 @@
 //! its graph of layouts.
 
 mod builder;
+mod narrowed;
 mod shared;
 mod strategies;
 mod works;
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
+use shard_ir::{AxisSet, Def, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
 use super::Setting;
 use super::graph::{FAR, Graph, NodeId};
 use super::groups::Groups;
 use crate::LowerError;
 use crate::kernel::Kernels;
-use crate::labels::label_layout;
 use builder::Builder;
 pub use shared::SearchCache;
 pub(crate) use shared::{CacheKey, SharedFactors};
@@ -266,68 +265,6 @@ impl Factors {
         Factors { ticks, ..self }
     }
 
-    /// The same for a program that differs in its layout patterns alone; `None` where a pin lies
-    /// within a kernel.
-    pub(crate) fn with_patterns(&self, program: &Program, maxima: AxisSet) -> Option<Factors> {
-        let mut other = self.clone();
-        for id in &self.live {
-            let v = id.index();
-            let factor = match &program.value(*id).def {
-                Def::Parameter { pattern, .. } => {
-                    Factor::given(&allowed(&self.graphs, program, *id, pattern, maxima))
-                }
-                Def::Pin { .. } if !self.states[v].of.is_empty() => return None,
-                Def::Pin { pattern, .. } => {
-                    let nodes = allowed(&self.graphs, program, *id, pattern, maxima);
-                    // What it reads may have no other layouts than the pattern before asked for.
-                    let is_read = |node: &NodeId| {
-                        let layout = self.layout(*id, *node);
-                        self.operands[v].iter().all(|read| {
-                            (*node as usize) < self.nodes(*read)
-                                && self.layout(*read, *node) == layout
-                        })
-                    };
-                    if !nodes.iter().all(is_read) {
-                        return None;
-                    }
-                    Factor::passed(&nodes)
-                }
-                Def::Constant(_) | Def::Op { .. } => continue,
-            };
-            other.factors[v] = Arc::new(factor);
-        }
-        for (output, (value, nodes)) in program.outputs.iter().zip(&mut other.outputs) {
-            *nodes = allowed(&self.graphs, program, *value, &output.pattern, maxima);
-        }
-        Some(other)
-    }
-
-    /// Those of a program, of which these are, without the plans of another that allows less in one
-    /// place: there, the layouts that the other allows. Where they differ in several, a plan that
-    /// the other lacks may be as the other's at any one of them, and all stay.
-    pub(super) fn without_plans_of(self, other: &Program, program: &Program) -> Factors {
-        let of_value = |id: &ValueId| {
-            let less = other.value(*id).def.pattern()?;
-            (Some(less) != program.value(*id).def.pattern()).then(|| (*id, less.clone()))
-        };
-        let values: Vec<(ValueId, LayoutPattern)> = self.live.iter().filter_map(of_value).collect();
-        let results = other.outputs.iter().zip(&program.outputs).enumerate();
-        let results: Vec<(usize, &LayoutPattern)> = results
-            .filter(|(_, (less, more))| less.pattern != more.pattern)
-            .map(|(i, (less, _))| (i, &less.pattern))
-            .collect();
-        match (values.as_slice(), results.as_slice()) {
-            ([(id, less)], []) => self.allowing(*id, &|out, _| !less.admits(out)),
-            ([], [(result, less)]) => {
-                let mut wanted = self.clone();
-                let (value, nodes) = &mut wanted.outputs[*result];
-                nodes.retain(|node| self.layout(*value, *node).is_none_or(|l| !less.admits(l)));
-                wanted
-            }
-            _ => self,
-        }
-    }
-
     /// What each node of a value stands for, whatever its number; none for a hub.
     pub(super) fn names(&self, value: ValueId) -> impl Iterator<Item = Option<NodeName>> {
         let (graph, states) = (&self.graphs[value.index()], &self.states[value.index()]);
@@ -335,18 +272,6 @@ impl Factors {
             let layout = self.layout(value, node as NodeId)?;
             Some((layout, node.checked_sub(graph.nodes()).map(|state| states.of[state].1)))
         })
-    }
-
-    /// Whether another problem, which differs from this one in layout patterns
-    /// ([`Factors::with_patterns`]), allows nothing of pins and results that this one does not.
-    pub(crate) fn narrows(&self, other: &Factors) -> bool {
-        let fewer = |few: &[NodeId], of: &[NodeId]| few.iter().all(|node| of.contains(node));
-        let pins = self.live.iter().all(|id| {
-            let (a, b) = (&self.factors[id.index()], &other.factors[id.index()]);
-            a.arity == 0 || Arc::ptr_eq(a, b) || fewer(&b.out, &a.out)
-        });
-        let mut results = other.outputs.iter().zip(&self.outputs);
-        pins && results.all(|((_, few), (_, of))| fewer(few, of))
     }
 
     /// How many strategies there are.
@@ -379,86 +304,6 @@ impl Factors {
         Some(StrategyLayouts { made, read: read? })
     }
 
-    /// The factors with labels fixed: parameters, pins and results that bear one have its layout
-    /// alone.
-    pub(crate) fn with_labels(&self, program: &Program, labels: &[Layout]) -> Factors {
-        let mut narrowed = self.clone();
-        let wanted = |pattern: &LayoutPattern| pattern.label.map(|LabelId(l)| labels[l as usize]);
-        for id in &self.live {
-            let Some(wanted) = program.value(*id).def.pattern().and_then(wanted) else { continue };
-            let factor = &self.factors[id.index()];
-            let is_kept = |s: usize| self.has_label_layout(program, *id, factor.out[s], wanted);
-            narrowed.factors[id.index()] = Arc::new(factor.keeping(&is_kept));
-        }
-        for (output, (value, allowed)) in program.outputs.iter().zip(&mut narrowed.outputs) {
-            if let Some(wanted) = wanted(&output.pattern) {
-                allowed.retain(|n| self.has_label_layout(program, *value, *n, wanted));
-            }
-        }
-        narrowed
-    }
-
-    /// The factors without the strategies of one value for which `allowed` says no, given the
-    /// layouts of its result and of what is read.
-    pub(crate) fn allowing(
-        &self,
-        value: ValueId,
-        allowed: &dyn Fn(Layout, &[Layout]) -> bool,
-    ) -> Factors {
-        let mut narrowed = self.clone();
-        let is_allowed = |s: usize| {
-            let layouts = self.layouts_of(value, s);
-            layouts.is_some_and(|StrategyLayouts { made, read }| allowed(made, &read))
-        };
-        let kept = self.factors[value.index()].keeping(&is_allowed);
-        narrowed.factors[value.index()] = Arc::new(kept);
-        narrowed
-    }
-
-    /// Leaves one reader to a value: the others, and results, have it however they like and for
-    /// nothing. So this takes no more than before, whatever it is that takes it; a result of the
-    /// value is in a layout that has nothing to do with the value's any more, so that no part may
-    /// have a place there ([`Part::without_results`](super::parts::Part::without_results)).
-    pub(crate) fn read_by_one(&mut self, value: ValueId, reader: ValueId) {
-        let others = self.uses[value.index()].iter().filter_map(|of| match of {
-            ValueUse::Operand(by, place) if *by != reader => Some((*by, *place)),
-            ValueUse::Operand(..) | ValueUse::Output(_) => None,
-        });
-        let mut others: Vec<(ValueId, usize)> = others.collect();
-        // The last places first: those before them keep their numbers.
-        others.sort_unstable_by_key(|(by, place)| Reverse((*by, *place)));
-        let mut uses = self.uses.as_ref().clone();
-        let mut operands = self.operands.as_ref().clone();
-        for (by, place) in others {
-            let read = &mut operands[by.index()];
-            uses[value.index()].retain(|of| *of != ValueUse::Operand(by, place));
-            for (at, operand) in read.iter().enumerate().skip(place + 1) {
-                let moved =
-                    uses[operand.index()].iter_mut().find(|of| **of == ValueUse::Operand(by, at));
-                moved.into_iter().for_each(|of| *of = ValueUse::Operand(by, at - 1));
-            }
-            read.remove(place);
-            let factor = &self.factors[by.index()];
-            let mut kept = Factor { arity: factor.arity - 1, ..Factor::default() };
-            for s in 0..factor.out.len() {
-                let reads = factor.reads_of(s).iter().enumerate();
-                let reads = reads.filter(|(at, _)| *at != place).map(|(_, node)| *node);
-                kept.push(factor.out[s], reads, factor.cost[s]);
-            }
-            self.factors[by.index()] = Arc::new(kept);
-        }
-        let mut alike = self.alike.as_ref().clone();
-        alike[value.index()] = None;
-        self.alike = Arc::new(alike);
-        (self.uses, self.operands) = (Arc::new(uses), Arc::new(operands));
-        let layouts = 0..self.graphs[value.index()].layouts.len() as NodeId;
-        for (of, allowed) in &mut self.outputs {
-            if *of == value {
-                *allowed = layouts.clone().collect();
-            }
-        }
-    }
-
     /// The layouts in which a parameter may be given; none for other values.
     pub(crate) fn given(&self, program: &Program, value: ValueId) -> Vec<Layout> {
         match program.value(value).def {
@@ -480,72 +325,6 @@ impl Factors {
         }
         graph.spread_forward(&mut cost, &mut super::graph::Queue::default());
         graph.layouts.iter().zip(&cost).filter(|(_, c)| **c == 0).map(|(l, _)| *l).collect()
-    }
-
-    /// The factors of what is kept: for each value its nodes, for each factor its strategies, as
-    /// `keep` says.
-    pub(crate) fn shrunk(
-        &self,
-        keep_nodes: &[Vec<bool>],
-        keep_strategies: &[Vec<bool>],
-    ) -> (Factors, Renamed) {
-        let mut small = self.clone();
-        let mut states = self.states.as_ref().clone();
-        let mut renamed: Renamed = vec![Vec::new(); self.factors.len()];
-        for id in &self.live {
-            let v = id.index();
-            let (graph, mut names) = self.graphs[v].restricted(&keep_nodes[v]);
-            let base = graph.nodes() as NodeId;
-            let old = std::mem::take(&mut states[v].of);
-            for (i, (layout, extra)) in old.into_iter().enumerate() {
-                let kept = keep_nodes[v][self.graphs[v].nodes() + i];
-                // The layout of a state is only a name; where the layout itself is gone, the state
-                // goes by the old list.
-                names.push(kept.then_some(base + states[v].of.len() as NodeId));
-                if kept {
-                    states[v].of.push((layout, extra));
-                }
-            }
-            states[v].names =
-                Some(states[v].names.clone().unwrap_or_else(|| Arc::clone(&self.graphs[v])));
-            small.graphs[v] = Arc::new(graph);
-            renamed[v] = names;
-        }
-        for id in &self.live {
-            let v = id.index();
-            let factor = &self.factors[v];
-            let mut kept = Factor { arity: factor.arity, ..Factor::default() };
-            for s in (0..factor.out.len()).filter(|s| keep_strategies[v][*s]) {
-                let out = renamed[v][factor.out[s] as usize];
-                let reads: Option<Vec<NodeId>> = factor
-                    .reads_of(s)
-                    .iter()
-                    .zip(&self.operands[v])
-                    .map(|(n, o)| renamed[o.index()][*n as usize])
-                    .collect();
-                if let (Some(out), Some(reads)) = (out, reads) {
-                    kept.push(out, reads, factor.cost[s]);
-                }
-            }
-            small.factors[v] = Arc::new(kept);
-        }
-        for (value, allowed) in &mut small.outputs {
-            *allowed = allowed.iter().filter_map(|n| renamed[value.index()][*n as usize]).collect();
-        }
-        small.states = Arc::new(states);
-        (small, renamed)
-    }
-
-    /// Whether a node of a labelled value stands for the label's layout.
-    pub(crate) fn has_label_layout(
-        &self,
-        program: &Program,
-        value: ValueId,
-        node: NodeId,
-        wanted: Layout,
-    ) -> bool {
-        self.layout(value, node)
-            .is_some_and(|l| label_layout(&program.value(value).dims, l) == wanted)
     }
 }
 

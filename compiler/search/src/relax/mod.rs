@@ -7,6 +7,7 @@ mod branch;
 mod carried;
 mod dearer;
 pub(crate) mod factors;
+mod favoured;
 pub(crate) mod graph;
 mod groups;
 mod guide;

@@ -30,7 +30,7 @@ pub(crate) struct Prices {
     /// cannot be had, `-FAR` where the reader has no use for it.
     pub(crate) paid: Vec<Vec<Vec<i64>>>,
     /// For each value, what its maker is paid at each node.
-    made: Vec<Vec<i64>>,
+    pub(super) made: Vec<Vec<i64>>,
     /// For each value that one alone reads, what it cost at least to reach each node on the last
     /// way up.
     reached: Vec<Vec<i64>>,
@@ -43,7 +43,7 @@ pub(crate) struct Prices {
     pub(crate) through_node: Vec<Vec<i64>>,
     /// What is paid to the parts that reach across the program.
     pub(crate) sides: Sides,
-    serving: ServingCosts,
+    pub(super) serving: ServingCosts,
 }
 
 /// What it takes to serve the readers of a value, on the way down.
@@ -58,9 +58,6 @@ pub(super) struct Serving<'t> {
     /// What all else of a plan takes at least.
     pub(super) rest: i64,
 }
-
-/// So many layouts of a value are reached by the best tree of moves.
-const FEW_WANTED: usize = 5;
 
 impl Prices {
     pub(crate) fn new(problem: &Factors) -> Prices {
@@ -169,107 +166,6 @@ impl Prices {
         }
         prices.sides.seat(small);
         prices
-    }
-
-    /// The time of a plan made by taking, value by value from the results back, what the prices
-    /// favour; after a sweep up. With `beside`, a reader of a value goes on from where the readers
-    /// behind it have chosen to have it; else each chooses by its own prices alone.
-    pub(crate) fn favoured(&mut self, problem: &Factors, beside: bool) -> i64 {
-        let mut wanted: Vec<Vec<NodeId>> = vec![Vec::new(); problem.factors.len()];
-        let want = |wanted: &mut Vec<Vec<NodeId>>, v: usize, node: NodeId| {
-            if !wanted[v].contains(&node) {
-                wanted[v].push(node);
-            }
-        };
-        for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
-            let paid = &self.paid[value.index()][use_index(problem, *value, ValueUse::Output(i))];
-            let Some(node) = allowed.iter().copied().min_by_key(|n| paid[at(*n)]) else {
-                return FAR;
-            };
-            want(&mut wanted, value.index(), node);
-        }
-        let mut total = 0;
-        for id in problem.live.iter().rev() {
-            let (v, factor) = (id.index(), &problem.factors[id.index()]);
-            if wanted[v].is_empty() {
-                continue;
-            }
-            let served = self.bringing_to(problem, *id, &wanted[v]);
-            let uses = uses_of(problem, *id);
-            let mut reached = Vec::with_capacity(uses.len());
-            for (operand, _) in &uses {
-                let chosen: &[NodeId] = if beside { &wanted[*operand] } else { &[] };
-                reached.push(self.reached_beside(problem, *operand, chosen));
-            }
-            let paid = uses.iter().zip(&reached).map(|((operand, reader), reached)| {
-                reached.as_ref().unwrap_or(&self.paid[*operand][*reader])
-            });
-            let paid: Vec<&Vec<i64>> = paid.collect();
-            let best = (0..factor.out.len()).min_by_key(|s| {
-                let own = add(served[at(factor.out[*s])], factor.cost[*s]);
-                paid.iter()
-                    .zip(factor.reads_of(*s))
-                    .fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])))
-            });
-            let Some(best) = best else { return FAR };
-            let (graph, out) = (&problem.graphs[v], factor.out[best]);
-            let moved = served[at(out)];
-            // What is shared on the ways is paid once.
-            let layouts = wanted[v].iter().chain([&out]).all(|n| at(*n) < graph.nodes());
-            let moved = if wanted[v].len() > FEW_WANTED && moved < FAR && layouts {
-                self.serving.reaching_all(graph, out, &wanted[v])
-            } else {
-                moved
-            };
-            total = add(total, add(moved, factor.cost[best]));
-            for ((operand, _), node) in uses.iter().zip(factor.reads_of(best)) {
-                want(&mut wanted, *operand, *node);
-            }
-        }
-        total
-    }
-
-    /// For each node, what it takes to bring a value from there to all of these: to each on its own
-    /// where they are many.
-    fn bringing_to(&mut self, problem: &Factors, id: ValueId, wanted: &[NodeId]) -> Vec<i64> {
-        let (nodes, graph) = (problem.nodes(id), &problem.graphs[id.index()]);
-        let only = |node: &NodeId| {
-            let mut paid = vec![-FAR; nodes];
-            paid[at(*node)] = 0;
-            paid
-        };
-        if wanted.len() <= FEW_WANTED {
-            let prices: Vec<Vec<i64>> = wanted.iter().map(only).collect();
-            self.serving.insides(graph, nodes, &prices);
-            return self.serving.inside[(1 << wanted.len()) - 1].clone();
-        }
-        let mut served = vec![0; nodes];
-        for node in wanted {
-            self.serving.insides(graph, nodes, &[only(node)]);
-            for (s, more) in served.iter_mut().zip(&self.serving.inside[1]) {
-                *s = add(*s, *more);
-            }
-        }
-        served
-    }
-
-    /// For each node, what it takes to make a value and to have it there and in the layouts that
-    /// others have chosen; `None` where none has, or many have. After a sweep up.
-    fn reached_beside(
-        &mut self,
-        problem: &Factors,
-        value: usize,
-        chosen: &[NodeId],
-    ) -> Option<Vec<i64>> {
-        if chosen.is_empty() || chosen.len() > FEW_WANTED {
-            return None;
-        }
-        let graph = &problem.graphs[value];
-        let mut all = self.bringing_to(problem, ValueId(value as u32), chosen);
-        let made = self.serving.reached(graph, &self.made[value]);
-        all.iter_mut().zip(made).for_each(|(all, made)| *all = add(*all, made));
-        all[graph.hubs()].fill(FAR);
-        Some(self.serving.reached(graph, &all))
     }
 
     /// What each operand of an op costs it at each node.
@@ -636,7 +532,7 @@ fn served_together<'p>(groups: Option<&Groups>, paid: &'p [Vec<i64>]) -> Vec<Cow
 
 /// What a reader pays at a price. Where it has no use for the value, nothing that may be in a plan
 /// reads there.
-fn due(price: i64) -> i64 {
+pub(super) fn due(price: i64) -> i64 {
     if price <= -FAR { FAR } else { price }
 }
 
