@@ -1,5 +1,5 @@
-//! The cheapest moves that bring a value from the one layout in which it is made to all the layouts
-//! in which it is wanted, each move counted once: a Steiner arborescence in the value's graph of
+//! The cheapest moves that bring a value from the one layout in which it is made to all layouts in
+//! which it is wanted, each move counted once: a Steiner arborescence in the value's graph of
 //! layouts (Dreyfus and Wagner, 1971).
 
 use std::cmp::Reverse;
@@ -11,51 +11,53 @@ use rustc_hash::FxHashMap;
 use crate::cost::Cost;
 use crate::table::{LayoutId, ValueTable};
 
-/// For one value and one list of wanted layouts: the least cost of reaching them all from each
-/// layout.
+/// The solution for one value and one list of wanted layouts: the least cost of reaching any set of
+/// these from each layout.
 #[derive(Debug)]
 pub(crate) struct Steiner {
     wanted: Vec<LayoutId>,
-    /// Sets of wanted layouts as bits; the first is not used.
+    /// A row for each set of wanted layouts, indexed by its bits; the row of the empty set is not
+    /// used.
     rows: Vec<Rc<Row>>,
 }
 
-/// For one list of wanted layouts what it costs to reach them all, from each layout.
+/// The least cost of reaching all layouts of one list, from each layout.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     cost: Vec<Cost>,
-    /// How the cost comes about.
+    /// For each layout, the first step of the cheapest way from there.
     step: Vec<HowReached>,
 }
 
-/// What is known of one value: a row for each list of wanted layouts that was looked at. What some
-/// wanted layouts cost is the same whatever else is wanted.
+/// The rows of one value for each list of wanted layouts that was solved. The row of a list does
+/// not depend on what else is wanted.
 pub(crate) type KnownRows = FxHashMap<Box<[LayoutId]>, Rc<Row>>;
 
 #[derive(Clone, Copy, Debug)]
 enum HowReached {
-    /// It does not.
+    /// The list cannot be reached.
     None,
-    /// The layout is the one wanted.
+    /// The layout is the only one of the list.
     Here,
-    /// A move to another layout, and on from there.
+    /// A move to this layout, and on from there.
     Move(LayoutId),
-    /// The list falls in two, both reached from here: one part of it, as bits.
+    /// The list is divided in two parts, both reached from here; the bits of the list are those of
+    /// one part.
     Fork(usize),
 }
 
-/// More wanted layouts of one value than this are reached in groups, nearest first: the number of
-/// sets doubles with each.
+/// More wanted layouts than this are reached in groups, nearest first: the number of sets doubles
+/// with each layout.
 pub(crate) const MAX_WANTED: usize = 8;
 
 impl Steiner {
-    /// Solves for all layouts at once. `wanted` has at least one layout, each once, and at most
-    /// [`MAX_WANTED`].
+    /// Solves for all layouts at once. `wanted` has 1 to [`MAX_WANTED`] layouts, each once.
     pub(crate) fn new(table: &ValueTable, wanted: &[LayoutId], known: &mut KnownRows) -> Steiner {
         Steiner::by(table, wanted, &|_, _| true, known)
     }
 
-    /// The same by some of the moves, told by where they lead from and to.
+    /// The same with only those moves for which `allowed` says yes, given their first and last
+    /// layouts.
     pub(crate) fn within(
         table: &ValueTable,
         wanted: &[LayoutId],
@@ -88,18 +90,18 @@ impl Steiner {
         Steiner { wanted: wanted.to_vec(), rows }
     }
 
-    /// The least cost of reaching all wanted layouts from one, if that is possible.
+    /// The least cost of reaching all wanted layouts from a layout, if that is possible.
     pub(crate) fn cost_from(&self, layout: LayoutId) -> Option<Cost> {
         let cost = self.rows.last()?.cost.get(layout as usize).copied()?;
         (cost.time < u64::MAX).then_some(cost)
     }
 
-    /// All wanted layouts as a set.
+    /// The set of all wanted layouts.
     pub(crate) fn all(&self) -> usize {
         (1 << self.wanted.len()) - 1
     }
 
-    /// Whether a set is of one layout, and that is this one.
+    /// Whether a set has this layout alone.
     pub(crate) fn is_here(&self, set: usize, layout: LayoutId) -> bool {
         set.is_power_of_two() && self.wanted[set.trailing_zeros() as usize] == layout
     }
@@ -110,12 +112,13 @@ impl Steiner {
         (cost.time < u64::MAX).then_some(cost)
     }
 
-    /// One of the wanted layouts as a set.
+    /// The set of one wanted layout; `None` if the layout is not wanted.
     pub(crate) fn set_of(&self, wanted: LayoutId) -> Option<usize> {
         Some(1 << self.wanted.iter().position(|layout| *layout == wanted)?)
     }
 
-    /// The moves of the cheapest arborescence, `(from, to)`, each after those that it starts from.
+    /// The moves `(from, to)` of the cheapest arborescence from a layout, each after the moves that
+    /// it starts from.
     pub(crate) fn moves_from(&self, layout: LayoutId) -> Vec<(LayoutId, LayoutId)> {
         let mut moves = Vec::new();
         let mut open = vec![((1usize << self.wanted.len()) - 1, layout)];
@@ -140,7 +143,7 @@ impl Steiner {
 }
 
 impl Row {
-    /// Of a list, given the rows of its parts, told by bits of it.
+    /// The row of a list; `row` gives the rows of its parts, by the bits of the list.
     fn of<'r>(
         table: &ValueTable,
         list: &[LayoutId],
@@ -154,7 +157,7 @@ impl Row {
             made.cost[*only as usize] = Cost::ZERO;
             made.step[*only as usize] = HowReached::Here;
         } else {
-            // Each way of splitting the list in two, once.
+            // Each division of the list in two, once.
             let all = (1usize << list.len()) - 1;
             for part in (1..all).rev().filter(|part| part & 1 != 0) {
                 let (one, other) = (row(part), row(all ^ part));
@@ -176,13 +179,13 @@ impl Row {
     }
 }
 
-/// The bits of a list as bits of a longer one, of which the list has those in `set`.
+/// Bits of a list as bits of a longer list, of which the list has the entries in `set`.
 fn spread(part: usize, set: usize) -> usize {
     let places = (0..usize::BITS as usize).filter(|n| set & 1 << n != 0);
     places.enumerate().filter(|(n, _)| part & 1 << n != 0).map(|(_, place)| 1 << place).sum()
 }
 
-/// Dijkstra against the direction of the moves, from every layout that already has a cost.
+/// Dijkstra against the direction of the moves, from every layout that has a cost.
 fn relax(
     table: &ValueTable,
     Row { cost, step }: &mut Row,

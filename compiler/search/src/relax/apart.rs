@@ -1,13 +1,15 @@
 //! One bound for all forms of a program whose choices are made apart from each other.
 //!
-//! A form is solved, and its prices are kept. What a cluster of it costs at those prices is a part
-//! of the bound; a cluster of another form, put in its place, costs what a relaxation of the
-//! cluster alone says, where what it reads and what is read of it is paid for at the same prices.
-//! The least over the alternatives of each cluster, added to all the rest, bounds every form there
-//! is: a form is the rest and one alternative of each cluster, and the prices between cancel.
+//! One form is solved, and its prices are kept. The bound of the form is a sum, and each cluster of
+//! the form has a part of it. An alternative of a cluster, from another form, is bounded by a
+//! relaxation of the cluster alone: what it reads, and what others read of it, is paid for at the
+//! prices of the solved form. Every form is what lies outside of all clusters, and one alternative
+//! of each cluster. The prices between these cancel, so the bound of what lies outside, and the
+//! least over the alternatives of each cluster, add up to a bound on every form.
 //!
-//! Numbers (`Def::Constant`) are in no cluster, though any may read them: they lie on every device,
-//! so that each reader has them for nothing, and is told apart from the others.
+//! Constants (`Def::Constant`) are in no cluster, though ops of any cluster may read them. They lie
+//! on every device, so each reader has its constants at no cost, and what the bound has of a
+//! constant is divided among its readers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,13 +28,14 @@ use super::{Branch, Setting, Sweeps, Whole, settle};
 use crate::LowerError;
 use crate::kernel::Kernels;
 
-/// A form with the class of each of its values.
+/// A form with the e-class of each of its values.
 pub(crate) struct Classed<'k> {
     kernels: &'k Kernels,
     classes: &'k [Id],
-    /// The value of a class.
+    /// The value of each class.
     value: FxHashMap<Id, ValueId>,
-    /// Of a part of a form, which of its results those of the part are; the others are none.
+    /// For a form that is a part of another, the number of each of its results among those of the
+    /// whole; `None` for a whole form.
     outputs: Option<&'k [usize]>,
 }
 
@@ -46,12 +49,13 @@ impl<'k> Classed<'k> {
         Classed { kernels, classes, value, outputs: None }
     }
 
-    /// The same for a part of a form, given which of the form's results its own are.
+    /// The same for a part of a form; `outputs` has the number of each of its results among those
+    /// of the whole.
     pub(crate) fn with_outputs(self, outputs: &'k [usize]) -> Classed<'k> {
         Classed { outputs: Some(outputs), ..self }
     }
 
-    /// Which result of the form it is.
+    /// The number of a result of this form among the results of the whole.
     fn output(&self, i: usize) -> Option<usize> {
         self.outputs.map_or(Some(i), |outputs| outputs.get(i).copied())
     }
@@ -65,21 +69,22 @@ impl<'k> Classed<'k> {
     }
 }
 
-/// A solved form, in which clusters may be replaced.
+/// A solved form whose clusters may be replaced by those of other forms.
 pub(crate) struct Apart<'k, 'h> {
     form: Classed<'k>,
     whole: Arc<Whole>,
     setting: Setting<'h>,
     shared: SharedFactors,
-    /// What the bound is less than that of the form, since numbers are told apart by their readers.
+    /// By how much [`Apart::bound`] is less than the bound of the form, since the constants are
+    /// divided among their readers.
     loss: i64,
-    /// What each reader of a number adds to the bound.
+    /// For each constant and reader, what the reader's use of the constant adds to the bound.
     of_numbers: FxHashMap<(ValueId, ValueId), i64>,
 }
 
 impl<'k, 'h> Apart<'k, 'h> {
-    /// Of a form with all its plans: nothing may have been dropped. `None` where a number costs
-    /// something.
+    /// `None` where a constant is not had at no cost. `branch` has to be the form with all of its
+    /// plans: nothing may have been dropped.
     pub(crate) fn new(
         form: Classed<'k>,
         branch: &Branch,
@@ -92,7 +97,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         apart.tell_numbers_apart().then_some(apart)
     }
 
-    /// Of a form at some prices, whatever these say of numbers.
+    /// The same for a form at given prices, which need not have constants at no cost.
     pub(crate) fn at_prices(
         form: Classed<'k>,
         problem: Factors,
@@ -104,22 +109,22 @@ impl<'k, 'h> Apart<'k, 'h> {
         Apart { form, whole, setting, shared, loss: 0, of_numbers: FxHashMap::default() }
     }
 
-    /// No plan of the form takes less, in ticks, at the prices that there are.
+    /// A lower bound on the plans of the form, in ticks, at the prices of this form.
     pub(crate) fn bound(&self) -> i64 {
         add(self.whole.prices.bound(), -self.loss)
     }
 
-    /// Ticks as picoseconds, rounded up: a bound on times that are whole picoseconds.
+    /// A bound in ticks as a bound in picoseconds, rounded up since plans take whole picoseconds.
     pub(crate) fn picoseconds(&self, ticks: i64) -> Option<u64> {
         self.whole.problem.picoseconds(ticks)
     }
 
-    /// A difference of bounds in picoseconds, rounded down.
+    /// A difference of two bounds in picoseconds, rounded down.
     pub(crate) fn whole_picoseconds(&self, ticks: i64) -> u64 {
         u64::try_from(ticks / self.whole.problem.ticks).unwrap_or(0)
     }
 
-    /// What a cluster of the form itself adds to [`Apart::bound`].
+    /// The part of [`Apart::bound`] that a cluster of this form has.
     pub(crate) fn own(&self, cluster: &BTreeSet<Id>) -> i64 {
         let problem = &self.whole.problem;
         let inside = |id: &&ValueId| cluster.contains(&self.form.class(**id));
@@ -135,8 +140,9 @@ impl<'k, 'h> Apart<'k, 'h> {
         numbers.fold(values, |sum, (_, term)| add(sum, *term))
     }
 
-    /// What a cluster of another form, which is the same outside of it, adds at least; [`FAR`]
-    /// where it has no plan, `None` where it reads what has no price.
+    /// The least that a cluster of another form adds to the bound, where the other form is the same
+    /// outside of the cluster: [`FAR`] where the cluster has no plan, `None` where it reads a value
+    /// that has no price in this form.
     pub(crate) fn least(
         &mut self,
         cluster: &BTreeSet<Id>,
@@ -150,8 +156,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         else {
             return Ok(None);
         };
-        // What the form cannot have in some layout its readers outside do not count on: no other
-        // form may have it there.
+        // The readers outside do not count on layouts in which the solved form cannot have the
+        // value. So no bound is known if the other form can have it in one of these.
         let had = |(value, taker, node): &(ValueId, ValueId, NodeId)| {
             prices.paid[value.index()][use_index(&problem, *value, ValueUse::Operand(*taker, 0))]
                 [at(*node)]
@@ -160,8 +166,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         Ok((!not_had.iter().any(had)).then(|| add(bound, -given)))
     }
 
-    /// Prices within a part of another form, which is the same outside of it; `None` where it reads
-    /// what has no price.
+    /// Prices within a part of another form that is the same outside of the part; `None` where the
+    /// part reads a value that has no price in this form.
     pub(crate) fn prices_within(
         &mut self,
         of: &[bool],
@@ -175,7 +181,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         }))
     }
 
-    /// What a result pays in the solved form for the value of another form that it is, at a layout.
+    /// The price that a result pays in the solved form for a value of another form in a layout.
     pub(crate) fn paid_by_result(
         &self,
         other: &Classed<'_>,
@@ -195,7 +201,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         here.map_or(FAR, price)
     }
 
-    /// Prices the values of a part of another form.
+    /// Sweeps prices on the values of a part of another form.
     fn settled(
         &mut self,
         of: &[bool],
@@ -216,8 +222,9 @@ impl<'k, 'h> Apart<'k, 'h> {
         Ok(Some(PricedPart { problem, prices, bound, given, not_had }))
     }
 
-    /// The factors of a part, with prices for what it reads and for what is read of it from
-    /// outside; `None` where it reads something that has no price there.
+    /// The problem of a part alone, where what the part reads, and what is read of it from outside,
+    /// is paid for at the prices of the solved form; `None` where it reads a value that has no
+    /// price there.
     fn priced_around(
         &self,
         mut part: Factors,
@@ -246,8 +253,8 @@ impl<'k, 'h> Apart<'k, 'h> {
                 let own = factor.cost[s].saturating_mul(ticks).min(FAR);
                 let own = sides.as_ref().map_or(own, |sides| add(own, sides[s]));
                 let cost = outside.iter().fold(own, |sum, (i, paid)| add(sum, paid[at(reads[*i])]));
-                // The form has no use for the value there: its maker does not count on being asked
-                // for it.
+                // The solved form does not read the value in this layout, so its maker is not paid
+                // for it, and no bound is known.
                 if own < FAR && outside.iter().any(|(i, paid)| paid[at(reads[*i])] <= -FAR) {
                     return None;
                 }
@@ -261,8 +268,8 @@ impl<'k, 'h> Apart<'k, 'h> {
             }
             part.factors[v] = Arc::new(kept);
         }
-        // Each reader outside is a value of its own that a result wants: it takes the value as its
-        // price says.
+        // Each reader outside becomes a value that is a result of the part: it reads the value of
+        // the part at the price that it pays.
         part.outputs.clear();
         let (mut given, mut not_had) = (0, Vec::new());
         let scalar = self.scalar();
@@ -293,13 +300,14 @@ impl<'k, 'h> Apart<'k, 'h> {
         part.states = Arc::new(states);
         part.operands = Arc::new(kept_operands);
         part.uses = Arc::new(uses);
-        // Readers here are others than those of the whole form.
+        // The readers here are not those of the whole form, so that its groups do not apply.
         part.alike = Arc::new(vec![None; part.factors.len()]);
         Some(PartProblem { problem: part, given, not_had })
     }
 
-    /// What is paid for a value of another form by a reader, at each layout of its graph there.
-    /// Either is outside of the cluster, so that the form itself has both.
+    /// The price that a reader pays for a value of another form, at each layout of the graph of
+    /// that form. The value or the reader is outside of the cluster; so is the edge between them,
+    /// and the solved form has both.
     fn paid(
         &self,
         other: &Classed<'_>,
@@ -329,9 +337,9 @@ impl<'k, 'h> Apart<'k, 'h> {
             return None;
         }
         let paid = &self.whole.prices.paid[here.index()][use_index(problem, here, reader)];
-        // An attention over a part of the keys is merged before what reads it here, if that is no
-        // pin: what may act on it unmerged is in its cluster. A form where it is no such thing
-        // misses nothing.
+        // Only ops of the same cluster, and pins, read an attention over a part of the keys before
+        // it is merged. So an op that reads it here does not use it unmerged, even if the solved
+        // form has no price for the unmerged layouts.
         let unknown = |layout: &Layout| {
             if layout.softmax_axes().is_empty() || is_pin { FAR } else { -FAR }
         };
@@ -342,8 +350,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         Some(graph.layouts.iter().map(price).collect())
     }
 
-    /// What each strategy of a value pays to what reaches across the program; `None` where nothing
-    /// does.
+    /// The side price of each strategy of a value; `None` where the value has no place in a part.
     fn side_prices(&self, other: &Classed<'_>, id: ValueId, part: &Factors) -> Option<Vec<i64>> {
         let here = *self.form.value.get(&other.class(id))?;
         let sides = &self.whole.prices.sides;
@@ -356,15 +363,15 @@ impl<'k, 'h> Apart<'k, 'h> {
         Some(part.factors[id.index()].out.iter().map(price).collect())
     }
 
-    /// The graph of a number.
+    /// The graph of a scalar.
     fn scalar(&self) -> Arc<Graph> {
         let alike = Alike { dtype: Dtype::F32, ..Alike::nothing() };
         let mut times = RegroupTimes::new(self.setting.hardware, &self.form.kernels.program.mesh);
         Arc::new(Graph::new(&mut times, &alike, AxisSet::EMPTY))
     }
 
-    /// Divides what the bound has of each number among its readers; `false` where a number is not
-    /// to be had for nothing.
+    /// Divides the terms of each constant in the bound among its readers; returns `false` if a
+    /// constant is not had at no cost.
     fn tell_numbers_apart(&mut self) -> bool {
         let Whole { problem, prices } = self.whole.as_ref();
         for id in problem.live.iter().copied().filter(|id| self.form.is_number(*id)) {
@@ -388,7 +395,7 @@ impl<'k, 'h> Apart<'k, 'h> {
     }
 }
 
-/// A part of a form, priced.
+/// A part of a form with prices; see [`PartProblem`].
 struct PricedPart {
     problem: Factors,
     prices: Prices,
@@ -397,7 +404,7 @@ struct PricedPart {
     not_had: Vec<(ValueId, ValueId, NodeId)>,
 }
 
-/// Prices within a part of a form.
+/// The prices within a part of a form.
 pub(crate) struct PartPrices {
     problem: Factors,
     prices: Prices,
@@ -405,8 +412,8 @@ pub(crate) struct PartPrices {
 }
 
 impl PartPrices {
-    /// What a reader in the part pays for a value in it, at a layout; [`FAR`] where it cannot be
-    /// had so.
+    /// The price that a reader in the part, by its operand at `place`, pays for a value of the part
+    /// in a layout; [`FAR`] where the value cannot be had so.
     pub(crate) fn paid(
         &self,
         program: &Program,
@@ -415,7 +422,8 @@ impl PartPrices {
         place: usize,
         layout: Layout,
     ) -> i64 {
-        // Operands from outside are none of the part's.
+        // The problem of the part leaves out the operands from outside, so places count those
+        // inside alone.
         let operands = program.value(by).def.operands();
         let place = operands[..place].iter().filter(|operand| self.of[operand.index()]).count();
         let paid = &self.prices.paid[value.index()]
@@ -427,22 +435,22 @@ impl PartPrices {
 /// A part of a form as a problem of its own.
 struct PartProblem {
     problem: Factors,
-    /// By how much the prices of those who read it from outside are too high all together, so that
-    /// no time is negative.
+    /// What has to be taken off the bound of this problem: the most that each reader outside pays,
+    /// summed. It is added to their costs so that no time is negative.
     given: i64,
-    /// What is not counted on: a value, one who takes it, and a layout in which the solved form
-    /// does not have it.
+    /// What the readers outside do not count on: a value, the reader, and a node at which the
+    /// solved form cannot have the value.
     not_had: Vec<(ValueId, ValueId, NodeId)>,
 }
 
-/// Who reads a value of a part from outside.
+/// A reader outside of a part: an op, by the place of its operand, or a result.
 #[derive(Clone, Copy)]
 enum OutsideReader {
     Op(ValueId, usize),
     Output(usize),
 }
 
-/// The readers outside of a part, with what they read of it.
+/// The readers outside of a part, each with the value that it reads of the part.
 fn readers_outside(other: &Classed<'_>, of: &[bool]) -> Vec<(ValueId, OutsideReader)> {
     let program = other.kernels.program.as_ref();
     let mut readers = Vec::new();
@@ -460,7 +468,7 @@ fn readers_outside(other: &Classed<'_>, of: &[bool]) -> Vec<(ValueId, OutsideRea
     readers
 }
 
-/// What a number costs at each of its layouts; `None` where that is something.
+/// The cost of having a constant in each layout; `None` where one of the layouts takes time.
 fn cost_of_number(graph: &Graph) -> Option<Vec<i64>> {
     let mut cost = vec![FAR; graph.nodes()];
     cost[at(graph.node(Layout::REPLICATED)?)] = 0;

@@ -1,5 +1,5 @@
-//! A part of the plans of a program with prices on it, and how it falls in parts of its own where
-//! labels or memory leave something to agree upon.
+//! A branch: a part of the plans of a program, with prices. A branch is divided into smaller ones
+//! where places of a label or a memory still have several classes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,72 +16,70 @@ use crate::Limits;
 use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
 
-/// The plans of a program, as far as they are looked at together, with prices on what they are made
-/// of.
+/// Plans of a program that are looked at together, and prices on them.
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
     pub(super) whole: Arc<Whole>,
-    /// What the prices say that any of them takes, in ticks; `FAR` where there is none.
+    /// A lower bound on the plans, in ticks; [`FAR`] where there are none.
     pub(super) bound: i64,
 }
 
-/// What is to be done with a branch.
+/// What to do next with a branch.
 pub(crate) enum BranchAction {
-    /// It is to be searched: labels have these layouts, and whatever weights and caches it stores
-    /// there is room for.
+    /// Search the branch. Its labels have these layouts, and all weights and caches that its plans
+    /// may store fit.
     Search(Vec<Layout>),
-    /// What seems best of it is to be searched first, and the branch looked at again.
+    /// Search the part of the branch that seems best first, and then look at the branch again.
     Dive,
-    /// It falls in these, which cover it.
+    /// Divide the branch into these, which together have all of its plans.
     Branches(Vec<Branch>),
 }
 
 impl Branch {
-    /// No plan takes less, in picoseconds; `None` where there is none.
+    /// A lower bound on the plans, in picoseconds; `None` where there are none.
     pub(crate) fn bound(&self) -> Option<u64> {
         self.whole.problem.picoseconds(self.bound)
     }
 
-    /// What they are made of.
+    /// The problem of the plans, and its prices.
     pub(crate) fn whole(&self) -> Arc<Whole> {
         Arc::clone(&self.whole)
     }
 
-    /// The same in ticks.
+    /// The lower bound in ticks; `None` where there are no plans.
     pub(crate) fn bound_in_ticks(&self) -> Option<i64> {
         (self.bound < FAR).then_some(self.bound)
     }
 
-    /// How many layouts its values may have, hubs and states of kernels counted.
+    /// The number of nodes of all values: layouts, hubs and kernel states.
     pub(crate) fn nodes(&self) -> usize {
-        let problem = &self.whole.problem;
-        problem.live.iter().map(|id| problem.nodes(*id)).sum()
+        self.whole.problem.all_nodes()
     }
 
-    /// How many strategies there are in it.
+    /// The number of strategies of all values.
     pub(crate) fn strategies(&self) -> usize {
         self.whole.strategies()
     }
 
-    /// For each parameter the layouts in which its plans may store it.
+    /// For each parameter, the layouts in which the plans may store it.
     pub(crate) fn stored(&self, program: &Program) -> Vec<Vec<Layout>> {
         let is_given = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
         let given = |id| self.whole.problem.given(program, id);
         program.value_ids().filter(is_given).map(given).collect()
     }
 
-    /// What each alternative costs at least.
+    /// A lower bound on the plans with each alternative.
     pub(crate) fn priced(&self) -> Priced {
         Priced::read(Arc::clone(&self.whole), self.bound)
     }
 
-    /// What the prices say of plans that are decided in part.
+    /// The prices as a guide for a search, in which some values are decided and others are not.
     pub(crate) fn guide(&self) -> Guide {
         Guide::read(&self.whole.problem, &self.whole.prices)
     }
 
-    /// The plans of it that take no longer than `most`, in picoseconds; its prices stay as they
-    /// are.
+    /// The branch without what no plan of at most `most` picoseconds uses. The prices are not swept
+    /// again.
     pub(crate) fn taking_at_most(&self, most: u64) -> Branch {
         let Whole { problem, prices } = self.whole.as_ref();
         let (mut problem, mut prices) = (problem.clone(), prices.clone());
@@ -90,7 +88,8 @@ impl Branch {
         Branch { whole: Arc::new(Whole { problem, prices }), ..self.clone() }
     }
 
-    /// Prices it again: `known` is what a plan takes, beyond which nothing is wanted.
+    /// Sweeps the prices again; `known` is the time of a known plan, in picoseconds, and slower
+    /// plans are of no interest.
     pub(crate) fn settle(&mut self, limits: &Limits, known: Option<u64>) {
         let Whole { problem, prices } = self.whole.as_ref();
         let (mut problem, mut prices) = (problem.clone(), prices.clone());
@@ -99,7 +98,8 @@ impl Branch {
             drop_dearer(&mut problem, &mut prices, plan);
         }
         let near = prices.sides.is_empty();
-        // What seems the best plan is one of those wanted where nothing is left to agree upon.
+        // The plan that prices favour is a plan of the branch only if no label and no memory is
+        // left to agree upon.
         let agreed = prices.sides.parts.iter().enumerate().all(|(part, p)| match p.kind {
             PartKind::Label { .. } => {
                 prices.sides.live(part, FAR - 1).iter().all(|live| live.len() <= 1)
@@ -117,8 +117,8 @@ impl Branch {
         self.whole = Arc::new(Whole { problem, prices });
     }
 
-    /// What comes next, given what a plan is known to take; `dived` are the ways of filling the
-    /// memory that were tried, of `most_dives` that may be.
+    /// What to do next with the branch, given the time of a known plan. `dived` holds the ways of
+    /// filling the memory that were searched already, of which there may be `most_dives`.
     pub(crate) fn fork(
         &self,
         known: Option<u64>,
@@ -143,12 +143,14 @@ impl Branch {
         }
     }
 
-    /// A part of it that has what seems best at so many of the places that are still open, at most,
-    /// and how many it are; `None` where none is open. Of labels all are decided at once.
+    /// The branch in which some of the open places have the class that seems best: at most `most`
+    /// places of a memory, or all labels at once. Also returns how many places that are; `None`
+    /// where no place is open.
     pub(crate) fn toward_the_best(&self, most: usize) -> Option<(Branch, usize)> {
         let sides = &self.whole.prices.sides;
         if self.open_label(FAR - 1).is_some() {
-            // All labels at once: each by itself would have the whole program priced again.
+            // All labels are decided at once, since deciding one alone means that the whole program
+            // is priced again.
             let labels = (0..sides.parts.len())
                 .filter(|part| matches!(sides.parts[*part].kind, PartKind::Label { .. }));
             let best: Vec<(usize, u32)> = labels
@@ -173,7 +175,7 @@ impl Branch {
         Some((self.having(part, &is_so), count))
     }
 
-    /// The label of fewest live layouts among those that have several.
+    /// The open label with the fewest live layouts: a label is open if it has several live layouts.
     pub(super) fn open_label(&self, most: i64) -> Option<(usize, Vec<usize>)> {
         let sides = &self.whole.prices.sides;
         let labels = sides
@@ -188,7 +190,8 @@ impl Branch {
         labels.filter_map(live).min_by_key(|(_, live)| live.len())
     }
 
-    /// A memory in which not everything that is live fits together, and what is live at each place.
+    /// A memory in which the largest live classes do not fit together, with the live classes of
+    /// each place.
     pub(super) fn open_memory(&self, most: i64) -> Option<(usize, Vec<Vec<usize>>)> {
         let sides = &self.whole.prices.sides;
         sides.parts.iter().enumerate().find_map(|(part, p)| {
@@ -202,11 +205,11 @@ impl Branch {
         })
     }
 
-    /// The layouts of the labels that seem best.
+    /// The layout of each label that seems best.
     pub(crate) fn labels(&self) -> Vec<Layout> {
         let sides = &self.whole.prices.sides;
         let layout = |(part, p): (usize, &Part)| match &p.kind {
-            // One that no place of the plan bears has any layout.
+            // A label that no place of the plan bears may have any layout.
             PartKind::Label { layouts } => {
                 layouts.get(sides.best(part).first().copied().unwrap_or(0) as usize).copied()
             }
@@ -215,13 +218,13 @@ impl Branch {
         sides.parts.iter().enumerate().filter_map(layout).collect()
     }
 
-    /// The branches of each layout that a label may have; where there are many, that of the best
-    /// and that of the others.
+    /// The branches of a label: one for each live layout, or, if these are many, one for the best
+    /// layout and one for all others.
     fn by_label(&self, part: usize, live: &[usize]) -> Vec<Branch> {
         let best = self.whole.prices.sides.best(part).first().copied().unwrap_or(0);
         let one = |layout: u32| self.having(part, &|_, class| class == layout);
         if live.len() <= MAX_LABEL_BRANCHES {
-            // The best first.
+            // The best layout comes first.
             let mut live = live.to_vec();
             live.sort_by_key(|layout| (*layout as u32 != best, *layout));
             return live.into_iter().map(|layout| one(layout as u32)).collect();
@@ -232,11 +235,11 @@ impl Branch {
         ]
     }
 
-    /// Two branches: one stored layout, whose live classes are two or more, is as large as it seems
-    /// best, or smaller; or it is larger.
+    /// Two branches by what a place of a memory stores, where two or more classes are live: up to
+    /// as much as seems best, and more.
     fn by_memory(&self, part: usize, place: usize, live: &[usize]) -> Vec<Branch> {
         let best = self.whole.prices.sides.best(part)[place] as usize;
-        // The largest class is beyond: both branches hold less than this one.
+        // The largest class is never the limit, so that the second branch has at least that class.
         let smaller = &live[..live.len() - 1];
         let up_to = smaller
             .iter()
@@ -250,8 +253,8 @@ impl Branch {
         vec![low, high]
     }
 
-    /// The place of a memory that leaves most bytes open; `None` where none leaves any: what is
-    /// live does not fit, then, or some place has nothing that is live.
+    /// The place of a memory with the widest range of bytes among its live classes; `None` where
+    /// each place has a single live class, or some place has none.
     pub(super) fn widest(&self, part: usize, live: &[Vec<usize>]) -> Option<usize> {
         let PartKind::Memory { bytes, .. } = &self.whole.prices.sides.parts[part].kind else {
             return None;
@@ -298,9 +301,9 @@ impl Branch {
         Branch { whole, bound }
     }
 
-    /// Those of its plans that store nothing that plans within `known` have no room for. Where no
-    /// memory is open whatever they store fits together; what does not would be taken for a plan
-    /// by a search that looks at no memory.
+    /// The plans without stored layouts that no plan within `known` has. A search without memory
+    /// would otherwise take a plan whose stored layouts do not fit for a plan of the branch: that a
+    /// memory is not open means that the live layouts fit together, and no others.
     pub(crate) fn within_memory(&self, known: Option<u64>) -> Branch {
         let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
         let sides = &self.whole.prices.sides;
@@ -314,7 +317,7 @@ impl Branch {
         branch
     }
 
-    /// Those of its plans whose weights and caches take no more bytes than these.
+    /// The plans whose weights and caches take at most this many bytes.
     pub(crate) fn keeping_at_most(&self, bytes: u64) -> Branch {
         let Whole { problem, prices } = self.whole.as_ref();
         let (problem, mut prices) = (problem.clone(), prices.clone());
@@ -324,7 +327,7 @@ impl Branch {
         Branch { whole, bound }
     }
 
-    /// What the weights and caches of its plans take at most, in bytes.
+    /// The most bytes that the weights and caches of the plans take.
     pub(crate) fn keeps_at_most(&self, program: &Program, memory: &DeviceMemory<'_>) -> u64 {
         let most = |id: ValueId| {
             let given = self.whole.problem.given(program, id).into_iter();
@@ -334,7 +337,8 @@ impl Branch {
         kept.map(most).fold(0, u64::saturating_add)
     }
 
-    /// Leaves out what has no room beside the weights and caches that all its plans store.
+    /// Leaves out the strategies that have no room beside the smallest weights and caches of the
+    /// plans.
     pub(crate) fn fit(&mut self, kernels: &Kernels, memory: &DeviceMemory<'_>) {
         let Whole { problem, prices } = self.whole.as_ref();
         let (memory, fits) = self.memory(&kernels.program, memory).fitting(kernels, problem);
@@ -343,7 +347,7 @@ impl Branch {
         self.whole = Arc::new(Whole { problem: fits, prices });
     }
 
-    /// The memory beside the weights and caches that all its plans store.
+    /// The memory beside the smallest weights and caches that the plans of the branch store.
     pub(crate) fn memory<'r>(
         &self,
         program: &'r Program,
@@ -358,10 +362,10 @@ impl Branch {
     }
 }
 
-/// So many steps lead at least to the plans that store everything as seems best, where there are as
-/// many places.
+/// The best of all places of a memory is reached in at least this many steps, if there are as many
+/// places.
 const STEPS_AT_LEAST: usize = 8;
 
-/// So many layouts of a label are branches of their own; of more, the best is one and the others
-/// are another.
+/// Up to this many layouts of a label get a branch each; if there are more, one branch has the best
+/// layout and another has all others.
 const MAX_LABEL_BRANCHES: usize = 8;

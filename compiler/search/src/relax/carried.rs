@@ -1,4 +1,4 @@
-//! Prices of one problem on another: of a program that differs in its layout patterns, or of one of
+//! Prices of one problem on another: on that of a program with other layout patterns, or on one of
 //! which a part was dropped.
 
 use std::sync::Arc;
@@ -13,16 +13,18 @@ use super::serving::{ServingCosts, add, at};
 use super::whole::Whole;
 
 impl Prices {
-    /// The same prices on a problem that differs from that of these in its layout patterns. Where a
-    /// reader had no use for the value, or could not have it, and now has and can, it pays what it
-    /// takes to bring the value there from where it pays something.
+    /// The same prices on a problem that differs only in layout patterns. Where a reader now reads
+    /// at a node at which it had no price, because it had no use for the value there or could not
+    /// have it, its price is what it costs to bring the value there from the nodes at which it has
+    /// a price.
     pub(super) fn carried_to(&self, priced: &Factors, problem: &Factors) -> Prices {
         let is_open = |price: i64| price.abs() < FAR;
         let known = |paid: &[i64]| -> Vec<i64> {
             paid.iter().map(|price| if is_open(*price) { *price } else { FAR }).collect()
         };
         let (mut prices, mut serving) = (Prices::new(problem), ServingCosts::default());
-        // What can be had, and what is of use, does not hang on prices.
+        // If the same values can be had and are of use at the same nodes, no sweep is needed to
+        // find out where.
         if is_as_free(priced, problem) {
             prices.paid.clone_from(&self.paid);
             let results = problem.outputs.iter().zip(&priced.outputs).enumerate();
@@ -54,10 +56,11 @@ impl Prices {
         prices
     }
 
-    /// These prices, but those of `other` where that has the node; elsewhere they go up or down as
-    /// its prices do on average. Both are of problems that differ in which nodes they have.
+    /// These prices, replaced by those of `other` at the nodes that it has. At all other nodes a
+    /// price moves by as much as the prices of the same reader do on average at the nodes that
+    /// `other` has. The problems differ in which nodes they have.
     pub(super) fn with_those_of(mut self, problem: &Factors, other: &Whole) -> Prices {
-        // What one reader alone pays follows from what the value takes to make.
+        // The price of a single reader follows in the next sweep from the cost of making the value.
         let shared: Vec<ValueId> =
             problem.live.iter().copied().filter(|id| self.paid[id.index()].len() > 1).collect();
         for id in shared {
@@ -91,9 +94,9 @@ impl Prices {
         self
     }
 
-    /// What the bound would be, after a sweep down, of a problem that differs from the one priced
-    /// in its layout patterns; `None` where that takes a sweep. Nothing is paid to parts that reach
-    /// across the program.
+    /// The bound on a problem that differs only in layout patterns, as it would be after a sweep
+    /// down at these prices; `None` where a sweep is needed to tell. The problem has no labels and
+    /// no memory that binds.
     pub(super) fn bound_of_patterns(&self, priced: &Factors, problem: &Factors) -> Option<i64> {
         let mut bound = self.bound();
         let mut serving = ServingCosts::default();
@@ -105,7 +108,7 @@ impl Prices {
             if factor.arity > 0 && Arc::ptr_eq(factor, before) {
                 continue;
             }
-            // What could not be had of a value before has no price.
+            // A value that could not be had at a node before has no price there.
             if !are_among(&factor.out, &before.out)
                 && (factor.arity > 0
                     || !serving.can_reach(&problem.graphs[v], &before.out, &factor.out))
@@ -115,8 +118,8 @@ impl Prices {
             let least = self.cost_of_making(problem, *id).into_iter().min().unwrap_or(FAR);
             bound = replace(bound, self.op_least.of(v), least);
         }
-        // What a result is not wanted in, nobody pays for; where it is wanted now, as much as it
-        // takes to bring it there.
+        // At a node where a result is no longer wanted its price falls away; at a node where it is
+        // wanted only now, its price is what it costs to bring the value there.
         let mut changed: Option<(Prices, Vec<ValueId>)> = None;
         for (i, ((value, allowed), (_, before))) in
             problem.outputs.iter().zip(&priced.outputs).enumerate()
@@ -125,7 +128,7 @@ impl Prices {
             let is_wider = !are_among(allowed, before);
             let is_grouped = problem.alike[v].is_some();
             if allowed == before || (is_grouped && !is_wider) {
-                // Of readers in groups each pays what the others do.
+                // Readers of a group pay the same, so that a price of one cannot be taken away.
                 continue;
             }
             if is_wider && (is_grouped || !is_wanted_alike(&mut serving, graph, before, allowed)) {
@@ -163,8 +166,8 @@ impl Prices {
     }
 }
 
-/// Whether what a problem allows instead of another lets nothing be had, and nothing be of use,
-/// that was not before, but for the results themselves. Both differ in layout patterns alone.
+/// Whether the same values can be had and are of use at the same nodes in two problems that differ
+/// only in layout patterns, apart from the nodes of results.
 fn is_as_free(before: &Factors, problem: &Factors) -> bool {
     let (mut serving, graphs) = (ServingCosts::default(), &problem.graphs);
     let values = problem.live.iter().all(|id| {
@@ -181,9 +184,9 @@ fn is_as_free(before: &Factors, problem: &Factors) -> bool {
         })
 }
 
-/// Whether a result that is wanted in some layouts instead of others can be had there wherever it
-/// could before, and nothing is of use that was not: it is brought to them from those before, and
-/// from each of them back to one of those.
+/// Whether a result that is wanted at the nodes `new` instead of `old` leaves the nodes unchanged
+/// at which the value can be had and is of use: the value can be brought from `old` to each node of
+/// `new`, and from each node of `new` to `old`.
 fn is_wanted_alike(
     serving: &mut ServingCosts,
     graph: &Graph,

@@ -1,5 +1,5 @@
-//! Plans whose ways of making values cost something beside their time, and what of a branch is
-//! decided.
+//! Branches whose strategies cost something beside their time, and branches in which each value has
+//! one strategy.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::whole::Whole;
 use crate::Limits;
 
 impl Branch {
-    /// The same plans where each way of making a value takes so many ticks more, priced from the
-    /// prices of `like`, a branch of the same plans.
+    /// The same plans, where a strategy takes `more` ticks than its time. The prices begin with
+    /// those of `like`, a branch of the same plans.
     pub(crate) fn dearer(
         &self,
         more: &dyn Fn(ValueId, &StrategyLayouts) -> i64,
@@ -41,14 +41,14 @@ impl Branch {
         Branch { whole, bound }
     }
 
-    /// Of each live value the first way that there is: the one, where all is decided.
+    /// The first strategy of each live value; where all is decided, its only one.
     pub(crate) fn ways(&self) -> Vec<(ValueId, StrategyLayouts)> {
         let problem = &self.whole.problem;
         let live = problem.live.iter();
         live.filter_map(|id| Some((*id, problem.layouts_of(*id, 0)?))).collect()
     }
 
-    /// Its plans that make values in these ways.
+    /// The plans of the branch with these strategies.
     pub(crate) fn made_so(&self, ways: &[(ValueId, StrategyLayouts)], limits: &Limits) -> Branch {
         let mut problem = self.whole.problem.clone();
         for (id, StrategyLayouts { made, read }) in ways {

@@ -1,5 +1,5 @@
-//! The program as a graph of factors: for each op its strategies with their times, for each value
-//! its graph of layouts.
+//! The program as a graph of factors: for each op its strategies with their times, and for each
+//! value its graph of layouts.
 
 mod builder;
 mod narrowed;
@@ -21,23 +21,24 @@ use builder::Builder;
 pub use shared::SearchCache;
 pub(crate) use shared::{CacheKey, SharedFactors};
 
-/// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel
-/// states*: the value in a layout inside a fused kernel, with so many bytes of memory traffic still
-/// to come in the rest of the kernel.
+/// The strategies of one value, in flat arrays. Node numbers from the size of the graph on are
+/// *kernel states*: the value in a layout inside a fused kernel, with a number of bytes that the
+/// rest of the kernel still reads or writes.
 #[derive(Debug, Default)]
 pub(crate) struct Factor {
-    /// The layout made, for each strategy.
+    /// For each strategy, the node at which it makes the value.
     pub(crate) out: Vec<NodeId>,
-    /// The layouts read, `arity` for each strategy.
+    /// For each strategy, the `arity` nodes at which it reads its operands, one strategy after the
+    /// other.
     pub(crate) reads: Vec<NodeId>,
-    /// The time of each strategy.
+    /// For each strategy, its time; [`FAR`] where it takes longer than can be counted.
     pub(crate) cost: Vec<i64>,
-    /// How many values a strategy reads.
+    /// The number of values that each strategy reads.
     pub(crate) arity: usize,
 }
 
 impl Factor {
-    /// What is given, in the layouts allowed.
+    /// The factor of a parameter or a constant: one strategy of no time for each allowed layout.
     fn given(allowed: &[NodeId]) -> Factor {
         let mut factor = Factor::default();
         for node in allowed {
@@ -46,7 +47,8 @@ impl Factor {
         factor
     }
 
-    /// Another value, in the layouts allowed.
+    /// The factor of a pin: one strategy for each allowed layout, which reads and makes that
+    /// layout.
     fn passed(allowed: &[NodeId]) -> Factor {
         let mut factor = Factor { arity: 1, ..Factor::default() };
         for node in allowed {
@@ -59,7 +61,8 @@ impl Factor {
         &self.reads[strategy * self.arity..(strategy + 1) * self.arity]
     }
 
-    /// Which of its strategies another factor has that is left of it, in the same order.
+    /// For each strategy, whether `left` has it too; `left` has some of these strategies in the
+    /// same order.
     pub(crate) fn kept_in(&self, left: &Factor) -> Vec<bool> {
         let mut next = 0;
         let is_kept = |s: usize| {
@@ -72,7 +75,7 @@ impl Factor {
         (0..self.out.len()).map(is_kept).collect()
     }
 
-    /// The strategies for which `keep` says yes.
+    /// The factor with only the strategies for which `keep` says yes.
     pub(crate) fn keeping(&self, keep: &dyn Fn(usize) -> bool) -> Factor {
         let mut kept = Factor { arity: self.arity, ..Factor::default() };
         for s in (0..self.out.len()).filter(|s| keep(*s)) {
@@ -106,47 +109,48 @@ pub(crate) enum ValueUse {
     Output(usize),
 }
 
-/// The layouts of one value inside fused kernels: `(layout, bytes to come)`.
+/// The kernel states of one value: its layouts inside fused kernels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KernelStates {
     index: FxHashMap<(NodeId, i64), NodeId>,
-    /// Of each state the layout and the bytes to come.
+    /// For each state, the node of its layout and the bytes to come.
     pub(crate) of: Vec<(NodeId, i64)>,
-    /// The graph whose numbers the layouts of the states are, where it is not the value's own any
-    /// more.
+    /// The graph that numbers the layouts of the states, once it is no longer the graph of the
+    /// value.
     names: Option<Arc<Graph>>,
 }
 
-/// What a node stands for: a layout, and inside a kernel the bytes to come.
+/// What a node stands for: a layout, and for a kernel state the bytes to come.
 pub(super) type NodeName = (Layout, Option<i64>);
 
-/// For each value the new number of each node, where it is kept.
+/// For each value, the new number of each node that is kept.
 pub(crate) type Renamed = Vec<Vec<Option<NodeId>>>;
 
-/// The program as the relaxation sees it. All of one assignment of layouts to labels.
+/// The program as the relaxation sees it: all of its plans, under all layouts of its labels.
 #[derive(Clone, Debug)]
 pub(crate) struct Factors {
     pub(crate) live: Vec<ValueId>,
     pub(crate) graphs: Vec<Arc<Graph>>,
     pub(crate) states: Arc<Vec<KernelStates>>,
     pub(crate) factors: Vec<Arc<Factor>>,
-    /// The values that the op or pin of each value reads.
+    /// For each value, the operands of the op or pin that makes it.
     pub(crate) operands: Arc<Vec<Vec<ValueId>>>,
     pub(crate) uses: Arc<Vec<Vec<ValueUse>>>,
-    /// For each value, the groups of its readers that pay the same, where it has too many to be
-    /// priced one by one.
+    /// For each value that has too many readers to be priced one by one, the groups of readers that
+    /// pay the same price.
     pub(super) alike: Arc<Vec<Option<Groups>>>,
-    /// For each result the layouts allowed.
+    /// For each result, its value and the nodes of the layouts that are allowed.
     pub(crate) outputs: Vec<(ValueId, Vec<NodeId>)>,
-    /// Whether the times are those of plans, and not only bounds on them: no kernel may read one
-    /// value twice, no hub stand for permutes of several times.
+    /// Whether all times are those of plans; otherwise some are only lower bounds: a kernel may
+    /// read a value twice, a hub stands for permutes of several times, or the layer is strict.
     pub(crate) exact: bool,
-    /// How many ticks, in which all its times are, a picosecond has.
+    /// The number of ticks in a picosecond; all times are in ticks.
     pub(crate) ticks: i64,
 }
 
-/// The ticks of a picosecond where times are short enough: prices that share a cost among readers
-/// are rounded to a tick, and a bound less than a picosecond below a plan is that of the plan.
+/// The ticks of a picosecond where times are short enough. A price that shares a cost among readers
+/// is rounded to a tick, and plans take whole picoseconds, so a bound that is less than a
+/// picosecond below the time of a plan still proves that plan.
 const TICKS: i64 = 1 << 10;
 
 impl Factors {
@@ -157,9 +161,9 @@ impl Factors {
         })
     }
 
-    /// The factors of some live values alone. What they read has a graph, and no factor. No kernel
-    /// reaches out of the part: an op that may join the kernel of another is in it where the other
-    /// is.
+    /// The factors of some live values alone. A value that one of them reads has a graph and no
+    /// factor. No kernel may reach out of the part: an op that may join the kernel of another is in
+    /// the part if the other is.
     pub(crate) fn of_part(
         kernels: &Kernels,
         setting: Setting<'_>,
@@ -173,7 +177,8 @@ impl Factors {
         }
         let graphs = shared.graphs_of(kernels, setting, &has_graph);
         let count = program.values.len();
-        // Where a hub stands for permutes of several times, they are bounded and not known.
+        // A graph that is not exact, and so has bounds in place of times, makes the problem
+        // inexact.
         let exact = !setting.strict && graphs.iter().all(|graph| graph.exact);
         let mut built = Builder {
             graphs,
@@ -191,7 +196,7 @@ impl Factors {
             outputs.push((value, allowed(&built.graphs, program, value, pattern, setting.maxima)));
             uses[output.value.index()].push(ValueUse::Output(i));
         }
-        // Readers before what they read: they say which kernel states there are.
+        // Readers come before what they read, since they determine which kernel states there are.
         for id in live.iter().rev().copied() {
             let operands = program.value(id).def.operands();
             for (place, operand) in operands.iter().enumerate() {
@@ -219,13 +224,15 @@ impl Factors {
         })
     }
 
-    /// The same with times in parts of a picosecond, unless they are too long for that.
+    /// The same problem with times in ticks of 1/1024 picosecond, or in picoseconds where times are
+    /// too long for ticks.
     pub(crate) fn in_ticks(self) -> Factors {
         self.in_some_of(&[TICKS], FAR / 16)
     }
 
-    /// The same with times in as small parts of a picosecond as they are short enough for, if only
-    /// just: for prices that are shown to others, which are true whatever they are.
+    /// The same problem with times in the finest ticks in which they stay below [`FAR`]. This
+    /// leaves less room for prices than [`Factors::in_ticks`] does. It is for the prices of
+    /// certificates, which give a true bound whatever they are.
     pub(crate) fn in_fine_ticks(self) -> Factors {
         self.in_some_of(&[TICKS, TICKS / 4, TICKS / 16, TICKS / 64, TICKS / 256], FAR)
     }
@@ -236,7 +243,7 @@ impl Factors {
         };
         let of_value = |id: &ValueId| {
             let (factor, graph) = (&self.factors[id.index()], &self.graphs[id.index()]);
-            // A value is brought to each of its readers, by a few moves.
+            // A value is brought to each of its readers by a few moves.
             let moves = (self.uses[id.index()].len() as i64 + 1).saturating_mul(MOVES_OF_A_READER);
             let moved = longest(&mut graph.times()).saturating_mul(moves);
             longest(&mut factor.cost.iter().copied()).saturating_add(moved)
@@ -245,7 +252,7 @@ impl Factors {
         let Some(ticks) = ticks.iter().copied().find(|ticks| all <= most / ticks) else {
             return self;
         };
-        // What values have in common they have in common afterwards.
+        // Graphs and factors that several values share are converted once, and stay shared.
         let mut graphs: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
         let mut factors: FxHashMap<*const Factor, Arc<Factor>> = FxHashMap::default();
         for graph in &mut self.graphs {
@@ -265,7 +272,8 @@ impl Factors {
         Factors { ticks, ..self }
     }
 
-    /// What each node of a value stands for, whatever its number; none for a hub.
+    /// For each node of a value, the layout that it stands for and, for a kernel state, the bytes
+    /// to come; `None` for a hub.
     pub(super) fn names(&self, value: ValueId) -> impl Iterator<Item = Option<NodeName>> {
         let (graph, states) = (&self.graphs[value.index()], &self.states[value.index()]);
         (0..self.nodes(value)).map(move |node| {
@@ -274,17 +282,22 @@ impl Factors {
         })
     }
 
-    /// How many strategies there are.
+    /// The number of strategies of all values.
     pub(crate) fn strategies(&self) -> usize {
         self.factors.iter().map(|factor| factor.out.len()).sum()
     }
 
-    /// How many nodes a value has, kernel states included.
+    /// The number of nodes of all values, kernel states included.
+    pub(crate) fn all_nodes(&self) -> usize {
+        self.live.iter().map(|id| self.nodes(*id)).sum()
+    }
+
+    /// The number of nodes of a value, kernel states included.
     pub(crate) fn nodes(&self, value: ValueId) -> usize {
         self.graphs[value.index()].nodes() + self.states[value.index()].of.len()
     }
 
-    /// The layout that a node stands for; none for a hub.
+    /// The layout that a node stands for; `None` for a hub.
     pub(crate) fn layout(&self, value: ValueId, node: NodeId) -> Option<Layout> {
         let graph = &self.graphs[value.index()];
         let Some(state) = (node as usize).checked_sub(graph.nodes()) else {
@@ -294,8 +307,8 @@ impl Factors {
         states.names.as_ref().unwrap_or(graph).layouts.get(states.of[state].0 as usize).copied()
     }
 
-    /// The layouts of a strategy of a value; `None` where it makes or reads a value at a hub, or
-    /// the value has fewer strategies.
+    /// The layouts of a strategy; `None` where a node of it is a hub, or the value has fewer
+    /// strategies.
     pub(crate) fn layouts_of(&self, value: ValueId, strategy: usize) -> Option<StrategyLayouts> {
         let factor = &self.factors[value.index()];
         let made = self.layout(value, *factor.out.get(strategy)?)?;
@@ -304,7 +317,7 @@ impl Factors {
         Some(StrategyLayouts { made, read: read? })
     }
 
-    /// The layouts in which a parameter may be given; none for other values.
+    /// The layouts in which a parameter may be given; empty for other values.
     pub(crate) fn given(&self, program: &Program, value: ValueId) -> Vec<Layout> {
         match program.value(value).def {
             Def::Parameter { .. } => self.factors[value.index()]
@@ -316,7 +329,8 @@ impl Factors {
         }
     }
 
-    /// The layouts of a value that it reaches from one without traffic, that one too.
+    /// The layouts that a value reaches from a layout by moves without traffic, that layout
+    /// included.
     pub(crate) fn reached_free(&self, value: ValueId, from: Layout) -> Vec<Layout> {
         let graph = &self.graphs[value.index()];
         let mut cost = vec![FAR; graph.nodes()];
@@ -328,10 +342,10 @@ impl Factors {
     }
 }
 
-/// No reader needs more moves in a row than this to have a value.
+/// A reader is assumed to need at most this many moves in a row to have a value.
 const MOVES_OF_A_READER: i64 = 8;
 
-/// The layouts of a value that a pattern on it allows.
+/// The nodes of the layouts of a value that a pattern allows.
 fn allowed(
     graphs: &[Arc<Graph>],
     program: &Program,
@@ -352,10 +366,10 @@ fn allowed(
     }
 }
 
-/// Which factors are made, and what of.
+/// The values that factors are made of, and the store of shared graphs and factors.
 pub(crate) struct Extent<'a> {
-    /// For each value, whether it has one.
+    /// For each value, whether a factor is made of it.
     pub(crate) of: Vec<bool>,
-    /// What other factors of the same source, mesh and chip have in common with them.
+    /// Graphs and factors that were made for other programs of the same dims, mesh and chip.
     pub(crate) shared: &'a mut SharedFactors,
 }

@@ -1,4 +1,4 @@
-//! The plan that prices favour, and what it takes.
+//! The plan that prices favour, and its time.
 
 use shard_ir::ValueId;
 
@@ -7,13 +7,14 @@ use super::graph::{FAR, NodeId};
 use super::prices::{Prices, due, use_index, uses_of};
 use super::serving::{add, at};
 
-/// So many layouts of a value are reached by the best tree of moves.
+/// Up to this many layouts of a value are reached by the best tree of moves.
 const FEW_WANTED: usize = 5;
 
 impl Prices {
-    /// The time of a plan made by taking, value by value from the results back, what the prices
-    /// favour; after a sweep up. With `beside`, a reader of a value goes on from where the readers
-    /// behind it have chosen to have it; else each chooses by its own prices alone.
+    /// The time of the plan that takes, value by value from the results back, the strategy that is
+    /// cheapest at the prices; called after a sweep up. With `beside`, the price of an operand is
+    /// the cost of reaching it from the layouts in which other readers have chosen to have it;
+    /// without, each reader chooses by its own prices alone.
     pub(crate) fn favoured(&mut self, problem: &Factors, beside: bool) -> i64 {
         let mut wanted: Vec<Vec<NodeId>> = vec![Vec::new(); problem.factors.len()];
         let want = |wanted: &mut Vec<Vec<NodeId>>, v: usize, node: NodeId| {
@@ -54,7 +55,7 @@ impl Prices {
             let Some(best) = best else { return FAR };
             let (graph, out) = (&problem.graphs[v], factor.out[best]);
             let moved = served[at(out)];
-            // What is shared on the ways is paid once.
+            // Moves that several ways share are counted once.
             let layouts = wanted[v].iter().chain([&out]).all(|n| at(*n) < graph.nodes());
             let moved = if wanted[v].len() > FEW_WANTED && moved < FAR && layouts {
                 self.serving.reaching_all(graph, out, &wanted[v])
@@ -69,8 +70,8 @@ impl Prices {
         total
     }
 
-    /// For each node, what it takes to bring a value from there to all of these: to each on its own
-    /// where they are many.
+    /// For each node, the time of bringing a value from the node to all `wanted` nodes: by a tree,
+    /// or to each on its own if they are many.
     fn bringing_to(&mut self, problem: &Factors, id: ValueId, wanted: &[NodeId]) -> Vec<i64> {
         let (nodes, graph) = (problem.nodes(id), &problem.graphs[id.index()]);
         let only = |node: &NodeId| {
@@ -93,8 +94,8 @@ impl Prices {
         served
     }
 
-    /// For each node, what it takes to make a value and to have it there and in the layouts that
-    /// others have chosen; `None` where none has, or many have. After a sweep up.
+    /// For each node, the least cost of making a value and having it at that node and at all
+    /// `chosen` nodes; `None` if no nodes are chosen, or too many. Called after a sweep up.
     fn reached_beside(
         &mut self,
         problem: &Factors,

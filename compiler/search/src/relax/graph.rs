@@ -1,5 +1,4 @@
-//! The layouts of one shape and what it takes to move between them, in time alone: the graph over
-//! which prices spread.
+//! The layouts of a value and the times of moves between them: the graph over which prices spread.
 
 mod builder;
 mod spread;
@@ -14,72 +13,77 @@ use crate::rules::moves::{Freedom, Movable};
 pub(crate) use spread::Queue;
 use spread::spread;
 
-/// An infinite cost, small enough that a few of them can be added.
+/// An infinite cost. It is small enough that a few of them can be added.
 pub(crate) const FAR: i64 = 1 << 59;
 
-/// A layout, or a hub, by number: layouts come first.
+/// The number of a layout or a hub in a graph; layouts come first. In a factor, kernel states have
+/// the numbers behind both.
 pub(crate) type NodeId = u32;
 
-/// The graph of values that are [`Alike`]. Times in picoseconds.
+/// The graph of values that are [`Alike`]. Times are in picoseconds, or in ticks.
 ///
-/// Only moves that generate all others at no loss are in it: [`generating_moves`]; and the
-/// all-to-alls, permutes and exchanges that are not two others, with hubs where many of them take
-/// the same time ([`Sparse`]). Between too many layouts there are no exchanges ([`MAX_EXCHANGED`]),
-/// and a hub bounds permutes from below ([`builder::MAX_PERMUTED`]).
+/// The graph has single moves such that every other move takes as long as a way over them: the
+/// moves of [`generating_moves`](crate::rules::moves::generating_moves), and those all-to-alls,
+/// permutes and exchanges that are not two other moves. Where many moves take the same time, a hub
+/// stands for them ([`Sparse`](super::regroup::Sparse)). Above
+/// [`MAX_EXCHANGED`](crate::rules::moves::MAX_EXCHANGED) layouts there are no exchanges, and above
+/// [`builder::MAX_PERMUTED`] a hub bounds the time of permutes from below.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// The layouts, sorted; those of an attention over a part of the keys behind the others.
+    /// The layouts in ascending order; behind them, also ascending, the layouts in which the value
+    /// is the attention over a part of the keys.
     pub(crate) layouts: Arc<Vec<Layout>>,
     index: Arc<FxHashMap<Layout, NodeId>>,
-    /// Worked out when it is first asked for; graphs with other times have it in common.
+    /// Computed when it is first asked for, and shared with the graphs that differ in their times.
     over: OnceLock<Arc<AxesOfMoves>>,
     nodes: usize,
     from: ArcRows,
     into: ArcRows,
-    /// Whether the times are those of moves, and not only bounds on them.
+    /// Whether all times are those of real moves; otherwise some are only lower bounds.
     pub(crate) exact: bool,
 }
 
 /// All that the graph of a value depends on, beside the mesh, the hardware and the partials of its
-/// program. It is made from this alone, so that no value has the graph of another whose moves
-/// differ.
+/// program. The graph is made from this alone, so that values whose moves differ never share one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Alike {
-    /// Its sizes, and which moves there are.
+    /// The sizes of the value, and which moves of it are allowed.
     pub(crate) movable: Movable,
     pub(crate) dtype: Dtype,
-    /// How often its step is taken.
+    /// How often the step that makes the value is executed.
     pub(crate) times: u64,
 }
 
 impl Alike {
-    /// A number that is never made: what has no graph of its own has this one's.
+    /// The graph of a scalar that has no moves: it stands in for the graphs of values that need
+    /// none.
     pub(crate) fn nothing() -> Alike {
         let scalar = Movable { sizes: Vec::new(), freedom: Freedom::Fixed, statistics: None };
         Alike { movable: scalar, dtype: Dtype::F32, times: 0 }
     }
 }
 
-/// Which arcs are meant: those from each node, or those into it.
+/// Which arcs of each node an array has: those that begin there, or those that end there.
 #[derive(Clone, Copy)]
 enum Direction {
     From,
     Into,
 }
 
-/// The mesh axes that each move is known to keep busy.
+/// For each arc, the mesh axes that its move surely keeps busy.
 #[derive(Debug)]
 struct AxesOfMoves {
-    /// Each of them once.
+    /// The sets of axes, each once.
     axes: Vec<AxisSet>,
-    /// For each direction and arc, which of these.
+    /// For each direction and arc, the index of its set in `axes`.
     of_arcs: [Vec<u32>; 2],
 }
 
-/// Arcs by node, in one array.
+/// The arcs of all nodes in one array.
 #[derive(Debug, Default)]
 struct ArcRows {
-    /// Where the arcs of each node begin; graphs with other times have it in common.
+    /// For each node, the index of its first arc; shared with the graphs that differ in their
+    /// times.
     start: Arc<Vec<u32>>,
     arcs: Vec<(NodeId, i64)>,
 }
@@ -108,7 +112,7 @@ impl ArcRows {
 }
 
 impl Graph {
-    /// A graph of some arcs, each from a node to another in a time.
+    /// The graph of these arcs, given as `(from, to, time)`.
     fn of_arcs(
         layouts: Vec<Layout>,
         index: FxHashMap<Layout, NodeId>,
@@ -128,7 +132,8 @@ impl Graph {
         }
     }
 
-    /// The graph of some of the nodes alone, and the new number of each node that is kept.
+    /// The graph of the nodes for which `keep` says yes, and for each node its new number, if it is
+    /// kept.
     pub(crate) fn restricted(&self, keep: &[bool]) -> (Graph, Vec<Option<NodeId>>) {
         let mut number = 0;
         let renamed: Vec<Option<NodeId>> = keep[..self.nodes]
@@ -153,24 +158,24 @@ impl Graph {
         (Graph::of_arcs(layouts, index, number as usize, &arcs, self.exact), renamed)
     }
 
-    /// How many moves it has.
+    /// The number of arcs.
     pub(crate) fn arcs(&self) -> usize {
         self.from.arcs.len()
     }
 
-    /// The times of its moves.
+    /// The times of the arcs.
     pub(crate) fn times(&self) -> impl Iterator<Item = i64> {
         self.from.arcs.iter().map(|(_, time)| *time)
     }
 
-    /// The same with each move so many times as long.
+    /// The same graph, each arc `factor` times as long.
     pub(crate) fn longer(&self, factor: i64) -> Graph {
         self.with_times(&|_, time| time.saturating_mul(factor).min(FAR))
     }
 
-    /// The same with each move as long as it counts for, which `count` says of the mesh axes that
-    /// it is known to keep busy: those over which it gathers or combines. Of other moves, which may
-    /// stand for several, it is asked for none.
+    /// The same graph, each arc `count` times as long. `count` is given the mesh axes that the move
+    /// surely keeps busy: those over which it gathers or combines. For a regrouping or an arc of a
+    /// hub the set is empty, since these may stand for several moves.
     pub(crate) fn counted(&self, count: &dyn Fn(AxisSet) -> i64) -> Graph {
         let over = self.over.get_or_init(|| self.axes_of_moves());
         let count: Vec<i64> = over.axes.iter().map(|axes| count(*axes)).collect();
@@ -180,7 +185,8 @@ impl Graph {
         })
     }
 
-    /// The same with other times, given the direction and the number of each arc and its time.
+    /// The same graph with other times; `time` is given the direction, the index and the old time
+    /// of each arc.
     fn with_times(&self, time: &dyn Fn((Direction, usize), i64) -> i64) -> Graph {
         let rows = |rows: &ArcRows, direction: Direction| {
             let arcs = rows.arcs.iter().enumerate();
@@ -221,7 +227,8 @@ impl Graph {
         Arc::new(AxesOfMoves { axes, of_arcs })
     }
 
-    /// The axes over which a move gathers or combines; none where it regroups, or leads over a hub.
+    /// The axes over which a move gathers or combines; empty where the move regroups, or leads over
+    /// a hub.
     fn surely_over(&self, from: NodeId, to: NodeId) -> AxisSet {
         let ends = (self.layouts.get(from as usize), self.layouts.get(to as usize));
         let (Some(from), Some(to)) = ends else { return AxisSet::EMPTY };
@@ -234,34 +241,35 @@ impl Graph {
         }
     }
 
-    /// The number of a layout.
+    /// The node of a layout, if the graph has that layout.
     pub(crate) fn node(&self, layout: Layout) -> Option<NodeId> {
         self.index.get(&layout).copied()
     }
 
-    /// Layouts and hubs.
+    /// The number of nodes: layouts and hubs.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// Where the hubs are among the nodes.
+    /// The nodes that are hubs.
     pub(crate) fn hubs(&self) -> Range<usize> {
         self.layouts.len()..self.nodes
     }
 
-    /// The least cost of reaching each node from those that have one.
+    /// Lowers the cost of each node to the least of reaching that node from one that has a cost.
     pub(crate) fn spread_forward(&self, cost: &mut [i64], queue: &mut Queue) {
         spread(&self.from, cost, queue, |arc| arc);
     }
 
-    /// The same at a share of the cost of each move.
+    /// The same, where a move counts for its time divided by `share`.
     pub(crate) fn spread_forward_at(&self, cost: &mut [i64], queue: &mut Queue, share: i64) {
         spread(&self.from, cost, queue, |arc| arc / share);
     }
 
-    /// What it takes to bring a value from one layout to several: each in turn, the nearest first,
-    /// from the nearest layout that it has been in by then. Hardly more than the least, and never
-    /// less: to branch at a hub would pay one permute for two.
+    /// The time of a tree of moves from one layout to several: each wanted layout in turn, the
+    /// nearest first, is reached from the nearest layout that the value has been in by then. The
+    /// tree takes hardly more than the least, and never less. It does not branch at a hub: one
+    /// permute would then be counted for two.
     pub(crate) fn tree(&self, from: NodeId, wanted: &[NodeId], queue: &mut Queue) -> i64 {
         let (mut total, mut left) = (0, wanted.to_vec());
         let mut had = vec![false; self.nodes];
@@ -277,7 +285,7 @@ impl Graph {
                 return FAR;
             }
             total += cost[at as usize];
-            // Back along the way, which has no node twice.
+            // Walks the way back; no node is on it twice.
             for _ in 0..self.nodes {
                 if had[at as usize] {
                     break;
@@ -295,8 +303,8 @@ impl Graph {
         total
     }
 
-    /// The least cost of reaching, from each node, those that have one, at a share of the cost of
-    /// each move.
+    /// Lowers the cost of each node to the least of reaching, from that node, one that has a cost;
+    /// a move counts for its time divided by `share`.
     pub(crate) fn spread_backward(&self, cost: &mut [i64], queue: &mut Queue, share: i64) {
         match share {
             1 => spread(&self.into, cost, queue, |arc| arc),

@@ -1,6 +1,6 @@
-//! Readers of a value that are alike, and so pay the same: where many read a value, the best tree
-//! of moves for groups of them is the best one for all, since what serves one member of a group
-//! best serves all of them best.
+//! Groups of readers of a value that are alike, and so pay the same price. Where many read a value,
+//! they are priced in groups: the way that serves one member of a group best serves all members
+//! best, so the best tree of moves for the groups is the best one for all readers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use super::factors::{Factor, ValueUse};
 use super::graph::{FAR, Graph, NodeId};
 use super::serving::are_together;
 
-/// The readers of a value in groups, by their places among its uses.
+/// The readers of a value in groups, each reader as its place among the uses of the value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Groups(Vec<Vec<usize>>);
 
-/// What a value is made by, as far as groups tell values apart.
+/// How a value is made, as far as groups tell values apart: given, in layouts of a graph, or made
+/// by a factor from operands of some kinds.
 #[derive(PartialEq, Eq, Hash)]
 enum MadeBy {
     Given(*const Graph, Vec<NodeId>),
@@ -24,9 +25,9 @@ enum MadeBy {
 }
 
 impl Groups {
-    /// For each value the groups of its readers; `None` where they are priced one by one, or are
-    /// too many even in groups. Readers are alike that are made by one rule from values that are
-    /// alike.
+    /// For each value, the groups of its readers; `None` where the readers are priced together or
+    /// one by one without groups. Readers are alike if the same factor makes them from operands
+    /// that are alike.
     pub(super) fn of_all(
         live: &[ValueId],
         graphs: &[Arc<Graph>],
@@ -75,14 +76,14 @@ impl Groups {
         all
     }
 
-    /// The members of each.
+    /// The members of each group.
     pub(super) fn members(&self) -> impl Iterator<Item = &[usize]> {
         self.0.iter().map(Vec::as_slice)
     }
 
-    /// Has the members of each group pay the same: what they paid on average, or where only some
-    /// have a use for a node, what these did. Returns whether that changed anything. So that no sum
-    /// of theirs is out of range, none pays more than a share of the largest price.
+    /// Makes the members of each group pay the same at each node: their average price, or that of
+    /// those who have a use for the node. Returns whether a price changed. No price is more than a
+    /// share of the largest, so that sums over a group stay in range.
     pub(super) fn share(&self, paid: &mut [Vec<i64>]) -> bool {
         let mut changed = false;
         for group in self.members().filter(|group| group.len() > 1) {
@@ -109,8 +110,8 @@ impl Groups {
         changed
     }
 
-    /// What each group pays, its members together. Where they do not pay the same, each pays what
-    /// the one does that pays most: wherever they are served, they pay no more.
+    /// The price that each group pays, all members together. Where the prices of members differ,
+    /// each counts with the highest, so that no member pays more than it is counted with.
     pub(super) fn paid<'p>(&self, paid: &'p [Vec<i64>]) -> Vec<Cow<'p, [i64]>> {
         let of_group = |group: &[usize]| match group {
             [] => Cow::Borrowed(&[][..]),

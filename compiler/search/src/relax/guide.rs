@@ -1,9 +1,10 @@
-//! What prices say that any plan is still to pay that is decided in part.
+//! The least that a plan has still to pay when a part of it is decided.
 //!
-//! For any prices, a plan pays at least what its decided parts cost, what they pay for what they
-//! read, and the least of each op and value that is not decided: what those are paid by the decided
-//! ones is in their least. At the bound of a branch this says as much as the bound does, where even
-//! shares of shared values ([`LeastCosts`](crate::bound::LeastCosts)) may say far less.
+//! For any prices, a plan costs at least what its decided ops and moves cost, what these pay for
+//! the values that they read, and the least of each op and value that is not decided. What decided
+//! readers pay to undecided ops is counted in the least of those. When nothing is decided, this is
+//! the bound of the branch. Shares of shared values ([`LeastCosts`](crate::bound::LeastCosts)) may
+//! say far less.
 
 use rustc_hash::FxHashMap;
 use shard_ir::{Layout, ValueId};
@@ -13,22 +14,24 @@ use super::graph::FAR;
 use super::parts::Seat;
 use super::prices::Prices;
 
-/// Prices of one branch by layout, and the least of each op and value at these prices, in ticks.
+/// The prices of a branch by layout, and the least cost of each op and value at these prices, in
+/// ticks.
 #[derive(Debug)]
 pub(crate) struct Guide {
-    /// How many ticks a picosecond has.
+    /// The number of ticks in a picosecond.
     pub(crate) ticks: i64,
-    /// For each value and use what the reader pays for it in each layout; a layout in which no plan
-    /// of the branch reads it so has none.
+    /// For each value and use, the price that the reader pays in each layout; a layout in which no
+    /// plan of the branch reads the value has none.
     paid: Vec<Vec<FxHashMap<Layout, i64>>>,
     uses: Vec<Vec<ValueUse>>,
-    /// What each value and its op come to at least.
+    /// For each value, the least cost of the value and its op.
     pub(crate) terms: Vec<i64>,
-    /// What each result comes to at least.
+    /// For each result, its least cost.
     pub(crate) outputs: Vec<i64>,
-    /// What the parts that reach across the program come to.
+    /// The least cost of all labels and memories.
     pub(crate) parts: i64,
-    /// For each value with places in such parts, and each result, what it pays them in each layout.
+    /// For each value and each result, its side price in each layout; empty for a value without
+    /// places.
     of_values: Vec<FxHashMap<Layout, i64>>,
     of_outputs: Vec<FxHashMap<Layout, i64>>,
 }
@@ -71,29 +74,30 @@ impl Guide {
         }
     }
 
-    /// Which use of a value this is.
+    /// The index of a use among the uses of its value.
     pub(crate) fn use_of(&self, value: ValueId, by: ValueUse) -> Option<usize> {
         self.uses[value.index()].iter().position(|known| *known == by)
     }
 
-    /// What a use of a value pays for it in a layout; `None` where no plan of the branch has it so.
+    /// The price of a value in a layout for the use of index `by`; `None` where no plan of the
+    /// branch reads it so.
     pub(crate) fn paid(&self, value: ValueId, by: usize, layout: Layout) -> Option<i64> {
         self.paid[value.index()].get(by)?.get(&layout).copied()
     }
 
-    /// Whether a value has a place in a part that reaches across the program.
+    /// Whether a value has a place in a label or a memory.
     pub(crate) fn has_places(&self, value: ValueId) -> bool {
         !self.of_values[value.index()].is_empty()
     }
 
-    /// What a value pays, in a layout, to the parts in which it has a place; `None` where no plan
-    /// of the branch has it so.
+    /// The side price of a value in a layout, 0 for a value without places; `None` where no plan of
+    /// the branch has it so.
     pub(crate) fn of_value(&self, value: ValueId, layout: Layout) -> Option<i64> {
         let places = &self.of_values[value.index()];
         if places.is_empty() { Some(0) } else { places.get(&layout).copied() }
     }
 
-    /// The same of a result.
+    /// The side price of a result in a layout; `None` where no plan of the branch has it so.
     pub(crate) fn of_output(&self, output: usize, layout: Layout) -> Option<i64> {
         self.of_outputs[output].get(&layout).copied()
     }

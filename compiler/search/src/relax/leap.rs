@@ -1,35 +1,36 @@
-//! Prices that go on as they went: sweeps whose gains shrink by a like factor each time end where a
-//! geometric series does, and prices may begin there. Any prices bound every plan, so a leap can
-//! only be of no use; then it is taken back.
+//! Leaps of prices. If the gains of sweeps shrink by about the same factor each time, prices move
+//! along a geometric series, and a leap sets them to where that series ends. Any prices bound every
+//! plan, so that a leap can do no harm but to lower the bound; then it is taken back.
 
 use super::graph::FAR;
 use super::prices::Prices;
 
-/// What each use of a value pays at each node, of the values that several read: all that a sweep
-/// hands on to the next.
+/// For each value that several read, each use and each node, the price of the reader: all that one
+/// sweep hands to the next.
 type Paid = Vec<Vec<Vec<i64>>>;
 
-/// How the bound rose of late.
+/// The last sweeps, as far as the next leap depends on them.
 #[derive(Default)]
 pub(super) struct Leaps {
-    /// The prices after the sweep before, and what that sweep gained.
+    /// The prices after the sweep before, and how much that sweep gained.
     before: Option<(Paid, i64)>,
-    /// The prices before a leap that was not looked at yet.
+    /// The prices before the last leap, until a sweep has shown what it gained.
     origin: Option<Box<Prices>>,
-    /// Leaps that were taken back.
+    /// The number of leaps that were taken back.
     failed: u32,
 }
 
-/// Factors of one sweep's gain to the next, in 1024ths, in which a leap is worth it: below, sweeps
-/// end soon by themselves; above, the end is too far to be guessed.
+/// The ratios of one sweep's gain to that of the sweep before, in 1024ths, at which a leap is made.
+/// At smaller ratios sweeps end soon by themselves; at larger ones the end of the series is too
+/// uncertain.
 const WORTH_LEAPING: std::ops::RangeInclusive<i128> = 512..=1000;
 
-/// After so many leaps that were taken back none is tried any more.
+/// No leap is made after this many were taken back.
 const MAX_FAILED: u32 = 3;
 
 impl Leaps {
-    /// Looks at what the last leap came to: takes it back where the bound fell below `known`.
-    /// Returns whether it did.
+    /// Takes the last leap back if the bound is now below `known`, the bound before it. Returns
+    /// whether it did.
     pub(super) fn take_back(&mut self, prices: &mut Prices, known: i64) -> bool {
         let Some(origin) = self.origin.take() else { return false };
         if prices.bound() >= known {
@@ -40,7 +41,7 @@ impl Leaps {
         true
     }
 
-    /// Leaps, after a sweep down that gained so much, if sweeps shrink evenly.
+    /// Leaps, if the gains of sweeps shrink evenly; called after a sweep down that gained `gain`.
     pub(super) fn leap(&mut self, prices: &mut Prices, gain: i64) {
         if self.failed >= MAX_FAILED {
             return;
@@ -68,13 +69,13 @@ impl Leaps {
         self.before = Some((prices.paid.iter().map(shared).collect(), gain));
     }
 
-    /// Forgets how the bound rose: alternatives were dropped.
+    /// Forgets the last sweeps, after alternatives were dropped.
     pub(super) fn start_anew(&mut self) {
         (self.before, self.origin) = (None, None);
     }
 }
 
-/// Whether a gain is so much of the one before that a leap is worth it.
+/// Whether the ratio of a gain to the one before is worth a leap.
 fn shrinks_evenly(gain: i64, earlier: i64) -> bool {
     let part = |gain: i64| i128::from(gain) * 1024 / i128::from(earlier);
     0 < gain && gain < earlier && WORTH_LEAPING.contains(&part(gain))

@@ -1,4 +1,4 @@
-//! Questions about a program that differs from a priced one in its layout patterns alone.
+//! Questions about a program that differs from a solved one only in layout patterns.
 
 use shard_ir::{AxisSet, Program};
 
@@ -8,35 +8,35 @@ use super::settle::{Sweeps, settle};
 use super::whole::Whole;
 use crate::Limits;
 
-/// Sweeps in which prices of nearly the same program may show that it has no plan of interest; they
-/// end sooner where they would not.
+/// The most sweeps in which the prices of a similar program may show that a program has no plan of
+/// interest.
 const QUESTION_SWEEPS: usize = 32;
 
-/// Sweeps after which little more is dropped of what no better plan is made of.
+/// The number of sweeps after which little more is dropped that no better plan uses.
 const SWEEPS_TO_NARROW: usize = 2;
 
-/// What prices say of plans that are better than one known.
+/// What prices say of plans that are better than a known one.
 pub(crate) enum Better<T> {
-    /// There are none.
+    /// There are no such plans.
     None,
-    /// None takes less than `least`, in picoseconds.
+    /// No such plan takes less than `least`, in picoseconds; `known` is what else is known of them.
     Plans { least: u64, known: T },
-    /// Nothing.
+    /// Prices cannot tell.
     Unknown,
 }
 
-/// What is known of a program, for a question about one that differs from it in its layout patterns
-/// alone.
+/// A solved program, for a question about one that differs only in layout patterns.
 #[derive(Clone, Copy)]
 pub(crate) struct Like<'a> {
     pub(crate) whole: &'a Whole,
-    /// The program itself, where its own plans are not wanted: then the prices are those that show
-    /// what they take.
+    /// The solved program, if its own plans are not wanted; the prices are then those that proved
+    /// what these plans take.
     pub(crate) unwanted: Option<&'a Program>,
 }
 
 impl Like<'_> {
-    /// What the wanted plans of a program are made of; `None` where that is not known from this.
+    /// The problem of the wanted plans of a program; `None` where it cannot be made from the solved
+    /// one.
     pub(super) fn problem_of(&self, program: &Program, maxima: AxisSet) -> Option<Factors> {
         let problem = self.whole.problem.with_patterns(program, maxima)?;
         Some(match self.unwanted {
@@ -45,16 +45,17 @@ impl Like<'_> {
         })
     }
 
-    /// What prices show at once that any wanted plan of a program takes, in picoseconds.
+    /// A lower bound on the wanted plans of a program, in picoseconds, that needs no sweep; `None`
+    /// where a sweep is needed.
     pub(crate) fn shows(&self, program: &Program, maxima: AxisSet) -> Option<u64> {
         let problem = self.problem_of(program, maxima)?;
         let bound = self.whole.bound_beside(&problem)?;
         Some(problem.picoseconds(bound).unwrap_or(u64::MAX))
     }
 
-    /// Prices on such a problem, the bound that they show, and what there was before anything was
-    /// dropped, if it was. `plan` is the time of a plan known, in ticks. `None` where prices had
-    /// better begin anew.
+    /// The bound on such a problem, the prices that show it, and the problem as it was before
+    /// anything was dropped, if something was. `plan` is the time of a known plan, in ticks. `None`
+    /// where it is better to begin with new prices.
     pub(super) fn settled(
         &self,
         problem: &mut Factors,
@@ -71,9 +72,10 @@ impl Like<'_> {
             let (bound, before) = settle(problem, &mut prices, limits, sweeps, plan);
             return Some((bound, prices, before));
         }
-        // Prices that are nearly right mostly show at once that there is nothing. Where there is
-        // something, those of a program that allows more are good enough to search with; others
-        // leave much that is dear looking cheap, so that prices begin anew, on what is left.
+        // Prices of a similar program mostly show soon that there is no plan of interest. If they
+        // do not, and the similar program allows more, its prices are good enough to search with.
+        // Other prices leave many dear alternatives looking cheap, so new prices are found on what
+        // was not dropped.
         let narrows = whole.problem.narrows(problem);
         let mut prices = whole.prices.resumed(problem);
         let few = Limits { sweeps: QUESTION_SWEEPS, ..limits.clone() };
@@ -84,16 +86,16 @@ impl Like<'_> {
 }
 
 impl Whole {
-    /// What the prices say, after a sweep down, of the plans of a program that differs in its
-    /// layout patterns ([`Factors::with_patterns`]); `None` where that takes a sweep.
+    /// The bound of the prices, after a sweep down, on a program that differs only in layout
+    /// patterns ([`Factors::with_patterns`]); `None` where a sweep is needed.
     fn bound_beside(&self, problem: &Factors) -> Option<i64> {
         let is_plain = self.prices.sides.is_empty();
         is_plain.then(|| self.prices.bound_of_patterns(&self.problem, problem)).flatten()
     }
 
-    /// Of the plans of `own`, which these are, without what no plan of `wider`, which allows more,
-    /// is made of that takes less than `best` picoseconds: at the prices of `settled`, what was
-    /// left of them when prices stood still.
+    /// The plans of `own`, of which this is the problem, without what no plan of `wider` below
+    /// `best` picoseconds uses; `wider` is a program that allows more. The prices are improved by
+    /// those of `settled`, which is what was left of this problem when its prices stood still.
     pub(crate) fn for_better_plans(
         &self,
         settled: &Whole,

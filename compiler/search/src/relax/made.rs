@@ -1,4 +1,4 @@
-//! Plans told apart by the layout in which they make a value.
+//! Values that the plans of a branch may make in several layouts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +7,16 @@ use shard_ir::{Layout, ValueId};
 
 use super::{Branch, Whole};
 
-/// A value that plans may make in several layouts, the likeliest of them first.
+/// A value that plans may make in several layouts; the layouts of plans with the least bound come
+/// first.
 pub(crate) struct Undecided {
     pub(crate) value: ValueId,
     pub(crate) layouts: Vec<Layout>,
 }
 
 impl Branch {
-    /// The results of ops that plans of at most `most` picoseconds may make in several layouts.
+    /// The results of ops and pins that plans of at most `most` picoseconds may make in several
+    /// layouts.
     pub(crate) fn undecided(&self, most: u64) -> Vec<Undecided> {
         let Whole { problem, prices } = self.whole.as_ref();
         let most = problem.in_time(most);
@@ -37,7 +39,7 @@ impl Branch {
         made.map(of_value).filter(|of_value| of_value.layouts.len() > 1).collect()
     }
 
-    /// Those of its plans that make a value in a layout for which `keep` says yes.
+    /// The plans of the branch that make a value in a layout for which `keep` says yes.
     pub(crate) fn making(&self, value: ValueId, keep: &dyn Fn(Layout) -> bool) -> Branch {
         let Whole { problem, prices } = self.whole.as_ref();
         let problem = problem.allowing(value, &|out, _| keep(out));

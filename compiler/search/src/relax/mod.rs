@@ -1,6 +1,6 @@
-//! A relaxation of the search: a bound on all plans from prices on values, and from it the part of
-//! the plan space that can hold a best plan. Time alone, no tie rule; built from the same rules as
-//! the e-graph.
+//! The relaxation of the search. Prices on values bound every plan from below, and the bound tells
+//! which part of the plan space can hold a best plan. The relaxation knows time and no tie rule; it
+//! is built from the same rules as the e-graph.
 
 pub(crate) mod apart;
 mod branch;
@@ -75,22 +75,25 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// Which plans a relaxation is to bound: all of them by default.
+/// Which plans a relaxation is to bound; by default all plans of the program.
 #[derive(Default)]
 pub(crate) struct Wanted<'a> {
-    /// Those alone that make values so.
+    /// Only plans that make their values in these ways.
     pub(crate) forced: Option<&'a Forced>,
-    /// Those alone that have room.
+    /// Only plans that fit in this memory.
     pub(crate) memory: Option<DeviceMemory<'a>>,
-    /// Those alone that take less time, in picoseconds.
+    /// Only plans that take less time than this, in picoseconds.
     pub(crate) below: Option<u64>,
-    /// Those that are far from the best, too: nothing is dropped for what another plan takes.
+    /// Whether plans far from the best are asked about, too: then no alternative is dropped because
+    /// another plan takes less.
     pub(crate) apart: bool,
-    /// What is known of a program that differs from this one in its layout patterns alone.
+    /// A solved relaxation of a program that differs only in layout patterns; its factors and
+    /// prices are reused.
     pub(crate) like: Option<Like<'a>>,
 }
 
-/// All plans of a program, and the same as it was before anything dear was dropped.
+/// All plans of a program with prices on them, and the problem with its prices as it was before any
+/// dear alternative was dropped.
 pub(crate) fn all_plans(
     kernels: &Kernels,
     setting: Setting<'_>,
@@ -114,7 +117,9 @@ pub(crate) fn all_plans(
         }
     }
     let memory = memory.map(|memory| {
-        // What ops of this form hold other forms may do without.
+        // The relaxation of one form is a part of the bound of all forms here (`relax::apart`).
+        // Another form may do without the ops that this one holds in memory, so nothing is dropped
+        // for lack of room.
         if apart {
             return memory;
         }
@@ -123,8 +128,8 @@ pub(crate) fn all_plans(
         memory
     });
     let parts = Arc::new(Part::all(kernels, memory.as_ref()));
-    // What is dearer than a plan known is not to be dropped where that plan may not be one of those
-    // wanted.
+    // A known plan may itself break a label or the memory, or lie outside of what is asked for.
+    // Where it may, alternatives that are dearer than that plan stay.
     let shrink = parts.is_empty() && !apart;
     let mut plan = below.map_or(FAR, |below| problem.in_time(below - 1));
     let like = like.filter(|_| parts.is_empty());
@@ -154,32 +159,32 @@ pub(crate) fn all_fits(kernels: &Kernels, memory: &DeviceMemory<'_>) -> bool {
     Part::all_fits(kernels, memory)
 }
 
-/// A problem whose times count whatever they are to count.
+/// A problem in which each step takes the time that a question lets it count for.
 pub(crate) struct Weighted<'p> {
     pub(crate) problem: Factors,
-    /// Values of which the moves to one reader alone count, each with that reader
+    /// Values whose moves count only on the way to one reader, each with that reader
     /// ([`Factors::read_by_one`]).
     pub(crate) read_by_one: Vec<(ValueId, ValueId)>,
-    /// What reaches across the program.
+    /// The labels and memories of the program.
     pub(crate) parts: &'p [Part],
-    /// Prices of a problem that differs in its times alone.
+    /// Prices to begin with, of a problem that differs from this one in its times alone.
     pub(crate) begin_at: Option<&'p Prices>,
-    /// A bound that is good to about a thousandth is enough, and one of no more than this, in
-    /// picoseconds, of no use. Else it is wanted to the last digit.
+    /// With a floor, in picoseconds, the bound need only be right to about a thousandth, and a
+    /// bound at or below the floor is of no use. Without one the bound is wanted to the last digit.
     pub(crate) floor: Option<u64>,
 }
 
-/// What a problem takes at least, in picoseconds.
+/// Lower bounds on the plans of a problem, in picoseconds.
 pub(crate) struct WeightedBound {
-    /// Any plan of it.
+    /// A bound on every plan.
     pub(crate) all: u64,
-    /// For each value and strategy, any plan that makes the value so.
+    /// For each value and strategy, a bound on the plans with that strategy.
     pub(crate) through: Vec<Vec<u64>>,
-    /// The prices that say so.
+    /// The prices that give these bounds.
     pub(crate) prices: Prices,
 }
 
-/// What prices say that any plan of a problem takes; `None` where there is none.
+/// Lower bounds on the plans of a problem, from prices; `None` where the problem has no plan.
 pub(crate) fn least_weighted(of: Weighted<'_>, limits: &Limits) -> Option<WeightedBound> {
     let Weighted { mut problem, read_by_one, parts, begin_at, floor } = of;
     let counts: Vec<usize> = problem.factors.iter().map(|factor| factor.out.len()).collect();
@@ -198,7 +203,7 @@ pub(crate) fn least_weighted(of: Weighted<'_>, limits: &Limits) -> Option<Weight
     let sweeps = Sweeps { fresh: begin_at.is_none(), shrink, near: false, rough };
     let (bound, whole) = settle(&mut problem, &mut prices, limits, sweeps, &mut plan);
     let all = problem.picoseconds(bound)?;
-    // Strategies have their numbers as long as none is dropped.
+    // The numbers of strategies are those of the problem before any were dropped.
     let prices = whole.map_or(prices, |before| before.prices);
     let in_picoseconds = |time: i64| problem.picoseconds(time.min(FAR - 1)).unwrap_or(all).max(all);
     let through = counts.iter().zip(&prices.through_strategy).map(|(count, through)| {

@@ -1,8 +1,9 @@
-//! The moves of a value that may be in a plan that takes no more than some time.
+//! The moves of a value that a plan within some time may have.
 //!
-//! A plan that moves a value from `a` to `b` serves some of its readers behind `b`: it takes no
-//! less than what it takes to have the value in `a` and serve the others, the move, and what it
-//! takes to serve these from `b`. (Reduced-cost fixing, of moves.)
+//! A plan that moves a value from `a` to `b` serves some of the readers from `b`. It costs at least
+//! as much as having the value in `a` and serving the other readers, the move itself, and serving
+//! these readers from `b`; so a move for which this is too much can be left out (reduced-cost
+//! fixing of moves).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_ir::Layout;
@@ -12,32 +13,34 @@ use super::prices::Serving;
 use super::serving::{add, scale};
 use super::whole::Whole;
 
-/// The moves of one value between some of its layouts.
+/// The moves of one value between some of its layouts that plans within some time may have.
 #[derive(Debug)]
 pub(crate) struct MovesWithin {
-    /// The place of each layout in the lists.
+    /// For each layout, its index in the lists.
     places: FxHashMap<Layout, usize>,
     sets: Vec<ServedSet>,
-    /// What serving all readers takes at least, and what it may take.
+    /// The least cost of serving all readers, and the most that it may be in a plan within the
+    /// time.
     least: i64,
     most: i64,
     ticks: i64,
 }
 
-/// A set of readers, or of groups of them, that is served behind a move.
+/// A set of readers, or of groups of readers, that are served behind a move.
 #[derive(Debug)]
 struct ServedSet {
-    /// What it takes to serve it from each layout.
+    /// For each layout, the least cost of serving the set from the layout.
     inside: Vec<i64>,
-    /// What it takes to have the value in each layout, and all other readers served.
+    /// For each layout, the least cost of having the value in the layout and serving all other
+    /// readers.
     outside: Vec<i64>,
-    /// See [`scale`].
+    /// The factor by which costs above the least are divided; see [`scale`].
     scale: i64,
 }
 
 impl MovesWithin {
-    /// Those of each value between these layouts in plans that take no more than `most` ticks;
-    /// `None` of a value whose readers are not priced together.
+    /// For each value, the moves between `layouts` that plans of at most `most` ticks may have;
+    /// `None` for a value whose readers are not priced together.
     pub(super) fn of_all(
         whole: &Whole,
         layouts: &[FxHashSet<Layout>],
@@ -45,8 +48,8 @@ impl MovesWithin {
     ) -> Vec<Option<MovesWithin>> {
         let Whole { problem, prices } = whole;
         let mut found: Vec<Option<MovesWithin>> = layouts.iter().map(|_| None).collect();
-        // After a sweep up all that is dear looks so at the results, and on the way down in turn at
-        // each value.
+        // After a sweep up, prices have all dear alternatives look dear at the results; the sweep
+        // down then makes them look dear at each value in turn.
         let mut prices = prices.clone();
         prices.up(problem, false);
         prices.down_past(problem, &mut |id, serving| {
@@ -77,26 +80,26 @@ impl MovesWithin {
         MovesWithin { places, sets, least: *least, most: most.saturating_sub(*rest), ticks }
     }
 
-    /// Those from one of the layouts.
+    /// The moves from a layout.
     pub(crate) fn from(&self, from: Layout) -> MovesFrom<'_> {
         MovesFrom { all: self, from: self.places.get(&from).copied() }
     }
 }
 
-/// The moves of one value from one layout.
+/// The moves of one value from one layout that plans within some time may have.
 pub(crate) struct MovesFrom<'m> {
     all: &'m MovesWithin,
     from: Option<usize>,
 }
 
 impl MovesFrom<'_> {
-    /// The longest that one to this layout may take, in picoseconds; `None` where none is in such a
-    /// plan.
+    /// The longest time, in picoseconds, that a move to a layout may take in such a plan; `None`
+    /// where no move is in one.
     pub(crate) fn longest(&self, to: Layout) -> Option<u64> {
         let MovesWithin { places, sets, least, most, ticks } = self.all;
         let (from, to) = (self.from?, *places.get(&to)?);
         let longest = |set: &ServedSet| {
-            // What is above the least counts for a part of it, rounded down.
+            // A cost above the least counts for a part of it only, rounded down.
             let most = match set.scale {
                 1 => *most,
                 scale => {

@@ -1,10 +1,10 @@
 //! Parts of the bound that reach across a program: a label, whose places all have one layout, and
-//! the memory of a device, in which the stored weights and caches fit together.
+//! the memory of a device, in which the stored weights and caches have to fit together.
 //!
 //! A part has *places*: parameters, pins and results. Each layout of a place falls in a *class* of
-//! the part: for a label the layout as the label sees it, for the memory the bytes that the layout
-//! takes. A place pays a *side price* for its class, and the part is paid it, so over a plan side
-//! prices cancel like all others:
+//! the part. For a label the class is the layout as the label sees it; for a memory it is the
+//! number of bytes that the layout takes. A place pays a *side price* for its class, and the part
+//! is paid it, so that over a plan side prices cancel like all other prices:
 //!
 //! ```text
 //! least of a label   =  min over its layouts L of            - sum over its places of side(place, L)
@@ -26,10 +26,10 @@ use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::DeviceMemory;
 use knapsack::Knapsack;
 
-/// The class of a layout that the part forbids.
+/// Stands for the class of a layout that the part forbids.
 pub(crate) const NO_CLASS: u32 = u32::MAX;
 
-/// Where a part has a say.
+/// What a place of a part is: a value or a result of the program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Seat {
     /// The layout in which a parameter is given, or a pin passes its operand on.
@@ -38,41 +38,41 @@ pub(crate) enum Seat {
     Output(usize),
 }
 
-/// One place of a part.
+/// A place of a part: where it is, and the class of each of its layouts.
 #[derive(Clone, Debug)]
 pub(crate) struct PartPlace {
     pub(crate) seat: Seat,
     class_of: FxHashMap<Layout, u32>,
-    /// How many classes there are.
+    /// The number of classes.
     pub(crate) classes: usize,
 }
 
 impl PartPlace {
-    /// The class of a layout.
+    /// The class of a layout; [`NO_CLASS`] if the part forbids the layout.
     pub(crate) fn class(&self, layout: Layout) -> u32 {
         self.class_of.get(&layout).copied().unwrap_or(NO_CLASS)
     }
 }
 
-/// What a part asks of the classes of its places.
+/// What a part demands of the classes of its places.
 #[derive(Clone, Debug)]
 pub(crate) enum PartKind {
-    /// That they are the same: one class for each layout of the label.
+    /// All places have the same class; there is one class for each layout of the label.
     Label { layouts: Vec<Layout> },
-    /// That they fit: for each place the bytes of each class over the whole stack, ascending, and
-    /// what they may sum to.
+    /// The classes fit together: `bytes` has, for each place, the bytes of its classes over the
+    /// whole stack, ascending, and their sum is at most `most`.
     Memory { bytes: Vec<Vec<u64>>, most: u64 },
 }
 
-/// One part.
+/// A label or a memory, with its places.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) kind: PartKind,
     pub(crate) places: Vec<PartPlace>,
 }
 
-/// What a part comes to at some prices: the least, and for each class of each place the least with
-/// that class.
+/// What a part costs at least at some side prices: over all choices of classes, and for each class
+/// of each place over the choices with that class.
 #[derive(Clone, Debug)]
 pub(crate) struct PartLeast {
     pub(crate) least: i64,
@@ -80,8 +80,9 @@ pub(crate) struct PartLeast {
 }
 
 impl Part {
-    /// The parts of a program: its labels in order, then its memory, where that is a constraint, of
-    /// each phase. What the results do not depend on has no place: no plan has it.
+    /// The parts of a program: its labels in order, then the memories of all phases, where memory
+    /// is a constraint. Values on which no result depends have no place, since plans do not have
+    /// them.
     pub(crate) fn all(kernels: &Kernels, memory: Option<&DeviceMemory<'_>>) -> Vec<Part> {
         let program = kernels.program.as_ref();
         let labels = (0..program.labels.len()).map(|label| Part::label(kernels, label));
@@ -93,7 +94,7 @@ impl Part {
         labels.chain(memories).collect()
     }
 
-    /// Whether weights and caches fit in each memory however they are stored.
+    /// Whether all weights and caches fit in each memory, however they are stored.
     pub(crate) fn all_fits(kernels: &Kernels, memory: &DeviceMemory<'_>) -> bool {
         let fits = |part: &Part| match &part.kind {
             PartKind::Label { .. } => true,
@@ -105,7 +106,7 @@ impl Part {
         Part::all(kernels, Some(memory)).iter().all(fits)
     }
 
-    /// The same, where a memory has no more bytes than these.
+    /// The same part, where a memory has at most this many bytes.
     pub(crate) fn keeping_at_most(&self, bytes: u64) -> Part {
         let mut part = self.clone();
         if let PartKind::Memory { most, .. } = &mut part.kind {
@@ -114,12 +115,12 @@ impl Part {
         part
     }
 
-    /// Whether results are among its places.
+    /// Whether results are among the places.
     pub(crate) fn has_results(&self) -> bool {
         self.places.iter().any(|place| matches!(place.seat, Seat::Output(_)))
     }
 
-    /// The same without places at some results: of these nothing is asked then.
+    /// The same part without places at those results for which `are` says yes.
     pub(crate) fn without_results(mut self, are: &dyn Fn(usize) -> bool) -> Part {
         let is_kept: Vec<bool> = self
             .places
@@ -181,8 +182,8 @@ impl Part {
         Part { kind: PartKind::Memory { bytes, most }, places }
     }
 
-    /// What the part comes to where the n-th place in its c-th class costs it `cost[n][c]`; [`FAR`]
-    /// where a place has no layout of that class.
+    /// What the part costs at least, where the class `c` of the place `n` costs `cost[n][c]`:
+    /// [`FAR`] if the place has no layout of that class.
     pub(crate) fn least(&self, cost: &[Vec<i64>]) -> PartLeast {
         match &self.kind {
             PartKind::Label { layouts } => {
@@ -198,7 +199,7 @@ impl Part {
         }
     }
 
-    /// The least alone, which is sooner found.
+    /// The least alone, which is faster to compute.
     pub(crate) fn least_alone(&self, cost: &[Vec<i64>]) -> i64 {
         match &self.kind {
             PartKind::Label { .. } => self.least(cost).least,
@@ -208,7 +209,8 @@ impl Part {
         }
     }
 
-    /// The classes that the least is made of, the first of those that tie.
+    /// The cheapest class of each place, given that the classes have to go together; of ties the
+    /// first.
     pub(crate) fn best(&self, cost: &[Vec<i64>]) -> Vec<u32> {
         match &self.kind {
             PartKind::Memory { bytes, most } => {
@@ -216,7 +218,7 @@ impl Part {
             }
             PartKind::Label { .. } => {
                 let PartLeast { with, .. } = self.least(cost);
-                // One layout for all places.
+                // A label has the same class at all places.
                 let best = with.first().and_then(|l| (0..l.len()).min_by_key(|class| l[*class]));
                 vec![best.unwrap_or(0) as u32; cost.len()]
             }
@@ -224,7 +226,7 @@ impl Part {
     }
 }
 
-/// A price of memory: picoseconds for bytes.
+/// A price of memory: `time` ticks for `bytes` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rate {
     time: i64,
@@ -232,7 +234,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// The price of so many bytes, rounded down.
+    /// The price of this many bytes, rounded down.
     pub(crate) fn of(self, bytes: u64) -> i64 {
         let price = i128::from(self.time) * i128::from(bytes) / i128::from(self.bytes.max(1));
         i64::try_from(price).unwrap_or(FAR).clamp(0, FAR - 1)
@@ -240,11 +242,12 @@ impl Rate {
 }
 
 impl Part {
-    /// The price of memory at which the places come to most by themselves, what the memory is paid
-    /// taken off; none for a label.
+    /// The price of memory that gives the largest bound when each place chooses its class by
+    /// itself; `None` for a label.
     ///
-    /// That is a sum over places of the least of lines, less a line: it bends where two classes of
-    /// a place cost the same.
+    /// The bound at a price is the sum over the places of their least cost, bytes paid for, less
+    /// the price of all bytes of the memory. It is piecewise linear in the price, and bends only
+    /// where two classes of a place cost the same; so only those prices are tried.
     pub(crate) fn rate(&self, cost: &[Vec<i64>]) -> Option<Rate> {
         let PartKind::Memory { bytes, most } = &self.kind else { return None };
         let mut rates = vec![Rate { time: 0, bytes: 1 }];
@@ -295,13 +298,13 @@ mod tests {
         let part = memory(vec![vec![1, 4, 16], vec![2, 8]], 18);
         let cost = [vec![9, 5, 0], vec![6, 0]];
         let least = part.least(&cost);
-        // 16 + 2 at 6 against 4 + 8 at 5.
+        // The least is 4 + 8 bytes at 5; 16 + 2 bytes cost 6.
         assert_eq!(least.least, 5);
         assert_eq!(least.with, vec![vec![9, 5, 6], vec![6, 5]]);
         assert_eq!(part.best(&cost), [1, 1]);
     }
 
-    /// All choices of a class for each place, by number.
+    /// All choices of one class for each place.
     fn choices(bytes: &[Vec<u64>]) -> impl Iterator<Item = Vec<u32>> {
         let count: usize = bytes.iter().map(Vec::len).product();
         (0..count).map(|mut number| {
@@ -350,8 +353,8 @@ mod tests {
         }
     }
 
-    /// Rounded down, more fits than there is room for: what is chosen fits all the same, and is
-    /// hardly dearer.
+    /// With bytes rounded down, more would fit than there is room for. The choice fits all the
+    /// same, and costs hardly more than the cheapest.
     #[test]
     fn the_best_of_rounded_bytes_fits() {
         let bytes: Vec<Vec<u64>> = (0..10)
@@ -380,7 +383,8 @@ mod tests {
 
     #[test]
     fn what_each_class_comes_to_is_that_of_all_choices_with_it_whether_falls_are_few_or_many() {
-        // Few sizes far apart are sorted; many in few steps are gone through.
+        // The first case has few sizes far apart, which are sorted; the second has many falls in
+        // few steps, which are listed by step.
         let few = vec![vec![0, 701, 977], vec![0, 499], vec![0, 313, 947], vec![0, 601]];
         let many = (1..5).map(|n| (0..4).map(|class| class * n).collect()).collect();
         for (bytes, most) in [(few, 1900), (many, 14)] {
@@ -431,7 +435,7 @@ mod tests {
         };
         let most = 8_000_300;
         let least = memory(bytes.clone(), most).least(&cost).least;
-        // Each place may be rounded by a step.
+        // The bytes of each place may be rounded by one step.
         let more = most + 8 * most.div_ceil(STEPS);
         assert!(exact(more) <= least && least <= exact(most), "{least}");
     }

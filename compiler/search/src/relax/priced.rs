@@ -1,4 +1,4 @@
-//! What prices say each alternative costs at least, and the part of the plan space that this leaves
+//! Lower bounds on the plans with each alternative, and the part of the plan space that they leave
 //! within some time.
 
 use std::sync::Arc;
@@ -11,21 +11,22 @@ use super::graph::FAR;
 use super::moves_within::MovesWithin;
 use super::whole::Whole;
 
-/// The part of the plan space whose alternatives may all be in a plan that takes no more than some
-/// time.
+/// The part of the plan space that plans within some time may use.
 #[derive(Debug, Default)]
 pub(crate) struct Region {
-    /// For each value, the layouts that it may pass through.
+    /// For each value, the layouts that it may have.
     pub(crate) layouts: Vec<FxHashSet<Layout>>,
-    /// For each op, by the layout of its result, the layouts of its operands.
+    /// For each op and each layout of its result, the layouts of its operands.
     pub(crate) strategies: Vec<FxHashMap<Layout, Vec<Vec<Layout>>>>,
-    /// For each value, which moves between these layouts; all of a value that has none here.
+    /// For each value, the moves between these layouts; `None`, or no entry, where all of its moves
+    /// are allowed.
     moves: Vec<Option<MovesWithin>>,
 }
 
 impl Region {
-    /// Of the moves of a value from one layout to another the longest that it may take, in
-    /// picoseconds, each time that it is done counted; `None` where none is in such a plan.
+    /// For moves of a value from a layout to another, the longest time that such a move may take,
+    /// in picoseconds, all executions of the step counted; `None` where no such move is in a plan
+    /// within the time.
     pub(crate) fn longest_move(
         &self,
         value: ValueId,
@@ -42,13 +43,13 @@ impl Region {
 }
 
 impl Factors {
-    /// What plans take that take so many ticks or more, in picoseconds: plans take whole ones.
-    /// `None` where there is none.
+    /// A bound in ticks as a bound in picoseconds, rounded up since plans take whole picoseconds;
+    /// `None` where it says that there is no plan.
     pub(super) fn picoseconds(&self, bound: i64) -> Option<u64> {
         picoseconds(bound, self.ticks)
     }
 
-    /// A time in ticks, below [`FAR`].
+    /// A time of picoseconds in ticks; less than [`FAR`].
     pub(crate) fn in_time(&self, time: u64) -> i64 {
         in_time(time, self.ticks)
     }
@@ -62,12 +63,13 @@ fn in_time(time: u64, ticks: i64) -> i64 {
     i64::try_from(time).unwrap_or(FAR).saturating_mul(ticks).min(FAR - 1)
 }
 
-/// The bound, and what each alternative of the plan space costs at least.
+/// A lower bound on all plans, and one on the plans with each alternative.
 pub(crate) struct Priced {
-    /// No plan takes less, in picoseconds; `None` where there is no plan.
+    /// The bound on all plans, in picoseconds; `None` where there is no plan.
     pub(crate) bound: Option<u64>,
-    /// In ticks.
+    /// For each value, the bounds on plans with each layout, in ticks.
     values: Vec<Vec<(Layout, i64)>>,
+    /// For each value, the bounds on plans with each strategy, in ticks.
     strategies: Vec<Vec<(i64, StrategyLayouts)>>,
     whole: Arc<Whole>,
 }
@@ -92,8 +94,8 @@ impl Priced {
         Priced { bound: problem.picoseconds(bound), values, strategies, whole }
     }
 
-    /// What the dearest alternative costs at least, in picoseconds: in a region this wide nothing
-    /// is left out.
+    /// The largest bound of an alternative, in picoseconds: a region of this time leaves nothing
+    /// out.
     pub(crate) fn dearest(&self) -> u64 {
         let values = self.values.iter().flatten().map(|(_, t)| *t);
         let dearest = values
@@ -103,7 +105,7 @@ impl Priced {
         picoseconds(dearest.unwrap_or(0), self.whole.problem.ticks).unwrap_or(0)
     }
 
-    /// What may be in a plan that takes no more than `most` picoseconds.
+    /// What plans of at most `most` picoseconds may use.
     pub(crate) fn region(&self, most: u64) -> Region {
         let is_all = most >= self.dearest();
         let most = self.whole.problem.in_time(most);

@@ -1,14 +1,15 @@
 //! Prices on values: a Lagrangian dual of the search.
 //!
-//! Each reader of a value pays a price that depends on the layout in which it reads it; whoever
-//! makes the value is paid one that depends on the layout in which it is made. For any prices, the
-//! sum of what every op and every value costs at least on its own, prices included, is a lower
-//! bound on every plan, since the prices cancel. Sweeps move prices so that the bound rises: up,
-//! from what things cost to make; down, from what they are wanted for.
+//! Each reader of a value pays a price that depends on the layout in which it reads the value. The
+//! op that makes the value is paid a price that depends on the layout in which it makes the value.
+//! Whatever the prices are, they cancel over a plan; so the sum of the least that each op and each
+//! value costs on its own, prices included, is a lower bound on every plan. Sweeps move prices so
+//! that the bound rises: up from the costs of making values, and down from the costs of having them
+//! where they are wanted.
 //!
-//! When a factor is looked at on the way down, what each of its alternatives would add to the bound
-//! is known: an alternative that would lift it past the cost of a known plan is in no better plan.
-//! (Reduced-cost fixing.)
+//! On the way down, the sweep learns of each alternative of a factor by how much it would raise the
+//! bound. An alternative that would raise it above the time of a known plan is in no better plan
+//! (reduced-cost fixing).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,39 +24,40 @@ use super::serving::{ServingCosts, add, are_together, at};
 use super::sides::Sides;
 use super::terms::Terms;
 
-/// The state of the dual.
+/// The prices on all values of a problem, and what they show. All are in ticks.
 #[derive(Clone, Debug)]
 pub(crate) struct Prices {
-    /// For each value and use, the price that the reader pays at each node: `FAR` where the value
-    /// cannot be had, `-FAR` where the reader has no use for it.
+    /// For each value and use, the price that the reader pays at each node: [`FAR`] where the value
+    /// cannot be had there, and `-FAR` where the reader has no use for it there.
     pub(crate) paid: Vec<Vec<Vec<i64>>>,
     /// For each value, what its maker is paid at each node.
     pub(super) made: Vec<Vec<i64>>,
-    /// For each value that one alone reads, what it cost at least to reach each node on the last
-    /// way up.
+    /// For each value with a single reader, the least cost of reaching each node, as of the last
+    /// sweep up.
     reached: Vec<Vec<i64>>,
-    /// The least that each op and each value costs; with `out`, the terms of the bound.
+    /// The least cost of each op, each value, and each result: the terms of the bound, to which
+    /// `sides` adds those of labels and memories.
     pub(super) op_least: Terms,
     pub(super) value_least: Terms,
     pub(super) out_least: Terms,
-    /// A lower bound on any plan that uses a strategy of a value, or a node of it.
+    /// For each value, a lower bound on the plans with each strategy, and on those with each node.
     pub(crate) through_strategy: Vec<Vec<i64>>,
     pub(crate) through_node: Vec<Vec<i64>>,
-    /// What is paid to the parts that reach across the program.
+    /// The side prices of labels and memories.
     pub(crate) sides: Sides,
     pub(super) serving: ServingCosts,
 }
 
-/// What it takes to serve the readers of a value, on the way down.
+/// The costs of serving the readers of a value, as they are known on the way down.
 pub(super) struct Serving<'t> {
     pub(super) costs: &'t ServingCosts,
-    /// How many readers there are, or groups of them.
+    /// The number of readers, or of groups of readers.
     pub(super) readers: usize,
-    /// The readers of each group.
+    /// The number of readers in each group, where readers are served in groups.
     pub(super) members: Option<&'t [i64]>,
-    /// What it takes at least.
+    /// The least cost of serving all readers.
     pub(super) least: i64,
-    /// What all else of a plan takes at least.
+    /// The least cost of everything else in a plan.
     pub(super) rest: i64,
 }
 
@@ -84,7 +86,7 @@ impl Prices {
         prices
     }
 
-    /// The bound, in picoseconds; at least [`FAR`] where there is no plan at all.
+    /// The bound, in ticks; at least [`FAR`] where there is no plan.
     pub(crate) fn bound(&self) -> i64 {
         add(
             add(self.op_least.sum(), self.value_least.sum()),
@@ -92,25 +94,25 @@ impl Prices {
         )
     }
 
-    /// What a value and its op add to the bound, in ticks.
+    /// The terms of the bound for a value and its op, in ticks.
     pub(crate) fn terms_of(&self, id: ValueId) -> i64 {
         add(self.op_least.of(id.index()), self.value_least.of(id.index()))
     }
 
-    /// The same prices, and none as yet for these parts.
+    /// The same prices with these parts, whose side prices are all 0.
     pub(crate) fn with_parts(mut self, problem: &Factors, parts: Arc<Vec<Part>>) -> Prices {
         self.sides = Sides::new(parts, problem);
         self
     }
 
-    /// The same, for prices that are written down: see [`Sides::in_numbers`]. `target` is what they
-    /// are to show, in ticks.
+    /// The same prices for a certificate, where every side price has to be a finite number: see
+    /// [`Sides::in_numbers`]. `target` is the bound that they are to show, in ticks.
     pub(crate) fn in_numbers(mut self, problem: &Factors, target: i64) -> Prices {
         self.sides = self.sides.in_numbers(problem, target);
         self
     }
 
-    /// The prices of a program whose factors are these but for fewer alternatives.
+    /// The same prices for a problem that has some of the strategies of this one.
     pub(crate) fn narrowed(&self, problem: &Factors) -> Prices {
         let mut prices = self.clone();
         for id in &problem.live {
@@ -120,8 +122,8 @@ impl Prices {
         prices
     }
 
-    /// Prices to begin with for a program that differs from that of these in its layout patterns:
-    /// what can be had, and what readers have use for, is to be found out anew.
+    /// Prices to begin with for a program that differs only in layout patterns. Which values can be
+    /// had where, and which are of use, is forgotten.
     pub(crate) fn resumed(&self, problem: &Factors) -> Prices {
         let mut prices = Prices { paid: self.paid.clone(), ..Prices::new(problem) };
         for price in prices.paid.iter_mut().flatten().flatten().filter(|price| price.abs() >= FAR) {
@@ -130,7 +132,8 @@ impl Prices {
         prices
     }
 
-    /// The prices of what is kept of a problem; see [`Factors::shrunk`].
+    /// The prices of those nodes and strategies that are kept of a problem; see
+    /// [`Factors::shrunk`].
     pub(crate) fn shrunk(
         &self,
         small: &Factors,
@@ -168,12 +171,12 @@ impl Prices {
         prices
     }
 
-    /// What each operand of an op costs it at each node.
+    /// For each operand of an op, the price that the op pays at each node.
     fn paid_by(&self, uses: &[(usize, usize)]) -> Vec<&[i64]> {
         uses.iter().map(|(operand, reader)| self.paid[*operand][*reader].as_slice()).collect()
     }
 
-    /// From the parameters to the results.
+    /// The sweep up, from the parameters to the results. With `first`, prices begin anew.
     pub(crate) fn up(&mut self, problem: &Factors, first: bool) {
         for i in 0..problem.live.len() {
             let id = problem.live[i];
@@ -213,7 +216,8 @@ impl Prices {
         }
     }
 
-    /// What each layout of a result costs: what is paid for the value in it, and its side price.
+    /// The cost of each allowed layout of a result: the price of the value in that layout, and the
+    /// side price.
     fn cost_of_output(&self, output: usize, paid: &[i64], allowed: &[NodeId]) -> Vec<i64> {
         let sides = self.sides.of_output(output);
         let with_side = |(i, n): (usize, &NodeId)| {
@@ -222,7 +226,7 @@ impl Prices {
         allowed.iter().enumerate().map(with_side).collect()
     }
 
-    /// Splits what a value costs among its readers.
+    /// Divides the cost of a value among its readers.
     fn charge_readers(&mut self, problem: &Factors, id: ValueId, made: &[i64], first: bool) {
         let v = id.index();
         let graph = &problem.graphs[v];
@@ -279,12 +283,14 @@ impl Prices {
         self.paid[v] = paid;
     }
 
-    /// From the results to the parameters, noting what each alternative would cost at least.
+    /// The sweep down, from the results to the parameters. It also raises the bounds on the plans
+    /// with each strategy and each node.
     pub(crate) fn down(&mut self, problem: &Factors) {
         self.down_past(problem, &mut |_, _| {});
     }
 
-    /// The same, with a look at what it takes to serve the readers of each value on the way.
+    /// The sweep down; `look` is given, for each value whose readers are priced together, the costs
+    /// of serving these.
     pub(super) fn down_past(
         &mut self,
         problem: &Factors,
@@ -316,8 +322,8 @@ impl Prices {
         self.balance(problem);
     }
 
-    /// Lets each part look at its places, notes what each choice there would cost at least, and
-    /// hands shares back.
+    /// Balances the side prices of all parts, and raises the bounds on the plans with each strategy
+    /// of the values that have places.
     fn balance(&mut self, problem: &Factors) {
         if self.sides.is_empty() {
             return;
@@ -338,7 +344,7 @@ impl Prices {
             }
         });
         self.sides = sides;
-        // What is handed back is the places' own again.
+        // What the parts hand back raises the costs of their places.
         for id in problem.live.iter().filter(|id| !self.sides.of_value(id.index()).is_empty()) {
             let cost = self.cost_of_making(problem, *id);
             self.op_least.set(id.index(), cost.into_iter().min().unwrap_or(FAR));
@@ -352,8 +358,8 @@ impl Prices {
         }
     }
 
-    /// What each strategy of a value costs, side prices counted, less what its maker is paid; on
-    /// the way down.
+    /// The cost of each strategy of a value: its time, the prices of its operands and its side
+    /// price, less what the op is paid. `made` has to be that of a sweep down.
     pub(super) fn cost_of_making(&self, problem: &Factors, id: ValueId) -> Vec<i64> {
         let v = id.index();
         let factor = &problem.factors[v];
@@ -371,7 +377,8 @@ impl Prices {
         factor.out.iter().zip(&factor.cost).enumerate().map(cost).collect()
     }
 
-    /// What each value and its op come to at least at the prices as they are, and what each result.
+    /// At the prices as they are, the least cost of each value with its op, and the least cost of
+    /// each result.
     pub(super) fn least_of_all(&self, problem: &Factors) -> (Vec<i64>, Vec<i64>) {
         let mut serving = ServingCosts::default();
         let mut terms = vec![0; problem.factors.len()];
@@ -388,8 +395,8 @@ impl Prices {
         (terms, problem.outputs.iter().enumerate().map(of_output).collect())
     }
 
-    /// What it costs at least to bring a value from where it is made to all its readers, what they
-    /// pay taken off and what its maker is paid added.
+    /// The least cost of bringing a value from where it is made to all of its readers: the moves,
+    /// and what the op is paid, less what the readers pay.
     pub(super) fn least_of_value(
         &self,
         problem: &Factors,
@@ -469,7 +476,7 @@ impl Prices {
         self.made[v] = made;
     }
 
-    /// What the ops come to that read a value whose prices changed.
+    /// Sets the least cost of the ops that read a value whose prices changed.
     fn look_again_at_readers(&mut self, problem: &Factors, id: ValueId) {
         for by in &problem.uses[id.index()] {
             let ValueUse::Operand(op, _) = by else { continue };
@@ -495,7 +502,7 @@ impl Prices {
         if !self.sides.of_value(v).is_empty() {
             self.sides.take(Seat::Value(id), &mut cost, !uses.is_empty());
         }
-        // One operand after the other, each taking its share of what is left.
+        // Each operand in turn takes an even share of what is left.
         for (place, (operand, reader)) in uses.iter().enumerate() {
             let mut marginal = vec![FAR; self.paid[*operand][*reader].len()];
             for (s, sum) in cost.iter().enumerate() {
@@ -522,7 +529,7 @@ impl Prices {
     }
 }
 
-/// What those pay that are served together: each reader, or each group of them.
+/// The prices of those that are served together: of each reader, or of each group of readers.
 fn served_together<'p>(groups: Option<&Groups>, paid: &'p [Vec<i64>]) -> Vec<Cow<'p, [i64]>> {
     match groups {
         None => paid.iter().map(|paid| Cow::Borrowed(paid.as_slice())).collect(),
@@ -530,19 +537,19 @@ fn served_together<'p>(groups: Option<&Groups>, paid: &'p [Vec<i64>]) -> Vec<Cow
     }
 }
 
-/// What a reader pays at a price. Where it has no use for the value, nothing that may be in a plan
-/// reads there.
+/// What a reader has to pay at a price. A price of `-FAR` means that no plan has the reader read at
+/// that node, so the strategy costs [`FAR`].
 pub(super) fn due(price: i64) -> i64 {
     if price <= -FAR { FAR } else { price }
 }
 
-/// Which use of a value this is.
+/// The index of a use among the uses of its value.
 pub(crate) fn use_index(problem: &Factors, operand: ValueId, reader: ValueUse) -> usize {
     let place = problem.uses[operand.index()].iter().position(|u| *u == reader);
     place.unwrap_or_else(|| never!("a use that is not among the uses of its value", 0))
 }
 
-/// For each operand of an op, which use of the operand it is.
+/// For each operand of an op, the index of the operand's value, and that of the use among its uses.
 pub(crate) fn uses_of(problem: &Factors, id: ValueId) -> Vec<(usize, usize)> {
     let operands = &problem.operands[id.index()];
     operands

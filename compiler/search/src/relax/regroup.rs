@@ -1,16 +1,18 @@
-//! Few arcs for many moves: the moves between layouts that the same axes split, as arcs and hubs
-//! that lead from each to each in the same times.
+//! Few arcs for many moves. Between layouts that the same axes split, there is one move from each
+//! to each other; arcs and hubs stand for these moves and lead from each layout to each other in
+//! the same times.
 
 use std::collections::BTreeMap;
 
 use crate::rules::moves::MAX_EXCHANGED;
 
-/// A set of layouts, by their places in a list.
+/// A set of layouts, a bit for each place in a list.
 type LayoutSet = u128;
 
 const _: () = assert!(MAX_EXCHANGED <= LayoutSet::BITS as usize, "a set of layouts is a word");
 
-/// From each layout of one list to each of another, at one time.
+/// A hub: a move from each of some layouts to each of others, all at one time. Layouts are places
+/// in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hub {
     pub(super) time: i64,
@@ -18,30 +20,31 @@ pub(super) struct Hub {
     pub(super) to: Vec<usize>,
 }
 
-/// Arcs and hubs between layouts, by their places in a list.
+/// Arcs `(from, to, time)` and hubs between layouts, which are places in a list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sparse {
     pub(super) arcs: Vec<(usize, usize, i64)>,
     pub(super) hubs: Vec<Hub>,
 }
 
-/// The move between each two layouts of a list, as the place of its time among all times.
+/// The time of the move from each layout of a list to each other, as its rank among all times.
 struct Ranked {
     count: usize,
-    /// The times that there are, ascending.
+    /// All times, each once, ascending.
     times: Vec<i64>,
-    /// `of[from * count + to]`.
+    /// The rank of each move's time: `of[from * count + to]`.
     of: Vec<usize>,
-    /// For each layout and each time, the layouts to which a move from it takes no longer, and
-    /// those from which one to it does.
+    /// For each layout and rank: the layouts that a move from it reaches in at most the time of
+    /// that rank, and the layouts from which a move reaches it in at most that time. Indexed by
+    /// `layout * times.len() + rank`.
     reached: Vec<LayoutSet>,
     reaching: Vec<LayoutSet>,
 }
 
 impl Sparse {
-    /// Arcs and hubs that lead from each of so many layouts to each other in no more and no less
-    /// than the least time that moves take, given the kind of the one move between each two, and
-    /// the time of each kind: at most [`MAX_EXCHANGED`] layouts.
+    /// Arcs and hubs that lead from each of `count` layouts to each other in exactly the least time
+    /// that moves take. `kind` gives the kind of the move between two layouts, and `times` the time
+    /// of each kind. There are at most [`MAX_EXCHANGED`] layouts.
     pub(super) fn new(count: usize, times: &[i64], kind: impl Fn(usize, usize) -> usize) -> Sparse {
         let ranked = Ranked::new(count, times, kind);
         let mut needed = vec![vec![0; ranked.times.len()]; count];
@@ -58,8 +61,8 @@ impl Sparse {
         sparse
     }
 
-    /// Adds what leads over the moves of one time. Layouts from which all the same are reached no
-    /// later have one hub; so do those from which the same moves are needed.
+    /// Adds arcs and hubs for the moves of one time. Layouts share a hub if they reach the same
+    /// layouts in at most this time, or else if the same moves of this time are needed from them.
     fn add(&mut self, ranked: &Ranked, rank: usize, needed: &[Vec<LayoutSet>]) {
         let time = ranked.times[rank];
         let mut left: Vec<usize> =
@@ -116,10 +119,10 @@ impl Ranked {
         Ranked { count, times, of, reached, reaching }
     }
 
-    /// For each time, the two that two moves may take at most to take no more: the longest second
-    /// for each first. Each of the two takes less, so that leaving out all moves that are two
-    /// others makes no way longer; with a move of no time that would not follow, and none is left
-    /// out.
+    /// For each rank, pairs of ranks: for each first move, the longest second one such that both
+    /// together take at most the time of the rank. Both take less than the whole, so that all moves
+    /// that are two others can be left out and no way gets longer. If a move takes no time this
+    /// does not follow, and there are no pairs.
     fn shares(&self) -> Vec<Vec<(usize, usize)>> {
         let of = |time: &i64| -> Vec<(usize, usize)> {
             let firsts = self
@@ -137,7 +140,8 @@ impl Ranked {
         self.times.iter().map(of).collect()
     }
 
-    /// Whether two other moves lead from one layout to another in no more than the one move takes.
+    /// Whether two other moves lead from one layout to another in at most the time of the move
+    /// between them.
     fn is_two_moves(&self, from: usize, to: usize, shares: &[Vec<(usize, usize)>]) -> bool {
         let ranks = self.times.len();
         let meet = |(first, second): &(usize, usize)| {
@@ -147,7 +151,7 @@ impl Ranked {
     }
 }
 
-/// All pairs of two different ones of so many.
+/// All pairs of two different numbers below `count`.
 fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count)
         .flat_map(move |from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
@@ -161,7 +165,7 @@ fn members(set: LayoutSet) -> impl Iterator<Item = usize> {
 mod tests {
     use super::*;
 
-    /// The least times over arcs alone (Floyd and Warshall).
+    /// The least times between all nodes (Floyd and Warshall).
     fn shortest(nodes: usize, arcs: &[(usize, usize, i64)]) -> Vec<Vec<i64>> {
         let mut way = vec![vec![i64::MAX / 4; nodes]; nodes];
         (0..nodes).for_each(|node| way[node][node] = 0);
@@ -178,7 +182,7 @@ mod tests {
         way
     }
 
-    /// Times of any kind: a few values, with ties, sums of each other, and zero.
+    /// The times are drawn from a few values, with ties, sums of each other, and zero.
     #[test]
     fn arcs_and_hubs_take_what_all_moves_take() {
         let mut state = 7u64;

@@ -1,4 +1,4 @@
-//! One plan out of many: prices made to decide.
+//! Rounding: from prices to one plan.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -13,18 +13,17 @@ use super::settle::{Sweeps, settle};
 use super::whole::Whole;
 use crate::Limits;
 
-/// Sweeps after which prices are asked again.
+/// The number of sweeps after each round of decisions.
 const SWEEPS: usize = 3;
 
-/// Where deciding some values at once lifts the bound by more than this part of it, fewer are
-/// decided.
+/// If a round of several decisions raises the bound by more than this part of it, fewer values are
+/// decided at once.
 const LIFTED: i64 = 1 << 13;
 
 impl Branch {
-    /// The plan that prices lead to: value by value, the most decided first, each keeps the
-    /// strategy with which plans take least, and the rest is priced again. It is a plan near the
-    /// bound where the bound is near a plan. `None` where what was decided leaves none, or the time
-    /// is up.
+    /// A branch with one plan to which prices lead. The values whose best strategy is clearest are
+    /// decided first, the prices are swept again, and so on. The plan is near the bound if any plan
+    /// is near it. `None` where the decisions leave no plan, or time is up.
     pub(crate) fn rounded(&self, limits: &Limits) -> Option<Branch> {
         let Whole { problem, prices } = self.whole.as_ref();
         let (mut problem, mut prices) = (problem.clone(), prices.clone());
@@ -61,8 +60,8 @@ impl Branch {
     }
 }
 
-/// Of the values with several strategies those whose best one is furthest from the next, no two of
-/// which read each other; with that strategy.
+/// Of the values with several strategies, at most `most` whose best strategy is furthest ahead of
+/// the next best, each with that strategy. No two of them read each other.
 fn most_decided(problem: &Factors, prices: &Prices, most: usize) -> Vec<(ValueId, usize)> {
     let open = problem.live.iter().filter(|id| problem.factors[id.index()].out.len() > 1);
     let mut open: Vec<(Reverse<i64>, ValueId, usize)> = open

@@ -1,31 +1,32 @@
-//! One value: what it costs at least to make it and to bring it to all its readers, from every
-//! point of view.
+//! What it costs at least to serve the readers of one value: to make the value, and to bring it to
+//! all of its readers.
 //!
-//! With `k` readers, `inside[set][n]` is the least price of serving the readers in `set` from node
-//! `n` (Dreyfus and Wagner), `outside[set][n]` the least price of all the rest when the readers in
-//! `set` are served from `n`. No set divides at a hub: a move over it is one move for each layout
-//! that it leads to.
+//! With `k` readers, `inside[set][n]` is the least cost of serving the readers in `set` from node
+//! `n` (Dreyfus and Wagner, 1971), less what they pay. `outside[set][n]` is the least cost of
+//! making the value, having it at `n`, and serving all other readers. A set does not divide at a
+//! hub: a move over a hub would then be counted once for several layouts, where a plan needs one
+//! move for each.
 
 use super::graph::{FAR, Graph, NodeId, Queue};
 
-/// So many readers are priced together however many layouts there are.
+/// So many readers are priced together, however many nodes the value has.
 const FEW_READERS: usize = 5;
 
-/// More readers than this are priced one by one, which bounds less: the number of sets doubles with
-/// each. The checker of certificates has the same number.
+/// More readers than this are priced one by one, which gives a smaller bound: the number of sets
+/// doubles with each reader. The checker of certificates has the same number.
 const MOST_READERS: usize = 8;
 
-/// Steps that more than [`FEW_READERS`] may take to be priced together: a few milliseconds.
+/// Steps that pricing more than [`FEW_READERS`] together may take: a few milliseconds.
 const MOST_STEPS: usize = 1 << 21;
 
-/// Whether all readers of a value of so many nodes are priced together. Where a step of training
-/// reads what its layers made again, six or seven readers are the rule.
+/// Whether the readers of a value of so many nodes are priced together. In training, a value that
+/// is computed again for the backward pass often has six or seven readers.
 pub(crate) fn are_together(readers: usize, nodes: usize) -> bool {
     let divisions = || 3usize.pow(readers as u32).saturating_mul(nodes);
     readers <= FEW_READERS || (readers <= MOST_READERS && divisions() <= MOST_STEPS)
 }
 
-/// Scratch and results for one value.
+/// The costs of serving the readers of one value, with the memory that computing them needs.
 #[derive(Debug, Default)]
 pub(crate) struct ServingCosts {
     pub(crate) inside: Vec<Vec<i64>>,
@@ -34,7 +35,7 @@ pub(crate) struct ServingCosts {
 }
 
 impl Clone for ServingCosts {
-    /// What was worked out before is of no use to prices that go another way.
+    /// A clone starts empty: the costs are computed anew before each use.
     fn clone(&self) -> ServingCosts {
         ServingCosts::default()
     }
@@ -44,14 +45,14 @@ pub(crate) fn add(a: i64, b: i64) -> i64 {
     if a >= FAR || b >= FAR { FAR } else { (a + b).clamp(-FAR, FAR) }
 }
 
-/// What it costs to serve a reader that pays a price: the price, less. A reader without use for a
-/// node is not served there, nor one at a node where the value cannot be had.
+/// The cost of serving a reader that pays a price: the price, negated. It is [`FAR`] where the
+/// reader has no use for the node, or the value cannot be had at the node.
 fn earned(price: i64) -> i64 {
     if price.abs() >= FAR { FAR } else { -price }
 }
 
 impl ServingCosts {
-    /// Fills `inside` for all sets of readers; `prices[i][n]` is what reader `i` pays at `n`.
+    /// Fills `inside` for all sets of readers; `prices[i][n]` is what reader `i` pays at node `n`.
     pub(crate) fn insides(&mut self, graph: &Graph, nodes: usize, prices: &[impl AsRef<[i64]>]) {
         let sets = 1usize << prices.len();
         self.inside.resize_with(sets.max(self.inside.len()), Vec::new);
@@ -82,7 +83,7 @@ impl ServingCosts {
         }
     }
 
-    /// Fills `outside` for the one reader that there is, given the least cost of reaching each
+    /// Fills `outside` for a value with one reader; `reached` is the least cost of reaching each
     /// node.
     pub(crate) fn outside_of_one(&mut self, reached: &[i64]) {
         self.outside.resize_with(2.max(self.outside.len()), Vec::new);
@@ -90,14 +91,14 @@ impl ServingCosts {
         self.outside[1].extend_from_slice(reached);
     }
 
-    /// What it takes to bring a value from one node to several others, by a tree that a plan can
-    /// have.
+    /// The time of a tree of moves from one node to several that a plan can have; see
+    /// [`Graph::tree`].
     pub(crate) fn reaching_all(&mut self, graph: &Graph, from: NodeId, wanted: &[NodeId]) -> i64 {
         graph.tree(from, wanted, &mut self.queue)
     }
 
-    /// Fills `outside` for all sets, given what it costs to make the value at each node; `insides`
-    /// comes first.
+    /// Fills `outside` for all sets; `made` is the cost of making the value at each node.
+    /// [`ServingCosts::insides`] must have been called for the same readers.
     pub(crate) fn outsides(&mut self, graph: &Graph, readers: usize, made: &[i64]) {
         let all = (1usize << readers) - 1;
         self.outside.resize_with((all + 1).max(self.outside.len()), Vec::new);
@@ -125,19 +126,19 @@ impl ServingCosts {
         }
     }
 
-    /// The least cost of reaching each node, given that of making the value at each.
+    /// The least cost of reaching each node; `made` is the cost of making the value at each node.
     pub(crate) fn reached(&mut self, graph: &Graph, made: &[i64]) -> Vec<i64> {
         let mut cost = made.to_vec();
         spread_within(graph, &mut cost, &mut self.queue, true);
         cost
     }
 
-    /// Whether a value can be brought to each of some nodes from one of others.
+    /// Whether a value can be brought to each node of `to` from some node of `from`.
     pub(crate) fn can_reach(&mut self, graph: &Graph, from: &[NodeId], to: &[NodeId]) -> bool {
         self.all_near(graph, from, to, true)
     }
 
-    /// Whether a value can be brought from each of some nodes to one of others.
+    /// Whether a value can be brought from each node of `from` to some node of `to`.
     pub(crate) fn can_leave(&mut self, graph: &Graph, from: &[NodeId], to: &[NodeId]) -> bool {
         self.all_near(graph, to, from, false)
     }
@@ -155,8 +156,8 @@ impl ServingCosts {
         nodes.iter().all(|node| cost.get(at(*node)).is_some_and(|cost| *cost < FAR))
     }
 
-    /// For each node, a bound on serving all readers from it: each on its own, at a share of the
-    /// cost of each move.
+    /// For each node, a lower bound on serving all readers from the node: each reader by itself,
+    /// where each move counts for its time divided by the number of readers.
     pub(crate) fn shares(
         &mut self,
         graph: &Graph,
@@ -174,15 +175,17 @@ impl ServingCosts {
         sum
     }
 
-    /// For each node, the least total of any way that goes through it, where the least of all ways
-    /// is `least`.
+    /// For each node, a lower bound on serving all readers by a way through the node; `least` is
+    /// the least cost of any way.
     ///
-    /// `members` counts the readers of each group, where readers are served in groups. A way may
-    /// serve one member over a node and the others elsewhere, which no set of whole groups is. Let
-    /// all members of each group follow one of them, drawn by lot: on average such a way costs no
-    /// more. Where it still goes through the node, it costs what a set of groups does there, else
-    /// `least`; and it goes there at least as often as the lot falls on the one member. So of a set
-    /// of groups, what it costs above `least` counts once for the members of its largest.
+    /// `members` counts the readers of each group, where readers are served in groups. Then a way
+    /// may serve one member of a group through the node and the other members elsewhere, and no set
+    /// of whole groups does that. The bound follows by drawing one member of each group at random,
+    /// and letting all members go its way: on average, the resulting way costs no more than the
+    /// first. If the drawn member goes through the node, the resulting way costs what a set of
+    /// whole groups does there; otherwise it costs at least `least`. The drawn member is a given
+    /// one in one of as many cases as the group has members. So what a set of groups costs above
+    /// `least` is divided by the number of members of its largest group.
     pub(crate) fn through(
         &self,
         readers: usize,
@@ -201,8 +204,8 @@ impl ServingCosts {
     }
 }
 
-/// For how much what a set of groups costs above the least counts: once for the members of its
-/// largest ([`ServingCosts::through`]).
+/// By how much [`ServingCosts::through`] divides what a set of groups costs above the least: the
+/// number of members of its largest group.
 pub(super) fn scale(set: usize, members: Option<&[i64]>) -> i64 {
     members.map_or(1, |members| {
         let of_set = members.iter().enumerate().filter(|(group, _)| set >> group & 1 == 1);
@@ -210,7 +213,8 @@ pub(super) fn scale(set: usize, members: Option<&[i64]>) -> i64 {
     })
 }
 
-/// What ways cost on average of which one in `scale` costs so much, and no other less than `least`.
+/// The least average cost of `scale` ways, of which one costs `total` and no other less than
+/// `least`.
 pub(super) fn scaled(total: i64, scale: i64, least: i64) -> i64 {
     match scale {
         1 => total,
@@ -219,7 +223,7 @@ pub(super) fn scaled(total: i64, scale: i64, least: i64) -> i64 {
     }
 }
 
-/// Dijkstra over the graph's own nodes; kernel states, which lie behind them, have no moves.
+/// Spreads costs over the graph's own nodes. Kernel states, which come behind these, have no moves.
 fn spread_within(graph: &Graph, cost: &mut [i64], queue: &mut Queue, forward: bool) {
     let own = &mut cost[..graph.nodes()];
     if forward {

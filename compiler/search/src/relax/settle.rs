@@ -1,4 +1,4 @@
-//! Sweeps of prices until the bound stands still, and what is dropped on the way.
+//! Sweeps of prices until the bound stands still, and what is dropped meanwhile.
 
 use shard_ir::ValueId;
 
@@ -10,11 +10,12 @@ use super::prices::Prices;
 use super::whole::Whole;
 use crate::Limits;
 
-/// Sweeps that lift the bound by less than one part in this many end it, unless they are cheap.
+/// Sweeps end when one raises the bound by at most this part of it, unless the problem is small.
 const PATIENCE: i64 = 10_000_000;
 
-/// The same where branching on what parts are to agree upon lifts it, too, and no plan is known.
-/// Where one is, sweeps end that would take more than [`WORTH_SWEEPING`] of their kind to reach it.
+/// The same where branching on labels and memory raises the bound as well, and no plan is known.
+/// Where a plan is known, sweeps end when more than [`WORTH_SWEEPING`] like the last one would be
+/// needed to reach it.
 const PATIENCE_OF_BRANCHES: i64 = 2_000;
 
 /// The same where a rough bound is enough.
@@ -23,28 +24,30 @@ const PATIENCE_IF_ROUGH: i64 = 2_000;
 /// See [`PATIENCE_OF_BRANCHES`].
 const WORTH_SWEEPING: i64 = 16;
 
-/// All sweeps to come mostly lift the bound by less than so many times what the last one did.
+/// All later sweeps together mostly raise the bound by less than this many times what the last one
+/// did.
 const STILL_TO_COME: i64 = 4;
 
 /// How prices are swept.
 #[derive(Clone, Copy)]
 pub(super) struct Sweeps {
-    /// They begin with nothing known.
+    /// Whether the prices begin with nothing known.
     pub(super) fresh: bool,
-    /// What is dearer than a plan that the prices favour is dropped.
+    /// Whether alternatives are dropped that are dearer than the plan that the prices favour.
     pub(super) shrink: bool,
-    /// The plan known is close by: they end where they would take too long to reach it.
+    /// Whether the known plan is close by: sweeps end when it would take too many to reach it.
     pub(super) near: bool,
-    /// The bound is one of many of which the largest counts: it need not be good to the last digit,
-    /// and where it looks as if it would be no more than this it is of no use.
+    /// For a bound of which only the largest of several counts, so that it need not be exact:
+    /// sweeps end when the bound does not look as if it would come above this.
     pub(super) rough: Option<i64>,
 }
 
-/// Sweeps until the bound stands still or a plan meets it.
+/// Sweeps prices until the bound stands still or meets a plan.
 ///
-/// With `shrink`, what is dearer than a plan known is dropped on the way; not where plans of other
-/// labels are still wanted. `plan` is the time of a plan known, and of a better one once one is
-/// met. Returns the bound and, where something was dropped, the problem as it was before.
+/// With `shrink`, alternatives that are dearer than a known plan are dropped meanwhile; not to be
+/// used where plans of other labels are still wanted. `plan` is the time of a known plan in ticks,
+/// and is lowered when a better one is found. Returns the bound in ticks and, if something was
+/// dropped, the problem as it was before.
 pub(super) fn settle(
     problem: &mut Factors,
     prices: &mut Prices,
@@ -63,7 +66,7 @@ pub(super) fn settle(
     let mut leaps = Leaps::default();
     let sweeps = limits.sweeps.max(1);
     for sweep in 0..sweeps {
-        // Whoever called looks whether it was stopped, and takes no result then.
+        // The caller checks the stop, and takes no result when time is up.
         if limits.stop.is_time_up() {
             break;
         }
@@ -88,7 +91,7 @@ pub(super) fn settle(
         };
         let still = sweep > 0
             && (gain <= problem.ticks / 16
-                || (slow && (rough.is_some() || nodes(problem) > SMALL)));
+                || (slow && (rough.is_some() || problem.all_nodes() > SMALL)));
         bound = bound.max(now);
         let still_to_come = if sweep > 0 { gain.saturating_mul(STILL_TO_COME) } else { FAR };
         if rough.is_some_and(|floor| floor >= (*plan).min(now.saturating_add(still_to_come))) {
@@ -100,8 +103,8 @@ pub(super) fn settle(
             prices.sides.at_a_rate = false;
             continue;
         }
-        // One sweep more than the bound needs, since the one that meets the plan leaves dearer
-        // alternatives looking cheap.
+        // One more sweep is made than the bound needs: the sweep in which the bound meets the plan
+        // leaves dearer alternatives looking cheap.
         let before = std::mem::replace(&mut has_met, bound > plan.saturating_sub(problem.ticks));
         if still || (before && has_met) {
             break;
@@ -118,18 +121,14 @@ pub(super) fn settle(
     (bound, whole)
 }
 
-/// Nodes below which a problem is not worth shrinking.
+/// Problems of fewer nodes are not worth shrinking.
 const WORTH_SHRINKING: usize = 100;
 
-/// Nodes below which sweeps are cheap, so that even a small gain is taken.
+/// In problems of up to this many nodes sweeps are cheap, so that even a small gain is worth one.
 const SMALL: usize = 300;
 
-fn nodes(problem: &Factors) -> usize {
-    problem.live.iter().map(|id| problem.nodes(*id)).sum()
-}
-
-/// Drops what no plan that takes at most `plan` picoseconds can use, where that is a good part of
-/// the whole; returns what was there before.
+/// Drops what no plan of at most `plan` ticks can use, if that is a good part of the whole; returns
+/// the problem as it was before.
 pub(super) fn drop_dearer(problem: &mut Factors, prices: &mut Prices, plan: i64) -> Option<Whole> {
     let nodes = cheap_nodes(problem, prices, plan);
     let all: usize = nodes.iter().map(Vec::len).sum();
@@ -144,7 +143,7 @@ pub(super) fn drop_dearer(problem: &mut Factors, prices: &mut Prices, plan: i64)
     })
 }
 
-/// For each value, which nodes may be in a plan that takes at most `most` picoseconds.
+/// For each value, whether each node may be in a plan of at most `most` ticks.
 pub(super) fn cheap_nodes(problem: &Factors, prices: &Prices, most: i64) -> Vec<Vec<bool>> {
     let mut nodes = vec![Vec::new(); problem.factors.len()];
     for id in &problem.live {
@@ -153,9 +152,8 @@ pub(super) fn cheap_nodes(problem: &Factors, prices: &Prices, most: i64) -> Vec<
     nodes
 }
 
-/// The problem with those nodes alone, and those strategies between them that may be in a plan that
-/// takes at most `most` picoseconds and that `keep` keeps, given the value and the number of the
-/// strategy.
+/// The problem with these nodes alone, and with those strategies between them that may be in a plan
+/// of at most `most` ticks and for which `keep` says yes, given the value and the strategy.
 pub(super) fn narrowed_to(
     problem: &Factors,
     prices: &Prices,

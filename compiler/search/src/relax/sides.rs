@@ -1,5 +1,5 @@
-//! What the places of a program pay to the parts that reach across it ([`Part`]), and what the
-//! parts come to.
+//! Side prices: what the places of a program pay to its labels and memories ([`Part`]), and what
+//! these cost at least.
 
 use std::sync::Arc;
 
@@ -11,52 +11,55 @@ use super::parts::{NO_CLASS, Part, PartKind, PartLeast, PartPlace, Seat};
 use super::serving::add;
 use super::terms::Terms;
 
-/// Side prices. A class whose price is [`FAR`] is in no plan.
+/// The side prices of a problem, in ticks. A class whose price is [`FAR`] is in no plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Sides {
     pub(crate) parts: Arc<Vec<Part>>,
-    /// For each part, place and class, what the place pays.
+    /// For each part, place and class, the price that the place pays.
     paid: Vec<Vec<Vec<i64>>>,
-    /// For each part and place, the class of each of its choices: the strategies of a value, the
-    /// layouts of a result.
+    /// For each part and place, the class of each choice of the place: of the strategies of a
+    /// value, or of the allowed layouts of a result.
     class: Vec<Vec<Vec<u32>>>,
-    /// What each part comes to: terms of the bound.
+    /// The least cost of each part: terms of the bound.
     least: Terms,
-    /// For each value, and each result, what each choice pays to all parts; empty where it has no
-    /// place.
+    /// For each value and each result, the price that each choice pays to all parts; empty for one
+    /// that has no place.
     of_value: Vec<Vec<i64>>,
     of_output: Vec<Vec<i64>>,
-    /// For each value with places, by how much each choice costs more than the least, all that is
-    /// paid counted.
+    /// For each value with places, by how much each choice costs more than the cheapest, all prices
+    /// included.
     spared: Vec<Vec<i64>>,
-    /// For each part, place and class, a bound on the plans that have that class there.
+    /// For each part, place and class, a lower bound on the plans with that class there.
     pub(crate) through: Vec<Vec<Vec<i64>>>,
-    /// Whether a memory asks the same of all places for a byte. Prices find the way faster so; each
-    /// by itself is sharper.
+    /// Whether all places of a memory pay the same price for a byte. Sweeps then gain faster;
+    /// prices that differ between places give a larger bound in the end.
     pub(crate) at_a_rate: bool,
-    /// What each class cost a part when it last looked at all its places.
+    /// For each part, place and class, the cost of the class to the part when it last saw all of
+    /// its places.
     looked_at: Vec<Vec<Vec<i64>>>,
-    /// What stands for an infinite price, where all are to be numbers: [`Sides::in_numbers`].
+    /// The finite number that stands for an infinite price, where all prices have to be finite:
+    /// [`Sides::in_numbers`].
     infinity: Option<i64>,
-    /// For each part, place and class, whether a memory has no room for it whatever else is stored;
-    /// empty where infinite prices say so.
+    /// For each part, place and class, whether the memory has no room for the class whatever the
+    /// other places store; empty where infinite prices say this.
     no_room: Vec<Vec<Vec<bool>>>,
 }
 
-/// The number that stands for an infinite price is so many times what prices are to show, so that a
-/// share of it for each of many readers is still too dear.
+/// The number that stands for an infinite price is this many times the target of the prices, so
+/// that even a share of it, divided among many readers, is too dear for any plan.
 const TIMES_THE_TARGET: i64 = 64;
 
-/// That number is never larger than this, so that the sum of many of them is below [`FAR`].
+/// The largest number that stands for an infinite price, so that the sum of many stays below
+/// [`FAR`].
 const LARGEST_INFINITY: i64 = FAR >> 8;
 
 impl Sides {
-    /// Of a program without parts.
+    /// The side prices of a program without parts.
     pub(crate) fn none(problem: &Factors) -> Sides {
         Sides::new(Arc::default(), problem)
     }
 
-    /// Side prices to begin with: nothing.
+    /// Side prices of 0 for all classes.
     pub(crate) fn new(parts: Arc<Vec<Part>>, problem: &Factors) -> Sides {
         let zeros = |part: &Part| part.places.iter().map(|p| vec![0; p.classes]).collect();
         let paid: Vec<Vec<Vec<i64>>> = parts.iter().map(zeros).collect();
@@ -81,17 +84,18 @@ impl Sides {
         sides
     }
 
-    /// The same, where no price is infinite that a place pays for what others leave it no room or
-    /// no layout for: a checker adds up what is paid, so that what one place or reader pays for it
-    /// and what another is paid have to be numbers that cancel. `target` is what prices are to
-    /// show, in ticks.
+    /// The same side prices without infinite ones. A checker adds up all prices, so those that
+    /// places and readers pay and are paid have to be numbers that cancel; a large number stands
+    /// for the price of what a label or a memory forbids. `target` is the bound that the prices are
+    /// to show, in ticks.
     pub(crate) fn in_numbers(mut self, problem: &Factors, target: i64) -> Sides {
         self.infinity = Some(target.saturating_mul(TIMES_THE_TARGET).clamp(1, LARGEST_INFINITY));
         self.seat(problem);
         self
     }
 
-    /// Looks up again which choices there are: those of the problem are others than before.
+    /// Looks up the classes of the choices of each place again, after the choices of the problem
+    /// changed.
     pub(crate) fn seat(&mut self, problem: &Factors) {
         let class = |part: &Part| {
             let of = |place: &PartPlace| -> Vec<u32> {
@@ -127,8 +131,9 @@ impl Sides {
         leasts.into_iter().enumerate().for_each(|(part, least)| self.least.set(part, least));
     }
 
-    /// What a place pays a part for a class that none of its choices has. A memory is not asked for
-    /// it; a label, of which other places may have it, is made to cost more than any plan.
+    /// The price of a class that no choice of the place has. To a memory the place pays [`FAR`], so
+    /// that no plan has the class there. Other places of a label may have the class, so in finite
+    /// prices the class is made to cost the label more than any plan takes.
     fn no_choice(&self, part: usize) -> i64 {
         match (self.infinity, &self.parts[part].kind) {
             (Some(infinity), PartKind::Label { .. }) => -infinity,
@@ -136,7 +141,8 @@ impl Sides {
         }
     }
 
-    /// Which classes of each place a memory has no room for, however little the others store.
+    /// For each place and class, whether the memory has no room for the class however little the
+    /// other places store.
     fn without_room(&self, part: usize) -> Vec<Vec<bool>> {
         let PartKind::Memory { bytes, most } = &self.parts[part].kind else { return Vec::new() };
         let stored = |place: usize, class: &u32| bytes[place].get(*class as usize).copied();
@@ -153,7 +159,7 @@ impl Sides {
         bytes.iter().zip(&least).map(of_place).collect()
     }
 
-    /// The same, where weights and caches may take no more bytes than these in any memory.
+    /// The same side prices, where weights and caches take at most this many bytes in each memory.
     pub(crate) fn keeping_at_most(&self, bytes: u64) -> Sides {
         let parts = self.parts.iter().map(|part| part.keeping_at_most(bytes)).collect();
         let mut sides = Sides { parts: Arc::new(parts), ..self.clone() };
@@ -164,12 +170,13 @@ impl Sides {
         sides
     }
 
-    /// Whether nothing reaches across the program.
+    /// Whether the program has no labels and no memory that binds.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// What a place of a part pays in a layout; [`FAR`] where no plan has it so.
+    /// The price of a layout at a place of a part: [`FAR`] where no plan has the layout there,
+    /// `None` where the part has no place at that seat.
     pub(crate) fn price(&self, part: usize, seat: Seat, layout: Layout) -> Option<i64> {
         let place = self.parts[part].places.iter().position(|place| place.seat == seat)?;
         match self.parts[part].places[place].class(layout) {
@@ -178,27 +185,27 @@ impl Sides {
         }
     }
 
-    /// What a seat pays to all parts in a layout; [`FAR`] where no plan has it so.
+    /// The sum of the prices of a layout to all parts; [`FAR`] where no plan has the layout there.
     pub(crate) fn price_at(&self, seat: Seat, layout: Layout) -> i64 {
         (0..self.parts.len()).filter_map(|part| self.price(part, seat, layout)).fold(0, add)
     }
 
-    /// What all parts come to.
+    /// The least cost of all parts together.
     pub(crate) fn sum(&self) -> i64 {
         self.least.sum()
     }
 
-    /// What each strategy of a value pays; empty where none does.
+    /// The side price of each strategy of a value; empty where the value has no place.
     pub(crate) fn of_value(&self, value: usize) -> &[i64] {
         &self.of_value[value]
     }
 
-    /// What each allowed layout of a result pays; empty where none does.
+    /// The side price of each allowed layout of a result; empty where the result has no place.
     pub(crate) fn of_output(&self, output: usize) -> &[i64] {
         &self.of_output[output]
     }
 
-    /// What each class costs a part: less what its place pays.
+    /// For each place and class, what the class costs the part: the negated price.
     fn cost(&self, part: usize) -> Vec<Vec<i64>> {
         let no_room = self.no_room.get(part);
         let has_none = |place: usize, class: usize| {
@@ -213,17 +220,18 @@ impl Sides {
         self.paid[part].iter().enumerate().map(of_place).collect()
     }
 
-    /// What a part comes to, and would with each class.
+    /// The least cost of a part, and of the choices with each class.
     fn least(&self, part: usize) -> PartLeast {
         self.parts[part].least(&self.cost(part))
     }
 
-    /// What a part comes to.
+    /// The least cost of a part.
     fn least_alone(&self, part: usize) -> i64 {
         self.parts[part].least_alone(&self.cost(part))
     }
 
-    /// The classes that seemed best to a part when it last looked at all its places.
+    /// For each place, the class in the choice that was cheapest when the part last saw all of its
+    /// places.
     pub(crate) fn best(&self, part: usize) -> Vec<u32> {
         self.parts[part].best(&self.looked_at[part])
     }
@@ -244,7 +252,7 @@ impl Sides {
         self.parts.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Works out anew what each choice pays to all parts.
+    /// Computes anew the price that each choice pays to all parts.
     fn add_up(&mut self) {
         let parts = Arc::clone(&self.parts);
         for seat in parts.iter().flat_map(|part| &part.places).map(|place| place.seat) {
@@ -268,9 +276,9 @@ impl Sides {
         (0..count).map(price).collect()
     }
 
-    /// Hands what the choices at a seat cost beyond the least over to its parts: `cost` is what
-    /// each costs, side prices counted, and is less by what the parts take. Something stays where
-    /// `stays` says that others want some, too.
+    /// Hands to the parts of a seat what its choices cost beyond the cheapest. `cost` is the cost
+    /// of each choice, side prices included, and is lowered by what the parts take. With `stays`,
+    /// an even share is left for the operands.
     pub(crate) fn take(&mut self, seat: Seat, cost: &mut [i64], stays: bool) {
         let (places, infinity) = (self.places(seat), self.infinity);
         let Some(least) = cost.iter().copied().min().filter(|least| *least < FAR) else { return };
@@ -309,7 +317,8 @@ impl Sides {
         if let Seat::Value(value) = seat
             && !places.is_empty()
         {
-            // What stays is handed to the operand next, and then no choice costs more than another.
+            // With operands, what is left is handed to these next, after which all choices cost the
+            // same.
             let beyond = |cost: &i64| match *cost {
                 _ if stays => 0,
                 cost if cost >= FAR => FAR,
@@ -319,10 +328,10 @@ impl Sides {
         }
     }
 
-    /// Each part looks at all its places at once, and hands back to each an even share of what each
-    /// class costs it. `rest` is what the bound has beside the parts; none on the way up, where the
-    /// places have not handed over all that they have. `seen` is told, before anything is handed
-    /// back, of each part: what it comes to, and would with each class.
+    /// Each part looks at all of its places at once, and hands back to each place an even share of
+    /// what each class costs the part. `rest` is the bound without the parts; it is `None` on the
+    /// way up, where places have not yet handed over all that they have. `seen` is called before
+    /// anything is handed back, with the least of each part.
     pub(crate) fn balance(
         &mut self,
         rest: Option<i64>,
@@ -331,14 +340,14 @@ impl Sides {
         if self.is_empty() {
             return;
         }
-        // On the way up the places of values have set their prices by what they pay now: it may
-        // only grow.
+        // On the way up, only parts with places at results hand back. The places of values have set
+        // their prices by what they pay now, and these payments may only grow.
         let hands_back = |part: &Part| rest.is_some() || part.has_results();
         let least = |part: usize| {
             if hands_back(&self.parts[part]) {
                 self.least(part)
             } else {
-                // Its places pay what they did when it was last looked at.
+                // The places pay what they paid when the part was last looked at.
                 PartLeast { least: self.least.of(part), with: Vec::new() }
             }
         };
@@ -384,8 +393,8 @@ impl Sides {
         }
     }
 
-    /// Hands back to the places of a memory all that they handed over, and asks the same of all for
-    /// a byte; `false` for a label.
+    /// Hands back to the places of a memory all that they handed over, and has each pay the same
+    /// rate for a byte; returns `false` for a label.
     fn pay_at_a_rate(&mut self, part: usize, with: &[Vec<i64>]) -> bool {
         let (parts, infinity) = (Arc::clone(&self.parts), self.infinity);
         let (PartKind::Memory { bytes, .. }, Some(rate)) =
@@ -406,8 +415,8 @@ impl Sides {
         true
     }
 
-    /// By how much a value's choices push the bound up: for each, what the parts would come to with
-    /// its class beyond what they come to now, and what it costs beyond the value's least.
+    /// By how much each choice of a value raises the bound: by how much the parts cost more with
+    /// the class of the choice, and by how much the choice costs more than the cheapest.
     pub(crate) fn pushed(&self, value: ValueId, leasts: &[PartLeast]) -> Vec<i64> {
         let places = self.places(Seat::Value(value));
         let mut pushed = self.spared[value.index()].clone();

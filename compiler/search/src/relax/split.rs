@@ -1,5 +1,5 @@
-//! Plans divided in branches that keep all their alternatives, so that the prices of each can be
-//! shown to others.
+//! Branches that are divided without dropping any alternative, so that the prices of each can be
+//! shown to a checker.
 
 use std::sync::Arc;
 
@@ -14,31 +14,32 @@ use super::{Branch, Whole};
 use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
 
-/// A question that divides the plans of a branch.
+/// A question that divides the plans of a branch in two.
 pub(crate) enum Split {
-    /// Whether at most so many bytes of a weight or cache are stored.
+    /// Whether at most this many bytes of a weight or cache are stored.
     Stored(ValueId, u64),
-    /// Whether a label, by number, has this layout.
+    /// Whether a label, by its number, has this layout.
     Label(usize, Layout),
 }
 
-/// How prices are swept in branches.
+/// How far the prices of a branch are swept.
 #[derive(Clone, Copy)]
 pub(crate) struct Goal {
-    /// What they are to show, in picoseconds.
+    /// The bound that the prices are to show, in picoseconds.
     pub(crate) target: u64,
-    /// Sweeps at most.
+    /// The most sweeps.
     pub(crate) sweeps: usize,
 }
 
-/// Sweeps that would take more than so many of their kind to reach the goal end it.
+/// Sweeps end when more than this many like the last one would be needed to reach the goal.
 const WORTH_SWEEPING: i64 = 24;
 
-/// Sweeps that are made at least, where they gain anything.
+/// At least this many sweeps are made, as long as each raises the bound.
 const FEWEST: usize = 6;
 
 impl Branch {
-    /// All plans of a problem, without prices yet; these are to show `target`, in picoseconds.
+    /// All plans of a problem, with prices that are still to be swept; `target` is the bound that
+    /// the prices are to show, in picoseconds.
     pub(crate) fn unpriced(
         kernels: &Kernels,
         problem: Factors,
@@ -52,12 +53,12 @@ impl Branch {
         Branch { whole, bound: 0 }
     }
 
-    /// The prices, and what they are of.
+    /// The problem and its prices.
     pub(crate) fn parts(&self) -> (&Factors, &Prices) {
         (&self.whole.problem, &self.whole.prices)
     }
 
-    /// Sweeps prices until they show the goal, or will not soon. Nothing is dropped.
+    /// Sweeps prices until they show the goal or gain too little. Nothing is dropped.
     pub(crate) fn sweep(&mut self, Goal { target, sweeps }: Goal, fresh: bool) {
         let Whole { problem, prices } = self.whole.as_ref();
         let (problem, mut prices) = (problem.clone(), prices.clone());
@@ -92,10 +93,11 @@ impl Branch {
         self.whole = Arc::new(Whole { problem, prices });
     }
 
-    /// The question that is most open among plans of less than so many picoseconds; those for which
-    /// it holds, and the others. Memories that not all fits in come first, then labels, then
-    /// memories in which all fits: prices may be short of a plan there too. `None` where each
-    /// weight and cache takes the same in all of these plans, and each label has one layout.
+    /// Divides the branch by the most open question among plans of less than `target` picoseconds:
+    /// returns the question, the plans for which the answer is yes, and the other plans. Memories
+    /// in which not everything fits come first, then labels, then the other memories, since prices
+    /// may be short of a plan there, too. `None` where all of these plans store each weight and
+    /// cache in the same number of bytes and give each label the same layout.
     pub(crate) fn divided(&self, target: u64) -> Option<(Split, Branch, Branch)> {
         let most = self.whole.problem.in_time(target.saturating_sub(1));
         if let Some((part, live)) = self.open_memory(most) {
@@ -111,7 +113,8 @@ impl Branch {
         })
     }
 
-    /// Whether more is stored at the place of a memory that leaves most bytes open.
+    /// Divides by what is stored at the place of a memory that leaves the widest range of bytes
+    /// open.
     fn divided_by_memory(
         &self,
         part: usize,
@@ -132,7 +135,7 @@ impl Branch {
         Some((Split::Stored(value, bytes[place][up_to]), low, high))
     }
 
-    /// Whether a label has the layout that seems best.
+    /// Divides by whether a label has the layout that seems best.
     fn divided_by_label(&self, part: usize) -> Option<(Split, Branch, Branch)> {
         let sides = &self.whole.prices.sides;
         let best = sides.best(part).first().copied()?;
@@ -142,7 +145,8 @@ impl Branch {
             self.having(part, &|_, class| class == best),
             self.having(part, &|_, class| class != best),
         );
-        // Labels are the first parts, in their order.
+        // The labels are the first parts, in their order, so that the number of the part is that of
+        // the label.
         Some((Split::Label(part, layout), one, others))
     }
 }

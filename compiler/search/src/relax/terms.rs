@@ -1,13 +1,13 @@
-//! Terms of a sum, and the sum: it is asked for once a term, and adding them up anew would take as
-//! long as all the rest.
+//! The terms of a sum with their sum, which is asked for once for each term: adding up anew would
+//! take as long as all other work of a sweep.
 
 use super::graph::FAR;
 
-/// Terms by number. One that is at least [`FAR`] makes the sum so.
+/// Terms by number. If one is [`FAR`] or more, so is the sum.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     terms: Vec<i64>,
-    /// The sum of those below [`FAR`], and how many are not.
+    /// The sum of the terms below [`FAR`], and the number of the other terms.
     near: i128,
     far: usize,
 }

@@ -11,14 +11,14 @@ use super::prices::Prices;
 use super::settle::{Sweeps, cheap_nodes, narrowed_to, settle};
 use crate::Limits;
 
-/// A problem with prices on all of it, for questions about plans dearer than the best.
+/// A problem with prices on all of its alternatives.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(super) problem: Factors,
     pub(super) prices: Prices,
 }
 
-/// What is asked of a [`Whole`]: plans that make one value in some ways alone.
+/// A question about a [`Whole`]: what plans take that make one value by some of its strategies.
 pub(crate) struct Question<'a> {
     whole: &'a Whole,
     value: ValueId,
@@ -27,7 +27,7 @@ pub(crate) struct Question<'a> {
 }
 
 impl Whole {
-    /// The same with labels fixed.
+    /// The same problem with labels fixed.
     pub(crate) fn under(&self, program: &Program, labels: &[Layout]) -> Whole {
         let problem = self.problem.with_labels(program, labels);
         let mut prices = self.prices.narrowed(&problem);
@@ -36,18 +36,18 @@ impl Whole {
         Whole { problem, prices }
     }
 
-    /// What each alternative costs at least.
+    /// A lower bound on the plans with each alternative.
     pub(crate) fn priced(self: &Arc<Self>) -> Priced {
         Priced::read(Arc::clone(self), self.prices.bound())
     }
 
-    /// How many strategies there are.
+    /// The number of strategies of all values.
     pub(crate) fn strategies(&self) -> usize {
         self.problem.strategies()
     }
 
-    /// A question about a value: it may be made by the strategies for which `keep` says yes, given
-    /// the layouts of the result and of what is read.
+    /// The question about plans that make `value` by strategies for which `keep` says yes, given
+    /// the layouts of the result and of the operands.
     pub(crate) fn question(
         &self,
         value: ValueId,
@@ -63,14 +63,15 @@ impl Whole {
         Question { whole: self, value, kept }
     }
 
-    /// The layouts of a value that it reaches from one without traffic, that one too.
+    /// The layouts of a value that it reaches from a layout by moves without traffic, that layout
+    /// included.
     pub(crate) fn reached_free(&self, value: ValueId, from: Layout) -> Vec<Layout> {
         self.problem.reached_free(value, from)
     }
 }
 
 impl Question<'_> {
-    /// No such plan takes less, in picoseconds; `None` where there is no such plan.
+    /// A lower bound on such plans, in picoseconds; `None` where there are none.
     pub(crate) fn least(&self) -> Option<u64> {
         let through = &self.whole.prices.through_strategy[self.value.index()];
         let least =
@@ -78,7 +79,7 @@ impl Question<'_> {
         self.whole.problem.picoseconds(least)
     }
 
-    /// The part of the problem that such plans of at most `most` picoseconds are made of, priced.
+    /// The part of the problem that such plans of at most `most` picoseconds may use, with prices.
     pub(crate) fn within(&self, most: u64, limits: &Limits) -> Priced {
         let Whole { problem, prices } = self.whole;
         let most = problem.in_time(most);

@@ -1,4 +1,4 @@
-//! Making factors, readers before what they read.
+//! Making the factors of a program, readers before what they read.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::{Factor, KernelStates, allowed};
 use crate::LowerError;
 use crate::kernel::Kernels;
 
-/// What two ops must have in common to have the same strategies at the same times: the op, dims and
-/// dtypes of operands and result, which operands are the same value or a number, and the kernel
-/// states of the result with the first of their numbers (two values of one type differ in the nodes
-/// below, where one of them never moves).
+/// What ops must have in common to share a factor. Two values of one type may differ in the number
+/// of their nodes, and so in the numbers of their kernel states, where one of them never moves: the
+/// number of the first state is part of the key.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct FactorKey {
     op: Op,
     operands: Vec<(Vec<DimId>, Dtype, usize, bool)>,
-    /// Whether an op makes the operand of a composite: its pieces are other kernels then.
+    /// Whether an op makes the operand of a composite; the pieces of the composite are then
+    /// different kernels.
     by_op: bool,
     result: (Vec<DimId>, Dtype),
     states: Vec<(NodeId, i64)>,
@@ -31,16 +31,17 @@ pub(super) struct FactorKey {
     times: u64,
 }
 
-/// The factors of a program, as they are made: readers before what they read.
+/// The factors of a program in the making.
 pub(super) struct Builder<'s> {
     pub(super) graphs: Vec<Arc<Graph>>,
     pub(super) states: Vec<KernelStates>,
     pub(super) factors: Vec<Arc<Factor>>,
     pub(super) known: &'s mut FxHashMap<FactorKey, Arc<Factor>>,
-    /// The factors whose strategies were counted against the limit; a shared factor counts once.
+    /// The factors whose strategies were counted against the limit; a shared factor is counted
+    /// once.
     pub(super) counted: FxHashSet<*const Factor>,
     pub(super) exact: bool,
-    /// How many strategies there may still be.
+    /// How many more strategies the limit allows.
     pub(super) strategies_left: usize,
 }
 
@@ -72,6 +73,8 @@ impl Builder<'_> {
     }
 
     /// The factor of a value.
+    ///
+    /// # Errors When time is up, or the limit of strategies is reached.
     pub(super) fn factor(
         &mut self,
         kernels: &Kernels,
@@ -100,9 +103,9 @@ impl Builder<'_> {
         Ok(Arc::new(Factor { arity: def.operands().len(), ..factor }))
     }
 
-    /// The factor of an op, which the same op elsewhere may share. One that joins a kernel also
-    /// makes kernel states of what it reads, so it is its own; and whether one may act on a part of
-    /// an attention is not told by the op.
+    /// The factor of an op, shared with the same op elsewhere. An op that joins a kernel has a
+    /// factor of its own, since it also makes kernel states of what it reads. So has an op that may
+    /// act on a part of an attention, which the op alone does not tell.
     fn op_shared(
         &mut self,
         kernels: &Kernels,
@@ -160,7 +163,7 @@ impl Builder<'_> {
     }
 
     /// The strategies of an op: alone, as the head of a kernel, and as a later member of one;
-    /// `None` where there are too many.
+    /// `None` where they are more than the limit allows.
     fn op(&mut self, kernels: &Kernels, hardware: &Hardware, id: ValueId) -> Option<Factor> {
         let Some(profile) = kernels.profile(id) else { return Some(Factor::default()) };
         let left = self.strategies_left;

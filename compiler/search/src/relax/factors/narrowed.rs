@@ -1,5 +1,5 @@
-//! The factors of other plans made from those at hand: of other layout patterns, of fixed labels, of
-//! some strategies or nodes alone.
+//! Problems made from a problem at hand: other layout patterns, fixed labels, and some strategies
+//! or nodes alone.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::{Factor, Factors, Renamed, StrategyLayouts, ValueUse, allowed};
 use crate::labels::label_layout;
 
 impl Factors {
-    /// The same for a program that differs in its layout patterns alone; `None` where a pin lies
-    /// within a kernel.
+    /// The problem of a program that differs only in layout patterns; `None` where a pin lies
+    /// within a kernel, or what a pin reads has no node for a layout of the new pattern.
     pub(crate) fn with_patterns(&self, program: &Program, maxima: AxisSet) -> Option<Factors> {
         let mut other = self.clone();
         for id in &self.live {
@@ -24,7 +24,8 @@ impl Factors {
                 Def::Pin { .. } if !self.states[v].of.is_empty() => return None,
                 Def::Pin { pattern, .. } => {
                     let nodes = allowed(&self.graphs, program, *id, pattern, maxima);
-                    // What it reads may have no other layouts than the pattern before asked for.
+                    // The operand has nodes for the layouts that the old pattern asked for, and
+                    // perhaps no others.
                     let is_read = |node: &NodeId| {
                         let layout = self.layout(*id, *node);
                         self.operands[v].iter().all(|read| {
@@ -47,9 +48,10 @@ impl Factors {
         Some(other)
     }
 
-    /// Those of a program, of which these are, without the plans of another that allows less in one
-    /// place: there, the layouts that the other allows. Where they differ in several, a plan that
-    /// the other lacks may be as the other's at any one of them, and all stay.
+    /// The problem, which is that of `program`, without the plans of `other`, a program that allows
+    /// less. If the programs differ at one place, only the layouts stay there that `other` does not
+    /// allow. If they differ at several places, everything stays: a plan that `other` lacks may
+    /// still have, at any one of them, a layout that `other` allows.
     pub(crate) fn without_plans_of(self, other: &Program, program: &Program) -> Factors {
         let of_value = |id: &ValueId| {
             let less = other.value(*id).def.pattern()?;
@@ -73,8 +75,8 @@ impl Factors {
         }
     }
 
-    /// Whether another problem, which differs from this one in layout patterns
-    /// ([`Factors::with_patterns`]), allows nothing of pins and results that this one does not.
+    /// Whether `other`, which differs in layout patterns ([`Factors::with_patterns`]), allows only
+    /// layouts of pins and results that this problem allows, too.
     pub(crate) fn narrows(&self, other: &Factors) -> bool {
         let fewer = |few: &[NodeId], of: &[NodeId]| few.iter().all(|node| of.contains(node));
         let pins = self.live.iter().all(|id| {
@@ -85,8 +87,8 @@ impl Factors {
         pins && results.all(|((_, few), (_, of))| fewer(few, of))
     }
 
-    /// The factors with labels fixed: parameters, pins and results that bear one have its layout
-    /// alone.
+    /// The problem with labels fixed: each parameter, pin and result that bears a label has the
+    /// layout of the label.
     pub(crate) fn with_labels(&self, program: &Program, labels: &[Layout]) -> Factors {
         let mut narrowed = self.clone();
         let wanted = |pattern: &LayoutPattern| pattern.label.map(|LabelId(l)| labels[l as usize]);
@@ -104,8 +106,8 @@ impl Factors {
         narrowed
     }
 
-    /// The factors without the strategies of one value for which `allowed` says no, given the
-    /// layouts of its result and of what is read.
+    /// The problem without those strategies of a value for which `allowed` says no, given the
+    /// layout of the result and the layouts of the operands.
     pub(crate) fn allowing(
         &self,
         value: ValueId,
@@ -121,17 +123,17 @@ impl Factors {
         narrowed
     }
 
-    /// Leaves one reader to a value: the others, and results, have it however they like and for
-    /// nothing. So this takes no more than before, whatever it is that takes it; a result of the
-    /// value is in a layout that has nothing to do with the value's any more, so that no part may
-    /// have a place there ([`Part::without_results`](super::parts::Part::without_results)).
+    /// Leaves one reader to a value: its other readers have it in any layout and at no cost, so no
+    /// plan takes more than before. The same holds of the results that are this value. The layout
+    /// of such a result then has nothing to do with that of the value, so that no part may have a
+    /// place there ([`Part::without_results`](super::super::parts::Part::without_results)).
     pub(crate) fn read_by_one(&mut self, value: ValueId, reader: ValueId) {
         let others = self.uses[value.index()].iter().filter_map(|of| match of {
             ValueUse::Operand(by, place) if *by != reader => Some((*by, *place)),
             ValueUse::Operand(..) | ValueUse::Output(_) => None,
         });
         let mut others: Vec<(ValueId, usize)> = others.collect();
-        // The last places first: those before them keep their numbers.
+        // The last places come first, so that the places before them keep their numbers.
         others.sort_unstable_by_key(|(by, place)| Reverse((*by, *place)));
         let mut uses = self.uses.as_ref().clone();
         let mut operands = self.operands.as_ref().clone();
@@ -165,8 +167,8 @@ impl Factors {
         }
     }
 
-    /// The factors of what is kept: for each value its nodes, for each factor its strategies, as
-    /// `keep` says.
+    /// The problem with only the nodes and strategies that are to be kept, and the new numbers of
+    /// the nodes.
     pub(crate) fn shrunk(
         &self,
         keep_nodes: &[Vec<bool>],
@@ -182,8 +184,8 @@ impl Factors {
             let old = std::mem::take(&mut states[v].of);
             for (i, (layout, extra)) in old.into_iter().enumerate() {
                 let kept = keep_nodes[v][self.graphs[v].nodes() + i];
-                // The layout of a state is only a name; where the layout itself is gone, the state
-                // goes by the old list.
+                // A state keeps the number of its layout in the old graph, since the new graph may
+                // not have that layout.
                 names.push(kept.then_some(base + states[v].of.len() as NodeId));
                 if kept {
                     states[v].of.push((layout, extra));
@@ -219,7 +221,7 @@ impl Factors {
         (small, renamed)
     }
 
-    /// Whether a node of a labelled value stands for the label's layout.
+    /// Whether a node of a value stands for the layout `wanted` of the label that the value bears.
     pub(crate) fn has_label_layout(
         &self,
         program: &Program,

@@ -1,4 +1,4 @@
-//! What programs of the same dims, mesh and chip have in common, which is made once.
+//! Graphs and factors that programs of the same dims, mesh and chip share.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,23 +16,23 @@ use crate::rules::inside::KnownMoves;
 use crate::rules::moves::{Freedom, Movable};
 use crate::strict::may_move_to;
 
-/// What graphs and factors have been made, for the searches to come: of the forms of a program, of
-/// its phases, within memory and beside it. It saves time, and changes nothing that is found.
+/// Graphs and factors kept for later searches: of other forms of the program, of its phases, with
+/// and without memory. The cache saves time and changes no result.
 ///
-/// Clones are of one and the same store. It keeps little, and nothing of a very large program:
-/// there each search makes its own, so that no memory is held for what may never be asked again.
+/// Clones share one store. It is small and keeps nothing of a very large program, for which each
+/// search makes its own graphs and factors.
 #[derive(Clone, Default)]
 pub struct SearchCache(Arc<Mutex<Vec<(CacheKey, SharedFactors)>>>);
 
-/// Of so many bases something is kept: the phases of a program, each with its own sizes, and all of
-/// them side by side.
+/// The number of keys that the cache holds: one for each phase of a program, and one for all phases
+/// together.
 const BASES: usize = 6;
 
-/// Arcs, and layouts of strategies, that are kept of all bases: some 16 bytes each. A model on four
-/// axes has a million in each of its phases.
+/// The arcs, and the layouts of strategies, that the cache holds under all keys, at some 16 bytes
+/// each. A model on four axes has a million in each of its phases.
 const MOST_KEPT: usize = 1 << 22;
 
-/// Moves with their times that are kept of a base: some 50 bytes each.
+/// The moves with their times that the cache holds under one key, at some 50 bytes each.
 const MOST_MOVES: usize = 1 << 16;
 
 impl fmt::Debug for SearchCache {
@@ -42,8 +42,8 @@ impl fmt::Debug for SearchCache {
 }
 
 impl SearchCache {
-    /// Does what needs graphs and factors of a base, given those that there are. A search that runs
-    /// at the same time finds none, and makes them itself.
+    /// Calls `act` with the graphs and factors kept under a key, and keeps what `act` adds. A
+    /// search that runs at the same time finds none under that key, and makes its own.
     pub(crate) fn with<T>(&self, base: CacheKey, act: impl FnOnce(&mut SharedFactors) -> T) -> T {
         let mut shared = self.take(&base).unwrap_or_else(|| SharedFactors::new(1));
         let came_of_it = act(&mut shared);
@@ -51,7 +51,7 @@ impl SearchCache {
         if size <= MOST_KEPT {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.retain(|(of, _)| *of != base);
-            // What was asked for last is asked for again soonest.
+            // The least recently used entries are dropped first.
             let kept = |all: &[(CacheKey, SharedFactors)]| {
                 all.iter().map(|(_, s)| s.size()).sum::<usize>()
             };
@@ -63,7 +63,7 @@ impl SearchCache {
         came_of_it
     }
 
-    /// Does what needs moves of a base and their times, given those that are known.
+    /// Calls `act` with the moves kept under a key, and keeps what `act` adds.
     pub(crate) fn with_moves<T>(
         &self,
         base: CacheKey,
@@ -85,8 +85,8 @@ impl SearchCache {
     }
 }
 
-/// All that graphs and factors depend on beside what they are of: [`Alike`] and [`FactorKey`] name dims
-/// and axes by number.
+/// All that graphs and factors depend on, beside what [`Alike`] and [`FactorKey`] hold; these name
+/// dims and axes by number.
 #[derive(PartialEq)]
 pub(crate) struct CacheKey {
     hardware: Hardware,
@@ -113,9 +113,10 @@ impl CacheKey {
     }
 }
 
-/// Graphs and factors that programs of one [`CacheKey`] have in common.
+/// Graphs and factors that programs of one [`CacheKey`] share.
 pub(crate) struct SharedFactors {
-    /// How many ticks of the graphs' times are a picosecond. Those of factors are in picoseconds.
+    /// The number of ticks in a picosecond in the times of graphs. The times of factors are in
+    /// picoseconds.
     pub(super) ticks: i64,
     graphs: FxHashMap<Alike, Arc<Graph>>,
     pub(super) factors: FxHashMap<FactorKey, Arc<Factor>>,
@@ -123,7 +124,7 @@ pub(crate) struct SharedFactors {
 }
 
 impl SharedFactors {
-    /// Nothing as yet.
+    /// An empty store.
     pub(crate) fn new(ticks: i64) -> SharedFactors {
         SharedFactors {
             ticks,
@@ -133,7 +134,7 @@ impl SharedFactors {
         }
     }
 
-    /// The graph of each value that has one, and one of nothing for the others.
+    /// The graph of each value that needs one; the graph of a scalar without moves for the others.
     pub(super) fn graphs_of(
         &mut self,
         kernels: &Kernels,
@@ -150,7 +151,7 @@ impl SharedFactors {
         let mut shared =
             |of: Alike| Arc::clone(self.graphs.entry(of).or_insert_with_key(&mut make));
         let empty = shared(Alike::nothing());
-        // In a strict layer only what a `reshard` names may move.
+        // In a strict layer only a value that a `reshard` names may move.
         let may_move = |id: ValueId| {
             let asks = |by: ValueId| {
                 program.value(by).def.operands().contains(&id) && may_move_to(program, by)
@@ -172,14 +173,14 @@ impl SharedFactors {
         program.value_ids().map(graph).collect()
     }
 
-    /// Arcs of graphs, layouts that strategies name, and moves.
+    /// The number of arcs, layouts of strategies, and moves.
     fn size(&self) -> usize {
         let arcs = self.graphs.values().map(|graph| graph.arcs());
         let layouts = self.factors.values().map(|f| f.out.len() + f.reads.len());
         arcs.chain(layouts).sum::<usize>() + self.moves.len()
     }
 
-    /// The graphs alone, for what ops take on another chip.
+    /// The graphs alone, for the times of ops on another chip.
     pub(crate) fn graphs_alone(&self) -> SharedFactors {
         let graphs = self.graphs.clone();
         SharedFactors { graphs, ..SharedFactors::new(self.ticks) }

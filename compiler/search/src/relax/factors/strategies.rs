@@ -20,45 +20,49 @@ use crate::kernel::{Kernels, Link};
 use crate::rules::strategies::OpSite;
 use crate::times::travel_cost;
 
-/// The strategies of an op, as they are found one by one.
+/// The strategies of an op, found one by one.
 pub(super) struct Strategies<'b, 's, 'k> {
     builder: &'b mut Builder<'s>,
     kernels: &'k Kernels,
     hardware: &'k Hardware,
     id: ValueId,
     site: Rc<OpSite<'k>>,
-    /// How often its step is taken.
+    /// How often the step of the op is executed.
     steps: u64,
     operands: &'k [ValueId],
     graphs: Vec<Arc<Graph>>,
     pub(super) own: Arc<Graph>,
     works: Works<'k>,
-    /// Its kernel states by their layouts, each with the bytes to come.
+    /// The kernel states of the op by their layouts, each with the bytes to come.
     states: States,
-    /// The states within an attention, whose time is paid where it ends; those of a ring each by
-    /// itself.
+    /// The states of the op within an attention, whose last op pays its time; by layout, and by the
+    /// number that stands for the bytes to come ([`WITHIN_ATTENTION`] and above).
     within: FxHashMap<(NodeId, i64), NodeId>,
-    /// The arrangements of the axes of the mesh: those of rings by number.
+    /// All axes that a ring may have; their places number the states within rings.
     rings: Vec<AxisList>,
-    /// The ops of the attention that it is part of, and the work of that where it ends here, with
-    /// what travels and in how many steps where it is a ring.
+    /// The ops of the attention that the op is part of; empty where it is part of none.
     members: &'k [ValueId],
-    /// The same with the concats that join its keys and values, where it may have them in it.
+    /// The same with the concats that join the keys and values, where these may be in the
+    /// attention.
     joined_members: &'k [ValueId],
+    /// The work of each way of running the attention, and what travels where it is a ring; `None`
+    /// where the attention cannot run so.
     attentions: FxHashMap<AttentionWay, Option<(Work, Travel)>>,
-    /// The operand that has the keys of the attention, and their place there.
+    /// The operand with the keys of the attention, and the place of the dim of the keys there.
     keys_at: Option<(usize, usize)>,
     loops: Option<Loops<'k>>,
-    /// Where it joins the kernel of an operand: the places of that, and who makes it.
+    /// Where the op joins the kernel of an operand: the places of that operand, and the op that
+    /// makes it.
     joins: Option<(Vec<usize>, ValueId)>,
-    /// Operands that a kernel that it joins does not read again.
+    /// For each operand, whether the kernel that the op joins reads it already.
     skipped: Vec<bool>,
-    /// The nodes that the strategy at hand reads: kept, so that its memory is.
+    /// The nodes that the strategy at hand reads; kept to reuse the memory.
     reads: Vec<NodeId>,
     pub(super) factor: Factor,
 }
 
-/// The time of what travels in a ring, and its steps; none of an attention that is no ring.
+/// The time of what travels in a ring, and the number of its steps; `None` for an attention that is
+/// no ring.
 type Travel = Option<(Picoseconds, u64)>;
 
 /// An attention run as one kernel in one way.
@@ -91,7 +95,7 @@ impl KernelWork {
     }
 }
 
-/// One strategy by layouts, and by the nodes of these in the graphs of the values.
+/// A strategy by layouts, and by their nodes in the graphs of the values.
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
     /// The layout of the result, and its node.
@@ -104,11 +108,11 @@ struct Candidate<'a> {
     states: &'a [(NodeId, i64)],
 }
 
-/// For each layout that a value is made in, its kernel states: each with the bytes to come.
+/// For each layout in which a value is made, its kernel states: each with the bytes to come.
 type States = FxHashMap<NodeId, Vec<(NodeId, i64)>>;
 
 impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
-    /// Of no strategy yet.
+    /// The strategies of an op, none found yet.
     pub(super) fn new(
         builder: &'b mut Builder<'s>,
         kernels: &'k Kernels,
@@ -167,7 +171,8 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         }
     }
 
-    /// All that comes of one strategy; nothing where no graph has its layouts.
+    /// Adds all that follows from one strategy of the op by layouts; nothing where a graph lacks
+    /// one of the layouts.
     pub(super) fn strategy(&mut self, result: Layout, layouts: &[Layout]) {
         let Some(out) = self.own.node(result) else { return };
         let mut reads = std::mem::take(&mut self.reads);
@@ -182,8 +187,8 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         self.reads = reads;
     }
 
-    /// Of a concat of keys or values what it does in an attention alone: each part of what it joins
-    /// is split.
+    /// Adds what a concat of keys or values does only inside an attention: it joins its parts while
+    /// each of them is split.
     pub(super) fn joins_parts(&mut self) {
         let (kernels, id) = (self.kernels, self.id);
         let own = Arc::clone(&self.own);
@@ -213,7 +218,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
     ) {
         let states = |node: NodeId| all_states.get(&node).map_or(&[][..], Vec::as_slice);
         let candidate = Candidate { result, out, layouts, reads, states: states(out) };
-        // Of a composite in pieces the last kernel is the one that others join.
+        // Of a composite in pieces, later ops join the last kernel.
         let pieces = if self.site.is_in_pieces(layouts) {
             in_pieces(self.kernels, self.hardware, self.id, layouts[0])
         } else {
@@ -224,7 +229,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         let hardware = self.hardware;
         self.push(out, reads, candidate.states, &|extra| work.time(hardware, extra));
         self.looped(candidate, work);
-        // The axes that split the keys leave what the attention ends with partial by a softmax.
+        // Where axes split the keys, the attention makes a result that is partial by a softmax.
         let (made, keys) = match self.keys_at {
             Some((operand, at)) if !result.is_complete() => {
                 (result.sums_as_softmax(), layouts[operand].axes_of(at))
@@ -238,8 +243,8 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         self.joined(candidate);
     }
 
-    /// A strategy by itself, and with each kernel state that it may begin: with so many bytes more
-    /// that it writes it takes a time.
+    /// Adds a strategy as the head of a kernel: by itself, and with each kernel state that it may
+    /// begin. `time` is given the bytes that the rest of the kernel adds.
     fn push(
         &mut self,
         out: NodeId,
@@ -254,10 +259,11 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         }
     }
 
-    /// With a gather of an operand or the scatter of the result in its loop.
+    /// Adds the strategies with a gather of an operand or the scatter of the result in the loop of
+    /// the op.
     fn looped(&mut self, candidate: Candidate<'_>, work: KernelWork) {
         let Candidate { result, out, layouts, reads, states } = candidate;
-        // No loop acts on the attention over a part of the keys.
+        // A loop does not act on an attention over a part of the keys.
         if !result.softmax_axes().is_empty() {
             return;
         }
@@ -279,7 +285,7 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         self.loops = Some(loops);
     }
 
-    /// Within an attention, or as what one ends with; in a ring, too.
+    /// Adds the strategies within an attention, or as its last op; those of a ring, too.
     fn in_attention(&mut self, candidate: Candidate<'_>, keys: AxisList) {
         let Candidate { result: made, out, layouts, .. } = candidate;
         let (kernels, id) = (self.kernels, self.id);
@@ -310,7 +316,8 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         }
     }
 
-    /// A member of an attention that is a ring over these axes, or of none, or what it ends with.
+    /// Adds a strategy within the attention that `extra` stands for, or as its last op, which pays
+    /// its time. `ring` has the axes of its ring, if it is a ring.
     fn member(&mut self, candidate: Candidate<'_>, keys: AxisList, ring: AxisList, extra: i64) {
         let Candidate { result: made, out, reads, states, .. } = candidate;
         let (kernels, hardware, id) = (self.kernels, self.hardware, self.id);
@@ -344,8 +351,8 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         }
     }
 
-    /// As a later member of a kernel: its own reads and the larger result are the kernel's to pay,
-    /// at its head.
+    /// Adds a strategy as a later member of a kernel. The head of the kernel pays for what the op
+    /// reads beside the kernel, and for the larger result.
     fn joined(&mut self, candidate: Candidate<'_>) {
         let Candidate { result, out, layouts, reads, states } = candidate;
         let Some((places, producer)) = &self.joins else { return };
@@ -367,8 +374,9 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
     }
 }
 
-/// Which operands of an op that joins a kernel are not read again: those that an earlier member of
-/// the kernel reads already, or that an earlier operand is. To count them as free keeps a bound.
+/// For each operand of an op that joins a kernel, whether it is not read again: an earlier member
+/// of the kernel or an earlier operand may be the same value. To count such a read as free keeps
+/// times lower bounds.
 fn skipped(
     kernels: &Kernels,
     operands: &[ValueId],
@@ -383,25 +391,26 @@ fn skipped(
         .collect()
 }
 
-/// In place of the bytes to come of a kernel state: the value is within an attention, whose time
-/// its last op pays. The numbers behind it are for rings, one for each arrangement of axes.
+/// Stands in place of the bytes to come of a kernel state for a value within an attention, whose
+/// last op pays its time. The numbers above it stand for rings, one for each arrangement of axes.
 const WITHIN_ATTENTION: i64 = i64::MIN;
 
-/// The same within an attention with the concats of its keys and values: behind all rings.
+/// The same for a value within an attention that has the concats of its keys and values in it;
+/// above the numbers of all rings.
 const WITHIN_JOINED: i64 = WITHIN_ATTENTION + (1 << 32);
 
-/// Below it no number is one of bytes to come.
+/// No bytes to come are below this number.
 const OUTSIDE: i64 = i64::MIN / 2;
 
-/// The axes that rings of the attention may have that an op is part of.
+/// The axes that the rings may have of the attention that an op is part of.
 fn rings(kernels: &Kernels, id: ValueId) -> Vec<AxisList> {
     let product = kernels.attention(id).and_then(|members| members.last().copied());
     let may = kernels.loops && product.is_some_and(|id| kernels.may_split_keys_of(id));
     if may { AxisList::arrangements(kernels.program.mesh.all_axes()) } else { Vec::new() }
 }
 
-/// The work of the attention of these ops as one kernel, and what travels meanwhile where it is a
-/// ring.
+/// The work of these ops as one attention in one kernel, and what travels meanwhile if it is a
+/// ring; `None` where they cannot run so.
 fn attention_work(
     kernels: &Kernels,
     hardware: &Hardware,
@@ -435,20 +444,19 @@ fn attention_work(
     Some((work_of(&chain, &program.dims, shape.unwrap_or(RingShape::NONE)), travel))
 }
 
-/// The collectives in the loops of one einsum. Their times depend on little, and few of them
-/// differ.
+/// The times of the collectives in the loops of one einsum, by the little that they depend on.
 struct Loops<'a> {
     kernels: &'a Kernels,
     hardware: &'a Hardware,
     id: ValueId,
-    /// By the operand that is gathered (none for the product), the local elements of the larger
-    /// buffer, and the axes.
+    /// The key is the operand that is gathered (`None` for the scatter of the product), the local
+    /// elements of the larger buffer, and the axes.
     known: FxHashMap<(Option<usize>, u64, AxisList), Picoseconds>,
 }
 
 impl Loops<'_> {
-    /// The time of a collective by itself and the chunks of its loop, given the operands and the
-    /// layout of the product.
+    /// The time of a collective by itself and the chunks of its loop; `given` has the layouts of
+    /// the operands.
     fn collective(
         &mut self,
         fused: &Fused,
@@ -480,7 +488,8 @@ impl Loops<'_> {
     }
 }
 
-/// Of a composite in pieces: the time of all but the last kernel, and the work of that.
+/// The work of a composite in pieces: the time of all kernels but the last, and the work of the
+/// last.
 fn in_pieces(
     kernels: &Kernels,
     hardware: &Hardware,

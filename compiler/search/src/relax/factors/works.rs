@@ -1,4 +1,4 @@
-//! The work of an op by the local sizes of what it reads and makes.
+//! The work of an op by the local sizes of its operands and its result.
 
 use rustc_hash::FxHashMap;
 use shard_cost::{LocalTensor, Work, op_work};
@@ -6,8 +6,8 @@ use shard_ir::{Def, Dtype, Layout, Op, Program, ValueId, never};
 
 use crate::kernel::Kernels;
 
-/// The work of one op in all its strategies. It depends on the local sizes alone, and few of them
-/// differ.
+/// The work of one op in all its strategies. It depends on the local sizes alone, so it is kept by
+/// these.
 pub(super) struct Works<'a> {
     kernels: &'a Kernels,
     program: &'a Program,
@@ -39,8 +39,8 @@ impl<'a> Works<'a> {
         }
     }
 
-    /// Adds the local sizes of a value in a layout, and behind them how many statistics are beside
-    /// it: some where it is the attention over a part of the keys.
+    /// Appends the local sizes of a value in a layout, and behind them the number of its local
+    /// statistics, which is 0 unless the value is the attention over a part of the keys.
     fn local(&self, value: ValueId, layout: Layout, into: &mut Vec<u64>) {
         let mesh = &self.program.mesh;
         let start = into.len();
@@ -89,8 +89,8 @@ impl<'a> Works<'a> {
         work
     }
 
-    /// The bytes that an elementwise op adds to the kernel that makes the operand at `fed`: what it
-    /// reads beside it, and how much larger its result is.
+    /// The bytes that an elementwise op adds to the kernel that makes its operand at `fed`: what it
+    /// reads beside that operand, and by how much its result is larger.
     pub(super) fn added(
         &self,
         layouts: &[Layout],

@@ -13,12 +13,12 @@ use super::super::regroup::Sparse;
 use super::{Alike, FAR, Graph, NodeId};
 use crate::rules::moves::{Freedom, MAX_EXCHANGED, Movable, all_to_alls, generating_moves};
 
-/// Layouts of one local shape, beyond which permutes between them go through a hub that bounds them
-/// from below: their number is the square of this.
+/// Between more layouts of one local shape than this, permutes go through a hub that bounds their
+/// times from below: the number of single permutes is the square of the number of layouts.
 const MAX_PERMUTED: usize = 48;
 
 impl Graph {
-    /// The graph of what is alike in this.
+    /// The graph of the values that are alike in `of`.
     pub(crate) fn new(times: &mut RegroupTimes<'_>, of: &Alike, maxima: AxisSet) -> Graph {
         Graph::once(times, &of.movable, of.dtype, maxima).done(of.times)
     }
@@ -30,7 +30,7 @@ impl Graph {
         self
     }
 
-    /// The graph of a value whose step is taken once.
+    /// The graph of a value whose step is executed once.
     fn once(
         times: &mut RegroupTimes<'_>,
         movable: &Movable,
@@ -89,17 +89,18 @@ impl Graph {
     }
 }
 
-/// The arcs of a graph that is being made.
+/// A graph in the making: its layouts, and its arcs so far.
 struct GraphBuilder<'a> {
     hardware: &'a Hardware,
     shape: MeshShape<'a>,
     dtype: Dtype,
     layouts: &'a [Layout],
     index: &'a FxHashMap<Layout, NodeId>,
-    /// What a move costs depends on its kind, the local size and the group alone, so few are really
-    /// worked out.
+    /// Times of moves by kind ([`kind`]), local elements and group of devices, which determine the
+    /// time of all moves of a kind.
     known: FxHashMap<(u8, u64, u64), i64>,
-    /// Axes that split the value in so many ways that there are no exchanges between them.
+    /// The sets of axes that split the value in more than [`MAX_EXCHANGED`] layouts; these have no
+    /// exchanges between them.
     unpaired: FxHashSet<AxisSet>,
     nodes: usize,
     arcs: Vec<(NodeId, NodeId, i64)>,
@@ -107,7 +108,7 @@ struct GraphBuilder<'a> {
 }
 
 impl GraphBuilder<'_> {
-    /// Adds moves from a layout, each over the axes of a group.
+    /// Adds the moves from a layout, and empties the list.
     fn add(&mut self, from: usize, moves: &mut Vec<(Collective, Layout)>) {
         let (layout, MeshShape { mesh, sizes }) = (self.layouts[from], self.shape);
         let local = self.shape.local_elements(layout);
@@ -131,8 +132,8 @@ impl GraphBuilder<'_> {
         }
     }
 
-    /// Adds all-to-alls, exchanges, and permutes between layouts that the same axes split; of too
-    /// many layouts all-to-alls alone.
+    /// Adds all-to-alls, exchanges and permutes between layouts that the same axes split. Between
+    /// more than [`MAX_EXCHANGED`] layouts only all-to-alls are added.
     fn add_regroupings(&mut self, times: &mut RegroupTimes<'_>) {
         let mut groups: BTreeMap<(AxisSet, AxisSet, AxisSet), Vec<NodeId>> = BTreeMap::new();
         for (layout, node) in
@@ -155,7 +156,7 @@ impl GraphBuilder<'_> {
                 self.unpaired.insert(layouts[0].split_axes());
                 continue;
             }
-            // Layouts that are partial over other axes have the same moves between them.
+            // The moves between layouts are the same whatever axes the layouts are partial over.
             let sparse = sparse.entry(layouts[0].split_axes()).or_insert_with(|| {
                 let moves = times.between(&layouts);
                 let of_kind: Vec<i64> =
@@ -175,8 +176,8 @@ impl GraphBuilder<'_> {
         }
     }
 
-    /// Adds permutes between layouts that other axes of the same sizes split, and those that have
-    /// no arcs of their own yet.
+    /// Adds permutes between layouts that different axes of the same sizes split, and between those
+    /// layouts of `unpaired` that `add_regroupings` gave no permutes.
     fn add_permutes(&mut self) {
         let mut groups: BTreeMap<(Vec<u64>, AxisSet, AxisSet), Vec<NodeId>> = BTreeMap::new();
         for (layout, node) in
@@ -201,7 +202,7 @@ impl GraphBuilder<'_> {
         for group in groups {
             let local = self.shape.local_elements(self.layouts[group[0] as usize]);
             if all_alike || group.len() > MAX_PERMUTED {
-                // Where all permutes take the same time, this is it.
+                // Where all permutes take the same time, the least time is their time.
                 let least =
                     arc_cost(least_permute_time(self.hardware, self.shape.mesh, local, self.dtype));
                 self.add_hub(least, group.iter().copied(), group.iter().copied());
@@ -233,8 +234,8 @@ impl GraphBuilder<'_> {
     }
 }
 
-/// Whether blocks of a value in a layout may change places: something splits it, and it need not be
-/// merged first.
+/// Whether the devices may exchange the blocks of a value in a layout: some axis splits the value,
+/// and the value is no attention over a part of the keys, which is merged before it moves so.
 fn may_regroup(layout: Layout) -> bool {
     !layout.split_axes().is_empty() && layout.softmax_axes().is_empty()
 }
@@ -243,11 +244,11 @@ fn arc_cost(time: Picoseconds) -> i64 {
     i64::try_from(time.0).unwrap_or(FAR).min(FAR)
 }
 
-/// Moves of a kind take the same for the same group and local size; `None` where the statistics
-/// count as well.
+/// A number for all moves that take the same time at the same group and local size; `None` where
+/// the time depends on the size of the statistics, too.
 fn kind(collective: &Collective) -> Option<u8> {
     Some(match (collective.row().sends, collective.row().combines) {
-        // Along one dim or several, what counts is the group.
+        // Whether the move is along one dim or several does not change its time.
         (Sends::Around, false) => 0,
         (Sends::Around, true) => 1,
         (Sends::AroundTwice, _) => 2,

@@ -1,13 +1,14 @@
-//! What it costs to bring a value from some layouts to all others, over the arcs of its graph.
+//! Spreading costs over the arcs of a graph: from some nodes that have a cost to all others.
 
 use std::collections::VecDeque;
 
 use super::{ArcRows, FAR, NodeId};
 
-/// The queue of [`spread`], kept between uses.
+/// Memory that [`spread`] works in, kept between calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    /// The nodes to start from and their costs, as they stand and nearly in order.
+    /// The nodes to start from with their costs: first in order of number, then nearly in order of
+    /// cost.
     given: Vec<(i64, NodeId)>,
     ordered: Vec<(i64, NodeId)>,
     next: VecDeque<NodeId>,
@@ -15,13 +16,13 @@ pub(crate) struct Queue {
     waits: Vec<bool>,
 }
 
-/// Lowers the cost of each node to the least of reaching it from those that have one; costs may be
-/// negative to start with, arcs are not.
+/// Lowers the cost of each node to the least of reaching the node from one that has a cost. Costs
+/// may be negative to start with; arcs are not.
 ///
-/// The nodes to start from are taken nearly in order of cost, then those whose cost fell, the first
-/// to fall first and those reached for nothing at once. That looks at a fifth more arcs than taking
-/// always the nearest (Dijkstra): most costs fall several times, but what it takes to keep the
-/// nearest at hand is more than that.
+/// The nodes to start from are taken nearly in order of cost. After them come the nodes whose cost
+/// fell: the first to fall comes first, and a node reached at no cost comes at once. This looks at
+/// about a fifth more arcs than Dijkstra's order does, since most costs fall several times, but
+/// keeping the nearest node at hand would take longer than that.
 pub(super) fn spread(
     rows: &ArcRows,
     cost: &mut [i64],
@@ -55,14 +56,15 @@ pub(super) fn spread(
     }
 }
 
-/// Fewer nodes than this are sorted.
+/// Up to this many nodes are sorted, and more are put in order by steps of cost.
 const FEW_TO_SORT: usize = 64;
 
-/// Costs are told apart by so many steps between the least and the most.
+/// The number of steps between the least cost and the greatest.
 const STEPS: usize = 256;
 
-/// Puts nodes in order of cost, those of nearly the same cost as they stand: [`spread`] comes to
-/// the same costs from any order, and to put them wholly in order takes longer than it saves.
+/// Puts nodes in order of cost, and leaves nodes of the same step of cost in the order that they
+/// have: [`spread`] gives the same costs from any order, and full sorting takes longer than it
+/// saves.
 fn order_nearly(given: &mut Vec<(i64, NodeId)>, ordered: &mut Vec<(i64, NodeId)>) {
     if given.len() < FEW_TO_SORT {
         given.sort_unstable();
@@ -71,7 +73,7 @@ fn order_nearly(given: &mut Vec<(i64, NodeId)>, ordered: &mut Vec<(i64, NodeId)>
     }
     let (least, most) =
         given.iter().fold((FAR, -FAR), |(low, high), (cost, _)| (low.min(*cost), high.max(*cost)));
-    // Powers of two: a shift for each node and no division.
+    // The width of a step is a power of two, so that a shift stands for a division.
     let shift = (64 - ((most - least) as u64).leading_zeros()).saturating_sub(STEPS.ilog2());
     let step = |cost: i64| ((cost - least) >> shift) as usize;
     let mut begin = [0u32; STEPS + 1];
@@ -98,7 +100,7 @@ mod tests {
     fn nodes_are_ordered_to_a_step_and_none_is_lost() {
         for count in [1, FEW_TO_SORT - 1, FEW_TO_SORT, 1000] {
             for most in [0, 1, 300, 1 << 40, FAR - 1] {
-                // Of both signs, and not in order.
+                // Costs of both signs, in no order.
                 let cost = |node: NodeId| (i64::from(node) * 7919 % 1009 - 504) * (most / 504);
                 let mut given: Vec<(i64, NodeId)> =
                     (0..count as NodeId).map(|node| (cost(node), node)).collect();

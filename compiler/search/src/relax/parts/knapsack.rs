@@ -1,4 +1,5 @@
-//! The cheapest choice of one class for each place of a memory whose bytes fit together.
+//! The knapsack of a memory: the cheapest choice of one class for each place whose bytes fit
+//! together.
 
 use shard_ir::gcd;
 
@@ -6,26 +7,27 @@ use super::super::graph::FAR;
 use super::super::serving::add;
 use super::PartLeast;
 
-/// So many steps of bytes are told apart in a memory; more are rounded down, which can only let
-/// more fit.
+/// The number of steps in which the bytes of a memory are counted. If there are more, bytes are
+/// rounded down to steps, so that more choices fit and the least is still a lower bound.
 pub(super) const STEPS: u64 = 2048;
 
-/// Falls are sorted where there are fewer than one in so many steps, which are then not gone
-/// through.
+/// If there are fewer candidates than one in this many steps, they are sorted; otherwise they are
+/// entered in a list of all steps.
 const FEW_FALLS: usize = 16;
 
-/// What some places cost at least in so many steps: with more it is never more. Where it falls, and
-/// to what.
+/// The least cost of some places as a function of the steps that they may take: a falling step
+/// function, as the list of the steps at which it falls, each with the cost from there on.
 #[derive(Clone, Debug)]
 struct Falling(Vec<(usize, i64)>);
 
 impl Falling {
-    /// Of no place.
+    /// The function of no places.
     fn zero() -> Falling {
         Falling(vec![(0, 0)])
     }
 
-    /// What is least in at most so many steps, given what is in just so many, in their order.
+    /// The least cost in at most each number of steps, given the costs in exactly some numbers of
+    /// steps, in ascending order of these.
     fn of(least: impl Iterator<Item = (usize, i64)>) -> Falling {
         let mut now = FAR;
         let falls = least.filter(|(_, least)| {
@@ -36,13 +38,13 @@ impl Falling {
         Falling(falls.collect())
     }
 
-    /// In at most so many steps; [`FAR`] where that is too few.
+    /// The least cost in at most `steps`; [`FAR`] if no choice takes so few.
     fn within(&self, steps: usize) -> i64 {
         let fallen = self.0.partition_point(|(at, _)| *at <= steps);
         fallen.checked_sub(1).map_or(FAR, |last| self.0[last].1)
     }
 
-    /// With other places, in at most so many steps together.
+    /// The least cost of these places and others together, in at most `steps`.
     fn beside(&self, other: &Falling, steps: usize) -> i64 {
         let mut rest = other.0.len();
         let mut least = FAR;
@@ -57,17 +59,16 @@ impl Falling {
     }
 }
 
-/// A choice of one class for each place whose bytes fit together, of least cost.
-///
-/// Bytes are counted beyond the smallest class that each place has, in steps of their common
-/// divisor.
+/// The sizes of one knapsack. Bytes are counted beyond the smallest class of each place, in steps
+/// of their common divisor, or of more bytes where those would be more than [`STEPS`].
 pub(super) struct Knapsack {
     step: u64,
-    /// Whether bytes are rounded up to steps, and not down: then what fits does so in bytes, too.
+    /// Whether bytes are rounded up to steps instead of down; a choice that fits in steps then fits
+    /// in bytes, too.
     rounds_up: bool,
-    /// For each place the bytes of its smallest class that has a layout.
+    /// For each place, the bytes of its smallest class that has a layout.
     smallest: Vec<u64>,
-    /// How many steps there are beyond the smallest; `None` where not even those fit.
+    /// The number of steps beyond the smallest classes; `None` where even the smallest do not fit.
     capacity: Option<usize>,
 }
 
@@ -84,7 +85,7 @@ impl Knapsack {
             let smallest = smallest[p];
             has(p).map(move |c| bytes[p][c] - smallest)
         });
-        // Where all fit together there is nothing to tell apart.
+        // More room than all of the largest classes take makes no difference.
         let all: u64 = (0..bytes.len())
             .map(|p| has(p).map(|c| bytes[p][c] - smallest[p]).max().unwrap_or(0))
             .fold(0, u64::saturating_add);
@@ -94,17 +95,17 @@ impl Knapsack {
         Knapsack { step, rounds_up: false, smallest, capacity: Some((spare / step) as usize) }
     }
 
-    /// How many steps a class of a place takes beyond the smallest; none where that is more than
-    /// there are.
+    /// The steps that a class of a place takes beyond the smallest; `None` where they exceed the
+    /// capacity.
     fn steps(&self, capacity: usize, place: usize, bytes: u64) -> Option<usize> {
         let beyond = bytes.saturating_sub(self.smallest[place]);
         let steps = if self.rounds_up { beyond.div_ceil(self.step) } else { beyond / self.step };
         usize::try_from(steps).ok().filter(|steps| *steps <= capacity)
     }
 
-    /// The least of some places and one more, given that of the places. Classes are in the order of
-    /// their bytes: one that costs no less than one before it is left out, since more steps never
-    /// cost less.
+    /// The function of some places and one more, given the function of those places. Classes come
+    /// in the order of their bytes; a class that costs no less than a smaller one is left out,
+    /// since more steps never cost less.
     fn take(
         &self,
         capacity: usize,
@@ -139,13 +140,14 @@ impl Knapsack {
         Falling::of(with.into_iter().enumerate())
     }
 
-    /// How many steps there are, where each place has a class: any number of them comes to less
-    /// than [`FAR`] then, and sums need no check.
+    /// The capacity in steps. `Err` has the least cost where it is known without a search: where a
+    /// place has no class or no choice fits, or where costs are so large that sums would have to be
+    /// checked for [`FAR`].
     fn capacity(&self, cost: &[Vec<i64>]) -> Result<usize, i64> {
         let mut sum = 0i64;
         for place in cost {
             let prices = place.iter().filter(|price| **price < FAR);
-            // Not all places have room, or one has no class.
+            // A place has no class with a layout.
             let Some(longest) = prices.map(|price| price.saturating_abs()).max() else {
                 return Err(FAR);
             };
@@ -153,13 +155,13 @@ impl Knapsack {
         }
         match self.capacity {
             None => Err(FAR),
-            // Of prices beyond all times nothing is said.
+            // Costs so large give no bound.
             Some(_) if sum >= FAR => Err(-FAR),
             Some(capacity) => Ok(capacity),
         }
     }
 
-    /// What the cheapest choice that fits costs.
+    /// The cost of the cheapest choice that fits.
     pub(super) fn least_alone(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> i64 {
         let capacity = match self.capacity(cost) {
             Ok(capacity) => capacity,
@@ -172,7 +174,7 @@ impl Knapsack {
         taken.within(capacity)
     }
 
-    /// For each place the least of that place and those behind it.
+    /// For each place, the function of that place and all places behind it.
     fn onward(&self, capacity: usize, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Vec<Falling> {
         let mut after = vec![Falling::zero(); cost.len() + 1];
         for place in (0..cost.len()).rev() {
@@ -182,9 +184,9 @@ impl Knapsack {
         after
     }
 
-    /// The classes of the cheapest choice, the first of those that tie; where it fits only because
-    /// bytes are rounded, that of those that fit when they are rounded up. Where nothing fits, one
-    /// is as good as another.
+    /// The classes of the cheapest choice, of ties the first. If that choice fits only because
+    /// bytes are rounded down, the cheapest of those that fit with bytes rounded up is taken. If
+    /// nothing fits, the first class of each place is taken.
     pub(super) fn best(mut self, bytes: &[Vec<u64>], most: u64, cost: &[Vec<i64>]) -> Vec<u32> {
         let fits = |best: &Vec<u32>| {
             let taken = bytes.iter().zip(best).map(|(bytes, class)| bytes[*class as usize]);
@@ -200,7 +202,7 @@ impl Knapsack {
         })
     }
 
-    /// The classes of the cheapest choice, in steps; none where nothing fits.
+    /// The classes of the cheapest choice that fits in steps; `None` where nothing fits.
     fn best_in_steps(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Option<Vec<u32>> {
         let mut left = self.capacity(cost).ok()?;
         let after = self.onward(left, bytes, cost);
@@ -230,7 +232,7 @@ impl Knapsack {
             }
         };
         let count = cost.len();
-        // Of the first places.
+        // The functions of the first places: of none, of one, and so on.
         let mut before = vec![Falling::zero()];
         for place in 0..count {
             before.push(self.take(capacity, place, &bytes[place], &cost[place], &before[place]));
