@@ -1,5 +1,5 @@
 //! The tree of branches of a form (`spec/certificate.md`, *Branches*), each with prices that show
-//! what the plan takes.
+//! the time of the plan.
 
 use shard_certificate::{
     Branch as Entry, Branches, CertificateError, PriceSet, Space, Unshown, Within,
@@ -11,8 +11,8 @@ use crate::relax::Branch;
 use crate::relax::split::{Goal, Split};
 use crate::stop::Stop;
 
-/// Branches of a tree, prices in a file and strategies in all branches: with more, there is no
-/// certificate of branches.
+/// The most branches of a tree, prices in the file, and strategies of all branches. If there are
+/// more, the certificate has no branches.
 const MOST_BRANCHES: usize = 4_000;
 const MOST_PRICES: usize = 700_000;
 const MOST_PRICED: usize = 40_000_000;
@@ -21,12 +21,13 @@ const MOST_PRICED: usize = 40_000_000;
 struct UnshownBranch {
     branch: Branch,
     within: Within,
-    /// The prices of the branch that it is of.
+    /// The number of the prices of the branch that was divided.
     of: Option<usize>,
     fresh: bool,
 }
 
-/// The branches of the form with this number, whose prices show the goal; or why there are none.
+/// The branches of form number `form`, whose prices show the goal; or the reason why there are
+/// none.
 pub(super) fn branches(
     form: usize,
     root: Branch,
@@ -59,7 +60,7 @@ pub(super) fn branches(
         {
             return Ok(Err(Unshown::Branches));
         }
-        // The prices of the whole often do for a part.
+        // The prices of a branch often do for a part of it.
         if let Some(of) = of
             && shown(space, &found.prices[of], &within)?
         {
@@ -95,8 +96,8 @@ pub(super) fn branches(
     Ok(Ok(found))
 }
 
-/// The entry of a question that divides a branch, and what the plans are within for which it holds,
-/// and the others.
+/// The entry of the question that divides a branch, and the restrictions of the plans for which the
+/// answer is yes, and of the others.
 fn entry_of(split: Split, within: &Within, space: &mut Space<'_>) -> (Entry, Within, Within) {
     match split {
         Split::Stored(value, up_to) => {
@@ -114,7 +115,7 @@ fn entry_of(split: Split, within: &Within, space: &mut Space<'_>) -> (Entry, Wit
     }
 }
 
-/// Leaves out prices that no branch has.
+/// Leaves out prices that no branch uses.
 fn drop_unused(branches: &mut Branches) {
     let mut now: Vec<Option<u32>> = vec![None; branches.prices.len()];
     let mut kept = Vec::new();

@@ -1,5 +1,5 @@
-//! Finding the prices of a certificate: sweeps of the dual over the whole plan space, nothing
-//! pruned. What they show is asked of the checker, which has a plan space of its own.
+//! Finding the prices of a certificate: sweeps over the whole plan space, in which nothing is
+//! dropped. What the prices show is computed by the checker, which has a plan space of its own.
 
 use std::sync::Arc;
 
@@ -28,14 +28,17 @@ use crate::{Limits, LowerError, Status};
 /// The plans that were found for a layer.
 #[derive(Clone, Debug)]
 pub struct Found<'a> {
-    /// One for each phase, in the order of the file; one where there are no phases.
+    /// One plan for each phase, in the order of the file; one plan where there are no phases.
     pub plans: Vec<&'a Plan>,
-    /// Whether the search has shown that no others take less, over a whole request.
+    /// Whether the search has proven that no other plans take less, over a whole request.
     pub status: Status,
 }
 
-/// The certificate for plans of some layers of a source file, as lowering found them. Where time is
-/// up, the first form of each layer has its prices, and the file says that more was not asked.
+/// The certificate for plans of some layers of a source file, as lowering found them. When time is
+/// up, only the first form of each layer gets prices, and the certificate says that the others were
+/// not asked about.
+///
+/// # Errors If the source or the hardware of `inputs` cannot be read, or a layer cannot be bounded.
 pub fn certify(
     inputs: Inputs,
     layers: &[Found<'_>],
@@ -43,7 +46,8 @@ pub fn certify(
 ) -> Result<Certificate, CertificateError> {
     let (programs, hardware) = derive(&inputs)?;
     let mut certified = Vec::new();
-    // Prices that end before their end would show nothing: time ends what comes behind the first.
+    // Sweeps that end early would show nothing, so the stop does not end the sweeps of the first
+    // form.
     let stop = &limits.stop;
     let limits = &Limits { stop: Stop::default(), ..limits.clone() };
     for found in layers {
@@ -73,8 +77,8 @@ fn certify_layer(
         .ok_or_else(|| CertificateError::new("the source has no such layer"))?;
     let ground = Ground { joint: &joint, hardware, loops: fuse && !joint.program.strict };
     let plan = found.plans.first().filter(|_| phases.len() == 1).copied();
-    // Where choices turn out not to be made apart from each other, forms are listed, as far as they
-    // are.
+    // If the choices turn out not to be made apart from each other, the forms are listed, as far as
+    // they can be.
     let together = Choices::of(&joint.program).ok().and_then(|choices| {
         let of_all = || bound_together(&choices, plan, ground, cost, limits).ok();
         let (together, shown) = (choices.count() > limits.forms).then(of_all)??;
@@ -123,7 +127,7 @@ fn certify_layer(
     })
 }
 
-/// What the plans of all phases take together.
+/// The time of the plans of all phases together, each as often as its phase runs.
 fn cost_of(
     plans: &[&Plan],
     phases: &[&Program],
@@ -141,25 +145,25 @@ fn cost_of(
     Ok(cost)
 }
 
-/// What is shown of forms, one after another.
+/// What is shown of the forms, one after another.
 struct Listed<'g> {
     ground: Ground<'g>,
     limits: &'g Limits,
-    /// What ends it before its end: the first form has prices all the same.
+    /// Ends the work after the first form, which has prices in any case.
     stop: &'g Stop,
-    /// Whether the search has shown that no plan takes less.
+    /// Whether the search has proven that no plan takes less.
     is_proven: bool,
-    /// What no plan of the forms so far takes less than.
+    /// A lower bound on the plans of the forms so far.
     bound: u64,
-    /// The prices of each form, as far as the last that has some.
+    /// The prices of each form, up to the last form that has some.
     priced: Vec<Vec<PriceSet>>,
     divided: Vec<Branches>,
     unshown: Option<Unshown>,
 }
 
 impl Listed<'_> {
-    /// Bounds a form by prices, and by branches where these show less than was known and the search
-    /// has shown more.
+    /// Bounds a form by one set of prices or several. If they show less than was shown before and
+    /// the search has proven more, the form is bounded by branches.
     fn certify(&mut self, number: usize, form: &Program) -> Result<(), CertificateError> {
         let no_time = number > 0 && self.stop.is_time_up();
         if no_time || number >= self.limits.forms || within_limits(form, self.limits).is_err() {
@@ -189,7 +193,7 @@ impl Listed<'_> {
     }
 }
 
-/// The branches of a form whose prices show so much; or why there are none.
+/// The branches of a form whose prices show `target`; or the reason why there are none.
 fn divide(
     number: usize,
     form: &Program,
@@ -207,7 +211,7 @@ fn divide(
     branches(number, root, &mut space, Goal { target, sweeps: limits.sweeps }, stop)
 }
 
-/// Sets of prices that bound a form by `bound`, which is lowered where they do not.
+/// Sets of prices that show `bound` for a form; `bound` is lowered to what they show.
 fn certify_form(
     form: &Program,
     Ground { joint, hardware, loops }: Ground<'_>,
@@ -219,8 +223,8 @@ fn certify_form(
     let space = Space::new(form, hardware, loops, &joint.present)?;
     let scopes = scopes(form, &joint.present, hardware.hbm_bytes);
     let memory = DeviceMemory::new(form, hardware.hbm_bytes).within(scopes.as_ref());
-    // One set that bounds all layouts of labels and all that fits in memory, in finer prices where
-    // whole picoseconds do not do; else one layout of the labels after another.
+    // First one set for all layouts of labels and everything that fits in memory, in finer ticks if
+    // whole picoseconds do not do; then sets for one layout of the labels after another.
     let mut best: Option<(PriceSet, u64)> = None;
     for fine in [false, true] {
         let finer = fine.then(|| factors.clone().in_fine_ticks());
@@ -245,7 +249,7 @@ fn certify_form(
     if let Some((set, _)) = best {
         witnesses.keep(set)?;
     }
-    // What is bounded less than another form need not be bounded more.
+    // The bound on all forms is the least, so a form need not be bounded by more than another.
     *bound = witnesses.run(*bound)?;
     Ok(witnesses.sets.into_iter().map(|set| set.prices).collect())
 }
@@ -262,13 +266,14 @@ pub(super) fn factors_of(
     })
 }
 
-/// The parts of a picosecond in which prices are written, as a certificate has it.
+/// The number of ticks in a picosecond, as the certificate states it.
 pub(super) fn scale_of(factors: &Factors) -> u32 {
     u32::try_from(factors.ticks)
         .unwrap_or_else(|_| never!("prices in smaller parts than a certificate may have", 1))
 }
 
-/// A set of prices, with side prices for labels and, where there is `memory` to fit in, for memory.
+/// One set of prices, with side prices for labels and, if there is a `memory` to fit in, for
+/// memory.
 fn at_once(
     kernels: &Kernels,
     memory: Option<&DeviceMemory<'_>>,
@@ -283,14 +288,14 @@ fn at_once(
     PriceSet { scale, ..price_set(space, factors, &prices, false) }
 }
 
-/// So many times the sweeps of a search are made for a certificate: prices have a long way to go
-/// through many blocks, and what they leave open a search closes by looking at plans.
+/// A certificate takes this many times the sweeps of a search: prices have a long way to go through
+/// many blocks, and a search closes what they leave open by looking at plans.
 pub(super) const SWEEPS_OF_A_CERTIFICATE: usize = 16;
 
-/// Sweeps without any gain that end the search for better prices.
+/// The number of sweeps without any gain after which prices are given up.
 pub(super) const PATIENCE: usize = 3;
 
-/// Prices swept until they show `target`, in picoseconds, or stand still.
+/// Prices that were swept until they show `target`, in picoseconds, or gain nothing more.
 pub(super) fn swept(
     kernels: &Kernels,
     memory: Option<&DeviceMemory<'_>>,
@@ -318,7 +323,8 @@ pub(super) fn swept(
     prices
 }
 
-/// The phases of a form, where there are several: which parameters each has.
+/// For each parameter, the one phase that has it, if only one does; `None` for a program without
+/// phases.
 pub(super) fn scopes(form: &Program, present: &[Vec<usize>], capacity: u64) -> Option<Scopes> {
     let of = |parameter: usize| {
         let mut phases = (0..present.len()).filter(|phase| present[*phase].contains(&parameter));

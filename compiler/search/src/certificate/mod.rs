@@ -1,15 +1,16 @@
-//! Certificates: why no plan of the plan space takes less time than a plan, so that anybody can
-//! check it.
+//! Certificates: proofs that no plan of the plan space takes less time than a given plan, which
+//! anybody can check.
 //!
-//! A certificate holds *prices*: what each reader of a shared value pays for it in each layout.
-//! Whoever serves the readers is paid those prices, so over a whole plan they cancel; and with them
-//! paid, every op and every value can be looked at on its own. The least that each costs, summed,
-//! is a lower bound on every plan, **whatever the prices are** (weak duality of the Lagrangian that
-//! makes the copies of a layout on both sides of an edge agree). Good prices make the bound equal
-//! to the cost of the plan. `spec/certificate.md` says it at length.
+//! A certificate holds *prices*: what each reader of a shared value pays for the value in each
+//! layout. Whoever makes the value and moves it to its readers is paid those prices, so that over a
+//! whole plan they cancel. With prices paid, every op and every value can be looked at on its own.
+//! The sum of the least that each costs is a lower bound on every plan, **whatever the prices are**
+//! (weak duality of the Lagrangian that makes the copies of a layout on both sides of an edge
+//! agree). Good prices make the bound equal to the cost of the plan. `spec/certificate.md` says it
+//! at length.
 //!
-//! [`certify`] finds the prices. What they show, [`shard_certificate`] works out, which shares
-//! nothing with this crate.
+//! [`certify`] finds the prices. [`shard_certificate`], which shares nothing with this crate,
+//! computes what they show.
 
 mod branches;
 mod certify;

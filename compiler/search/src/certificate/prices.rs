@@ -1,4 +1,4 @@
-//! Prices of a dual as numbers in a file.
+//! Prices of the relaxation as numbers in a file.
 
 use shard_certificate::{Place, PriceSet, Reader, ReaderPrices, Run, SidePrices, Space};
 use shard_ir::ValueId;
@@ -6,14 +6,15 @@ use shard_ir::ValueId;
 use crate::relax::factors::{Factors, ValueUse};
 use crate::relax::prices::{Prices, Seat, use_index};
 
-/// What stands for an infinite price: more than any plan that a certificate is written for costs.
+/// The number that stands for an infinite price: more than the time of any plan that a certificate
+/// is written for.
 pub(super) const PROHIBITIVE: i64 = 1 << 58;
 
-/// The prices of a dual, less what can be left out.
+/// The prices of a relaxation, without those that can be left out.
 ///
-/// Prices of the only reader of a value follow from the others. Where single terms of the bound are
-/// amended (`keep_all`, for labels), they are given all the same, so that an amendment does not
-/// spread.
+/// The prices of the only reader of a value follow from the others. With `keep_all` they are
+/// written all the same: where single terms of the bound are amended for labels, an amendment then
+/// does not spread.
 pub(super) fn price_set(
     space: &Space<'_>,
     factors: &Factors,
@@ -32,7 +33,7 @@ pub(super) fn price_set(
                 Reader::Result(i) => ValueUse::Output(i),
             };
             let paid = &prices.paid[id.index()][use_index(factors, *id, of)];
-            // What the search has no layout for, it never reads.
+            // The search never reads a value in a layout that its graph does not have.
             let price = |layout| {
                 factors.graphs[id.index()]
                     .node(layout)
@@ -52,11 +53,12 @@ pub(super) fn price_set(
     set
 }
 
-/// What places pay to labels and memories.
+/// The side prices of labels and memories.
 pub(super) fn side_prices(space: &Space<'_>, prices: &Prices) -> Vec<SidePrices> {
     let mut all = Vec::new();
     let parts = || space.parts().into_iter().enumerate().take(prices.sides.parts.len());
-    // Side prices are paid by a place and earned by its part: they cancel, and so do constants.
+    // A place pays its side price and the part is paid it, so that a constant added to all prices
+    // of a place cancels, too.
     for (number, to) in parts() {
         for place in space.places_of(to) {
             let seat = match place {

@@ -20,11 +20,12 @@ use crate::relax::factors::{Factors, ValueUse};
 use crate::relax::prices::{Part, Prices, use_index};
 use crate::{Limits, LowerError};
 
-/// So many forms are solved on the way to the best.
+/// The most forms that are solved on the way to the best prices.
 const MOST_SOLVED: usize = 12;
 
-/// The best prices found, and what they show of all forms. The form of the plan is solved first;
-/// then the one that has what is cheapest of each cluster, until that is the one solved.
+/// The best prices found, and the bound that they show on all forms. The form of the plan is solved
+/// first; the next form is made of the alternatives that the prices find cheapest, until that form
+/// was solved before.
 pub(super) fn bound_together(
     choices: &Choices<'_>,
     plan: Option<&Plan>,
@@ -50,8 +51,8 @@ pub(super) fn bound_together(
     best.ok_or_else(|| CertificateError::new("no form could be bounded"))
 }
 
-/// Solves a form, and bounds all others at its prices: these, what they show, and the cheapest
-/// alternative of each cluster.
+/// Solves a form and bounds all others at its prices. Returns the prices, the bound that they show,
+/// and the cheapest alternative of each cluster.
 fn solve(
     choices: &Choices<'_>,
     picks: &[usize],
@@ -108,8 +109,8 @@ fn picoseconds(bound: i64, factors: &Factors) -> u64 {
     u64::try_from(bound).unwrap_or(0).div_ceil(factors.ticks.unsigned_abs().max(1))
 }
 
-/// The prices of a solved form: of all readers across the borders of clusters, and of those that
-/// share a value.
+/// The prices of a solved form: those of readers across the borders of clusters, and of readers
+/// that share a value.
 fn prices_of(
     form: &Form,
     Ground { joint, hardware, loops }: Ground<'_>,
@@ -144,7 +145,7 @@ fn prices_of(
     Ok(set)
 }
 
-/// The prices of those readers of a value for whom they do not follow from others.
+/// The prices of those readers of a value whose prices do not follow from others.
 fn readers_of(
     space: &Space<'_>,
     id: ValueId,
@@ -168,7 +169,7 @@ fn is_zero(run: &shard_certificate::Run) -> bool {
     matches!(run, shard_certificate::Run::One(0) | shard_certificate::Run::Many(0, _))
 }
 
-/// Prices within an alternative of a cluster.
+/// The prices within an alternative of a cluster.
 fn within(
     apart: &mut Apart<'_, '_>,
     space: &Space<'_>,

@@ -9,7 +9,7 @@ use crate::Limits;
 use crate::relax::factors::Factors;
 use crate::relax::prices::Prices;
 
-/// The search for sets of prices that bound every assignment of layouts to labels.
+/// The search for sets of prices that together bound every assignment of layouts to labels.
 pub(super) struct Witnesses<'a> {
     pub(super) space: &'a Space<'a>,
     pub(super) factors: &'a Factors,
@@ -18,26 +18,26 @@ pub(super) struct Witnesses<'a> {
     pub(super) sets: Vec<Witness>,
 }
 
-/// A set of prices, and the bound that it gives to each assignment.
+/// A set of prices, and the bound that it shows for each assignment.
 pub(super) struct Witness {
     pub(super) prices: PriceSet,
     bounds: Vec<u64>,
 }
 
 impl Witnesses<'_> {
-    /// Bounds all assignments, as far as `target` where that is possible. Returns the bound
-    /// reached, at most `target`.
+    /// Bounds all assignments by `target`, as far as that is possible. Returns the bound reached,
+    /// which is at most `target`.
     pub(super) fn run(&mut self, mut target: u64) -> Result<u64, CertificateError> {
         let mut prices = Prices::new(self.factors);
         self.sweep(self.factors, &mut prices, target, true);
-        // Where labels are narrowed one by one, prices for all uses: the rest of the bound then
-        // stands.
+        // With several assignments, the labels are narrowed one by one, and the prices of all
+        // readers are written, so that the rest of the bound stands.
         let labelled = self.labels.len() > 1;
         self.add(&prices, labelled)?;
         let mut tried = vec![false; self.labels.len()];
         if labelled {
-            // Prices from the parameters up tell results apart, those from the results down
-            // parameters.
+            // Prices after a sweep up tell results apart, and prices after a sweep down tell
+            // parameters apart.
             let mut upward = prices.clone();
             upward.up(self.factors, false);
             self.add(&upward, true)?;
@@ -52,7 +52,7 @@ impl Witnesses<'_> {
                 .min();
             let Some((bound, i)) = open else { break };
             if std::mem::replace(&mut tried[i], true) {
-                // It cannot be done: no more is claimed of the others.
+                // More cannot be shown for this assignment, so no more is asked of the others.
                 target = bound;
                 continue;
             }
@@ -65,12 +65,12 @@ impl Witnesses<'_> {
         Ok(target)
     }
 
-    /// The best bound of an assignment.
+    /// The best bound that is shown for an assignment.
     fn bound(&self, assignment: usize) -> u64 {
         self.sets.iter().map(|set| set.bounds[assignment]).max().unwrap_or(0)
     }
 
-    /// Sweeps until the bound is as wanted, or stands still.
+    /// Sweeps until the bound is `target`, or gains nothing more.
     fn sweep(&self, factors: &Factors, prices: &mut Prices, target: u64, fresh: bool) {
         let (mut best, mut still) = (i64::MIN, 0);
         for sweep in 0..self.limits.sweeps.max(1) {
@@ -85,7 +85,7 @@ impl Witnesses<'_> {
         }
     }
 
-    /// Adds a set of prices, as its file will say them.
+    /// Adds a set of prices as the file will have it.
     fn add(&mut self, prices: &Prices, keep_all: bool) -> Result<(), CertificateError> {
         self.keep(price_set(self.space, self.factors, prices, keep_all))
     }
@@ -99,7 +99,8 @@ impl Witnesses<'_> {
         Ok(())
     }
 
-    /// Drops sets that no assignment needs for `target`, those found last first.
+    /// Drops sets that no assignment needs to reach `target`; the sets found last are dropped
+    /// first.
     fn drop_needless(&mut self, target: u64) {
         for i in (0..self.sets.len()).rev() {
             let needed = |a: usize| {

@@ -1,9 +1,9 @@
 //! Branches of the plan space, each with sets and a mean of its own.
 //!
-//! One mean is a bound on all plans at once: of two plans of which the one is held up by the cores
-//! and the other by a link, it says what lies between. Where each of them makes a value in another
-//! layout, plans that make it in the one and plans that make it in the other are bounded apart, and
-//! the least of both stands.
+//! A mean of sets is a bound on all plans at once. If one plan is held up by the cores and another
+//! by a link, the mean gives a bound between what both take. If these plans make a value in
+//! different layouts, the plans of each layout can be bounded apart, and the least of both bounds
+//! stands.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,31 +16,32 @@ use super::exclusive::{FirstOrLast, Steps};
 use super::weighed::Weighed;
 use super::{KnownPrices, OverlapSearch};
 
-/// What is this part of what is known below it is good enough not to divide further.
+/// A branch is not divided further if its bound falls short of `enough` by at most this part of it.
 const NEAR: u64 = 100;
-/// Layouts are told apart in which the mean says that a value is made in no more time than this
-/// part of the way from the bound to what is known.
+/// Layouts of a value count as tied if the mean bounds plans with them by no more than this part of
+/// the way from the bound of the branch to `enough`.
 const TIED: u64 = 4;
 
-/// Some of the plans, those that make values in the ways of a problem, and what is known of them.
+/// Some of the plans of a form, and what is known of them.
 pub(super) struct OverlapBranch {
     pub(super) timed: TimedProblem,
-    /// What each of them takes at least.
+    /// A lower bound on the plans.
     pub(super) best: Picoseconds,
     pub(super) climbed: Climbed,
-    /// The cases that its sets tell apart.
+    /// The cases by which its sets are divided.
     pub(super) cases: Vec<Vec<FirstOrLast>>,
 }
 
-/// Plans of a branch that make a value in some of its ways, before sets and means are looked at.
+/// The plans of a branch that make one value by some of its strategies, before sets and means are
+/// looked at.
 struct BranchPart {
     of: Rc<OverlapBranch>,
     value: usize,
-    /// Of the ways of the value.
+    /// For each strategy of the value, whether the plans may use it.
     kept: Vec<bool>,
 }
 
-/// A branch or a part of one, of which no other is a part, with what its plans take at least.
+/// A branch, or a part of one with a lower bound on it, that is still to be looked at.
 enum OpenBranch {
     OverlapBranch(Rc<OverlapBranch>),
     BranchPart(BranchPart, Picoseconds),
@@ -56,8 +57,9 @@ impl OpenBranch {
 }
 
 impl OverlapSearch<'_> {
-    /// What any plan takes at least: the least of some branches that together have all plans. The
-    /// one of least bound is divided; a part of it is looked at when its turn comes.
+    /// A lower bound on all plans: the least bound of branches that together have all plans. The
+    /// branch of least bound is divided again and again; a part of a branch is looked at when its
+    /// bound is the least.
     pub(super) fn divided(&self, root: OverlapBranch, begun: &mut KnownPrices) -> Picoseconds {
         let enough = self.enough;
         let mut open = vec![OpenBranch::OverlapBranch(Rc::new(root))];
@@ -95,7 +97,8 @@ impl OverlapSearch<'_> {
         open.iter().map(OpenBranch::best).min().unwrap_or(enough).min(enough)
     }
 
-    /// The plans of a part; `None` where there is none, or each takes enough.
+    /// The plans of a part, with sets and means of their own; `None` where there are no plans, or
+    /// each takes `enough`.
     fn branch(&self, part: &BranchPart, begun: &mut KnownPrices) -> Option<OverlapBranch> {
         let (of, enough) = (&part.of, self.enough);
         let is_kept =
@@ -116,7 +119,7 @@ impl OverlapSearch<'_> {
 }
 
 impl BranchPart {
-    /// The lower bound that the parent branch gives for the plans of this part.
+    /// The lower bound on the plans of this part that its branch gives.
     fn least(&self) -> Picoseconds {
         let through = self.of.climbed.through.get(self.value);
         let times = through.into_iter().flatten().zip(&self.kept).filter(|(_, kept)| **kept);
@@ -126,14 +129,14 @@ impl BranchPart {
 }
 
 impl OverlapBranch {
-    /// Whether any plan that makes a value in a way takes enough.
-    fn is_dear(&self, value: usize, way: usize, enough: Picoseconds) -> bool {
-        let of_way = self.climbed.through.get(value).and_then(|of| of.get(way));
-        of_way.is_some_and(|time| *time >= enough.0)
+    /// Whether every plan with a strategy takes `enough`.
+    fn is_dear(&self, value: usize, strategy: usize, enough: Picoseconds) -> bool {
+        let of_strategy = self.climbed.through.get(value).and_then(|of| of.get(strategy));
+        of_strategy.is_some_and(|time| *time >= enough.0)
     }
 
-    /// The ways that are not too dear; `None` where that is all of them.
-    pub(super) fn without_dear_ways(&self, enough: Picoseconds) -> Option<TimedProblem> {
+    /// The plans without the strategies that are too dear; `None` where none is.
+    pub(super) fn without_dear_strategies(&self, enough: Picoseconds) -> Option<TimedProblem> {
         let problem = &self.timed.problem;
         let is_dear = |v: usize, s: usize| self.is_dear(v, s, enough);
         let has_dear = |id: &ValueId| {
@@ -143,22 +146,23 @@ impl OverlapBranch {
         any.then(|| self.timed.keeping(&|v, s| !is_dear(v, s)))
     }
 
-    /// The least that any plan takes by what is said of ways, for each layout in which it makes a
-    /// value.
+    /// For each layout of a value, the least bound of the strategies that make the value in it.
     fn by_layout(&self, value: ValueId, through: &Through) -> BTreeMap<Option<Layout>, u64> {
         let factor = &self.timed.problem.factors[value.index()];
         let times = through.get(value.index()).filter(|of| of.len() == factor.out.len());
         let mut least = BTreeMap::new();
-        for (way, time) in times.into_iter().flatten().enumerate() {
-            let layout = self.timed.problem.layout(value, factor.out[way]);
+        for (strategy, time) in times.into_iter().flatten().enumerate() {
+            let layout = self.timed.problem.layout(value, factor.out[strategy]);
             let known = least.entry(layout).or_insert(u64::MAX);
             *known = (*known).min(*time);
         }
         least
     }
 
-    /// A value and its ways in one of two kinds of layouts: those in which some set of the mean
-    /// says least, and those in which it says most, of those that the mean does not tell apart.
+    /// A value, and for each of its strategies whether it is of the first of two kinds. Only
+    /// layouts are compared that the mean does not tell apart. The kinds are those for which one
+    /// set of the mean gives a low bound and those for which it gives a high bound; value and set
+    /// are those with the largest difference, weighted by the share of the set.
     fn told_apart(&self, enough: Picoseconds) -> Option<(usize, Vec<bool>)> {
         let near = self.best.0 + enough.0.saturating_sub(self.best.0) / TIED;
         let mut widest: Option<(u128, ValueId, usize, u64)> = None;
@@ -188,7 +192,8 @@ impl OverlapBranch {
         Some((value.index(), out.map(is_low).collect()))
     }
 
-    /// A value and its ways in the layouts of least time, where all others take most.
+    /// A value, and for each of its strategies whether it makes the value in the layout of least
+    /// bound. The value is that for which the next layout has the largest bound.
     fn least_apart(&self) -> Option<(usize, Vec<bool>)> {
         let mut widest: Option<(u64, ValueId, u64)> = None;
         for id in &self.timed.problem.live {

@@ -1,4 +1,4 @@
-//! The best mean of sets of steps.
+//! Climbing to the best mean of sets of steps.
 
 use std::cmp::Reverse;
 
@@ -6,33 +6,35 @@ use shard_ir::Picoseconds;
 
 use super::weighed::{PARTS, Weighed};
 
-/// Rounds over all sets, and how fine the last one is.
+/// The most rounds over all sets. A round that raises the bound by at most one part in [`FINE`] is
+/// the last.
 const ROUNDS: usize = 3;
 const FINE: u64 = 500;
-/// A step of so many parts that lifts the best by less than one part in [`FINE`] is the last one.
+/// While a set is added to a mean in ever larger steps, a step of this many of [`PARTS`] or more
+/// that raises the bound by at most one part in [`FINE`] is the last.
 const LARGE: u64 = 16;
 
-/// What all of a mean is, in shares of sets.
+/// The sum of the shares of all sets in a mean.
 const WHOLE: u64 = 1 << 20;
 
-/// What is known when a climb has ended.
+/// The result of a climb.
 pub(super) struct Climbed {
-    /// What any plan takes at least.
+    /// A lower bound on all plans.
     pub(super) least: Picoseconds,
-    /// The most that any set or mean says, of each way.
+    /// For each strategy, the largest bound that any set or mean gives.
     pub(super) through: Through,
     pub(super) sets: Vec<StepSet>,
-    /// The best mean, case by case, and what it says of each way.
+    /// The best mean, with a weighting for each case; and the bounds that it gives for strategies.
     pub(super) at: Vec<Weighed>,
     pub(super) of_mean: Through,
 }
 
 impl<'l> Climb<'l> {
-    /// A climb in a part of the plan space, from the sets and the mean of all of it.
+    /// A climb for some of the plans of a branch, from the sets and the mean of that branch.
     pub(super) fn of_part(
         known: &Climbed,
         enough: Picoseconds,
-        least: &'l mut BoundSet<'l>,
+        least: &'l mut SetBounder<'l>,
     ) -> (Climb<'l>, Vec<Weighed>) {
         let mut climb = Climb::new(enough, least);
         let (best, _) = climb.least(&known.at, true);
@@ -48,54 +50,56 @@ impl<'l> Climb<'l> {
     }
 }
 
-/// What a set takes at least, in picoseconds.
+/// Lower bounds by one weighting of steps.
 pub(super) struct SetBound {
-    /// In any plan.
+    /// The bound on all plans.
     pub(super) all: Picoseconds,
-    /// For each value and strategy, in any plan that makes the value so.
+    /// The bounds on the plans with each strategy.
     pub(super) through: Through,
 }
 
-/// For each value and strategy what any plan takes at least that makes the value so, in
-/// picoseconds.
+/// For each value and strategy, a lower bound on the plans that make the value so, in picoseconds.
 pub(super) type Through = Vec<Vec<u64>>;
 
-/// What a set takes: to the last digit, or roughly, and where it seems to be no more than the given
-/// time no more than it takes.
-pub(super) type BoundSet<'l> = dyn FnMut(&Weighed, Option<Picoseconds>) -> SetBound + 'l;
+/// Computes the bounds of a weighting. With a floor the bounds need only be rough, and one that
+/// seems to come no higher than the floor may be less than could be shown; without one the bound is
+/// exact.
+pub(super) type SetBounder<'l> = dyn FnMut(&Weighed, Option<Picoseconds>) -> SetBound + 'l;
 
-/// Steps of which no two are at once, in each case, and what they take at least.
+/// A set of steps of which no two are done at the same time, in each case, and the bounds that it
+/// gives.
 #[derive(Clone)]
 pub(super) struct StepSet {
     pub(super) least: Picoseconds,
     pub(super) cases: Vec<Weighed>,
-    /// What they take in any plan that makes a value in a way.
+    /// The bounds on the plans with each strategy.
     pub(super) through: Through,
-    /// How much of them is in the mean.
+    /// The share of the set in the mean, of [`WHOLE`].
     pub(super) share: u64,
 }
 
-/// A set is given case by case, and takes the least that any case does: the best mean of some.
+/// A climb: the sets found so far, and the best bound of them and of their means. A set has a
+/// weighting for each case, and its bound is the least over all cases.
 pub(super) struct Climb<'l> {
     pub(super) sets: Vec<StepSet>,
     pub(super) best: Picoseconds,
     pub(super) enough: Picoseconds,
-    pub(super) least: &'l mut BoundSet<'l>,
-    /// The most that any set says.
+    pub(super) least: &'l mut SetBounder<'l>,
+    /// For each strategy, the largest bound so far.
     pub(super) through: Through,
-    /// The number of the case that took the least when cases were last looked at.
+    /// The number of the case that had the least bound when cases were last looked at.
     pub(super) lowest: usize,
 }
 
 impl<'l> Climb<'l> {
-    pub(super) fn new(enough: Picoseconds, least: &'l mut BoundSet<'l>) -> Climb<'l> {
+    pub(super) fn new(enough: Picoseconds, least: &'l mut SetBounder<'l>) -> Climb<'l> {
         let (sets, through) = (Vec::new(), Through::new());
         Climb { sets, best: Picoseconds(0), enough, least, through, lowest: 0 }
     }
 
-    /// What every case takes at least; what is no more than the best is not looked at further, and
-    /// nothing is said of ways then. The case that took the least last time is looked at first: it
-    /// mostly does again.
+    /// The least bound over all cases, and the bounds of strategies. A case of which the bound is
+    /// at most the best so far ends this early, and then nothing is known of strategies. The case
+    /// that had the least bound last time comes first, since it mostly has again.
     fn least(&mut self, cases: &[Weighed], roughly: bool) -> (Picoseconds, Option<Through>) {
         let mut found = Picoseconds(u64::MAX);
         let mut of_cases: Option<Through> = None;
@@ -120,15 +124,15 @@ impl<'l> Climb<'l> {
         (found, of_cases)
     }
 
-    /// What any plan takes at least: it makes each value in one of its ways. That may be more than
-    /// any mean says, which is one mean for all plans.
+    /// A lower bound on all plans: each plan makes each value by one of its strategies. It may be
+    /// larger than that of any mean, since a mean is the same for all plans.
     pub(super) fn best_of_strategies(&self) -> Picoseconds {
-        let of_value = |ways: &Vec<u64>| ways.iter().copied().min();
+        let of_value = |bounds: &Vec<u64>| bounds.iter().copied().min();
         let most = self.through.iter().filter_map(of_value).max();
         self.best.max(Picoseconds(most.unwrap_or(0)))
     }
 
-    /// What a set takes that has no cases; it is among the sets if that is more than the best.
+    /// The bound of a set without cases. The set is added if its bound is better than the best.
     pub(super) fn of(&mut self, set: &Weighed) -> Picoseconds {
         let cases = vec![set.clone()];
         if let Some(known) = self.sets.iter().find(|known| known.cases == cases) {
@@ -142,7 +146,7 @@ impl<'l> Climb<'l> {
         found
     }
 
-    /// Adds a set, unless it is there.
+    /// Adds a set, unless it is there already; returns whether it was added.
     pub(super) fn add_one(&mut self, set: Vec<Weighed>) -> bool {
         let count = self.sets.len();
         self.add(std::iter::once(set));
@@ -160,7 +164,7 @@ impl<'l> Climb<'l> {
         }
     }
 
-    /// The best mean that is found from the set that takes most.
+    /// The best mean that a climb from the set of largest bound finds.
     pub(super) fn climb(&mut self) -> Vec<Weighed> {
         self.sets.sort_by_key(|set| Reverse(set.least));
         for (at, set) in self.sets.iter_mut().enumerate() {
@@ -170,9 +174,10 @@ impl<'l> Climb<'l> {
         first.map_or_else(Vec::new, |first| self.climb_from(first))
     }
 
-    /// The least is concave in what each set counts for: as long as more of one lifts it, it is
-    /// given twice as much, and where that is too much half as much again. StepSet by set, until a
-    /// round lifts it by no more than one part in [`FINE`]. Gives the mean that is best.
+    /// The best mean that a climb from `at` finds. The bound is concave in the share of each set.
+    /// So the share of a set is doubled as long as the bound rises, and where doubling is too much,
+    /// half as much again is tried. All sets are gone through until a round raises the bound by at
+    /// most one part in [`FINE`].
     pub(super) fn climb_from(&mut self, mut at: Vec<Weighed>) -> Vec<Weighed> {
         for _ in 0..ROUNDS {
             let before = self.best;
@@ -186,7 +191,7 @@ impl<'l> Climb<'l> {
         at
     }
 
-    /// A mean with more of one of the sets, if that is better.
+    /// The mean with more of one set, if that is better.
     pub(super) fn with_more_of(&mut self, at: Vec<Weighed>, number: usize) -> Vec<Weighed> {
         let other = self.sets[number].cases.clone();
         let Some((mixed, parts)) = self.towards(&at, &other) else { return at };
@@ -195,13 +200,13 @@ impl<'l> Climb<'l> {
         mixed
     }
 
-    /// What is known at the end.
+    /// The result, given the best mean and its bounds of strategies.
     pub(super) fn ended(self, at: Vec<Weighed>, of_mean: Through) -> Climbed {
         let least = self.best_of_strategies();
         Climbed { least, through: self.through, sets: self.sets, at, of_mean }
     }
 
-    /// Looks once more at the best mean, to the last digit, and says what it says of ways.
+    /// The exact bounds of strategies by the best mean; empty where the bound is enough already.
     pub(super) fn finish(&mut self, at: &[Weighed]) -> Through {
         if self.best >= self.enough || at.is_empty() {
             return Through::new();
@@ -211,8 +216,8 @@ impl<'l> Climb<'l> {
         through.unwrap_or_default()
     }
 
-    /// The best mean of two sets that is found, if one is better than the first of them, and how
-    /// many parts of it are the first.
+    /// The best mean of `at` and `other` that is found, if one is better than `at`, and how many of
+    /// [`PARTS`] are `at` in it.
     fn towards(&mut self, at: &[Weighed], other: &[Weighed]) -> Option<(Vec<Weighed>, u64)> {
         let mut better = None;
         let mut part = 2;
@@ -242,7 +247,8 @@ impl StepSet {
     }
 }
 
-/// The mean of two sets, case by case: all sets that have cases have the same.
+/// The mean of two sets, case by case. All sets that have cases have the same ones; a set without
+/// cases is mixed into each case. `None` where the cases differ.
 fn mixed(one: &[Weighed], other: &[Weighed], parts: u64) -> Option<Vec<Weighed>> {
     match (one, other) {
         (_, _) if one.len() == other.len() => {

@@ -1,4 +1,4 @@
-//! What each strategy of each value takes, told apart by what it keeps busy.
+//! The time of each strategy, told apart by what it keeps busy.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::relax::Setting;
 use crate::relax::factors::{Extent, Factor, Factors, SharedFactors};
 use crate::relax::graph::{FAR, NodeId};
 
-/// For each value and strategy, in picoseconds and as often as the value's step is taken.
+/// For each value and strategy, times in picoseconds, all executions of the value's step counted.
 #[derive(Clone)]
 pub(super) struct Costs {
-    /// From its start until it is done, at least.
+    /// At least the time from its start until it is done.
     pub(super) whole: Vec<Vec<i64>>,
-    /// How long it keeps the cores busy (or the link to the host, if it is a fetch).
+    /// The time for which it keeps the cores busy, or the link to the host if it is a fetch.
     pub(super) computing: Vec<Vec<i64>>,
-    /// How long it keeps links busy: the collectives of its loop or of its pieces.
+    /// The time for which it keeps links busy: that of the collectives in its loop or its pieces.
     pub(super) sending: Vec<Vec<i64>>,
-    /// How often the step of each value is taken.
+    /// For each value, how often its step is executed.
     times: Vec<i64>,
 }
 
-/// Some of the plans of a form: the strategies that they are made of, and what these keep busy.
+/// Some of the plans of a form: the strategies that they are made of, and the times of these.
 #[derive(Clone)]
 pub(super) struct TimedProblem {
     pub(super) problem: Factors,
@@ -35,7 +35,8 @@ pub(super) struct TimedProblem {
 }
 
 impl TimedProblem {
-    /// The strategies for which `keep` says yes, given the value and the strategy.
+    /// The plans with only those strategies for which `keep` says yes, given the value and the
+    /// strategy.
     pub(super) fn keeping(&self, keep: &dyn Fn(usize, usize) -> bool) -> TimedProblem {
         let mut problem = self.problem.clone();
         for id in &self.problem.live {
@@ -50,7 +51,9 @@ impl TimedProblem {
 }
 
 impl Costs {
-    /// Those of a problem, and what it has in common with other forms: moves are not looked at.
+    /// The times of a problem; `known` has the graphs of its values, which need not be made again.
+    ///
+    /// # Errors When time is up, or the limit of strategies is reached.
     pub(super) fn of(
         kernels: &Kernels,
         setting: Setting<'_>,
@@ -74,8 +77,8 @@ impl Costs {
                 let weighted = Setting { hardware: &chip, strict: false, ..setting };
                 Factors::of_part(kernels, weighted, extent)
             };
-            // Strategies that tie at other weights may be left out there: of such an op nothing is
-            // counted, which is no more than what it takes.
+            // Where moves or ops take no time, strategies that tie may be left out. The strategies
+            // then do not match those of the problem, and 0 is taken, which is a lower bound.
             let of = |made: Factors| {
                 let factors = problem.factors.iter().zip(&made.factors);
                 let cost = |(asked, made): (&Arc<Factor>, &Arc<Factor>)| {
@@ -92,7 +95,8 @@ impl Costs {
         Ok(costs)
     }
 
-    /// Those of the strategies for which `keep` says yes, given the value and the strategy.
+    /// The times of only those strategies for which `keep` says yes, given the value and the
+    /// strategy.
     pub(super) fn keeping(&self, keep: &dyn Fn(usize, usize) -> bool) -> Costs {
         let kept = |all: &[Vec<i64>]| {
             let of = |(v, costs): (usize, &Vec<i64>)| {
@@ -109,7 +113,7 @@ impl Costs {
         }
     }
 
-    /// What a strategy takes where its step is taken once.
+    /// The time of a strategy in one execution of its step.
     pub(super) fn once(&self, id: ValueId, strategy: usize) -> i64 {
         match self.whole[id.index()][strategy] {
             cost if cost >= FAR => FAR,
@@ -117,7 +121,8 @@ impl Costs {
         }
     }
 
-    /// The pieces of a composite that it takes over a split dim are kernels and collectives.
+    /// Corrects the times of a composite in pieces, whose pieces are kernels and collectives that
+    /// may be done beside each other.
     fn tell_pieces_apart(
         &mut self,
         kernels: &Kernels,

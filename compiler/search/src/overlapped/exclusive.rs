@@ -1,31 +1,31 @@
-//! Steps of which no two can be done at the same time, in any schedule of any plan: together they
-//! take no less than their sum.
+//! Sets of steps of which no two can be done at the same time, in any schedule of any plan:
+//! together they take at least the sum of their times.
 //!
-//! Two kernels keep the same cores busy. A kernel and the moves of a value cannot go on at once
-//! where one waits for the other; nor can the moves of two values, or of one for several readers,
-//! unless there are links enough for both. So a set of steps is found, and the least that they
-//! take over all plans is a matter of prices, where a step outside of the set is free. Any mean of
-//! such sets is as good: what counts half takes half of its time.
+//! Two kernels keep the same cores busy. A kernel and the moves of a value cannot be done at once
+//! if one waits for the other. The moves of two values, or of one value to several readers, cannot
+//! be done at once unless there are links enough for both. For a set of such steps, prices bound
+//! the sum of their times over all plans; steps outside of the set count nothing. A mean of several
+//! sets gives a bound, too: a step that counts half in the mean counts for half of its time.
 //!
-//! Why no schedule is done before the least of a set, T being when it is done:
+//! Why no schedule is done before the bound of a set; let T be the time at which it is done:
 //!
-//! * Each pair of steps in a set is exclusive ([`Steps::are_exclusive`]), in all applications of a
-//!   block and all layers of a stack. So the times of the steps of the schedule's own plan sum to T
-//!   at most. The same holds of the moves that keep one stream busy.
-//! * Of a mean, part p of one set and 1 - p of another, the plan takes p T + (1 - p) T at most.
-//!   What the mean counts less than that (weights are rounded down, moves to a reader that only one
-//!   of the two counts are left out) makes it less still.
-//! * The problem of a set ([`Weighed::applied`]) has the plan among its solutions, at no more than
-//!   what its steps take: a strategy counts what the step takes at least, a move counts its time,
-//!   and where the moves to one reader alone count, the other readers ask for nothing, nor do
-//!   results of the value, with or without a label
-//!   ([`Factors::read_by_one`](crate::relax::factors::Factors::read_by_one)). A move is counted on
-//!   the streams that it is known to keep busy, and a move that is left out of a graph for others
-//!   that take no longer is over all of their axes.
-//! * Of cases one holds in each layer, and the least of all cases is what each layer takes at
-//!   least. In a stack each layer may be another case: so only steps that are in line are in the
-//!   sets of cases there ([`Steps::fits`]). A block's applications may be of different cases, too:
-//!   so no value of a block is in a case ([`Steps::choices`]).
+//! * Each two steps in a set are exclusive ([`Steps::are_exclusive`]), in all applications of a
+//!   block and all layers of a stack. So the times of the steps of the schedule's own plan sum to
+//!   at most T. The same holds of the moves that keep one stream busy.
+//! * In a mean of part p of one set and part 1 - p of another, the plan counts for at most p T + (1
+//!   - p) T. Where the mean counts less than that, the sum is only lower: weights are rounded down,
+//!   and moves to a reader that only one of the sets counts are left out.
+//! * The plan is a solution of the problem of the set ([`Weighed::applied`]), and counts there for
+//!   no more than its steps take. A strategy counts for at least the time of its step, and a move
+//!   for its time. Where only the moves to one reader count, the other readers ask for nothing; nor
+//!   do results that are this value, with or without a label
+//!   ([`Factors::read_by_one`](crate::relax::factors::Factors::read_by_one)). A move counts on the
+//!   streams that it surely keeps busy. A move that is left out of a graph, since others take no
+//!   longer, is over all of the axes of those others.
+//! * Where cases are told apart, one of them holds in each layer, so each layer takes at least the
+//!   least bound of all cases. The layers of a stack may be of different cases; so the sets of
+//!   cases have only steps that are in line there ([`Steps::fits`]). The applications of a block
+//!   may be of different cases, too; so no value of a block is in a case ([`Steps::choices`]).
 
 mod cases;
 mod cuts;
@@ -39,8 +39,8 @@ use super::weighed::{PARTS, Weighed};
 use crate::kernel::Kernels;
 use crate::relax::factors::{Factors, ValueUse};
 
-/// What a step is: making a value, on the cores alone or until it is there; the collectives in its
-/// loop or its pieces; or moving it.
+/// A step as the sets count it: making a value, by the time on the cores or by the whole time; the
+/// collectives in its loop or pieces; or moving it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Computing(ValueId),
@@ -62,46 +62,46 @@ struct MovesToReaders {
     only: Option<ValueId>,
 }
 
-/// One case of a distinction over all schedules: which of several long ops is begun first, or done
-/// last.
+/// What one case says of several long ops: which one is the first to begin, or which one is the
+/// last to be done.
 ///
-/// What begins first begins when what it reads has been moved there, so that everything that waits
-/// for one of them is behind that move. What is done last is moved when everything that one of them
-/// waits for is done.
+/// The first op begins after what it reads was moved to it; so everything that waits for any of the
+/// ops comes after that move. The last op is moved after everything that any of the ops waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct FirstOrLast {
     is_first: bool,
-    /// The moves of a value to one reader.
+    /// The move to the op that is first, or from the op that is last, to its one reader.
     moved: MovesToReaders,
-    /// The ops of which it is the first or the last.
+    /// The ops among which it is the first or the last.
     of: Vec<ValueId>,
 }
 
-/// The steps of all plans of a form, and which wait for which.
+/// The steps of all plans of a form, and which of them wait for which.
 #[derive(Clone)]
 pub(super) struct Steps<'a> {
     kernels: &'a Kernels,
     problem: &'a Factors,
     costs: &'a Costs,
-    /// How many moves go on at the same time, at most.
+    /// The most moves that are done at the same time.
     streams: u64,
-    /// The streams of the network.
+    /// The number of streams of the network.
     links: usize,
-    /// For each value the values that it is made from, itself among them.
+    /// For each value, whether it is made from each other value; each value is made from itself.
     from: Vec<Vec<bool>>,
-    /// Whether a value of a folded block is made from what the block takes, and goes into what it
-    /// hands on: then everything of one application is before all of the next. So of each layer of
-    /// a stack, where that is what is asked about; else true outside of blocks.
+    /// For each value, whether it is made from what its folded block takes, and goes into what the
+    /// block hands on: everything of one application then comes before everything of the next.
+    /// Outside of blocks, where the layers of a stack are asked about, the same of the layer;
+    /// otherwise true.
     in_line: Vec<bool>,
-    /// Whether the question is about the layers of a stack, one after the other.
+    /// Whether the question is about the layers of a stack.
     is_stack: bool,
-    /// The case that is looked at.
+    /// The case that is looked at; empty for none.
     chosen: Vec<FirstOrLast>,
 }
 
 impl<'a> Steps<'a> {
-    /// Those of one layer; with what a layer of a stack takes from the one before, those that no
-    /// two layers do at the same time either.
+    /// The steps of one layer. `stack` is what a layer of a stack takes from the one before, where
+    /// the layers of a stack are asked about.
     pub(super) fn of(
         kernels: &'a Kernels,
         TimedProblem { problem, costs }: &'a TimedProblem,
@@ -150,8 +150,8 @@ impl<'a> Steps<'a> {
         self.from[other.index()][one.index()]
     }
 
-    /// The values whose making waits for moves of a value, to one reader or all; `None` where a
-    /// result is one of its readers.
+    /// The values that are made after these moves: the readers that they serve; `None` where a
+    /// result is among them.
     fn readers(&self, MovesToReaders { value, only }: MovesToReaders) -> Option<Vec<ValueId>> {
         if let Some(reader) = only {
             return Some(vec![reader]);
@@ -163,8 +163,7 @@ impl<'a> Steps<'a> {
         readers.collect()
     }
 
-    /// Whether everything that is done to make one value or to move it, to one reader or all, is
-    /// over when another is made.
+    /// Whether the making of the moved value and these moves of it are over when `made` is made.
     fn moves_end_before(&self, moves: MovesToReaders, made: ValueId) -> bool {
         let begins_behind =
             |of: &FirstOrLast| of.of.iter().any(|first| self.is_before(*first, made));
@@ -172,26 +171,27 @@ impl<'a> Steps<'a> {
             || self.case_of(moves).any(|of| of.is_first && begins_behind(of))
     }
 
-    /// Whether a value is made when another one begins to be moved.
+    /// Whether a value is made when these moves begin.
     fn is_made_before(&self, made: ValueId, moves: MovesToReaders) -> bool {
         let is_done = |of: &FirstOrLast| of.of.iter().any(|last| self.is_before(made, *last));
         self.is_before(made, moves.value)
             || self.case_of(moves).any(|of| !of.is_first && is_done(of))
     }
 
-    /// Whether one value has been moved when another one begins to be moved.
+    /// Whether one value's moves are over when those of another begin.
     fn is_moved_before(&self, one: MovesToReaders, other: MovesToReaders) -> bool {
         let are_made = |all: Vec<ValueId>| all.iter().all(|by| self.is_made_before(*by, other));
         self.moves_end_before(one, other.value) || self.readers(one).is_some_and(are_made)
     }
 
-    /// What the case says of moves of a value to a reader.
+    /// What the case says of these moves.
     fn case_of(&self, moves: MovesToReaders) -> impl Iterator<Item = &FirstOrLast> {
         self.chosen.iter().filter(move |of| of.moved == moves)
     }
 
-    /// Whether no two instances of a step, in several applications of a block, are at once, nor one
-    /// of them beside one of another step that waits for it or for which it waits.
+    /// Whether the instances of a step, in the applications of a block or the layers of a stack,
+    /// are never done at the same time, nor beside an instance of a step that waits for this one or
+    /// for which this one waits.
     fn is_in_line(&self, step: Step) -> bool {
         match step {
             Step::Computing(value) | Step::Making(value) | Step::Sending(value) => {
@@ -203,8 +203,8 @@ impl<'a> Steps<'a> {
                 let of_block = |by: &ValueId| program.value(*by).fold == program.value(value).fold;
                 let in_line = |of: &ValueUse| match of {
                     ValueUse::Operand(by, _) => !of_block(by) || self.in_line[by.index()],
-                    // The next layer takes the first result alone; no application waits for what
-                    // is a result of the layer.
+                    // The next layer takes only the first result. No application of a block waits
+                    // for what is a result of the layer.
                     ValueUse::Output(0) => program.value(value).fold.is_none(),
                     ValueUse::Output(_) => program.value(value).fold.is_none() && !self.is_stack,
                 };
@@ -218,13 +218,13 @@ impl<'a> Steps<'a> {
         matches!(def, Def::Op { op: Op::Fetch, .. })
     }
 
-    /// Whether two steps are never done at the same time. The same step twice: whether what it is
-    /// made of is not, in a plan.
+    /// Whether two steps are never done at the same time. For a step and itself: whether no two
+    /// moves that it consists of in a plan are done at the same time.
     fn are_exclusive(&self, one: Step, other: Step) -> bool {
         let waits = self.is_in_line(one) && self.is_in_line(other);
         match (one, other) {
             (Step::Computing(_), Step::Computing(_)) => true,
-            // What keeps one stream busy comes one after the other.
+            // Moves that keep one stream busy come one after the other.
             (Step::Streaming(a, on), Step::Streaming(b, other)) => {
                 on == other && (a.value != b.value || a == b)
             }
@@ -232,7 +232,8 @@ impl<'a> Steps<'a> {
                 let ends = self.is_moved_before(a, b) || self.is_moved_before(b, a);
                 a.value != b.value && waits && ends
             }
-            // Moves to one reader come one after the other, unless it reads the value twice.
+            // Moves to one reader come one after the other, unless the reader reads the value
+            // twice.
             (Step::Moving(a), Step::Moving(b)) if a.value == b.value => {
                 a == b && (self.streams == 1 || (waits && self.is_read_once(a)))
             }
@@ -250,7 +251,7 @@ impl<'a> Steps<'a> {
                 Step::Computing(made) | Step::Making(made),
                 Step::Moving(moves) | Step::Streaming(moves, _),
             ) => waits && (self.is_made_before(made, moves) || self.moves_end_before(moves, made)),
-            // The same value is made and sent piece by piece.
+            // A value may be made and sent piece by piece.
             (Step::Sending(a), Step::Computing(b) | Step::Making(b))
             | (Step::Computing(a) | Step::Making(a), Step::Sending(b))
                 if a == b =>
@@ -265,12 +266,12 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Whether a value has one reader that reads it once, or the reader asked about does.
+    /// Whether these moves serve one use of the value.
     fn is_read_once(&self, moves: MovesToReaders) -> bool {
         self.uses_behind(moves).count() == 1
     }
 
-    /// The uses of a value that its moves serve.
+    /// The uses of a value that these moves serve.
     fn uses_behind(
         &self,
         MovesToReaders { value, only }: MovesToReaders,
@@ -282,8 +283,9 @@ impl<'a> Steps<'a> {
         })
     }
 
-    /// Whether a step goes with a set. Where cases are looked at, another layer may be another
-    /// case: what is in line is over in each layer before the next begins, whichever case that is.
+    /// Whether a step may be added to a set. With a case, only steps in line are added: another
+    /// layer may be of another case, but what is in line is over before the next layer begins,
+    /// whatever its case.
     fn fits(&self, set: &[Step], step: Step) -> bool {
         !set.contains(&step)
             && (self.chosen.is_empty() || self.is_in_line(step))
@@ -328,7 +330,7 @@ impl<'a> Steps<'a> {
         matches!(self.kernels.program.value(id).def, Def::Op { .. })
     }
 
-    /// What the cores do.
+    /// The kernels, by their time on the cores.
     fn computing(&self) -> impl Iterator<Item = Step> {
         let ops = self.problem.live.iter().copied().filter(|id| self.is_op(*id));
         ops.filter(|id| !self.is_fetch(*id)).map(Step::Computing)

@@ -1,8 +1,8 @@
-//! What no schedule of any plan falls below where computing and communicating overlap.
+//! A lower bound on the schedules of all plans, where computing and communicating overlap.
 //!
-//! Three bounds, of which the largest stands: what keeps one resource busy (the cores, the links),
-//! over all plans; the critical path over all plans ([`path`]); and both together: steps of which
-//! no two can be done at the same time take their sum ([`exclusive`]).
+//! The bound is the largest of three: the time for which all plans keep one resource busy (the
+//! cores, or the links); the critical path of all plans ([`path`]); and, from both, the sum of
+//! steps of which no two can be done at the same time ([`exclusive`]).
 
 mod branches;
 mod climb;
@@ -32,18 +32,22 @@ use exclusive::Steps;
 use near::{Near, StrategyBounds};
 use weighed::Weighed;
 
-/// How soon the results can be there in any plan.
+/// How soon the results can be there in any schedule of any plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OverlapBound {
     /// The results of one layer, or of a model.
     pub layer: Picoseconds,
-    /// Of a stack, what each layer adds to it at least.
+    /// For a stack, the least time that each layer adds.
     pub period: Picoseconds,
 }
 
-/// What no schedule of any plan of a program falls below, of those that fit in memory; `None` where
-/// its forms are too many to look at. `known` is what some schedule takes: a bound that meets it is
-/// good enough; of what is known to take no time, the critical path alone is looked at.
+/// A lower bound on the schedules of all plans of a program that fit in memory, and plans that may
+/// come near it; `None` where the program has too many forms.
+///
+/// `known` is the time of some schedule: a bound that meets it is good enough. Where it is 0, only
+/// the critical path is looked at.
+///
+/// # Errors Those of lowering: a limit is reached, or time is up.
 pub fn overlap_bound(
     program: &Program,
     hardware: &Hardware,
@@ -60,7 +64,7 @@ pub fn overlap_bound(
     let mut near: Option<Near> = None;
     for form in forms.all {
         options.limits.stop.check()?;
-        // No more is asked of a form than that it is no better than those before.
+        // A form only has to be shown to be no better than those before.
         let known = least.map_or(known, |least: OverlapBound| OverlapBound {
             layer: known.layer.min(least.layer),
             period: known.period.min(least.period),
@@ -84,17 +88,17 @@ pub fn overlap_bound(
     Ok(Some(Overlapped { bound, plans }))
 }
 
-/// What is known of schedules of all plans of a program.
+/// What is known of the schedules of all plans of a program.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Overlapped {
-    /// What none of them falls below.
+    /// The lower bound.
     pub bound: OverlapBound,
-    /// Plans whose schedules may come near that, of the form of the program of which least is
-    /// known.
+    /// Plans whose schedules may come near the bound, all of the form with the least bound.
     pub plans: Vec<Plan>,
 }
 
-/// The bound of one form; `None` where it has no plan.
+/// The bound of one form, and the bounds of its strategies where sets were looked at; `None` where
+/// it has no plan.
 fn of_form(
     form: &Form,
     hardware: &Hardware,
@@ -150,8 +154,8 @@ fn of_form(
     Ok(Some((bound, bounds)))
 }
 
-/// The strategies that leave room beside the smallest weights and caches, and what they take; and
-/// the memory with what is known then of activations.
+/// The plans that leave room beside the smallest weights and caches, and the memory with what is
+/// then known of activations.
 fn with_room<'m>(
     memory: DeviceMemory<'m>,
     kernels: &Kernels,
@@ -164,7 +168,7 @@ fn with_room<'m>(
     (memory, TimedProblem { problem: fits, costs })
 }
 
-/// Rounds of leaving out what takes too long.
+/// The most rounds of leaving out strategies that are too dear.
 const ROUNDS: usize = 3;
 
 /// The search for the largest bound that sets of steps give for one form.
@@ -172,7 +176,7 @@ const ROUNDS: usize = 3;
 pub(super) struct OverlapSearch<'a> {
     kernels: &'a Kernels,
     streams: &'a Streams,
-    /// What reaches across the program.
+    /// The labels and memories of the program.
     parts: &'a [Part],
     limits: &'a Limits,
     /// A bound of this much ends the search.
@@ -182,11 +186,12 @@ pub(super) struct OverlapSearch<'a> {
 }
 
 impl OverlapSearch<'_> {
-    /// What any plan takes at least by all sets, of a layer or of each in a stack; `None` where
-    /// there is no plan.
+    /// A lower bound on the plans by all sets, of a layer or of each layer in a stack, and the
+    /// bounds of strategies; `None` where there is no plan.
     ///
-    /// A plan that makes a value in a way in which some set takes enough takes enough itself, and
-    /// the others do without: so these ways are left out, and sets and means are looked for anew.
+    /// If a set shows that every plan with some strategy takes `enough`, only plans without this
+    /// strategy are still to be bounded. So such strategies are left out, and sets and means are
+    /// found anew.
     fn least(
         &self,
         timed: TimedProblem,
@@ -198,7 +203,7 @@ impl OverlapSearch<'_> {
         Some((self.divided(root, &mut begun), bounds))
     }
 
-    /// A part of the plan space with all that sets and means say of it.
+    /// The plans of a problem with all that sets and means show of them.
     fn looked_at(
         &self,
         mut timed: TimedProblem,
@@ -217,14 +222,15 @@ impl OverlapSearch<'_> {
             if none && round == 1 {
                 return None;
             }
-            // Where there is no plan, all do with something that was left out.
+            // If there is no plan left, each plan uses a strategy that was left out, and takes
+            // `enough`.
             let found = if none { enough } else { climbed.least };
             best = best.max(if round == 1 { found } else { found.min(enough) });
             let branch = OverlapBranch { timed, best, climbed, cases };
             if best >= enough || round == ROUNDS {
                 return Some(branch);
             }
-            match branch.without_dear_ways(enough) {
+            match branch.without_dear_strategies(enough) {
                 Some(left) => timed = left,
                 None => return Some(branch),
             }
@@ -255,12 +261,12 @@ impl OverlapSearch<'_> {
                 begun.insert(read_by_one, found.prices);
                 SetBound { all: Picoseconds(once(found.all)), through }
             }
-            // There is no plan, or all count for more than can be counted.
+            // There is no plan, or the weighted times are too long to be counted.
             None => {
                 let (problem, read_by_one) = (timed.problem.clone(), Vec::new());
                 let of = Weighted { problem, read_by_one, parts, begin_at: None, floor: Some(0) };
                 *none |= least_weighted(of, self.limits).is_none();
-                let nothing = |ways: &Vec<i64>| vec![0; ways.len()];
+                let nothing = |costs: &Vec<i64>| vec![0; costs.len()];
                 let through = timed.costs.whole.iter().map(nothing).collect();
                 SetBound { all: Picoseconds(0), through }
             }
@@ -268,6 +274,6 @@ impl OverlapSearch<'_> {
     }
 }
 
-/// The last prices of the sets that count the moves of the same values to one reader alone: those
-/// of the next such set are not far from them.
+/// The last prices found for each list of values whose moves count to one reader only. The next
+/// weighting with the same list begins with them, since its prices are not far off.
 pub(super) type KnownPrices = FxHashMap<Vec<(ValueId, ValueId)>, Prices>;

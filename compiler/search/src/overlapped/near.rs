@@ -1,9 +1,10 @@
 //! Plans that may come near the bound.
 //!
-//! The sets say of each way of making a value what any plan takes at least that makes it so
-//! ([`SetBound::through`](super::climb::SetBound)). A plan near the bound has none but ways that are
-//! near it: so the fastest of the plans that have no others, one step after another, is worth
-//! scheduling, and is mostly not one that weighing all computing against all communicating finds.
+//! For each strategy, the sets give a lower bound on the plans that use it
+//! ([`SetBound::through`](super::climb::SetBound)). A plan near the bound uses only strategies
+//! whose bounds are near it. So the plan that is fastest without overlap among those of such
+//! strategies is worth scheduling; weighing all computing against all communicating mostly finds
+//! other plans.
 
 use std::sync::Arc;
 
@@ -18,33 +19,33 @@ use crate::lower::lower_form;
 use crate::relax::StrategyLayouts;
 use crate::{Limits, LowerError, LowerOptions};
 
-/// Of each way of making a value what any plan takes at least that makes it so; none of ways that
-/// take as much as what is known.
+/// For each strategy of a form, a lower bound on the plans that use it. Strategies whose bound is
+/// `enough` are left out.
 pub(super) struct StrategyBounds {
-    /// What any plan takes at least by the sets alone.
+    /// The lower bound on all plans by the sets.
     least: Picoseconds,
-    /// What is known to be enough.
+    /// The time that is enough as a bound.
     enough: Picoseconds,
-    /// In picoseconds.
+    /// The bounds, in picoseconds.
     through: Arc<FxHashMap<(ValueId, StrategyLayouts), u64>>,
 }
 
-/// A form, and the ways in which its plans make values.
+/// A form, and the bounds of its strategies.
 pub(super) struct Near {
     pub(super) form: Form,
     pub(super) bounds: StrategyBounds,
 }
 
-/// A way is near that is no farther from the bound than these parts of [`PARTS`] of what lies
-/// between the bound and what is known: each gives a plan.
+/// Each part gives a plan, of strategies whose bounds exceed the least bound by at most that part,
+/// of [`PARTS`], of the way from the least bound to `enough`.
 const NEAR: [u64; 5] = [0, 1, 4, 16, 32];
 const PARTS: u64 = 64;
 
-/// A plan is worth this part of what a search for the fastest may take.
+/// The search for one such plan may take this part of the limits of a search.
 const PART_OF_LIMITS: usize = 20;
 
 impl StrategyBounds {
-    /// The ways of making values that plans of a form may have, given the bounds known of ways.
+    /// The bounds of the strategies of a branch.
     pub(super) fn of(all: &OverlapBranch, enough: Picoseconds) -> StrategyBounds {
         let problem = &all.timed.problem;
         let mut through: FxHashMap<(ValueId, StrategyLayouts), u64> = FxHashMap::default();
@@ -68,9 +69,8 @@ impl StrategyBounds {
         self.least
     }
 
-    /// What any plan takes at least with a way that is as near as the first so many of [`NEAR`]
-    /// ask, each time once: where no way lies between two of them, the same ways are as near as
-    /// either.
+    /// The first `count` limits on the bounds of strategies that [`NEAR`] gives. A limit is left
+    /// out if no bound lies between the last one and it, since it allows the same strategies.
     fn near(&self, count: usize) -> Vec<u64> {
         let (least, enough) = (self.least.0, self.enough.0);
         let all = NEAR.map(|parts| least + enough.saturating_sub(least) / PARTS * parts);
@@ -94,7 +94,8 @@ impl StrategyBounds {
 }
 
 impl Near {
-    /// Plans of near ways alone, each once. What a search does not find soon is not among them.
+    /// The fastest plan for each limit on the bounds of strategies, each plan once. A plan that the
+    /// search does not find soon is left out.
     pub(super) fn plans(
         &self,
         hardware: &Hardware,

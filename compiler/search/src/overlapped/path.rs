@@ -1,10 +1,11 @@
 //! The critical path over all plans: how soon the results can be there if everything else that a
-//! plan does goes on beside, on as many chips, links and bytes as it likes.
+//! plan does is done meanwhile, as if chips, links and memory had no limit.
 //!
-//! Of each value in each layout it is known how soon it can be there: an op when all that it reads
-//! is, and its time later; a move when what it moves is. A plan chooses one strategy for each op
-//! and one way for each move, and the soonest of them all is no later than that of any plan. So
-//! sharing needs no care here: a value that many read is waited for by each of them alike.
+//! For each value in each layout it is known how soon it can be there. An op is done its own time
+//! after all of its operands are there; a move is done its own time after the moved value is there.
+//! A plan has one strategy for each op and one way for each move, and the soonest of all is no
+//! later than that of any plan. Values that many ops read need no care: each reader waits for the
+//! value.
 
 use shard_ir::{FoldId, Picoseconds, Program, ValueId};
 
@@ -14,8 +15,8 @@ use crate::kernel::Kernels;
 use crate::relax::factors::Factors;
 use crate::relax::graph::{FAR, NodeId, Queue};
 
-/// The critical path over all plans of one form, and the values on it with the way from each to
-/// what waits for it; `None` where the form has no plan.
+/// The critical path over all plans of one form, as a bound, and the values on it from the last to
+/// the first; `None` where the form has no plan.
 pub(super) fn critical_path(
     kernels: &Kernels,
     TimedProblem { problem, costs }: &TimedProblem,
@@ -25,26 +26,28 @@ pub(super) fn critical_path(
     soonest.of_results()
 }
 
-/// What a layer of a stack takes from the one before: its first parameter. None where there is no
+/// What a layer of a stack takes from the one before: its first parameter. `None` where there is no
 /// stack, or its layers have folded blocks.
 pub(super) fn taken(program: &Program) -> Option<ValueId> {
     let stack = program.repeat > 1 && program.folds.is_empty();
     program.parameters().next().filter(|_| stack)
 }
 
-/// For each node of a value how soon it can be there, in picoseconds: [`FAR`] where it cannot.
+/// For each node of a value, how soon the value can be there, in picoseconds; [`FAR`] where it
+/// cannot.
 type Times = Vec<i64>;
 
-/// Of what does not wait for something: a time before all others, also with moves behind it.
+/// The time of a value that does not wait for something. It is so early that it stays before all
+/// other times when moves are added to it.
 const NEVER: i64 = -4 * FAR;
 
-/// What is known of a value: from the beginning, and from when something else is there.
+/// How soon a value can be there, counted from two beginnings.
 #[derive(Clone, Default)]
 struct ReadyTimes {
-    /// Since the layer began.
+    /// From the beginning of the layer.
     since_start: Times,
-    /// Since what the application of a folded block takes was there, or what a layer of a stack
-    /// takes; [`NEVER`] where it does not wait for that.
+    /// From when there is what an application of the folded block takes, or what a layer of a stack
+    /// takes; [`NEVER`] where the value does not wait for that.
     since_entry: Times,
 }
 
@@ -52,7 +55,7 @@ struct Soonest<'a> {
     kernels: &'a Kernels,
     problem: &'a Factors,
     costs: &'a Costs,
-    /// What a layer of a stack takes from the one before.
+    /// What a layer of a stack takes from the one before, where there is a stack.
     given: Option<ValueId>,
     queue: Queue,
 }
@@ -88,12 +91,12 @@ impl Soonest<'_> {
         Some((found, path))
     }
 
-    /// The values on the way to one in a layout, the last first. In a folded block it is the way of
-    /// its first application.
+    /// The values on the way to a value in a layout, the last first. In a folded block this is the
+    /// way of the first application.
     fn path(&mut self, last: ValueId, node: NodeId, known: &[ReadyTimes]) -> Vec<ValueId> {
         let mut path = vec![last];
         let (mut id, mut node) = (last, node);
-        // No way is longer than all values.
+        // A way has at most as many values as there are.
         for _ in 0..known.len() {
             let Some((before, read)) = self.before(id, node, known) else { break };
             path.push(before);
@@ -102,7 +105,8 @@ impl Soonest<'_> {
         path
     }
 
-    /// What a value in a layout waits for longest, and in which layout.
+    /// The operand that is there last of those that a value in a layout waits for, and the node at
+    /// which it is read.
     fn before(
         &mut self,
         id: ValueId,
@@ -126,7 +130,7 @@ impl Soonest<'_> {
         longest.map(|(node, by)| (*by, *node))
     }
 
-    /// How often the times of a value count in the problem.
+    /// How often the step of a value is executed: the times of the problem count all executions.
     fn share(&self, id: ValueId) -> i64 {
         i64::try_from(self.program().value(id).times.max(1)).unwrap_or(i64::MAX)
     }
@@ -143,7 +147,7 @@ impl Soonest<'_> {
         let mut since_start = self.made(id, 0, &|by| &known[by.index()].since_start);
         let mut since_entry = self.made(id, NEVER, &|by| &known[by.index()].since_entry);
         if operands.iter().any(into) {
-            // What is handed on from application to application: time begins anew.
+            // The block hands this value on from application to application: time begins anew.
             since_entry = anew(&since_start);
         } else if fold.is_none() && self.given == Some(id) {
             since_entry = anew(&since_start);
@@ -158,8 +162,9 @@ impl Soonest<'_> {
         ReadyTimes { since_start, since_entry }
     }
 
-    /// What the last application of a folded block gives: what it gives if it were the first, or
-    /// what all of them hand on, one after the other.
+    /// The times of what the last application of a folded block gives: the later of its times as if
+    /// it were the first application, and of its times after all applications before it have handed
+    /// on their values.
     fn last_of(
         &self,
         fold: FoldId,
@@ -184,8 +189,8 @@ impl Soonest<'_> {
         all.zip(first).map(|(all, first)| all.max(*first)).collect()
     }
 
-    /// How soon each strategy can have made the value, by layout; from `begin` where it reads
-    /// nothing.
+    /// How soon a value can be made at each node, over all strategies; `begin` is the time of a
+    /// strategy that reads nothing.
     fn made<'k>(&self, id: ValueId, begin: i64, known: &dyn Fn(&ValueId) -> &'k Times) -> Times {
         let factor = &self.problem.factors[id.index()];
         let operands = &self.problem.operands[id.index()];
@@ -210,7 +215,7 @@ impl Soonest<'_> {
     }
 }
 
-/// The same nodes, each there from the beginning.
+/// The same nodes with time 0, where they can be reached.
 fn anew(times: &Times) -> Times {
     times.iter().map(|time| if *time >= FAR { FAR } else { 0 }).collect()
 }

@@ -1,4 +1,4 @@
-//! What steps count for, and the problem in which they do.
+//! Weightings of steps, and the problem in which each step counts for its weight.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,22 +10,23 @@ use super::costs::TimedProblem;
 use crate::relax::factors::{Factor, Factors};
 use crate::relax::graph::{FAR, Graph};
 
-/// So many parts has the weight of a set.
+/// The mean of two sets is made in parts of this many.
 pub(super) const PARTS: u64 = 128;
 
-/// For each value what its steps count for, in parts of a [`Weighed::unit`].
+/// For each value, the weights of its steps, in parts of [`Weighed::unit`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Weighed {
     pub(super) computing: Vec<u64>,
     pub(super) making: Vec<u64>,
-    /// The collectives in loops and pieces.
+    /// The weight of the collectives in its loop or pieces.
     pub(super) sending: Vec<u64>,
     pub(super) moving: Vec<u64>,
-    /// The one reader of a value whose moves count, where not those of all do.
+    /// The one reader to which the moves of a value count; `None` where those to all readers do.
     pub(super) only_to: Vec<Option<ValueId>>,
-    /// What a move counts for on each stream of the network that it keeps busy, beside that.
+    /// For each stream of the network, what a move counts for in addition if it keeps the stream
+    /// busy.
     pub(super) on_stream: Vec<Vec<u64>>,
-    /// What a step of weight 1 counts for.
+    /// The weight of a step that counts fully.
     pub(super) unit: u64,
 }
 
@@ -43,9 +44,9 @@ impl Weighed {
         }
     }
 
-    /// So many parts of one and the rest of another. Where one counts the moves to one reader, the
-    /// mean counts no others; where each counts those to another reader, what the second counts is
-    /// left out.
+    /// The mean: `parts` of [`PARTS`] of this weighting, and the rest of another. If one of them
+    /// counts the moves of a value to one reader only, so does the mean. If each counts those to a
+    /// different reader, those of `other` are left out.
     pub(super) fn mixed(&self, other: &Weighed, parts: u64) -> Weighed {
         let share = |a: u64, b: u64| (a * parts + b * (PARTS - parts)) / PARTS;
         let mean = |a: &[u64], b: &[u64]| -> Vec<u64> {
@@ -77,7 +78,7 @@ impl Weighed {
         }
     }
 
-    /// A problem in which every step takes what it counts for.
+    /// The problem in which each step takes its time multiplied by its weight.
     pub(super) fn applied(
         &self,
         mesh: &Mesh,
@@ -123,7 +124,7 @@ impl Weighed {
                 Arc::new(if on_stream.iter().all(|weight| *weight == 0) {
                     graph.longer(self.moving[v] as i64)
                 } else {
-                    // A move of which nothing is known is over some axis.
+                    // A move of which no axes are known is over some axis.
                     let least = axes.iter().map(|axis| busy(v, *axis)).min().unwrap_or(0);
                     graph.counted(&|over| {
                         let on_streams = if over.is_empty() { least } else { busy(v, over) };
@@ -136,7 +137,7 @@ impl Weighed {
         weighed
     }
 
-    /// The values of which the moves to one reader alone count, each with that reader.
+    /// The values whose moves to only one reader count, each with that reader.
     pub(super) fn read_by_one(&self) -> Vec<(ValueId, ValueId)> {
         let of = |(at, reader): (usize, &Option<ValueId>)| {
             reader.map(|reader| (ValueId(at as u32), reader))

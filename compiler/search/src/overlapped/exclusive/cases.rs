@@ -1,4 +1,4 @@
-//! Cases of which every schedule is one.
+//! Cases: distinctions of which one holds in every schedule.
 
 use std::cmp::Reverse;
 
@@ -8,15 +8,15 @@ use super::{FirstOrLast, MovesToReaders, Steps};
 use crate::relax::factors::ValueUse;
 use crate::relax::graph::FAR;
 
-/// So many cases are told apart.
+/// The most cases.
 const CASES: usize = 8;
-/// An op is long that takes this part of what the longest takes.
+/// An op is long if it takes more than this part of the longest op.
 const LONG: i64 = 8;
 
 impl Steps<'_> {
-    /// The longest way from something given to the first result through ops of which each waits for
-    /// the one before, the last first: what a layer does whatever moves beside it. Weights and
-    /// caches are given from the beginning, so that no way begins with one.
+    /// The longest way from an activation to the first result through ops that wait for each other,
+    /// the last value first: what a layer does whatever moves meanwhile. Weights and caches are
+    /// there from the beginning, so no way begins with one.
     pub(super) fn trunk(&self) -> Vec<ValueId> {
         let program = self.kernels.program.as_ref();
         let mut longest: Vec<Option<i64>> = Vec::with_capacity(program.values.len());
@@ -40,9 +40,9 @@ impl Steps<'_> {
         std::iter::successors(last, |id| before[id.index()]).collect()
     }
 
-    /// The cases that are told apart along a way: where several long ops read one of its values,
-    /// which of them begins first; where several go into one, which is done last. All of them are
-    /// outside of blocks, and so take place once in a layer.
+    /// The cases along a way. Where several long ops read a value of the way, the cases are which
+    /// of these begins first; where several long ops go into a value, they are which of these is
+    /// done last. All of these ops are outside of blocks, so that each is done once in a layer.
     pub(super) fn choices(&self, trunk: &[ValueId]) -> Vec<Vec<FirstOrLast>> {
         let least = |id: ValueId| {
             let is_counted = self.is_op(id) && !self.is_fetch(id);
@@ -88,8 +88,7 @@ impl Steps<'_> {
         cases
     }
 
-    /// The long ops that go into a value through none but short ones, each with what reads it on
-    /// the way.
+    /// The long ops that go into a value through short ops alone, each with its reader on the way.
     fn long_before(
         &self,
         value: ValueId,

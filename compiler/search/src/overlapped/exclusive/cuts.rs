@@ -1,4 +1,4 @@
-//! Sets that take much in a plan that a mean of others favours.
+//! New sets: those that take long in a plan that the mean of other sets favours.
 
 use std::cmp::Reverse;
 
@@ -10,23 +10,23 @@ use super::super::weighed::Weighed;
 use super::{FirstOrLast, MovesToReaders, Step, Steps};
 use crate::relax::graph::{FAR, Graph, NodeId, Queue};
 
-/// Sets are looked for that begin with one of so many of the longest steps.
+/// One set is sought for each of this many of the longest steps, to begin with it.
 const BEGINNINGS: usize = 12;
-/// A set is improved so often, step by step.
+/// The most exchanges that improve one set.
 const SWAPS: usize = 64;
 
-/// A plan, roughly: how each value is made, and what each op reads. It may not be one that there
-/// is, since it only says which sets are worth looking at.
+/// A rough plan: how each value is made, and what each op reads. No such plan need exist, since it
+/// only tells which sets are worth looking at.
 struct Favoured {
     /// The strategy of each value.
-    way: Vec<Option<usize>>,
-    /// The layouts that the readers of a value want, and the reader; none for a result.
+    strategy: Vec<Option<usize>>,
+    /// For each value, its readers and the nodes at which they want it; `None` for a result.
     wanted: Vec<Vec<(Option<ValueId>, NodeId)>>,
 }
 
 impl Steps<'_> {
-    /// A set of steps that take much together in the plan that some times of ways favour; in each
-    /// of some cases, where there are any. `None` where all of it is no more than `above`.
+    /// A set of steps that together take long in the plan that the bounds `through` favour; a
+    /// weighting for each case, if there are cases. `None` where some case takes at most `above`.
     pub(in crate::overlapped) fn cut(
         &self,
         through: &Through,
@@ -49,18 +49,18 @@ impl Steps<'_> {
             .then(|| found.into_iter().map(|(_, weighed)| weighed).collect())
     }
 
-    /// From the results back, each value made in the way of least time, of these in the one that is
-    /// nearest to what its readers want.
+    /// The plan, from the results back: each value is made by the strategy of least bound, and of
+    /// these by the one nearest to what its readers want.
     fn favoured(&self, through: &Through) -> Favoured {
         let count = self.problem.factors.len();
-        let mut found = Favoured { way: vec![None; count], wanted: vec![Vec::new(); count] };
+        let mut found = Favoured { strategy: vec![None; count], wanted: vec![Vec::new(); count] };
         let mut queue = Queue::default();
         for id in self.problem.live.iter().rev() {
             let v = id.index();
             let (factor, graph) = (&self.problem.factors[v], &self.problem.graphs[v]);
             let wanted: Vec<NodeId> = found.wanted[v].iter().map(|(_, node)| *node).collect();
             let far = self.distance_to(graph, &wanted, &mut queue);
-            let of_way = |s: &usize| {
+            let of_strategy = |s: &usize| {
                 let time = through.get(v).and_then(|of| of.get(*s)).copied().unwrap_or(0);
                 let out = factor.out[*s];
                 let far = far.get(out as usize).copied().unwrap_or_else(|| {
@@ -69,14 +69,15 @@ impl Steps<'_> {
                 });
                 (time, far, factor.cost[*s])
             };
-            let Some(way) = (0..factor.out.len()).min_by_key(of_way) else { continue };
-            found.way[v] = Some(way);
-            let read = self.problem.operands[v].iter().zip(factor.reads_of(way));
+            let Some(strategy) = (0..factor.out.len()).min_by_key(of_strategy) else { continue };
+            found.strategy[v] = Some(strategy);
+            let read = self.problem.operands[v].iter().zip(factor.reads_of(strategy));
             for (operand, node) in read {
                 found.wanted[operand.index()].push((Some(*id), *node));
             }
-            // A result is had where it is made, if that is allowed, or else in the nearest layout.
-            let out = factor.out[way];
+            // A result stays where it is made, if that is allowed, or else is moved to the nearest
+            // allowed layout.
+            let out = factor.out[strategy];
             for (_, allowed) in self.problem.outputs.iter().filter(|(value, _)| value == id) {
                 if (out as usize) < graph.nodes() && !allowed.contains(&out) {
                     let to = |node: &&NodeId| graph.tree(out, &[**node], &mut Queue::default());
@@ -88,7 +89,7 @@ impl Steps<'_> {
         found
     }
 
-    /// How far each layout is from all that are wanted, one by one.
+    /// For each layout, the sum of the times of moving the value from there to each wanted layout.
     fn distance_to(&self, graph: &Graph, wanted: &[NodeId], queue: &mut Queue) -> Vec<i64> {
         let mut all = vec![0i64; graph.nodes()];
         for node in wanted.iter().filter(|node| (**node as usize) < graph.nodes()) {
@@ -100,24 +101,24 @@ impl Steps<'_> {
         all
     }
 
-    /// The steps of a plan that take time, the longest first, each with what it takes.
+    /// The steps of a plan that take time, the longest first, each with its time.
     fn taken_by(&self, favoured: &Favoured, streams: &Streams) -> Vec<(i64, Step)> {
         let mut steps: Vec<(i64, Step)> = Vec::new();
         let mut queue = Queue::default();
         for id in &self.problem.live {
             let v = id.index();
-            let Some(way) = favoured.way[v] else { continue };
+            let Some(strategy) = favoured.strategy[v] else { continue };
             let costs = self.costs;
             if self.is_op(*id) {
-                let (whole, computing) = (costs.whole[v][way], costs.computing[v][way]);
+                let (whole, computing) = (costs.whole[v][strategy], costs.computing[v][strategy]);
                 let making = (whole > computing || self.is_fetch(*id)).then_some(whole);
                 steps.extend(making.map(|time| (time, Step::Making(*id))));
-                steps.push((costs.sending[v][way], Step::Sending(*id)));
+                steps.push((costs.sending[v][strategy], Step::Sending(*id)));
                 if !self.is_fetch(*id) {
                     steps.push((computing, Step::Computing(*id)));
                 }
             }
-            let out = self.problem.factors[v].out[way];
+            let out = self.problem.factors[v].out[strategy];
             let graph = &self.problem.graphs[v];
             for (only, to) in self.moves_in(graph, out, &favoured.wanted[v]) {
                 let time = graph.tree(out, &to, &mut queue);
@@ -126,7 +127,7 @@ impl Steps<'_> {
                 }
                 let moves = MovesToReaders { value: *id, only };
                 steps.push((time, Step::Moving(moves)));
-                for stream in self.apart(streams) {
+                for stream in self.distinct_streams(streams) {
                     let number = stream + streams.of_networks().start;
                     let busy = |over: AxisSet| i64::from(streams.of_axes(over).contains(&number));
                     let time = graph.counted(&busy).tree(out, &to, &mut queue);
@@ -141,8 +142,8 @@ impl Steps<'_> {
         steps
     }
 
-    /// What is moved of a value: to all of its readers, and to each by itself where they are
-    /// several.
+    /// The moves of a value with the nodes to which they lead: those to all of its readers and, if
+    /// these are several, those to each one.
     fn moves_in(
         &self,
         graph: &Graph,
@@ -166,8 +167,9 @@ impl Steps<'_> {
         moves
     }
 
-    /// The streams of the network that are not kept busy by the same moves as another.
-    fn apart(&self, streams: &Streams) -> Vec<usize> {
+    /// The streams of the network, without those that are busy with the same axes as an earlier
+    /// one.
+    fn distinct_streams(&self, streams: &Streams) -> Vec<usize> {
         if self.streams == 1 {
             return Vec::new();
         }
@@ -182,8 +184,8 @@ impl Steps<'_> {
         networks.filter(is_first).map(|stream| stream - first).collect()
     }
 
-    /// Of steps with what they take, the longest first, some of which no two are at once and that
-    /// take as much together as is found; and what that is.
+    /// Some of these steps of which no two are done at the same time, and the sum of their times:
+    /// as large as is found. `steps` have their times, the longest first.
     fn heaviest(&self, steps: &[(i64, Step)]) -> (i64, Vec<Step>) {
         let fits: Vec<Vec<bool>> = steps
             .iter()
@@ -224,7 +226,7 @@ impl Steps<'_> {
         (best.0, best.1.into_iter().map(|at| steps[at].1).collect())
     }
 
-    /// Whether two steps are never at once, and neither is a part of the other.
+    /// Whether two steps are never done at the same time, and neither is a part of the other.
     fn go_together(&self, one: Step, other: Step) -> bool {
         let is_of_one_value = match (one, other) {
             (Step::Making(a), Step::Computing(b)) | (Step::Computing(a), Step::Making(b)) => a == b,
@@ -233,7 +235,7 @@ impl Steps<'_> {
         one != other && !is_of_one_value && self.are_exclusive(one, other)
     }
 
-    /// With everything else that no step of a set is beside.
+    /// The set with every other step that fits.
     fn with_all_else(&self, mut set: Vec<Step>) -> Vec<Step> {
         let made = |set: &[Step], step: &Step| match step {
             Step::Computing(id) => set.contains(&Step::Making(*id)),

@@ -1,37 +1,38 @@
-//! The sets of steps that are looked at.
+//! Which sets of steps are tried.
 
 use std::cmp::Reverse;
 
 use shard_cost::Streams;
 use shard_ir::{Picoseconds, ValueId};
 
-use super::super::climb::{BoundSet, Climb, Climbed, Through};
+use super::super::climb::{Climb, Climbed, SetBounder, Through};
 use super::super::weighed::Weighed;
 use super::{FirstOrLast, MovesToReaders, Step, Steps};
 use crate::relax::factors::ValueUse;
 
-/// A bound this part of what is known below it is good enough not to look at cases.
+/// Cases are not looked at if the bound falls short of `enough` by at most this part of it.
 const NEAR: u64 = 50;
 
-/// Completes some steps to a set: a function of the steps that the set begins with.
+/// A way of completing a set, given the steps that it begins with.
 type Completion<'b> = &'b dyn Fn(&[Step]) -> Vec<Step>;
 
-/// So many sets are added that a mean lacks, unless one lifts it by less than this part.
+/// At most this many new sets are added to a mean; the first that raises the bound by less than one
+/// part in [`FINE_CUT`] is the last.
 const CUTS: usize = 6;
 const FINE_CUT: u64 = 1000;
 
-/// So many moves are looked at that go on beside what the cores do.
+/// This many moves are tried that may be done beside some kernel.
 const MOVES: usize = 16;
 
 impl Steps<'_> {
-    /// The largest of what some sets, and means of them, take at least; `least` says what that is.
-    /// What is `enough` ends it.
+    /// The largest bound of some sets and their means, and the cases that were looked at. `least`
+    /// computes the bound of a weighting; a bound of `enough` ends the climb.
     pub(in crate::overlapped) fn largest<'l>(
         &self,
         path: &[ValueId],
         enough: Picoseconds,
         streams: &Streams,
-        least: &'l mut BoundSet<'l>,
+        least: &'l mut SetBounder<'l>,
     ) -> (Climbed, Vec<Vec<FirstOrLast>>) {
         let mut climb = Climb::new(enough, least);
         let trunk = self.trunk();
@@ -54,8 +55,9 @@ impl Steps<'_> {
         (climb.ended(at, of_mean), cases)
     }
 
-    /// Adds sets that take more in what a mean favours than the mean does, as long as means with
-    /// them do. Gives the best mean, and what it says of each way.
+    /// Adds sets that take longer than the bound in the plan that the mean favours, as long as
+    /// means with them are better. Returns the best mean, and the bounds that it gives for
+    /// strategies.
     pub(in crate::overlapped) fn add_cuts(
         &self,
         climb: &mut Climb<'_>,
@@ -82,9 +84,9 @@ impl Steps<'_> {
         (at, of_mean)
     }
 
-    /// Sets with moves that go on beside something that the cores do, and without that: such a move
-    /// may take longer than what it goes on beside. Those that lift the least that a set takes
-    /// stay, one after the other.
+    /// Tries sets with moves that may be done beside some kernels, and without these kernels: such
+    /// a move may take longer than the kernels that it replaces. Each move that raises the bound of
+    /// the set stays.
     fn add_moves_one_by_one(&self, path: &[ValueId], trunk: &[ValueId], climb: &mut Climb<'_>) {
         let of_cores = |first: &[Step]| self.of_cores(first, path, trunk);
         let along = |first: &[Step]| self.along(first, path);
@@ -110,8 +112,8 @@ impl Steps<'_> {
         }
     }
 
-    /// The moves of values, to one reader, that a set has no place for, as they go on beside
-    /// something that the cores do: those of the largest values, the largest first.
+    /// The moves of values to one reader that do not fit in a set, since they may be done beside
+    /// some kernel. Only those of the largest values, the largest first.
     fn left_out(&self, set: &[Step]) -> Vec<Step> {
         let program = self.kernels.program.as_ref();
         let bytes = |id: ValueId| {
@@ -135,7 +137,7 @@ impl Steps<'_> {
         moves.into_iter().map(|(_, step)| step).collect()
     }
 
-    /// Everything that the cores do but beside some steps, and what cannot go on beside any of it.
+    /// A set that begins with `first`: then all kernels that fit, then all moves that fit.
     fn of_cores(&self, first: &[Step], path: &[ValueId], trunk: &[ValueId]) -> Vec<Step> {
         let mut set: Vec<Step> = first.to_vec();
         self.add(&mut set, self.computing());
@@ -149,7 +151,7 @@ impl Steps<'_> {
         set
     }
 
-    /// Moves of a value, those to all of its readers or else to one.
+    /// The moves of a value to all of its readers, and to each one.
     pub(super) fn moves_of(&self, value: ValueId) -> impl Iterator<Item = Step> {
         let readers = self.problem.uses[value.index()].iter().filter_map(|of| match of {
             ValueUse::Operand(reader, _) => Some(*reader),
@@ -159,8 +161,8 @@ impl Steps<'_> {
         readers.map(move |only| Step::Moving(MovesToReaders { value, only }))
     }
 
-    /// The moves that a case is about, what the cores do beside none of them, and what cannot go on
-    /// beside any of that.
+    /// A set that begins with the moves of the case: then all kernels that fit, then all moves that
+    /// fit.
     fn around(&self, trunk: &[ValueId]) -> Vec<Step> {
         let mut set = Vec::new();
         self.add(&mut set, self.chosen.iter().map(|of| Step::Moving(of.moved)));
@@ -170,8 +172,8 @@ impl Steps<'_> {
         set
     }
 
-    /// Some steps, and those of a way that cannot go on beside them: each value on it is moved to
-    /// the next one, and made; then what cannot go on beside any of that.
+    /// A set that begins with `first`: then the steps along a path that fit, each value moved to
+    /// the next one and made, then all kernels and moves that fit.
     fn along(&self, first: &[Step], path: &[ValueId]) -> Vec<Step> {
         let live = || self.problem.live.iter().copied();
         let mut of_path = first.to_vec();
@@ -191,7 +193,8 @@ impl Steps<'_> {
         of_path
     }
 
-    /// Each value of a way on to the next one: to it alone where there are other readers.
+    /// The moves of each value of a path to the next value: only to that one, if the value has
+    /// other readers.
     fn moves_along(&self, path: &[ValueId]) -> impl Iterator<Item = Step> {
         let readers = std::iter::once(None).chain(path.iter().copied().map(Some));
         path.iter().zip(readers).map(|(id, to)| {
@@ -205,11 +208,12 @@ impl Steps<'_> {
         let sends = |id: &ValueId| self.costs.sending[id.index()].iter().any(|cost| *cost > 0);
         let to_all =
             || live().rev().map(|value| Step::Moving(MovesToReaders { value, only: None }));
-        // The critical path, and the longest way through ops.
-        let ways = [path, trunk].map(|path| self.weighed(&self.along(&[], path)));
+        // One set along the critical path, and one along the longest way through ops.
+        let along = [path, trunk].map(|path| self.weighed(&self.along(&[], path)));
         let mut sets = vec![self.weighed(&self.of_cores(&[], path, trunk))];
-        sets.extend(ways);
-        // Everything that is sent; on one network also what cannot go on beside any of it.
+        sets.extend(along);
+        // One set of everything that is sent. If all moves are on one network, the kernels that fit
+        // are added.
         let none = || Weighed::nothing(self.problem.factors.len(), self.links, self.unit());
         if self.streams == 1 {
             let mut of_links: Vec<Step> = Vec::new();
@@ -224,7 +228,7 @@ impl Steps<'_> {
             }
             sets.push(links);
         }
-        // Each stream of the network by itself, and all alike.
+        // One set for each stream of the network, and one for the mean of all streams.
         if self.links > 1 {
             for stream in 0..self.links {
                 let mut links = none();
