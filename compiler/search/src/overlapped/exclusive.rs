@@ -12,9 +12,9 @@
 //! * Each two steps in a set are exclusive ([`Steps::are_exclusive`]), in all applications of a
 //!   block and all layers of a stack. So the times of the steps of the schedule's own plan sum to
 //!   at most T. The same holds of the moves that keep one stream busy.
-//! * In a mean of part p of one set and part 1 - p of another, the plan counts for at most p T + (1
-//!   - p) T. Where the mean counts less than that, the sum is only lower: weights are rounded down,
-//!   and moves to a reader that only one of the sets counts are left out.
+//! * A mean counts a part of one set and the remaining part of another, so the plan counts for at
+//!   most T there, too. Where the mean counts less than that, the sum is only lower: weights are
+//!   rounded down, and moves to a reader that only one of the sets counts are left out.
 //! * The plan is a solution of the problem of the set ([`Weighed::applied`]), and counts there for
 //!   no more than its steps take. A strategy counts for at least the time of its step, and a move
 //!   for its time. Where only the moves to one reader count, the other readers ask for nothing; nor
