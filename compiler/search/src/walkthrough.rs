@@ -118,7 +118,7 @@ impl Walk {
 
     /// What readers pay, and what each layout costs at least.
     fn prices(&self, branch: &Branch) -> String {
-        let (problem, prices) = branch.parts();
+        let (problem, prices) = branch.problem_and_prices();
         let mut text = format!(
             "{:<8}{:<22}{:>16}{:>22}\n",
             "value", "layout", "its reader pays", "any plan with it"
@@ -138,7 +138,7 @@ impl Walk {
     }
 
     fn bound(&self, branch: &Branch) -> String {
-        let (problem, prices) = branch.parts();
+        let (problem, prices) = branch.problem_and_prices();
         let terms: Vec<(String, i64)> = self
             .values()
             .into_iter()
@@ -234,7 +234,7 @@ fn the_tables_of_the_page_are_those_of_the_search() {
     let kernels = Arc::new(Kernels::of_form(form, false, false, &walk.hardware));
     let setting = Setting::of(&kernels.program, &walk.hardware, false, &walk.limits);
     let (branch, _) = all_plans(&kernels, setting, Wanted::default()).expect("prices");
-    let (problem, prices) = branch.parts();
+    let (problem, prices) = branch.problem_and_prices();
     made = put(&made, "moves", &walk.moves(problem));
     made = put(&made, "strategies", &walk.strategies(problem, ("", &|_, _| String::new())));
     made = put(&made, "prices", &walk.prices(&branch));

@@ -68,7 +68,7 @@ pub(super) fn branches(
             continue;
         }
         branch.sweep(goal, fresh);
-        let (problem, of_branch) = branch.parts();
+        let (problem, of_branch) = branch.problem_and_prices();
         let scale = scale_of(problem);
         let set = PriceSet { scale, ..price_set(space, problem, of_branch, false) };
         let is_shown = shown(space, &set, &within)?;

@@ -1,7 +1,7 @@
 //! Prices of the relaxation as numbers in a file.
 
 use shard_certificate::{Place, PriceSet, Reader, ReaderPrices, Run, SidePrices, Space};
-use shard_ir::ValueId;
+use shard_ir::{ValueId, never};
 
 use crate::relax::factors::{Factors, ValueUse};
 use crate::relax::prices::{Prices, Seat, use_index};
@@ -65,7 +65,8 @@ pub(super) fn side_prices(space: &Space<'_>, prices: &Prices) -> Vec<SidePrices>
                 Place::Value(value) => Seat::Value(ValueId(value)),
                 Place::Result(i) => Seat::Output(i),
             };
-            let nodes = space.allowed_at(place).unwrap_or(&[]);
+            let nodes = space.allowed_at(place);
+            let nodes = nodes.unwrap_or_else(|| never!("a place without layouts", &[]));
             let price =
                 |node: &u32| prices.sides.price(number, seat, space.layout_at(place, *node)?);
             if let Some(paid) = nodes.iter().map(price).collect::<Option<Vec<i64>>>() {

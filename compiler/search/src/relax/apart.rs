@@ -151,19 +151,16 @@ impl<'k, 'h> Apart<'k, 'h> {
         let kernels = other.kernels;
         let inside = |id: ValueId| cluster.contains(&other.class(id)) && kernels.live[id.index()];
         let of: Vec<bool> = kernels.program.value_ids().map(inside).collect();
-        let Some(PricedPart { problem, prices, bound, given, not_had }) =
-            self.settled(&of, other)?
-        else {
+        let Some(PricedPart { part, prices, bound }) = self.settled(&of, other)? else {
             return Ok(None);
         };
         // The readers outside do not count on layouts in which the solved form cannot have the
         // value. So no bound is known if the other form can have it in one of these.
-        let had = |(value, taker, node): &(ValueId, ValueId, NodeId)| {
-            prices.paid[value.index()][use_index(&problem, *value, ValueUse::Operand(*taker, 0))]
-                [at(*node)]
-                < FAR
+        let had = |of: &NotHad| {
+            let by = use_index(&part.problem, of.value, ValueUse::Operand(of.reader, 0));
+            prices.paid[of.value.index()][by][at(of.node)] < FAR
         };
-        Ok((!not_had.iter().any(had)).then(|| add(bound, -given)))
+        Ok((!part.not_had.iter().any(had)).then(|| add(bound, -part.given)))
     }
 
     /// Prices within a part of another form that is the same outside of the part; `None` where the
@@ -174,8 +171,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         other: &Classed<'_>,
     ) -> Result<Option<PartPrices>, LowerError> {
         let settled = self.settled(of, other)?;
-        Ok(settled.map(|PricedPart { problem, prices, .. }| PartPrices {
-            problem,
+        Ok(settled.map(|PricedPart { part, prices, .. }| PartPrices {
+            problem: part.problem,
             prices,
             of: of.to_vec(),
         }))
@@ -210,16 +207,15 @@ impl<'k, 'h> Apart<'k, 'h> {
         let kernels = other.kernels;
         let part = Extent { of: of.to_vec(), shared: &mut self.shared };
         let part = Factors::of_part(kernels, self.setting, part)?;
-        let Some(PartProblem { mut problem, given, not_had }) = self.priced_around(part, of, other)
-        else {
+        let Some(mut part) = self.priced_around(part, of, other) else {
             return Ok(None);
         };
-        let mut prices = Prices::new(&problem);
+        let mut prices = Prices::new(&part.problem);
         let (sweeps, mut no_plan) =
             (Sweeps { fresh: true, shrink: false, near: false, rough: None }, FAR);
         let (bound, _) =
-            settle(&mut problem, &mut prices, self.setting.limits, sweeps, &mut no_plan);
-        Ok(Some(PricedPart { problem, prices, bound, given, not_had }))
+            settle(&mut part.problem, &mut prices, self.setting.limits, sweeps, &mut no_plan);
+        Ok(Some(PricedPart { part, prices, bound }))
     }
 
     /// The problem of a part alone, where what the part reads, and what is read of it from outside,
@@ -283,10 +279,8 @@ impl<'k, 'h> Apart<'k, 'h> {
                 takes.push(0, [node as NodeId], most - price);
             }
             let taker = ValueId(part.factors.len() as u32);
-            let is_far = |(_, price): &(usize, &i64)| **price >= FAR;
-            not_had.extend(
-                paid.iter().enumerate().filter(is_far).map(|(node, _)| (id, taker, node as NodeId)),
-            );
+            let nodes = (0..).zip(&paid).filter(|(_, price)| **price >= FAR);
+            not_had.extend(nodes.map(|(node, _)| NotHad { value: id, reader: taker, node }));
             uses[id.index()].push(ValueUse::Operand(taker, 0));
             uses.push(vec![ValueUse::Output(part.outputs.len())]);
             part.outputs.push((taker, vec![0]));
@@ -301,7 +295,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         part.operands = Arc::new(kept_operands);
         part.uses = Arc::new(uses);
         // The readers here are not those of the whole form, so that its groups do not apply.
-        part.alike = Arc::new(vec![None; part.factors.len()]);
+        part.groups = Arc::new(vec![None; part.factors.len()]);
         Some(PartProblem { problem: part, given, not_had })
     }
 
@@ -395,13 +389,11 @@ impl<'k, 'h> Apart<'k, 'h> {
     }
 }
 
-/// A part of a form with prices; see [`PartProblem`].
+/// A part of a form, with prices and the bound that they show, in ticks.
 struct PricedPart {
-    problem: Factors,
+    part: PartProblem,
     prices: Prices,
     bound: i64,
-    given: i64,
-    not_had: Vec<(ValueId, ValueId, NodeId)>,
 }
 
 /// The prices within a part of a form.
@@ -438,9 +430,16 @@ struct PartProblem {
     /// What has to be taken off the bound of this problem: the most that each reader outside pays,
     /// summed. It is added to their costs so that no time is negative.
     given: i64,
-    /// What the readers outside do not count on: a value, the reader, and a node at which the
-    /// solved form cannot have the value.
-    not_had: Vec<(ValueId, ValueId, NodeId)>,
+    /// What the readers outside do not count on.
+    not_had: Vec<NotHad>,
+}
+
+/// A value of a part, a reader of it outside, and a node at which the solved form cannot have the
+/// value.
+struct NotHad {
+    value: ValueId,
+    reader: ValueId,
+    node: NodeId,
 }
 
 /// A reader outside of a part: an op, by the place of its operand, or a result.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use shard_ir::{Def, Layout, Program, ValueId};
+use shard_ir::{Def, Layout, Program, ValueId, never};
 
 use super::graph::FAR;
 use super::guide::Guide;
@@ -221,7 +221,9 @@ impl Branch {
     /// The branches of a label: one for each live layout, or, if these are many, one for the best
     /// layout and one for all others.
     fn by_label(&self, part: usize, live: &[usize]) -> Vec<Branch> {
-        let best = self.whole.prices.sides.best(part).first().copied().unwrap_or(0);
+        let best = self.whole.prices.sides.best(part);
+        let best =
+            best.first().copied().unwrap_or_else(|| never!("an open label without places", 0));
         let one = |layout: u32| self.having(part, &|_, class| class == layout);
         if live.len() <= MAX_LABEL_BRANCHES {
             // The best layout comes first.
@@ -245,7 +247,8 @@ impl Branch {
             .iter()
             .rfind(|class| **class <= best)
             .or(smaller.first())
-            .map_or(0, |class| *class as u32);
+            .map(|class| *class as u32)
+            .unwrap_or_else(|| never!("an open place of one class", 0));
         let (low, high) = (
             self.having(part, &|p, class| p != place || class <= up_to),
             self.having(part, &|p, class| p != place || class > up_to),

@@ -126,7 +126,7 @@ impl Prices {
         {
             let (v, graph) = (value.index(), &problem.graphs[value.index()]);
             let is_wider = !are_among(allowed, before);
-            let is_grouped = problem.alike[v].is_some();
+            let is_grouped = problem.groups[v].is_some();
             if allowed == before || (is_grouped && !is_wider) {
                 // Readers of a group pay the same, so that a price of one cannot be taken away.
                 continue;

@@ -138,7 +138,7 @@ pub(crate) struct Factors {
     pub(crate) uses: Arc<Vec<Vec<ValueUse>>>,
     /// For each value that has too many readers to be priced one by one, the groups of readers that
     /// pay the same price.
-    pub(super) alike: Arc<Vec<Option<Groups>>>,
+    pub(super) groups: Arc<Vec<Option<Groups>>>,
     /// For each result, its value and the nodes of the layouts that are allowed.
     pub(crate) outputs: Vec<(ValueId, Vec<NodeId>)>,
     /// Whether all times are those of plans; otherwise some are only lower bounds: a kernel may
@@ -209,7 +209,7 @@ impl Factors {
         }
         let operands: Arc<Vec<Vec<ValueId>>> =
             Arc::new(program.values.iter().map(|v| v.def.operands().to_vec()).collect());
-        let alike = Groups::of_all(&live, &built.graphs, &built.factors, &operands, &uses);
+        let groups = Groups::of_all(&live, &built.graphs, &built.factors, &operands, &uses);
         Ok(Factors {
             live,
             graphs: built.graphs,
@@ -217,7 +217,7 @@ impl Factors {
             factors: built.factors,
             operands,
             uses: Arc::new(uses),
-            alike: Arc::new(alike),
+            groups: Arc::new(groups),
             outputs,
             exact: built.exact,
             ticks: shared.ticks,

@@ -35,7 +35,7 @@ pub(crate) struct Graph {
     pub(crate) layouts: Arc<Vec<Layout>>,
     index: Arc<FxHashMap<Layout, NodeId>>,
     /// Computed when it is first asked for, and shared with the graphs that differ in their times.
-    over: OnceLock<Arc<AxesOfMoves>>,
+    busy_axes: OnceLock<Arc<AxesOfMoves>>,
     nodes: usize,
     from: ArcRows,
     into: ArcRows,
@@ -126,7 +126,7 @@ impl Graph {
             into: ArcRows::new(nodes, &back),
             layouts: Arc::new(layouts),
             index: Arc::new(index),
-            over: OnceLock::new(),
+            busy_axes: OnceLock::new(),
             nodes,
             exact,
         }
@@ -177,7 +177,7 @@ impl Graph {
     /// surely keeps busy: those over which it gathers or combines. For a regrouping or an arc of a
     /// hub the set is empty, since these may stand for several moves.
     pub(crate) fn counted(&self, count: &dyn Fn(AxisSet) -> i64) -> Graph {
-        let over = self.over.get_or_init(|| self.axes_of_moves());
+        let over = self.busy_axes.get_or_init(|| self.axes_of_moves());
         let count: Vec<i64> = over.axes.iter().map(|axes| count(*axes)).collect();
         self.with_times(&|(direction, at), time| {
             let kind = over.of_arcs[direction as usize][at];
@@ -198,7 +198,7 @@ impl Graph {
             into: rows(&self.into, Direction::Into),
             layouts: Arc::clone(&self.layouts),
             index: Arc::clone(&self.index),
-            over: self.over.clone(),
+            busy_axes: self.busy_axes.clone(),
             nodes: self.nodes,
             exact: self.exact,
         }

@@ -120,18 +120,14 @@ impl Part {
         self.places.iter().any(|place| matches!(place.seat, Seat::Output(_)))
     }
 
-    /// The same part without places at those results for which `are` says yes.
-    pub(crate) fn without_results(mut self, are: &dyn Fn(usize) -> bool) -> Part {
-        let is_kept: Vec<bool> = self
-            .places
-            .iter()
-            .map(|place| !matches!(place.seat, Seat::Output(at) if are(at)))
-            .collect();
-        let mut kept = is_kept.iter();
-        self.places.retain(|_| kept.next().is_none_or(|kept| *kept));
-        if let PartKind::Memory { bytes, .. } = &mut self.kind {
-            let mut kept = is_kept.iter();
-            bytes.retain(|_| kept.next().is_none_or(|kept| *kept));
+    /// The same part without places at those results for which `is_left_out` says yes.
+    pub(crate) fn without_results(mut self, is_left_out: &dyn Fn(usize) -> bool) -> Part {
+        match self.kind {
+            PartKind::Label { .. } => self
+                .places
+                .retain(|place| !matches!(place.seat, Seat::Output(at) if is_left_out(at))),
+            // A memory has places at values alone.
+            PartKind::Memory { .. } => {}
         }
         self
     }

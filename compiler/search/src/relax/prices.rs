@@ -118,7 +118,7 @@ impl Prices {
         for id in &problem.live {
             prices.through_strategy[id.index()] = vec![0; problem.factors[id.index()].out.len()];
         }
-        prices.sides.seat(problem);
+        prices.sides.look_up_classes(problem);
         prices
     }
 
@@ -167,7 +167,7 @@ impl Prices {
             );
             prices.through_strategy[v] = kept;
         }
-        prices.sides.seat(small);
+        prices.sides.look_up_classes(small);
         prices
     }
 
@@ -236,7 +236,7 @@ impl Prices {
             self.value_least.set(v, made.iter().copied().min().unwrap_or(FAR));
             return;
         }
-        let groups = problem.alike[v].as_ref();
+        let groups = problem.groups[v].as_ref();
         let together = groups.is_some() || are_together(readers, made.len());
         if readers == 1 || first || !together {
             let reached = self.serving.reached(graph, made);
@@ -408,7 +408,7 @@ impl Prices {
         if readers == 0 {
             return self.value_least.of(v);
         }
-        let groups = problem.alike[v].as_ref();
+        let groups = problem.groups[v].as_ref();
         let shares;
         let served = if groups.is_some() || are_together(readers, made.len()) {
             let prices = served_together(groups, &self.paid[v]);
@@ -435,7 +435,7 @@ impl Prices {
             self.made[v] = made;
             return;
         }
-        let groups = problem.alike[v].as_ref();
+        let groups = problem.groups[v].as_ref();
         if let Some(groups) = groups
             && groups.share(&mut self.paid[v])
         {

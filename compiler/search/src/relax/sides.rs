@@ -80,7 +80,7 @@ impl Sides {
             spared: vec![Vec::new(); problem.factors.len()],
             parts,
         };
-        sides.seat(problem);
+        sides.look_up_classes(problem);
         sides
     }
 
@@ -90,13 +90,13 @@ impl Sides {
     /// to show, in ticks.
     pub(crate) fn in_numbers(mut self, problem: &Factors, target: i64) -> Sides {
         self.infinity = Some(target.saturating_mul(TIMES_THE_TARGET).clamp(1, LARGEST_INFINITY));
-        self.seat(problem);
+        self.look_up_classes(problem);
         self
     }
 
     /// Looks up the classes of the choices of each place again, after the choices of the problem
     /// changed.
-    pub(crate) fn seat(&mut self, problem: &Factors) {
+    pub(crate) fn look_up_classes(&mut self, problem: &Factors) {
         let class = |part: &Part| {
             let of = |place: &PartPlace| -> Vec<u32> {
                 let (value, nodes): (ValueId, &[NodeId]) = match place.seat {

@@ -54,7 +54,7 @@ impl Branch {
     }
 
     /// The problem and its prices.
-    pub(crate) fn parts(&self) -> (&Factors, &Prices) {
+    pub(crate) fn problem_and_prices(&self) -> (&Factors, &Prices) {
         (&self.whole.problem, &self.whole.prices)
     }
 

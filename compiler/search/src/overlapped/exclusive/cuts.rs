@@ -230,20 +230,21 @@ impl Steps<'_> {
     fn go_together(&self, one: Step, other: Step) -> bool {
         let is_of_one_value = match (one, other) {
             (Step::Making(a), Step::Computing(b)) | (Step::Computing(a), Step::Making(b)) => a == b,
-            _ => false,
+            (Step::Making(_) | Step::Computing(_) | Step::Sending(_), _)
+            | (Step::Moving(_) | Step::Streaming(..), _) => false,
         };
         one != other && !is_of_one_value && self.are_exclusive(one, other)
     }
 
     /// The set with every other step that fits.
-    fn with_all_else(&self, mut set: Vec<Step>) -> Vec<Step> {
-        let made = |set: &[Step], step: &Step| match step {
+    pub(super) fn with_all_else(&self, mut set: Vec<Step>) -> Vec<Step> {
+        let is_made = |set: &[Step], step: &Step| match step {
             Step::Computing(id) => set.contains(&Step::Making(*id)),
-            _ => false,
+            Step::Making(_) | Step::Sending(_) | Step::Moving(_) | Step::Streaming(..) => false,
         };
         let moves = self.problem.live.iter().rev().flat_map(|id| self.moves_of(*id));
         for step in self.computing().chain(moves) {
-            if !made(&set, &step) && self.fits(&set, step) {
+            if !is_made(&set, &step) && self.fits(&set, step) {
                 set.push(step);
             }
         }

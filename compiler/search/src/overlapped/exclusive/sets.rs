@@ -175,22 +175,11 @@ impl Steps<'_> {
     /// A set that begins with `first`: then the steps along a path that fit, each value moved to
     /// the next one and made, then all kernels and moves that fit.
     fn along(&self, first: &[Step], path: &[ValueId]) -> Vec<Step> {
-        let live = || self.problem.live.iter().copied();
         let mut of_path = first.to_vec();
         self.add(&mut of_path, self.moves_along(path));
         let made = path.iter().filter(|id| self.is_op(**id));
         self.add(&mut of_path, made.map(|id| Step::Making(*id)));
-        let fit = |set: &Vec<Step>, step: &Step| match step {
-            Step::Computing(id) => !set.contains(&Step::Making(*id)),
-            Step::Making(_) | Step::Sending(_) | Step::Moving(..) | Step::Streaming(..) => true,
-        };
-        let moves = live().rev().flat_map(|id| self.moves_of(id));
-        for step in self.computing().chain(moves) {
-            if fit(&of_path, &step) && self.fits(&of_path, step) {
-                of_path.push(step);
-            }
-        }
-        of_path
+        self.with_all_else(of_path)
     }
 
     /// The moves of each value of a path to the next value: only to that one, if the value has

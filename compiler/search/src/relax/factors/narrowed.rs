@@ -155,9 +155,9 @@ impl Factors {
             }
             self.factors[by.index()] = Arc::new(kept);
         }
-        let mut alike = self.alike.as_ref().clone();
-        alike[value.index()] = None;
-        self.alike = Arc::new(alike);
+        let mut groups = self.groups.as_ref().clone();
+        groups[value.index()] = None;
+        self.groups = Arc::new(groups);
         (self.uses, self.operands) = (Arc::new(uses), Arc::new(operands));
         let layouts = 0..self.graphs[value.index()].layouts.len() as NodeId;
         for (of, allowed) in &mut self.outputs {

@@ -44,14 +44,13 @@ impl Graph {
         let index: FxHashMap<Layout, NodeId> =
             layouts.iter().enumerate().map(|(i, l)| (*l, i as NodeId)).collect();
         let arcs = Vec::with_capacity(layouts.len() * 16);
-        let known = FxHashMap::default();
         let mut made = GraphBuilder {
             hardware,
             shape,
             dtype,
             layouts: &layouts,
             index: &index,
-            known,
+            known_times: FxHashMap::default(),
             unpaired: FxHashSet::default(),
             nodes: layouts.len(),
             arcs,
@@ -96,9 +95,9 @@ struct GraphBuilder<'a> {
     dtype: Dtype,
     layouts: &'a [Layout],
     index: &'a FxHashMap<Layout, NodeId>,
-    /// Times of moves by kind ([`kind`]), local elements and group of devices, which determine the
+    /// Times of moves by kind, local elements and group of devices, which determine the
     /// time of all moves of a kind.
-    known: FxHashMap<(u8, u64, u64), i64>,
+    known_times: FxHashMap<(TimeKind, u64, u64), i64>,
     /// The sets of axes that split the value in more than [`MAX_EXCHANGED`] layouts; these have no
     /// exchanges between them.
     unpaired: FxHashSet<AxisSet>,
@@ -121,8 +120,10 @@ impl GraphBuilder<'_> {
                     arc_cost(cost.time)
                 };
                 let group = axes_key(hardware, mesh, &collective.axes(mesh, layout));
-                match kind(&collective) {
-                    Some(kind) => *self.known.entry((kind, local, group)).or_insert_with(priced),
+                match time_kind(&collective) {
+                    Some(kind) => {
+                        *self.known_times.entry((kind, local, group)).or_insert_with(priced)
+                    }
                     None => priced(),
                 }
             } else {
@@ -244,17 +245,27 @@ fn arc_cost(time: Picoseconds) -> i64 {
     i64::try_from(time.0).unwrap_or(FAR).min(FAR)
 }
 
-/// A number for all moves that take the same time at the same group and local size; `None` where
-/// the time depends on the size of the statistics, too.
-fn kind(collective: &Collective) -> Option<u8> {
+/// Moves of one kind take the same time at the same group and local size.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum TimeKind {
+    Gathering,
+    Combining,
+    AroundTwice,
+    Across,
+    Blocks,
+    Nothing,
+}
+
+/// The kind of a move; `None` where its time depends on the size of the statistics, too.
+fn time_kind(collective: &Collective) -> Option<TimeKind> {
     Some(match (collective.row().sends, collective.row().combines) {
         // Whether the move is along one dim or several does not change its time.
-        (Sends::Around, false) => 0,
-        (Sends::Around, true) => 1,
-        (Sends::AroundTwice, _) => 2,
-        (Sends::Across, _) => 3,
-        (Sends::Blocks | Sends::Lacking, _) => 4,
-        (Sends::Nothing, _) => 5,
+        (Sends::Around, false) => TimeKind::Gathering,
+        (Sends::Around, true) => TimeKind::Combining,
+        (Sends::AroundTwice, _) => TimeKind::AroundTwice,
+        (Sends::Across, _) => TimeKind::Across,
+        (Sends::Blocks | Sends::Lacking, _) => TimeKind::Blocks,
+        (Sends::Nothing, _) => TimeKind::Nothing,
         (Sends::Weighted, _) => return None,
     })
 }
