@@ -15,14 +15,14 @@ use crate::stop::Stop;
 /// more, the certificate has no branches.
 const MOST_BRANCHES: usize = 4_000;
 const MOST_PRICES: usize = 700_000;
-const MOST_PRICED: usize = 40_000_000;
+const MOST_STRATEGIES: usize = 40_000_000;
 
 /// A branch that is still to be shown.
 struct UnshownBranch {
     branch: Branch,
     within: Within,
     /// The number of the prices of the branch that was divided.
-    of: Option<usize>,
+    prices_of_parent: Option<usize>,
     fresh: bool,
 }
 
@@ -36,9 +36,13 @@ pub(super) fn branches(
     stop: &Stop,
 ) -> Result<Result<Branches, Unshown>, CertificateError> {
     let mut found = Branches { form: form as u32, prices: Vec::new(), tree: Vec::new() };
-    let (mut prices, mut priced) = (0, 0);
-    let mut open =
-        vec![UnshownBranch { branch: root, within: Within::default(), of: None, fresh: true }];
+    let (mut price_count, mut strategy_count) = (0, 0);
+    let mut open = vec![UnshownBranch {
+        branch: root,
+        within: Within::default(),
+        prices_of_parent: None,
+        fresh: true,
+    }];
     let shown = |space: &mut Space<'_>,
                  set: &PriceSet,
                  within: &Within|
@@ -49,30 +53,30 @@ pub(super) fn branches(
         space.narrow(Within::default());
         Ok(shown >= goal.target)
     };
-    while let Some(UnshownBranch { mut branch, within, of, fresh }) = open.pop() {
+    while let Some(UnshownBranch { mut branch, within, prices_of_parent, fresh }) = open.pop() {
         if stop.is_time_up() {
             return Ok(Err(Unshown::Time));
         }
-        priced += branch.strategies();
+        strategy_count += branch.strategies();
         if found.tree.len() + open.len() > MOST_BRANCHES
-            || prices > MOST_PRICES
-            || priced > MOST_PRICED
+            || price_count > MOST_PRICES
+            || strategy_count > MOST_STRATEGIES
         {
             return Ok(Err(Unshown::Branches));
         }
         // The prices of a branch often do for a part of it.
-        if let Some(of) = of
-            && shown(space, &found.prices[of], &within)?
+        if let Some(number) = prices_of_parent
+            && shown(space, &found.prices[number], &within)?
         {
-            found.tree.push(Entry::Leaf { prices: of as u32 });
+            found.tree.push(Entry::Leaf { prices: number as u32 });
             continue;
         }
         branch.sweep(goal, fresh);
-        let (problem, of_branch) = branch.problem_and_prices();
+        let (problem, prices) = branch.problem_and_prices();
         let scale = scale_of(problem);
-        let set = PriceSet { scale, ..price_set(space, problem, of_branch, false) };
+        let set = PriceSet { scale, ..price_set(space, problem, prices, false) };
         let is_shown = shown(space, &set, &within)?;
-        prices += set
+        price_count += set
             .readers
             .iter()
             .map(|of| of.paid.len())
@@ -89,8 +93,18 @@ pub(super) fn branches(
         };
         let (entry, if_so, if_not) = entry_of(split, &within, space);
         found.tree.push(entry);
-        open.push(UnshownBranch { branch: others, within: if_not, of: Some(number), fresh: false });
-        open.push(UnshownBranch { branch: those, within: if_so, of: Some(number), fresh: false });
+        open.push(UnshownBranch {
+            branch: others,
+            within: if_not,
+            prices_of_parent: Some(number),
+            fresh: false,
+        });
+        open.push(UnshownBranch {
+            branch: those,
+            within: if_so,
+            prices_of_parent: Some(number),
+            fresh: false,
+        });
     }
     drop_unused(&mut found);
     Ok(Ok(found))

@@ -60,7 +60,11 @@ impl OverlapSearch<'_> {
     /// A lower bound on all plans: the least bound of branches that together have all plans. The
     /// branch of least bound is divided again and again; a part of a branch is looked at when its
     /// bound is the least.
-    pub(super) fn divided(&self, root: OverlapBranch, begun: &mut KnownPrices) -> Picoseconds {
+    pub(super) fn divided(
+        &self,
+        root: OverlapBranch,
+        known_prices: &mut KnownPrices,
+    ) -> Picoseconds {
         let enough = self.enough;
         let mut open = vec![OpenBranch::OverlapBranch(Rc::new(root))];
         let mut divided = 0;
@@ -71,7 +75,7 @@ impl OverlapSearch<'_> {
             }
             match &open[at] {
                 OpenBranch::BranchPart(part, _) => {
-                    let branch = self.branch(part, begun);
+                    let branch = self.branch(part, known_prices);
                     open.swap_remove(at);
                     open.extend(branch.map(|branch| OpenBranch::OverlapBranch(Rc::new(branch))));
                 }
@@ -99,18 +103,18 @@ impl OverlapSearch<'_> {
 
     /// The plans of a part, with sets and means of their own; `None` where there are no plans, or
     /// each takes `enough`.
-    fn branch(&self, part: &BranchPart, begun: &mut KnownPrices) -> Option<OverlapBranch> {
+    fn branch(&self, part: &BranchPart, known_prices: &mut KnownPrices) -> Option<OverlapBranch> {
         let (of, enough) = (&part.of, self.enough);
         let is_kept =
             |v: usize, s: usize| (v != part.value || part.kept[s]) && !of.is_dear(v, s, enough);
         let timed = of.timed.keeping(&is_kept);
         let mut none = false;
         let mut least = |weights: &Weighed, floor: Option<Picoseconds>| {
-            self.of_set(weights, floor, &timed, begun, &mut none)
+            self.of_set(weights, floor, &timed, known_prices, &mut none)
         };
         let (mut climb, at) = Climb::of_part(&of.climbed, enough, &mut least);
         let steps = Steps::of(self.kernels, &timed, self.streams, self.stack);
-        let (at, of_mean) = steps.add_cuts(&mut climb, at, &of.cases, self.streams);
+        let (at, of_mean) = steps.add_cuts(&mut climb, at, &of.cases);
         let climbed = climb.ended(at, of_mean);
         let best = climbed.least.max(part.least());
         let branch = OverlapBranch { timed, best, climbed, cases: of.cases.clone() };

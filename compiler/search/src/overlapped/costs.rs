@@ -73,7 +73,7 @@ impl Costs {
             let weighted = |ops: u32, moves: u32| {
                 let chip = setting.hardware.weighted(Weights { ops, moves });
                 let mut shared = known.graphs_alone();
-                let extent = Extent { of: kernels.live.clone(), shared: &mut shared };
+                let extent = Extent { has_factor: kernels.live.clone(), shared: &mut shared };
                 let weighted = Setting { hardware: &chip, strict: false, ..setting };
                 Factors::of_part(kernels, weighted, extent)
             };

@@ -83,11 +83,10 @@ pub(super) struct Steps<'a> {
     problem: &'a Factors,
     costs: &'a Costs,
     /// The most moves that are done at the same time.
-    streams: u64,
-    /// The number of streams of the network.
-    links: usize,
+    moves_at_once: u64,
+    streams: &'a Streams,
     /// For each value, whether it is made from each other value; each value is made from itself.
-    from: Vec<Vec<bool>>,
+    made_from: Vec<Vec<bool>>,
     /// For each value, whether it is made from what its folded block takes, and goes into what the
     /// block hands on: everything of one application then comes before everything of the next.
     /// Outside of blocks, where the layers of a stack are asked about, the same of the layer;
@@ -96,7 +95,7 @@ pub(super) struct Steps<'a> {
     /// Whether the question is about the layers of a stack.
     is_stack: bool,
     /// The case that is looked at; empty for none.
-    chosen: Vec<FirstOrLast>,
+    case: Vec<FirstOrLast>,
 }
 
 impl<'a> Steps<'a> {
@@ -105,7 +104,7 @@ impl<'a> Steps<'a> {
     pub(super) fn of(
         kernels: &'a Kernels,
         TimedProblem { problem, costs }: &'a TimedProblem,
-        streams: &Streams,
+        streams: &'a Streams,
         stack: Option<ValueId>,
     ) -> Steps<'a> {
         let program = kernels.program.as_ref();
@@ -131,23 +130,21 @@ impl<'a> Steps<'a> {
             }
         };
         let in_line = program.value_ids().map(in_line).collect();
-        let (links, is_stack) = (streams.of_networks().len(), stack.is_some());
-        let streams = u64::from(streams.transfers_at_once());
         Steps {
             kernels,
             problem,
             costs,
+            moves_at_once: u64::from(streams.transfers_at_once()),
             streams,
-            links,
-            from,
+            made_from: from,
             in_line,
-            is_stack,
-            chosen: Vec::new(),
+            is_stack: stack.is_some(),
+            case: Vec::new(),
         }
     }
 
     fn is_before(&self, one: ValueId, other: ValueId) -> bool {
-        self.from[other.index()][one.index()]
+        self.made_from[other.index()][one.index()]
     }
 
     /// The values that are made after these moves: the readers that they serve; `None` where a
@@ -186,7 +183,7 @@ impl<'a> Steps<'a> {
 
     /// What the case says of these moves.
     fn case_of(&self, moves: MovesToReaders) -> impl Iterator<Item = &FirstOrLast> {
-        self.chosen.iter().filter(move |of| of.moved == moves)
+        self.case.iter().filter(move |of| of.moved == moves)
     }
 
     /// Whether the instances of a step, in the applications of a block or the layers of a stack,
@@ -235,14 +232,14 @@ impl<'a> Steps<'a> {
             // Moves to one reader come one after the other, unless the reader reads the value
             // twice.
             (Step::Moving(a), Step::Moving(b)) if a.value == b.value => {
-                a == b && (self.streams == 1 || (waits && self.is_read_once(a)))
+                a == b && (self.moves_at_once == 1 || (waits && self.is_read_once(a)))
             }
             (Step::Moving(a), Step::Moving(b)) => {
                 let ends = self.is_moved_before(a, b) || self.is_moved_before(b, a);
-                self.streams == 1 || (waits && ends)
+                self.moves_at_once == 1 || (waits && ends)
             }
             (Step::Moving(..) | Step::Streaming(..) | Step::Sending(_), Step::Sending(_))
-            | (Step::Sending(_), Step::Moving(..) | Step::Streaming(..)) => self.streams == 1,
+            | (Step::Sending(_), Step::Moving(..) | Step::Streaming(..)) => self.moves_at_once == 1,
             (
                 Step::Moving(moves) | Step::Streaming(moves, _),
                 Step::Computing(made) | Step::Making(made),
@@ -288,7 +285,7 @@ impl<'a> Steps<'a> {
     /// whatever its case.
     fn fits(&self, set: &[Step], step: Step) -> bool {
         !set.contains(&step)
-            && (self.chosen.is_empty() || self.is_in_line(step))
+            && (self.case.is_empty() || self.is_in_line(step))
             && self.are_exclusive(step, step)
             && set.iter().all(|other| self.are_exclusive(*other, step))
     }
@@ -303,7 +300,8 @@ impl<'a> Steps<'a> {
 
     fn weighed(&self, set: &[Step]) -> Weighed {
         let unit = self.unit();
-        let mut weighed = Weighed::nothing(self.problem.factors.len(), self.links, unit);
+        let mut weighed =
+            Weighed::nothing(self.problem.factors.len(), self.streams.of_networks().len(), unit);
         for step in set {
             match step {
                 Step::Computing(value) => weighed.computing[value.index()] = unit,
@@ -323,7 +321,7 @@ impl<'a> Steps<'a> {
     }
 
     fn unit(&self) -> u64 {
-        16 * PARTS * self.streams
+        16 * PARTS * self.moves_at_once
     }
 
     fn is_op(&self, id: ValueId) -> bool {

@@ -112,7 +112,7 @@ fn of_form(
     check_labels(program)?;
     let setting = Setting::of(program, hardware, strict, limits);
     let timed = limits.cache.with(CacheKey::of(&kernels, setting), |shared| {
-        let extent = Extent { of: kernels.live.clone(), shared: &mut *shared };
+        let extent = Extent { has_factor: kernels.live.clone(), shared: &mut *shared };
         let problem = Factors::of_part(&kernels, setting, extent)?;
         let costs = Costs::of(&kernels, setting, &problem, shared)?;
         Ok::<_, LowerError>(TimedProblem { problem, costs })
@@ -197,17 +197,17 @@ impl OverlapSearch<'_> {
         timed: TimedProblem,
         path: &[ValueId],
     ) -> Option<(Picoseconds, StrategyBounds)> {
-        let mut begun = KnownPrices::default();
-        let root = self.looked_at(timed, &mut begun, path)?;
+        let mut known_prices = KnownPrices::default();
+        let root = self.looked_at(timed, &mut known_prices, path)?;
         let bounds = StrategyBounds::of(&root, self.enough);
-        Some((self.divided(root, &mut begun), bounds))
+        Some((self.divided(root, &mut known_prices), bounds))
     }
 
     /// The plans of a problem with all that sets and means show of them.
     fn looked_at(
         &self,
         mut timed: TimedProblem,
-        begun: &mut KnownPrices,
+        known_prices: &mut KnownPrices,
         path: &[ValueId],
     ) -> Option<OverlapBranch> {
         let enough = self.enough;
@@ -216,9 +216,9 @@ impl OverlapSearch<'_> {
             let steps = Steps::of(self.kernels, &timed, self.streams, self.stack);
             let mut none = false;
             let mut least = |weights: &Weighed, floor: Option<Picoseconds>| {
-                self.of_set(weights, floor, &timed, begun, &mut none)
+                self.of_set(weights, floor, &timed, known_prices, &mut none)
             };
-            let (climbed, cases) = steps.largest(path, enough, self.streams, &mut least);
+            let (climbed, cases) = steps.largest(path, enough, &mut least);
             if none && round == 1 {
                 return None;
             }
@@ -243,11 +243,11 @@ impl OverlapSearch<'_> {
         weights: &Weighed,
         floor: Option<Picoseconds>,
         timed: &TimedProblem,
-        begun: &mut KnownPrices,
+        known_prices: &mut KnownPrices,
         none: &mut bool,
     ) -> SetBound {
         let read_by_one = weights.read_by_one();
-        let begin_at = begun.get(&read_by_one);
+        let begin_at = known_prices.get(&read_by_one);
         let weighed = weights.applied(&self.kernels.program.mesh, self.streams, timed);
         let parts = self.parts;
         let floor = floor.map(|floor| floor.0.saturating_mul(weights.unit));
@@ -258,7 +258,7 @@ impl OverlapSearch<'_> {
                 let once = |time: u64| time.div_ceil(weights.unit);
                 let through =
                     found.through.iter().map(|of| of.iter().map(|t| once(*t)).collect()).collect();
-                begun.insert(read_by_one, found.prices);
+                known_prices.insert(read_by_one, found.prices);
                 SetBound { all: Picoseconds(once(found.all)), through }
             }
             // There is no plan, or the weighted times are too long to be counted.

@@ -150,8 +150,8 @@ impl<'k, 'h> Apart<'k, 'h> {
     ) -> Result<Option<i64>, LowerError> {
         let kernels = other.kernels;
         let inside = |id: ValueId| cluster.contains(&other.class(id)) && kernels.live[id.index()];
-        let of: Vec<bool> = kernels.program.value_ids().map(inside).collect();
-        let Some(PricedPart { part, prices, bound }) = self.settled(&of, other)? else {
+        let is_in_part: Vec<bool> = kernels.program.value_ids().map(inside).collect();
+        let Some(PricedPart { part, prices, bound }) = self.settled(&is_in_part, other)? else {
             return Ok(None);
         };
         // The readers outside do not count on layouts in which the solved form cannot have the
@@ -167,14 +167,14 @@ impl<'k, 'h> Apart<'k, 'h> {
     /// part reads a value that has no price in this form.
     pub(crate) fn prices_within(
         &mut self,
-        of: &[bool],
+        is_in_part: &[bool],
         other: &Classed<'_>,
     ) -> Result<Option<PartPrices>, LowerError> {
-        let settled = self.settled(of, other)?;
+        let settled = self.settled(is_in_part, other)?;
         Ok(settled.map(|PricedPart { part, prices, .. }| PartPrices {
             problem: part.problem,
             prices,
-            of: of.to_vec(),
+            is_in_part: is_in_part.to_vec(),
         }))
     }
 
@@ -201,13 +201,13 @@ impl<'k, 'h> Apart<'k, 'h> {
     /// Sweeps prices on the values of a part of another form.
     fn settled(
         &mut self,
-        of: &[bool],
+        is_in_part: &[bool],
         other: &Classed<'_>,
     ) -> Result<Option<PricedPart>, LowerError> {
         let kernels = other.kernels;
-        let part = Extent { of: of.to_vec(), shared: &mut self.shared };
+        let part = Extent { has_factor: is_in_part.to_vec(), shared: &mut self.shared };
         let part = Factors::of_part(kernels, self.setting, part)?;
-        let Some(mut part) = self.priced_around(part, of, other) else {
+        let Some(mut part) = self.priced_around(part, is_in_part, other) else {
             return Ok(None);
         };
         let mut prices = Prices::new(&part.problem);
@@ -224,7 +224,7 @@ impl<'k, 'h> Apart<'k, 'h> {
     fn priced_around(
         &self,
         mut part: Factors,
-        of: &[bool],
+        is_in_part: &[bool],
         other: &Classed<'_>,
     ) -> Option<PartProblem> {
         let ticks = self.whole.problem.ticks;
@@ -234,9 +234,9 @@ impl<'k, 'h> Apart<'k, 'h> {
         for id in part.live.clone() {
             let v = id.index();
             let places: Vec<usize> =
-                (0..operands[v].len()).filter(|i| of[operands[v][*i].index()]).collect();
+                (0..operands[v].len()).filter(|i| is_in_part[operands[v][*i].index()]).collect();
             let outside: Vec<(usize, Vec<i64>)> = (0..operands[v].len())
-                .filter(|i| !of[operands[v][*i].index()])
+                .filter(|i| !is_in_part[operands[v][*i].index()])
                 .map(|i| {
                     Some((i, self.paid(other, operands[v][i], OutsideReader::Op(id, i), &part)?))
                 })
@@ -269,7 +269,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         part.outputs.clear();
         let (mut given, mut not_had) = (0, Vec::new());
         let scalar = self.scalar();
-        for (id, reader) in readers_outside(other, of) {
+        for (id, reader) in readers_outside(other, is_in_part) {
             let paid = self.paid(other, id, reader, &part)?;
             let useful = |price: &i64| price.abs() < FAR;
             let most = paid.iter().copied().filter(useful).max().unwrap_or(0);
@@ -400,7 +400,8 @@ struct PricedPart {
 pub(crate) struct PartPrices {
     problem: Factors,
     prices: Prices,
-    of: Vec<bool>,
+    /// For each value of the form, whether it is in the part.
+    is_in_part: Vec<bool>,
 }
 
 impl PartPrices {
@@ -417,7 +418,8 @@ impl PartPrices {
         // The problem of the part leaves out the operands from outside, so places count those
         // inside alone.
         let operands = program.value(by).def.operands();
-        let place = operands[..place].iter().filter(|operand| self.of[operand.index()]).count();
+        let place =
+            operands[..place].iter().filter(|operand| self.is_in_part[operand.index()]).count();
         let paid = &self.prices.paid[value.index()]
             [use_index(&self.problem, value, ValueUse::Operand(by, place))];
         self.problem.graphs[value.index()].node(layout).map_or(FAR, |node| paid[at(node)])
@@ -450,15 +452,18 @@ enum OutsideReader {
 }
 
 /// The readers outside of a part, each with the value that it reads of the part.
-fn readers_outside(other: &Classed<'_>, of: &[bool]) -> Vec<(ValueId, OutsideReader)> {
+fn readers_outside(other: &Classed<'_>, is_in_part: &[bool]) -> Vec<(ValueId, OutsideReader)> {
     let program = other.kernels.program.as_ref();
     let mut readers = Vec::new();
-    for id in program.value_ids().filter(|id| !of[id.index()] && other.kernels.live[id.index()]) {
+    for id in
+        program.value_ids().filter(|id| !is_in_part[id.index()] && other.kernels.live[id.index()])
+    {
         let operands = program.value(id).def.operands().iter().enumerate();
-        let read = operands.filter(|(_, operand)| of[operand.index()]);
+        let read = operands.filter(|(_, operand)| is_in_part[operand.index()]);
         readers.extend(read.map(|(place, operand)| (*operand, OutsideReader::Op(id, place))));
     }
-    let outputs = program.outputs.iter().enumerate().filter(|(_, output)| of[output.value.index()]);
+    let outputs =
+        program.outputs.iter().enumerate().filter(|(_, output)| is_in_part[output.value.index()]);
     readers.extend(
         outputs.filter_map(|(i, output)| {
             Some((output.value, OutsideReader::Output(other.output(i)?)))

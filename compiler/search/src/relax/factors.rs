@@ -156,7 +156,7 @@ const TICKS: i64 = 1 << 10;
 impl Factors {
     pub(crate) fn new(kernels: &Kernels, setting: Setting<'_>) -> Result<Factors, LowerError> {
         setting.limits.cache.with(CacheKey::of(kernels, setting), |shared| {
-            let whole = Extent { of: kernels.live.clone(), shared };
+            let whole = Extent { has_factor: kernels.live.clone(), shared };
             Factors::of_part(kernels, setting, whole)
         })
     }
@@ -167,11 +167,11 @@ impl Factors {
     pub(crate) fn of_part(
         kernels: &Kernels,
         setting: Setting<'_>,
-        Extent { of, shared }: Extent<'_>,
+        Extent { has_factor, shared }: Extent<'_>,
     ) -> Result<Factors, LowerError> {
         let program = kernels.program.as_ref();
-        let live: Vec<ValueId> = program.value_ids().filter(|id| of[id.index()]).collect();
-        let mut has_graph = of;
+        let live: Vec<ValueId> = program.value_ids().filter(|id| has_factor[id.index()]).collect();
+        let mut has_graph = has_factor;
         for operand in live.iter().flat_map(|id| program.value(*id).def.operands()) {
             has_graph[operand.index()] = true;
         }
@@ -369,7 +369,7 @@ fn allowed(
 /// The values that factors are made of, and the store of shared graphs and factors.
 pub(crate) struct Extent<'a> {
     /// For each value, whether a factor is made of it.
-    pub(crate) of: Vec<bool>,
+    pub(crate) has_factor: Vec<bool>,
     /// Graphs and factors that were made for other programs of the same dims, mesh and chip.
     pub(crate) shared: &'a mut SharedFactors,
 }

@@ -270,7 +270,7 @@ impl Graph {
     /// nearest first, is reached from the nearest layout that the value has been in by then. The
     /// tree takes hardly more than the least, and never less. It does not branch at a hub: one
     /// permute would then be counted for two.
-    pub(crate) fn tree(&self, from: NodeId, wanted: &[NodeId], queue: &mut Queue) -> i64 {
+    pub(crate) fn tree_time(&self, from: NodeId, wanted: &[NodeId], queue: &mut Queue) -> i64 {
         let (mut total, mut left) = (0, wanted.to_vec());
         let mut had = vec![false; self.nodes];
         had[from as usize] = true;

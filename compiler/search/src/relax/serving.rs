@@ -92,9 +92,9 @@ impl ServingCosts {
     }
 
     /// The time of a tree of moves from one node to several that a plan can have; see
-    /// [`Graph::tree`].
+    /// [`Graph::tree_time`].
     pub(crate) fn reaching_all(&mut self, graph: &Graph, from: NodeId, wanted: &[NodeId]) -> i64 {
-        graph.tree(from, wanted, &mut self.queue)
+        graph.tree_time(from, wanted, &mut self.queue)
     }
 
     /// Fills `outside` for all sets; `made` is the cost of making the value at each node.

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use shard_cost::Streams;
 use shard_ir::{AxisId, AxisSet, ValueId};
 
 use super::super::climb::Through;
@@ -31,15 +30,14 @@ impl Steps<'_> {
         &self,
         through: &Through,
         cases: &[Vec<FirstOrLast>],
-        streams: &Streams,
         above: u64,
     ) -> Option<Vec<Weighed>> {
         let favoured = self.favoured(through);
-        let steps = self.taken_by(&favoured, streams);
+        let steps = self.taken_by(&favoured);
         let of_case = |chosen: &Vec<FirstOrLast>| {
-            let case = Steps { chosen: chosen.clone(), ..self.clone() };
-            let (time, set) = case.heaviest(&steps);
-            (time, case.weighed(&case.with_all_else(set)))
+            let steps_of_case = Steps { case: chosen.clone(), ..self.clone() };
+            let (time, set) = steps_of_case.heaviest(&steps);
+            (time, steps_of_case.weighed(&steps_of_case.with_all_else(set)))
         };
         let none = [Vec::new()];
         let cases = if cases.is_empty() { &none[..] } else { cases };
@@ -80,7 +78,8 @@ impl Steps<'_> {
             let out = factor.out[strategy];
             for (_, allowed) in self.problem.outputs.iter().filter(|(value, _)| value == id) {
                 if (out as usize) < graph.nodes() && !allowed.contains(&out) {
-                    let to = |node: &&NodeId| graph.tree(out, &[**node], &mut Queue::default());
+                    let to =
+                        |node: &&NodeId| graph.tree_time(out, &[**node], &mut Queue::default());
                     let nearest = allowed.iter().min_by_key(to);
                     found.wanted[v].extend(nearest.map(|node| (None, *node)));
                 }
@@ -102,7 +101,8 @@ impl Steps<'_> {
     }
 
     /// The steps of a plan that take time, the longest first, each with its time.
-    fn taken_by(&self, favoured: &Favoured, streams: &Streams) -> Vec<(i64, Step)> {
+    fn taken_by(&self, favoured: &Favoured) -> Vec<(i64, Step)> {
+        let streams = self.streams;
         let mut steps: Vec<(i64, Step)> = Vec::new();
         let mut queue = Queue::default();
         for id in &self.problem.live {
@@ -121,16 +121,16 @@ impl Steps<'_> {
             let out = self.problem.factors[v].out[strategy];
             let graph = &self.problem.graphs[v];
             for (only, to) in self.moves_in(graph, out, &favoured.wanted[v]) {
-                let time = graph.tree(out, &to, &mut queue);
+                let time = graph.tree_time(out, &to, &mut queue);
                 if time <= 0 || time >= FAR {
                     continue;
                 }
                 let moves = MovesToReaders { value: *id, only };
                 steps.push((time, Step::Moving(moves)));
-                for stream in self.distinct_streams(streams) {
+                for stream in self.distinct_streams() {
                     let number = stream + streams.of_networks().start;
                     let busy = |over: AxisSet| i64::from(streams.of_axes(over).contains(&number));
-                    let time = graph.counted(&busy).tree(out, &to, &mut queue);
+                    let time = graph.counted(&busy).tree_time(out, &to, &mut queue);
                     if time > 0 && time < FAR {
                         steps.push((time, Step::Streaming(moves, stream)));
                     }
@@ -169,11 +169,11 @@ impl Steps<'_> {
 
     /// The streams of the network, without those that are busy with the same axes as an earlier
     /// one.
-    fn distinct_streams(&self, streams: &Streams) -> Vec<usize> {
-        if self.streams == 1 {
+    fn distinct_streams(&self) -> Vec<usize> {
+        if self.moves_at_once == 1 {
             return Vec::new();
         }
-        let networks = streams.of_networks();
+        let (streams, networks) = (self.streams, self.streams.of_networks());
         let first = networks.start;
         let axes = self.kernels.program.mesh.axes().len();
         let over = |stream: usize| -> Vec<bool> {
@@ -191,7 +191,7 @@ impl Steps<'_> {
             .iter()
             .map(|(_, a)| steps.iter().map(|(_, b)| self.go_together(*a, *b)).collect())
             .collect();
-        let can_be = |at: usize| self.chosen.is_empty() || self.is_in_line(steps[at].1);
+        let can_be = |at: usize| self.case.is_empty() || self.is_in_line(steps[at].1);
         let all: Vec<usize> = (0..steps.len()).filter(|at| can_be(*at)).collect();
         let mut best: (i64, Vec<usize>) = (0, Vec::new());
         for first in all.iter().take(BEGINNINGS) {

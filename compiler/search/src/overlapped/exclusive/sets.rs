@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use shard_cost::Streams;
 use shard_ir::{Picoseconds, ValueId};
 
 use super::super::climb::{Climb, Climbed, SetBounder, Through};
@@ -31,7 +30,6 @@ impl Steps<'_> {
         &self,
         path: &[ValueId],
         enough: Picoseconds,
-        streams: &Streams,
         least: &'l mut SetBounder<'l>,
     ) -> (Climbed, Vec<Vec<FirstOrLast>>) {
         let mut climb = Climb::new(enough, least);
@@ -45,13 +43,13 @@ impl Steps<'_> {
         if !is_near {
             cases = self.choices(&trunk);
             let chosen = cases.iter().map(|chosen| {
-                let steps = Steps { chosen: chosen.clone(), ..self.clone() };
+                let steps = Steps { case: chosen.clone(), ..self.clone() };
                 steps.weighed(&steps.around(&trunk))
             });
             climb.add(std::iter::once(chosen.collect()));
             at = climb.climb();
         }
-        let (at, of_mean) = self.add_cuts(&mut climb, at, &cases, streams);
+        let (at, of_mean) = self.add_cuts(&mut climb, at, &cases);
         (climb.ended(at, of_mean), cases)
     }
 
@@ -63,7 +61,6 @@ impl Steps<'_> {
         climb: &mut Climb<'_>,
         mut at: Vec<Weighed>,
         cases: &[Vec<FirstOrLast>],
-        streams: &Streams,
     ) -> (Vec<Weighed>, Through) {
         let mut of_mean = climb.finish(&at);
         for _ in 0..CUTS {
@@ -71,7 +68,7 @@ impl Steps<'_> {
                 break;
             }
             let before = climb.best;
-            let Some(set) = self.cut(&of_mean, cases, streams, before.0) else { break };
+            let Some(set) = self.cut(&of_mean, cases, before.0) else { break };
             if !climb.add_one(set) {
                 break;
             }
@@ -165,7 +162,7 @@ impl Steps<'_> {
     /// fit.
     fn around(&self, trunk: &[ValueId]) -> Vec<Step> {
         let mut set = Vec::new();
-        self.add(&mut set, self.chosen.iter().map(|of| Step::Moving(of.moved)));
+        self.add(&mut set, self.case.iter().map(|of| Step::Moving(of.moved)));
         self.add(&mut set, self.computing());
         self.add(&mut set, self.moves_along(trunk));
         self.add(&mut set, self.problem.live.iter().rev().flat_map(|id| self.moves_of(*id)));
@@ -203,8 +200,14 @@ impl Steps<'_> {
         sets.extend(along);
         // One set of everything that is sent. If all moves are on one network, the kernels that fit
         // are added.
-        let none = || Weighed::nothing(self.problem.factors.len(), self.links, self.unit());
-        if self.streams == 1 {
+        let none = || {
+            Weighed::nothing(
+                self.problem.factors.len(),
+                self.streams.of_networks().len(),
+                self.unit(),
+            )
+        };
+        if self.moves_at_once == 1 {
             let mut of_links: Vec<Step> = Vec::new();
             self.add(&mut of_links, to_all().chain(live().filter(sends).map(Step::Sending)));
             self.add(&mut of_links, self.computing());
@@ -212,20 +215,20 @@ impl Steps<'_> {
         } else {
             let mut links = none();
             for id in live() {
-                links.moving[id.index()] = self.unit() / self.streams;
-                links.sending[id.index()] = self.unit() / self.streams;
+                links.moving[id.index()] = self.unit() / self.moves_at_once;
+                links.sending[id.index()] = self.unit() / self.moves_at_once;
             }
             sets.push(links);
         }
         // One set for each stream of the network, and one for the mean of all streams.
-        if self.links > 1 {
-            for stream in 0..self.links {
+        if self.streams.of_networks().len() > 1 {
+            for stream in 0..self.streams.of_networks().len() {
                 let mut links = none();
                 links.on_stream.iter_mut().for_each(|of| of[stream] = self.unit());
                 sets.push(links);
             }
             let mut links = none();
-            let share = self.unit() / self.links as u64;
+            let share = self.unit() / self.streams.of_networks().len() as u64;
             links.on_stream.iter_mut().for_each(|of| of.fill(share));
             sets.push(links);
         }
