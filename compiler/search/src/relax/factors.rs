@@ -109,19 +109,31 @@ pub(crate) enum ValueUse {
     Output(usize),
 }
 
+/// Where in a kernel a kernel state is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum InKernel {
+    /// The rest of the kernel still reads and writes this many bytes more than the head does.
+    BytesToCome(i64),
+    /// Within an attention, whose last op pays its time. In a ring, `ring` is the number of the
+    /// arrangement of its axes.
+    Attention { ring: Option<usize> },
+    /// Within an attention that has the concats of its keys and values in it.
+    JoinedAttention,
+}
+
 /// The kernel states of one value: its layouts inside fused kernels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KernelStates {
-    index: FxHashMap<(NodeId, i64), NodeId>,
-    /// For each state, the node of its layout and the bytes to come.
-    pub(crate) of: Vec<(NodeId, i64)>,
+    index: FxHashMap<(NodeId, InKernel), NodeId>,
+    /// For each state, the node of its layout, and where it is in a kernel.
+    pub(crate) of: Vec<(NodeId, InKernel)>,
     /// The graph that numbers the layouts of the states, once it is no longer the graph of the
     /// value.
     names: Option<Arc<Graph>>,
 }
 
-/// What a node stands for: a layout, and for a kernel state the bytes to come.
-pub(super) type NodeName = (Layout, Option<i64>);
+/// What a node stands for: a layout, and for a kernel state where it is in the kernel.
+pub(super) type NodeName = (Layout, Option<InKernel>);
 
 /// For each value, the new number of each node that is kept.
 pub(crate) type Renamed = Vec<Vec<Option<NodeId>>>;

@@ -11,7 +11,7 @@ use shard_ir::{Def, DimId, Dtype, Layout, Op, ValueId, never};
 use super::super::Setting;
 use super::super::graph::{Graph, NodeId};
 use super::strategies::Strategies;
-use super::{Factor, KernelStates, allowed};
+use super::{Factor, InKernel, KernelStates, allowed};
 use crate::LowerError;
 use crate::kernel::Kernels;
 
@@ -26,7 +26,7 @@ pub(super) struct FactorKey {
     /// different kernels.
     by_op: bool,
     result: (Vec<DimId>, Dtype),
-    states: Vec<(NodeId, i64)>,
+    states: Vec<(NodeId, InKernel)>,
     first_state: usize,
     times: u64,
 }
@@ -50,11 +50,11 @@ impl Builder<'_> {
         self.graphs[value.index()].node(layout)
     }
 
-    pub(super) fn state(&mut self, value: ValueId, layout: NodeId, extra: i64) -> NodeId {
+    pub(super) fn state(&mut self, value: ValueId, layout: NodeId, place: InKernel) -> NodeId {
         let base = self.graphs[value.index()].nodes() as NodeId;
         let states = &mut self.states[value.index()];
-        *states.index.entry((layout, extra)).or_insert_with(|| {
-            states.of.push((layout, extra));
+        *states.index.entry((layout, place)).or_insert_with(|| {
+            states.of.push((layout, place));
             base + states.of.len() as NodeId - 1
         })
     }
@@ -63,9 +63,9 @@ impl Builder<'_> {
         let mut factor = Factor::passed(allowed);
         let base = self.graphs[id.index()].nodes() as NodeId;
         for i in 0..self.states[id.index()].of.len() {
-            let (layout, extra) = self.states[id.index()].of[i];
+            let (layout, place) = self.states[id.index()].of[i];
             if allowed.contains(&layout) {
-                let read = self.state(operand, layout, extra);
+                let read = self.state(operand, layout, place);
                 factor.push(base + i as NodeId, [read], 0);
             }
         }

@@ -182,13 +182,13 @@ impl Factors {
             let (graph, mut names) = self.graphs[v].restricted(&keep_nodes[v]);
             let base = graph.nodes() as NodeId;
             let old = std::mem::take(&mut states[v].of);
-            for (i, (layout, extra)) in old.into_iter().enumerate() {
+            for (i, (layout, place)) in old.into_iter().enumerate() {
                 let kept = keep_nodes[v][self.graphs[v].nodes() + i];
                 // A state keeps the number of its layout in the old graph, since the new graph may
                 // not have that layout.
                 names.push(kept.then_some(base + states[v].of.len() as NodeId));
                 if kept {
-                    states[v].of.push((layout, extra));
+                    states[v].of.push((layout, place));
                 }
             }
             states[v].names =

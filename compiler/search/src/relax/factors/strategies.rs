@@ -1,24 +1,23 @@
 //! The strategies of one op with their times: alone, with a collective in its loop, as a part of an
 //! attention, and as a member of a kernel.
 
-use std::borrow::Cow;
+mod attention;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use shard_cost::{
-    Bytes, Hardware, RingShape, Work, collective_cost, loop_time, looped_time, roofline,
-};
+use shard_cost::{Bytes, Hardware, RingShape, Work, collective_cost, looped_time, roofline};
 use shard_ir::{AxisList, Fused, Layout, MeshShape, Picoseconds, ValueId};
 
 use super::super::graph::{FAR, Graph, NodeId};
-use super::Factor;
 use super::builder::Builder;
 use super::works::Works;
-use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
-use crate::kernel::{Kernels, Link};
+use super::{Factor, InKernel};
+use crate::in_pieces::{InPieces, work_of};
+use crate::kernel::Kernels;
 use crate::rules::strategies::OpSite;
-use crate::times::travel_cost;
+use attention::{AttentionWay, Travel, rings};
 
 /// The strategies of an op, found one by one.
 pub(super) struct Strategies<'b, 's, 'k> {
@@ -35,10 +34,9 @@ pub(super) struct Strategies<'b, 's, 'k> {
     works: Works<'k>,
     /// The kernel states of the op by their layouts, each with the bytes to come.
     states: States,
-    /// The states of the op within an attention, whose last op pays its time; by layout, and by the
-    /// number that stands for the bytes to come ([`WITHIN_ATTENTION`] and above).
-    within: FxHashMap<(NodeId, i64), NodeId>,
-    /// All axes that a ring may have; their places number the states within rings.
+    /// The kernel states of the op within an attention, by layout and place.
+    within: FxHashMap<(NodeId, InKernel), NodeId>,
+    /// All axes that a ring may have; states within rings have their numbers.
     rings: Vec<AxisList>,
     /// The ops of the attention that the op is part of; empty where it is part of none.
     members: &'k [ValueId],
@@ -59,23 +57,6 @@ pub(super) struct Strategies<'b, 's, 'k> {
     /// The nodes that the strategy at hand reads; kept to reuse the memory.
     reads: Vec<NodeId>,
     pub(super) factor: Factor,
-}
-
-/// The time of what travels in a ring, and the number of its steps; `None` for an attention that is
-/// no ring.
-type Travel = Option<(Picoseconds, u64)>;
-
-/// An attention run as one kernel in one way.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct AttentionWay {
-    /// The layout of its result.
-    made: Layout,
-    /// The axes that split the keys.
-    keys: AxisList,
-    /// The axes of its ring; none where it is no ring.
-    ring: AxisList,
-    /// Whether the concats that join its keys and values are in the kernel.
-    is_joined: bool,
 }
 
 /// The work of an op: a kernel, and before it the other kernels of a composite in pieces.
@@ -131,11 +112,14 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         let base = own.nodes() as NodeId;
         let mut states = States::default();
         let mut within = FxHashMap::default();
-        for ((layout, extra), state) in builder.states[id.index()].of.iter().zip(base..) {
-            if *extra < OUTSIDE {
-                within.insert((*layout, *extra), state);
-            } else {
-                states.entry(*layout).or_default().push((state, *extra));
+        for ((layout, place), state) in builder.states[id.index()].of.iter().zip(base..) {
+            match *place {
+                InKernel::BytesToCome(bytes) => {
+                    states.entry(*layout).or_default().push((state, bytes));
+                }
+                InKernel::Attention { .. } | InKernel::JoinedAttention => {
+                    within.insert((*layout, *place), state);
+                }
             }
         }
         let site = kernels.site(id);
@@ -185,27 +169,6 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             self.states = all;
         }
         self.reads = reads;
-    }
-
-    /// Adds what a concat of keys or values does only inside an attention: it joins its parts while
-    /// each of them is split.
-    pub(super) fn joins_parts(&mut self) {
-        let (kernels, id) = (self.kernels, self.id);
-        let own = Arc::clone(&self.own);
-        for (layout, out) in own.layouts.iter().zip(0..) {
-            let is_wanted = self.within.contains_key(&(out, WITHIN_JOINED));
-            if !is_wanted || !kernels.joins_parts(id, *layout) {
-                continue;
-            }
-            let Some(read) = kernels.read_in_attention(id, *layout, AxisList::EMPTY) else {
-                continue;
-            };
-            let nodes = self.graphs.iter().zip(&read).map(|(graph, l)| graph.node(*l));
-            let Some(reads) = nodes.collect::<Option<Vec<_>>>() else { continue };
-            let concat =
-                Candidate { result: *layout, out, layouts: &read, reads: &reads, states: &[] };
-            self.member(concat, AxisList::EMPTY, AxisList::EMPTY, WITHIN_JOINED);
-        }
     }
 
     fn of_layouts(
@@ -285,72 +248,6 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
         self.loops = Some(loops);
     }
 
-    /// Adds the strategies within an attention, or as its last op; those of a ring, too.
-    fn in_attention(&mut self, candidate: Candidate<'_>, keys: AxisList) {
-        let Candidate { result: made, out, layouts, .. } = candidate;
-        let (kernels, id) = (self.kernels, self.id);
-        let ends = [self.members, self.joined_members].iter().any(|m| m.last() == Some(&id));
-        let is_within = self.within.keys().any(|(node, _)| *node == out);
-        if !(ends || is_within)
-            || kernels.read_in_attention(id, made, keys).as_deref() != Some(layouts)
-        {
-            return;
-        }
-        if !self.members.is_empty() {
-            self.member(candidate, keys, AxisList::EMPTY, WITHIN_ATTENTION);
-        }
-        if !self.joined_members.is_empty() && (keys.is_empty() || kernels.may_split_joined(id)) {
-            self.member(candidate, keys, AxisList::EMPTY, WITHIN_JOINED);
-        }
-        if !keys.is_empty() || !made.is_complete() {
-            return;
-        }
-        for (ring, extra) in self.rings.clone().into_iter().zip(WITHIN_ATTENTION + 1..) {
-            let is_wanted = ends || self.within.contains_key(&(out, extra));
-            let given = kernels.in_ring(id, layouts, ring).filter(|_| is_wanted);
-            let Some((_, given)) = given else { continue };
-            let nodes = self.graphs.iter().zip(&given).map(|(graph, l)| graph.node(*l));
-            if let Some(read) = nodes.collect::<Option<Vec<_>>>() {
-                self.member(Candidate { reads: &read, ..candidate }, keys, ring, extra);
-            }
-        }
-    }
-
-    /// Adds a strategy within the attention that `extra` stands for, or as its last op, which pays
-    /// its time. `ring` has the axes of its ring, if it is a ring.
-    fn member(&mut self, candidate: Candidate<'_>, keys: AxisList, ring: AxisList, extra: i64) {
-        let Candidate { result: made, out, reads, states, .. } = candidate;
-        let (kernels, hardware, id) = (self.kernels, self.hardware, self.id);
-        let is_joined = extra == WITHIN_JOINED;
-        let members = if is_joined { self.joined_members } else { self.members };
-        let ends = members.last() == Some(&id);
-        let work = ends.then(|| {
-            let way = AttentionWay { made, keys, ring, is_joined };
-            let work = self.attentions.entry(way);
-            *work.or_insert_with(|| attention_work(kernels, hardware, members, way))
-        });
-        let state = self.within.get(&(out, extra)).copied();
-        if state.is_none() && work.flatten().is_none() {
-            return;
-        }
-        let mut member = reads.to_vec();
-        for (read, operand) in member.iter_mut().zip(self.operands) {
-            if members.contains(&kernels.origin_of(*operand)) {
-                *read = self.builder.state(*operand, *read, extra);
-            }
-        }
-        if let Some(state) = state {
-            self.factor.push(state, member.iter().copied(), 0);
-        }
-        if let Some((work, travel)) = work.flatten() {
-            let time = |more| {
-                let alone = KernelWork { before: 0, work }.time(hardware, more);
-                travel.map_or(alone, |(sent, steps)| loop_time(sent, &work, alone, steps))
-            };
-            self.push(out, &member, states, &time);
-        }
-    }
-
     /// Adds a strategy as a later member of a kernel. The head of the kernel pays for what the op
     /// reads beside the kernel, and for the larger result.
     fn joined(&mut self, candidate: Candidate<'_>) {
@@ -367,7 +264,8 @@ impl<'b, 's, 'k> Strategies<'b, 's, 'k> {
             let mut member = reads.to_vec();
             for place in places {
                 let operand = self.operands[*place];
-                member[*place] = self.builder.state(operand, reads[*place], added + to_come);
+                let to_come = InKernel::BytesToCome(added + to_come);
+                member[*place] = self.builder.state(operand, reads[*place], to_come);
             }
             self.factor.push(out, member, 0);
         }
@@ -389,59 +287,6 @@ fn skipped(
     (0..operands.len())
         .map(|i| places.contains(&i) || origins.contains(&own[i]) || own[..i].contains(&own[i]))
         .collect()
-}
-
-/// Stands in place of the bytes to come of a kernel state for a value within an attention, whose
-/// last op pays its time. The numbers above it stand for rings, one for each arrangement of axes.
-const WITHIN_ATTENTION: i64 = i64::MIN;
-
-/// The same for a value within an attention that has the concats of its keys and values in it;
-/// above the numbers of all rings.
-const WITHIN_JOINED: i64 = WITHIN_ATTENTION + (1 << 32);
-
-/// No bytes to come are below this number.
-const OUTSIDE: i64 = i64::MIN / 2;
-
-/// The axes that the rings may have of the attention that an op is part of.
-fn rings(kernels: &Kernels, id: ValueId) -> Vec<AxisList> {
-    let product = kernels.attention(id).and_then(|members| members.last().copied());
-    let may = kernels.loops && product.is_some_and(|id| kernels.may_split_keys_of(id));
-    if may { AxisList::arrangements(kernels.program.mesh.all_axes()) } else { Vec::new() }
-}
-
-/// The work of these ops as one attention in one kernel, and what travels meanwhile if it is a
-/// ring; `None` where they cannot run so.
-fn attention_work(
-    kernels: &Kernels,
-    hardware: &Hardware,
-    members: &[ValueId],
-    AttentionWay { made, keys, ring, is_joined: _ }: AttentionWay,
-) -> Option<(Work, Travel)> {
-    let of_product = &kernels.of[members.last()?.index()];
-    let kernel = of_product.iter().find(|kernel| kernel.chain == members)?;
-    let ends = (made, keys, ring);
-    let reads = kernels.attention_reads(members, ends, &|_, _, _, _| true, &|_, _| true)?;
-    let first = *kernel.chain.first()?;
-    let lead = kernels.travels(first).filter(|_| !ring.is_empty());
-    let lead = lead.map(|(operand, dim)| Fused::AllGather { operand, dim, axes: ring });
-    let links = kernels.links(kernel, lead.as_ref(), &reads, made)?;
-    let program = kernels.program.as_ref();
-    let travel = lead.map(|lead| {
-        let all = kernels.travelling(kernel, &links);
-        (travel_cost(program, hardware, &all).time, lead.chunks(&program.mesh))
-    });
-    let shape = lead.map(|lead| kernels.ring_shape(kernel, &lead, &links));
-    let held = |(id, link): (&ValueId, &Link)| {
-        let site = kernels.site(*id);
-        let operands = kernels.program.value(*id).def.operands().iter().zip(&link.inside);
-        HeldOp {
-            result: Held::of(kernels, *id, link.made),
-            operands: operands.map(|(o, layout)| Held::of(kernels, *o, *layout)).collect(),
-            op: Cow::Owned(site.op.clone()),
-        }
-    };
-    let chain: Vec<HeldOp<'_>> = kernel.chain.iter().zip(&links).map(held).collect();
-    Some((work_of(&chain, &program.dims, shape.unwrap_or(RingShape::NONE)), travel))
 }
 
 /// The times of the collectives in the loops of one einsum, by the little that they depend on.
