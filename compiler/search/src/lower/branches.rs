@@ -278,13 +278,13 @@ impl<'a> Lowering<'a> {
         }
         // A dive finds one plan of the branch; whatever is dearer is then dropped from all of it.
         let most_dives = FIRST_DIVES + self.best.branches / BRANCHES_A_DIVE;
-        let fork = match branch.fork(most, &mut explored.dived, most_dives) {
+        let action = match branch.next_action(most, &mut explored.dived, most_dives) {
             BranchAction::Branches(_) if self.known().is_none() && !explored.has_dived => {
                 BranchAction::Dive
             }
-            fork => fork,
+            action => action,
         };
-        match fork {
+        match action {
             BranchAction::Search(labels) => {
                 self.best.root_bound.get_or_insert(bound);
                 let branch = branch.within_memory(most);

@@ -221,25 +221,26 @@ impl Lowering<'_> {
     ) -> Result<Vec<(u64, Piece)>, LowerError> {
         let explored = &mut forms[form];
         let kernels = Arc::clone(&explored.kernels);
-        let (parts, decisive, by_stored) = match branch.fork(Some(most), &mut explored.dived, 0) {
-            BranchAction::Search(labels) => {
-                let branch = branch.within_memory(Some(most));
-                if self.may_fit(branch.clone(), &kernels, Some(most)) {
-                    self.search_branch(&branch, (labels, None), explored)?;
+        let (parts, decisive, by_stored) =
+            match branch.next_action(Some(most), &mut explored.dived, 0) {
+                BranchAction::Search(labels) => {
+                    let branch = branch.within_memory(Some(most));
+                    if self.may_fit(branch.clone(), &kernels, Some(most)) {
+                        self.search_branch(&branch, (labels, None), explored)?;
+                    }
+                    return Ok(Vec::new());
                 }
-                return Ok(Vec::new());
-            }
-            BranchAction::Dive => {
-                return Err(LowerError::Internal("a dive where none may be".into()));
-            }
-            BranchAction::Branches(parts) if by_stored > 0 => (parts, decisive, by_stored - 1),
-            BranchAction::Branches(parts) => {
-                match self.by_layouts(&branch, &kernels, (bound, most), &decisive) {
-                    Some((parts, decisive)) => (parts, decisive, 0),
-                    None => (parts, Vec::new(), STORED_IN_A_ROW),
+                BranchAction::Dive => {
+                    return Err(LowerError::Internal("a dive where none may be".into()));
                 }
-            }
-        };
+                BranchAction::Branches(parts) if by_stored > 0 => (parts, decisive, by_stored - 1),
+                BranchAction::Branches(parts) => {
+                    match self.by_layouts(&branch, &kernels, (bound, most), &decisive) {
+                        Some((parts, decisive)) => (parts, decisive, 0),
+                        None => (parts, Vec::new(), STORED_IN_A_ROW),
+                    }
+                }
+            };
         let few = Limits { sweeps: SWEEPS_OF_A_PIECE, ..self.limits.clone() };
         let mut left = Vec::new();
         for mut branch in parts {

@@ -16,10 +16,11 @@ use super::exclusive::{FirstOrLast, Steps};
 use super::weighed::Weighed;
 use super::{KnownPrices, OverlapSearch};
 
-/// A branch is not divided further if its bound falls short of `enough` by at most this part of it.
+/// A branch is not divided further if its bound falls short of `enough` by at most one part in this
+/// many.
 const NEAR: u64 = 100;
-/// Layouts of a value count as tied if the mean bounds plans with them by no more than this part of
-/// the way from the bound of the branch to `enough`.
+/// Layouts of a value count as tied if the bounds that the mean gives for them lie no further than
+/// one part in this many of the way from the bound of the branch to `enough`.
 const TIED: u64 = 4;
 
 /// Some of the plans of a form, and what is known of them.

@@ -41,7 +41,7 @@ pub(super) struct Near {
 const NEAR: [u64; 5] = [0, 1, 4, 16, 32];
 const PARTS: u64 = 64;
 
-/// The search for one such plan may take this part of the limits of a search.
+/// The search for one such plan has the limits of a search, divided by this.
 const PART_OF_LIMITS: usize = 20;
 
 impl StrategyBounds {

@@ -10,7 +10,7 @@ use super::costs::TimedProblem;
 use crate::relax::factors::{Factor, Factors};
 use crate::relax::graph::{FAR, Graph};
 
-/// The mean of two sets is made in parts of this many.
+/// The shares of two sets in their mean are given in parts of which the mean has this many.
 pub(super) const PARTS: u64 = 128;
 
 /// For each value, the weights of its steps, in parts of [`Weighed::unit`].

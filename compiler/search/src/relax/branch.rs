@@ -119,7 +119,7 @@ impl Branch {
 
     /// What to do next with the branch, given the time of a known plan. `dived` holds the ways of
     /// filling the memory that were searched already, of which there may be `most_dives`.
-    pub(crate) fn fork(
+    pub(crate) fn next_action(
         &self,
         known: Option<u64>,
         dived: &mut BTreeSet<Vec<u32>>,

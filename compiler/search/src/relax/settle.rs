@@ -10,7 +10,8 @@ use super::prices::Prices;
 use super::whole::Whole;
 use crate::Limits;
 
-/// Sweeps end when one raises the bound by at most this part of it, unless the problem is small.
+/// Sweeps end when one raises the bound by at most one part in this many, unless the problem is
+/// small.
 const PATIENCE: i64 = 10_000_000;
 
 /// The same where branching on labels and memory raises the bound as well, and no plan is known.

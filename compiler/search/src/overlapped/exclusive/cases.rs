@@ -10,7 +10,7 @@ use crate::relax::graph::FAR;
 
 /// The most cases.
 const CASES: usize = 8;
-/// An op is long if it takes more than this part of the longest op.
+/// An op is long if it takes more than one part in this many of the time of the longest op.
 const LONG: i64 = 8;
 
 impl Steps<'_> {

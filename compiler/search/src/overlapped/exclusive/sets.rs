@@ -9,7 +9,7 @@ use super::super::weighed::Weighed;
 use super::{FirstOrLast, MovesToReaders, Step, Steps};
 use crate::relax::factors::ValueUse;
 
-/// Cases are not looked at if the bound falls short of `enough` by at most this part of it.
+/// Cases are not looked at if the bound falls short of `enough` by at most one part in this many.
 const NEAR: u64 = 50;
 
 /// A way of completing a set, given the steps that it begins with.

@@ -15,7 +15,7 @@ use crate::rules::moves::{Freedom, MAX_EXCHANGED, Movable, all_to_alls, generati
 
 /// Between more layouts of one local shape than this, permutes go through a hub that bounds their
 /// times from below: the number of single permutes is the square of the number of layouts.
-const MAX_PERMUTED: usize = 48;
+pub(super) const MAX_PERMUTED: usize = 48;
 
 impl Graph {
     /// The graph of the values that are alike in `of`.
