@@ -14,7 +14,7 @@ use crate::kernel::Kernels;
 use crate::labels::check_labels;
 use crate::logical::Form;
 use crate::memory::DeviceMemory;
-use crate::relax::{Branch, BranchAction, Setting, Wanted, Whole, all_plans};
+use crate::relax::{Branch, Fork, Setting, Wanted, Whole, all_plans};
 use crate::space::Space;
 use crate::table::Tables;
 use crate::{Limits, LowerError, Stats};
@@ -278,14 +278,12 @@ impl<'a> Lowering<'a> {
         }
         // A dive finds one plan of the branch; whatever is dearer is then dropped from all of it.
         let most_dives = FIRST_DIVES + self.best.branches / BRANCHES_A_DIVE;
-        let action = match branch.next_action(most, &mut explored.dived, most_dives) {
-            BranchAction::Branches(_) if self.known().is_none() && !explored.has_dived => {
-                BranchAction::Dive
-            }
-            action => action,
+        let fork = match branch.fork(most, &mut explored.dived, most_dives) {
+            Fork::Branches(_) if self.known().is_none() && !explored.has_dived => Fork::Dive,
+            fork => fork,
         };
-        match action {
-            BranchAction::Search(labels) => {
+        match fork {
+            Fork::Search(labels) => {
                 self.best.root_bound.get_or_insert(bound);
                 let branch = branch.within_memory(most);
                 if self.may_fit(branch.clone(), &explored.kernels, most) {
@@ -293,7 +291,7 @@ impl<'a> Lowering<'a> {
                 }
                 Ok(Vec::new())
             }
-            BranchAction::Dive => {
+            Fork::Dive => {
                 explored.has_dived = true;
                 // What a dive left out is in the branch, which is still to be looked at.
                 let known = (self.best.stopped_by, self.best.open_bound, self.best.missed);
@@ -302,7 +300,7 @@ impl<'a> Lowering<'a> {
                 let settled = self.most_wanted() == most && branch.bound() == Some(bound);
                 Ok(vec![Pending { branch, form, settled }])
             }
-            BranchAction::Branches(branches) => Ok(branches
+            Fork::Branches(branches) => Ok(branches
                 .into_iter()
                 .map(|branch| Pending { branch, form, settled: false })
                 .collect()),

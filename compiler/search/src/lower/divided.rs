@@ -18,7 +18,7 @@ use super::fitting::{bounded_by, faster};
 use super::{Fitting, Lowering};
 use crate::kernel::Kernels;
 use crate::logical::Saturated;
-use crate::relax::{Branch, BranchAction, Undecided};
+use crate::relax::{Branch, Fork, Undecided};
 use crate::{Limits, LowerError, Lowered, Optimality, Status, TIME_LIMIT};
 
 /// Plans are asked for first that take no more than the bound and this part of what is open above
@@ -221,26 +221,23 @@ impl Lowering<'_> {
     ) -> Result<Vec<(u64, Piece)>, LowerError> {
         let explored = &mut forms[form];
         let kernels = Arc::clone(&explored.kernels);
-        let (parts, decisive, by_stored) =
-            match branch.next_action(Some(most), &mut explored.dived, 0) {
-                BranchAction::Search(labels) => {
-                    let branch = branch.within_memory(Some(most));
-                    if self.may_fit(branch.clone(), &kernels, Some(most)) {
-                        self.search_branch(&branch, (labels, None), explored)?;
-                    }
-                    return Ok(Vec::new());
+        let (parts, decisive, by_stored) = match branch.fork(Some(most), &mut explored.dived, 0) {
+            Fork::Search(labels) => {
+                let branch = branch.within_memory(Some(most));
+                if self.may_fit(branch.clone(), &kernels, Some(most)) {
+                    self.search_branch(&branch, (labels, None), explored)?;
                 }
-                BranchAction::Dive => {
-                    return Err(LowerError::Internal("a dive where none may be".into()));
+                return Ok(Vec::new());
+            }
+            Fork::Dive => return Err(LowerError::Internal("a dive where none may be".into())),
+            Fork::Branches(parts) if by_stored > 0 => (parts, decisive, by_stored - 1),
+            Fork::Branches(parts) => {
+                match self.by_layouts(&branch, &kernels, (bound, most), &decisive) {
+                    Some((parts, decisive)) => (parts, decisive, 0),
+                    None => (parts, Vec::new(), STORED_IN_A_ROW),
                 }
-                BranchAction::Branches(parts) if by_stored > 0 => (parts, decisive, by_stored - 1),
-                BranchAction::Branches(parts) => {
-                    match self.by_layouts(&branch, &kernels, (bound, most), &decisive) {
-                        Some((parts, decisive)) => (parts, decisive, 0),
-                        None => (parts, Vec::new(), STORED_IN_A_ROW),
-                    }
-                }
-            };
+            }
+        };
         let few = Limits { sweeps: SWEEPS_OF_A_PIECE, ..self.limits.clone() };
         let mut left = Vec::new();
         for mut branch in parts {

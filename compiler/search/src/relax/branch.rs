@@ -25,7 +25,7 @@ pub(crate) struct Branch {
 }
 
 /// What to do next with a branch.
-pub(crate) enum BranchAction {
+pub(crate) enum Fork {
     /// Search the branch. Its labels have these layouts, and all weights and caches that its plans
     /// may store fit.
     Search(Vec<Layout>),
@@ -119,27 +119,27 @@ impl Branch {
 
     /// What to do next with the branch, given the time of a known plan. `dived` holds the ways of
     /// filling the memory that were searched already, of which there may be `most_dives`.
-    pub(crate) fn next_action(
+    pub(crate) fn fork(
         &self,
         known: Option<u64>,
         dived: &mut BTreeSet<Vec<u32>>,
         most_dives: usize,
-    ) -> BranchAction {
+    ) -> Fork {
         let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
         let sides = &self.whole.prices.sides;
         if let Some((part, live)) = self.open_memory(most) {
             let Some(place) = self.widest(part, &live) else {
-                return BranchAction::Branches(Vec::new());
+                return Fork::Branches(Vec::new());
             };
             let all = (0..sides.parts.len()).flat_map(|part| sides.best(part)).collect();
             if dived.len() < most_dives && dived.insert(all) {
-                return BranchAction::Dive;
+                return Fork::Dive;
             }
-            return BranchAction::Branches(self.by_memory(part, place, &live[place]));
+            return Fork::Branches(self.by_memory(part, place, &live[place]));
         }
         match self.open_label(most) {
-            Some((part, live)) => BranchAction::Branches(self.by_label(part, &live)),
-            None => BranchAction::Search(self.labels()),
+            Some((part, live)) => Fork::Branches(self.by_label(part, &live)),
+            None => Fork::Search(self.labels()),
         }
     }
 

@@ -45,7 +45,7 @@ pub(crate) use parts::Part;
 use prices::Prices;
 use settle::{Sweeps, settle};
 
-pub(crate) use branch::{Branch, BranchAction};
+pub(crate) use branch::{Branch, Fork};
 pub(crate) use guide::Guide;
 pub(crate) use like::{Better, Like};
 pub(crate) use made::Undecided;
