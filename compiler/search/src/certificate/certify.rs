@@ -38,7 +38,9 @@ pub struct Found<'a> {
 /// up, only the first form of each layer gets prices, and the certificate says that the others were
 /// not asked about.
 ///
-/// # Errors If the source or the hardware of `inputs` cannot be read, or a layer cannot be bounded.
+/// # Errors
+///
+/// If the source or the hardware of `inputs` cannot be read, or a layer cannot be bounded.
 pub fn certify(
     inputs: Inputs,
     layers: &[Found<'_>],

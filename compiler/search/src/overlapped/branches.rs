@@ -44,15 +44,15 @@ struct BranchPart {
 
 /// A branch, or a part of one with a lower bound on it, that is still to be looked at.
 enum OpenBranch {
-    OverlapBranch(Rc<OverlapBranch>),
-    BranchPart(BranchPart, Picoseconds),
+    Whole(Rc<OverlapBranch>),
+    Part(BranchPart, Picoseconds),
 }
 
 impl OpenBranch {
     fn best(&self) -> Picoseconds {
         match self {
-            OpenBranch::OverlapBranch(branch) => branch.best,
-            OpenBranch::BranchPart(_, best) => *best,
+            OpenBranch::Whole(branch) => branch.best,
+            OpenBranch::Part(_, best) => *best,
         }
     }
 }
@@ -67,7 +67,7 @@ impl OverlapSearch<'_> {
         known_prices: &mut KnownPrices,
     ) -> Picoseconds {
         let enough = self.enough;
-        let mut open = vec![OpenBranch::OverlapBranch(Rc::new(root))];
+        let mut open = vec![OpenBranch::Whole(Rc::new(root))];
         let mut divided = 0;
         while !self.limits.stop.is_time_up() {
             let Some(at) = (0..open.len()).min_by_key(|at| (open[*at].best(), *at)) else { break };
@@ -75,12 +75,12 @@ impl OverlapSearch<'_> {
                 break;
             }
             match &open[at] {
-                OpenBranch::BranchPart(part, _) => {
+                OpenBranch::Part(part, _) => {
                     let branch = self.branch(part, known_prices);
                     open.swap_remove(at);
-                    open.extend(branch.map(|branch| OpenBranch::OverlapBranch(Rc::new(branch))));
+                    open.extend(branch.map(|branch| OpenBranch::Whole(Rc::new(branch))));
                 }
-                OpenBranch::OverlapBranch(branch) => {
+                OpenBranch::Whole(branch) => {
                     let parts = branch.told_apart(enough);
                     let Some((value, one)) =
                         parts.filter(|_| divided < self.limits.overlap_branches)
@@ -94,7 +94,7 @@ impl OverlapSearch<'_> {
                         let kept = one.iter().map(|one| *one == is_one).collect();
                         let part = BranchPart { of: Rc::clone(&of), value, kept };
                         let best = part.least();
-                        OpenBranch::BranchPart(part, best)
+                        OpenBranch::Part(part, best)
                     }));
                 }
             }

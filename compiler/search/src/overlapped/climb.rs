@@ -34,9 +34,9 @@ impl<'l> Climb<'l> {
     pub(super) fn of_part(
         known: &Climbed,
         enough: Picoseconds,
-        least: &'l mut SetBounder<'l>,
+        bounder: &'l mut SetBounder<'l>,
     ) -> (Climb<'l>, Vec<Weighed>) {
-        let mut climb = Climb::new(enough, least);
+        let mut climb = Climb::new(enough, bounder);
         let (best, _) = climb.least(&known.at, true);
         if best < enough {
             for set in &known.sets {
@@ -84,7 +84,7 @@ pub(super) struct Climb<'l> {
     pub(super) sets: Vec<StepSet>,
     pub(super) best: Picoseconds,
     pub(super) enough: Picoseconds,
-    pub(super) least: &'l mut SetBounder<'l>,
+    pub(super) bounder: &'l mut SetBounder<'l>,
     /// For each strategy, the largest bound so far.
     pub(super) through: Through,
     /// The number of the case that had the least bound when cases were last looked at.
@@ -92,9 +92,9 @@ pub(super) struct Climb<'l> {
 }
 
 impl<'l> Climb<'l> {
-    pub(super) fn new(enough: Picoseconds, least: &'l mut SetBounder<'l>) -> Climb<'l> {
+    pub(super) fn new(enough: Picoseconds, bounder: &'l mut SetBounder<'l>) -> Climb<'l> {
         let (sets, through) = (Vec::new(), Through::new());
-        Climb { sets, best: Picoseconds(0), enough, least, through, lowest: 0 }
+        Climb { sets, best: Picoseconds(0), enough, bounder, through, lowest: 0 }
     }
 
     /// The least bound over all cases, and the bounds of strategies. A case of which the bound is
@@ -106,7 +106,8 @@ impl<'l> Climb<'l> {
         let first = Some(self.lowest).filter(|_| self.lowest < cases.len());
         let others = (0..cases.len()).filter(|at| first != Some(*at));
         for (looked_at, at) in first.into_iter().chain(others).enumerate() {
-            let SetBound { all, through } = (self.least)(&cases[at], roughly.then_some(self.best));
+            let SetBound { all, through } =
+                (self.bounder)(&cases[at], roughly.then_some(self.best));
             if all < found {
                 (found, self.lowest) = (all, at);
             }

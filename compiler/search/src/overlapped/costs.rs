@@ -53,7 +53,9 @@ impl TimedProblem {
 impl Costs {
     /// The times of a problem; `known` has the graphs of its values, which need not be made again.
     ///
-    /// # Errors When time is up, or the limit of strategies is reached.
+    /// # Errors
+    ///
+    /// When time is up, or the limit of strategies is reached.
     pub(super) fn of(
         kernels: &Kernels,
         setting: Setting<'_>,

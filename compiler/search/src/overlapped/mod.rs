@@ -1,6 +1,6 @@
 //! A lower bound on the schedules of all plans, where computing and communicating overlap.
 //!
-//! The bound is the largest of three: the time for which all plans keep one resource busy (the
+//! The bound is the largest of three: the time for which every plan keeps one resource busy (the
 //! cores, or the links); the critical path of all plans ([`path`]); and, from both, the sum of
 //! steps of which no two can be done at the same time ([`exclusive`]).
 
@@ -47,7 +47,9 @@ pub struct OverlapBound {
 /// `known` is the time of some schedule: a bound that meets it is good enough. Where it is 0, only
 /// the critical path is looked at.
 ///
-/// # Errors Those of lowering: a limit is reached, or time is up.
+/// # Errors
+///
+/// Those of lowering: a limit is reached, or time is up.
 pub fn overlap_bound(
     program: &Program,
     hardware: &Hardware,
@@ -238,6 +240,7 @@ impl OverlapSearch<'_> {
         None
     }
 
+    /// The bounds of a weighting. Where it has none, `none` is set if the problem has no plan at all.
     fn of_set(
         &self,
         weights: &Weighed,

@@ -64,7 +64,7 @@ impl<'k> Classed<'k> {
         self.classes[id.index()]
     }
 
-    fn is_number(&self, id: ValueId) -> bool {
+    fn is_constant(&self, id: ValueId) -> bool {
         matches!(self.kernels.program.value(id).def, Def::Constant(_))
     }
 }
@@ -79,12 +79,12 @@ pub(crate) struct Apart<'k, 'h> {
     /// divided among their readers.
     loss: i64,
     /// For each constant and reader, what the reader's use of the constant adds to the bound.
-    of_numbers: FxHashMap<(ValueId, ValueId), i64>,
+    of_constants: FxHashMap<(ValueId, ValueId), i64>,
 }
 
 impl<'k, 'h> Apart<'k, 'h> {
-    /// `None` where a constant is not had at no cost. `branch` has to be the form with all of its
-    /// plans: nothing may have been dropped.
+    /// A solved form; `branch` has to be all of its plans, of which nothing was dropped. `None`
+    /// where it takes time to have a constant in some layout.
     pub(crate) fn new(
         form: Classed<'k>,
         branch: &Branch,
@@ -93,11 +93,11 @@ impl<'k, 'h> Apart<'k, 'h> {
         let whole = Arc::clone(&branch.whole);
         let shared = SharedFactors::new(whole.problem.ticks);
         let mut apart =
-            Apart { form, whole, setting, shared, loss: 0, of_numbers: FxHashMap::default() };
-        apart.tell_numbers_apart().then_some(apart)
+            Apart { form, whole, setting, shared, loss: 0, of_constants: FxHashMap::default() };
+        apart.divide_constants().then_some(apart)
     }
 
-    /// The same for a form at given prices, which need not have constants at no cost.
+    /// A form at given prices, whatever these say of its constants.
     pub(crate) fn at_prices(
         form: Classed<'k>,
         problem: Factors,
@@ -106,7 +106,7 @@ impl<'k, 'h> Apart<'k, 'h> {
     ) -> Apart<'k, 'h> {
         let shared = SharedFactors::new(problem.ticks);
         let whole = Arc::new(Whole { problem, prices });
-        Apart { form, whole, setting, shared, loss: 0, of_numbers: FxHashMap::default() }
+        Apart { form, whole, setting, shared, loss: 0, of_constants: FxHashMap::default() }
     }
 
     /// A lower bound on the plans of the form, in ticks, at the prices of this form.
@@ -133,11 +133,11 @@ impl<'k, 'h> Apart<'k, 'h> {
             .iter()
             .filter(inside)
             .fold(0, |sum, id| add(sum, self.whole.prices.terms_of(*id)));
-        let numbers = self
-            .of_numbers
+        let constants = self
+            .of_constants
             .iter()
             .filter(|((_, reader), _)| cluster.contains(&self.form.class(*reader)));
-        numbers.fold(values, |sum, (_, term)| add(sum, *term))
+        constants.fold(values, |sum, (_, term)| add(sum, *term))
     }
 
     /// The least that a cluster of another form adds to the bound, where the other form is the same
@@ -300,8 +300,8 @@ impl<'k, 'h> Apart<'k, 'h> {
     }
 
     /// The price that a reader pays for a value of another form, at each layout of the graph of
-    /// that form. The value or the reader is outside of the cluster; so is the edge between them,
-    /// and the solved form has both.
+    /// that form. The value or the reader is outside of the part. `None` where the solved form has
+    /// no such reader of the value.
     fn paid(
         &self,
         other: &Classed<'_>,
@@ -310,8 +310,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         part: &Factors,
     ) -> Option<Vec<i64>> {
         let graph = &part.graphs[value.index()];
-        if other.is_number(value) {
-            return cost_of_number(graph);
+        if other.is_constant(value) {
+            return cost_of_constant(graph);
         }
         let here = *self.form.value.get(&other.class(value))?;
         let is_pin = match reader {
@@ -366,11 +366,11 @@ impl<'k, 'h> Apart<'k, 'h> {
 
     /// Divides the terms of each constant in the bound among its readers; returns `false` if a
     /// constant is not had at no cost.
-    fn tell_numbers_apart(&mut self) -> bool {
+    fn divide_constants(&mut self) -> bool {
         let Whole { problem, prices } = self.whole.as_ref();
-        for id in problem.live.iter().copied().filter(|id| self.form.is_number(*id)) {
+        for id in problem.live.iter().copied().filter(|id| self.form.is_constant(*id)) {
             let v = id.index();
-            let Some(cost) = cost_of_number(&problem.graphs[v]) else { return false };
+            let Some(cost) = cost_of_constant(&problem.graphs[v]) else { return false };
             let mut sum = 0;
             for (reader, paid) in problem.uses[v].iter().zip(&prices.paid[v]) {
                 let earned = |(cost, paid): (&i64, &i64)| {
@@ -379,7 +379,7 @@ impl<'k, 'h> Apart<'k, 'h> {
                 let least = cost.iter().zip(paid).map(earned).min().unwrap_or(FAR);
                 sum = add(sum, least);
                 if let ValueUse::Operand(reader, _) = reader {
-                    let known = self.of_numbers.entry((id, *reader)).or_default();
+                    let known = self.of_constants.entry((id, *reader)).or_default();
                     *known = add(*known, least);
                 }
             }
@@ -473,7 +473,7 @@ fn readers_outside(other: &Classed<'_>, is_in_part: &[bool]) -> Vec<(ValueId, Ou
 }
 
 /// The cost of having a constant in each layout; `None` where one of the layouts takes time.
-fn cost_of_number(graph: &Graph) -> Option<Vec<i64>> {
+fn cost_of_constant(graph: &Graph) -> Option<Vec<i64>> {
     let mut cost = vec![FAR; graph.nodes()];
     cost[at(graph.node(Layout::REPLICATED)?)] = 0;
     graph.spread_forward(&mut cost, &mut Queue::default());

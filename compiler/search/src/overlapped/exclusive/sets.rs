@@ -24,15 +24,15 @@ const FINE_CUT: u64 = 1000;
 const MOVES: usize = 16;
 
 impl Steps<'_> {
-    /// The largest bound of some sets and their means, and the cases that were looked at. `least`
-    /// computes the bound of a weighting; a bound of `enough` ends the climb.
+    /// The largest bound of some sets and their means, and the cases that were looked at. A bound of
+    /// `enough` ends the climb.
     pub(in crate::overlapped) fn largest<'l>(
         &self,
         path: &[ValueId],
         enough: Picoseconds,
-        least: &'l mut SetBounder<'l>,
+        bounder: &'l mut SetBounder<'l>,
     ) -> (Climbed, Vec<Vec<FirstOrLast>>) {
-        let mut climb = Climb::new(enough, least);
+        let mut climb = Climb::new(enough, bounder);
         let trunk = self.trunk();
         let sets = self.sets(path, &trunk);
         climb.add(sets.into_iter().map(|set| vec![set]));

@@ -74,7 +74,9 @@ impl Builder<'_> {
 
     /// The factor of a value.
     ///
-    /// # Errors When time is up, or the limit of strategies is reached.
+    /// # Errors
+    ///
+    /// When time is up, or the limit of strategies is reached.
     pub(super) fn factor(
         &mut self,
         kernels: &Kernels,
