@@ -7,7 +7,7 @@ use shard_cost::Streams;
 use shard_ir::{AxisId, AxisSet, Mesh, ValueId};
 
 use super::costs::TimedProblem;
-use crate::relax::factors::{Factor, Factors};
+use crate::relax::factors::Factors;
 use crate::relax::graph::{FAR, Graph};
 
 /// The shares of two sets in their mean are given in parts of which the mean has this many.
@@ -111,12 +111,8 @@ impl Weighed {
                 };
                 parts.into_iter().fold(0, sum).min(FAR)
             };
-            weighed.factors[v] = Arc::new(Factor {
-                out: factor.out.clone(),
-                reads: factor.reads.clone(),
-                cost: (0..factor.out.len()).map(counted).collect(),
-                arity: factor.arity,
-            });
+            let cost = (0..factor.out.len()).map(counted).collect();
+            weighed.factors[v] = Arc::new(factor.with_costs(cost));
             let graph = &problem.graphs[v];
             let on_stream = self.on_stream[v].as_slice();
             let key = (Arc::as_ptr(graph), self.moving[v], on_stream);

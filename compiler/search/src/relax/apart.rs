@@ -23,7 +23,7 @@ use super::factors::{Extent, Factor, Factors, SharedFactors, ValueUse};
 use super::graph::{Alike, FAR, Graph, NodeId, Queue};
 use super::parts::Seat;
 use super::prices::{Prices, use_index};
-use super::serving::{add, at};
+use super::serving::{add, at, least_of};
 use super::{Branch, Setting, Sweeps, Whole, settle};
 use crate::LowerError;
 use crate::kernel::Kernels;
@@ -376,7 +376,7 @@ impl<'k, 'h> Apart<'k, 'h> {
                 let earned = |(cost, paid): (&i64, &i64)| {
                     if paid.abs() >= FAR || *cost >= FAR { FAR } else { cost - paid }
                 };
-                let least = cost.iter().zip(paid).map(earned).min().unwrap_or(FAR);
+                let least = least_of(cost.iter().zip(paid).map(earned));
                 sum = add(sum, least);
                 if let ValueUse::Operand(reader, _) = reader {
                     let known = self.of_constants.entry((id, *reader)).or_default();

@@ -10,6 +10,7 @@ use super::graph::FAR;
 use super::guide::Guide;
 use super::parts::{NO_CLASS, Part, PartKind, Seat};
 use super::priced::Priced;
+use super::serving::least_of;
 use super::settle::{Sweeps, drop_dearer, settle};
 use super::whole::Whole;
 use crate::Limits;
@@ -282,7 +283,7 @@ impl Branch {
             let through = prices.sides.through[part][n].iter().enumerate();
             let kept =
                 through.filter(|(class, _)| keep(n, *class as u32)).map(|(_, through)| *through);
-            bound = bound.max(kept.min().unwrap_or(FAR));
+            bound = bound.max(least_of(kept));
             let may = |layout: Layout| match place.class(layout) {
                 NO_CLASS => false,
                 class => keep(n, class),

@@ -9,7 +9,7 @@ use shard_ir::ValueId;
 use super::factors::{Factors, NodeName, ValueUse};
 use super::graph::{FAR, Graph, NodeId};
 use super::prices::{Prices, use_index};
-use super::serving::{ServingCosts, add, at};
+use super::serving::{ServingCosts, add, at, least_of};
 use super::whole::Whole;
 
 impl Prices {
@@ -115,7 +115,7 @@ impl Prices {
             {
                 return None;
             }
-            let least = self.cost_of_making(problem, *id).into_iter().min().unwrap_or(FAR);
+            let least = least_of(self.cost_of_making(problem, *id));
             bound = replace(bound, self.op_least.of(v), least);
         }
         // At a node where a result is no longer wanted its price falls away; at a node where it is
@@ -149,7 +149,7 @@ impl Prices {
                 paid[at(*node)] = -FAR;
             }
             if is_wider {
-                let least = allowed.iter().map(|node| paid[at(*node)]).min().unwrap_or(FAR);
+                let least = least_of(allowed.iter().map(|node| paid[at(*node)]));
                 bound = replace(bound, self.out_least.of(i), least);
             }
             if !values.contains(value) {

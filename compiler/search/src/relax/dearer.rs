@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shard_ir::ValueId;
 
 use super::branch::Branch;
-use super::factors::{Factor, StrategyLayouts};
+use super::factors::StrategyLayouts;
 use super::graph::FAR;
 use super::settle::{Sweeps, settle};
 use super::whole::Whole;
@@ -24,14 +24,13 @@ impl Branch {
         let Whole { problem: before, prices } = self.whole.as_ref();
         let mut problem = before.clone();
         for id in &before.live {
-            let Factor { out, reads, cost, arity } = before.factors[id.index()].as_ref();
+            let factor = &before.factors[id.index()];
             let dearer = |(s, time): (usize, &i64)| match before.layouts_of(*id, s) {
                 Some(way) if *time < FAR => time.saturating_add(more(*id, &way)).min(FAR - 1),
                 _ => *time,
             };
-            let cost = cost.iter().enumerate().map(dearer).collect();
-            let dearer = Factor { out: out.clone(), reads: reads.clone(), cost, arity: *arity };
-            problem.factors[id.index()] = Arc::new(dearer);
+            let cost = factor.cost.iter().enumerate().map(dearer).collect();
+            problem.factors[id.index()] = Arc::new(factor.with_costs(cost));
         }
         let parts = Arc::clone(&prices.sides.parts);
         let mut prices = like.whole.prices.resumed(&problem).with_parts(&problem, parts);

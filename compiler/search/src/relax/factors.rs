@@ -75,6 +75,11 @@ impl Factor {
         (0..self.out.len()).map(is_kept).collect()
     }
 
+    /// The same strategies with other times.
+    pub(crate) fn with_costs(&self, cost: Vec<i64>) -> Factor {
+        Factor { out: self.out.clone(), reads: self.reads.clone(), cost, arity: self.arity }
+    }
+
     /// The factor with only the strategies for which `keep` says yes.
     pub(crate) fn keeping(&self, keep: &dyn Fn(usize) -> bool) -> Factor {
         let mut kept = Factor { arity: self.arity, ..Factor::default() };
@@ -275,9 +280,7 @@ impl Factors {
         for factor in &mut self.factors {
             let longer = |time: &i64| if *time >= FAR { FAR } else { time.saturating_mul(ticks) };
             let scaled = factors.entry(Arc::as_ptr(factor)).or_insert_with(|| {
-                let Factor { out, reads, cost, arity } = factor.as_ref();
-                let cost = cost.iter().map(longer).collect();
-                Arc::new(Factor { out: out.clone(), reads: reads.clone(), cost, arity: *arity })
+                Arc::new(factor.with_costs(factor.cost.iter().map(longer).collect()))
             });
             *factor = Arc::clone(scaled);
         }

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use shard_ir::{Layout, LayoutPattern, Program, ValueId};
 
 use super::graph::FAR;
-use super::serving::add;
+use super::serving::{add, least_of};
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::DeviceMemory;
@@ -186,7 +186,7 @@ impl Part {
                 let sums: Vec<i64> = (0..layouts.len())
                     .map(|l| cost.iter().fold(0, |sum, place| add(sum, place[l])))
                     .collect();
-                let least = sums.iter().copied().min().unwrap_or(FAR);
+                let least = least_of(sums.iter().copied());
                 PartLeast { least, with: vec![sums; cost.len()] }
             }
             PartKind::Memory { bytes, most } => {
@@ -261,11 +261,7 @@ impl Part {
         }
         let comes_to = |rate: &Rate| {
             let place = |(cost, bytes): (&Vec<i64>, &Vec<u64>)| {
-                cost.iter()
-                    .zip(bytes)
-                    .map(|(cost, bytes)| add(*cost, rate.of(*bytes)))
-                    .min()
-                    .unwrap_or(FAR)
+                least_of(cost.iter().zip(bytes).map(|(cost, bytes)| add(*cost, rate.of(*bytes))))
             };
             let places: i128 = cost.iter().zip(bytes).map(place).map(i128::from).sum();
             places - i128::from(rate.of(*most))

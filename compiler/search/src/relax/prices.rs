@@ -20,7 +20,7 @@ use super::factors::{Factors, Renamed, ValueUse};
 use super::graph::{FAR, NodeId};
 use super::groups::Groups;
 pub(crate) use super::parts::{Part, Seat};
-use super::serving::{ServingCosts, add, are_together, at};
+use super::serving::{ServingCosts, add, are_together, at, least_of};
 use super::sides::Sides;
 use super::terms::Terms;
 
@@ -201,7 +201,7 @@ impl Prices {
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
             let reader = use_index(problem, *value, ValueUse::Output(i));
             let mut cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
-            self.out_least.set(i, cost.iter().copied().min().unwrap_or(FAR));
+            self.out_least.set(i, least_of(cost.iter().copied()));
             self.sides.take(Seat::Output(i), &mut cost, false);
         }
         if !problem.outputs.is_empty() {
@@ -212,7 +212,7 @@ impl Prices {
         {
             let reader = use_index(problem, *value, ValueUse::Output(i));
             let cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
-            self.out_least.set(i, cost.into_iter().min().unwrap_or(FAR));
+            self.out_least.set(i, least_of(cost));
         }
     }
 
@@ -233,7 +233,7 @@ impl Prices {
         let readers = self.paid[v].len();
         self.value_least.set(v, 0);
         if readers == 0 {
-            self.value_least.set(v, made.iter().copied().min().unwrap_or(FAR));
+            self.value_least.set(v, least_of(made.iter().copied()));
             return;
         }
         let groups = problem.groups[v].as_ref();
@@ -347,14 +347,14 @@ impl Prices {
         // What the parts hand back raises the costs of their places.
         for id in problem.live.iter().filter(|id| !self.sides.of_value(id.index()).is_empty()) {
             let cost = self.cost_of_making(problem, *id);
-            self.op_least.set(id.index(), cost.into_iter().min().unwrap_or(FAR));
+            self.op_least.set(id.index(), least_of(cost));
         }
         for (i, (value, allowed)) in
             problem.outputs.iter().enumerate().filter(|(i, _)| !self.sides.of_output(*i).is_empty())
         {
             let reader = use_index(problem, *value, ValueUse::Output(i));
             let cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
-            self.out_least.set(i, cost.into_iter().min().unwrap_or(FAR));
+            self.out_least.set(i, least_of(cost));
         }
     }
 
@@ -384,13 +384,13 @@ impl Prices {
         let mut terms = vec![0; problem.factors.len()];
         for id in &problem.live {
             let v = id.index();
-            let op = self.cost_of_making(problem, *id).into_iter().min().unwrap_or(FAR);
+            let op = least_of(self.cost_of_making(problem, *id));
             terms[v] = add(op, self.least_of_value(problem, *id, &mut serving));
         }
         let of_output = |(i, (value, allowed)): (usize, &(ValueId, Vec<NodeId>))| {
             let reader = use_index(problem, *value, ValueUse::Output(i));
             let cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
-            cost.into_iter().min().unwrap_or(FAR)
+            least_of(cost)
         };
         (terms, problem.outputs.iter().enumerate().map(of_output).collect())
     }
@@ -418,7 +418,7 @@ impl Prices {
             shares = serving.shares(graph, made.len(), &self.paid[v]);
             &shares
         };
-        made.iter().zip(served).map(|(m, s)| add(*m, *s)).min().unwrap_or(FAR)
+        least_of(made.iter().zip(served).map(|(m, s)| add(*m, *s)))
     }
 
     fn value_down(
@@ -444,8 +444,7 @@ impl Prices {
             made = std::mem::take(&mut self.made[v]);
         }
         let shares;
-        let of_all =
-            |served: &[i64]| made.iter().zip(served).map(|(m, s)| add(*m, *s)).min().unwrap_or(FAR);
+        let of_all = |served: &[i64]| least_of(made.iter().zip(served).map(|(m, s)| add(*m, *s)));
         let (served, least) = if groups.is_some() || are_together(readers, made.len()) {
             let prices = served_together(groups, &self.paid[v]);
             let count = prices.len();
@@ -480,7 +479,7 @@ impl Prices {
     fn look_again_at_readers(&mut self, problem: &Factors, id: ValueId) {
         for by in &problem.uses[id.index()] {
             let ValueUse::Operand(op, _) = by else { continue };
-            let least = self.cost_of_making(problem, *op).into_iter().min().unwrap_or(FAR);
+            let least = least_of(self.cost_of_making(problem, *op));
             self.op_least.set(op.index(), least);
         }
     }
@@ -490,7 +489,7 @@ impl Prices {
         let factor = &problem.factors[v];
         let uses = uses_of(problem, id);
         let mut cost = self.cost_of_making(problem, id);
-        let least = cost.iter().copied().min().unwrap_or(FAR);
+        let least = least_of(cost.iter().copied());
         let rest = add(self.bound(), -self.op_least.of(v));
         self.op_least.set(v, least);
         for (known, sum) in self.through_strategy[v].iter_mut().zip(&cost) {

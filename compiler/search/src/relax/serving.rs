@@ -9,7 +9,7 @@
 
 use super::graph::{FAR, Graph, NodeId, Queue};
 
-/// So many readers are priced together, however many nodes the value has.
+/// Up to this many readers are always priced together, however many nodes the value has.
 const FEW_READERS: usize = 5;
 
 /// More readers than this are priced one by one, which gives a smaller bound: the number of sets
@@ -19,7 +19,7 @@ const MOST_READERS: usize = 8;
 /// Steps that pricing more than [`FEW_READERS`] together may take: a few milliseconds.
 const MOST_STEPS: usize = 1 << 21;
 
-/// Whether the readers of a value of so many nodes are priced together. In training, a value that
+/// Whether the readers of a value are priced together, given the number of its nodes. In training, a value that
 /// is computed again for the backward pass often has six or seven readers.
 pub(crate) fn are_together(readers: usize, nodes: usize) -> bool {
     let divisions = || 3usize.pow(readers as u32).saturating_mul(nodes);
@@ -41,8 +41,14 @@ impl Clone for ServingCosts {
     }
 }
 
+/// The sum of two costs; [`FAR`] if one of them is.
 pub(crate) fn add(a: i64, b: i64) -> i64 {
     if a >= FAR || b >= FAR { FAR } else { (a + b).clamp(-FAR, FAR) }
+}
+
+/// The least of some costs; [`FAR`] of none.
+pub(super) fn least_of(costs: impl IntoIterator<Item = i64>) -> i64 {
+    costs.into_iter().min().unwrap_or(FAR)
 }
 
 /// The cost of serving a reader that pays a price: the price, negated. It is [`FAR`] where the

@@ -68,7 +68,7 @@ struct KernelWork {
 }
 
 impl KernelWork {
-    /// The time where the kernel writes so many bytes more.
+    /// The time if the kernel writes `more_bytes` more.
     fn time(&self, hardware: &Hardware, more_bytes: i64) -> Picoseconds {
         let write = (self.work.write.0 as i64).saturating_add(more_bytes).max(0) as u64;
         let (time, _) = roofline(hardware, &Work { write: Bytes(write), ..self.work });
