@@ -62,6 +62,12 @@ struct MovesToReaders {
     only: Option<ValueId>,
 }
 
+impl MovesToReaders {
+    fn to_all(value: ValueId) -> MovesToReaders {
+        MovesToReaders { value, only: None }
+    }
+}
+
 /// What one case says of several long ops: which one is the first to begin, or which one is the
 /// last to be done.
 ///
@@ -290,6 +296,7 @@ impl<'a> Steps<'a> {
             && set.iter().all(|other| self.are_exclusive(*other, step))
     }
 
+    /// Adds the steps that fit, one after the other.
     fn add(&self, set: &mut Vec<Step>, steps: impl Iterator<Item = Step>) {
         for step in steps {
             if self.fits(set, step) {
@@ -298,10 +305,16 @@ impl<'a> Steps<'a> {
         }
     }
 
+    /// The weighting in which no step counts.
+    fn nothing_weighed(&self) -> Weighed {
+        let streams = self.streams.of_networks().len();
+        Weighed::nothing(self.problem.factors.len(), streams, self.unit())
+    }
+
+    /// The weighting in which the steps of a set count fully, and no others.
     fn weighed(&self, set: &[Step]) -> Weighed {
         let unit = self.unit();
-        let mut weighed =
-            Weighed::nothing(self.problem.factors.len(), self.streams.of_networks().len(), unit);
+        let mut weighed = self.nothing_weighed();
         for step in set {
             match step {
                 Step::Computing(value) => weighed.computing[value.index()] = unit,
@@ -320,6 +333,8 @@ impl<'a> Steps<'a> {
         weighed
     }
 
+    /// The weight of a step that counts fully: large enough for the parts of means, and for shares
+    /// of all moves that are done at once.
     fn unit(&self) -> u64 {
         16 * PARTS * self.moves_at_once
     }

@@ -138,10 +138,7 @@ impl Steps<'_> {
     fn of_cores(&self, first: &[Step], path: &[ValueId], trunk: &[ValueId]) -> Vec<Step> {
         let mut set: Vec<Step> = first.to_vec();
         self.add(&mut set, self.computing());
-        self.add(
-            &mut set,
-            path.iter().map(|id| Step::Moving(MovesToReaders { value: *id, only: None })),
-        );
+        self.add(&mut set, path.iter().map(|id| Step::Moving(MovesToReaders::to_all(*id))));
         self.add(&mut set, self.moves_along(path));
         self.add(&mut set, self.moves_along(trunk));
         self.add(&mut set, self.problem.live.iter().rev().flat_map(|id| self.moves_of(*id)));
@@ -189,31 +186,24 @@ impl Steps<'_> {
         })
     }
 
+    /// The sets without cases with which a climb begins.
     fn sets(&self, path: &[ValueId], trunk: &[ValueId]) -> Vec<Weighed> {
         let live = || self.problem.live.iter().copied();
         let sends = |id: &ValueId| self.costs.sending[id.index()].iter().any(|cost| *cost > 0);
-        let to_all =
-            || live().rev().map(|value| Step::Moving(MovesToReaders { value, only: None }));
+        let to_all = || live().rev().map(MovesToReaders::to_all).map(Step::Moving);
         // One set along the critical path, and one along the longest way through ops.
         let along = [path, trunk].map(|path| self.weighed(&self.along(&[], path)));
         let mut sets = vec![self.weighed(&self.of_cores(&[], path, trunk))];
         sets.extend(along);
-        // One set of everything that is sent. If all moves are on one network, the kernels that fit
-        // are added.
-        let none = || {
-            Weighed::nothing(
-                self.problem.factors.len(),
-                self.streams.of_networks().len(),
-                self.unit(),
-            )
-        };
+        // One set of everything that is sent. If only one move is done at a time, the kernels that
+        // fit are added.
         if self.moves_at_once == 1 {
             let mut of_links: Vec<Step> = Vec::new();
             self.add(&mut of_links, to_all().chain(live().filter(sends).map(Step::Sending)));
             self.add(&mut of_links, self.computing());
             sets.push(self.weighed(&of_links));
         } else {
-            let mut links = none();
+            let mut links = self.nothing_weighed();
             for id in live() {
                 links.moving[id.index()] = self.unit() / self.moves_at_once;
                 links.sending[id.index()] = self.unit() / self.moves_at_once;
@@ -221,14 +211,15 @@ impl Steps<'_> {
             sets.push(links);
         }
         // One set for each stream of the network, and one for the mean of all streams.
-        if self.streams.of_networks().len() > 1 {
-            for stream in 0..self.streams.of_networks().len() {
-                let mut links = none();
+        let streams = self.streams.of_networks().len();
+        if streams > 1 {
+            for stream in 0..streams {
+                let mut links = self.nothing_weighed();
                 links.on_stream.iter_mut().for_each(|of| of[stream] = self.unit());
                 sets.push(links);
             }
-            let mut links = none();
-            let share = self.unit() / self.streams.of_networks().len() as u64;
+            let mut links = self.nothing_weighed();
+            let share = self.unit() / streams as u64;
             links.on_stream.iter_mut().for_each(|of| of.fill(share));
             sets.push(links);
         }
