@@ -20,7 +20,7 @@ use shard_cost::RegroupTimes;
 use shard_ir::{AxisSet, Def, Dtype, Layout, Program, ValueId};
 
 use super::factors::{Extent, Factor, Factors, SharedFactors, ValueUse};
-use super::graph::{Alike, FAR, Graph, NodeId, Queue};
+use super::graph::{FAR, Graph, GraphKey, NodeId, Queue};
 use super::parts::Seat;
 use super::prices::{Prices, use_index};
 use super::serving::{add, at, least_of};
@@ -359,9 +359,9 @@ impl<'k, 'h> Apart<'k, 'h> {
 
     /// The graph of a scalar.
     fn scalar(&self) -> Arc<Graph> {
-        let alike = Alike { dtype: Dtype::F32, ..Alike::nothing() };
+        let key = GraphKey { dtype: Dtype::F32, ..GraphKey::nothing() };
         let mut times = RegroupTimes::new(self.setting.hardware, &self.form.kernels.program.mesh);
-        Arc::new(Graph::new(&mut times, &alike, AxisSet::EMPTY))
+        Arc::new(Graph::new(&mut times, &key, AxisSet::EMPTY))
     }
 
     /// Divides the terms of each constant in the bound among its readers; returns `false` if a

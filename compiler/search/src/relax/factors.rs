@@ -22,8 +22,7 @@ pub use shared::SearchCache;
 pub(crate) use shared::{CacheKey, SharedFactors};
 
 /// The strategies of one value, in flat arrays. Node numbers from the size of the graph on are
-/// *kernel states*: the value in a layout inside a fused kernel, with a number of bytes that the
-/// rest of the kernel still reads or writes.
+/// *kernel states*: the value in a layout inside a fused kernel ([`InKernel`]).
 #[derive(Debug, Default)]
 pub(crate) struct Factor {
     /// For each strategy, the node at which it makes the value.
@@ -117,7 +116,7 @@ pub(crate) enum ValueUse {
 /// Where in a kernel a kernel state is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum InKernel {
-    /// The rest of the kernel still reads and writes this many bytes more than the head does.
+    /// The rest of the kernel adds this many bytes to those that its head reads and writes.
     BytesToCome(i64),
     /// Within an attention, whose last op pays its time. In a ring, `ring` is the number of the
     /// arrangement of its axes.
@@ -153,8 +152,8 @@ pub(crate) struct Factors {
     /// For each value, the operands of the op or pin that makes it.
     pub(crate) operands: Arc<Vec<Vec<ValueId>>>,
     pub(crate) uses: Arc<Vec<Vec<ValueUse>>>,
-    /// For each value that has too many readers to be priced one by one, the groups of readers that
-    /// pay the same price.
+    /// For each value with more readers than are priced together, the groups of readers that pay
+    /// the same price, if these are few enough to be priced together.
     pub(super) groups: Arc<Vec<Option<Groups>>>,
     /// For each result, its value and the nodes of the layouts that are allowed.
     pub(crate) outputs: Vec<(ValueId, Vec<NodeId>)>,

@@ -20,7 +20,7 @@ pub(crate) const FAR: i64 = 1 << 59;
 /// the numbers behind both.
 pub(crate) type NodeId = u32;
 
-/// The graph of values that are [`Alike`]. Times are in picoseconds, or in ticks.
+/// The graph that all values of one [`GraphKey`] share. Times are in picoseconds, or in ticks.
 ///
 /// The graph has single moves such that every other move takes as long as a way over them: the
 /// moves of [`generating_moves`](crate::rules::moves::generating_moves), and those all-to-alls,
@@ -46,7 +46,7 @@ pub(crate) struct Graph {
 /// All that the graph of a value depends on, beside the mesh, the hardware and the partials of its
 /// program. The graph is made from this alone, so that values whose moves differ never share one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Alike {
+pub(crate) struct GraphKey {
     /// The sizes of the value, and which moves of it are allowed.
     pub(crate) movable: Movable,
     pub(crate) dtype: Dtype,
@@ -54,12 +54,11 @@ pub(crate) struct Alike {
     pub(crate) times: u64,
 }
 
-impl Alike {
-    /// The graph of a scalar that has no moves: it stands in for the graphs of values that need
-    /// none.
-    pub(crate) fn nothing() -> Alike {
+impl GraphKey {
+    /// The key of a scalar without moves, whose graph stands in for those of values that need none.
+    pub(crate) fn nothing() -> GraphKey {
         let scalar = Movable { sizes: Vec::new(), freedom: Freedom::Fixed, statistics: None };
-        Alike { movable: scalar, dtype: Dtype::F32, times: 0 }
+        GraphKey { movable: scalar, dtype: Dtype::F32, times: 0 }
     }
 }
 

@@ -8,7 +8,7 @@ use shard_cost::{Hardware, RegroupTimes};
 use shard_ir::{AxisSet, Dim, Mesh, ValueId};
 
 use super::super::Setting;
-use super::super::graph::{Alike, Graph};
+use super::super::graph::{Graph, GraphKey};
 use super::Factor;
 use super::builder::FactorKey;
 use crate::kernel::Kernels;
@@ -85,8 +85,8 @@ impl SearchCache {
     }
 }
 
-/// All that graphs and factors depend on, beside what [`Alike`] and [`FactorKey`] hold; these name
-/// dims and axes by number.
+/// All that graphs and factors depend on, beside what [`GraphKey`] and [`FactorKey`] hold; these
+/// name dims and axes by number.
 #[derive(PartialEq)]
 pub(crate) struct CacheKey {
     hardware: Hardware,
@@ -118,7 +118,7 @@ pub(crate) struct SharedFactors {
     /// The number of ticks in a picosecond in the times of graphs. The times of factors are in
     /// picoseconds.
     pub(super) ticks: i64,
-    graphs: FxHashMap<Alike, Arc<Graph>>,
+    graphs: FxHashMap<GraphKey, Arc<Graph>>,
     pub(super) factors: FxHashMap<FactorKey, Arc<Factor>>,
     moves: KnownMoves,
 }
@@ -144,13 +144,13 @@ impl SharedFactors {
         let program = kernels.program.as_ref();
         let mut times = RegroupTimes::new(setting.hardware, &program.mesh);
         let ticks = self.ticks;
-        let mut make = |of: &Alike| {
+        let mut make = |of: &GraphKey| {
             let graph = Graph::new(&mut times, of, setting.maxima);
             Arc::new(if ticks == 1 { graph } else { graph.longer(ticks) })
         };
         let mut shared =
-            |of: Alike| Arc::clone(self.graphs.entry(of).or_insert_with_key(&mut make));
-        let empty = shared(Alike::nothing());
+            |of: GraphKey| Arc::clone(self.graphs.entry(of).or_insert_with_key(&mut make));
+        let empty = shared(GraphKey::nothing());
         // In a strict layer only a value that a `reshard` names may move.
         let may_move = |id: ValueId| {
             let asks = |by: ValueId| {
@@ -168,7 +168,7 @@ impl SharedFactors {
             if !may_move(id) {
                 movable.freedom = Freedom::Fixed;
             }
-            shared(Alike { movable, dtype: value.dtype, times: value.times })
+            shared(GraphKey { movable, dtype: value.dtype, times: value.times })
         };
         program.value_ids().map(graph).collect()
     }

@@ -10,7 +10,7 @@ use shard_ir::catalogue::Sends;
 use shard_ir::{AxisSet, Collective, Dtype, Layout, MeshShape, Picoseconds, Reduction};
 
 use super::super::regroup::Sparse;
-use super::{Alike, FAR, Graph, NodeId};
+use super::{FAR, Graph, GraphKey, NodeId};
 use crate::rules::moves::{Freedom, MAX_EXCHANGED, Movable, all_to_alls, generating_moves};
 
 /// Between more layouts of one local shape than this, permutes go through a hub that bounds their
@@ -19,7 +19,7 @@ pub(super) const MAX_PERMUTED: usize = 48;
 
 impl Graph {
     /// The graph of the values that are alike in `of`.
-    pub(crate) fn new(times: &mut RegroupTimes<'_>, of: &Alike, maxima: AxisSet) -> Graph {
+    pub(crate) fn new(times: &mut RegroupTimes<'_>, of: &GraphKey, maxima: AxisSet) -> Graph {
         Graph::once(times, &of.movable, of.dtype, maxima).done(of.times)
     }
 
