@@ -240,7 +240,8 @@ impl OverlapSearch<'_> {
         None
     }
 
-    /// The bounds of a weighting. Where it has none, `none` is set if the problem has no plan at all.
+    /// The bounds of a weighting. Where it has none, `none` is set if the problem has no plan at
+    /// all.
     fn of_set(
         &self,
         weights: &Weighed,

@@ -136,7 +136,8 @@ impl Branch {
             if dived.len() < most_dives && dived.insert(all) {
                 return Fork::Dive;
             }
-            return Fork::Branches(self.by_memory(part, place, &live[place]));
+            let (_, low, high) = self.halved(part, place, &live[place]);
+            return Fork::Branches(vec![low, high]);
         }
         match self.open_label(most) {
             Some((part, live)) => Fork::Branches(self.by_label(part, &live)),
@@ -238,23 +239,23 @@ impl Branch {
         ]
     }
 
-    /// Two branches by what a place of a memory stores, where two or more classes are live: up to
-    /// as much as seems best, and more.
-    fn by_memory(&self, part: usize, place: usize, live: &[usize]) -> Vec<Branch> {
+    /// Divides by what a place of a memory stores, where two or more classes are live. Returns the
+    /// largest class of the first branch, which is the one that seems best if the second branch
+    /// still has a class then, and both branches.
+    pub(super) fn halved(
+        &self,
+        part: usize,
+        place: usize,
+        live: &[usize],
+    ) -> (usize, Branch, Branch) {
         let best = self.whole.prices.sides.best(part)[place] as usize;
         // The largest class is never the limit, so that the second branch has at least that class.
         let smaller = &live[..live.len() - 1];
-        let up_to = smaller
-            .iter()
-            .rfind(|class| **class <= best)
-            .or(smaller.first())
-            .map(|class| *class as u32)
-            .unwrap_or_else(|| never!("an open place of one class", 0));
-        let (low, high) = (
-            self.having(part, &|p, class| p != place || class <= up_to),
-            self.having(part, &|p, class| p != place || class > up_to),
-        );
-        vec![low, high]
+        let up_to = smaller.iter().rfind(|class| **class <= best).or(smaller.first()).copied();
+        let up_to = up_to.unwrap_or_else(|| never!("an open place of one class", 0));
+        let low = self.having(part, &|p, class| p != place || class as usize <= up_to);
+        let high = self.having(part, &|p, class| p != place || class as usize > up_to);
+        (up_to, low, high)
     }
 
     /// The place of a memory with the widest range of bytes among its live classes; `None` where

@@ -16,8 +16,8 @@ use crate::Limits;
 /// The number of sweeps after each round of decisions.
 const SWEEPS: usize = 3;
 
-/// If a round of several decisions raises the bound by more than one part in this many, fewer values
-/// are decided at once.
+/// If a round of several decisions raises the bound by more than one part in this many, fewer
+/// values are decided at once.
 const LIFTED: i64 = 1 << 13;
 
 impl Branch {

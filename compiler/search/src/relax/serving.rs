@@ -19,8 +19,8 @@ const MOST_READERS: usize = 8;
 /// Steps that pricing more than [`FEW_READERS`] together may take: a few milliseconds.
 const MOST_STEPS: usize = 1 << 21;
 
-/// Whether the readers of a value are priced together, given the number of its nodes. In training, a value that
-/// is computed again for the backward pass often has six or seven readers.
+/// Whether the readers of a value are priced together, given the number of its nodes. In training,
+/// a value that is computed again for the backward pass often has six or seven readers.
 pub(crate) fn are_together(readers: usize, nodes: usize) -> bool {
     let divisions = || 3usize.pow(readers as u32).saturating_mul(nodes);
     readers <= FEW_READERS || (readers <= MOST_READERS && divisions() <= MOST_STEPS)

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use shard_ir::{Layout, ValueId};
+use shard_ir::{Layout, ValueId, never};
 
 use super::factors::Factors;
 use super::graph::FAR;
@@ -125,13 +125,9 @@ impl Branch {
         let (PartKind::Memory { bytes, .. }, Seat::Value(value)) =
             (&sides.parts[part].kind, sides.parts[part].places[place].seat)
         else {
-            return None;
+            never!("a memory that stores a result", return None)
         };
-        let smaller = &live[place][..live[place].len() - 1];
-        let best = sides.best(part)[place] as usize;
-        let up_to = smaller.iter().rfind(|class| **class <= best).or(smaller.first()).copied()?;
-        let low = self.having(part, &|p, class| p != place || class as usize <= up_to);
-        let high = self.having(part, &|p, class| p != place || class as usize > up_to);
+        let (up_to, low, high) = self.halved(part, place, &live[place]);
         Some((Split::Stored(value, bytes[place][up_to]), low, high))
     }
 

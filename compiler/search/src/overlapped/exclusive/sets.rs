@@ -24,8 +24,8 @@ const FINE_CUT: u64 = 1000;
 const MOVES: usize = 16;
 
 impl Steps<'_> {
-    /// The largest bound of some sets and their means, and the cases that were looked at. A bound of
-    /// `enough` ends the climb.
+    /// The largest bound of some sets and their means, and the cases that were looked at. A bound
+    /// of `enough` ends the climb.
     pub(in crate::overlapped) fn largest<'l>(
         &self,
         path: &[ValueId],
