@@ -43,16 +43,6 @@ pub(super) fn branches(
         prices_of_parent: None,
         fresh: true,
     }];
-    let shown = |space: &mut Space<'_>,
-                 set: &PriceSet,
-                 within: &Within|
-     -> Result<bool, CertificateError> {
-        space.narrow(within.clone());
-        let bound = space.bound(set)?;
-        let shown = space.bound_under(&bound, &[]).unwrap_or(u64::MAX);
-        space.narrow(Within::default());
-        Ok(shown >= goal.target)
-    };
     while let Some(UnshownBranch { mut branch, within, prices_of_parent, fresh }) = open.pop() {
         if stop.is_time_up() {
             return Ok(Err(Unshown::Time));
@@ -66,7 +56,7 @@ pub(super) fn branches(
         }
         // The prices of a branch often do for a part of it.
         if let Some(number) = prices_of_parent
-            && shown(space, &found.prices[number], &within)?
+            && bound_within(space, &found.prices[number], &within)? >= goal.target
         {
             found.tree.push(Entry::Leaf { prices: number as u32 });
             continue;
@@ -75,7 +65,7 @@ pub(super) fn branches(
         let (problem, prices) = branch.problem_and_prices();
         let scale = scale_of(problem);
         let set = PriceSet { scale, ..price_set(space, problem, prices, false) };
-        let is_shown = shown(space, &set, &within)?;
+        let is_shown = bound_within(space, &set, &within)? >= goal.target;
         price_count += set
             .readers
             .iter()
@@ -108,6 +98,19 @@ pub(super) fn branches(
     }
     drop_unused(&mut found);
     Ok(Ok(found))
+}
+
+/// The bound that prices show on the plans within some restrictions, in picoseconds.
+fn bound_within(
+    space: &mut Space<'_>,
+    set: &PriceSet,
+    within: &Within,
+) -> Result<u64, CertificateError> {
+    space.narrow(within.clone());
+    let bound = space.bound(set)?;
+    let shown = space.bound_under(&bound, &[]).unwrap_or(u64::MAX);
+    space.narrow(Within::default());
+    Ok(shown)
 }
 
 /// The entry of the question that divides a branch, and the restrictions of the plans for which the
