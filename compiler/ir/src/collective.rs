@@ -426,21 +426,15 @@ impl Collective {
     /// The dims that an all-gather or a reduce-scatter changes, if the value is in the layout
     /// `from`: each with the axes that it loses or gains, major to minor. Empty for other moves.
     pub fn parts(&self, from: Layout) -> Vec<(usize, AxisList)> {
-        match *self {
-            Collective::AllGather { dim, axes } | Collective::ReduceScatter { dim, axes, .. } => {
-                vec![(dim, axes)]
-            }
-            Collective::AllGatherDims { to } => regroup::appended(to, from).unwrap_or_default(),
-            Collective::ReduceScatterDims { to, .. } => {
-                regroup::appended(from, to).unwrap_or_default()
-            }
-            Collective::Slice { .. }
-            | Collective::AllReduce { .. }
-            | Collective::AllToAll { .. }
-            | Collective::Permute { .. }
-            | Collective::Exchange { .. }
-            | Collective::ToPartial { .. }
-            | Collective::SoftmaxMerge { .. } => Vec::new(),
+        let row = self.row();
+        if row.sends != Sends::Around {
+            return Vec::new();
+        }
+        let Terms { dims: [dim, _], axes, to, .. } = self.terms();
+        match to {
+            Some(to) if row.gathers => regroup::appended(to, from).unwrap_or_default(),
+            Some(to) => regroup::appended(from, to).unwrap_or_default(),
+            None => dim.zip(axes).into_iter().collect(),
         }
     }
 
