@@ -10,7 +10,7 @@ use shard_ir::{
 };
 
 use crate::emit::MoveSite;
-use crate::lower::Lowering;
+use crate::lower::{LabelledForm, Lowering};
 use crate::memory::needed;
 use crate::reason::Reader;
 use crate::relax::{Setting, Wanted, Whole, all_plans};
@@ -178,8 +178,8 @@ impl Asking<'_> {
         let cost = self.lowered.optimality.cost.0;
         Ok(match self.detail {
             Detail::Plans => {
-                let case = (kernels, remembered.labels.as_slice());
-                Lowering::of_question(self.hardware, self.limits, case, &question, cost)?
+                let form = LabelledForm { kernels, labels: Some(&remembered.labels) };
+                Lowering::of_question(self.hardware, self.limits, form, &question, cost)?
                     .map(|other| (other.optimality.cost, Some(other.plan)))
             }
             Detail::Bounds => question.least().map(|least| (Picoseconds(least.max(cost)), None)),

@@ -6,7 +6,7 @@ use shard_ir::{
     Collective, Def, InstrKind, Layout, LayoutPattern, Picoseconds, Plan, Program, ValueId,
 };
 
-use crate::lower::{Known, better_than, lower_below};
+use crate::lower::{KnownForms, better_than, lower_below};
 use crate::relax::Better;
 use crate::{Limits, LowerError, LowerOptions, Lowered, Status};
 
@@ -89,7 +89,7 @@ pub fn order_savings(
     let limits = Limits { expansions, trials: false, time_alone: true, ..options.limits.clone() };
     let options = LowerOptions { limits, ..options.clone() };
     let cost = lowered.optimality.cost.0;
-    let freed = |sites: &[Site]| {
+    let freed = |sites: &[OrderSite]| {
         let mut freed = program.clone();
         sites.iter().for_each(|site| site.leave_open(&mut freed));
         freed
@@ -97,14 +97,14 @@ pub fn order_savings(
     // All of them left open at once save at least what each alone does, and mostly that is nothing.
     let all = freed(&sites);
     let nothing = || Ok(OrderSavings::default());
-    let best = (&lowered.remembered, cost);
-    let (least, known) = match better_than((program, &all), best, hardware, &options)? {
+    let remembered = &lowered.remembered;
+    let (least, known) = match better_than(program, &all, remembered, cost, hardware, &options)? {
         Better::None => return nothing(),
         Better::Plans { least, known } => (least, known),
         Better::Unknown => {
-            let known = Known::of(&lowered.remembered);
+            let known = KnownForms::of(&lowered.remembered);
             match lower_below(&all, hardware, &options, cost, &known)? {
-                Some(all) => (all.optimality.lower_bound.0, Known::of(&all.remembered)),
+                Some(all) => (all.optimality.lower_bound.0, KnownForms::of(&all.remembered)),
                 None => return nothing(),
             }
         }
@@ -123,8 +123,8 @@ pub fn order_savings(
         let Some(other) = other else { continue };
         let saved = Picoseconds(cost.saturating_sub(other.optimality.cost.0));
         let better = match site {
-            Site::Value(id) => layout_of(&other, &freed, id),
-            Site::Output(i) => {
+            OrderSite::Value(id) => layout_of(&other, &freed, id),
+            OrderSite::Output(i) => {
                 other.plan.outputs.get(i).map(|o| other.plan.instruction(o.id).layout)
             }
         };
@@ -138,32 +138,32 @@ pub fn order_savings(
 
 /// A place in the source where the order of axes is written.
 #[derive(Clone, Copy)]
-enum Site {
+enum OrderSite {
     /// The type of a parameter, or a pin.
     Value(ValueId),
     /// The type of a result.
     Output(usize),
 }
 
-impl Site {
+impl OrderSite {
     fn value(self, program: &Program) -> ValueId {
         match self {
-            Site::Value(id) => id,
-            Site::Output(i) => program.outputs[i].value,
+            OrderSite::Value(id) => id,
+            OrderSite::Output(i) => program.outputs[i].value,
         }
     }
 
     fn output(self) -> Option<usize> {
         match self {
-            Site::Value(_) => None,
-            Site::Output(i) => Some(i),
+            OrderSite::Value(_) => None,
+            OrderSite::Output(i) => Some(i),
         }
     }
 
     fn leave_open(self, program: &mut Program) {
         let pattern = match self {
-            Site::Output(i) => &mut program.outputs[i].pattern,
-            Site::Value(id) => match &mut program.values[id.index()].def {
+            OrderSite::Output(i) => &mut program.outputs[i].pattern,
+            OrderSite::Value(id) => match &mut program.values[id.index()].def {
                 Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => pattern,
                 Def::Constant(_) | Def::Op { .. } => return,
             },
@@ -175,7 +175,7 @@ impl Site {
 }
 
 /// Where several axes are named on one dim of a value that the plan moves.
-fn sites(program: &Program, lowered: &Lowered) -> Vec<Site> {
+fn sites(program: &Program, lowered: &Lowered) -> Vec<OrderSite> {
     let ordered = |p: &LayoutPattern| p.dims.iter().any(|d| d.axes.len() > 1 && !d.any_order);
     let values = program.value_ids().filter(|id| match &program.value(*id).def {
         Def::Parameter { pattern, .. } => ordered(pattern) && is_moved(lowered, program, *id),
@@ -188,7 +188,7 @@ fn sites(program: &Program, lowered: &Lowered) -> Vec<Site> {
     let outputs = program.outputs.iter().enumerate();
     let outputs = outputs
         .filter(|(_, output)| ordered(&output.pattern) && is_moved(lowered, program, output.value));
-    values.map(Site::Value).chain(outputs.map(|(i, _)| Site::Output(i))).collect()
+    values.map(OrderSite::Value).chain(outputs.map(|(i, _)| OrderSite::Output(i))).collect()
 }
 
 /// Whether a plan moves a value of the program with traffic in which whole blocks change places or

@@ -129,7 +129,7 @@ fn of_choices(
             let wanted = Wanted { memory, apart: true, ..Wanted::default() };
             Ok(Some(all_plans(kernels, setting, wanted)?.0))
         };
-        let found = narrowed(choices, setting, (&kernels_of, &of_part), &solve)?;
+        let found = narrowed(choices, setting, &kernels_of, &of_part, &solve)?;
         Ok(found.map(|found| found.bound))
     };
     let of_any_size = bound(false)?;

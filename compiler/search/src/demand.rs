@@ -63,7 +63,7 @@ pub fn annotated(program: &Program, value: ValueId, pattern: &LayoutPattern) -> 
         out
     };
     if let Some(label) = label_of(program, value) {
-        return with_label(program, label, (&program.value(value).dims, pattern));
+        return with_label(program, label, &program.value(value).dims, pattern);
     }
     match &program.value(value).def {
         Def::Parameter { pattern: known, .. } if known.open => stated(value),
@@ -87,7 +87,8 @@ pub fn label_of(program: &Program, value: ValueId) -> Option<LabelId> {
 fn with_label(
     program: &Program,
     label: LabelId,
-    (dims, pattern): (&[DimId], &LayoutPattern),
+    dims: &[DimId],
+    pattern: &LayoutPattern,
 ) -> Program {
     let mut out = program.clone();
     for value in &mut out.values {

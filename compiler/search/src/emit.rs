@@ -15,10 +15,10 @@ use shard_ir::{
 use crate::LowerError;
 use crate::in_pieces::kernel_of_each;
 use crate::kernel::{Kernel, Kernels, Link};
-use crate::reason::{Reader, Readers, reason, reason_in_pieces, reason_of_loop};
+use crate::reason::{Reader, Reasons, reason_in_pieces};
 use crate::rules::pieces::{Laid, rule_of_pieces};
 use crate::rules::{self, Rule, rule_of_loop, rule_of_move, rules_of_strategy};
-use crate::search::{Settled, Solution};
+use crate::search::{SettledValue, Solution};
 use crate::strict::may_move_to;
 use crate::table::{LayoutId, Source, Tables};
 
@@ -57,7 +57,7 @@ pub(crate) fn emit(
     solution: &Solution,
 ) -> Result<Emitted, LowerError> {
     let program = kernels.program.as_ref();
-    let readers = Readers::new(kernels, tables, solution);
+    let reasons = Reasons::new(kernels, tables, solution);
     let plan = Plan {
         name: program.name.clone(),
         repeat: program.repeat,
@@ -74,7 +74,7 @@ pub(crate) fn emit(
         program,
         tables,
         solution,
-        readers,
+        reasons,
         plan,
         moves: Vec::new(),
         made: BTreeMap::new(),
@@ -146,7 +146,7 @@ struct Emitter<'a> {
     program: &'a Program,
     tables: &'a Tables,
     solution: &'a Solution,
-    readers: Readers,
+    reasons: Reasons<'a>,
     plan: Plan,
     moves: Vec<MoveSite>,
     made: BTreeMap<(ValueId, LayoutId), InstrId>,
@@ -184,7 +184,7 @@ impl Emitter<'_> {
             Source::Kernel(number, fused) => {
                 let kernel = &self.kernels.of[id.index()][number];
                 let read: Vec<LayoutId> = producer.reads.iter().map(|(_, l)| *l).collect();
-                let instr = self.kernel(id, kernel, fused, (&read, layout))?;
+                let instr = self.kernel(id, kernel, fused, &read, layout)?;
                 self.made.insert((id, settled.made_in), instr);
                 self.follow_up(id, &settled)?;
             }
@@ -220,7 +220,8 @@ impl Emitter<'_> {
         id: ValueId,
         kernel: &Kernel,
         fused: Option<Fused>,
-        (read, wanted): (&[LayoutId], Layout),
+        read: &[LayoutId],
+        wanted: Layout,
     ) -> Result<InstrId, LowerError> {
         let internal = || does_not_type(id);
         let layouts: Vec<Layout> = kernel
@@ -246,7 +247,7 @@ impl Emitter<'_> {
             let instr = if self.kernels.is_in_pieces(kernel, at, &link.inside) {
                 self.pieces(*op_value, ids[0], link.inside[0]).ok_or_else(internal)?
             } else {
-                self.link((kernel, at), link, ids, in_ring)?
+                self.link(kernel, at, link, ids, in_ring)?
             };
             made.insert(*op_value, instr);
             last = Some(instr);
@@ -277,7 +278,8 @@ impl Emitter<'_> {
     /// The instruction of one op of a kernel, the one at this place, on these operands.
     fn link(
         &mut self,
-        (kernel, at): (&Kernel, usize),
+        kernel: &Kernel,
+        at: usize,
         link: &Link,
         operands: Vec<InstrId>,
         in_ring: bool,
@@ -307,10 +309,7 @@ impl Emitter<'_> {
                 let why = rewriting.map(Reason::Rewritten);
                 self.push(id, InstrKind::Op(op.clone()), operands, link.made, &rules, why)
             }
-            Some(fused) => {
-                let layouts = (link.given.as_slice(), link.made);
-                self.collective_einsum(id, fused, operands, layouts, &rules, rewriting)?
-            }
+            Some(fused) => self.collective_einsum(id, fused, link, operands, &rules, rewriting)?,
         };
         if in_attention && (joins || softmax_over(op).is_some()) {
             self.plan.instructions[instr.index()].origin.attention = true;
@@ -327,28 +326,20 @@ impl Emitter<'_> {
         rules_of_strategy(op, &seen, result, &self.program.mesh)
     }
 
-    /// An einsum with a collective in its loop, on operands given in these layouts, whose product
-    /// has that one.
+    /// An einsum with a collective in its loop, on operands in the layouts of a link.
     fn collective_einsum(
         &mut self,
         value: ValueId,
         fused: Fused,
+        link: &Link,
         operands: Vec<InstrId>,
-        (given, product): (&[Layout], Layout),
         rules: &[Rule],
         rewritten: Option<Rewriting>,
     ) -> Result<InstrId, LowerError> {
         let internal = || LowerError::Internal(format!("the loop of {value:?} does not type"));
+        let given = link.given.as_slice();
         let layouts = self.kernels.loop_layouts(value, &fused, given).ok_or_else(internal)?;
-        let why = reason_of_loop(
-            self.kernels,
-            self.tables,
-            self.solution,
-            &self.readers,
-            value,
-            &fused,
-            given,
-        );
+        let why = self.reasons.of_loop(value, &fused, given);
         let reason = Reason::Looped { rewritten, why };
         let kind = InstrKind::CollectiveEinsum(fused);
         let id = self.push(value, kind, operands, layouts.result, rules, Some(reason));
@@ -361,8 +352,8 @@ impl Emitter<'_> {
             id,
             value: moved.unwrap_or(value),
             collective: fused.collective(),
-            from: fused.gathered().map_or(product, |place| given[place]),
-            made_in: made_in.unwrap_or(product),
+            from: fused.gathered().map_or(link.made, |place| given[place]),
+            made_in: made_in.unwrap_or(link.made),
             reader: moved.map_or(Reader::Maker, |_| Reader::Value(value)),
             in_pieces: false,
         });
@@ -424,7 +415,7 @@ impl Emitter<'_> {
             let instr = self.push(id, kind, operands, laid.made, &rules, why);
             let why = || reason_in_pieces(program, id, layout, &piece.op);
             read.push(self.completed(id, instr, laid, why));
-            self.belong_to_a_piece(start, piece, (dtype, &piece_of), is_last);
+            self.belong_to_a_piece(start, piece, dtype, &piece_of, is_last);
             made = Some(instr);
         }
         made
@@ -459,7 +450,8 @@ impl Emitter<'_> {
         &mut self,
         start: usize,
         piece: &Piece,
-        (dtype, piece_of): (Dtype, &str),
+        dtype: Dtype,
+        piece_of: &str,
         is_last: bool,
     ) {
         for added in &mut self.plan.instructions[start..] {
@@ -474,12 +466,12 @@ impl Emitter<'_> {
     }
 
     /// The moves that complete or cut a value, right behind the op that makes it.
-    fn follow_up(&mut self, id: ValueId, settled: &Settled) -> Result<(), LowerError> {
+    fn follow_up(&mut self, id: ValueId, settled: &SettledValue) -> Result<(), LowerError> {
         for (from, to) in &settled.moves {
             let cuts = self.tables.of(id).arc(*from, *to).is_some_and(|arc| {
                 arc.collective.row().combines || arc.collective.code() == Move::Slice
             });
-            if cuts && self.made.contains_key(&(id, *from)) && !self.is_written(id, (*from, *to)) {
+            if cuts && self.made.contains_key(&(id, *from)) && !self.is_written(id, *from, *to) {
                 self.take_move(id, *from, *to, Reader::Maker)?;
             }
         }
@@ -533,7 +525,7 @@ impl Emitter<'_> {
         let arc = table.arc(from, to).ok_or_else(internal)?;
         let (before, after) = (table.layouts[from as usize], table.layouts[to as usize]);
         let source = *self.made.get(&(value, from)).ok_or_else(internal)?;
-        let text = reason(self.kernels, self.tables, self.solution, &self.readers, value, arc);
+        let why = self.reasons.of_move(value, arc);
         let kind = InstrKind::Move(arc.collective);
         debug_assert_ne!(before, after, "a move moves");
         let instr = self.push(
@@ -542,7 +534,7 @@ impl Emitter<'_> {
             vec![source],
             after,
             &[rule_of_move(&arc.collective)],
-            Some(text),
+            Some(why),
         );
         let cause = match reader {
             Reader::Maker => None,
@@ -557,8 +549,8 @@ impl Emitter<'_> {
             origin.in_layers = in_layers;
         }
         self.made.insert((value, to), instr);
-        self.plan.instructions[instr.index()].origin.written = self.is_written(value, (from, to));
-        let through = self.readers.through(self.solution, value, (from, to));
+        self.plan.instructions[instr.index()].origin.written = self.is_written(value, from, to);
+        let through = self.reasons.through(value, from, to);
         self.moves.push(MoveSite {
             id: instr,
             value,
@@ -574,12 +566,12 @@ impl Emitter<'_> {
     }
 
     /// Whether nothing but what a `reshard` names is reached through a move.
-    fn is_written(&self, value: ValueId, step: (LayoutId, LayoutId)) -> bool {
+    fn is_written(&self, value: ValueId, from: LayoutId, to: LayoutId) -> bool {
         let is_written = |r: &Reader| match r {
             Reader::Value(id) => may_move_to(self.program, *id),
             Reader::Maker | Reader::Output(_) => false,
         };
-        let through = self.readers.through(self.solution, value, step);
+        let through = self.reasons.through(value, from, to);
         !through.is_empty() && through.iter().all(is_written)
     }
 

@@ -28,7 +28,7 @@ use lives::{Lives, Moment, before, behind, is_behind, op_at, step_of};
 /// A layout of a value that is not settled, and the first and the last moment that reads it, of
 /// those settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Use {
+pub(crate) struct LayoutUse {
     value: ValueId,
     layout: LayoutId,
     first: Moment,
@@ -36,7 +36,7 @@ pub(crate) struct Use {
 }
 
 // In two words: a search hashes the uses of each state that it looks at.
-impl Hash for Use {
+impl Hash for LayoutUse {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(u64::from(self.value.0) << 32 | u64::from(self.layout));
         state.write_u64(u64::from(self.first) << 32 | u64::from(self.last));
@@ -51,16 +51,16 @@ pub(crate) struct Footprint {
     /// Activations given to the layer that are settled: they are there from its first step.
     standing: u64,
     /// Sorted by value and layout.
-    uses: Vec<Use>,
+    uses: Vec<LayoutUse>,
     /// Moments at which more may turn out to be held; the last first.
-    open: Vec<Held>,
+    open: Vec<HeldAt>,
     /// The most that is held at a moment that is not open any more.
     closed: u64,
 }
 
 /// What is held at a moment, as far as that is decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Held {
+struct HeldAt {
     at: Moment,
     /// Throughout the moment.
     all: u64,
@@ -79,9 +79,9 @@ struct Shown {
     beside: u64,
 }
 
-impl Held {
-    fn new(at: Moment, all: u64, moved: u64) -> Held {
-        Held { at, all, moved, shown: None }
+impl HeldAt {
+    fn new(at: Moment, all: u64, moved: u64) -> HeldAt {
+        HeldAt { at, all, moved, shown: None }
     }
 
     fn most(&self) -> u64 {
@@ -89,7 +89,7 @@ impl Held {
     }
 
     /// Whether it is no more than another, of the same step, and will be no more.
-    fn is_within(&self, other: &Held) -> bool {
+    fn is_within(&self, other: &HeldAt) -> bool {
         let shown = match (self.shown, other.shown) {
             (None, _) => true,
             (Some(own), Some(of)) => {
@@ -104,7 +104,7 @@ impl Held {
 impl Footprint {
     /// The readers of what is not settled: of two plans in the making that agree in these, one that
     /// holds no more anywhere will hold no more anywhere.
-    pub(crate) fn uses(&self) -> &[Use] {
+    pub(crate) fn uses(&self) -> &[LayoutUse] {
         &self.uses
     }
 
@@ -118,7 +118,7 @@ impl Footprint {
                 while others.next_if(|other| other.at > held.at).is_some() {}
                 // What else is held behind an op is held while it runs, too: that stands for a way
                 // which moves nothing behind it.
-                let is_comparable = |other: &&Held| {
+                let is_comparable = |other: &&HeldAt| {
                     other.at == held.at || (is_behind(held.at) && held.at == other.at + 1)
                 };
                 let same = others.peek().copied().filter(is_comparable);
@@ -143,7 +143,7 @@ impl Footprint {
 
     /// The most that is held at once beside weights and caches.
     fn most(&self) -> u64 {
-        self.open.iter().map(Held::most).fold(self.closed, u64::max)
+        self.open.iter().map(HeldAt::most).fold(self.closed, u64::max)
     }
 
     /// Becomes another one, in the memory that it has.
@@ -166,10 +166,11 @@ impl Footprint {
         of: &Holdings<'_>,
         value: ValueId,
         layout: LayoutId,
-        (first, last): (Moment, Moment),
+        first: Moment,
+        last: Moment,
     ) {
         let known = self.uses_of(value);
-        for Held { at, all, .. } in &mut self.open {
+        for HeldAt { at, all, .. } in &mut self.open {
             *all = all.saturating_sub(of.surely_held(&self.uses[known.clone()], *at));
         }
         let of_value = &mut self.uses[known.clone()];
@@ -180,11 +181,11 @@ impl Footprint {
                 (same.first, same.last) = (first.min(same.first), last.max(same.last));
             }
             Err(at) => {
-                self.uses.insert(known.start + at, Use { value, layout, first, last });
+                self.uses.insert(known.start + at, LayoutUse { value, layout, first, last });
                 end += 1;
             }
         }
-        for Held { at, all, .. } in &mut self.open {
+        for HeldAt { at, all, .. } in &mut self.open {
             *all = all.saturating_add(of.surely_held(&self.uses[known.start..end], *at));
         }
     }
@@ -192,7 +193,7 @@ impl Footprint {
     /// Closes the moments at which nothing more can turn out to be held.
     fn close(&mut self) {
         let last = self.uses.iter().map(|u| u.last).max().unwrap_or(0);
-        let is_closed = |held: &&Held| held.at > last && held.shown.is_none();
+        let is_closed = |held: &&HeldAt| held.at > last && held.shown.is_none();
         let closed = self.open.iter().take_while(is_closed).count();
         self.closed = self.open.drain(..closed).map(|held| held.most()).fold(self.closed, u64::max);
     }
@@ -223,7 +224,7 @@ impl Sketch {
 
 /// What holding a value means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum Holding {
     /// It has memory of its own from when it is made: an op's.
     Made,
     /// It has memory of its own from the first step: an activation given to the layer.
@@ -242,7 +243,7 @@ pub(crate) struct Holdings<'a> {
     program: &'a Program,
     tables: &'a Tables,
     memory: &'a DeviceMemory<'a>,
-    kinds: Vec<Kind>,
+    kinds: Vec<Holding>,
     /// For each value and layout what it takes.
     bytes: Vec<Vec<u64>>,
     /// For each value and layout what it takes beside what is counted apart; 0 where it may be
@@ -264,11 +265,12 @@ pub(crate) struct Holdings<'a> {
 
 impl<'a> Holdings<'a> {
     pub(crate) fn new(
-        kernels: &Kernels,
-        (program, tables): (&'a Program, &'a Tables),
+        kernels: &'a Kernels,
+        tables: &'a Tables,
         memory: &'a DeviceMemory<'a>,
     ) -> Holdings<'a> {
-        let kinds: Vec<Kind> = program.value_ids().map(|id| kind(program, memory, id)).collect();
+        let program = kernels.program.as_ref();
+        let kinds: Vec<Holding> = program.value_ids().map(|id| kind(program, memory, id)).collect();
         let of_layouts = |id| {
             let layouts = tables.of(id).layouts.iter();
             layouts.map(|layout| memory.bytes(id, *layout)).collect()
@@ -326,7 +328,7 @@ impl<'a> Holdings<'a> {
         // Where the last piece does without the operand, that may be gone.
         let gone = match self.kinds[operand.index()] {
             _ if last.reads_operand => 0,
-            Kind::View => self.bytes(*operand, *layout),
+            Holding::View => self.bytes(*operand, *layout),
             _ => self.copies[operand.index()][*layout as usize],
         };
         self.pieces.insert(key, (last.bytes, gone));
@@ -350,9 +352,9 @@ impl<'a> Holdings<'a> {
     pub(crate) fn add_output(&self, held: &mut Footprint, value: ValueId, layout: LayoutId) {
         let end = self.end();
         if held.open.is_empty() {
-            held.open.push(Held::new(before(end), 0, 0));
+            held.open.push(HeldAt::new(before(end), 0, 0));
         }
-        held.read(self, value, layout, (op_at(end), op_at(end)));
+        held.read(self, value, layout, op_at(end), op_at(end));
     }
 
     /// The step behind all ops, at which results are given back.
@@ -366,7 +368,9 @@ impl<'a> Holdings<'a> {
         &self,
         held: &mut Footprint,
         value: ValueId,
-        (made_in, producer, moves): (LayoutId, &Producer, &[(LayoutId, LayoutId)]),
+        made_in: LayoutId,
+        producer: &Producer,
+        moves: &[(LayoutId, LayoutId)],
         twice: bool,
     ) -> Option<()> {
         if producer.source == Source::Given {
@@ -374,7 +378,7 @@ impl<'a> Holdings<'a> {
                 .kept
                 .saturating_add(self.memory.beyond_least(value, self.layout(value, made_in)));
         }
-        self.note(held, value, (made_in, producer, moves), twice);
+        self.note(held, value, made_in, producer, moves, twice);
         self.memory.holds(self.needed(held)).then_some(())
     }
 
@@ -389,22 +393,24 @@ impl<'a> Holdings<'a> {
         &self,
         held: &mut Footprint,
         value: ValueId,
-        (made_in, producer, moves): (LayoutId, &Producer, &[(LayoutId, LayoutId)]),
+        made_in: LayoutId,
+        producer: &Producer,
+        moves: &[(LayoutId, LayoutId)],
         twice: bool,
     ) {
         let step = value.0;
         let own = held.uses_of(value);
         let uses = &held.uses[own.clone()];
-        let lives = self.lives(value, made_in, (moves, twice), uses);
-        let of_view = producer.reads.first().filter(|_| self.kinds[value.index()] == Kind::View);
+        let lives = self.lives(value, made_in, moves, twice, uses);
+        let of_view = producer.reads.first().filter(|_| self.kinds[value.index()] == Holding::View);
         for open in &mut held.open {
-            self.note_at(open, (value, made_in), (&lives, uses), of_view.copied());
+            self.note_at(open, value, &lives, uses, of_view.copied());
         }
         held.uses.drain(own);
         let in_place = !self.resharded[value.index()];
         held.closed = held.closed.max(lives.most_of_a_move());
         if producer.source == Source::Given {
-            if self.kinds[value.index()] == Kind::Given {
+            if self.kinds[value.index()] == Holding::Given {
                 held.standing = held.standing.saturating_add(lives.made().bytes);
             }
         } else {
@@ -417,33 +423,34 @@ impl<'a> Holdings<'a> {
                 let of_made = lives.while_completed(step, |source| source == 0);
                 let shown = of_view.zip(of_made);
                 let shown = shown.map(|(&(value, layout), beside)| Shown { value, layout, beside });
-                held.open.push(Held { shown, ..Held::new(behind(step), all, moved) });
+                held.open.push(HeldAt { shown, ..HeldAt::new(behind(step), all, moved) });
             }
             let own = lives.at(op_at(step)).saturating_add(self.of_pieces(held, value, producer));
             let all = others(held, op_at(step)).saturating_add(own);
-            held.open.push(Held::new(op_at(step), all, 0));
+            held.open.push(HeldAt::new(op_at(step), all, 0));
             if producer.reads.iter().any(|(operand, _)| self.moves[operand.index()]) {
                 let all = others(held, before(step));
-                held.open.push(Held::new(before(step), all, 0));
+                held.open.push(HeldAt::new(before(step), all, 0));
             }
             for (n, (operand, layout)) in producer.reads.iter().enumerate() {
                 // A view is held as long as what it shows.
-                let shows = self.kinds[value.index()] == Kind::View && n == 0;
+                let shows = self.kinds[value.index()] == Holding::View && n == 0;
                 let now = op_at(step);
                 let last = if shows { lives.made().to.max(now) } else { now };
-                held.read(self, *operand, *layout, (now, last));
+                held.read(self, *operand, *layout, now, last);
             }
         }
         held.close();
     }
 
-    /// Notes at a moment what is held then of a value that is settled and made in a layout; of a
-    /// view, what it shows is given.
+    /// Notes at a moment what is held then of a value that is settled; of a view, what it shows is
+    /// given.
     fn note_at(
         &self,
-        held: &mut Held,
-        (value, made_in): (ValueId, LayoutId),
-        (lives, uses): (&Lives, &[Use]),
+        held: &mut HeldAt,
+        value: ValueId,
+        lives: &Lives,
+        uses: &[LayoutUse],
         of_view: Option<(ValueId, LayoutId)>,
     ) {
         let known = self.surely_held(uses, held.at);
@@ -454,11 +461,8 @@ impl<'a> Holdings<'a> {
             let read = lives.while_shown(shown.layout, held.at).map(more);
             let moved = read.map_or(0, |read| read.saturating_add(shown.beside));
             held.moved = held.moved.max(moved);
-            held.shown = of_view.filter(|_| shown.layout == made_in).map(|(value, layout)| Shown {
-                value,
-                layout,
-                ..shown
-            });
+            let of_view = of_view.filter(|_| shown.layout == lives.made().layout);
+            held.shown = of_view.map(|(value, layout)| Shown { value, layout, ..shown });
         }
         if self.stays(value, held.at) {
             let moved = lives.while_moved(held.at).map_or(0, more);
@@ -487,10 +491,10 @@ impl<'a> Holdings<'a> {
     fn copy(&self, value: ValueId, layout: LayoutId) -> u64 {
         let producers = &self.tables.of(value).producers[layout as usize];
         let apart = match self.kinds[value.index()] {
-            Kind::Made | Kind::Given => false,
-            Kind::Kept => producers.iter().any(|p| p.source == Source::Given),
-            Kind::View => !producers.is_empty(),
-            Kind::Nowhere => true,
+            Holding::Made | Holding::Given => false,
+            Holding::Kept => producers.iter().any(|p| p.source == Source::Given),
+            Holding::View => !producers.is_empty(),
+            Holding::Nowhere => true,
         };
         if apart { 0 } else { self.bytes(value, layout) }
     }
@@ -516,8 +520,8 @@ impl<'a> Holdings<'a> {
 
     /// What is held for sure at a moment of a value that is not settled, all of whose readers from
     /// that moment on are known.
-    fn surely_held(&self, uses: &[Use], at: Moment) -> u64 {
-        let there = |u: &&Use| u.first <= at && at <= u.last;
+    fn surely_held(&self, uses: &[LayoutUse], at: Moment) -> u64 {
+        let there = |u: &&LayoutUse| u.first <= at && at <= u.last;
         if uses.iter().any(|u| there(&u)) {
             let copies =
                 uses.iter().filter(there).map(|u| self.copies[u.value.index()][u.layout as usize]);
@@ -528,15 +532,15 @@ impl<'a> Holdings<'a> {
     }
 }
 
-fn kind(program: &Program, memory: &DeviceMemory<'_>, value: ValueId) -> Kind {
+fn kind(program: &Program, memory: &DeviceMemory<'_>, value: ValueId) -> Holding {
     match &program.value(value).def {
-        _ if program.in_host_memory(value) => Kind::Nowhere,
-        Def::Parameter { kind: ParameterKind::Activation, .. } => Kind::Given,
-        Def::Parameter { .. } => Kind::Kept,
-        Def::Constant(_) => Kind::Nowhere,
-        Def::Pin { .. } => Kind::View,
-        Def::Op { .. } if memory.shares_memory(value) => Kind::View,
-        Def::Op { .. } => Kind::Made,
+        _ if program.in_host_memory(value) => Holding::Nowhere,
+        Def::Parameter { kind: ParameterKind::Activation, .. } => Holding::Given,
+        Def::Parameter { .. } => Holding::Kept,
+        Def::Constant(_) => Holding::Nowhere,
+        Def::Pin { .. } => Holding::View,
+        Def::Op { .. } if memory.shares_memory(value) => Holding::View,
+        Def::Op { .. } => Holding::Made,
     }
 }
 
@@ -566,8 +570,8 @@ mod tests {
         for held in 0..1 << moments.len() {
             for bytes in [0, 1, 2, 1 << 53] {
                 let is_held = |n: &usize| held & (1 << n) != 0;
-                let at = |n: usize| Held::new(moments[n], bytes, n as u64);
-                let first = Held::new(far, bytes, 0);
+                let at = |n: usize| HeldAt::new(moments[n], bytes, n as u64);
+                let first = HeldAt::new(far, bytes, 0);
                 let open = std::iter::once(first).filter(|_| held % 2 == 0);
                 let open = open.chain((0..moments.len()).filter(is_held).map(at)).collect();
                 all.push(Footprint { kept: bytes / 2, closed: 2, open, ..Footprint::default() });

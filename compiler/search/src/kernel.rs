@@ -66,7 +66,7 @@ pub(crate) struct Kernels {
 /// leads it, and the layout of each thing that the kernel reads. Where the einsum leads an
 /// attention, the kernel is a ring, and every other einsum of the attention gathers its operand
 /// with the keys over the same axes.
-pub(crate) type Way = (usize, Option<Fused>, Vec<Layout>);
+pub(crate) type KernelStrategy = (usize, Option<Fused>, Vec<Layout>);
 
 /// Whether an op has such a strategy: what it makes, the collective in its loop, and what it reads.
 pub(crate) type Has<'a> = &'a dyn Fn(ValueId, Layout, Option<Fused>, &[Layout]) -> bool;
@@ -379,11 +379,11 @@ impl Kernels {
         target: Layout,
         alone: &dyn Fn(ValueId, Layout) -> Vec<(Option<Fused>, Vec<Layout>)>,
         passes: &dyn Fn(ValueId, Layout) -> bool,
-    ) -> Vec<Way> {
+    ) -> Vec<KernelStrategy> {
         let single = alone(id, target);
         let is_plain = (target.softmax_axes().is_empty() || self.carries(id).is_some())
             && !self.joins_parts(id, target);
-        let mut found: Vec<Way> = single
+        let mut found: Vec<KernelStrategy> = single
             .iter()
             .filter(|_| is_plain)
             .map(|(fused, layouts)| (0, *fused, layouts.clone()))
@@ -401,14 +401,15 @@ impl Kernels {
         for (kernel, members) in (1..).zip(variants.into_iter().flatten()) {
             let may = |keys: &AxisList| kernel == 1 || keys.is_empty() || self.may_split_joined(id);
             for keys in key_orders(target).into_iter().filter(may) {
-                let made = (target, keys, AxisList::EMPTY);
-                let read = self.attention_reads(members, made, &has, passes);
+                let ring = AxisList::EMPTY;
+                let read = self.attention_reads(members, target, keys, ring, &has, passes);
                 found.extend(read.map(|read| (kernel, None, read)));
             }
         }
         for (fused, axes) in self.rings(id, target) {
-            let ring = (target, AxisList::EMPTY, axes);
-            let read = members.and_then(|m| self.attention_reads(m, ring, &has, passes));
+            let keys = AxisList::EMPTY;
+            let read =
+                members.and_then(|m| self.attention_reads(m, target, keys, axes, &has, passes));
             found.extend(read.map(|read| (1, Some(fused), read)));
         }
         if let Some((places, producer, pins)) = self.fusible_operand(id) {

@@ -29,7 +29,8 @@ use crate::{
     Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status, TIME_LIMIT,
 };
 pub(crate) use fitting::Fitting;
-pub(crate) use known::{Known, better_than};
+pub(crate) use known::{KnownForms, better_than};
+pub(crate) use region::LabelledForm;
 use region::Rank;
 
 /// What a lowered program remembers, for questions about it: the program whose plan it is (one form
@@ -102,7 +103,8 @@ pub(crate) fn lower_phases(
     program: &Program,
     hardware: &Hardware,
     options: &LowerOptions,
-    (scopes, below): (&Scopes, Option<u64>),
+    scopes: &Scopes,
+    below: Option<u64>,
 ) -> Result<Lowered, LowerError> {
     let capacity = Some(hardware.hbm_bytes);
     let lowering = Lowering {
@@ -122,7 +124,7 @@ pub(crate) fn lower_below(
     hardware: &Hardware,
     options: &LowerOptions,
     below: u64,
-    like: &Known,
+    like: &KnownForms,
 ) -> Result<Option<Lowered>, LowerError> {
     let found = if is_plain(program, options) {
         match Lowering::of_less_than(below, hardware, options, like).run(program, false) {
@@ -237,7 +239,7 @@ pub(crate) struct Lowering<'a> {
     /// Whether dives are among many of which each is short.
     steers: bool,
     /// What is known of a program that is nearly this one.
-    like: &'a Known,
+    like: &'a KnownForms,
     best: Best,
 }
 
@@ -300,7 +302,7 @@ impl<'a> Lowering<'a> {
             below: None,
             may_steer: false,
             steers: false,
-            like: Known::NOTHING,
+            like: KnownForms::NONE,
             best: Best::default(),
         }
     }
@@ -310,7 +312,7 @@ impl<'a> Lowering<'a> {
     pub(crate) fn of_question(
         hardware: &'a Hardware,
         limits: &'a Limits,
-        (kernels, labels): (&Arc<Kernels>, &[Layout]),
+        form: LabelledForm<'_>,
         question: &Question<'_>,
         cost: u64,
     ) -> Result<Option<Lowered>, LowerError> {
@@ -325,8 +327,8 @@ impl<'a> Lowering<'a> {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
                 // What is asked about has its loops already.
                 let mut lowering =
-                    Lowering { loops: kernels.loops, best, ..Lowering::new(hardware, limits) };
-                lowering.widen(kernels, labels, (&priced, bound, u64::MAX), (None, None))?;
+                    Lowering { loops: form.kernels.loops, best, ..Lowering::new(hardware, limits) };
+                lowering.widen(form, &priced, bound, u64::MAX, None, None)?;
                 match lowering.lowered(None) {
                     Err(LowerError::Unreachable { .. }) => {}
                     Err(other) => return Err(other),

@@ -39,7 +39,8 @@ const MOST_SOLVED: usize = 12;
 pub(crate) fn narrowed(
     choices: &Choices<'_>,
     ground: Setting<'_>,
-    (kernels_of, kernels_of_part): (&dyn Fn(Form) -> Kernels, &dyn Fn(Program) -> Kernels),
+    kernels_of: &dyn Fn(Form) -> Kernels,
+    kernels_of_part: &dyn Fn(Program) -> Kernels,
     solve: &dyn Fn(&Kernels) -> Result<Option<Branch>, LowerError>,
 ) -> Result<Option<Narrowed>, LowerError> {
     let mut picks = vec![0; choices.clusters.len()];

@@ -269,7 +269,7 @@ impl<'a> DeviceMemory<'a> {
         most.unwrap_or(0).max(self.given)
     }
 
-    fn held_by_producers<'h>(&'h self, kernels: &'h Kernels, tables: &Tables) -> Held<'h> {
+    fn held_by_producers<'h>(&'h self, kernels: &'h Kernels, tables: &Tables) -> HeldBySteps<'h> {
         let spare = self.room();
         let stored = |id: ValueId| {
             let table = tables.of(id);
@@ -282,7 +282,7 @@ impl<'a> DeviceMemory<'a> {
         let passing = Passing::of(kernels, self, &|id: ValueId| {
             tables.of(id).layouts.iter().map(|layout| self.bytes(id, *layout)).min()
         });
-        Held {
+        HeldBySteps {
             memory: self,
             kernels,
             passing,
@@ -393,7 +393,7 @@ fn is_given(program: &Program, value: ValueId) -> bool {
 }
 
 /// What the steps in tables hold beside the weights and caches.
-struct Held<'h> {
+struct HeldBySteps<'h> {
     memory: &'h DeviceMemory<'h>,
     kernels: &'h Kernels,
     passing: Passing,
@@ -402,7 +402,7 @@ struct Held<'h> {
     layouts: Vec<Vec<Layout>>,
 }
 
-impl Held<'_> {
+impl HeldBySteps<'_> {
     /// What holding a value in a layout adds to the weights and caches, and whose memory that is:
     /// nothing where it may be one of them.
     fn value(&self, value: ValueId, layout: u32) -> (ValueId, u64) {

@@ -15,7 +15,7 @@ use crate::memory::DeviceMemory;
 
 /// A value that has memory of its own in every plan, and for how long.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldSpan {
     /// Behind this step it is there; `None` for what is given to the layer, which is there at the
     /// first one.
     made: Option<u32>,
@@ -25,7 +25,7 @@ struct Held {
     least: u64,
 }
 
-impl Held {
+impl HeldSpan {
     /// The steps that are begun while it is there.
     fn before(&self) -> Range<u32> {
         self.made.map_or(0, |made| made + 1)..self.last.saturating_add(1)
@@ -45,7 +45,7 @@ impl Held {
 /// What other values take at least, at each step of a program and for each value that is moved.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    held: FxHashMap<ValueId, Held>,
+    held: FxHashMap<ValueId, HeldSpan>,
     /// For each step the sum over all values that pass it.
     at_steps: Vec<u64>,
     /// For each value the least that is held beside it at a moment at which it may be moved.
@@ -69,11 +69,12 @@ impl Passing {
         let order = Order::of(kernels);
         let held = held(memory, &order, least);
         let mut passing = Passing { held, at_steps, beside_moves };
-        let at_steps = passing.sums(Held::passed, count);
+        let at_steps = passing.sums(HeldSpan::passed, count);
         for id in order.live().filter(|id| order.runs_in_place(*id)) {
             passing.at_steps[id.index()] = at_steps[id.index()];
         }
-        let moments = [passing.sums(Held::before, count), passing.sums(Held::behind, count)];
+        let moments =
+            [passing.sums(HeldSpan::before, count), passing.sums(HeldSpan::behind, count)];
         let mut readers = vec![Vec::new(); count];
         for id in order.live() {
             for operand in program.value(id).def.operands() {
@@ -88,7 +89,7 @@ impl Passing {
     }
 
     /// For each step, and behind all, what is held at least by the values for which `at` has it.
-    fn sums(&self, at: fn(&Held) -> Range<u32>, count: usize) -> Vec<u64> {
+    fn sums(&self, at: fn(&HeldSpan) -> Range<u32>, count: usize) -> Vec<u64> {
         let mut changes = vec![0i128; count + 2];
         for of in self.held.values() {
             let Range { start, end } = at(of);
@@ -117,14 +118,14 @@ impl Passing {
     ) -> Option<u64> {
         let program = order.program;
         let own = self.held.get(&memory.origin(id).0);
-        let beside = |sums: &[u64], at: fn(&Held) -> Range<u32>, step: u32| {
+        let beside = |sums: &[u64], at: fn(&HeldSpan) -> Range<u32>, step: u32| {
             let own = own.filter(|of| at(of).contains(&step)).map_or(0, |of| of.least);
             sums[step as usize].saturating_sub(own)
         };
         let mut least = u64::MAX;
         match program.value(id).def {
             Def::Op { .. } if order.is_made_in_place(id) => {
-                least = least.min(beside(behind, Held::behind, id.0));
+                least = least.min(beside(behind, HeldSpan::behind, id.0));
             }
             Def::Parameter { .. } => {}
             Def::Op { .. } | Def::Pin { .. } | Def::Constant(_) => return None,
@@ -135,11 +136,11 @@ impl Passing {
             if !(is_op && is_of_one_block && order.runs_in_place(*reader)) {
                 return None;
             }
-            least = least.min(beside(before, Held::before, reader.0));
+            least = least.min(beside(before, HeldSpan::before, reader.0));
         }
         if program.outputs.iter().any(|output| output.value == id) {
             let end = program.values.len() as u32;
-            least = least.min(beside(before, Held::before, end));
+            least = least.min(beside(before, HeldSpan::before, end));
         }
         Some(least).filter(|least| *least < u64::MAX)
     }
@@ -169,9 +170,9 @@ fn held(
     memory: &DeviceMemory<'_>,
     order: &Order<'_>,
     least: &dyn Fn(ValueId) -> Option<u64>,
-) -> FxHashMap<ValueId, Held> {
+) -> FxHashMap<ValueId, HeldSpan> {
     let program = order.program;
-    let mut held: FxHashMap<ValueId, Held> = FxHashMap::default();
+    let mut held: FxHashMap<ValueId, HeldSpan> = FxHashMap::default();
     for id in order.live().filter(|id| order.is_made_in_place(*id)) {
         let made = match &program.value(id).def {
             Def::Op { .. } if memory.shares_memory(id) || order.may_be_inside[id.index()] => {
@@ -181,7 +182,7 @@ fn held(
             Def::Parameter { kind: ParameterKind::Activation, .. } => None,
             Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => continue,
         };
-        held.insert(id, Held { made, last: 0, least: u64::MAX });
+        held.insert(id, HeldSpan { made, last: 0, least: u64::MAX });
     }
     let origin = |id: ValueId| memory.origin(id).0;
     // Each name that the memory of a value has may be the one that is held.

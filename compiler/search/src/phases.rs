@@ -13,13 +13,12 @@ use shard_ir::{
     ValueId,
 };
 
-use crate::lower::{Known, fitting, lower_below};
+use crate::lower::{KnownForms, fitting, lower_below};
 use crate::memory::{DeviceMemory, needed};
 use crate::stored::{is_open, stored, with_stored};
 use crate::{
     Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Status, TIME_LIMIT, lower,
 };
-use within_memory::{Phases, within_memory};
 
 /// The phases of a layer with their weights' layouts settled.
 #[derive(Clone, Debug)]
@@ -44,23 +43,32 @@ impl SharedWeights {
     }
 }
 
+/// The phases of a layer whose `free` weights are to be stored alike, and how they are lowered.
+#[derive(Clone, Copy)]
+struct Phases<'a> {
+    programs: &'a [&'a Program],
+    free: &'a [ValueId],
+    hardware: &'a Hardware,
+    options: &'a LowerOptions,
+}
+
 /// Layouts that free weights may be stored in.
-struct Chosen {
+struct StoredLayouts {
     layouts: Vec<Layout>,
     /// What a request takes with them, and how far that is from the best.
     request: Optimality,
     /// The best plan of each phase with them, where these are known.
-    phases: Option<Vec<Lowered>>,
+    plans: Option<Vec<Lowered>>,
 }
 
-impl Chosen {
+impl StoredLayouts {
     /// What each phase would have by itself, in these plans.
-    fn of(programs: &[&Program], layouts: Vec<Layout>, phases: Vec<Lowered>) -> Chosen {
-        Chosen { layouts, request: sum(programs, &phases), phases: Some(phases) }
+    fn of(programs: &[&Program], layouts: Vec<Layout>, plans: Vec<Lowered>) -> StoredLayouts {
+        StoredLayouts { layouts, request: sum(programs, &plans), plans: Some(plans) }
     }
 
     /// The same where a limit ended the search for a better one.
-    fn stopped_by(mut self, limit: &str) -> Chosen {
+    fn stopped_by(mut self, limit: &str) -> StoredLayouts {
         self.request.stopped_by = Some(limit.to_string());
         self
     }
@@ -93,11 +101,13 @@ pub fn share_weights(
     if programs.len() < 2 || free.is_empty() {
         return Ok(None);
     }
+    let phases = Phases { programs, free: &free, hardware, options };
     // What each phase has room for is asked of the choice, and only then of the search.
-    let (given, options) = (options, &LowerOptions { any_size: true, ..options.clone() });
+    let any_size = LowerOptions { any_size: true, ..options.clone() };
+    let of_any_size = Phases { options: &any_size, ..phases };
     let alone: Vec<Lowered> = programs
         .iter()
-        .map(|program| lower(program, hardware, options))
+        .map(|program| lower(program, hardware, &any_size))
         .collect::<Result<_, _>>()?;
     let of_each = |phases: &[Lowered]| -> Vec<Vec<Layout>> {
         phases.iter().map(|lowered| stored(&lowered.plan, &free)).collect()
@@ -105,25 +115,23 @@ pub fn share_weights(
     let own = of_each(&alone);
     let best = if own.iter().all(|layouts| *layouts == own[0]) {
         // What is best for each is best for all.
-        Chosen::of(programs, own[0].clone(), alone.clone())
+        StoredLayouts::of(programs, own[0].clone(), alone.clone())
     } else {
-        match best_of(programs, &free, &alone, &alone, "phases", hardware, options) {
+        match of_any_size.best_of_own(&alone, &alone, "phases") {
             // What one of them would have costs the others nothing: no choice is better.
             Ok(best) if best.request.status == Status::Proven => best,
-            Ok(best) => of_all(programs, &free, Some(best), hardware, options)?,
-            Err(LowerError::Unreachable { .. }) => {
-                of_all(programs, &free, None, hardware, options)?
-            }
+            Ok(best) => of_any_size.best_of_all(Some(best))?,
+            Err(LowerError::Unreachable { .. }) => of_any_size.best_of_all(None)?,
             Err(other) => return Err(other),
         }
     };
-    let (Chosen { layouts, request, .. }, alone) =
-        if given.any_size || fit(programs, &free, &best, &alone, hardware, options)? {
+    let (StoredLayouts { layouts, request, .. }, alone) =
+        if options.any_size || of_any_size.fit(&best, &alone)? {
             (best, alone)
         } else {
             // What each phase would have by itself is for comparison: it is not tried to better.
-            let limits = Limits { trials: false, ..given.limits.clone() };
-            let untried = LowerOptions { limits, ..given.clone() };
+            let limits = Limits { trials: false, ..options.limits.clone() };
+            let untried = LowerOptions { limits, ..options.clone() };
             let fit: Vec<Lowered> = programs
                 .iter()
                 .zip(&alone)
@@ -131,10 +139,9 @@ pub fn share_weights(
                 .collect::<Result<_, _>>()?;
             let own = of_each(&fit);
             let best = if own.iter().all(|layouts| *layouts == own[0]) {
-                Chosen::of(programs, own[0].clone(), fit.clone())
+                StoredLayouts::of(programs, own[0].clone(), fit.clone())
             } else {
-                let phases = Phases { programs, free: &free, hardware, options: given };
-                within_memory(&phases, &alone, &fit)?
+                phases.best_within_memory(&alone, &fit)?
             };
             (best, fit)
         };
@@ -152,80 +159,158 @@ pub fn share_weights(
     }))
 }
 
-/// Whether the fastest plan of each phase with these layouts stored fits in the memory of a device:
-/// its weights and caches, and its activations beside them.
-fn fit(
-    programs: &[&Program],
-    free: &[ValueId],
-    best: &Chosen,
-    alone: &[Lowered],
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<bool, LowerError> {
-    let (layouts, capacity) = (&best.layouts, hardware.hbm_bytes);
-    let has_room = |p: &&Program| {
-        DeviceMemory::new(&with_stored(p, free, layouts), capacity).least() <= capacity
-    };
-    if !programs.iter().all(has_room) {
-        return Ok(false);
-    }
-    let phases = match &best.phases {
-        Some(phases) => phases.clone(),
-        None => under(programs, free, layouts, alone, hardware, options)?,
-    };
-    Ok(phases.iter().all(|phase| needed(&phase.plan) <= capacity))
-}
-
-/// The best plan of each phase with these layouts stored, given the best under layouts of its own,
-/// which is that plan where they are the same.
-fn under(
-    programs: &[&Program],
-    free: &[ValueId],
-    layouts: &[Layout],
-    own: &[Lowered],
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<Vec<Lowered>, LowerError> {
-    let phase = |(program, own): (&&Program, &Lowered)| {
-        if stored(&own.plan, free) == layouts {
-            Ok(own.clone())
-        } else {
-            lower(&with_stored(program, free, layouts), hardware, options)
+impl Phases<'_> {
+    /// Whether the fastest plan of each phase with these layouts stored fits in the memory of a device:
+    /// its weights and caches, and its activations beside them.
+    fn fit(&self, best: &StoredLayouts, alone: &[Lowered]) -> Result<bool, LowerError> {
+        let (layouts, capacity) = (&best.layouts, self.hardware.hbm_bytes);
+        let has_room = |p: &&Program| {
+            DeviceMemory::new(&with_stored(p, self.free, layouts), capacity).least() <= capacity
+        };
+        if !self.programs.iter().all(has_room) {
+            return Ok(false);
         }
-    };
-    programs.iter().zip(own).map(phase).collect()
-}
+        let plans = match &best.plans {
+            Some(plans) => plans.clone(),
+            None => self.under(layouts, alone)?,
+        };
+        Ok(plans.iter().all(|phase| needed(&phase.plan) <= capacity))
+    }
 
-/// The best plan of each phase with these layouts stored, if a request takes less than `below`, in
-/// picoseconds; given the best under layouts of its own, which no other layouts beat.
-fn under_below(
-    (programs, free, hardware): (&[&Program], &[ValueId], &Hardware),
-    layouts: &[Layout],
-    own: &[Lowered],
-    below: u64,
-    options: &LowerOptions,
-) -> Result<Option<Vec<Lowered>>, LowerError> {
-    // No phase takes less than under the layouts that it would have.
-    let mut request = Request::of(programs, own);
-    let mut phases = Vec::with_capacity(programs.len());
-    for (at, (program, own)) in programs.iter().zip(own).enumerate() {
-        let phase = if stored(&own.plan, free) == layouts {
-            own.clone()
-        } else {
-            let program = with_stored(program, free, layouts);
-            let below = request.left_for(at, below);
-            match lower_below(&program, hardware, options, below, &Known::of(&own.remembered)) {
-                Ok(Some(found)) => found,
-                Ok(None) => return Ok(None),
-                // It found no plan of so little time, nor that there is none: others may.
-                Err(LowerError::Limit { .. }) => lower(&program, hardware, options)?,
-                Err(other) => return Err(other),
+    /// The best plan of each phase with these layouts stored, given the best under layouts of its own,
+    /// which is that plan where they are the same.
+    fn under(&self, layouts: &[Layout], own: &[Lowered]) -> Result<Vec<Lowered>, LowerError> {
+        let phase = |(program, own): (&&Program, &Lowered)| {
+            if stored(&own.plan, self.free) == layouts {
+                Ok(own.clone())
+            } else {
+                lower(&with_stored(program, self.free, layouts), self.hardware, self.options)
             }
         };
-        request.takes(at, phase.optimality.cost);
-        phases.push(phase);
+        self.programs.iter().zip(own).map(phase).collect()
     }
-    Ok((request.least() < below).then_some(phases))
+
+    /// The best plan of each phase with these layouts stored, if a request takes less than `below`, in
+    /// picoseconds; given the best under layouts of its own, which no other layouts beat.
+    fn under_below(
+        &self,
+        layouts: &[Layout],
+        own: &[Lowered],
+        below: u64,
+    ) -> Result<Option<Vec<Lowered>>, LowerError> {
+        // No phase takes less than under the layouts that it would have.
+        let Phases { programs, free, hardware, options } = *self;
+        let mut request = Request::of(programs, own);
+        let mut phases = Vec::with_capacity(programs.len());
+        for (at, (program, own)) in programs.iter().zip(own).enumerate() {
+            let phase = if stored(&own.plan, free) == layouts {
+                own.clone()
+            } else {
+                let program = with_stored(program, free, layouts);
+                let below = request.left_for(at, below);
+                match lower_below(
+                    &program,
+                    hardware,
+                    options,
+                    below,
+                    &KnownForms::of(&own.remembered),
+                ) {
+                    Ok(Some(found)) => found,
+                    Ok(None) => return Ok(None),
+                    // It found no plan of so little time, nor that there is none: others may.
+                    Err(LowerError::Limit { .. }) => lower(&program, hardware, options)?,
+                    Err(other) => return Err(other),
+                }
+            };
+            request.takes(at, phase.optimality.cost);
+            phases.push(phase);
+        }
+        Ok((request.least() < below).then_some(phases))
+    }
+
+    /// The best stored layouts, found by a search over all phases at once; `known` are the best of
+    /// those that a phase would have by itself, which stay where nothing is better or the search ends
+    /// early.
+    fn best_of_all(&self, known: Option<StoredLayouts>) -> Result<StoredLayouts, LowerError> {
+        // All that takes no longer, so that the search finds these too, and says what is proven of
+        // them.
+        let below = known.as_ref().map_or(u64::MAX, |known| known.request.cost.0.saturating_add(1));
+        let joint = side_by_side(self.programs, self.free);
+        let limit =
+            match lower_below(&joint, self.hardware, self.options, below, &KnownForms::default()) {
+                Ok(Some(joint)) => {
+                    let order: Vec<ValueId> = (0..self.free.len() as u32).map(ValueId).collect();
+                    let layouts = stored(&joint.plan, &order);
+                    let plans =
+                        known.filter(|known| known.layouts == layouts).and_then(|k| k.plans);
+                    return Ok(StoredLayouts { layouts, request: joint.optimality, plans });
+                }
+                Ok(None) | Err(LowerError::Unreachable { .. }) => None,
+                Err(LowerError::Limit { limit, .. }) => Some(limit),
+                Err(LowerError::OutOfTime) if known.is_some() => Some(TIME_LIMIT),
+                Err(other) => return Err(other),
+            };
+        match (known, limit) {
+            (Some(known), Some(limit)) => Ok(known.stopped_by(limit)),
+            (Some(known), None) => Ok(known),
+            // Each phase has a plan, so it is the common layout that is missing.
+            (None, _) => Err(LowerError::Unreachable { value: Some(self.free[0]), output: None }),
+        }
+    }
+
+    /// The best of the layouts that each phase would have, whose plans `own` are under the same
+    /// options, and a bound from the fastest plans of all.
+    fn best_of_own(
+        &self,
+        fastest: &[Lowered],
+        own: &[Lowered],
+        limit: &str,
+    ) -> Result<StoredLayouts, LowerError> {
+        let mut best: Option<(Vec<Layout>, Vec<Lowered>)> = None;
+        let own_layouts: Vec<Vec<Layout>> =
+            own.iter().map(|lowered| stored(&lowered.plan, self.free)).collect();
+        for (i, layouts) in own_layouts.iter().enumerate() {
+            // The same choice of two phases is one choice; a phase with its own layouts is as it is
+            // alone.
+            if own_layouts[..i].contains(layouts) {
+                continue;
+            }
+            let found = match &best {
+                None => self.under(layouts, own).map(Some),
+                Some((_, phases)) => {
+                    let least = sum(self.programs, phases).cost.0;
+                    self.under_below(layouts, own, least)
+                }
+            };
+            match found {
+                Ok(None) => {}
+                Ok(Some(phases)) => best = Some((layouts.clone(), phases)),
+                Err(
+                    LowerError::Unreachable { .. }
+                    | LowerError::Label(_)
+                    | LowerError::Strict { .. }
+                    | LowerError::NoPlanFits { .. },
+                ) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        let (layouts, plans) =
+            best.ok_or(LowerError::Unreachable { value: Some(self.free[0]), output: None })?;
+        let cost = sum(self.programs, &plans).cost;
+        let Optimality { lower_bound: bound, price_bound, .. } = sum(self.programs, fastest);
+        let proven = cost == bound;
+        let proof = if price_bound == Some(cost) { Proof::Certificate } else { Proof::Search };
+        let request = Optimality {
+            status: if proven { Status::Proven } else { Status::Bounded },
+            proof: proven.then_some(proof),
+            cost,
+            lower_bound: bound,
+            price_bound,
+            stopped_by: (!proven).then(|| limit.to_string()),
+            ties_cut: false,
+        };
+        Ok(StoredLayouts { layouts, request, plans: Some(plans) })
+    }
 }
 
 /// What each phase of a request takes at least, in all its steps: in picoseconds.
@@ -253,40 +338,6 @@ impl Request {
         let (steps, time) = self.0[phase];
         let others = self.least().saturating_sub(steps.saturating_mul(time));
         below.saturating_sub(others).div_ceil(steps.max(1))
-    }
-}
-
-/// The best stored layouts, found by a search over all phases at once; `known` are the best of
-/// those that a phase would have by itself, which stay where nothing is better or the search ends
-/// early.
-fn of_all(
-    programs: &[&Program],
-    free: &[ValueId],
-    known: Option<Chosen>,
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<Chosen, LowerError> {
-    // All that takes no longer, so that the search finds these too, and says what is proven of
-    // them.
-    let below = known.as_ref().map_or(u64::MAX, |known| known.request.cost.0.saturating_add(1));
-    let joint = side_by_side(programs, free);
-    let limit = match lower_below(&joint, hardware, options, below, &Known::default()) {
-        Ok(Some(joint)) => {
-            let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
-            let layouts = stored(&joint.plan, &order);
-            let phases = known.filter(|known| known.layouts == layouts).and_then(|k| k.phases);
-            return Ok(Chosen { layouts, request: joint.optimality, phases });
-        }
-        Ok(None) | Err(LowerError::Unreachable { .. }) => None,
-        Err(LowerError::Limit { limit, .. }) => Some(limit),
-        Err(LowerError::OutOfTime) if known.is_some() => Some(TIME_LIMIT),
-        Err(other) => return Err(other),
-    };
-    match (known, limit) {
-        (Some(known), Some(limit)) => Ok(known.stopped_by(limit)),
-        (Some(known), None) => Ok(known),
-        // Each phase has a plan, so it is the common layout that is missing.
-        (None, _) => Err(LowerError::Unreachable { value: Some(free[0]), output: None }),
     }
 }
 
@@ -321,63 +372,6 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
         price_bound: priced.then(|| total(&|o| o.price_bound.unwrap_or_default())),
         ..worst.unwrap_or(&phases[0].optimality).clone()
     }
-}
-
-/// The best of the layouts that each phase would have, whose plans `own` are under the same
-/// options, and a bound from the fastest plans of all.
-fn best_of(
-    programs: &[&Program],
-    free: &[ValueId],
-    fastest: &[Lowered],
-    own: &[Lowered],
-    limit: &str,
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<Chosen, LowerError> {
-    let mut best: Option<(Vec<Layout>, Vec<Lowered>)> = None;
-    let own_layouts: Vec<Vec<Layout>> =
-        own.iter().map(|lowered| stored(&lowered.plan, free)).collect();
-    for (i, layouts) in own_layouts.iter().enumerate() {
-        // The same choice of two phases is one choice; a phase with its own layouts is as it is
-        // alone.
-        if own_layouts[..i].contains(layouts) {
-            continue;
-        }
-        let found = match &best {
-            None => under(programs, free, layouts, own, hardware, options).map(Some),
-            Some((_, phases)) => {
-                let least = sum(programs, phases).cost.0;
-                under_below((programs, free, hardware), layouts, own, least, options)
-            }
-        };
-        match found {
-            Ok(None) => {}
-            Ok(Some(phases)) => best = Some((layouts.clone(), phases)),
-            Err(
-                LowerError::Unreachable { .. }
-                | LowerError::Label(_)
-                | LowerError::Strict { .. }
-                | LowerError::NoPlanFits { .. },
-            ) => {}
-            Err(other) => return Err(other),
-        }
-    }
-    let (layouts, phases) =
-        best.ok_or(LowerError::Unreachable { value: Some(free[0]), output: None })?;
-    let cost = sum(programs, &phases).cost;
-    let Optimality { lower_bound: bound, price_bound, .. } = sum(programs, fastest);
-    let proven = cost == bound;
-    let proof = if price_bound == Some(cost) { Proof::Certificate } else { Proof::Search };
-    let request = Optimality {
-        status: if proven { Status::Proven } else { Status::Bounded },
-        proof: proven.then_some(proof),
-        cost,
-        lower_bound: bound,
-        price_bound,
-        stopped_by: (!proven).then(|| limit.to_string()),
-        ties_cut: false,
-    };
-    Ok(Chosen { layouts, request, phases: Some(phases) })
 }
 
 /// All phases as one program. The free weights come first, stored before any step; each phase reads

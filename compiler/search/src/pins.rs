@@ -5,7 +5,7 @@ use shard_ir::{Def, LayoutPattern, Program, ValueId};
 
 use crate::axis_orders::{PART_OF_STATES, questions};
 use crate::demand::is_argument;
-use crate::lower::{Known, lower_below};
+use crate::lower::{KnownForms, lower_below};
 use crate::{Limits, LowerError, LowerOptions, Lowered};
 
 /// Of some groups of pins those that cost time, given the plan with all of them, by their places:
@@ -22,7 +22,7 @@ pub fn pins_that_cost(
     let expansions = options.limits.expansions / PART_OF_STATES;
     let limits = Limits { expansions, trials: false, time_alone: true, ..options.limits.clone() };
     let options = LowerOptions { limits, ..options.clone() };
-    let known = Known::of(&lowered.remembered);
+    let known = KnownForms::of(&lowered.remembered);
     let cost = |pins: &[ValueId]| -> Result<bool, LowerError> {
         let freed = without(program, pins);
         let below = lowered.optimality.cost.0;

@@ -9,12 +9,12 @@
 //! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands, or what
 //! the prices of the branch say ([`Guided`]), whichever is more.
 
-mod choices;
 mod forks;
 mod guided;
 mod interned;
 mod joined;
 mod paths;
+mod settling;
 mod solution;
 mod states;
 mod trees;
@@ -44,16 +44,16 @@ use crate::{Limits, LowerError, TIME_LIMIT};
 use guided::Guided;
 pub use states::MEMORY_LIMIT;
 use states::{
-    Choice, DIVE_AFTER, DIVE_AGAIN, Decision, Draft, MAX_TOO_LARGE, Open, Pick, Reached, Run,
-    ToCome, Visit, Want,
+    Arrival, Arrivals, DIVE_AFTER, DIVE_AGAIN, Decision, Draft, MAX_TOO_LARGE, OpenStates, Pick,
+    Run, State, ToCome, Want, WayToSettle,
 };
-pub(crate) use states::{EXPANSIONS, MANY_WAYS};
-use trees::{KnownTrees, Moved};
-use ways::Ways;
+pub(crate) use states::{EXPANSIONS, MANY_ARRIVALS};
+use trees::{KnownTrees, ListedTree};
+use ways::WaysToSettle;
 
 /// What is settled of one value in a plan.
 #[derive(Clone, Debug)]
-pub(crate) struct Settled {
+pub(crate) struct SettledValue {
     /// The layout in which it is made.
     pub(crate) made_in: LayoutId,
     /// How, as an index into the producers of that layout.
@@ -66,7 +66,7 @@ pub(crate) struct Settled {
 #[derive(Clone, Debug)]
 pub(crate) struct Solution {
     /// For each value that the plan has, how it comes about.
-    pub(crate) values: Vec<Option<Settled>>,
+    pub(crate) values: Vec<Option<SettledValue>>,
     /// The layout of each result.
     pub(crate) outputs: Vec<LayoutId>,
     /// The layout of each label.
@@ -77,7 +77,7 @@ pub(crate) struct Solution {
 
 /// What the search found.
 #[derive(Clone)]
-pub(crate) struct Found {
+pub(crate) struct FoundPlans {
     /// Plans of equal time and equal elements touched, the best additive tie first. Never empty.
     pub(crate) solutions: Vec<Solution>,
     /// No plan takes less.
@@ -88,6 +88,17 @@ pub(crate) struct Found {
     pub(crate) stopped_by: Option<&'static str>,
     /// Not all ties were compared.
     pub(crate) ties_cut: bool,
+}
+
+/// What a search is asked for, and what prices have shown before it.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought<'g> {
+    /// No plan takes less, in picoseconds.
+    pub(crate) least: u64,
+    /// Plans that take longer, in picoseconds, are not wanted; of any time for `None`.
+    pub(crate) upto: Option<u64>,
+    /// What prices say of plans that are decided in part.
+    pub(crate) guide: Option<&'g Guide>,
 }
 
 /// One thing to decide, before any value: a label's layout or a result's.
@@ -119,18 +130,15 @@ pub(crate) struct Search<'a> {
     /// those operands. Noted where memory is a constraint.
     joins: FxHashMap<ValueId, Vec<ValueId>>,
     slots: Vec<Slot>,
-    label_ways: Vec<Rc<Ways>>,
+    label_ways: Vec<Rc<WaysToSettle>>,
     label_layouts: Vec<Vec<Layout>>,
     output_layouts: Vec<Vec<LayoutId>>,
     /// What may be done about the wants of one value.
-    ways: FxHashMap<Box<[Want]>, Rc<Ways>>,
+    ways: FxHashMap<Box<[Want]>, Rc<WaysToSettle>>,
     steiner: FxHashMap<(ValueId, Vec<LayoutId>), Rc<Steiner>>,
     steiner_rows: FxHashMap<ValueId, KnownRows>,
     approximate: bool,
-    /// No plan takes less, in picoseconds, as prices have shown.
-    least: u64,
-    /// Plans that take longer, in picoseconds, are not wanted.
-    upto: Option<u64>,
+    sought: Sought<'a>,
     /// All that is left takes longer than that.
     pub(crate) beyond: bool,
     /// Plans that fit may have been missed, which take this time or more: others were passed over
@@ -144,25 +152,25 @@ pub(crate) struct Search<'a> {
 
 impl<'a> Search<'a> {
     pub(crate) fn new(
-        space: &Space,
+        space: &'a Space,
         tables: &'a Tables,
-        program: &'a Program,
         labels: Option<&[Layout]>,
         strict: bool,
         memory: Option<&'a DeviceMemory<'a>>,
-        (least, upto, guide): (u64, Option<u64>, Option<&'a Guide>),
+        sought: Sought<'a>,
     ) -> Search<'a> {
         let kernels = Arc::clone(&space.kernels);
+        let program = space.kernels.program.as_ref();
         let mut search = Search {
             program,
             least_costs: LeastCosts::new(&kernels, tables),
-            guided: guide.map(|guide| Guided::new(guide, &kernels, tables)),
+            guided: sought.guide.map(|guide| Guided::new(guide, &kernels, tables)),
             places: places(&kernels),
             kernels,
             tables,
             strict,
             memory,
-            holdings: memory.map(|memory| Holdings::new(&space.kernels, (program, tables), memory)),
+            holdings: memory.map(|memory| Holdings::new(&space.kernels, tables, memory)),
             all_trees: true,
             known_trees: KnownTrees::default(),
             slack: u64::MAX,
@@ -175,8 +183,7 @@ impl<'a> Search<'a> {
             steiner: FxHashMap::default(),
             steiner_rows: FxHashMap::default(),
             approximate: false,
-            least,
-            upto,
+            sought,
             beyond: false,
             missed: None,
             passed_over: false,
@@ -191,7 +198,7 @@ impl<'a> Search<'a> {
                 None => layouts_of_label(program, LabelId(label)),
             };
             search.slots.push(Slot::Label(LabelId(label)));
-            let free = Choice {
+            let free = WayToSettle {
                 bound: Cost::ZERO,
                 cost: Cost::ZERO,
                 moves: Cost::ZERO,
@@ -199,7 +206,7 @@ impl<'a> Search<'a> {
                 producer: 0,
                 priced: 0,
             };
-            search.label_ways.push(Rc::new(Ways::of_slot(vec![free; layouts.len()])));
+            search.label_ways.push(Rc::new(WaysToSettle::of_slot(vec![free; layouts.len()])));
             search.label_layouts.push(layouts);
         }
         for (i, output) in program.outputs.iter().enumerate() {
@@ -223,61 +230,67 @@ impl<'a> Search<'a> {
         self.memory.is_some()
     }
 
-    /// The best plans; `ways` is how many ways to reach a state are followed, 1 or [`MANY_WAYS`].
-    pub(crate) fn run(&mut self, limits: &Limits, ways: usize) -> Result<Found, LowerError> {
+    /// The best plans; of the ways to reach a state `most_arrivals` are followed, 1 or
+    /// [`MANY_ARRIVALS`].
+    pub(crate) fn run(
+        &mut self,
+        limits: &Limits,
+        most_arrivals: usize,
+    ) -> Result<FoundPlans, LowerError> {
         self.missed = None;
-        let mut run = Run { next_dive: DIVE_AFTER, ways, ..Run::default() };
+        let mut run = Run { next_dive: DIVE_AFTER, most_arrivals, ..Run::default() };
         let rest = self.guided.as_ref().map_or(0, Guided::of_all);
         let root = Draft::root(rest);
-        let state = root.state(&mut run.lists);
-        self.open(root.visit(state, &run.lists), &mut run.visits, &mut run.open);
-        if let (Some(upto), Some(Reverse((least, ..)))) = (self.upto, run.open.peek()) {
+        let key = root.key(&mut run.lists);
+        self.open(root.state(key, &run.lists), &mut run.states, &mut run.open);
+        if let (Some(upto), Some(Reverse((least, ..)))) = (self.sought.upto, run.open.peek()) {
             self.slack = upto.saturating_sub(least.time);
         }
-        while let Some(Reverse((bound, _, visit, pick))) = run.open.pop() {
+        while let Some(Reverse((bound, _, number, pick))) = run.open.pop() {
             limits.stop.check_asked()?;
             if run.has_all_ties(bound, limits) {
                 break;
             }
-            self.beyond = run.goals.is_empty() && self.upto.is_some_and(|upto| bound.time > upto);
+            self.beyond =
+                run.goals.is_empty() && self.sought.upto.is_some_and(|upto| bound.time > upto);
             if self.beyond {
                 break;
             }
-            let decided = run.visits[visit].slots == self.slots.len();
+            let decided = run.states[number].slots == self.slots.len();
             run.root_bound = run.root_bound.or(decided.then_some(bound.time));
-            if self.is_goal(&run.visits[visit]) {
-                self.reach(&mut run, visit, bound.time)?;
+            if self.is_goal(&run.states[number]) {
+                self.reach(&mut run, number, bound.time)?;
                 if run.too_large > MAX_TOO_LARGE {
                     break;
                 }
                 continue;
             }
             run.expansions += usize::from(pick.tree == 0);
-            if self.dives_to_the_best(&mut run, (visit, pick), bound.time)?
-                || self.stops_short(&mut run, (visit, pick), bound.time, limits)?
+            if self.dives_to_the_best(&mut run, number, pick, bound.time)?
+                || self.stops_short(&mut run, number, pick, bound.time, limits)?
             {
                 break;
             }
-            self.expand(&mut run, visit, pick);
+            self.expand(&mut run, number, pick);
         }
         self.found(run, limits)
     }
 
     /// Takes a whole plan if it fits in memory, and passes it over if not.
-    fn reach(&mut self, run: &mut Run, visit: usize, time: u64) -> Result<(), LowerError> {
+    fn reach(&mut self, run: &mut Run, number: usize, time: u64) -> Result<(), LowerError> {
         let least = *run.lower_bound.get_or_insert(time);
-        if run.visits[visit].rest > 0 {
+        if run.states[number].rest > 0 {
             return Err(LowerError::Internal("prices say more of a plan than it takes".into()));
         }
-        if run.visits[visit].is_vague {
+        if run.states[number].is_vague {
             run.vague.get_or_insert(time);
             return Ok(());
         }
-        if !self.fits(&run.visits, visit)? {
+        if !self.fits(&run.states, number)? {
             run.too_large += 1;
             // Where many ways are followed none is left out that leads to a plan as fast as this
             // one.
-            self.missed = match run.ways {
+            self.missed = match run.most_arrivals {
                 1 => Some(least),
                 _ => (run.too_large > MAX_TOO_LARGE).then_some(time),
             };
@@ -286,7 +299,7 @@ impl<'a> Search<'a> {
         if run.goals.is_empty() && run.may_have_missed(least, time) {
             run.stopped_by = Some(MEMORY_LIMIT);
         }
-        run.goals.push(visit);
+        run.goals.push(number);
         Ok(())
     }
 
@@ -295,20 +308,21 @@ impl<'a> Search<'a> {
     fn dives_to_the_best(
         &mut self,
         run: &mut Run,
-        (visit, pick): (usize, Pick),
+        number: usize,
+        pick: Pick,
         time: u64,
     ) -> Result<bool, LowerError> {
         if run.expansions != run.next_dive || !run.goals.is_empty() {
             return Ok(false);
         }
         run.next_dive *= DIVE_AGAIN;
-        let least = time.max(self.least);
-        let Some(goal) = self.straight_ahead(run, visit, pick)? else { return Ok(false) };
-        if run.visits[goal].cost.time > least {
+        let least = time.max(self.sought.least);
+        let Some(goal) = self.straight_ahead(run, number, pick)? else { return Ok(false) };
+        if run.states[goal].cost.time > least {
             return Ok(false);
         }
         let known = *run.lower_bound.get_or_insert(least);
-        if run.may_have_missed(known, run.visits[goal].cost.time) {
+        if run.may_have_missed(known, run.states[goal].cost.time) {
             run.stopped_by = Some(MEMORY_LIMIT);
         }
         run.ties_cut = true;
@@ -320,16 +334,16 @@ impl<'a> Search<'a> {
     fn straight_ahead(
         &mut self,
         run: &mut Run,
-        visit: usize,
+        number: usize,
         pick: Pick,
     ) -> Result<Option<usize>, LowerError> {
-        let goal = self.dive(run, visit, pick);
-        let is_better = |visits: &[Visit], goal: usize, known: Option<usize>| {
-            known.is_none_or(|known| visits[goal].cost < visits[known].cost)
+        let goal = self.dive(run, number, pick);
+        let is_better = |states: &[State], goal: usize, known: Option<usize>| {
+            known.is_none_or(|known| states[goal].cost < states[known].cost)
         };
         if let Some(goal) = goal
-            && is_better(&run.visits, goal, run.straight)
-            && self.fits(&run.visits, goal)?
+            && is_better(&run.states, goal, run.straight)
+            && self.fits(&run.states, goal)?
         {
             run.straight = Some(goal);
         }
@@ -341,7 +355,8 @@ impl<'a> Search<'a> {
     fn stops_short(
         &mut self,
         run: &mut Run,
-        (visit, pick): (usize, Pick),
+        number: usize,
+        pick: Pick,
         time: u64,
         limits: &Limits,
     ) -> Result<bool, LowerError> {
@@ -352,68 +367,68 @@ impl<'a> Search<'a> {
         run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { EXPANSIONS });
         let least = *run.lower_bound.get_or_insert(time);
         self.missed = self.missed.or(self.memory.map(|_| least));
-        let goal = self.straight_ahead(run, visit, pick)?;
+        let goal = self.straight_ahead(run, number, pick)?;
         run.goals.extend(goal);
         Ok(true)
     }
 
     /// Puts the state after a choice on the heap, and the next choice of the state itself.
-    fn expand(&mut self, run: &mut Run, visit: usize, pick: Pick) {
+    fn expand(&mut self, run: &mut Run, number: usize, pick: Pick) {
         // Once a plan may have been missed, what else may be takes no less.
-        if run.visits[visit].is_vague && run.vague.is_some() {
+        if run.states[number].is_vague && run.vague.is_some() {
             return;
         }
         if pick.tree == 0 {
-            self.wait(run, visit, Pick { choice: pick.choice + 1, ..pick });
-        } else if self.lists_more(&run.visits[visit], pick) {
-            return self.wait(run, visit, pick);
+            self.wait(run, number, Pick { way: pick.way + 1, ..pick });
+        } else if self.lists_more(&run.states[number], pick) {
+            return self.wait(run, number, pick);
         }
-        let Run { visits, draft, .. } = run;
-        let is_drafted = self.draft(draft, visits, (visit, pick)).is_some();
+        let Run { states, draft, .. } = run;
+        let is_drafted = self.draft(draft, states, number, pick).is_some();
         let held = Some(&draft.held).filter(|_| is_drafted);
-        if self.may_hold_less(&visits[visit], pick, held, &mut run.unmoved) {
-            self.wait(run, visit, Pick { tree: pick.tree + 1, ..pick });
+        if self.may_hold_less(&states[number], pick, held, &mut run.unmoved) {
+            self.wait(run, number, Pick { tree: pick.tree + 1, ..pick });
         }
         if !is_drafted {
             return;
         }
-        let Run { draft, lists, ways, .. } = run;
-        let (state, as_drafted) = (draft.state(lists), (draft.cost, &draft.held));
-        if draft.is_vague {
-            let sure = run.reached.get(&state.sure());
-            if run.vague.is_some() || sure.is_some_and(|sure| sure.does_without(as_drafted, *ways))
-            {
-                return;
-            }
+        let Run { draft, lists, .. } = run;
+        let (key, most) = (draft.key(lists), run.most_arrivals);
+        let is_left_out = |known: &Arrivals| known.does_without(draft.cost, &draft.held, most);
+        if draft.is_vague
+            && (run.vague.is_some() || run.reached.get(&key.sure()).is_some_and(is_left_out))
+        {
+            return;
         }
-        let child = match run.reached.entry(state) {
+        let arrival = |child: &State| Arrival { cost: child.cost, held: Rc::clone(&child.held) };
+        let child = match run.reached.entry(key) {
             Entry::Vacant(first) => {
-                let child = draft.visit(state, lists);
-                first.insert(Reached::by((child.cost, Rc::clone(&child.held))));
+                let child = draft.state(key, lists);
+                first.insert(Arrivals::by(arrival(&child)));
                 child
             }
-            Entry::Occupied(known) if known.get().does_without(as_drafted, *ways) => return,
+            Entry::Occupied(known) if is_left_out(known.get()) => return,
             Entry::Occupied(known) => {
-                let child = draft.visit(state, lists);
-                known.into_mut().add((child.cost, Rc::clone(&child.held)), *ways);
+                let child = draft.state(key, lists);
+                known.into_mut().add(arrival(&child), most);
                 child
             }
         };
-        self.open(child, &mut run.visits, &mut run.open);
+        self.open(child, &mut run.states, &mut run.open);
     }
 
     /// Puts a state on the heap to wait for one of its choices, if there is that.
-    fn wait(&self, run: &mut Run, visit: usize, pick: Pick) {
-        let state = &run.visits[visit];
-        if (pick.choice as usize) < state.ways.choices.len()
+    fn wait(&self, run: &mut Run, number: usize, pick: Pick) {
+        let state = &run.states[number];
+        if (pick.way as usize) < state.ways.all.len()
             && let Some(bound) = self.bound(state, pick)
         {
-            run.open.push(Reverse((bound, u32::MAX - state.depth, visit, pick)));
+            run.open.push(Reverse((bound, u32::MAX - state.depth, number, pick)));
         }
     }
 
     /// What the search came to.
-    fn found(&mut self, run: Run, limits: &Limits) -> Result<Found, LowerError> {
+    fn found(&mut self, run: Run, limits: &Limits) -> Result<FoundPlans, LowerError> {
         let mut stopped_by = run.stopped_by;
         self.expansions = run.expansions;
         self.passed_over = run.too_large > 0;
@@ -435,10 +450,10 @@ impl<'a> Search<'a> {
         let solutions = run
             .goals
             .iter()
-            .map(|goal| self.solution(&run.visits, *goal))
+            .map(|goal| self.solution(&run.states, *goal))
             .collect::<Result<Vec<_>, _>>()?;
         let lower_bound = Picoseconds(run.lower_bound.unwrap_or(0));
-        Ok(Found {
+        Ok(FoundPlans {
             root_bound: Picoseconds(run.root_bound.unwrap_or(0)).min(lower_bound),
             solutions,
             lower_bound,
@@ -448,11 +463,11 @@ impl<'a> Search<'a> {
     }
 
     /// Whether a whole plan fits in memory, where it must.
-    fn fits(&self, visits: &[Visit], goal: usize) -> Result<bool, LowerError> {
+    fn fits(&self, states: &[State], goal: usize) -> Result<bool, LowerError> {
         let Some(memory) = self.memory else { return Ok(true) };
-        let solution = self.solution(visits, goal)?;
+        let solution = self.solution(states, goal)?;
         let needed = needed(&emit(&self.kernels, self.tables, &solution)?.plan);
-        match self.holdings.as_ref().map_or(0, |holdings| holdings.needed(&visits[goal].held)) {
+        match self.holdings.as_ref().map_or(0, |holdings| holdings.needed(&states[goal].held)) {
             least if least <= needed => Ok(memory.holds(needed)),
             least => Err(LowerError::Internal(format!(
                 "a plan of {needed} bytes that holds {least} at least"
@@ -460,47 +475,42 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn is_goal(&self, visit: &Visit) -> bool {
-        visit.slots == self.slots.len() && visit.wants.is_empty()
+    fn is_goal(&self, state: &State) -> bool {
+        state.slots == self.slots.len() && state.wants.is_empty()
     }
 
     /// Puts a state on the heap, with its choices worked out.
-    fn open(&mut self, mut visit: Visit, visits: &mut Vec<Visit>, open: &mut Open) {
-        visit.ways = self.ways(&visit);
-        let whole = self.is_goal(&visit);
+    fn open(&mut self, mut state: State, states: &mut Vec<State>, open: &mut OpenStates) {
+        state.ways = self.ways(&state);
+        let whole = self.is_goal(&state);
         let first = Pick::default();
-        let bound = if visit.ways.choices.is_empty() {
-            whole.then_some(visit.cost)
+        let bound = if state.ways.all.is_empty() {
+            whole.then_some(state.cost)
         } else {
-            self.bound(&visit, first)
+            self.bound(&state, first)
         };
         if let Some(bound) = bound {
-            open.push(Reverse((bound, u32::MAX - visit.depth, visits.len(), first)));
+            open.push(Reverse((bound, u32::MAX - state.depth, states.len(), first)));
         }
-        visits.push(visit);
+        states.push(state);
     }
 
     /// Drafts the state after a choice; `None` where labels or memory forbid it.
-    fn draft(
-        &self,
-        draft: &mut Draft,
-        visits: &[Visit],
-        (parent, pick): (usize, Pick),
-    ) -> Option<()> {
-        let visit = &visits[parent];
-        let choice = pick.choice as usize;
-        let picked = visit.ways.choices[choice];
-        draft.follow(parent, visit);
+    fn draft(&self, draft: &mut Draft, states: &[State], parent: usize, pick: Pick) -> Option<()> {
+        let state = &states[parent];
+        let way = pick.way as usize;
+        let picked = state.ways.all[way];
+        draft.follow(parent, state);
         draft.rest = draft.rest.saturating_add(picked.priced);
-        match self.slots.get(visit.slots) {
+        match self.slots.get(state.slots) {
             Some(Slot::Label(label)) => {
-                draft.labels.push(self.label_layouts[label.0 as usize][choice]);
+                draft.labels.push(self.label_layouts[label.0 as usize][way]);
                 draft.decision = Decision::Label;
                 draft.slots += 1;
                 Some(())
             }
             Some(Slot::Output(i)) => self.draft_output(draft, *i, picked.made_in),
-            None => self.draft_value(draft, visit, pick),
+            None => self.draft_value(draft, state, pick),
         }
     }
 
@@ -521,35 +531,34 @@ impl<'a> Search<'a> {
         }
         let paid =
             self.guided.as_ref().and_then(|guided| guided.for_output(i, output.value, in_layout));
-        self.want(draft, (output.value, layout), paid, self.strict, false);
+        self.want(draft, output.value, layout, paid, self.strict, false);
         Some(())
     }
 
     /// Settles the value that is next.
-    fn draft_value(&self, draft: &mut Draft, visit: &Visit, pick: Pick) -> Option<()> {
-        let (value, wanted) = (visit.next_value()?, visit.wanted_next());
-        let Choice { made_in, producer, cost, moves: cheapest, .. } =
-            visit.ways.choices[pick.choice as usize];
+    fn draft_value(&self, draft: &mut Draft, state: &State, pick: Pick) -> Option<()> {
+        let (value, wanted) = (state.next_value()?, state.wanted_next());
+        let WayToSettle { made_in, producer, cost, moves: cheapest, .. } =
+            state.ways.all[pick.way as usize];
         let producer = &self.tables.of(value).producers[made_in as usize][producer];
         if producer.labels.iter().any(|(label, layout)| draft.labels[label.0 as usize] != *layout) {
             return None;
         }
         let (mut unmoved, mut moves) = (false, cheapest);
         if let Some(holdings) = &self.holdings {
-            let moved = self.moved(visit, pick)?;
-            let tree = moved.tree();
-            let is_vague = matches!(moved, Moved::Somehow(_));
+            let listed = self.moved(state, pick)?;
+            let tree = listed.tree();
+            let is_vague = matches!(listed, ListedTree::Vague(_));
             (unmoved, moves) = (!is_vague && tree.moves.is_empty(), tree.cost);
             draft.is_vague |= is_vague;
             if unmoved && self.is_joined(wanted, value, made_in, producer.source) {
                 return None;
             }
-            let settled = (made_in, producer, tree.moves.as_ref());
-            holdings.settle(&mut draft.held, value, settled, is_vague)?;
+            holdings.settle(&mut draft.held, value, made_in, producer, &tree.moves, is_vague)?;
         }
         draft.cost = draft.cost + cost + moves;
         draft.decision = Decision::Value(value, pick);
-        draft.wants.truncate(visit.wants.len() - wanted.len());
+        draft.wants.truncate(state.wants.len() - wanted.len());
         if let Some(guided) = &self.guided {
             let known = draft.to_come.iter().find(|of| of.value == value);
             let known = known.map_or(0, |of| of.paid);
@@ -564,7 +573,7 @@ impl<'a> Search<'a> {
         for (operand, layout) in &producer.reads {
             let joins = joined.contains(operand);
             let paid = paid.as_mut().and_then(Iterator::next).flatten();
-            self.want(draft, (*operand, *layout), paid, direct, joins);
+            self.want(draft, *operand, *layout, paid, direct, joins);
         }
         Some(())
     }
@@ -572,7 +581,8 @@ impl<'a> Search<'a> {
     fn want(
         &self,
         draft: &mut Draft,
-        (value, layout): (ValueId, LayoutId),
+        value: ValueId,
+        layout: LayoutId,
         paid: Option<i64>,
         direct: bool,
         joins: bool,
@@ -591,25 +601,25 @@ impl<'a> Search<'a> {
     }
 
     /// From a state, the choice of best bound again and again: a plan, perhaps not the best.
-    fn dive(&mut self, run: &mut Run, mut visit: usize, mut pick: Pick) -> Option<usize> {
-        let Run { visits, draft, lists, .. } = run;
+    fn dive(&mut self, run: &mut Run, mut number: usize, mut pick: Pick) -> Option<usize> {
+        let Run { states, draft, lists, .. } = run;
         loop {
-            if visits[visit].is_vague {
+            if states[number].is_vague {
                 return None;
             }
-            if self.is_goal(&visits[visit]) {
-                return Some(visit);
+            if self.is_goal(&states[number]) {
+                return Some(number);
             }
-            let choices = visits[visit].ways.choices.len() as u32;
-            let others = (pick.choice + 1..choices).map(|choice| Pick { choice, tree: 0 });
+            let ways = states[number].ways.all.len() as u32;
+            let others = (pick.way + 1..ways).map(|way| Pick { way, tree: 0 });
             std::iter::once(pick)
-                .filter(|pick| pick.choice < choices)
+                .filter(|pick| pick.way < ways)
                 .chain(others)
-                .find(|pick| self.draft(draft, visits, (visit, *pick)).is_some())?;
-            let mut child = draft.visit(draft.state(lists), lists);
+                .find(|pick| self.draft(draft, states, number, *pick).is_some())?;
+            let mut child = draft.state(draft.key(lists), lists);
             child.ways = self.ways(&child);
-            visits.push(child);
-            visit = visits.len() - 1;
+            states.push(child);
+            number = states.len() - 1;
             pick = Pick::default();
         }
     }

@@ -259,7 +259,7 @@ shard_ir::worded! {
 }
 
 /// The moves of a value from each of its layouts.
-pub(crate) type MovesFrom = FxHashMap<Layout, Vec<(Collective, Layout)>>;
+pub(crate) type MovesByLayout = FxHashMap<Layout, Vec<(Collective, Layout)>>;
 
 /// What the rules read.
 struct Context {
@@ -267,7 +267,7 @@ struct Context {
     maxima: AxisSet,
     region: Option<Region>,
     /// For each value its moves from each layout; values whose moves are alike share them.
-    moves: Vec<Arc<MovesFrom>>,
+    moves: Vec<Arc<MovesByLayout>>,
     /// The layouts that the type of a parameter or a pin allows; none for other values.
     allowed: Vec<Vec<Layout>>,
 }
@@ -296,7 +296,7 @@ impl Context {
                     let layouts = of.layouts(mesh, sums, maxima).into_iter();
                     Arc::new(layouts.map(|l| (l, of.moves_from(mesh, l, sums, maxima))).collect())
                 };
-                let mut alike: FxHashMap<Movable, Arc<MovesFrom>> = FxHashMap::default();
+                let mut alike: FxHashMap<Movable, Arc<MovesByLayout>> = FxHashMap::default();
                 for id in program.value_ids().filter(live) {
                     let of = alike.entry(movable(id)).or_insert_with_key(all);
                     moves[id.index()] = Arc::clone(of);

@@ -19,10 +19,10 @@ pub const TIME_LIMIT: &str = "time-limit";
 /// fails with [`LowerError::OutOfTime`] where it has none. One that hears neither is what it is
 /// without the flag: what is found never depends on when it is looked at.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<Shared>);
+pub struct Stop(Arc<StopState>);
 
 #[derive(Default)]
-struct Shared {
+struct StopState {
     /// The strongest wish so far.
     wish: AtomicU8,
     /// In picoseconds; 0 where nothing is known.

@@ -247,9 +247,8 @@ impl<'s> Reading<'s> {
         let layouts: Vec<Layout> = read.iter().map(|operand| operand.layout).collect();
         let locate = |operand: &At| Ok((operand.value, self.locate(*operand)?));
         let reads = read.iter().map(locate).collect::<Result<Vec<_>, LowerError>>()?;
-        let ends = (layouts.as_slice(), at.layout);
-        let cost =
-            kernel_cost(kernels, self.hardware, kernel, fused.as_ref(), ends).ok_or_else(|| {
+        let cost = kernel_cost(kernels, self.hardware, kernel, fused.as_ref(), &layouts, at.layout)
+            .ok_or_else(|| {
                 LowerError::Internal(format!("{at:?} has a kernel that does not type"))
             })?;
         let cost = Cost { order: rank, ..cost.times(program.value(at.value).times) };

@@ -70,7 +70,8 @@ pub(crate) fn kernel_cost(
     hardware: &Hardware,
     kernel: &Kernel,
     fused: Option<&Fused>,
-    (read, made): (&[Layout], Layout),
+    read: &[Layout],
+    made: Layout,
 ) -> Option<Cost> {
     let program = kernels.program.as_ref();
     let links = kernels.links(kernel, fused, read, made)?;

@@ -18,18 +18,18 @@ use crate::relax::factors::{Factors, ValueUse};
 use crate::relax::graph::{FAR, Queue};
 use crate::relax::prices::use_index;
 use crate::relax::{Branch, Region, Setting, Wanted, all_plans};
-use crate::search::Search;
+use crate::search::{Search, Sought};
 use crate::space::Space;
 use crate::table::{Source, Tables};
 
 /// What the tables of a run are made of.
-struct Walk {
+struct Walkthrough {
     program: Arc<Program>,
     hardware: Hardware,
     limits: Limits,
 }
 
-impl Walk {
+impl Walkthrough {
     /// The text of a layout of a value, as its type is written.
     fn layout(&self, value: ValueId, layout: Layout) -> String {
         layout.text(&self.program.mesh, &self.program.dim_names(&self.program.value(value).dims))
@@ -94,10 +94,13 @@ impl Walk {
     fn strategies(
         &self,
         problem: &Factors,
-        last: (&str, &dyn Fn(ValueId, usize) -> String),
+        last_heading: &str,
+        last_cell: &dyn Fn(ValueId, usize) -> String,
     ) -> String {
-        let mut text =
-            format!("{:<8}{:<22}{:<22}{:>6}{:>20}\n", "value", "made in", "from", "own", last.0);
+        let mut text = format!(
+            "{:<8}{:<22}{:<22}{:>6}{:>20}\n",
+            "value", "made in", "from", "own", last_heading
+        );
         for value in self.values() {
             let factor = &problem.factors[value.index()];
             for s in 0..factor.out.len() {
@@ -108,7 +111,7 @@ impl Walk {
                 let reads: Vec<String> = reads.map(|(n, o)| layout(*o, *n)).collect();
                 let (out, own) = (layout(value, factor.out[s]), self.ns(factor.cost[s], problem));
                 let reads = if reads.is_empty() { "as stored".into() } else { reads.join(", ") };
-                let last = last.1(value, s);
+                let last = last_cell(value, s);
                 let _ =
                     writeln!(text, "{:<8}{out:<22}{reads:<22}{own:>6}{last:>20}", self.name(value));
             }
@@ -227,7 +230,7 @@ fn the_tables_of_the_page_are_those_of_the_search() {
     let checked = check_source(&SourceFile::new("total.shard", source), &CheckOptions::default());
     let program = checked.programs.into_iter().next().expect("a layer without an error");
     let hardware = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
-    let walk = Walk { program: Arc::new(program), hardware, limits: Limits::default() };
+    let walk = Walkthrough { program: Arc::new(program), hardware, limits: Limits::default() };
 
     let mut made = put(&page, "forms", &walk.forms());
     let form = Saturated::new(&walk.program, false, &walk.limits).written();
@@ -236,12 +239,12 @@ fn the_tables_of_the_page_are_those_of_the_search() {
     let (branch, _) = all_plans(&kernels, setting, Wanted::default()).expect("prices");
     let (problem, prices) = branch.problem_and_prices();
     made = put(&made, "moves", &walk.moves(problem));
-    made = put(&made, "strategies", &walk.strategies(problem, ("", &|_, _| String::new())));
+    made = put(&made, "strategies", &walk.strategies(problem, "", &|_, _| String::new()));
     made = put(&made, "prices", &walk.prices(&branch));
     made = put(&made, "bound", &walk.bound(&branch));
     let through =
         |value: ValueId, s: usize| walk.ns(prices.through_strategy[value.index()][s], problem);
-    made = put(&made, "fixed", &walk.strategies(problem, ("any plan with it", &through)));
+    made = put(&made, "fixed", &walk.strategies(problem, "any plan with it", &through));
     let bound = branch.bound().expect("a plan");
     let region = branch.priced().region(bound);
     made = put(&made, "region", &walk.region(&region));
@@ -249,8 +252,8 @@ fn the_tables_of_the_page_are_those_of_the_search() {
         .expect("a space");
     let tables = Tables::new(&space, &walk.hardware).expect("tables");
     made = put(&made, "e-graph", &walk.tables(&tables));
-    let mut search =
-        Search::new(&space, &tables, &kernels.program, Some(&[]), false, None, (bound, None, None));
+    let sought = Sought { least: bound, upto: None, guide: None };
+    let mut search = Search::new(&space, &tables, Some(&[]), false, None, sought);
     let found = search.run(&walk.limits, 1).expect("a plan");
     let solution = &found.solutions[0];
     assert_eq!(solution.cost.time, bound, "the plan costs what the prices say");

@@ -3,7 +3,7 @@
 use shard_ir::ValueId;
 use shard_ir::catalogue::Move;
 
-use super::{Holdings, Kind, Use};
+use super::{Holding, Holdings, LayoutUse};
 use crate::table::{LayoutId, MoveArc};
 
 /// A moment of a step, three to a step: [`before`], [`op_at`] and [`behind`].
@@ -42,7 +42,7 @@ pub(super) fn is_behind(at: Moment) -> bool {
 /// A layout of a settled value, and the moments from and to which it is held throughout; none where
 /// the first is behind the second.
 pub(super) struct Live {
-    layout: LayoutId,
+    pub(super) layout: LayoutId,
     /// The place of the layout that it is moved from; its own of the one in which the value is
     /// made.
     source: usize,
@@ -170,7 +170,7 @@ impl Lives {
 impl Holdings<'_> {
     /// Whether a value is in the memory of a device at all.
     pub(crate) fn takes_memory(&self, value: ValueId) -> bool {
-        self.kinds[value.index()] != Kind::Nowhere
+        self.kinds[value.index()] != Holding::Nowhere
     }
 
     /// What a value takes in a layout.
@@ -181,7 +181,7 @@ impl Holdings<'_> {
     /// Whether some moves of a value are done as soon as it is made; a parameter is moved where it
     /// is read.
     pub(crate) fn may_move_early(&self, value: ValueId) -> bool {
-        !matches!(self.kinds[value.index()], Kind::Given | Kind::Kept)
+        !matches!(self.kinds[value.index()], Holding::Given | Holding::Kept)
     }
 
     /// Whether this one is, from a layout that is there then.
@@ -196,21 +196,22 @@ impl Holdings<'_> {
         &self,
         value: ValueId,
         made_in: LayoutId,
-        (moves, twice): (&[(LayoutId, LayoutId)], bool),
-        uses: &[Use],
+        moves: &[(LayoutId, LayoutId)],
+        twice: bool,
+        uses: &[LayoutUse],
     ) -> Lives {
         let (kind, now) = (self.kinds[value.index()], op_at(value.0));
         let bytes = |layout| self.bytes(value, layout);
         let of_made = match kind {
-            Kind::Made | Kind::Given => bytes(made_in),
-            Kind::Kept | Kind::View | Kind::Nowhere => 0,
+            Holding::Made | Holding::Given => bytes(made_in),
+            Holding::Kept | Holding::View | Holding::Nowhere => 0,
         };
         let mut lives = vec![Live {
             layout: made_in,
             source: 0,
-            early: kind != Kind::Kept,
+            early: kind != Holding::Kept,
             read: None,
-            from: if kind == Kind::Given { 0 } else { now },
+            from: if kind == Holding::Given { 0 } else { now },
             to: now,
             bytes: of_made,
         }];
@@ -221,7 +222,7 @@ impl Holdings<'_> {
             };
             let early = lives[source].early && self.is_early(value, *from, *to);
             let first = if early { behind(value.0) + 1 } else { Moment::MAX };
-            let bytes = if kind == Kind::Nowhere { 0 } else { bytes(*to) };
+            let bytes = if kind == Holding::Nowhere { 0 } else { bytes(*to) };
             if twice || lives.iter().all(|live| live.layout != *to) {
                 let (from, to, layout) = (first, now, *to);
                 lives.push(Live { layout, source, early, read: None, from, to, bytes });

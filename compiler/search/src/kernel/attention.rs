@@ -179,7 +179,9 @@ impl Kernels {
     pub(crate) fn attention_reads(
         &self,
         members: &[ValueId],
-        (made, keys, ring): (Layout, AxisList, AxisList),
+        made: Layout,
+        keys: AxisList,
+        ring: AxisList,
         has: Has<'_>,
         passes: &dyn Fn(ValueId, Layout) -> bool,
     ) -> Option<Vec<Layout>> {

@@ -6,13 +6,13 @@ use egg::Id;
 use shard_ir::cuts::{Blocks, Halo};
 use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType};
 
-use super::graph::{Expr, Logical, Made, Place};
-use super::laws::Found;
+use super::graph::{Expr, Logical, OpPlace, TypedOp};
+use super::laws::Rewrites;
 
 /// An op with these dims and this dtype.
 fn op(op: Op, dims: &[DimId], dtype: Dtype, operands: Vec<Expr>) -> Expr {
     let ty = TensorType { dims: dims.to_vec(), dtype };
-    Expr::Op(Made { op, ty, place: Place::default() }, operands)
+    Expr::Op(TypedOp { op, ty, place: OpPlace::default() }, operands)
 }
 
 /// Some dims with others in the place of one.
@@ -27,7 +27,7 @@ fn before(line: &Blocks, dims: &[DimId], dtype: Dtype, up_to: Expr) -> Expr {
 }
 
 /// `cumsum(a over L)` is, block by block, `cumsum(a) + ` the sums of the blocks before.
-pub(super) fn cumsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn cumsum(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     let ty = logical.ty(class);
     for node in logical.nodes(class) {
         let (Some(Op::Cumsum { over }), &[a]) = (logical.op(node), &node.operands[..]) else {
@@ -61,7 +61,7 @@ pub(super) fn cumsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
 
 /// `scan(a, f over L)` is, block by block, `scan(a, f) + ` the product of `f` up to the position
 /// times what the blocks before end with.
-pub(super) fn scan(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn scan(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     let ty = logical.ty(class);
     for node in logical.nodes(class) {
         let (Some(Op::Scan { over }), &[a, f]) = (logical.op(node), &node.operands[..]) else {
@@ -77,19 +77,22 @@ pub(super) fn scan(logical: &Logical<'_>, class: Id, found: &mut Found) {
             if let Some(one) = line.one
                 && logical.fits(&with(&of_a.dims, *over, &[line.blocks, line.within]))
             {
-                let operands = [(a, of_a), (f, of_f)];
-                found.push((class, scan_in_blocks(operands, ty, *over, (line, one))));
+                found.push((class, scan_in_blocks(logical, ty, a, f, line, one)));
             }
         }
     }
 }
 
+/// `scan(a, f)` of type `ty` over the dim that a line cuts; `one` is a dim of one position.
 fn scan_in_blocks(
-    [(a, of_a), (f, of_f)]: [(Id, &TensorType); 2],
+    logical: &Logical<'_>,
     ty: &TensorType,
-    over: DimId,
-    (line, one): (&Blocks, DimId),
+    a: Id,
+    f: Id,
+    line: &Blocks,
+    one: DimId,
 ) -> Expr {
+    let (of_a, of_f, over) = (logical.ty(a), logical.ty(f), line.of);
     let (to, within) = (vec![line.blocks, line.within], line.within);
     let cut = |of: &TensorType| with(&of.dims, over, &to);
     let small = |of: &TensorType| with(&of.dims, over, &[line.blocks]);
@@ -149,7 +152,7 @@ fn halos<'l>(
 
 /// `shift(a over L, n)` is, block by block, the last `n` positions of the block before, and then
 /// its own first ones.
-pub(super) fn shift(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn shift(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     let ty = logical.ty(class);
     for node in logical.nodes(class) {
         let (Some(Op::Shift { over, by }), &[a]) = (logical.op(node), &node.operands[..]) else {
@@ -172,7 +175,7 @@ pub(super) fn shift(logical: &Logical<'_>, class: Id, found: &mut Found) {
 
 /// `conv(a, w over L, T)` is, block by block, `conv(a, w)`, to whose first `T - 1` positions what
 /// the last of the block before add is added.
-pub(super) fn conv(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn conv(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     let ty = logical.ty(class);
     for node in logical.nodes(class) {
         let (Some(Op::Conv { over, taps }), &[a, w]) = (logical.op(node), &node.operands[..])
@@ -215,7 +218,7 @@ pub(super) fn conv(logical: &Logical<'_>, class: Id, found: &mut Found) {
 
 /// `topk(a over V -> K)` is that of the K largest of each part of V, and `argtopk(a over V -> K)`
 /// takes the positions of those by their own.
-pub(super) fn largest_few(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn largest_few(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     let ty = logical.ty(class);
     for node in logical.nodes(class) {
         let Some(

@@ -12,19 +12,19 @@ use shard_ir::attention::{carried, softmax_over};
 use shard_ir::{DimId, Groups, Op, Program};
 
 use super::Form;
-use super::extract::{Choice, Fragment, Reader, Surroundings, is_merged, options, roots};
-use super::graph::{Head, Logical, Node};
+use super::extract::{FormReader, Fragment, Selection, Surroundings, is_merged, options, roots};
+use super::graph::{Head, Logical, LogicalNode};
 
 /// The choices of a program.
 pub(crate) struct Choices<'a> {
-    reader: Reader<'a>,
+    reader: FormReader<'a>,
     /// The source without its values.
     empty: Program,
     /// The source computes something twice that every form computes once: so none of them is the
     /// one written.
     pub(crate) merged: bool,
     /// The classes that every form has, each with its only e-node.
-    fixed: Choice<'a>,
+    fixed: Selection<'a>,
     /// The choices, each cluster independent of the others.
     pub(crate) clusters: Vec<Cluster<'a>>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Cluster<'a> {
     /// The same, with what is next to them.
     wanted: Surroundings,
     /// The ways of choosing.
-    alternatives: Vec<Choice<'a>>,
+    alternatives: Vec<Selection<'a>>,
     /// The one that is written.
     written: Option<usize>,
 }
@@ -62,7 +62,7 @@ impl<'a> Choices<'a> {
         if options.values().all(|nodes| nodes.len() == 1) {
             return None;
         }
-        let ways = Ways::new(logical, options, roots(logical, &live));
+        let ways = WaysToCompute::new(logical, options, roots(logical, &live));
         let touched = ways.touched();
         let mut clusters = Vec::new();
         let readers = ways.readers();
@@ -77,11 +77,12 @@ impl<'a> Choices<'a> {
             {
                 return None;
             }
-            let flops = |choice: &Choice<'_>| {
+            let flops = |choice: &Selection<'_>| {
                 choice.values().map(|node| logical.flops_of(node)).sum::<u128>()
             };
             alternatives.sort_by_cached_key(flops);
-            let as_written = |choice: &Choice<'_>| choice.values().all(|node| node.rule.is_none());
+            let as_written =
+                |choice: &Selection<'_>| choice.values().all(|node| node.rule.is_none());
             let written = alternatives.iter().position(as_written);
             let outside = |class: &Id| !classes.contains(class);
             let read_by = classes.iter().filter_map(|class| readers.get(class)).flatten();
@@ -98,7 +99,7 @@ impl<'a> Choices<'a> {
         }
         let empty = source.without_values();
         let (fixed, merged) = (ways.fixed(), is_merged(logical, &live));
-        Some(Choices { reader: Reader::new(logical, live), empty, merged, fixed, clusters })
+        Some(Choices { reader: FormReader::new(logical, live), empty, merged, fixed, clusters })
     }
 
     /// How many forms there are.
@@ -120,7 +121,7 @@ impl<'a> Choices<'a> {
         self.reader.part(&self.chosen(picks)?, &self.clusters.get(cluster)?.wanted, &self.empty)
     }
 
-    fn chosen(&self, picks: &[usize]) -> Option<Choice<'a>> {
+    fn chosen(&self, picks: &[usize]) -> Option<Selection<'a>> {
         let mut choice = self.fixed.clone();
         for (cluster, pick) in self.clusters.iter().zip(picks) {
             choice.extend(
@@ -142,9 +143,9 @@ impl<'a> Choices<'a> {
 }
 
 /// The ways of having each class.
-struct Ways<'a> {
+struct WaysToCompute<'a> {
     logical: &'a Logical<'a>,
-    options: BTreeMap<Id, Vec<&'a Node>>,
+    options: BTreeMap<Id, Vec<&'a LogicalNode>>,
     roots: Vec<Id>,
     /// The classes that a form may have.
     reachable: Vec<Id>,
@@ -152,12 +153,12 @@ struct Ways<'a> {
     needed: BTreeSet<Id>,
 }
 
-impl<'a> Ways<'a> {
+impl<'a> WaysToCompute<'a> {
     fn new(
         logical: &'a Logical<'a>,
-        options: BTreeMap<Id, Vec<&'a Node>>,
+        options: BTreeMap<Id, Vec<&'a LogicalNode>>,
         roots: Vec<Id>,
-    ) -> Ways<'a> {
+    ) -> WaysToCompute<'a> {
         let mut reachable = BTreeSet::new();
         let mut open = roots.clone();
         while let Some(class) = open.pop() {
@@ -167,7 +168,7 @@ impl<'a> Ways<'a> {
                 );
             }
         }
-        let mut ways = Ways {
+        let mut ways = WaysToCompute {
             logical,
             options,
             roots,
@@ -178,7 +179,7 @@ impl<'a> Ways<'a> {
         ways
     }
 
-    fn options(&self, class: Id) -> &[&'a Node] {
+    fn options(&self, class: Id) -> &[&'a LogicalNode] {
         self.options.get(&class).map_or(&[], Vec::as_slice)
     }
 
@@ -203,7 +204,7 @@ impl<'a> Ways<'a> {
             .reachable
             .iter()
             .map(|class| {
-                let operands = |node: &&Node| {
+                let operands = |node: &&LogicalNode| {
                     node.operands.iter().filter_map(|o| index.get(o).copied()).collect()
                 };
                 self.options(*class).iter().map(operands).collect()
@@ -236,7 +237,7 @@ impl<'a> Ways<'a> {
     }
 
     /// The needed classes that there is one way of having.
-    fn fixed(&self) -> Choice<'a> {
+    fn fixed(&self) -> Selection<'a> {
         let of = |class: &Id| match self.options(*class) {
             [only] => Some((*class, *only)),
             _ => None,
@@ -249,8 +250,8 @@ impl<'a> Ways<'a> {
     fn choose(
         &self,
         mut open: Vec<Id>,
-        mut chosen: Choice<'a>,
-        found: &mut Vec<Choice<'a>>,
+        mut chosen: Selection<'a>,
+        found: &mut Vec<Selection<'a>>,
     ) -> bool {
         while let Some(class) = open.pop() {
             if chosen.contains_key(&class) {
@@ -427,7 +428,7 @@ impl<'a> Ways<'a> {
     /// What may act on an attention over a part of the keys: whether it may hangs on whether that
     /// is one kernel.
     fn link_parts(&self, links: &mut BTreeMap<Id, Vec<Id>>) {
-        let is_read = |node: &Node| {
+        let is_read = |node: &LogicalNode| {
             let op = self.logical.op(node);
             op.is_some_and(|op| softmax_over(op).is_some() || matches!(op, Op::Cast(_)))
         };
@@ -468,7 +469,7 @@ impl<'a> Ways<'a> {
     /// A class, the pins behind it, and what they pin.
     fn way_to_maker(&self, class: Id) -> Vec<Id> {
         let mut way = vec![class];
-        while let Some([Node { head: Head::Pin(_), operands, .. }]) =
+        while let Some([LogicalNode { head: Head::Pin(_), operands, .. }]) =
             way.last().map(|class| self.options(*class))
         {
             way.extend(operands);

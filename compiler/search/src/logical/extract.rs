@@ -7,12 +7,12 @@ use shard_ir::reason::{Formula, Rewriting};
 use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, Value, ValueId};
 
 use super::fewest::FewestFlops;
-use super::graph::{Head, Logical, Node};
+use super::graph::{Head, Logical, LogicalNode};
 use super::{Form, Rewritten};
 use crate::rules;
 
 /// The e-node taken of each class.
-pub(super) type Choice<'a> = BTreeMap<Id, &'a Node>;
+pub(super) type Selection<'a> = BTreeMap<Id, &'a LogicalNode>;
 
 /// What was read off.
 pub(super) struct Read {
@@ -47,9 +47,9 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, most: 
         choose(&options, roots, BTreeMap::new(), limit, &mut found);
     }
     let flops =
-        |choice: &Choice<'_>| choice.values().map(|node| logical.flops_of(node)).sum::<u128>();
+        |choice: &Selection<'_>| choice.values().map(|node| logical.flops_of(node)).sum::<u128>();
     found.sort_by_cached_key(flops);
-    let reader = Reader::new(logical, live);
+    let reader = FormReader::new(logical, live);
     let mut forms = found.iter().filter_map(|choice| reader.form(choice, merged));
     let first: Vec<Form> = forms.by_ref().take(most).collect();
     let beyond = forms.next().map(|form| form.flops);
@@ -83,16 +83,19 @@ pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
 
 /// The e-nodes that each class can be read from: no einsum of more than two operands that is there
 /// as chains, and nothing that is made of itself.
-pub(super) fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<Id, Vec<&'a Node>> {
-    let is_long = |n: &Node, class: Id| {
+pub(super) fn options<'a>(
+    logical: &'a Logical<'_>,
+    classes: &[Id],
+) -> BTreeMap<Id, Vec<&'a LogicalNode>> {
+    let is_long = |n: &LogicalNode, class: Id| {
         logical.op(n) == Some(&Op::Einsum)
             && n.operands.len() > 2
             && !logical.is_scaled_product(&n.operands, class)
     };
-    let mut all: BTreeMap<Id, Vec<&Node>> = classes
+    let mut all: BTreeMap<Id, Vec<&LogicalNode>> = classes
         .iter()
         .map(|class| {
-            let of_itself = |n: &Node| n.operands.contains(class);
+            let of_itself = |n: &LogicalNode| n.operands.contains(class);
             let nodes = logical.nodes(*class).iter();
             (*class, nodes.filter(|n| !is_long(n, *class) && !of_itself(n)).collect())
         })
@@ -108,11 +111,11 @@ pub(super) fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<
 
 /// Every choice of e-nodes for the classes that some open ones need.
 fn choose<'a>(
-    options: &BTreeMap<Id, Vec<&'a Node>>,
+    options: &BTreeMap<Id, Vec<&'a LogicalNode>>,
     mut open: Vec<Id>,
-    mut chosen: Choice<'a>,
+    mut chosen: Selection<'a>,
     limit: usize,
-    found: &mut Vec<Choice<'a>>,
+    found: &mut Vec<Selection<'a>>,
 ) -> bool {
     while let Some(class) = open.pop() {
         if chosen.contains_key(&class) {
@@ -142,26 +145,26 @@ fn choose<'a>(
 }
 
 /// What makes programs of choices.
-pub(super) struct Reader<'a> {
+pub(super) struct FormReader<'a> {
     pub(super) logical: &'a Logical<'a>,
     live: Vec<bool>,
     /// For each class the live values of the source that are in it.
     values: BTreeMap<Id, Vec<ValueId>>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(logical: &'a Logical<'a>, live: Vec<bool>) -> Reader<'a> {
+impl<'a> FormReader<'a> {
+    pub(super) fn new(logical: &'a Logical<'a>, live: Vec<bool>) -> FormReader<'a> {
         let mut values: BTreeMap<Id, Vec<ValueId>> = BTreeMap::new();
         for id in logical.program.value_ids().filter(|id| live[id.index()]) {
             if let Some(class) = logical.class_of(id) {
                 values.entry(class).or_default().push(id);
             }
         }
-        Reader { logical, live, values }
+        FormReader { logical, live, values }
     }
 
     /// The form of a choice; none for the one written, and where classes would need each other.
-    fn form(&self, choice: &Choice<'_>, merged: bool) -> Option<Form> {
+    fn form(&self, choice: &Selection<'_>, merged: bool) -> Option<Form> {
         let as_written = choice.values().all(|node| node.rule.is_none());
         if as_written && !merged {
             return None;
@@ -172,7 +175,7 @@ impl<'a> Reader<'a> {
     /// Some classes of a form, with what is next to them ([`Fragment`]).
     pub(super) fn part(
         &self,
-        choice: &Choice<'_>,
+        choice: &Selection<'_>,
         wanted: &Surroundings,
         empty: &Program,
     ) -> Option<Fragment> {
@@ -223,7 +226,7 @@ impl<'a> Reader<'a> {
     /// other.
     pub(super) fn form_with_classes(
         &self,
-        choice: &Choice<'_>,
+        choice: &Selection<'_>,
         merged: bool,
     ) -> Option<(Form, Vec<Id>)> {
         let source = self.logical.program;
@@ -253,7 +256,7 @@ impl<'a> Reader<'a> {
             let value = *writer.now.get(&self.logical.class_of(output.value)?)?;
             writer.program.outputs.push(shard_ir::Output { value, ..output.clone() });
         }
-        let is_order = |node: &Node| node.rule.is_none_or(|rule| rule == rules::LONG_EINSUM);
+        let is_order = |node: &LogicalNode| node.rule.is_none_or(|rule| rule == rules::LONG_EINSUM);
         let form = Form {
             program: writer.program,
             rewritten: merged || !choice.values().all(|node| is_order(node)),
@@ -294,8 +297,8 @@ pub(crate) struct Fragment {
 
 /// A form being written down.
 struct Writer<'a, 'c> {
-    reader: &'a Reader<'a>,
-    choice: &'c Choice<'c>,
+    reader: &'a FormReader<'a>,
+    choice: &'c Selection<'c>,
     /// What is written of it; all for `None`.
     wanted: Option<&'c Surroundings>,
     program: Program,
@@ -390,7 +393,7 @@ impl Writer<'_, '_> {
     }
 
     /// The operands of an e-node; where their order does not matter, as the source writes them.
-    fn in_order(&self, node: &Node, here: &[ValueId]) -> Vec<Id> {
+    fn in_order(&self, node: &LogicalNode, here: &[ValueId]) -> Vec<Id> {
         let logical = self.reader.logical;
         let as_written = |id: &ValueId| match &logical.program.value(*id).def {
             Def::Op { op, operands } if logical.op(node) == Some(op) => {
@@ -435,7 +438,7 @@ impl Writer<'_, '_> {
         &self,
         rule: rules::Rule,
         class: Id,
-        node: &Node,
+        node: &LogicalNode,
         here: &[ValueId],
     ) -> Option<Rewriting> {
         let logical = self.reader.logical;
@@ -467,7 +470,7 @@ impl Writer<'_, '_> {
     }
 
     /// How a value of the source is computed that an e-node puts together of parts of a dim.
-    fn in_parts(&self, node: &Node, here: &[ValueId]) -> Option<Rewriting> {
+    fn in_parts(&self, node: &LogicalNode, here: &[ValueId]) -> Option<Rewriting> {
         let program = self.reader.logical.program;
         let Def::Op { op, .. } = &program.value(*here.first()?).def else { return None };
         let parts_of = |all: DimId| {
@@ -486,7 +489,7 @@ impl Writer<'_, '_> {
     }
 
     /// An e-node as a formula over values that have names.
-    fn formula(&self, class: Id, node: &Node) -> Formula {
+    fn formula(&self, class: Id, node: &LogicalNode) -> Formula {
         let logical = self.reader.logical;
         let operand = |id: &Id| {
             let here = self.reader.values.get(id).into_iter().flatten();

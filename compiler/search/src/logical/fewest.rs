@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
 
-use super::graph::{Logical, Node};
+use super::graph::{Logical, LogicalNode};
 
 /// For each class the fewest flops of it and of all it is made of.
 pub(super) struct FewestFlops {
@@ -17,7 +17,7 @@ impl FewestFlops {
     /// may read another answers for its share of it.
     pub(super) fn at_least(
         logical: &Logical<'_>,
-        options: &BTreeMap<Id, Vec<&Node>>,
+        options: &BTreeMap<Id, Vec<&LogicalNode>>,
         roots: &[Id],
     ) -> FewestFlops {
         let mut readers: BTreeMap<Id, u128> = BTreeMap::new();
@@ -34,14 +34,14 @@ impl FewestFlops {
     /// Where each that reads a class computes it for itself.
     pub(super) fn computed_anew(
         logical: &Logical<'_>,
-        options: &BTreeMap<Id, Vec<&Node>>,
+        options: &BTreeMap<Id, Vec<&LogicalNode>>,
     ) -> FewestFlops {
         FewestFlops::new(logical, options, |_| 1)
     }
 
     fn new(
         logical: &Logical<'_>,
-        options: &BTreeMap<Id, Vec<&Node>>,
+        options: &BTreeMap<Id, Vec<&LogicalNode>>,
         readers: impl Fn(Id) -> u128,
     ) -> FewestFlops {
         let mut fewest = FewestFlops { shares: BTreeMap::new() };
@@ -61,7 +61,7 @@ impl FewestFlops {
     }
 
     /// Those of an e-node.
-    pub(super) fn of(&self, logical: &Logical<'_>, node: &Node) -> u128 {
+    pub(super) fn of(&self, logical: &Logical<'_>, node: &LogicalNode) -> u128 {
         let operands: BTreeSet<&Id> = node.operands.iter().collect();
         operands.into_iter().fold(logical.flops_of(node), |flops, operand| {
             flops.saturating_add(self.share(*operand))

@@ -21,17 +21,17 @@ use crate::timeless::timeless;
 
 /// An op with the type of its result.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Made {
+pub(super) struct TypedOp {
     pub(super) op: Op,
     pub(super) ty: TensorType,
     /// Where it is computed: what is equal inside and outside of a folded block is computed in
     /// both.
-    pub(super) place: Place,
+    pub(super) place: OpPlace,
 }
 
 /// Where an op is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct OpPlace {
     /// The folded block that it is in.
     pub(super) fold: Option<FoldId>,
     /// The value that it makes, where a folded block takes it and hands another on in its place: it
@@ -55,7 +55,7 @@ pub(super) enum Head {
 /// An e-node as the library keeps it. The operands of an op that commutes are sorted, so that equal
 /// ops are one e-node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-struct ENode {
+struct StoredNode {
     head: Head,
     operands: Vec<Id>,
 }
@@ -63,21 +63,21 @@ struct ENode {
 /// An e-node as the rules and the forms read it. Each operand is the first id of its class: which
 /// of its ids the library knows a class by hangs on how classes were merged.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Node {
+pub(super) struct LogicalNode {
     pub(super) head: Head,
     pub(super) operands: Vec<Id>,
     /// The rule that made it; none for what the program says itself.
     pub(super) rule: Option<Rule>,
 }
 
-impl Node {
+impl LogicalNode {
     /// What the program says itself comes first.
     fn order(&self) -> (bool, Head, &[Id]) {
         (self.rule.is_some(), self.head, &self.operands)
     }
 }
 
-impl Language for ENode {
+impl Language for StoredNode {
     type Discriminant = Head;
 
     fn discriminant(&self) -> Head {
@@ -103,8 +103,8 @@ struct Types {
     /// The types of the program's values.
     values: Vec<TensorType>,
     /// The ops met so far.
-    made: Vec<Made>,
-    numbers: FxHashMap<Made, u32>,
+    made: Vec<TypedOp>,
+    numbers: FxHashMap<TypedOp, u32>,
     /// Two classes of different types were merged: a wrong rule.
     clash: bool,
 }
@@ -117,10 +117,10 @@ struct Class {
     first: Id,
 }
 
-impl Analysis<ENode> for Types {
+impl Analysis<StoredNode> for Types {
     type Data = Class;
 
-    fn make(graph: &mut EGraph<ENode, Self>, node: &ENode, id: Id) -> Class {
+    fn make(graph: &mut EGraph<StoredNode, Self>, node: &StoredNode, id: Id) -> Class {
         let ty = match node.head {
             Head::Given(value) | Head::Pin(value) => graph.analysis.values[value.index()].clone(),
             Head::Constant(_, dtype) => TensorType { dims: Vec::new(), dtype },
@@ -146,21 +146,21 @@ fn taken(program: &Program) -> BTreeSet<ValueId> {
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
     Class(Id),
-    Op(Made, Vec<Expr>),
+    Op(TypedOp, Vec<Expr>),
 }
 
 /// The logical e-graph of a program. Classes are known by their first ids, and e-nodes are read in
 /// an order of our own: no form hangs on how the library merges or keeps them.
 pub(super) struct Logical<'a> {
     pub(super) program: &'a Program,
-    graph: EGraph<ENode, Types>,
+    graph: EGraph<StoredNode, Types>,
     /// The class of each live value of the program.
     class_of: Vec<Option<Id>>,
     /// The id that each e-node was given first, and the rule that made it; none for what the
     /// program says itself.
-    origins: FxHashMap<ENode, (Id, Option<Rule>)>,
+    origins: FxHashMap<StoredNode, (Id, Option<Rule>)>,
     /// The e-nodes of each class, sorted, as they were when classes were last merged.
-    nodes: BTreeMap<Id, Vec<Node>>,
+    nodes: BTreeMap<Id, Vec<LogicalNode>>,
     /// The sums that classes are, as far as was asked.
     pub(super) readings: RefCell<BTreeMap<Id, Rc<Vec<Vec<Term>>>>>,
     /// Classes are merged the other way round: so a test sees that nothing hangs on it.
@@ -206,15 +206,18 @@ impl<'a> Logical<'a> {
                     let long =
                         *op == Op::Einsum && operands.len() > 2 && !program.is_scaled_product(id);
                     let place =
-                        Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
-                    let inner = Place { taken: None, ..place };
-                    let class =
-                        logical.add_op(Made { op: op.clone(), ty, place }, operands.clone(), None);
+                        OpPlace { fold: value.fold, taken: taken.contains(&id).then_some(id) };
+                    let inner = OpPlace { taken: None, ..place };
+                    let class = logical.add_op(
+                        TypedOp { op: op.clone(), ty, place },
+                        operands.clone(),
+                        None,
+                    );
                     if long {
                         let mut last = operands[0];
                         for (step, ty) in chain(program, id).into_iter().enumerate() {
                             let place = if step + 2 == operands.len() { place } else { inner };
-                            let made = Made { op: Op::Einsum, ty, place };
+                            let made = TypedOp { op: Op::Einsum, ty, place };
                             last = logical.add_op(made, vec![last, operands[step + 1]], None);
                         }
                         logical.union(class, last);
@@ -243,29 +246,29 @@ impl<'a> Logical<'a> {
 
     /// An expression in a place; what it is made of is in the same folded block, and nothing in
     /// particular.
-    fn add_expr(&mut self, expr: &Expr, place: Place, rule: Rule) -> Id {
+    fn add_expr(&mut self, expr: &Expr, place: OpPlace, rule: Rule) -> Id {
         match expr {
             Expr::Class(id) => *id,
             Expr::Op(made, operands) => {
-                let inner = Place { taken: None, ..place };
+                let inner = OpPlace { taken: None, ..place };
                 let operands = operands.iter().map(|o| self.add_expr(o, inner, rule)).collect();
-                self.add_op(Made { place, ..made.clone() }, operands, Some(rule))
+                self.add_op(TypedOp { place, ..made.clone() }, operands, Some(rule))
             }
         }
     }
 
     /// Where a class is computed: all its e-nodes are in one place.
-    pub(super) fn place_of(&self, class: Id) -> Place {
+    pub(super) fn place_of(&self, class: Id) -> OpPlace {
         match self.nodes(class).first().map(|node| node.head) {
             Some(Head::Op(number)) => self.made(number).place,
             Some(Head::Given(value) | Head::Pin(value)) => {
-                Place { fold: self.program.value(value).fold, ..Place::default() }
+                OpPlace { fold: self.program.value(value).fold, ..OpPlace::default() }
             }
-            Some(Head::Constant(..)) | None => Place::default(),
+            Some(Head::Constant(..)) | None => OpPlace::default(),
         }
     }
 
-    fn add_op(&mut self, made: Made, operands: Vec<Id>, rule: Option<Rule>) -> Id {
+    fn add_op(&mut self, made: TypedOp, operands: Vec<Id>, rule: Option<Rule>) -> Id {
         let types = &mut self.graph.analysis;
         let number = *types.numbers.entry(made.clone()).or_insert_with(|| {
             types.made.push(made);
@@ -275,7 +278,7 @@ impl<'a> Logical<'a> {
     }
 
     fn add_node(&mut self, head: Head, operands: Vec<Id>, rule: Option<Rule>) -> Id {
-        let node = self.canonical(ENode { head, operands });
+        let node = self.canonical(StoredNode { head, operands });
         let is_new = rule.is_none() || self.graph.lookup(node.clone()).is_none();
         let id = self.graph.add(node.clone());
         if is_new {
@@ -286,7 +289,7 @@ impl<'a> Logical<'a> {
 
     /// With the classes of its operands as the library calls them now, and sorted where their order
     /// does not matter.
-    fn canonical(&self, mut node: ENode) -> ENode {
+    fn canonical(&self, mut node: StoredNode) -> StoredNode {
         for operand in &mut node.operands {
             *operand = self.graph.find(*operand);
         }
@@ -339,14 +342,14 @@ impl<'a> Logical<'a> {
 
     /// Reads all e-nodes off the library.
     fn read(&mut self) {
-        let node = |node: &ENode| {
+        let node = |node: &StoredNode| {
             let canonical = self.canonical(node.clone());
             let rule = self.origins.get(&canonical).map_or(Some(rules::MERGED), |(_, rule)| *rule);
             let operands = canonical.operands.iter().map(|operand| self.first(*operand)).collect();
-            Node { head: canonical.head, operands, rule }
+            LogicalNode { head: canonical.head, operands, rule }
         };
-        let of_class = |class: &EClass<ENode, Class>| {
-            let mut nodes: Vec<Node> = class.nodes.iter().map(node).collect();
+        let of_class = |class: &EClass<StoredNode, Class>| {
+            let mut nodes: Vec<LogicalNode> = class.nodes.iter().map(node).collect();
             nodes.sort_unstable_by(|a, b| a.order().cmp(&b.order()));
             // What was left behind with its operands in another order.
             nodes.dedup();
@@ -371,7 +374,7 @@ impl<'a> Logical<'a> {
     }
 
     /// The e-nodes of a class, those that are written first.
-    pub(super) fn nodes(&self, class: Id) -> &[Node] {
+    pub(super) fn nodes(&self, class: Id) -> &[LogicalNode] {
         self.nodes.get(&self.first(class)).map_or(&[], Vec::as_slice)
     }
 
@@ -428,12 +431,12 @@ impl<'a> Logical<'a> {
         self.einsums(class).filter_map(|operands| <[Id; 2]>::try_from(operands).ok())
     }
 
-    pub(super) fn made(&self, number: u32) -> &Made {
+    pub(super) fn made(&self, number: u32) -> &TypedOp {
         &self.graph.analysis.made[number as usize]
     }
 
     /// The op of an e-node, if it is one.
-    pub(super) fn op(&self, node: &Node) -> Option<&Op> {
+    pub(super) fn op(&self, node: &LogicalNode) -> Option<&Op> {
         self.op_of(node.head)
     }
 
@@ -483,7 +486,7 @@ impl<'a> Logical<'a> {
     }
 
     /// The flops of an e-node.
-    pub(super) fn flops_of(&self, node: &Node) -> u128 {
+    pub(super) fn flops_of(&self, node: &LogicalNode) -> u128 {
         match node.head {
             Head::Op(number) if self.made(number).op == Op::Einsum => {
                 let operands: Vec<&[DimId]> =

@@ -10,11 +10,11 @@ use std::rc::Rc;
 use egg::Id;
 use shard_ir::{Binary, DimId, Dtype, Map, Op, Reduce, TensorType, accumulates_in};
 
-use super::graph::{Expr, Logical, Made, Place};
+use super::graph::{Expr, Logical, OpPlace, TypedOp};
 use super::written::kept_dims;
 
 /// What a rule has found: another way of computing a class.
-pub(super) type Found = Vec<(Id, Expr)>;
+pub(super) type Rewrites = Vec<(Id, Expr)>;
 
 /// Two new einsums may take this many times the flops of the two that they replace.
 const FLOP_CAP: u128 = 2;
@@ -24,7 +24,7 @@ pub(super) const MAX_OPERANDS: usize = 7;
 
 /// `einsum(a, b, c -> R)` is `einsum(einsum(a, b), c -> R)`: every division of the operands in two,
 /// but for products with weights in blocks.
-pub(super) fn long_einsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn long_einsum(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     let is_divided = |operands: &&[Id]| {
         (3..=MAX_OPERANDS).contains(&operands.len()) && !logical.is_scaled_product(operands, class)
     };
@@ -70,7 +70,7 @@ fn part_of_einsum(
 }
 
 /// `einsum(einsum(a, b), c)` is `einsum(a, einsum(b, c))`.
-pub(super) fn reassociation(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn reassociation(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     for outer in logical.products(class) {
         for (inner, c) in [(outer[0], outer[1]), (outer[1], outer[0])] {
             for [first, second] in logical.products(inner) {
@@ -121,7 +121,7 @@ fn rotated(logical: &Logical<'_>, class: Id, inner: Id, [a, b, c]: [Id; 3]) -> O
 }
 
 /// `sum(einsum(a, b -> BF) over F)` is `einsum(a, b -> B)`; likewise an einsum of that one operand.
-pub(super) fn sum_of_einsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn sum_of_einsum(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     let result = logical.ty(class);
     for node in logical.nodes(class) {
         let is_sum =
@@ -146,7 +146,7 @@ const MAX_TERMS: usize = 64;
 
 /// `einsum(x, a) + einsum(x, b)` is `einsum(x, a + b)`: all terms of a nest of additions and
 /// subtractions that share `x`.
-pub(super) fn shared_operand(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn shared_operand(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     for terms in readings(logical, class).iter().filter(|terms| terms.len() > 1) {
         let mut shared: Vec<Id> = Vec::new();
         for (term, _) in terms {
@@ -231,13 +231,13 @@ fn sum(ty: &TensorType, mut terms: Vec<(Expr, bool)>) -> Option<Expr> {
     let (first, negative) = terms.next()?;
     let chain = terms.fold(first, |sum, (term, negative)| {
         let op = Op::Binary(if negative { Binary::Sub } else { Binary::Add });
-        Expr::Op(Made { op, ty: ty.clone(), place: Place::default() }, vec![sum, term])
+        Expr::Op(TypedOp { op, ty: ty.clone(), place: OpPlace::default() }, vec![sum, term])
     });
     (!negative).then_some(chain)
 }
 
 /// `causal(a over L, S)` is `a` where L has one position, the last, and every key is in its window.
-pub(super) fn mask_of_nothing(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn mask_of_nothing(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     for node in logical.nodes(class) {
         let Some(Op::Mask { query, key, window }) = logical.op(node) else { continue };
         let &[masked] = node.operands.as_slice() else { continue };
@@ -254,14 +254,14 @@ pub(super) fn mask_of_nothing(logical: &Logical<'_>, class: Id, found: &mut Foun
 }
 
 /// `argmax(a over V)` is `-locate(a, max(a over V) over V)`: what each device can say of its part.
-pub(super) fn located(logical: &Logical<'_>, class: Id, found: &mut Found) {
+pub(super) fn located(logical: &Logical<'_>, class: Id, found: &mut Rewrites) {
     for node in logical.nodes(class) {
         let Some(Op::Argmax { over }) = logical.op(node) else { continue };
         let &[operand] = node.operands.as_slice() else { continue };
         let (over, ty) = (*over, logical.ty(class).clone());
-        let place = Place::default();
+        let place = OpPlace::default();
         let largest = Expr::Op(
-            Made {
+            TypedOp {
                 op: Op::Reduce { kind: Reduce::Max, over: vec![over] },
                 ty: TensorType { dims: ty.dims.clone(), dtype: logical.ty(operand).dtype },
                 place,
@@ -269,13 +269,16 @@ pub(super) fn located(logical: &Logical<'_>, class: Id, found: &mut Found) {
             vec![Expr::Class(operand)],
         );
         let at = Expr::Op(
-            Made { op: Op::Locate { over }, ty: ty.clone(), place },
+            TypedOp { op: Op::Locate { over }, ty: ty.clone(), place },
             vec![Expr::Class(operand), largest],
         );
-        found.push((class, Expr::Op(Made { op: Op::Map(Map::Neg), ty, place }, vec![at])));
+        found.push((class, Expr::Op(TypedOp { op: Op::Map(Map::Neg), ty, place }, vec![at])));
     }
 }
 
 fn einsum(ty: TensorType, operands: impl IntoIterator<Item = Expr>) -> Expr {
-    Expr::Op(Made { op: Op::Einsum, ty, place: Place::default() }, operands.into_iter().collect())
+    Expr::Op(
+        TypedOp { op: Op::Einsum, ty, place: OpPlace::default() },
+        operands.into_iter().collect(),
+    )
 }

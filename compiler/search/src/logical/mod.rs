@@ -31,7 +31,7 @@ use crate::Limits;
 use crate::lower::within_limits;
 use crate::rules::{self, Rule};
 use graph::Logical;
-use laws::Found;
+use laws::Rewrites;
 
 /// One way of computing a program.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ pub(crate) struct Cut {
 }
 
 /// A rule, and what it finds for a class.
-type Law = (Rule, fn(&Logical<'_>, Id, &mut Found));
+type Law = (Rule, fn(&Logical<'_>, Id, &mut Rewrites));
 
 /// The logical rules. (That equal ops are one value needs none: equal ops are one e-node.)
 const LAWS: &[Law] = &[
@@ -183,9 +183,9 @@ fn run(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {
     // What the program has by itself does not count.
     let limit = limit + logical.size().0;
     loop {
-        let mut found: Vec<(Found, Rule)> = Vec::new();
+        let mut found: Vec<(Rewrites, Rule)> = Vec::new();
         for (rule, law) in laws {
-            let mut all = Found::new();
+            let mut all = Rewrites::new();
             for class in logical.classes() {
                 law(logical, class, &mut all);
             }

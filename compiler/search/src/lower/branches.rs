@@ -8,7 +8,7 @@ use std::sync::Arc;
 use shard_ir::{Layout, Program};
 
 use super::progress::Progress;
-use super::region::{Effort, LazyGuide};
+use super::region::{Effort, LabelledForm, LazyGuide};
 use super::{Lowering, within_limits};
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
@@ -55,7 +55,7 @@ impl Explored {
 }
 
 /// Plans of a form that are still to be looked at.
-struct Pending {
+struct PendingBranch {
     branch: Branch,
     form: usize,
     /// Whether sweeps made its prices its own; before that they are those of its parent.
@@ -93,7 +93,7 @@ impl<'a> Lowering<'a> {
             .map(|(form, bound)| Reverse((bound, Turn::Form, form, 0)))
             .collect();
         let mut explored: BTreeMap<usize, Explored> = BTreeMap::new();
-        let mut branches: Vec<Option<Pending>> = Vec::new();
+        let mut branches: Vec<Option<PendingBranch>> = Vec::new();
         let mut progress = Progress::default();
         while let Some(Reverse((bound, turn, at, _))) = open.pop() {
             self.limits.stop.check_asked()?;
@@ -116,7 +116,7 @@ impl<'a> Lowering<'a> {
                     }
                     let (branch, whole) = self.all_plans_of(&kernels, false)?;
                     explored.insert(form, Explored::new(kernels, whole));
-                    vec![Pending { branch, form, settled: true }]
+                    vec![PendingBranch { branch, form, settled: true }]
                 }
                 Turn::Branch => {
                     let in_vain = progress.branches_since(bound, self.known(), self.best.branches);
@@ -264,17 +264,17 @@ impl<'a> Lowering<'a> {
     /// Prices a branch, searches it, or divides it; returns what is still to be looked at.
     fn look_at(
         &mut self,
-        pending: Pending,
+        pending: PendingBranch,
         explored: &mut Explored,
         bound: u64,
-    ) -> Result<Vec<Pending>, LowerError> {
-        let Pending { mut branch, form, settled } = pending;
+    ) -> Result<Vec<PendingBranch>, LowerError> {
+        let PendingBranch { mut branch, form, settled } = pending;
         let most = self.most_wanted();
         if !settled {
             self.best.branches += 1;
             self.best.priced += branch.strategies();
             self.settle(&mut branch, &explored.kernels, most);
-            return Ok(vec![Pending { branch, form, settled: true }]);
+            return Ok(vec![PendingBranch { branch, form, settled: true }]);
         }
         // A dive finds one plan of the branch; whatever is dearer is then dropped from all of it.
         let most_dives = FIRST_DIVES + self.best.branches / BRANCHES_A_DIVE;
@@ -287,7 +287,7 @@ impl<'a> Lowering<'a> {
                 self.best.root_bound.get_or_insert(bound);
                 let branch = branch.within_memory(most);
                 if self.may_fit(branch.clone(), &explored.kernels, most) {
-                    self.search_branch(&branch, (labels, None), explored)?;
+                    self.search_branch(&branch, &labels, None, explored)?;
                 }
                 Ok(Vec::new())
             }
@@ -298,11 +298,11 @@ impl<'a> Lowering<'a> {
                 let branch = self.dive_within_memory(branch, explored, bound)?;
                 (self.best.stopped_by, self.best.open_bound, self.best.missed) = known;
                 let settled = self.most_wanted() == most && branch.bound() == Some(bound);
-                Ok(vec![Pending { branch, form, settled }])
+                Ok(vec![PendingBranch { branch, form, settled }])
             }
             Fork::Branches(branches) => Ok(branches
                 .into_iter()
-                .map(|branch| Pending { branch, form, settled: false })
+                .map(|branch| PendingBranch { branch, form, settled: false })
                 .collect()),
         }
     }
@@ -445,7 +445,7 @@ impl<'a> Lowering<'a> {
         explored: &Explored,
     ) -> Result<bool, LowerError> {
         let parts = self.capacity.map(|_| A_DIVE_GOES_UP_BY);
-        self.search_branch(branch, (branch.labels(), parts), explored)
+        self.search_branch(branch, &branch.labels(), parts, explored)
     }
 
     /// What plans may take at most to be wanted, in picoseconds.
@@ -458,7 +458,8 @@ impl<'a> Lowering<'a> {
     pub(super) fn search_branch(
         &mut self,
         branch: &Branch,
-        (labels, parts): (Vec<Layout>, Option<u64>),
+        labels: &[Layout],
+        parts: Option<u64>,
         explored: &Explored,
     ) -> Result<bool, LowerError> {
         let Some(bound) = branch.bound() else { return Ok(false) };
@@ -469,7 +470,7 @@ impl<'a> Lowering<'a> {
             .memory(program)
             .filter(|_| self.searches_memory())
             .map(|memory| branch.memory(program, &memory));
-        let kernels = &explored.kernels;
+        let form = LabelledForm { kernels: &explored.kernels, labels: Some(labels) };
         let rank = |lowering: &Self| lowering.best.plan.as_ref().map(|(rank, _)| rank.clone());
         let before = rank(self);
         let priced = branch.priced();
@@ -481,10 +482,9 @@ impl<'a> Lowering<'a> {
             (false, true) => Effort::First,
         };
         let guide = LazyGuide::of(branch, effort);
-        let (guide, sought) = (Some(&guide), (&priced, bound, most));
-        match self.widen(kernels, &labels, sought, (memory.as_ref(), guide)) {
+        match self.widen(form, &priced, bound, most, memory.as_ref(), Some(&guide)) {
             Err(LowerError::Limit { .. }) if effort != Effort::Full => {
-                self.search_again(branch, (&labels, most), explored)?;
+                self.search_again(branch, form, most)?;
             }
             found => found?,
         }
@@ -494,8 +494,8 @@ impl<'a> Lowering<'a> {
         for share in SHARES {
             let helps = may_help && self.best.gave_up && !self.best.is_too_large;
             let Some(memory) = memory.as_ref().filter(|_| helps) else { break };
-            let within = (Some(&memory.sparing(share)), guide);
-            self.widen(kernels, &labels, sought, within)?;
+            let memory = memory.sparing(share);
+            self.widen(form, &priced, bound, most, Some(&memory), Some(&guide))?;
         }
         let better = rank(self) != before;
         if better {
@@ -515,15 +515,14 @@ impl<'a> Lowering<'a> {
     fn search_again(
         &mut self,
         branch: &Branch,
-        (labels, most): (&[Layout], u64),
-        explored: &Explored,
+        form: LabelledForm<'_>,
+        most: u64,
     ) -> Result<(), LowerError> {
-        let kernels = &explored.kernels;
         let mut branch = branch.clone();
         let search = |lowering: &mut Self, branch: &Branch, effort: Effort| {
             let Some(bound) = branch.bound() else { return Ok(()) };
             let (priced, guide) = (branch.priced(), LazyGuide::of(branch, effort));
-            lowering.widen(kernels, labels, (&priced, bound, most), (None, Some(&guide)))
+            lowering.widen(form, &priced, bound, most, None, Some(&guide))
         };
         loop {
             let known = self.known();

@@ -20,7 +20,7 @@ const MOST_BRANCHES: usize = 64;
 const MOST_PRICED: usize = 20_000;
 
 /// What may still be priced.
-struct Left {
+struct PricingBudget {
     branches: usize,
     strategies: usize,
 }
@@ -38,7 +38,7 @@ impl Lowering<'_> {
         target: u64,
     ) -> Result<u64, LowerError> {
         let most = self.best.priced.saturating_add(self.best.priced_in_dives).max(MOST_PRICED);
-        let mut left = Left { branches: MOST_BRANCHES, strategies: most };
+        let mut left = PricingBudget { branches: MOST_BRANCHES, strategies: most };
         let mut shown = target;
         if self.best.apart || self.forced.is_some() {
             for kernels in searched {
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         &self,
         kernels: &Kernels,
         target: u64,
-        left: &mut Left,
+        left: &mut PricingBudget,
     ) -> Result<u64, LowerError> {
         let program = kernels.program.as_ref();
         let setting = Setting::of(program, self.hardware, self.strict, self.limits);

@@ -67,13 +67,13 @@ struct Piece {
 
 /// Pieces that are still to be looked at: the one of least bound first, of those the last.
 #[derive(Default)]
-struct Open {
+struct OpenPieces {
     order: BinaryHeap<Reverse<(u64, Reverse<usize>)>>,
     pieces: Vec<Option<Piece>>,
 }
 
-impl Open {
-    fn push(&mut self, (bound, piece): (u64, Piece)) {
+impl OpenPieces {
+    fn push(&mut self, bound: u64, piece: Piece) {
         self.order.push(Reverse((bound, Reverse(self.pieces.len()))));
         self.pieces.push(Some(piece));
     }
@@ -93,9 +93,8 @@ impl Fitting<'_> {
         while left > 0 && part <= LAST_PART && best.optimality.status != Status::Proven {
             let Optimality { cost, lower_bound: Picoseconds(bound), .. } = best.optimality;
             let below = bound + (cost.0.saturating_sub(bound) / part).max(1);
-            let asked = (below.min(cost.0), left / 2);
             let (effort, has_ended);
-            (best, effort, has_ended) = self.divided_below(best, asked)?;
+            (best, effort, has_ended) = self.divided_below(best, below.min(cost.0), left / 2)?;
             left = left.saturating_sub(effort.max(1));
             part = if has_ended { (part / 2).max(1) } else { part * 4 };
         }
@@ -107,7 +106,8 @@ impl Fitting<'_> {
     fn divided_below(
         &self,
         found: Lowered,
-        (below, most): (u64, usize),
+        below: u64,
+        most: usize,
     ) -> Result<(Lowered, usize, bool), LowerError> {
         let limits = self.options.limits.part(PART_OF_LIMITS);
         let lowering = Lowering::asked(self.program, self.hardware, self.options);
@@ -153,7 +153,7 @@ impl Lowering<'_> {
         }
         let listed = saturated.forms(self.limits);
         self.best.cut = listed.cut.map(|cut| (cut.limit, cut.first_bound(program, self.hardware)));
-        let (mut forms, mut open) = (Vec::new(), Open::default());
+        let (mut forms, mut open) = (Vec::new(), OpenPieces::default());
         for form in listed.all {
             if form.first_bound(self.hardware) >= below {
                 continue;
@@ -165,7 +165,7 @@ impl Lowering<'_> {
             self.settle(&mut branch, &form.kernels, Some(below - 1));
             if let Some(bound) = branch.bound().filter(|bound| *bound < below) {
                 let (form, decisive, by_stored) = (forms.len(), Vec::new(), 0);
-                open.push((bound, Piece { branch, form, decisive, by_stored }));
+                open.push(bound, Piece { branch, form, decisive, by_stored });
             }
             forms.push(form);
         }
@@ -184,7 +184,7 @@ impl Lowering<'_> {
                 break;
             }
             match self.divide(piece, &mut forms, bound, below - 1) {
-                Ok(pieces) => pieces.into_iter().for_each(|piece| open.push(piece)),
+                Ok(pieces) => pieces.into_iter().for_each(|(bound, piece)| open.push(bound, piece)),
                 Err(LowerError::Limit { limit, .. }) => self.leave(bound, limit),
                 // A plan that was found stays.
                 Err(LowerError::OutOfTime) => {
@@ -225,14 +225,14 @@ impl Lowering<'_> {
             Fork::Search(labels) => {
                 let branch = branch.within_memory(Some(most));
                 if self.may_fit(branch.clone(), &kernels, Some(most)) {
-                    self.search_branch(&branch, (labels, None), explored)?;
+                    self.search_branch(&branch, &labels, None, explored)?;
                 }
                 return Ok(Vec::new());
             }
             Fork::Dive => return Err(LowerError::Internal("a dive where none may be".into())),
             Fork::Branches(parts) if by_stored > 0 => (parts, decisive, by_stored - 1),
             Fork::Branches(parts) => {
-                match self.by_layouts(&branch, &kernels, (bound, most), &decisive) {
+                match self.by_layouts(&branch, &kernels, bound, most, &decisive) {
                     Some((parts, decisive)) => (parts, decisive, 0),
                     None => (parts, Vec::new(), STORED_IN_A_ROW),
                 }
@@ -258,7 +258,8 @@ impl Lowering<'_> {
         &mut self,
         branch: &Branch,
         kernels: &Kernels,
-        (bound, most): (u64, u64),
+        bound: u64,
+        most: u64,
         decisive: &[ValueId],
     ) -> Option<(Vec<Branch>, Vec<ValueId>)> {
         let undecided = branch.undecided(most);

@@ -4,7 +4,7 @@
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Picoseconds, Program, ValueId};
 
-use super::{Known, Lowering};
+use super::{KnownForms, Lowering};
 use crate::bound_only::lower_bound;
 use crate::memory::{DeviceMemory, needed};
 use crate::search::MEMORY_LIMIT;
@@ -62,7 +62,7 @@ const PRICED_IN_THE_END: usize = 2_000_000;
 
 /// What is asked of a search within memory.
 #[derive(Clone, Copy)]
-struct Asked {
+struct WithinMemory {
     /// Whether plans that leave room for their activations are looked for step by step.
     may_steer: bool,
     /// Only plans that take less are wanted, in picoseconds.
@@ -185,7 +185,7 @@ impl Fitting<'_> {
     /// The best plan that fits and takes less time than `below`, in picoseconds: of these there are
     /// fewer.
     pub(super) fn less_than(&self, below: u64) -> Result<Lowered, LowerError> {
-        let asked = Asked { may_steer: true, below: Some(below) };
+        let asked = WithinMemory { may_steer: true, below: Some(below) };
         self.within(self.hardware, self.hardware.hbm_bytes, &self.options.limits, asked)
     }
 
@@ -200,7 +200,7 @@ impl Fitting<'_> {
                 break;
             }
             let bytes = self.spare_sixteenths(self.hardware.hbm_bytes, sixteenths);
-            let asked = Asked { may_steer: n < STEERED, below: None };
+            let asked = WithinMemory { may_steer: n < STEERED, below: None };
             let limits = self.options.limits.part(PART_OF_A_TRIAL);
             match self.within(self.hardware, bytes, &limits, asked) {
                 Ok(start) => {
@@ -276,7 +276,7 @@ impl Fitting<'_> {
         let program = stored_as_in(self.program, &best.plan, stored);
         let part = self.options.limits.part(PART_OF_A_TRIAL);
         let limits = Limits { time_alone: true, ..part };
-        let asked = Asked { may_steer: false, below: Some(best.optimality.cost.0) };
+        let asked = WithinMemory { may_steer: false, below: Some(best.optimality.cost.0) };
         let fitting = Fitting { program: &program, ..*self };
         match fitting.within(self.hardware, self.hardware.hbm_bytes, &limits, asked) {
             Ok(found) => {
@@ -401,7 +401,7 @@ impl Fitting<'_> {
             return Err(none(true));
         }
         let within = |bytes, limits, may_steer| {
-            self.within(hardware, bytes, limits, Asked { may_steer, below: None })
+            self.within(hardware, bytes, limits, WithinMemory { may_steer, below: None })
         };
         match within(capacity, limits, true) {
             // Nothing was passed over: what was left out of the space has no room in any plan.
@@ -434,13 +434,13 @@ impl Fitting<'_> {
         hardware: &Hardware,
         bytes: u64,
         limits: &Limits,
-        Asked { may_steer, below }: Asked,
+        WithinMemory { may_steer, below }: WithinMemory,
     ) -> Result<Lowered, LowerError> {
         let lowering = Lowering::asked(self.program, hardware, self.options);
         let strict = lowering.strict;
         let lowering = Lowering {
             capacity: Some(bytes),
-            like: &Known::of(&self.fastest.remembered),
+            like: &KnownForms::of(&self.fastest.remembered),
             activations: Memory::of(&self.fastest.plan).activations.0,
             limits,
             may_steer,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shard_ir::Program;
 
-use super::region::Aim;
+use super::region::{Aim, LabelledForm};
 use super::{Lowering, within_limits};
 use crate::LowerError;
 use crate::kernel::Kernels;
@@ -12,6 +12,7 @@ use crate::logical::{Choices, Cut, Form, Saturated};
 use crate::many_forms::narrowed;
 use crate::memory::DeviceMemory;
 use crate::relax::Setting;
+use crate::search::Sought;
 
 impl Lowering<'_> {
     /// Searches what may hold the best plan, most promising first, until nothing is left that can.
@@ -23,7 +24,7 @@ impl Lowering<'_> {
         let saturated = Saturated::new(program, as_written, self.limits);
         let as_asked = self.whole_space || self.forced.is_some();
         if let Some(choices) = saturated.choices(self.limits).filter(|_| !as_asked)
-            && self.explore_choices(program, (&saturated, &choices))?
+            && self.explore_choices(program, &saturated, &choices)?
         {
             return Ok(());
         }
@@ -48,17 +49,16 @@ impl Lowering<'_> {
                 self.capacity.map(|capacity| DeviceMemory::new(&kernels.program, capacity));
             let (expansions, nodes) = (self.limits.expansions, self.limits.nodes);
             let mut aim = Aim {
-                least: 0,
+                sought: Sought { least: 0, upto: None, guide: None },
                 within: None,
-                upto: None,
                 is_last: true,
                 expansions,
                 nodes,
                 is_short: false,
                 all_trees: true,
-                guide: None,
             };
-            self.search(&kernels, None, None, memory.as_ref(), &mut aim)?;
+            let form = LabelledForm { kernels: &kernels, labels: None };
+            self.search(form, None, memory.as_ref(), &mut aim)?;
             self.note_missed(0);
         }
         Ok(())
@@ -69,7 +69,8 @@ impl Lowering<'_> {
     fn explore_choices(
         &mut self,
         program: &Program,
-        (saturated, choices): (&Saturated<'_>, &Choices<'_>),
+        saturated: &Saturated<'_>,
+        choices: &Choices<'_>,
     ) -> Result<bool, LowerError> {
         let setting = Setting::of(choices.program(), self.hardware, self.strict, self.limits);
         let kernels_of = |form| Kernels::of_form(form, self.all_written, self.loops, self.hardware);
@@ -79,7 +80,7 @@ impl Lowering<'_> {
             Err(LowerError::Limit { .. }) => Ok(None),
             Err(other) => Err(other),
         };
-        let Some(narrowed) = narrowed(choices, setting, (&kernels_of, &of_part), &solve)? else {
+        let Some(narrowed) = narrowed(choices, setting, &kernels_of, &of_part, &solve)? else {
             return Ok(false);
         };
         let written = choices.written();

@@ -15,7 +15,7 @@ use crate::{LowerError, LowerOptions};
 
 /// What is known of the forms of a program.
 #[derive(Default)]
-pub(crate) struct Known(Vec<KnownForm>);
+pub(crate) struct KnownForms(Vec<KnownForm>);
 
 /// What is known of one of them.
 struct KnownForm {
@@ -53,13 +53,13 @@ impl KnownForm {
     }
 }
 
-impl Known {
-    pub(super) const NOTHING: &'static Known = &Known(Vec::new());
+impl KnownForms {
+    pub(super) const NONE: &'static KnownForms = &KnownForms(Vec::new());
 
     /// What a search has left.
-    pub(crate) fn of(lowered: &Remembered) -> Known {
+    pub(crate) fn of(lowered: &Remembered) -> KnownForms {
         let whole = lowered.whole.clone().filter(|_| lowered.complete);
-        Known(vec![KnownForm { whole, ..KnownForm::of(&lowered.kernels) }])
+        KnownForms(vec![KnownForm { whole, ..KnownForm::of(&lowered.kernels) }])
     }
 
     /// Whether it is known of a form of another program that none of its plans is wanted.
@@ -83,11 +83,13 @@ impl Known {
 /// programs that allow more than that, but no more than `wider`, for searches that want no other
 /// plans. Nothing where there are more forms than are listed, labels, or plans that are not wanted.
 pub(crate) fn better_than(
-    (program, wider): (&Program, &Program),
-    (lowered, best): (&Remembered, u64),
+    program: &Program,
+    wider: &Program,
+    lowered: &Remembered,
+    best: u64,
     hardware: &Hardware,
     options: &LowerOptions,
-) -> Result<Better<Known>, LowerError> {
+) -> Result<Better<KnownForms>, LowerError> {
     if !is_plain(program, options) {
         return Ok(Better::Unknown);
     }
@@ -95,7 +97,7 @@ pub(crate) fn better_than(
     let lowering = Lowering { loops: options.fuse, ..Lowering::new(hardware, limits) };
     let Some(wider) = lowering.few_forms(wider) else { return Ok(Better::Unknown) };
     // Mostly there is nothing better, and prices show that at once.
-    let searched = Known::of(lowered);
+    let searched = KnownForms::of(lowered);
     let shows = |(least, kernels): &(u64, Arc<Kernels>)| {
         let form = kernels.program.as_ref();
         let shown = || searched.of_form(form)?.shows(form, maxima(form));
@@ -106,7 +108,7 @@ pub(crate) fn better_than(
     }
     let Some(forms) = lowering.few_forms(program) else { return Ok(Better::Unknown) };
     let mut all: Option<u64> = None;
-    let mut known = Known::default();
+    let mut known = KnownForms::default();
     for (_, kernels) in forms.into_iter().filter(|(bound, _)| *bound < best) {
         let form = kernels.program.as_ref();
         let mut own = KnownForm { is_unwanted: true, ..KnownForm::of(&kernels) };
@@ -147,7 +149,7 @@ impl<'a> Lowering<'a> {
         below: u64,
         hardware: &'a Hardware,
         options: &'a LowerOptions,
-        like: &'a Known,
+        like: &'a KnownForms,
     ) -> Lowering<'a> {
         let below = Some(below);
         Lowering { loops: options.fuse, below, like, ..Lowering::new(hardware, &options.limits) }

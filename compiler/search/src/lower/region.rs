@@ -12,7 +12,9 @@ use crate::emit::{Emitted, emit};
 use crate::kernel::Kernels;
 use crate::memory::{DeviceMemory, needed};
 use crate::relax::{Branch, Guide, Priced, Region};
-use crate::search::{EXPANSIONS, Found, MANY_WAYS, MEMORY_LIMIT, Search, Solution};
+use crate::search::{
+    EXPANSIONS, FoundPlans, MANY_ARRIVALS, MEMORY_LIMIT, Search, Solution, Sought,
+};
 use crate::space::Space;
 use crate::table::Tables;
 use crate::{Limits, LowerError};
@@ -75,13 +77,12 @@ const NEAR_OF_A_DIVE: u64 = 512;
 
 /// What is looked for in a region.
 pub(super) struct Aim<'g> {
-    /// No plan takes less, in picoseconds.
-    pub(super) least: u64,
+    /// The plans that are looked for. Those that take longer are in a wider region, unless this is
+    /// the last.
+    pub(super) sought: Sought<'g>,
     /// The region has every plan that takes no longer; `None` where it is the whole space.
     pub(super) within: Option<u64>,
-    /// Plans that take longer are not looked for.
-    pub(super) upto: Option<u64>,
-    /// Nor in a wider region.
+    /// No wider region is searched.
     pub(super) is_last: bool,
     /// States that may be expanded.
     pub(super) expansions: usize,
@@ -92,8 +93,6 @@ pub(super) struct Aim<'g> {
     /// Whether, within memory, values are brought to where they are wanted by other trees of moves
     /// than the cheapest, too: else plans are found sooner, and nothing is shown.
     pub(super) all_trees: bool,
-    /// What prices say of plans that are decided in part.
-    pub(super) guide: Option<&'g Guide>,
 }
 
 impl Aim<'_> {
@@ -102,6 +101,14 @@ impl Aim<'_> {
     fn surely(&self, least: u64) -> u64 {
         self.within.map_or(least, |most| least.min(most.saturating_add(1)))
     }
+}
+
+/// A form of a program, with the layouts of its labels.
+#[derive(Clone, Copy)]
+pub(crate) struct LabelledForm<'f> {
+    pub(crate) kernels: &'f Arc<Kernels>,
+    /// The layout of each label; `None` where the search chooses them.
+    pub(crate) labels: Option<&'f [Layout]>,
 }
 
 /// How a branch is searched.
@@ -147,11 +154,14 @@ impl Lowering<'_> {
     /// best plan is surely inside, or all is that takes up to `farthest`.
     pub(super) fn widen(
         &mut self,
-        kernels: &Arc<Kernels>,
-        labels: &[Layout],
-        (priced, bound, farthest): (&Priced, u64, u64),
-        (memory, lazy): (Option<&DeviceMemory<'_>>, Option<&LazyGuide<'_>>),
+        form: LabelledForm<'_>,
+        priced: &Priced,
+        bound: u64,
+        farthest: u64,
+        memory: Option<&DeviceMemory<'_>>,
+        lazy: Option<&LazyGuide<'_>>,
     ) -> Result<(), LowerError> {
+        let values = form.kernels.program.values.len();
         let (mut most, mut searched, mut narrower) = (bound, bound, NARROWER);
         let mut slack = (bound >> 18).max(1);
         let is_dive = farthest < u64::MAX;
@@ -176,22 +186,13 @@ impl Lowering<'_> {
             let upto = guide.is_some().then_some(farthest);
             let effort = lazy.map_or(Effort::Full, |lazy| lazy.effort);
             let is_short = matches!(effort, Effort::First | Effort::Short);
-            let expansions = self.expansions_of(effort, is_dive, kernels.program.values.len());
-            let nodes = self.nodes_of(is_dive, kernels.program.values.len());
+            let expansions = self.expansions_of(effort, is_dive, values);
+            let nodes = self.nodes_of(is_dive, values);
             let within = Some(most);
             let is_last = wider >= end;
-            let mut aim = Aim {
-                least: bound,
-                within,
-                upto,
-                is_last,
-                expansions,
-                nodes,
-                is_short,
-                all_trees,
-                guide,
-            };
-            let found = self.search(kernels, region, Some(labels), memory, &mut aim)?;
+            let sought = Sought { least: bound, upto, guide };
+            let mut aim = Aim { sought, within, is_last, expansions, nodes, is_short, all_trees };
+            let found = self.search(form, region, memory, &mut aim)?;
             if !self.best.is_too_large {
                 searched = most;
             }
@@ -262,17 +263,17 @@ impl Lowering<'_> {
     /// of them may be found, here and in wider regions.
     pub(super) fn search(
         &mut self,
-        kernels: &Arc<Kernels>,
+        form: LabelledForm<'_>,
         region: Option<Region>,
-        labels: Option<&[Layout]>,
         memory: Option<&DeviceMemory<'_>>,
         aim: &mut Aim<'_>,
     ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
         let limits = Limits { nodes: aim.nodes, ..self.limits.clone() };
-        let space = match Space::saturate(Arc::clone(kernels), self.hardware, region, &limits) {
+        let space = match Space::saturate(Arc::clone(form.kernels), self.hardware, region, &limits)
+        {
             // Other cases may be smaller, and plans that fit be known.
             Err(LowerError::Limit { .. }) if self.capacity.is_some() => {
-                (self.best.passed_over, self.best.gave_up) = (Some(aim.least), true);
+                (self.best.passed_over, self.best.gave_up) = (Some(aim.sought.least), true);
                 self.best.is_too_large = true;
                 return Ok(None);
             }
@@ -280,37 +281,29 @@ impl Lowering<'_> {
         };
         self.best.is_too_large = false;
         let mut tables = Tables::new(&space, self.hardware)?;
-        let memory = memory.map(|memory| memory.prune(kernels, &mut tables));
+        let memory = memory.map(|memory| memory.prune(form.kernels, &mut tables));
         let memory = memory.as_ref();
         let best = &mut self.best;
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
-        let mut search = Search::new(
-            &space,
-            &tables,
-            &kernels.program,
-            labels,
-            self.strict,
-            memory,
-            (aim.least, aim.upto, aim.guide),
-        );
-        let found = self.search_in(&mut search, kernels, labels, (&limits, aim))?;
+        let mut search = Search::new(&space, &tables, form.labels, self.strict, memory, aim.sought);
+        let found = self.search_in(&mut search, form, &limits, aim)?;
         let is_limited = self.best.gave_up || matches!(found, Some((_, Some(EXPANSIONS))));
         if !(is_limited && aim.all_trees && memory.is_some()) {
             return Ok(found);
         }
-        self.note_missed(aim.least);
+        self.note_missed(aim.sought.least);
         aim.all_trees = false;
-        self.search_in(&mut search, kernels, labels, (&limits, aim))
+        self.search_in(&mut search, form, &limits, aim)
     }
 
     /// Searches what a search has been made for.
     fn search_in(
         &mut self,
         search: &mut Search<'_>,
-        kernels: &Arc<Kernels>,
-        labels: Option<&[Layout]>,
-        (limits, aim): (&Limits, &Aim<'_>),
+        form: LabelledForm<'_>,
+        limits: &Limits,
+        aim: &Aim<'_>,
     ) -> Result<Option<(u64, Option<&'static str>)>, LowerError> {
         let tables = search.tables();
         search.all_trees = aim.all_trees;
@@ -331,14 +324,14 @@ impl Lowering<'_> {
             && aim.is_short
             && found.stopped_by == Some(EXPANSIONS)
         {
-            self.take(kernels, (tables, found), labels)?;
+            self.take(form, tables, found)?;
             return Err(LowerError::Limit { limit: EXPANSIONS, count: aim.expansions });
         }
         let first = search.is_within_memory().then(|| found.as_ref().ok().cloned()).flatten();
-        let found = self.with_many_ways(search, found, &limits);
+        let found = self.with_many_arrivals(search, found, &limits);
         if let (Some(first), Err(LowerError::Limit { .. })) = (&first, &found) {
             // The case stays open, and what is known of it is a plan.
-            self.take(kernels, (tables, first), labels)?;
+            self.take(form, tables, first)?;
         }
         if is_done(search) {
             (self.best.passed_over, self.best.gave_up) = (None, false);
@@ -349,25 +342,25 @@ impl Lowering<'_> {
         let found = match found {
             Ok(found) => found,
             Err(unreachable @ LowerError::Unreachable { .. }) => {
-                self.best.failure = Some((unreachable, Arc::clone(kernels)));
+                self.best.failure = Some((unreachable, Arc::clone(form.kernels)));
                 return Ok(None);
             }
             Err(_) if self.best.gave_up => return Ok(None),
             Err(other) => return Err(other),
         };
-        self.note_bounds(aim, &found, labels.is_none());
-        let time = self.take(kernels, (tables, &found), labels)?;
+        self.note_bounds(aim, &found, form.labels.is_none());
+        let time = self.take(form, tables, &found)?;
         Ok(Some((time, found.stopped_by)))
     }
 
     /// What was found; searched for again, with more ways to each state, where ways to plans that
     /// fit may have been left out for one that does not.
-    fn with_many_ways(
+    fn with_many_arrivals(
         &mut self,
         search: &mut Search<'_>,
-        found: Result<Found, LowerError>,
+        found: Result<FoundPlans, LowerError>,
         limits: &Limits,
-    ) -> Result<Found, LowerError> {
+    ) -> Result<FoundPlans, LowerError> {
         let passed_over = match &found {
             Ok(found) => found.stopped_by == Some(MEMORY_LIMIT),
             Err(LowerError::Unreachable { .. } | LowerError::Limit { limit: MEMORY_LIMIT, .. }) => {
@@ -379,7 +372,7 @@ impl Lowering<'_> {
             return found;
         }
         let known = search.missed;
-        let again = search.run(limits, MANY_WAYS);
+        let again = search.run(limits, MANY_ARRIVALS);
         self.best.stats.expansions += search.expansions;
         match again {
             Err(LowerError::Limit { limit, .. }) if limit != MEMORY_LIMIT => {
@@ -395,19 +388,19 @@ impl Lowering<'_> {
         &mut self,
         aim: &Aim<'_>,
         missed: Option<u64>,
-        found: &Result<Found, LowerError>,
+        found: &Result<FoundPlans, LowerError>,
     ) {
         let is_limited = matches!(found, Err(LowerError::Limit { .. }));
         // Where memory is a constraint the case stays open; other plans may still be found.
         let stays_open = !aim.is_short && self.capacity.is_some() && is_limited;
         self.best.passed_over =
-            missed.map(|least| aim.surely(least)).or(stays_open.then_some(aim.least));
+            missed.map(|least| aim.surely(least)).or(stays_open.then_some(aim.sought.least));
         self.best.gave_up = self.best.passed_over.is_some() && is_limited;
     }
 
     /// Notes what a search has shown that any plan takes: of the whole program with all layouts of
     /// its labels, and where it ended early.
-    fn note_bounds(&mut self, aim: &Aim<'_>, found: &Found, all_labels: bool) {
+    fn note_bounds(&mut self, aim: &Aim<'_>, found: &FoundPlans, all_labels: bool) {
         let best = &mut self.best;
         let lowest = |known: Option<u64>, least: u64| known.map_or(least, |known| known.min(least));
         if all_labels {
@@ -424,9 +417,9 @@ impl Lowering<'_> {
     /// Takes a plan that was found, if none before is better. Returns its time.
     fn take(
         &mut self,
-        kernels: &Arc<Kernels>,
-        (tables, found): (&Tables, &Found),
-        labels: Option<&[Layout]>,
+        LabelledForm { kernels, labels }: LabelledForm<'_>,
+        tables: &Tables,
+        found: &FoundPlans,
     ) -> Result<u64, LowerError> {
         let best = &mut self.best;
         let (rank, plan) = best_tie(kernels, tables, found, best.rewritten, self.hardware)?;
@@ -445,7 +438,7 @@ impl Lowering<'_> {
 fn best_tie(
     kernels: &Kernels,
     tables: &Tables,
-    found: &Found,
+    found: &FoundPlans,
     rewritten: bool,
     hardware: &Hardware,
 ) -> Result<(Rank, Emitted), LowerError> {

@@ -2,24 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use shard_cost::{Hardware, Memory};
+use shard_cost::Memory;
 use shard_ir::{Layout, Picoseconds, Plan, Program, ValueId};
 
-use super::{Chosen, Request, best_of, side_by_side, sum, under_below};
+use super::{Phases, Request, StoredLayouts, side_by_side, sum};
 use crate::lower::{fitting, lower_phases};
 use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::stored::{stored, with_stored};
 use crate::{
     LowerError, LowerOptions, Lowered, MEMORY_LIMIT, Optimality, Proof, Status, TIME_LIMIT, lower,
 };
-
-/// The phases of a layer whose `free` weights are to be stored alike, and how they are lowered.
-pub(super) struct Phases<'a> {
-    pub(super) programs: &'a [&'a Program],
-    pub(super) free: &'a [ValueId],
-    pub(super) hardware: &'a Hardware,
-    pub(super) options: &'a LowerOptions,
-}
 
 /// So many times layouts are looked for that leave the phases room for their activations.
 const TRIES: usize = 3;
@@ -30,78 +22,80 @@ const PART_OF_A_TRY: usize = 4;
 /// A request that is above its bound by no more than this part of it is not compared with others.
 const NEAR: u64 = 256;
 
-/// The best of all phases side by side within the memory of a device, given the fastest plan of
-/// each phase and its best that fits, `own`. Where no layouts were found under which all phases
-/// have a plan, the error says so.
-pub(super) fn within_memory(
-    phases: &Phases<'_>,
-    fastest: &[Lowered],
-    own: &[Lowered],
-) -> Result<Chosen, LowerError> {
-    // A request takes no less than each phase by itself.
-    let alone = sum(phases.programs, own);
-    let known = phases.fastest_that_fits(own, alone.cost)?;
-    if let Some((layouts, _)) = known.as_ref().filter(|(_, cost)| *cost == alone.cost) {
-        return Ok(Chosen { layouts: layouts.clone(), request: alone, phases: None });
-    }
-    let joint = side_by_side(phases.programs, phases.free);
-    let capacity = phases.hardware.hbm_bytes;
-    // Activations take something, but how little is not known of all plans: so for the bound they
-    // take nothing.
-    let below = known.as_ref().map(|(_, cost)| cost.0.saturating_add(1));
-    let most = match phases.lowered_within(&joint, |_| capacity, (phases.options, below)) {
-        Ok(lowered) => Some(lowered),
-        // No layouts leave room in every phase.
-        Err(LowerError::Unreachable { .. }) if known.is_none() => {
-            return Err(phases.none_fits(fastest, true));
-        }
-        Err(LowerError::OutOfTime) if known.is_some() => None,
-        Err(error) => passed_over(error).map(|()| None)?,
-    };
-    let bound = most.as_ref().map(|lowered| lowered.optimality.clone());
-    let least = bound.as_ref().map_or(alone.lower_bound, |b| b.lower_bound.max(alone.lower_bound));
-    let is_near = |cost: Picoseconds| cost.0 <= least.0.saturating_add(least.0 / NEAR);
-    let is_least = known.as_ref().is_some_and(|(_, cost)| *cost == least);
-    let found = match most {
-        Some(most) if !is_least => phases.leaving_room((&joint, most), own, known, is_near)?,
-        _ => known,
-    };
-    // What one phase would have is searched in the others, which takes long where it does not fit.
-    let best = match &found {
-        Some((_, cost)) if is_near(*cost) => None,
-        found => match phases.best_of_own(own) {
-            Err(LowerError::OutOfTime) if found.is_some() => None,
-            best => best?,
-        },
-    };
-    let (layouts, cost) = best
-        .into_iter()
-        .chain(found)
-        .min_by_key(|(_, cost)| *cost)
-        .ok_or_else(|| phases.none_fits(fastest, false))?;
-    let proven = cost == least;
-    // What each phase takes by itself was searched.
-    let by_prices = bound.as_ref().filter(|bound| bound.lower_bound == least);
-    let proof = by_prices.and_then(|bound| bound.proof).unwrap_or(Proof::Search);
-    let price_bound = bound.as_ref().and_then(|bound| bound.price_bound);
-    let is_late = phases.options.limits.stop.is_time_up();
-    let limit = if is_late { TIME_LIMIT } else { MEMORY_LIMIT };
-    Ok(Chosen {
-        layouts,
-        request: Optimality {
-            status: if proven { Status::Proven } else { Status::Bounded },
-            proof: proven.then_some(proof),
-            cost,
-            lower_bound: least.min(cost),
-            price_bound: price_bound.map(|bound| bound.min(cost)),
-            stopped_by: (!proven).then(|| limit.to_string()),
-            ties_cut: bound.is_some_and(|bound| bound.ties_cut),
-        },
-        phases: None,
-    })
-}
-
 impl Phases<'_> {
+    /// The best of all phases side by side within the memory of a device, given the fastest plan of
+    /// each phase and its best that fits, `own`. Where no layouts were found under which all phases
+    /// have a plan, the error says so.
+    pub(super) fn best_within_memory(
+        &self,
+        fastest: &[Lowered],
+        own: &[Lowered],
+    ) -> Result<StoredLayouts, LowerError> {
+        // A request takes no less than each phase by itself.
+        let alone = sum(self.programs, own);
+        let known = self.fastest_that_fits(own, alone.cost)?;
+        if let Some((layouts, _)) = known.as_ref().filter(|(_, cost)| *cost == alone.cost) {
+            return Ok(StoredLayouts { layouts: layouts.clone(), request: alone, plans: None });
+        }
+        let joint = side_by_side(self.programs, self.free);
+        let capacity = self.hardware.hbm_bytes;
+        // Activations take something, but how little is not known of all plans: so for the bound they
+        // take nothing.
+        let below = known.as_ref().map(|(_, cost)| cost.0.saturating_add(1));
+        let most = match self.lowered_within(&joint, |_| capacity, self.options, below) {
+            Ok(lowered) => Some(lowered),
+            // No layouts leave room in every phase.
+            Err(LowerError::Unreachable { .. }) if known.is_none() => {
+                return Err(self.none_fits(fastest, true));
+            }
+            Err(LowerError::OutOfTime) if known.is_some() => None,
+            Err(error) => passed_over(error).map(|()| None)?,
+        };
+        let bound = most.as_ref().map(|lowered| lowered.optimality.clone());
+        let least =
+            bound.as_ref().map_or(alone.lower_bound, |b| b.lower_bound.max(alone.lower_bound));
+        let is_near = |cost: Picoseconds| cost.0 <= least.0.saturating_add(least.0 / NEAR);
+        let is_least = known.as_ref().is_some_and(|(_, cost)| *cost == least);
+        let found = match most {
+            Some(most) if !is_least => self.leaving_room(&joint, most, own, known, is_near)?,
+            _ => known,
+        };
+        // What one phase would have is searched in the others, which takes long where it does not fit.
+        let best = match &found {
+            Some((_, cost)) if is_near(*cost) => None,
+            found => match self.best_of_own(own, own, MEMORY_LIMIT) {
+                Ok(best) => Some((best.layouts, best.request.cost)),
+                Err(LowerError::OutOfTime) if found.is_some() => None,
+                Err(error) => passed_over(error).map(|()| None)?,
+            },
+        };
+        let (layouts, cost) = best
+            .into_iter()
+            .chain(found)
+            .min_by_key(|(_, cost)| *cost)
+            .ok_or_else(|| self.none_fits(fastest, false))?;
+        let proven = cost == least;
+        // What each phase takes by itself was searched.
+        let by_prices = bound.as_ref().filter(|bound| bound.lower_bound == least);
+        let proof = by_prices.and_then(|bound| bound.proof).unwrap_or(Proof::Search);
+        let price_bound = bound.as_ref().and_then(|bound| bound.price_bound);
+        let is_late = self.options.limits.stop.is_time_up();
+        let limit = if is_late { TIME_LIMIT } else { MEMORY_LIMIT };
+        Ok(StoredLayouts {
+            layouts,
+            request: Optimality {
+                status: if proven { Status::Proven } else { Status::Bounded },
+                proof: proven.then_some(proof),
+                cost,
+                lower_bound: least.min(cost),
+                price_bound: price_bound.map(|bound| bound.min(cost)),
+                stopped_by: (!proven).then(|| limit.to_string()),
+                ties_cut: bound.is_some_and(|bound| bound.ties_cut),
+            },
+            plans: None,
+        })
+    }
+
     /// The best of the layouts that one phase would have by itself under which the fastest plan of
     /// each phase fits, and what a request takes with them: at best `alone`, what each phase takes
     /// by itself. To look at that takes a fraction of a search of all phases.
@@ -112,6 +106,7 @@ impl Phases<'_> {
     ) -> Result<Option<(Vec<Layout>, Picoseconds)>, LowerError> {
         let capacity = self.hardware.hbm_bytes;
         let any_size = LowerOptions { any_size: true, ..self.options.clone() };
+        let of_any_size = Phases { options: &any_size, ..*self };
         let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
         for phase in own {
             let below = best.as_ref().map_or(u64::MAX, |(_, cost)| cost.0);
@@ -126,8 +121,7 @@ impl Phases<'_> {
             if !self.programs.iter().all(has_room) {
                 continue;
             }
-            let of_each = (self.programs, self.free, self.hardware);
-            match under_below(of_each, &layouts, own, below, &any_size) {
+            match of_any_size.under_below(&layouts, own, below) {
                 // One of no size may take less than what the phase takes by itself.
                 Ok(Some(phases)) if phases.iter().all(|p| needed(&p.plan) <= capacity) => {
                     best = Some((layouts, sum(self.programs, &phases).cost));
@@ -145,10 +139,11 @@ impl Phases<'_> {
         &self,
         joint: &Program,
         most: impl Fn(usize) -> u64,
-        (options, below): (&LowerOptions, Option<u64>),
+        options: &LowerOptions,
+        below: Option<u64>,
     ) -> Result<Lowered, LowerError> {
         let scopes = scopes(self.programs, self.free, most);
-        lower_phases(joint, self.hardware, options, (&scopes, below))
+        lower_phases(joint, self.hardware, options, &scopes, below)
     }
 
     /// The layouts that are best if so much is left for the activations of each phase as its plan
@@ -157,7 +152,8 @@ impl Phases<'_> {
     /// nothing is left for activations.
     fn leaving_room(
         &self,
-        (joint, most): (&Program, Lowered),
+        joint: &Program,
+        most: Lowered,
         own: &[Lowered],
         known: Option<(Vec<Layout>, Picoseconds)>,
         is_near: impl Fn(Picoseconds) -> bool,
@@ -183,7 +179,7 @@ impl Phases<'_> {
             let below = best.as_ref().map(|(_, cost)| cost.0);
             let found = match most.take().filter(|plan| self.keeps(joint, &plan.plan, kept)) {
                 Some(found) => Ok(found),
-                None => self.lowered_within(joint, kept, (&shorter, below)),
+                None => self.lowered_within(joint, kept, &shorter, below),
             };
             let found = match found {
                 Ok(found) => found,
@@ -196,7 +192,7 @@ impl Phases<'_> {
             let order: Vec<ValueId> = (0..self.free.len() as u32).map(ValueId).collect();
             let layouts = stored(&found.plan, &order);
             let any_size = LowerOptions { any_size: true, ..self.options.clone() };
-            let Some(fastest) = self.under(&layouts, &any_size)? else { break };
+            let Some(fastest) = self.all_under(&layouts, &any_size)? else { break };
             let lacks = |phase: &&Lowered| needed(&phase.plan) > capacity;
             if !fastest.iter().any(|phase| lacks(&phase)) {
                 take(&layouts, &fastest, &mut best);
@@ -245,7 +241,7 @@ impl Phases<'_> {
     }
 
     /// The best plan of each phase with these layouts stored; `None` where one has none.
-    fn under(
+    fn all_under(
         &self,
         layouts: &[Layout],
         options: &LowerOptions,
@@ -284,18 +280,6 @@ impl Phases<'_> {
             }
         }
         Ok(Some(phases))
-    }
-
-    /// The best of the layouts that each phase would have, and what a request takes.
-    fn best_of_own(
-        &self,
-        own: &[Lowered],
-    ) -> Result<Option<(Vec<Layout>, Picoseconds)>, LowerError> {
-        match best_of(self.programs, self.free, own, own, MEMORY_LIMIT, self.hardware, self.options)
-        {
-            Ok(best) => Ok(Some((best.layouts, best.request.cost))),
-            Err(error) => passed_over(error).map(|()| None),
-        }
     }
 
     /// The phase that has most to hold stands for all.

@@ -8,7 +8,7 @@ use shard_ir::{AxisSet, Collective, Dtype, Layout, Program, Reduction, ValueId};
 
 use super::moves::Movable;
 use crate::relax::Region;
-use crate::space::MovesFrom;
+use crate::space::MovesByLayout;
 use crate::times::{MoveKey, move_cost};
 
 /// The moves of the values of a program inside a region, worked out as they are asked for.
@@ -22,12 +22,12 @@ pub(crate) struct MovesInside<'p> {
 /// Moves and their times, of values by what their moves depend on: the same in every region, and in
 /// every program with the same mesh, chip and maxima.
 #[derive(Default)]
-pub(crate) struct KnownMoves(FxHashMap<(Movable, Dtype), Known>);
+pub(crate) struct KnownMoves(FxHashMap<(Movable, Dtype), AlikeMoves>);
 
 impl KnownMoves {
     /// How many moves they are.
     pub(crate) fn len(&self) -> usize {
-        let of = |known: &Known| {
+        let of = |known: &AlikeMoves| {
             known.from.values().map(Vec::len).sum::<usize>() + known.exchanges.len()
         };
         self.0.values().map(of).sum()
@@ -37,7 +37,7 @@ impl KnownMoves {
 /// The moves of values that are alike. Such values differ in what they may pass through and in
 /// which moves are worth their time, but not in what moves there are.
 #[derive(Default)]
-struct Known {
+struct AlikeMoves {
     from: FxHashMap<Layout, Vec<(Layout, Timed)>>,
     exchanges: FxHashMap<(Layout, Layout), Option<Timed>>,
 }
@@ -73,11 +73,11 @@ impl<'p> MovesInside<'p> {
         movable: Movable,
         region: &Region,
         most: usize,
-    ) -> Option<MovesFrom> {
+    ) -> Option<MovesByLayout> {
         let MovesInside { program, maxima, times, known } = self;
         let (mesh, sums) = (&program.mesh, program.mesh.all_axes());
         let value = program.value(id);
-        let Known { from: known, exchanges: exchanged } =
+        let AlikeMoves { from: known, exchanges: exchanged } =
             known.0.entry((movable.clone(), value.dtype)).or_default();
         let mut time_of = |from: Layout, to: Layout, Timed { collective, time }: &Timed| {
             *time.get_or_init(|| {
@@ -136,7 +136,7 @@ impl<'p> MovesInside<'p> {
             }
             (from, within)
         };
-        let (mut found, mut left) = (MovesFrom::default(), most);
+        let (mut found, mut left) = (MovesByLayout::default(), most);
         for layout in &sorted {
             let (from, within) = of_layout(*layout);
             left = left.checked_sub(within.len())?;

@@ -15,7 +15,7 @@ use shard_ir::{
 
 /// What is done with a strategy: the layout of the result, those of the operands; says whether to
 /// go on.
-pub type Visit<'a> = dyn FnMut(Layout, &[Layout]) -> ControlFlow<()> + 'a;
+pub type StrategyVisitor<'a> = dyn FnMut(Layout, &[Layout]) -> ControlFlow<()> + 'a;
 
 /// An op with the types of its operands and the dims of its result: all that strategies depend on.
 #[derive(Clone, Debug)]
@@ -262,7 +262,7 @@ impl OpSite<'_> {
         &self,
         profile: &OpProfile,
         result_layouts: &[Layout],
-        visit: &mut Visit<'_>,
+        visit: &mut StrategyVisitor<'_>,
     ) -> ControlFlow<()> {
         if self.op.regroups() {
             for target in result_layouts {
@@ -299,7 +299,7 @@ impl OpSite<'_> {
                 None => *o == d,
             })
         };
-        let walk = Walk {
+        let walk = StrategyWalk {
             site: self,
             profile,
             sizes: dims
@@ -331,7 +331,7 @@ impl OpSite<'_> {
 }
 
 /// What the enumeration needs to know of an op, by number of iteration dim.
-struct Walk<'a> {
+struct StrategyWalk<'a> {
     site: &'a OpSite<'a>,
     profile: &'a OpProfile,
     sizes: Vec<u64>,
@@ -351,8 +351,13 @@ struct Assignment {
     operands: Vec<Layout>,
 }
 
-impl Walk<'_> {
-    fn axis(&self, axis: u8, state: &mut Assignment, visit: &mut Visit<'_>) -> ControlFlow<()> {
+impl StrategyWalk<'_> {
+    fn axis(
+        &self,
+        axis: u8,
+        state: &mut Assignment,
+        visit: &mut StrategyVisitor<'_>,
+    ) -> ControlFlow<()> {
         if usize::from(axis) == self.site.mesh.axes().len() {
             return self.found(state, visit);
         }
@@ -402,7 +407,7 @@ impl Walk<'_> {
         ControlFlow::Continue(())
     }
 
-    fn found(&self, state: &mut Assignment, visit: &mut Visit<'_>) -> ControlFlow<()> {
+    fn found(&self, state: &mut Assignment, visit: &mut StrategyVisitor<'_>) -> ControlFlow<()> {
         let place = |mut layout: Layout, places: &[Option<usize>]| {
             for (list, at) in state.lists.iter().zip(places) {
                 if let (false, Some(at)) = (list.is_empty(), at) {

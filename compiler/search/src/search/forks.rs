@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::paths::{Left, Moving, Paths, Until};
-use super::trees::{Moved, Tree};
+use super::paths::{Moving, PathBudget, Paths, Until};
+use super::trees::{FoundTrees, ListedTree, MoveTree};
 use crate::cost::Cost;
 use crate::steiner::Steiner;
 use crate::table::LayoutId;
@@ -13,18 +13,27 @@ use crate::table::LayoutId;
 /// So many trees are compared.
 const MAX_TREES: usize = 20_000;
 
-/// Where paths part that do so neither where the value is made nor at a wanted layout.
-const ELSEWHERE: u8 = 3;
+/// Where the paths of a tree part.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum PartAt {
+    /// Where the value is made.
+    Made,
+    /// At the first wanted layout.
+    First,
+    /// At the second.
+    Second,
+    /// At a layout that is not wanted.
+    Elsewhere,
+}
 
 /// What a tree holds, in an order that trees of one shape have in common.
-type Held = Vec<u64>;
+type HeldBytes = Vec<u64>;
 
-/// The trees of one shape hold the same at the same time: where the paths part - where the value is
-/// made, at the first wanted layout, at the second, or elsewhere -, whether that is there as soon
-/// as the value is made, and which paths begin with moves that are done then.
+/// The trees of one shape hold the same at the same time: where the paths part, whether that layout
+/// is there as soon as the value is made, and which paths begin with moves that are done then.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Shape {
-    part_at: u8,
+    part_at: PartAt,
     is_early: bool,
     begin_early: [bool; 3],
 }
@@ -53,9 +62,11 @@ impl LatePaths {
     /// value is made.
     fn to(
         of: Moving<'_>,
-        (to, other): (LayoutId, LayoutId),
+        to: LayoutId,
+        other: LayoutId,
         made_in: LayoutId,
-        (from_made, upto): (&[Option<Cost>], u64),
+        from_made: &[Option<Cost>],
+        upto: u64,
     ) -> LatePaths {
         let mut paths = LatePaths { all: Vec::new(), kept: BTreeMap::new(), unlisted: None };
         paths.all.push(Late { cost: Cost::ZERO, at: to, next: None, held: 0 });
@@ -105,29 +116,34 @@ impl LatePaths {
 
 /// A part of a tree: what it costs, whether it begins with moves that are done as soon as the value
 /// is made, what it holds, and the layouts that it passes through.
-struct Part {
+struct TreePart {
     cost: Cost,
     begins_early: bool,
     held: [u64; 4],
     through: Vec<LayoutId>,
 }
 
-impl Part {
-    fn of(paths: &Paths<'_>, number: usize) -> Part {
+impl TreePart {
+    fn of(paths: &Paths<'_>, number: usize) -> TreePart {
         let path = paths.path(number);
         let begins_early = path.early > 0;
-        Part { cost: path.cost, begins_early, held: path.held(), through: paths.through(number) }
+        TreePart {
+            cost: path.cost,
+            begins_early,
+            held: path.held(),
+            through: paths.through(number),
+        }
     }
 
-    fn late(paths: &LatePaths, number: usize) -> Part {
+    fn late(paths: &LatePaths, number: usize) -> TreePart {
         let Late { cost, held, .. } = paths.all[number];
         let through = paths.through(number);
-        Part { cost, begins_early: false, held: [0, 0, 0, held], through }
+        TreePart { cost, begins_early: false, held: [0, 0, 0, held], through }
     }
 }
 
 /// The moves of a tree of these parts, and where two of them meet again, if they do.
-fn joined(parts: [&Part; 3]) -> (Vec<(LayoutId, LayoutId)>, Option<LayoutId>) {
+fn joined(parts: [&TreePart; 3]) -> (Vec<(LayoutId, LayoutId)>, Option<LayoutId>) {
     let (mut moves, mut meet): (Vec<(LayoutId, LayoutId)>, _) = (Vec::new(), None);
     for pair in parts.iter().flat_map(|part| part.through.windows(2)) {
         if moves.iter().any(|(_, to)| *to == pair[1]) {
@@ -163,13 +179,13 @@ fn least_from(of: Moving<'_>, from: LayoutId, upto: u64) -> (Vec<Option<Cost>>, 
 }
 
 /// What moves to two layouts cost at least.
-pub(super) struct Least<'l> {
+pub(super) struct LeastToTwo<'l> {
     pub(super) of: &'l Steiner,
     /// The layouts, as sets.
     pub(super) sets: [usize; 2],
 }
 
-impl Least<'_> {
+impl LeastToTwo<'_> {
     fn to(&self, target: usize, from: LayoutId) -> Option<Cost> {
         self.of.cost_of(self.sets[target], from)
     }
@@ -181,18 +197,18 @@ impl Least<'_> {
     /// What a tree costs at least one of whose paths has come to a layout, beside that path: it
     /// leads to one of the two, and another path from where it begins to the other. Or it is the
     /// `trunk` that leads to both.
-    fn beside(&self, (begins, trunk): (LayoutId, bool), at: LayoutId) -> Option<Cost> {
+    fn beside(&self, begins: LayoutId, is_trunk: bool, at: LayoutId) -> Option<Cost> {
         let apart = |own, other| Some(self.to(own, at)? + self.to(other, begins)?);
-        let both = if trunk { self.both(at) } else { None };
+        let both = if is_trunk { self.both(at) } else { None };
         [apart(0, 1), apart(1, 0), both].into_iter().flatten().min()
     }
 }
 
 /// A tree as it is found.
-struct Fork {
+struct ForkedTree {
     cost: Cost,
     shape: Shape,
-    held: Held,
+    held: HeldBytes,
     moves: Vec<(LayoutId, LayoutId)>,
     /// Two of its paths meet again: it is no tree, and stands for those of which one of these paths
     /// is another that holds and costs no less.
@@ -200,40 +216,46 @@ struct Fork {
 }
 
 /// The trees, as they are found.
-pub(super) struct Forks {
-    found: Vec<Fork>,
+pub(super) struct ForkedTrees {
+    found: Vec<ForkedTree>,
     /// What any tree costs that was not looked at.
     unlisted: Option<Cost>,
     /// Trees that take longer, in picoseconds, are not looked for.
     upto: u64,
 }
 
-impl Forks {
+impl ForkedTrees {
     /// Those from where a value is made to two other layouts, but those that cost and hold no less
     /// than another. And what any tree costs that is not among them and may hold less.
     pub(super) fn of(
         of: Moving<'_>,
         made_in: LayoutId,
-        (wanted, least): ([LayoutId; 2], &Least<'_>),
-        mut left: Left,
-    ) -> (Vec<Moved>, Option<Cost>) {
+        wanted: [LayoutId; 2],
+        least: &LeastToTwo<'_>,
+        mut left: PathBudget,
+    ) -> FoundTrees {
         let layouts = 0..of.table.layouts.len() as LayoutId;
-        let rest: Vec<_> = layouts.clone().map(|at| least.beside((made_in, true), at)).collect();
+        let rest: Vec<_> = layouts.clone().map(|at| least.beside(made_in, true, at)).collect();
         let until = Until::Past(&wanted);
         let trunks = Paths::from_made(of, made_in, &until, &rest, &mut left);
-        let mut forks = Forks { found: Vec::new(), unlisted: trunks.unlisted, upto: left.upto };
+        let mut forks =
+            ForkedTrees { found: Vec::new(), unlisted: trunks.unlisted, upto: left.upto };
         let [first, second] = wanted;
         let (from_made, behind) = least_from(of, made_in, left.upto);
         forks.leaves_out(behind);
-        let late = [(first, second), (second, first)];
-        let late = late.map(|ends| LatePaths::to(of, ends, made_in, (&from_made, left.upto)));
+        let late = [(first, second), (second, first)]
+            .map(|(to, other)| LatePaths::to(of, to, other, made_in, &from_made, left.upto));
         late.iter().for_each(|paths| forks.leaves_out(paths.unlisted));
-        let at_once = wanted.map(|to| -> Vec<Part> {
-            trunks.numbers(to).map(|number| Part::of(&trunks, number)).collect()
+        let at_once = wanted.map(|to| -> Vec<TreePart> {
+            trunks.numbers(to).map(|number| TreePart::of(&trunks, number)).collect()
         });
-        let none =
-            Part { cost: Cost::ZERO, begins_early: false, held: [0; 4], through: vec![made_in] };
-        forks.part(of, (&none, 0, true), [&at_once[0], &at_once[1]]);
+        let none = TreePart {
+            cost: Cost::ZERO,
+            begins_early: false,
+            held: [0; 4],
+            through: vec![made_in],
+        };
+        forks.add_from(of, &none, PartAt::Made, true, [&at_once[0], &at_once[1]]);
         // The cheapest first, since not all may be looked at.
         let mut parting: Vec<(Cost, LayoutId)> = trunks
             .reached()
@@ -249,30 +271,34 @@ impl Forks {
                 forks.leaves_out(Some(cost));
                 break;
             }
-            let part_at = wanted.iter().position(|to| *to == at).map_or(ELSEWHERE, |n| 1 + n as u8);
-            let behind = |paths: &LatePaths| -> Vec<Part> {
-                paths.from(at).iter().map(|number| Part::late(paths, *number)).collect()
+            let part_at = match at {
+                at if at == first => PartAt::First,
+                at if at == second => PartAt::Second,
+                _ => PartAt::Elsewhere,
+            };
+            let behind = |paths: &LatePaths| -> Vec<TreePart> {
+                paths.from(at).iter().map(|number| TreePart::late(paths, *number)).collect()
             };
             let later = late.each_ref().map(behind);
-            let mut early: Option<[Vec<Part>; 2]> = None;
+            let mut early: Option<[Vec<TreePart>; 2]> = None;
             for number in trunks.numbers(at) {
-                let trunk = Part::of(&trunks, number);
+                let trunk = TreePart::of(&trunks, number);
                 let is_early = trunks.path(number).is_early;
                 let [a, b] = if is_early {
                     &*early.get_or_insert_with(|| {
-                        let behind = layouts.clone().map(|on| least.beside((at, false), on));
+                        let behind = layouts.clone().map(|on| least.beside(at, false, on));
                         let rest: Vec<_> = behind.collect();
                         let upto = left.upto.saturating_sub(trunk.cost.time);
-                        let mut behind = Left { upto, ..left };
-                        let on = Paths::on_from(of, (at, made_in), &until, &rest, &mut behind);
+                        let mut behind = PathBudget { upto, ..left };
+                        let on = Paths::on_from(of, at, made_in, &until, &rest, &mut behind);
                         left.paths = behind.paths;
                         forks.leaves_out(on.unlisted.map(|cost| cost + trunk.cost));
-                        wanted.map(|to| on.numbers(to).map(|n| Part::of(&on, n)).collect())
+                        wanted.map(|to| on.numbers(to).map(|n| TreePart::of(&on, n)).collect())
                     })
                 } else {
                     &later
                 };
-                forks.part(of, (&trunk, part_at, is_early), [a, b]);
+                forks.add_from(of, &trunk, part_at, is_early, [a, b]);
             }
         }
         forks.listed()
@@ -283,11 +309,13 @@ impl Forks {
     }
 
     /// Notes the trees that a path to where two part makes with these two.
-    fn part(
+    fn add_from(
         &mut self,
         of: Moving<'_>,
-        (trunk, part_at, is_early): (&Part, u8, bool),
-        [to_first, to_second]: [&[Part]; 2],
+        trunk: &TreePart,
+        part_at: PartAt,
+        is_early: bool,
+        [to_first, to_second]: [&[TreePart]; 2],
     ) {
         for first in to_first {
             for second in to_second {
@@ -302,7 +330,8 @@ impl Forks {
                 // The tree that parts where they meet costs no more than one whose paths do not
                 // meet. Where they part in a layout that is not read, and late, the other is held
                 // in its place.
-                let is_within = |meet| part_at == ELSEWHERE && !is_early && of.bytes(meet) <= at;
+                let is_within =
+                    |meet| part_at == PartAt::Elsewhere && !is_early && of.bytes(meet) <= at;
                 if meet.is_some_and(is_within) {
                     continue;
                 }
@@ -310,29 +339,29 @@ impl Forks {
                 let held = parts.iter().flat_map(|part| part.held).chain([at]).collect();
                 let shape = Shape { part_at, is_early, begin_early };
                 let meets = meet.is_some();
-                self.found.push(Fork { cost, shape, held, moves, meets });
+                self.found.push(ForkedTree { cost, shape, held, moves, meets });
             }
         }
     }
 
-    fn listed(mut self) -> (Vec<Moved>, Option<Cost>) {
-        let place = |fork: &Fork| (fork.cost, fork.meets, fork.shape);
+    fn listed(mut self) -> FoundTrees {
+        let place = |fork: &ForkedTree| (fork.cost, fork.meets, fork.shape);
         self.found.sort_by(|a, b| (place(a), &a.moves).cmp(&(place(b), &b.moves)));
-        let mut kept: BTreeMap<Shape, Vec<(bool, Held)>> = BTreeMap::new();
-        let mut listed = Vec::new();
-        for Fork { cost, shape, held, moves, meets } in self.found {
+        let mut kept: BTreeMap<Shape, Vec<(bool, HeldBytes)>> = BTreeMap::new();
+        let mut trees = Vec::new();
+        for ForkedTree { cost, shape, held, moves, meets } in self.found {
             let known = kept.entry(shape).or_default();
             // What is no tree leaves none out.
-            let is_within = |(known_meets, known): &(bool, Held)| {
+            let is_within = |(known_meets, known): &(bool, HeldBytes)| {
                 (meets || !known_meets) && known.iter().zip(&held).all(|(known, own)| known <= own)
             };
             if known.iter().any(is_within) {
                 continue;
             }
             known.push((meets, held));
-            let tree = Tree { cost, moves: moves.into() };
-            listed.push(if meets { Moved::Somehow(tree) } else { Moved::By(tree) });
+            let tree = MoveTree { cost, moves: moves.into() };
+            trees.push(if meets { ListedTree::Vague(tree) } else { ListedTree::Exact(tree) });
         }
-        (listed, self.unlisted)
+        FoundTrees { trees, unlisted: self.unlisted }
     }
 }

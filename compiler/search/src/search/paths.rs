@@ -46,7 +46,7 @@ pub(super) type Rest<'r> = &'r [Option<Cost>];
 
 /// What may still be looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) struct PathBudget {
     /// So many paths.
     pub(super) paths: usize,
     /// Trees that take no longer, in picoseconds.
@@ -118,22 +118,23 @@ impl<'p> Paths<'p> {
         from: LayoutId,
         until: &Until<'_>,
         rest: Rest<'_>,
-        left: &mut Left,
+        left: &mut PathBudget,
     ) -> Paths<'p> {
         let is_early = of.holdings.may_move_early(of.value);
-        Paths::empty(of, None).spread((from, is_early), until, rest, left)
+        Paths::empty(of, None).spread(from, is_early, until, rest, left)
     }
 
     /// Those from another layout, which is there as soon as the value is made. None passes through
     /// the layout in which the value is made.
     pub(super) fn on_from(
         of: Moving<'p>,
-        (from, made_in): (LayoutId, LayoutId),
+        from: LayoutId,
+        made_in: LayoutId,
         until: &Until<'_>,
         rest: Rest<'_>,
-        left: &mut Left,
+        left: &mut PathBudget,
     ) -> Paths<'p> {
-        Paths::empty(of, Some(made_in)).spread((from, true), until, rest, left)
+        Paths::empty(of, Some(made_in)).spread(from, true, until, rest, left)
     }
 
     fn empty(of: Moving<'p>, made_in: Option<LayoutId>) -> Paths<'p> {
@@ -143,10 +144,11 @@ impl<'p> Paths<'p> {
 
     fn spread(
         mut self,
-        (from, is_early): (LayoutId, bool),
+        from: LayoutId,
+        is_early: bool,
         until: &Until<'_>,
         rest: Rest<'_>,
-        left: &mut Left,
+        left: &mut PathBudget,
     ) -> Paths<'p> {
         let mut queue = BinaryHeap::from([Reverse((Cost::ZERO, 0))]);
         let (cost, before) = (Cost::ZERO, None);

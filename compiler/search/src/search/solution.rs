@@ -1,40 +1,39 @@
 //! A whole plan, read off the states that led to it.
 
-use super::states::{Choice, Decision, Visit};
-use super::trees::Moved;
-use super::{Search, Settled, Solution};
+use super::states::{Decision, State, WayToSettle};
+use super::trees::ListedTree;
+use super::{Search, SettledValue, Solution};
 use crate::LowerError;
 use crate::table::{LayoutId, Source};
 
 impl Search<'_> {
     /// Reads a plan off the decisions that led to it.
-    pub(super) fn solution(&self, visits: &[Visit], goal: usize) -> Result<Solution, LowerError> {
-        let mut values: Vec<Option<Settled>> = vec![None; self.program.values.len()];
+    pub(super) fn solution(&self, states: &[State], goal: usize) -> Result<Solution, LowerError> {
+        let mut values: Vec<Option<SettledValue>> = vec![None; self.program.values.len()];
         let mut outputs = Vec::new();
         let mut at = goal;
         loop {
-            let visit = &visits[at];
-            match visit.decision {
+            let state = &states[at];
+            match state.decision {
                 Decision::Root => break,
                 Decision::Label => {}
                 Decision::Output(layout) => outputs.push(layout),
                 Decision::Value(value, pick) => {
-                    let before = &visits[visit.parent];
-                    let Choice { made_in, producer, .. } =
-                        before.ways.choices[pick.choice as usize];
-                    let Some(Moved::By(tree)) = self.moved(before, pick) else {
+                    let before = &states[state.parent];
+                    let WayToSettle { made_in, producer, .. } = before.ways.all[pick.way as usize];
+                    let Some(ListedTree::Exact(tree)) = self.moved(before, pick) else {
                         return Err(LowerError::Internal(
                             "a plan whose moves are not known".into(),
                         ));
                     };
                     let moves = tree.moves.to_vec();
-                    values[value.index()] = Some(Settled { made_in, producer, moves });
+                    values[value.index()] = Some(SettledValue { made_in, producer, moves });
                 }
             }
-            at = visit.parent;
+            at = state.parent;
         }
         outputs.reverse();
-        let (labels, cost) = (visits[goal].labels.to_vec(), visits[goal].cost);
+        let (labels, cost) = (states[goal].labels.to_vec(), states[goal].cost);
         let mut solution = Solution { values, outputs, labels, cost };
         self.store_unused_parameters(&mut solution)?;
         Ok(solution)
@@ -62,7 +61,8 @@ impl Search<'_> {
                 return Err(LowerError::Unreachable { value: Some(id), output: None });
             };
             let made_in = layout as LayoutId;
-            solution.values[id.index()] = Some(Settled { made_in, producer, moves: Vec::new() });
+            solution.values[id.index()] =
+                Some(SettledValue { made_in, producer, moves: Vec::new() });
         }
         Ok(())
     }

@@ -10,10 +10,10 @@ use rustc_hash::FxHashMap;
 use shard_ir::{Layout, ValueId};
 
 use super::interned::Interned;
-use super::ways::Ways;
+use super::ways::WaysToSettle;
 use crate::Limits;
 use crate::cost::Cost;
-use crate::footprint::{Footprint, Sketch, Use};
+use crate::footprint::{Footprint, LayoutUse, Sketch};
 use crate::table::LayoutId;
 
 /// After so many states a plan is looked for straight ahead, and again after so many times as many.
@@ -35,7 +35,7 @@ pub(super) const MAX_TOO_LARGE: usize = 32;
 /// Of the ways to reach a state, this many of least cost are followed where plans are passed over:
 /// more than plans are, so that for each way that is not followed a plan as cheap is found to fit,
 /// or the search ends. One is enough where every plan fits.
-pub(crate) const MANY_WAYS: usize = MAX_TOO_LARGE + 1;
+pub(crate) const MANY_ARRIVALS: usize = MAX_TOO_LARGE + 1;
 
 /// A value wanted in a layout.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -72,7 +72,7 @@ pub(super) struct ToCome {
 
 /// One way of settling a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
+pub(super) struct WayToSettle {
     /// Its cost, and the least that what it wants costs.
     pub(super) bound: Cost,
     /// Its cost without moves, and that of the cheapest moves.
@@ -89,7 +89,7 @@ pub(super) struct Choice {
 /// wanted: the cheapest first, and where memory is a constraint others behind it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Pick {
-    pub(super) choice: u32,
+    pub(super) way: u32,
     pub(super) tree: u32,
 }
 
@@ -105,7 +105,7 @@ pub(super) enum Decision {
 }
 
 /// A state that was reached.
-pub(super) struct Visit {
+pub(super) struct State {
     pub(super) parent: usize,
     pub(super) decision: Decision,
     /// How many slots are decided.
@@ -123,10 +123,10 @@ pub(super) struct Visit {
     /// Some value is moved by a tree that is not known: what it holds is counted in part.
     pub(super) is_vague: bool,
     pub(super) depth: u32,
-    pub(super) ways: Rc<Ways>,
+    pub(super) ways: Rc<WaysToSettle>,
 }
 
-impl Visit {
+impl State {
     /// The value that is settled next, where no slot is to be decided.
     pub(super) fn next_value(&self) -> Option<ValueId> {
         self.wants.last().map(|want| want.value)
@@ -163,22 +163,22 @@ impl Draft {
     }
 
     /// The state after another one, as that is.
-    pub(super) fn follow(&mut self, parent: usize, visit: &Visit) {
+    pub(super) fn follow(&mut self, number: usize, parent: &State) {
         self.labels.clear();
-        self.labels.extend_from_slice(&visit.labels);
+        self.labels.extend_from_slice(&parent.labels);
         self.wants.clear();
-        self.wants.extend_from_slice(&visit.wants);
+        self.wants.extend_from_slice(&parent.wants);
         self.to_come.clear();
-        self.to_come.extend_from_slice(&visit.to_come);
-        self.held.copy_from(&visit.held);
-        (self.decision, self.slots) = (Decision::Root, visit.slots);
-        (self.rest, self.cost, self.is_vague) = (visit.rest, visit.cost, visit.is_vague);
-        (self.parent, self.depth) = (parent, visit.depth + 1);
+        self.to_come.extend_from_slice(&parent.to_come);
+        self.held.copy_from(&parent.held);
+        (self.decision, self.slots) = (Decision::Root, parent.slots);
+        (self.rest, self.cost, self.is_vague) = (parent.rest, parent.cost, parent.is_vague);
+        (self.parent, self.depth) = (number, parent.depth + 1);
     }
 
     /// What tells it from other states.
-    pub(super) fn state(&self, lists: &mut Lists) -> State {
-        State {
+    pub(super) fn key(&self, lists: &mut Lists) -> StateKey {
+        StateKey {
             slots: self.slots as u32,
             is_vague: self.is_vague,
             labels: lists.labels.number(&self.labels),
@@ -188,13 +188,13 @@ impl Draft {
     }
 
     /// The state as one that is reached.
-    pub(super) fn visit(&self, state: State, lists: &Lists) -> Visit {
-        Visit {
+    pub(super) fn state(&self, key: StateKey, lists: &Lists) -> State {
+        State {
             parent: self.parent,
             decision: self.decision,
             slots: self.slots,
-            labels: Rc::clone(lists.labels.of(state.labels)),
-            wants: Rc::clone(lists.wants.of(state.wants)),
+            labels: Rc::clone(lists.labels.of(key.labels)),
+            wants: Rc::clone(lists.wants.of(key.wants)),
             to_come: self.to_come.as_slice().into(),
             rest: self.rest,
             cost: self.cost,
@@ -209,7 +209,7 @@ impl Draft {
 /// What tells a state from others: slots decided, and by their numbers among [`Lists`] labels, what
 /// is wanted, and where memory is a constraint by which steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct StateKey {
     slots: u32,
     is_vague: bool,
     labels: u32,
@@ -217,10 +217,10 @@ pub(super) struct State {
     uses: u32,
 }
 
-impl State {
+impl StateKey {
     /// The same, of which all is known.
-    pub(super) fn sure(self) -> State {
-        State { is_vague: false, ..self }
+    pub(super) fn sure(self) -> StateKey {
+        StateKey { is_vague: false, ..self }
     }
 }
 
@@ -229,25 +229,25 @@ impl State {
 pub(super) struct Lists {
     labels: Interned<Layout>,
     wants: Interned<Want>,
-    uses: Interned<Use>,
+    uses: Interned<LayoutUse>,
 }
 
 /// States that wait for one of their choices, by bound: least first; among equals the state nearest
 /// to a whole plan, then the one reached first.
-pub(super) type Open = BinaryHeap<Reverse<(Cost, u32, usize, Pick)>>;
+pub(super) type OpenStates = BinaryHeap<Reverse<(Cost, u32, usize, Pick)>>;
 
 /// A search on its way.
 #[derive(Default)]
 pub(super) struct Run {
-    pub(super) visits: Vec<Visit>,
-    /// Of the ways to reach a state this many are followed: 1 or [`MANY_WAYS`].
-    pub(super) ways: usize,
+    pub(super) states: Vec<State>,
+    /// Of the ways to reach a state this many are followed: 1 or [`MANY_ARRIVALS`].
+    pub(super) most_arrivals: usize,
     pub(super) lists: Lists,
-    pub(super) reached: FxHashMap<State, Reached>,
+    pub(super) reached: FxHashMap<StateKey, Arrivals>,
     pub(super) draft: Draft,
     /// What would be held if a value were not moved.
     pub(super) unmoved: Footprint,
-    pub(super) open: Open,
+    pub(super) open: OpenStates,
     /// Whole plans that tie.
     pub(super) goals: Vec<usize>,
     pub(super) expansions: usize,
@@ -271,7 +271,7 @@ impl Run {
     /// that was reached took `least`: one that was passed over may have kept others, as fast as it
     /// is, from being looked at, and one whose moves are not known may fit.
     pub(super) fn may_have_missed(&self, least: u64, found: u64) -> bool {
-        (self.ways == 1 && self.too_large > 0 && found > least)
+        (self.most_arrivals == 1 && self.too_large > 0 && found > least)
             || self.vague.is_some_and(|vague| found > vague)
     }
 
@@ -279,7 +279,7 @@ impl Run {
     /// compared.
     pub(super) fn has_all_ties(&mut self, bound: Cost, limits: &Limits) -> bool {
         let Some(goal) = self.goals.first() else { return false };
-        let cost = self.visits[*goal].cost;
+        let cost = self.states[*goal].cost;
         if (bound.time, bound.elements) > (cost.time, cost.elements) {
             return true;
         }
@@ -290,50 +290,53 @@ impl Run {
     }
 }
 
-/// A way in which a state was reached: what it cost, and what it holds.
-type Way = (Cost, Rc<Footprint>);
-
-/// The ways in which a state was reached that are followed; mostly there is one.
-pub(super) struct Reached {
-    first: Way,
-    /// There may be thousands: a sketch of what each holds tells most of them apart.
-    others: Vec<(Way, Sketch)>,
+/// One way in which a state was reached.
+pub(super) struct Arrival {
+    pub(super) cost: Cost,
+    pub(super) held: Rc<Footprint>,
 }
 
-impl Reached {
-    pub(super) fn by(way: Way) -> Reached {
-        Reached { first: way, others: Vec::new() }
+/// The ways in which a state was reached that are followed; mostly there is one.
+pub(super) struct Arrivals {
+    first: Arrival,
+    /// There may be thousands: a sketch of what each holds tells most of them apart.
+    others: Vec<(Arrival, Sketch)>,
+}
+
+impl Arrivals {
+    pub(super) fn by(first: Arrival) -> Arrivals {
+        Arrivals { first, others: Vec::new() }
     }
 
-    /// Whether one more way is left out for as many as `ways` that cost and hold no more.
-    pub(super) fn does_without(&self, (cost, held): (Cost, &Footprint), ways: usize) -> bool {
-        let is_as_good = |(known, holds): &Way| *known <= cost && holds.is_within(held);
+    /// Whether one more arrival is left out for as many as `most` that cost and hold no more.
+    pub(super) fn does_without(&self, cost: Cost, held: &Footprint, most: usize) -> bool {
+        let is_as_good = |known: &Arrival| known.cost <= cost && known.held.is_within(held);
         let first = usize::from(is_as_good(&self.first));
-        if first >= ways || self.others.is_empty() {
-            return first >= ways;
+        if first >= most || self.others.is_empty() {
+            return first >= most;
         }
         let sketch = held.sketch();
-        let others = self
-            .others
-            .iter()
-            .filter(|(way, own)| way.0 <= cost && own.may_be_within(&sketch) && is_as_good(way));
-        first + others.take(ways - first).count() >= ways
+        let others = self.others.iter().filter(|(known, own)| {
+            known.cost <= cost && own.may_be_within(&sketch) && is_as_good(known)
+        });
+        first + others.take(most - first).count() >= most
     }
 
-    /// Notes one more way, and where one is enough leaves out those that it is as good as.
-    pub(super) fn add(&mut self, (cost, held): Way, ways: usize) {
-        let sketch = held.sketch();
-        let is_as_good = |(known, holds): &Way| cost <= *known && held.is_within(holds);
-        if ways == 1 {
-            let is_worse = |(way, own): &(Way, Sketch)| {
-                cost <= way.0 && sketch.may_be_within(own) && is_as_good(way)
+    /// Notes one more arrival, and where one is enough leaves out those that it is as good as.
+    pub(super) fn add(&mut self, new: Arrival, most: usize) {
+        let sketch = new.held.sketch();
+        let is_as_good =
+            |known: &Arrival| new.cost <= known.cost && new.held.is_within(&known.held);
+        if most == 1 {
+            let is_worse = |(known, own): &(Arrival, Sketch)| {
+                new.cost <= known.cost && sketch.may_be_within(own) && is_as_good(known)
             };
             self.others.retain(|other| !is_worse(other));
             if is_as_good(&self.first) {
-                self.first = (cost, held);
+                self.first = new;
                 return;
             }
         }
-        self.others.push(((cost, held), sketch));
+        self.others.push((new, sketch));
     }
 }

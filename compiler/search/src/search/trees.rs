@@ -12,12 +12,12 @@ use rustc_hash::FxHashMap;
 use shard_ir::ValueId;
 
 use super::Search;
-use super::forks::{Forks, Least};
-use super::paths::{Left, MAX_PATHS, Moving, Paths, Until};
-use super::states::{Choice, Pick, Visit};
-use super::ways::Moves;
+use super::forks::{ForkedTrees, LeastToTwo};
+use super::paths::{MAX_PATHS, Moving, PathBudget, Paths, Until};
+use super::states::{Pick, State, WayToSettle};
+use super::ways::{Moves, WaysToSettle};
 use crate::cost::Cost;
-use crate::footprint::{Footprint, Holdings};
+use crate::footprint::Footprint;
 use crate::steiner::Steiner;
 use crate::table::{LayoutId, ValueTable};
 
@@ -39,25 +39,31 @@ const GROWS_BY: u64 = 8;
 
 /// A tree of moves and what it costs.
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
+pub(super) struct MoveTree {
     pub(super) cost: Cost,
     pub(super) moves: Moves,
 }
 
 /// By which tree a value is moved.
 #[derive(Clone, Debug)]
-pub(super) enum Moved {
+pub(super) enum ListedTree {
     /// By this one.
-    By(Tree),
+    Exact(MoveTree),
     /// By one that is not listed, and that costs and holds no less than this. It may be of moves
     /// that pass through a layout twice, or of none.
-    Somehow(Tree),
+    Vague(MoveTree),
 }
 
-impl Moved {
-    pub(super) fn tree(&self) -> &Tree {
+/// Trees that were found, and what any tree costs at least that was not; `None` where all were.
+pub(super) struct FoundTrees {
+    pub(super) trees: Vec<ListedTree>,
+    pub(super) unlisted: Option<Cost>,
+}
+
+impl ListedTree {
+    pub(super) fn tree(&self) -> &MoveTree {
         match self {
-            Moved::By(tree) | Moved::Somehow(tree) => tree,
+            ListedTree::Exact(tree) | ListedTree::Vague(tree) => tree,
         }
     }
 }
@@ -69,7 +75,7 @@ pub(super) struct Trees(RefCell<List>);
 
 #[derive(Debug)]
 struct List {
-    listed: Vec<Moved>,
+    listed: Vec<ListedTree>,
     /// All that cost more time than the cheapest by no more than this, in picoseconds, are listed.
     /// Nothing is at first, but the cheapest.
     by: Option<u64>,
@@ -85,13 +91,13 @@ type Ends = (ValueId, LayoutId, Vec<LayoutId>, Moves);
 pub(super) type KnownTrees = RefCell<FxHashMap<Ends, Rc<Trees>>>;
 
 impl Trees {
-    fn of(cheapest: Tree) -> Trees {
+    fn of(cheapest: MoveTree) -> Trees {
         let behind = Some(cheapest.cost);
-        Trees(RefCell::new(List { listed: vec![Moved::By(cheapest)], by: None, behind }))
+        Trees(RefCell::new(List { listed: vec![ListedTree::Exact(cheapest)], by: None, behind }))
     }
 
     /// The tree of a number, if it is listed.
-    fn listed(&self, number: u32) -> Option<Moved> {
+    fn listed(&self, number: u32) -> Option<ListedTree> {
         self.0.borrow().listed.get(number as usize).cloned()
     }
 
@@ -116,17 +122,16 @@ impl Trees {
 }
 
 impl List {
-    /// Lists the trees that take at most `by` picoseconds longer than the cheapest. `found` has all
+    /// Lists the trees that take at most `by` picoseconds longer than the cheapest. `trees` has all
     /// of them, unless any other may cost `unlisted` and that takes no longer. Then, and where
     /// the list is the last, one vague tree stands for all that were not found.
-    fn add(&mut self, by: u64, (found, unlisted): (Vec<Moved>, Option<Cost>), is_last: bool) {
-        let Some(Moved::By(cheapest)) = self.listed.first().cloned() else { return };
+    fn add(&mut self, by: u64, FoundTrees { trees, unlisted }: FoundTrees, is_last: bool) {
+        let Some(ListedTree::Exact(cheapest)) = self.listed.first().cloned() else { return };
         let upto = |by: u64| cheapest.cost.time.saturating_add(by);
         // Of those that tie another may have come first.
-        let is_cheapest =
-            |moved: &Moved| matches!(moved, Moved::By(tree) if tree.moves == cheapest.moves);
+        let is_cheapest = |moved: &ListedTree| matches!(moved, ListedTree::Exact(tree) if tree.moves == cheapest.moves);
         let is_listed = |cost: Cost| self.by.is_some_and(|by| cost.time <= upto(by));
-        let mut more: Vec<Moved> = found
+        let mut more: Vec<ListedTree> = trees
             .into_iter()
             .filter(|moved| !is_listed(moved.tree().cost) && !is_cheapest(moved))
             .collect();
@@ -136,10 +141,10 @@ impl List {
             // Those that were listed before are all that cost as much.
             let least = |by| Cost { time: upto(by).saturating_add(1), ..Cost::ZERO };
             let least = self.by.map_or(Cost::ZERO, least);
-            let others = unlisted.map(|cost| Tree { cost: cost.max(least), moves: [].into() });
-            more.extend(others.map(Moved::Somehow));
+            let others = unlisted.map(|cost| MoveTree { cost: cost.max(least), moves: [].into() });
+            more.extend(others.map(ListedTree::Vague));
         } else {
-            let is_behind = |moved: &Moved| moved.tree().cost.time > upto(by);
+            let is_behind = |moved: &ListedTree| moved.tree().cost.time > upto(by);
             let costs = more.iter().filter(|moved| is_behind(moved)).map(|moved| moved.tree().cost);
             self.behind = costs.chain(unlisted).min();
             more.retain(|moved| !is_behind(moved));
@@ -152,31 +157,31 @@ impl List {
 
 impl Search<'_> {
     /// The tree of a pick; `None` where there are not so many, or where it is not listed.
-    pub(super) fn moved(&self, visit: &Visit, pick: Pick) -> Option<Moved> {
+    pub(super) fn moved(&self, state: &State, pick: Pick) -> Option<ListedTree> {
         match pick.tree {
-            0 => Some(Moved::By(cheapest(visit, pick))),
-            number => self.trees(visit, pick)?.listed(number),
+            0 => Some(ListedTree::Exact(cheapest(state, pick))),
+            number => self.trees(state, pick)?.listed(number),
         }
     }
 
     /// What the tree of a pick costs, or at least if it is not listed; `None` where there is none.
-    pub(super) fn cost_of_moves(&self, visit: &Visit, pick: Pick) -> Option<Cost> {
-        self.trees(visit, pick)?.cost(pick.tree)
+    pub(super) fn cost_of_moves(&self, state: &State, pick: Pick) -> Option<Cost> {
+        self.trees(state, pick)?.cost(pick.tree)
     }
 
     /// Lists more trees where that of a pick is not listed. Returns whether it did.
-    pub(super) fn lists_more(&self, visit: &Visit, pick: Pick) -> bool {
-        let (Some(holdings), Some(value)) = (&self.holdings, visit.next_value()) else {
+    pub(super) fn lists_more(&self, state: &State, pick: Pick) -> bool {
+        let (Some(holdings), Some(value)) = (&self.holdings, state.next_value()) else {
             return false;
         };
-        let Some(trees) = self.trees(visit, pick) else { return false };
-        let made_in = visit.ways.choices[pick.choice as usize].made_in;
-        let wanted = wanted_elsewhere(visit, made_in);
+        let Some(trees) = self.trees(state, pick) else { return false };
+        let made_in = state.ways.all[pick.way as usize].made_in;
+        let wanted = wanted_elsewhere(state, made_in);
         // Those to several layouts are found at once, however much longer they take.
         let first = if wanted.len() > 2 { self.slack } else { self.slack / FIRST_PART };
         let Some(by) = trees.next(pick.tree, first, self.slack) else { return false };
-        let ends = (made_in, wanted.as_slice());
-        let found = self.found_within(by, (holdings, value), (visit, ends), &cheapest(visit, pick));
+        let of = Moving { holdings, value, table: self.tables.of(value) };
+        let found = found_within(by, of, &state.ways, made_in, &wanted, &cheapest(state, pick));
         trees.0.borrow_mut().add(by, found, by >= self.slack);
         true
     }
@@ -186,96 +191,91 @@ impl Search<'_> {
     /// nothing.
     pub(super) fn may_hold_less(
         &self,
-        visit: &Visit,
+        state: &State,
         pick: Pick,
         drafted: Option<&Footprint>,
         unmoved: &mut Footprint,
     ) -> bool {
-        let decided = visit.slots == self.slots.len();
-        let value = visit.next_value().filter(|_| decided);
+        let decided = state.slots == self.slots.len();
+        let value = state.next_value().filter(|_| decided);
         let (Some(holdings), Some(value)) = (&self.holdings, value) else { return false };
-        let Choice { made_in, producer, .. } = visit.ways.choices[pick.choice as usize];
-        if !self.all_trees || visit.ways.moves(made_in).is_empty() {
+        let WayToSettle { made_in, producer, .. } = state.ways.all[pick.way as usize];
+        if !self.all_trees || state.ways.moves(made_in).is_empty() {
             return false;
         }
         // What stands for several trees is within any of them, so it says nothing of those behind
         // it.
-        let is_vague = matches!(self.moved(visit, pick), Some(Moved::Somehow(_)));
+        let is_vague = matches!(self.moved(state, pick), Some(ListedTree::Vague(_)));
         let drafted = drafted.filter(|_| !is_vague);
         let producer = &self.tables.of(value).producers[made_in as usize][producer];
-        unmoved.copy_from(&visit.held);
-        holdings.settle(unmoved, value, (made_in, producer, &[]), false).is_some()
+        unmoved.copy_from(&state.held);
+        holdings.settle(unmoved, value, made_in, producer, &[], false).is_some()
             && drafted.is_none_or(|drafted| !drafted.is_within(unmoved))
     }
 
     /// The trees of a choice of a state.
-    fn trees(&self, visit: &Visit, pick: Pick) -> Option<Rc<Trees>> {
-        let value = visit.next_value()?;
-        let made_in = visit.ways.choices[pick.choice as usize].made_in;
-        Some(visit.ways.listed(made_in, || {
-            let moves = visit.ways.moves(made_in);
-            let key = (value, made_in, wanted_elsewhere(visit, made_in), moves);
+    fn trees(&self, state: &State, pick: Pick) -> Option<Rc<Trees>> {
+        let value = state.next_value()?;
+        let made_in = state.ways.all[pick.way as usize].made_in;
+        Some(state.ways.listed(made_in, || {
+            let moves = state.ways.moves(made_in);
+            let key = (value, made_in, wanted_elsewhere(state, made_in), moves);
             let mut known = self.known_trees.borrow_mut();
             let made =
-                known.entry(key).or_insert_with(|| Rc::new(Trees::of(cheapest(visit, pick))));
+                known.entry(key).or_insert_with(|| Rc::new(Trees::of(cheapest(state, pick))));
             Rc::clone(made)
         }))
     }
+}
 
-    /// Trees from where a value is made: all that take at most `by` picoseconds longer than the
-    /// cheapest, and maybe others. And what any tree costs at least that is none of them.
-    fn found_within(
-        &self,
-        by: u64,
-        (holdings, value): (&Holdings<'_>, ValueId),
-        (visit, (made_in, wanted)): (&Visit, (LayoutId, &[LayoutId])),
-        cheapest: &Tree,
-    ) -> (Vec<Moved>, Option<Cost>) {
-        if cheapest.moves.is_empty() || !holdings.takes_memory(value) {
-            return (Vec::new(), None);
+/// Trees from where a value is made to the layouts in which it is wanted: all that take at most
+/// `by` picoseconds longer than the cheapest, and maybe others.
+fn found_within(
+    by: u64,
+    of: Moving<'_>,
+    ways: &WaysToSettle,
+    made_in: LayoutId,
+    wanted: &[LayoutId],
+    cheapest: &MoveTree,
+) -> FoundTrees {
+    if cheapest.moves.is_empty() || !of.holdings.takes_memory(of.value) {
+        return FoundTrees { trees: Vec::new(), unlisted: None };
+    }
+    let upto = cheapest.cost.time.saturating_add(by);
+    let mut left = PathBudget { paths: MAX_PATHS, upto };
+    let set = |layout: &LayoutId| ways.steiner()?.set_of(*layout);
+    let sets: Option<Vec<usize>> = wanted.iter().map(set).collect();
+    match (wanted, ways.steiner(), sets.as_deref()) {
+        ([to], Some(least), Some([set])) => {
+            let layouts = 0..of.table.layouts.len() as LayoutId;
+            let rest: Vec<_> = layouts.map(|at| least.cost_of(*set, at)).collect();
+            let until = Until::Reached(*to);
+            let paths = Paths::from_made(of, made_in, &until, &rest, &mut left);
+            let tree = |number| {
+                let through = paths.through(number);
+                let moves = through.windows(2).map(|pair| (pair[0], pair[1])).collect();
+                ListedTree::Exact(MoveTree { cost: paths.path(number).cost, moves })
+            };
+            FoundTrees { trees: paths.numbers(*to).map(tree).collect(), unlisted: paths.unlisted }
         }
-        let ways = &visit.ways;
-        let table = self.tables.of(value);
-        let of = Moving { holdings, value, table };
-        let upto = cheapest.cost.time.saturating_add(by);
-        let mut left = Left { paths: MAX_PATHS, upto };
-        let set = |layout: &LayoutId| ways.steiner()?.set_of(*layout);
-        let sets: Option<Vec<usize>> = wanted.iter().map(set).collect();
-        match (wanted, ways.steiner(), sets.as_deref()) {
-            ([to], Some(least), Some([set])) => {
-                let layouts = 0..table.layouts.len() as LayoutId;
-                let rest: Vec<_> = layouts.map(|at| least.cost_of(*set, at)).collect();
-                let until = Until::Reached(*to);
-                let paths = Paths::from_made(of, made_in, &until, &rest, &mut left);
-                let tree = |number| {
-                    let through = paths.through(number);
-                    let moves = through.windows(2).map(|pair| (pair[0], pair[1])).collect();
-                    Moved::By(Tree { cost: paths.path(number).cost, moves })
-                };
-                (paths.numbers(*to).map(tree).collect(), paths.unlisted)
-            }
-            ([first, second], Some(of_both), Some([to_first, to_second])) => {
-                let least = Least { of: of_both, sets: [*to_first, *to_second] };
-                Forks::of(of, made_in, ([*first, *second], &least), left)
-            }
-            _ if wanted.len() <= MAX_SEVERAL => {
-                let (listed, unlisted) = several(of, (made_in, wanted), cheapest);
-                (listed.into_iter().map(Moved::By).collect(), unlisted)
-            }
-            _ => (Vec::new(), Some(ways.least_moves(made_in))),
+        ([first, second], Some(of_both), Some([to_first, to_second])) => {
+            let least = LeastToTwo { of: of_both, sets: [*to_first, *to_second] };
+            ForkedTrees::of(of, made_in, [*first, *second], &least, left)
         }
+        _ if wanted.len() <= MAX_SEVERAL => several(of, made_in, wanted, cheapest),
+        _ => FoundTrees { trees: Vec::new(), unlisted: Some(ways.least_moves(made_in)) },
     }
 }
 
 /// The cheapest tree of a choice of a state.
-fn cheapest(visit: &Visit, pick: Pick) -> Tree {
-    let choice = visit.ways.choices[pick.choice as usize];
-    Tree { cost: choice.moves, moves: visit.ways.moves(choice.made_in) }
+fn cheapest(state: &State, pick: Pick) -> MoveTree {
+    let way = state.ways.all[pick.way as usize];
+    MoveTree { cost: way.moves, moves: state.ways.moves(way.made_in) }
 }
 
 /// The layouts in which a value is wanted that is settled next, but the one in which it is made.
-fn wanted_elsewhere(visit: &Visit, made_in: LayoutId) -> Vec<LayoutId> {
-    let mut wanted: Vec<LayoutId> = visit.wanted_next().iter().map(|w| w.layout).collect();
+fn wanted_elsewhere(state: &State, made_in: LayoutId) -> Vec<LayoutId> {
+    let mut wanted: Vec<LayoutId> = state.wanted_next().iter().map(|w| w.layout).collect();
     wanted.dedup();
     wanted.retain(|layout| *layout != made_in);
     wanted
@@ -284,14 +284,15 @@ fn wanted_elsewhere(visit: &Visit, made_in: LayoutId) -> Vec<LayoutId> {
 /// Trees to several layouts: the cheapest, and behind them trees whose moves hold less and less.
 fn several(
     of: Moving<'_>,
-    (made_in, wanted): (LayoutId, &[LayoutId]),
-    cheapest: &Tree,
-) -> (Vec<Tree>, Option<Cost>) {
+    made_in: LayoutId,
+    wanted: &[LayoutId],
+    cheapest: &MoveTree,
+) -> FoundTrees {
     let table = of.table;
     let all = Steiner::within(table, wanted, &|_, _| true);
-    let (mut listed, unlisted) = cheapest_of(table, &all, made_in);
-    if unlisted.is_none() {
-        return (listed, unlisted);
+    let mut found = cheapest_of(table, &all, made_in);
+    if found.unlisted.is_none() {
+        return found;
     }
     let held = |from, to| of.held(from, to);
     let mut last = cheapest.clone();
@@ -299,12 +300,12 @@ fn several(
         let most = last.moves.iter().map(|(from, to)| held(*from, *to)).max().unwrap_or(0);
         let less = Steiner::within(table, wanted, &|from, to| held(from, to) < most);
         let Some(cost) = less.cost_from(made_in) else { break };
-        last = Tree { cost, moves: less.moves_from(made_in).into() };
-        if listed.iter().all(|tree| tree.moves != last.moves) {
-            listed.push(last.clone());
+        last = MoveTree { cost, moves: less.moves_from(made_in).into() };
+        if found.trees.iter().all(|listed| listed.tree().moves != last.moves) {
+            found.trees.push(ListedTree::Exact(last.clone()));
         }
     }
-    (listed, unlisted)
+    found
 }
 
 /// A tree in the making.
@@ -316,24 +317,21 @@ struct Growing {
 }
 
 /// The cheapest trees, each once.
-fn cheapest_of(
-    table: &ValueTable,
-    least: &Steiner,
-    made_in: LayoutId,
-) -> (Vec<Tree>, Option<Cost>) {
-    let mut listed = Vec::new();
+fn cheapest_of(table: &ValueTable, least: &Steiner, made_in: LayoutId) -> FoundTrees {
+    let mut trees = Vec::new();
     let mut all =
         vec![Growing { spent: Cost::ZERO, open: vec![(least.all(), made_in)], moves: Vec::new() }];
     let mut queue = BinaryHeap::from([Reverse((Cost::ZERO, 0usize))]);
     let mut looked_at = 0;
     while let Some(Reverse((bound, number))) = queue.pop() {
         looked_at += 1;
-        if looked_at > MAX_GROWING || listed.len() >= MAX_TREES {
-            return (listed, Some(bound));
+        if looked_at > MAX_GROWING || trees.len() >= MAX_TREES {
+            return FoundTrees { trees, unlisted: Some(bound) };
         }
         let Growing { spent, open, moves } = &all[number];
         let Some(((set, at), others)) = open.split_last() else {
-            listed.push(Tree { cost: *spent, moves: moves.as_slice().into() });
+            let moves = moves.as_slice().into();
+            trees.push(ListedTree::Exact(MoveTree { cost: *spent, moves }));
             continue;
         };
         let (set, at) = (*set, *at);
@@ -380,5 +378,5 @@ fn cheapest_of(
             }
         }
     }
-    (listed, None)
+    FoundTrees { trees, unlisted: None }
 }

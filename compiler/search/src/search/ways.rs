@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::states::Choice;
+use super::states::WayToSettle;
 use super::trees::Trees;
 use crate::cost::Cost;
 use crate::steiner::Steiner;
@@ -17,8 +17,8 @@ pub(super) type Moves = Rc<[(LayoutId, LayoutId)]>;
 /// Every way of settling what is wanted next, best bound first. States that want the same next have
 /// it in common.
 #[derive(Default)]
-pub(super) struct Ways {
-    pub(super) choices: Vec<Choice>,
+pub(super) struct WaysToSettle {
+    pub(super) all: Vec<WayToSettle>,
     /// Of a value, the trees of moves to all that is wanted of it.
     trees: Vec<Rc<Steiner>>,
     /// Those moves from each layout in which it was looked at.
@@ -28,15 +28,15 @@ pub(super) struct Ways {
     others: RefCell<FxHashMap<LayoutId, Rc<Trees>>>,
 }
 
-impl Ways {
+impl WaysToSettle {
     /// Those of a slot.
-    pub(super) fn of_slot(choices: Vec<Choice>) -> Ways {
-        Ways { choices, ..Ways::default() }
+    pub(super) fn of_slot(all: Vec<WayToSettle>) -> WaysToSettle {
+        WaysToSettle { all, ..WaysToSettle::default() }
     }
 
     /// Those of a value, which is brought along these trees to all layouts in which it is wanted.
-    pub(super) fn of_value(choices: Vec<Choice>, trees: Vec<Rc<Steiner>>) -> Ways {
-        Ways { choices, trees, ..Ways::default() }
+    pub(super) fn of_value(all: Vec<WayToSettle>, trees: Vec<Rc<Steiner>>) -> WaysToSettle {
+        WaysToSettle { all, trees, ..WaysToSettle::default() }
     }
 
     /// The moves that bring a value from where it is made to all layouts in which it is wanted.

@@ -140,8 +140,8 @@ pub(super) fn attention_work(
 ) -> Option<(Work, Travel)> {
     let of_product = &kernels.of[members.last()?.index()];
     let kernel = of_product.iter().find(|kernel| kernel.chain == members)?;
-    let ends = (made, keys, ring);
-    let reads = kernels.attention_reads(members, ends, &|_, _, _, _| true, &|_, _| true)?;
+    let has = |_: ValueId, _: Layout, _: Option<Fused>, _: &[Layout]| true;
+    let reads = kernels.attention_reads(members, made, keys, ring, &has, &|_, _| true)?;
     let first = *kernel.chain.first()?;
     let lead = kernels.travels(first).filter(|_| !ring.is_empty());
     let lead = lead.map(|(operand, dim)| Fused::AllGather { operand, dim, axes: ring });

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use shard_ir::ValueId;
 
-use super::states::{Choice, Pick, Visit, Want};
-use super::ways::Ways;
+use super::states::{Pick, State, Want, WayToSettle};
+use super::ways::WaysToSettle;
 use super::{Search, Slot};
 use crate::bound::is_finite;
 use crate::cost::Cost;
@@ -15,36 +15,36 @@ use crate::table::LayoutId;
 
 impl Search<'_> {
     /// What any plan costs that takes this choice; `None` where there is no such tree of moves.
-    pub(super) fn bound(&self, visit: &Visit, pick: Pick) -> Option<Cost> {
-        let settled = match self.slots.get(visit.slots) {
+    pub(super) fn bound(&self, state: &State, pick: Pick) -> Option<Cost> {
+        let settled = match self.slots.get(state.slots) {
             Some(_) => None,
-            None => visit.next_value(),
+            None => state.next_value(),
         };
         let is_settled = |value: ValueId| Some(value) == settled;
-        let others = visit.to_come.iter().filter(|of| !is_settled(of.value));
+        let others = state.to_come.iter().filter(|of| !is_settled(of.value));
         let rest: Cost = others.map(|of| of.least).sum();
-        let choice = &visit.ways.choices[pick.choice as usize];
+        let way = &state.ways.all[pick.way as usize];
         // Where another tree is taken, the choice stands for that alone.
         let (least, more) = match (settled, pick.tree) {
-            (_, 0) => (choice.bound, 0),
+            (_, 0) => (way.bound, 0),
             (None, _) => return None,
             (Some(value), _) => {
-                let moves = self.cost_of_moves(visit, pick)?;
-                let made = &self.tables.of(value).producers[choice.made_in as usize];
-                let least = self.least_costs.of_producer(&made[choice.producer]);
-                (least + moves, moves.time.saturating_sub(choice.moves.time))
+                let moves = self.cost_of_moves(state, pick)?;
+                let made = &self.tables.of(value).producers[way.made_in as usize];
+                let least = self.least_costs.of_producer(&made[way.producer]);
+                (least + moves, moves.time.saturating_sub(way.moves.time))
             }
         };
-        let bound = visit.cost + rest + least;
+        let bound = state.cost + rest + least;
         Some(match &self.guided {
             None => bound,
             Some(guided) => {
-                let known = visit.to_come.iter().find(|of| is_settled(of.value));
+                let known = state.to_come.iter().find(|of| is_settled(of.value));
                 let priced = guided
-                    .ticks(visit.cost.time)
-                    .saturating_add(visit.rest)
+                    .ticks(state.cost.time)
+                    .saturating_add(state.rest)
                     .saturating_sub(known.map_or(0, |of| of.paid))
-                    .saturating_add(choice.priced)
+                    .saturating_add(way.priced)
                     .saturating_add(guided.ticks(more));
                 // Where prices are far apart, as with labels, shares of what is read may say more.
                 Cost { time: bound.time.max(guided.picoseconds(priced)), ..bound }
@@ -53,12 +53,12 @@ impl Search<'_> {
     }
 
     /// The choices of a state, best bound first.
-    pub(super) fn ways(&mut self, visit: &Visit) -> Rc<Ways> {
-        match self.slots.get(visit.slots) {
+    pub(super) fn ways(&mut self, state: &State) -> Rc<WaysToSettle> {
+        match self.slots.get(state.slots) {
             Some(Slot::Label(label)) => Rc::clone(&self.label_ways[label.0 as usize]),
             Some(Slot::Output(output)) => {
                 let value = self.program.outputs[*output].value;
-                let mut choices: Vec<Choice> = self.output_layouts[*output]
+                let mut all: Vec<WayToSettle> = self.output_layouts[*output]
                     .iter()
                     .filter_map(|layout| {
                         let bound = self.least_costs.of(value, *layout);
@@ -71,18 +71,25 @@ impl Search<'_> {
                                 self.tables.of(value).layouts[*layout as usize],
                             )?,
                         };
-                        Some(Choice { bound, cost, moves, made_in: *layout, producer: 0, priced })
+                        Some(WayToSettle {
+                            bound,
+                            cost,
+                            moves,
+                            made_in: *layout,
+                            producer: 0,
+                            priced,
+                        })
                     })
-                    .filter(|c| is_finite(c.bound))
+                    .filter(|way| is_finite(way.bound))
                     .collect();
-                choices.sort_by_key(|c| (c.priced, c.bound, c.made_in));
-                self.bound_those_behind(&mut choices);
-                Rc::new(Ways::of_slot(choices))
+                all.sort_by_key(|way| (way.priced, way.bound, way.made_in));
+                self.bound_those_behind(&mut all);
+                Rc::new(WaysToSettle::of_slot(all))
             }
-            None => match visit.next_value() {
+            None => match state.next_value() {
                 None => Rc::default(),
                 Some(value) => {
-                    let wants = visit.wanted_next();
+                    let wants = state.wanted_next();
                     if let Some(known) = self.ways.get(wants) {
                         return Rc::clone(known);
                     }
@@ -96,13 +103,13 @@ impl Search<'_> {
 
     /// Every way of making a value once and bringing it to all the layouts wanted, best bound
     /// first.
-    fn ways_of(&mut self, value: ValueId, wants: &[Want]) -> Ways {
+    fn ways_of(&mut self, value: ValueId, wants: &[Want]) -> WaysToSettle {
         let mut wanted: Vec<LayoutId> = wants.iter().map(|w| w.layout).collect();
         wanted.dedup();
         let mut direct = wants.iter().filter(|w| w.direct).map(|w| w.layout);
         let only = direct.next();
         if direct.any(|layout| Some(layout) != only) {
-            return Ways::default();
+            return WaysToSettle::default();
         }
         let trees: Vec<Rc<Steiner>> =
             wanted.chunks(MAX_WANTED).map(|part| self.steiner(value, part)).collect();
@@ -135,27 +142,29 @@ impl Search<'_> {
                     }
                 };
                 if let Some(priced) = priced {
-                    found.push(Choice { bound, cost, moves, made_in, producer, priced });
+                    found.push(WayToSettle { bound, cost, moves, made_in, producer, priced });
                 }
             }
         }
-        found.sort_by_key(|c| (c.priced, c.bound, c.cost + c.moves, c.made_in, c.producer));
+        found.sort_by_key(|way| {
+            (way.priced, way.bound, way.cost + way.moves, way.made_in, way.producer)
+        });
         self.bound_those_behind(&mut found);
-        Ways::of_value(found, trees)
+        WaysToSettle::of_value(found, trees)
     }
 
     /// A choice waits on the heap for all those behind it, which prices say take as long or longer,
     /// and which may be less in the least costs and in what breaks ties: its bound is made that of
     /// the least of them.
-    fn bound_those_behind(&self, choices: &mut [Choice]) {
+    fn bound_those_behind(&self, all: &mut [WayToSettle]) {
         if self.guided.is_none() {
             return;
         }
         let (mut time, mut least) = (u64::MAX, Cost::MAX);
-        for choice in choices.iter_mut().rev() {
-            time = time.min(choice.bound.time);
-            least = least.min(Cost { time: 0, ..choice.bound });
-            choice.bound = Cost { time, ..least };
+        for way in all.iter_mut().rev() {
+            time = time.min(way.bound.time);
+            least = least.min(Cost { time: 0, ..way.bound });
+            way.bound = Cost { time, ..least };
         }
     }
 
