@@ -521,6 +521,7 @@ impl Emitter<'_> {
         }
         let internal =
             || LowerError::Internal(format!("the plan moves value {value:?} as no rule allows"));
+        let settled = self.solution.values[value.index()].as_ref().ok_or_else(internal)?;
         let table = self.tables.of(value);
         let arc = table.arc(from, to).ok_or_else(internal)?;
         let (before, after) = (table.layouts[from as usize], table.layouts[to as usize]);
@@ -556,9 +557,7 @@ impl Emitter<'_> {
             value,
             collective: arc.collective,
             from: before,
-            made_in: self.solution.values[value.index()]
-                .as_ref()
-                .map_or(before, |settled| table.layouts[settled.made_in as usize]),
+            made_in: table.layouts[settled.made_in as usize],
             reader: through.first().copied().unwrap_or(Reader::Maker),
             in_pieces: false,
         });

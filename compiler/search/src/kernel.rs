@@ -9,7 +9,9 @@ use std::sync::Arc;
 use shard_cost::{Hardware, begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
 use shard_ir::attention::carried;
 use shard_ir::composite::composite_dim;
-use shard_ir::{AxisList, Def, DimId, DimSet, Fused, Layout, LoopLayouts, Op, Program, ValueId};
+use shard_ir::{
+    AxisList, Def, DimId, DimSet, Fused, Layout, LoopLayouts, Op, Program, ValueId, never,
+};
 
 use crate::logical::{Form, Rewritten};
 use crate::rules::strategies::{OpProfile, OpSite};
@@ -218,7 +220,9 @@ impl Kernels {
         let value = self.program.value(id);
         let (op, operands) = match &value.def {
             Def::Op { op, operands } => (op, operands.as_slice()),
-            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => (&Op::Einsum, &[][..]),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => {
+                never!("a site of a value that no op makes", (&Op::Einsum, &[][..]))
+            }
         };
         OpSite {
             op,

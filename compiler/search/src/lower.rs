@@ -285,6 +285,19 @@ struct Best {
     stats: Stats,
 }
 
+impl Best {
+    /// Notes that plans are left out which take `bound` or more, since a limit ended the search.
+    fn leave(&mut self, bound: u64, limit: &'static str) {
+        self.stopped_by = self.stopped_by.or(Some(limit));
+        self.open_bound = lower_of(self.open_bound, bound);
+    }
+}
+
+/// The lower of a bound, where one is known, and another.
+fn lower_of(known: Option<u64>, bound: u64) -> Option<u64> {
+    Some(known.map_or(bound, |known| known.min(bound)))
+}
+
 impl<'a> Lowering<'a> {
     /// Of a program in which anything may be done.
     fn new(hardware: &'a Hardware, limits: &'a Limits) -> Lowering<'a> {
@@ -369,8 +382,7 @@ impl<'a> Lowering<'a> {
             // What is left takes no less than what came next.
             (Err(LowerError::OutOfTime), Some(next)) if self.best.plan.is_some() => {
                 self.best.stopped_by = Some(TIME_LIMIT);
-                self.best.open_bound =
-                    Some(self.best.open_bound.map_or(next, |open| open.min(next)));
+                self.best.open_bound = lower_of(self.best.open_bound, next);
             }
             (Err(other), _) => return Err(other),
         }
@@ -388,8 +400,7 @@ impl<'a> Lowering<'a> {
     fn lowered(self, written: Option<&Program>) -> Result<Lowered, LowerError> {
         let mut best = self.best;
         if let Some(missed) = best.missed {
-            best.stopped_by = best.stopped_by.or(Some(MEMORY_LIMIT));
-            best.open_bound = Some(best.open_bound.map_or(missed, |open| open.min(missed)));
+            best.leave(missed, MEMORY_LIMIT);
         }
         let (Some((rank, emitted)), Some((kernels, labels))) = (best.plan, best.of) else {
             // That none fits is said only where nothing was left out.

@@ -22,10 +22,10 @@ const SCALE: u32 = 32;
 impl Rates {
     /// Of rates in ticks a byte.
     pub(crate) fn new(ticks: &[f64]) -> Rates {
-        let mut before = vec![0u64];
+        let (mut before, mut sum) = (vec![0u64], 0u64);
         for ticks in ticks {
-            let sum = before.last().copied().unwrap_or(0);
-            before.push(sum.saturating_add((ticks * (1u64 << SCALE) as f64) as u64));
+            sum = sum.saturating_add((ticks * (1u64 << SCALE) as f64) as u64);
+            before.push(sum);
         }
         Rates { before }
     }

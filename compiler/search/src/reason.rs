@@ -256,7 +256,10 @@ impl Reasons<'_> {
         match (producer.source, &self.program.value(value).def) {
             (Source::Pin, Def::Pin { operand, .. }) => self.partial_cause(*operand, axes, kind),
             (Source::Kernel(..), _) => self.cause_in_kernel(value, producer, axes, kind),
-            _ => given(),
+            (Source::Given, _) => given(),
+            (Source::Pin, Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. }) => {
+                never!("a value that is no pin is passed on by one", given())
+            }
         }
     }
 

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId};
+use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId, never};
 
 use crate::bound::{LeastCosts, is_finite};
 use crate::cost::Cost;
@@ -452,7 +452,8 @@ impl<'a> Search<'a> {
             .iter()
             .map(|goal| self.solution(&run.states, *goal))
             .collect::<Result<Vec<_>, _>>()?;
-        let lower_bound = Picoseconds(run.lower_bound.unwrap_or(0));
+        let lower_bound = run.lower_bound.unwrap_or_else(|| never!("plans without a bound", 0));
+        let lower_bound = Picoseconds(lower_bound);
         Ok(FoundPlans {
             root_bound: Picoseconds(run.root_bound.unwrap_or(0)).min(lower_bound),
             solutions,

@@ -345,14 +345,7 @@ impl<'a> WaysToCompute<'a> {
                     .first()
                     .is_some_and(|first| made.iter().all(|way| way.last() == first.last()))
                 {
-                    for way in made {
-                        let chain: Vec<Id> =
-                            std::iter::once(*class).chain(way.iter().copied()).collect();
-                        for pair in chain.windows(2) {
-                            links.entry(pair[0]).or_default().push(pair[1]);
-                            links.entry(pair[1]).or_default().push(pair[0]);
-                        }
-                    }
+                    made.into_iter().for_each(|way| link_way(&mut links, *class, way));
                 }
             }
         }
@@ -367,13 +360,7 @@ impl<'a> WaysToCompute<'a> {
         let is = |class: Id, of: fn(&Op) -> bool| {
             self.options(class).iter().any(|node| self.logical.op(node).is_some_and(of))
         };
-        let mut link = |class: Id, operand: Id| {
-            let way = self.way_to_maker(operand);
-            for pair in std::iter::once(class).chain(way).collect::<Vec<Id>>().windows(2) {
-                links.entry(pair[0]).or_default().push(pair[1]);
-                links.entry(pair[1]).or_default().push(pair[0]);
-            }
-        };
+        let mut link = |class: Id, operand: Id| link_way(links, class, &self.way_to_maker(operand));
         let is_softmax = |op: &Op| softmax_over(op).is_some();
         let goes_on = |op: &Op| {
             op.is_elementwise() || matches!(op, Op::Mask { .. }) || softmax_over(op).is_some()
@@ -392,7 +379,7 @@ impl<'a> WaysToCompute<'a> {
                 }
                 if is(class, goes_on) && is_alike && !self.is_number(operand) {
                     link(class, operand);
-                    let maker = self.way_to_maker(operand).last().copied().unwrap_or(operand);
+                    let maker = self.maker(operand);
                     if seen.insert(maker) {
                         open.push(maker);
                     }
@@ -402,7 +389,7 @@ impl<'a> WaysToCompute<'a> {
         for class in &self.reachable {
             for node in self.options(*class) {
                 for operand in &node.operands {
-                    let maker = self.way_to_maker(*operand).last().copied().unwrap_or(*operand);
+                    let maker = self.maker(*operand);
                     let is_read =
                         is(maker, |op| softmax_over(op).is_some() || matches!(op, Op::Cast(_)));
                     if self.logical.op(node) == Some(&Op::Einsum) && is_read {
@@ -415,7 +402,7 @@ impl<'a> WaysToCompute<'a> {
         // What joins their keys or values may be part of them.
         let mut seen: BTreeSet<(Id, Id)> = BTreeSet::new();
         while let Some((class, operand)) = joined.pop() {
-            let maker = self.way_to_maker(operand).last().copied().unwrap_or(operand);
+            let maker = self.maker(operand);
             if !seen.insert((class, operand)) || !is(maker, |op| matches!(op, Op::Concat { .. })) {
                 continue;
             }
@@ -441,7 +428,7 @@ impl<'a> WaysToCompute<'a> {
                 let Some(op) = self.logical.op(node) else { continue };
                 for (place, operand) in node.operands.iter().enumerate() {
                     readers.entry(*operand).or_default().push((*class, place, op));
-                    let maker = self.way_to_maker(*operand).last().copied().unwrap_or(*operand);
+                    let maker = self.maker(*operand);
                     if *op == Op::Einsum && self.options(maker).iter().any(|node| is_read(node)) {
                         let mut by = self.logical.ty(maker).dims.clone();
                         by.retain(|dim| own.contains(dim));
@@ -477,8 +464,24 @@ impl<'a> WaysToCompute<'a> {
         way
     }
 
+    /// The class behind pins.
+    fn maker(&self, mut class: Id) -> Id {
+        while let [LogicalNode { head: Head::Pin(_), operands, .. }] = self.options(class) {
+            class = operands[0];
+        }
+        class
+    }
+
     fn is_made(&self, class: Id) -> bool {
         self.options(class).iter().any(|node| matches!(node.head, Head::Op(_)))
+    }
+}
+
+/// Links a class to the first of a way, and each of the way to the next.
+fn link_way(links: &mut BTreeMap<Id, Vec<Id>>, class: Id, way: &[Id]) {
+    for (one, next) in std::iter::once(&class).chain(way).zip(way) {
+        links.entry(*one).or_default().push(*next);
+        links.entry(*next).or_default().push(*one);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
+use shard_ir::never;
 
 use super::graph::{Logical, LogicalNode};
 
@@ -49,7 +50,8 @@ impl FewestFlops {
         for _ in options {
             let mut any = false;
             for (class, nodes) in options {
-                let flops = nodes.iter().map(|node| fewest.of(logical, node)).min().unwrap_or(0);
+                let flops = nodes.iter().map(|node| fewest.of(logical, node)).min();
+                let flops = flops.unwrap_or_else(|| never!("a class without an e-node", 0));
                 let share = flops / readers(*class);
                 any |= fewest.shares.insert(*class, share).unwrap_or(0) != share;
             }

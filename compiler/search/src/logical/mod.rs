@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use egg::Id;
 use shard_cost::{Bytes, Flops, Hardware, Work, one_pair_in, roofline};
 use shard_ir::reason::Rewriting;
-use shard_ir::{Def, Dtype, Op, Program, ValueId};
+use shard_ir::{Def, Dtype, Op, Program, ValueId, never};
 
 pub(crate) use choices::Choices;
 
@@ -241,7 +241,7 @@ fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
         };
         roofline(hardware, &work).0.0
     };
-    let fastest = Dtype::ALL.iter().map(at).min().unwrap_or(0);
+    let fastest = Dtype::ALL.iter().map(at).min().unwrap_or_else(|| never!("no dtype", 0));
     // The time of each op is rounded by itself.
     fastest.saturating_sub(program.values.len() as u64)
 }

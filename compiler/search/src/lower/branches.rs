@@ -125,9 +125,7 @@ impl<'a> Lowering<'a> {
                         || self.has_priced_long(bound)
                         || self.has_searched_long(bound)
                     {
-                        self.best.stopped_by = self.best.stopped_by.or(Some(BRANCHES));
-                        self.best.open_bound =
-                            Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
+                        self.best.leave(bound, BRANCHES);
                         break;
                     }
                     let (Some(pending), Some(explored)) =
@@ -545,9 +543,7 @@ impl<'a> Lowering<'a> {
             && self.known().is_some_and(|known| known.saturating_sub(bound) <= bound / NEAR);
         match search(self, &branch, if is_near { Effort::Near } else { Effort::Full }) {
             Err(LowerError::Limit { limit, .. }) if self.known().is_some() => {
-                let best = &mut self.best;
-                best.stopped_by = best.stopped_by.or(Some(limit));
-                best.open_bound = Some(best.open_bound.map_or(bound, |open| open.min(bound)));
+                self.best.leave(bound, limit);
                 Ok(())
             }
             found => found,

@@ -176,31 +176,25 @@ impl Lowering<'_> {
             }
             self.limits.stop.check_asked()?;
             if self.limits.stop.is_time_up() {
-                self.leave(bound, TIME_LIMIT);
+                self.best.leave(bound, TIME_LIMIT);
                 break;
             }
             if self.effort() > most || self.has_searched_long(bound) {
-                self.leave(bound, BRANCHES);
+                self.best.leave(bound, BRANCHES);
                 break;
             }
             match self.divide(piece, &mut forms, bound, below - 1) {
                 Ok(pieces) => pieces.into_iter().for_each(|(bound, piece)| open.push(bound, piece)),
-                Err(LowerError::Limit { limit, .. }) => self.leave(bound, limit),
+                Err(LowerError::Limit { limit, .. }) => self.best.leave(bound, limit),
                 // A plan that was found stays.
                 Err(LowerError::OutOfTime) => {
-                    self.leave(bound, TIME_LIMIT);
+                    self.best.leave(bound, TIME_LIMIT);
                     break;
                 }
                 Err(other) => return Err(other),
             }
         }
         Ok(true)
-    }
-
-    /// Plans are left out that take `bound` or more.
-    fn leave(&mut self, bound: u64, limit: &'static str) {
-        self.best.stopped_by = self.best.stopped_by.or(Some(limit));
-        self.best.open_bound = Some(self.best.open_bound.map_or(bound, |left| left.min(bound)));
     }
 
     /// The plans of a form that leave room for the activations that any of them has.

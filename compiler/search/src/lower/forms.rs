@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shard_ir::Program;
 
 use super::region::{Aim, LabelledForm};
-use super::{Lowering, within_limits};
+use super::{Lowering, lower_of, within_limits};
 use crate::LowerError;
 use crate::kernel::Kernels;
 use crate::logical::{Choices, Cut, Form, Saturated};
@@ -99,8 +99,7 @@ impl Lowering<'_> {
         let written_apart = choices.merged.then(|| (0, saturated.written()));
         let favoured = form(&narrowed.picks).map(|form| (narrowed.bound, form));
         self.explore_forms(program, favoured.into_iter().chain(written_apart).collect())?;
-        self.best.root_bound =
-            Some(self.best.root_bound.map_or(narrowed.bound, |root| root.min(narrowed.bound)));
+        self.best.root_bound = lower_of(self.best.root_bound, narrowed.bound);
         let (picked, left_out) = narrowed.forms(self.known().unwrap_or(u64::MAX), limits.forms);
         let others = picked.iter().filter(|(picks, _)| *picks != narrowed.picks);
         let others = others.filter_map(|(picks, bound)| Some((*bound, form(picks)?)));

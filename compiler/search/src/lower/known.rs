@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shard_cost::Hardware;
 use shard_ir::{Def, Program};
 
-use super::{Lowering, Remembered, is_plain};
+use super::{Lowering, Remembered, is_plain, lower_of};
 use crate::kernel::Kernels;
 use crate::logical::{Form, Saturated};
 use crate::relax::{Better, Like, Whole};
@@ -128,7 +128,7 @@ pub(crate) fn better_than(
             Better::Unknown => return Ok(Better::Unknown),
             Better::None => own.is_ruled_out = true,
             Better::Plans { least, known } => {
-                all = Some(all.map_or(least, |all| all.min(least)));
+                all = lower_of(all, least);
                 own.whole = Some(Arc::new(known));
             }
         }

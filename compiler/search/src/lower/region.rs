@@ -7,7 +7,7 @@ use std::sync::Arc;
 use shard_cost::{Hardware, collective_cost, price};
 use shard_ir::{InstrKind, Layout, Liveness, Plan, Program, Value};
 
-use super::Lowering;
+use super::{Lowering, lower_of};
 use crate::emit::{Emitted, emit};
 use crate::kernel::Kernels;
 use crate::memory::{DeviceMemory, needed};
@@ -145,8 +145,7 @@ impl Lowering<'_> {
     /// Notes what the last search may have missed, in a case whose plans take `bound` or more.
     pub(super) fn note_missed(&mut self, bound: u64) {
         if let Some(missed) = self.best.passed_over.take() {
-            let missed = missed.max(bound);
-            self.best.missed = Some(self.best.missed.map_or(missed, |known| known.min(missed)));
+            self.best.missed = lower_of(self.best.missed, missed.max(bound));
         }
     }
 
@@ -402,14 +401,11 @@ impl Lowering<'_> {
     /// its labels, and where it ended early.
     fn note_bounds(&mut self, aim: &Aim<'_>, found: &FoundPlans, all_labels: bool) {
         let best = &mut self.best;
-        let lowest = |known: Option<u64>, least: u64| known.map_or(least, |known| known.min(least));
         if all_labels {
-            best.root_bound = Some(lowest(best.root_bound, found.root_bound.0));
+            best.root_bound = lower_of(best.root_bound, found.root_bound.0);
         }
-        if found.stopped_by.is_some() {
-            best.stopped_by = best.stopped_by.or(found.stopped_by);
-            let least = aim.surely(found.lower_bound.0);
-            best.open_bound = Some(lowest(best.open_bound, least));
+        if let Some(limit) = found.stopped_by {
+            best.leave(aim.surely(found.lower_bound.0), limit);
         }
         best.ties_cut |= found.ties_cut;
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use shard_cost::Memory;
-use shard_ir::{Layout, Picoseconds, Plan, Program, ValueId};
+use shard_ir::{Layout, Picoseconds, Plan, Program, ValueId, never};
 
 use super::{Phases, Request, StoredLayouts, side_by_side, sum};
 use crate::lower::{fitting, lower_phases};
@@ -285,7 +285,8 @@ impl Phases<'_> {
     /// The phase that has most to hold stands for all.
     fn none_fits(&self, fastest: &[Lowered], proven: bool) -> LowerError {
         let needs = |phase: &usize| needed(&fastest[*phase].plan);
-        let most = (0..self.programs.len()).max_by_key(needs).unwrap_or(0);
+        let most = (0..self.programs.len()).max_by_key(needs);
+        let most = most.unwrap_or_else(|| never!("a layer without a phase", 0));
         let least = DeviceMemory::new(self.programs[most], self.hardware.hbm_bytes).least();
         LowerError::NoPlanFits { plan: Box::new(fastest[most].plan.clone()), least, proven }
     }

@@ -73,17 +73,7 @@ impl OpSite<'_> {
 
     /// The loops that have the result in `target` from operands given in these layouts.
     pub fn loops_between(&self, given: &[Layout], target: Layout) -> Vec<Fused> {
-        let operands: Vec<shard_ir::Operand<'_>> = self
-            .operands
-            .iter()
-            .zip(given)
-            .map(|((dims, dtype), layout)| shard_ir::Operand {
-                dims,
-                dtype: *dtype,
-                layout: *layout,
-            })
-            .collect();
-        let all = Fused::all_on(&operands, self.result, self.mesh, self.dims);
+        let all = Fused::all_on(&self.operands_in(given), self.result, self.mesh, self.dims);
         all.into_iter()
             .filter(|(_, inside)| inside.result == target)
             .map(|(fused, _)| fused)

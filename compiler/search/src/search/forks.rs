@@ -168,7 +168,7 @@ fn least_from(of: Moving<'_>, from: LayoutId, upto: u64) -> (Vec<Option<Cost>>, 
         for (to, own) in &of.table.arcs_from[at as usize] {
             let through = cost + *own;
             if through.time > upto {
-                behind = Some(behind.map_or(through, |known| known.min(through)));
+                behind = behind.into_iter().chain([through]).min();
             } else if least[*to as usize].is_none_or(|known| through < known) {
                 least[*to as usize] = Some(through);
                 queue.push(Reverse((through, *to)));

@@ -207,7 +207,7 @@ impl<'p> Paths<'p> {
     }
 
     fn leaves_out(&mut self, least: Cost) {
-        self.unlisted = Some(self.unlisted.map_or(least, |known| known.min(least)));
+        self.unlisted = self.unlisted.into_iter().chain([least]).min();
     }
 
     /// A path made longer by a move.

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
-use shard_ir::ValueId;
+use shard_ir::{ValueId, never};
 
 use super::Search;
 use super::forks::{ForkedTrees, LeastToTwo};
@@ -126,7 +126,9 @@ impl List {
     /// of them, unless any other may cost `unlisted` and that takes no longer. Then, and where
     /// the list is the last, one vague tree stands for all that were not found.
     fn add(&mut self, by: u64, FoundTrees { trees, unlisted }: FoundTrees, is_last: bool) {
-        let Some(ListedTree::Exact(cheapest)) = self.listed.first().cloned() else { return };
+        let Some(ListedTree::Exact(cheapest)) = self.listed.first().cloned() else {
+            never!("a list of trees without the cheapest", return)
+        };
         let upto = |by: u64| cheapest.cost.time.saturating_add(by);
         // Of those that tie another may have come first.
         let is_cheapest = |moved: &ListedTree| matches!(moved, ListedTree::Exact(tree) if tree.moves == cheapest.moves);
