@@ -3,6 +3,7 @@
 
 mod branches;
 mod by_prices;
+mod dives;
 mod divided;
 mod fitting;
 mod forms;

@@ -9,6 +9,7 @@
 //! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands, or what
 //! the prices of the branch say ([`Guided`]), whichever is more.
 
+mod draft;
 mod forks;
 mod guided;
 mod interned;
@@ -33,22 +34,22 @@ use crate::cost::Cost;
 use crate::emit::emit;
 use crate::footprint::Holdings;
 use crate::kernel::Kernels;
-use crate::labels::{label_layout, layouts_of_label};
+use crate::labels::layouts_of_label;
 use crate::memory::{DeviceMemory, needed};
 use crate::relax::Guide;
 use crate::space::Space;
 use crate::steiner::{KnownRows, Steiner};
-use crate::strict::may_move_to;
 use crate::table::{LayoutId, Tables};
 use crate::{Limits, LowerError, TIME_LIMIT};
+use draft::Draft;
 use guided::Guided;
 pub use states::MEMORY_LIMIT;
 use states::{
-    Arrival, Arrivals, DIVE_AFTER, DIVE_AGAIN, Decision, Draft, MAX_TOO_LARGE, OpenStates, Pick,
-    Run, State, ToCome, Want, WayToSettle,
+    Arrival, Arrivals, DIVE_AFTER, DIVE_AGAIN, MAX_TOO_LARGE, OpenStates, Pick, Run, State, Want,
+    WayToSettle,
 };
 pub(crate) use states::{EXPANSIONS, MANY_ARRIVALS};
-use trees::{KnownTrees, ListedTree};
+use trees::KnownTrees;
 use ways::WaysToSettle;
 
 /// What is settled of one value in a plan.
@@ -494,111 +495,6 @@ impl<'a> Search<'a> {
             open.push(Reverse((bound, u32::MAX - state.depth, states.len(), first)));
         }
         states.push(state);
-    }
-
-    /// Drafts the state after a choice; `None` where labels or memory forbid it.
-    fn draft(&self, draft: &mut Draft, states: &[State], parent: usize, pick: Pick) -> Option<()> {
-        let state = &states[parent];
-        let way = pick.way as usize;
-        let picked = state.ways.all[way];
-        draft.follow(parent, state);
-        draft.rest = draft.rest.saturating_add(picked.priced);
-        match self.slots.get(state.slots) {
-            Some(Slot::Label(label)) => {
-                draft.labels.push(self.label_layouts[label.0 as usize][way]);
-                draft.decision = Decision::Label;
-                draft.slots += 1;
-                Some(())
-            }
-            Some(Slot::Output(i)) => self.draft_output(draft, *i, picked.made_in),
-            None => self.draft_value(draft, state, pick),
-        }
-    }
-
-    /// Decides the layout of a result.
-    fn draft_output(&self, draft: &mut Draft, i: usize, layout: LayoutId) -> Option<()> {
-        let output = &self.program.outputs[i];
-        let in_layout = self.tables.of(output.value).layouts[layout as usize];
-        if let Some(label) = output.pattern.label {
-            let dims = &self.program.value(output.value).dims;
-            if draft.labels[label.0 as usize] != label_layout(dims, in_layout) {
-                return None;
-            }
-        }
-        draft.decision = Decision::Output(layout);
-        draft.slots += 1;
-        if let Some(holdings) = &self.holdings {
-            holdings.add_output(&mut draft.held, output.value, layout);
-        }
-        let paid =
-            self.guided.as_ref().and_then(|guided| guided.for_output(i, output.value, in_layout));
-        self.want(draft, output.value, layout, paid, self.strict, false);
-        Some(())
-    }
-
-    /// Settles the value that is next.
-    fn draft_value(&self, draft: &mut Draft, state: &State, pick: Pick) -> Option<()> {
-        let (value, wanted) = (state.next_value()?, state.wanted_next());
-        let WayToSettle { made_in, producer, cost, moves: cheapest, .. } =
-            state.ways.all[pick.way as usize];
-        let producer = &self.tables.of(value).producers[made_in as usize][producer];
-        if producer.labels.iter().any(|(label, layout)| draft.labels[label.0 as usize] != *layout) {
-            return None;
-        }
-        let (mut unmoved, mut moves) = (false, cheapest);
-        if let Some(holdings) = &self.holdings {
-            let listed = self.moved(state, pick)?;
-            let tree = listed.tree();
-            let is_vague = matches!(listed, ListedTree::Vague(_));
-            (unmoved, moves) = (!is_vague && tree.moves.is_empty(), tree.cost);
-            draft.is_vague |= is_vague;
-            if unmoved && self.is_joined(wanted, value, made_in, producer.source) {
-                return None;
-            }
-            holdings.settle(&mut draft.held, value, made_in, producer, &tree.moves, is_vague)?;
-        }
-        draft.cost = draft.cost + cost + moves;
-        draft.decision = Decision::Value(value, pick);
-        draft.wants.truncate(state.wants.len() - wanted.len());
-        if let Some(guided) = &self.guided {
-            let known = draft.to_come.iter().find(|of| of.value == value);
-            let known = known.map_or(0, |of| of.paid);
-            // Prices know the cheapest tree of moves.
-            let taken = guided.ticks((cost + cheapest).time);
-            draft.rest = draft.rest.saturating_sub(known).saturating_sub(taken);
-        }
-        draft.to_come.retain(|of| of.value != value);
-        let direct = self.strict && !may_move_to(self.program, value);
-        let joined = self.joined_by(value, producer.source, wanted, unmoved);
-        let mut paid = self.guided.as_ref().map(|guided| guided.for_reads(value, producer));
-        for (operand, layout) in &producer.reads {
-            let joins = joined.contains(operand);
-            let paid = paid.as_mut().and_then(Iterator::next).flatten();
-            self.want(draft, *operand, *layout, paid, direct, joins);
-        }
-        Some(())
-    }
-
-    fn want(
-        &self,
-        draft: &mut Draft,
-        value: ValueId,
-        layout: LayoutId,
-        paid: Option<i64>,
-        direct: bool,
-        joins: bool,
-    ) {
-        let want = Want { place: self.places[value.index()], value, layout, direct, joins };
-        if let Err(place) = draft.wants.binary_search(&want) {
-            draft.wants.insert(place, want);
-        }
-        let (least, paid) = (self.least_costs.of(value, layout), paid.unwrap_or(0));
-        match draft.to_come.iter_mut().find(|of| of.value == value) {
-            Some(of) => {
-                (of.least, of.paid) = (of.least + least, of.paid.saturating_add(paid));
-            }
-            None => draft.to_come.push(ToCome { value, least, paid }),
-        }
     }
 
     /// From a state, the choice of best bound again and again: a plan, perhaps not the best.

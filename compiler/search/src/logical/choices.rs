@@ -12,8 +12,9 @@ use shard_ir::attention::{carried, softmax_over};
 use shard_ir::{DimId, Groups, Op, Program};
 
 use super::Form;
-use super::extract::{FormReader, Fragment, Selection, Surroundings, is_merged, options, roots};
+use super::extract::{Selection, is_merged, options, roots};
 use super::graph::{Head, Logical, LogicalNode};
+use super::writer::{FormReader, Fragment, Surroundings};
 
 /// The choices of a program.
 pub(crate) struct Choices<'a> {

@@ -16,6 +16,7 @@ mod held_to_checker;
 mod laws;
 #[cfg(test)]
 mod tests;
+mod writer;
 mod written;
 
 use std::collections::BTreeMap;

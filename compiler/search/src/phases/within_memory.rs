@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use shard_cost::Memory;
 use shard_ir::{Layout, Picoseconds, Plan, Program, ValueId, never};
 
-use super::{Phases, Request, StoredLayouts, side_by_side, sum};
+use super::side_by_side::side_by_side;
+use super::{Phases, Request, StoredLayouts, sum};
 use crate::lower::{fitting, lower_phases};
 use crate::memory::{DeviceMemory, Scopes, needed};
 use crate::stored::{stored, with_stored};

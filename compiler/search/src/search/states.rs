@@ -9,6 +9,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use shard_ir::{Layout, ValueId};
 
+use super::draft::Draft;
 use super::interned::Interned;
 use super::ways::WaysToSettle;
 use crate::Limits;
@@ -140,81 +141,15 @@ impl State {
     }
 }
 
-/// A state in the making, kept between uses: most states are left out again, and cost no memory.
-#[derive(Default)]
-pub(super) struct Draft {
-    pub(super) decision: Decision,
-    pub(super) slots: usize,
-    pub(super) labels: Vec<Layout>,
-    pub(super) wants: Vec<Want>,
-    pub(super) to_come: Vec<ToCome>,
-    pub(super) rest: i64,
-    pub(super) cost: Cost,
-    pub(super) held: Footprint,
-    pub(super) is_vague: bool,
-    parent: usize,
-    depth: u32,
-}
-
-impl Draft {
-    /// Nothing is decided, and prices say that so much is to be paid.
-    pub(super) fn root(rest: i64) -> Draft {
-        Draft { rest, ..Draft::default() }
-    }
-
-    /// The state after another one, as that is.
-    pub(super) fn follow(&mut self, number: usize, parent: &State) {
-        self.labels.clear();
-        self.labels.extend_from_slice(&parent.labels);
-        self.wants.clear();
-        self.wants.extend_from_slice(&parent.wants);
-        self.to_come.clear();
-        self.to_come.extend_from_slice(&parent.to_come);
-        self.held.copy_from(&parent.held);
-        (self.decision, self.slots) = (Decision::Root, parent.slots);
-        (self.rest, self.cost, self.is_vague) = (parent.rest, parent.cost, parent.is_vague);
-        (self.parent, self.depth) = (number, parent.depth + 1);
-    }
-
-    /// What tells it from other states.
-    pub(super) fn key(&self, lists: &mut Lists) -> StateKey {
-        StateKey {
-            slots: self.slots as u32,
-            is_vague: self.is_vague,
-            labels: lists.labels.number(&self.labels),
-            wants: lists.wants.number(&self.wants),
-            uses: lists.uses.number(self.held.uses()),
-        }
-    }
-
-    /// The state as one that is reached.
-    pub(super) fn state(&self, key: StateKey, lists: &Lists) -> State {
-        State {
-            parent: self.parent,
-            decision: self.decision,
-            slots: self.slots,
-            labels: Rc::clone(lists.labels.of(key.labels)),
-            wants: Rc::clone(lists.wants.of(key.wants)),
-            to_come: self.to_come.as_slice().into(),
-            rest: self.rest,
-            cost: self.cost,
-            held: Rc::new(self.held.clone()),
-            is_vague: self.is_vague,
-            depth: self.depth,
-            ways: Rc::default(),
-        }
-    }
-}
-
 /// What tells a state from others: slots decided, and by their numbers among [`Lists`] labels, what
 /// is wanted, and where memory is a constraint by which steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct StateKey {
-    slots: u32,
-    is_vague: bool,
-    labels: u32,
-    wants: u32,
-    uses: u32,
+    pub(super) slots: u32,
+    pub(super) is_vague: bool,
+    pub(super) labels: u32,
+    pub(super) wants: u32,
+    pub(super) uses: u32,
 }
 
 impl StateKey {
@@ -227,9 +162,9 @@ impl StateKey {
 /// The lists that states are made of, each once.
 #[derive(Default)]
 pub(super) struct Lists {
-    labels: Interned<Layout>,
-    wants: Interned<Want>,
-    uses: Interned<LayoutUse>,
+    pub(super) labels: Interned<Layout>,
+    pub(super) wants: Interned<Want>,
+    pub(super) uses: Interned<LayoutUse>,
 }
 
 /// States that wait for one of their choices, by bound: least first; among equals the state nearest
