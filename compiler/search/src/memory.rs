@@ -4,6 +4,8 @@
 //! too much: what weights and caches take, in the layouts chosen so far and else in the smallest
 //! that their types allow; and what any one kernel or move has to hold beside them while it runs.
 
+mod of_tables;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -14,7 +16,6 @@ use crate::kernel::Kernels;
 use crate::passing::Passing;
 use crate::relax::factors::Factors;
 use crate::space::layouts_allowed;
-use crate::table::{Producer, Source, Tables};
 
 /// What a plan needs on each device, over the whole stack, in bytes.
 pub(crate) fn needed(plan: &Plan) -> u64 {
@@ -211,86 +212,6 @@ impl<'a> DeviceMemory<'a> {
         (DeviceMemory { activations, ..self }, fits)
     }
 
-    /// Drops from the tables what leaves no room even beside the smallest weights and caches. No
-    /// plan that fits uses it. Gives the memory with what is known then of the activations of any
-    /// plan.
-    pub(crate) fn prune(&self, kernels: &Kernels, tables: &mut Tables) -> DeviceMemory<'a> {
-        self.drop_what_has_no_room(kernels, tables);
-        let activations = self.least_activations(kernels, tables);
-        let least = self.least.clone();
-        let memory =
-            DeviceMemory { least, activations: activations.max(self.activations), ..*self };
-        // There may be less room for weights and caches then.
-        memory.drop_what_has_no_room(kernels, tables);
-        memory
-    }
-
-    fn drop_what_has_no_room(&self, kernels: &Kernels, tables: &mut Tables) {
-        let (free, spare) = (self.free(), self.room());
-        let held = self.held_by_producers(kernels, tables);
-        for id in self.program.value_ids() {
-            for layout in 0..held.layouts[id.index()].len() as u32 {
-                let made = held.value(id, layout).1;
-                let fits = |producer: &Producer| match producer.source {
-                    Source::Given => {
-                        let stored = held.layouts[id.index()][layout as usize];
-                        self.beyond_least(id, stored) <= spare
-                    }
-                    Source::Pin => true,
-                    Source::Kernel(..) => held.while_made(id, layout, producer) <= free,
-                };
-                let beside = made.saturating_add(held.passing.beside_moves(id));
-                let table = &mut tables.values[id.index()];
-                table.producers[layout as usize].retain(fits);
-                table.arcs_into[layout as usize]
-                    .retain(|arc| held.value(id, arc.from).1.saturating_add(beside) <= free);
-                table.arcs_from[layout as usize]
-                    .retain(|(to, _)| held.value(id, *to).1.saturating_add(beside) <= free);
-            }
-        }
-    }
-
-    /// What the activations of any plan take at least whose steps are in these tables: each value
-    /// that no kernel passes on is made by a kernel, in the way that holds least at worst.
-    pub(crate) fn least_activations(&self, kernels: &Kernels, tables: &Tables) -> u64 {
-        let held = self.held_by_producers(kernels, tables);
-        let while_made = |id: &ValueId| {
-            let layouts = tables.values[id.index()].producers.iter().zip(0u32..);
-            layouts
-                .flat_map(|(all, layout)| all.iter().map(move |producer| (layout, producer)))
-                .map(|(layout, producer)| held.while_made(*id, layout, producer))
-                .min()
-        };
-        let is_made = |id: &ValueId| {
-            let op = matches!(self.program.value(*id).def, Def::Op { .. });
-            op && kernels.live[id.index()] && !is_passed_on(kernels, *id)
-        };
-        let most = self.program.value_ids().filter(is_made).filter_map(|id| while_made(&id)).max();
-        most.unwrap_or(0).max(self.given)
-    }
-
-    fn held_by_producers<'h>(&'h self, kernels: &'h Kernels, tables: &Tables) -> HeldBySteps<'h> {
-        let spare = self.room();
-        let stored = |id: ValueId| {
-            let table = tables.of(id);
-            let may_be = |(made, layout): (&Vec<Producer>, &Layout)| {
-                made.iter().any(|p| p.source == Source::Given)
-                    && self.beyond_least(id, *layout) <= spare
-            };
-            table.producers.iter().zip(&table.layouts).map(may_be).collect()
-        };
-        let passing = Passing::of(kernels, self, &|id: ValueId| {
-            tables.of(id).layouts.iter().map(|layout| self.bytes(id, *layout)).min()
-        });
-        HeldBySteps {
-            memory: self,
-            kernels,
-            passing,
-            stored: self.program.value_ids().map(stored).collect(),
-            layouts: tables.values.iter().map(|t| t.layouts.clone()).collect(),
-        }
-    }
-
     /// What an op holds while it runs, beside weights and caches where they are stored, by the
     /// layout that it makes and those that it reads; `None` for what is no op.
     ///
@@ -390,55 +311,6 @@ impl<'a> DeviceMemory<'a> {
 /// Whether a value is an activation given to the layer.
 fn is_given(program: &Program, value: ValueId) -> bool {
     program.value(value).def.parameter() == Some(ParameterKind::Activation)
-}
-
-/// What the steps in tables hold beside the weights and caches.
-struct HeldBySteps<'h> {
-    memory: &'h DeviceMemory<'h>,
-    kernels: &'h Kernels,
-    passing: Passing,
-    /// For each value and layout, whether it may be stored so.
-    stored: Vec<Vec<bool>>,
-    layouts: Vec<Vec<Layout>>,
-}
-
-impl HeldBySteps<'_> {
-    /// What holding a value in a layout adds to the weights and caches, and whose memory that is:
-    /// nothing where it may be one of them.
-    fn value(&self, value: ValueId, layout: u32) -> (ValueId, u64) {
-        let (origin, viewed) = self.memory.origin(value);
-        let layout = self.layouts[value.index()][layout as usize];
-        let as_given = self.layouts[origin.index()].iter().position(|given| *given == layout);
-        let is_stored = as_given.is_some_and(|at| self.stored[origin.index()][at]);
-        let free_of_charge = match self.memory.program.value(origin).def {
-            Def::Parameter { kind: ParameterKind::Activation, .. } => false,
-            Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
-                viewed || is_stored
-            }
-            // It is cut in the memory of the host.
-            Def::Parameter { kind: ParameterKind::HostWeight, .. } => true,
-            Def::Constant(_) => viewed || origin != value || is_stored,
-            Def::Op { .. } | Def::Pin { .. } => false,
-        };
-        (origin, if free_of_charge { 0 } else { self.memory.bytes(value, layout) })
-    }
-
-    /// What is held while a kernel makes a value in a layout; nothing is known of what is no
-    /// kernel.
-    fn while_made(&self, value: ValueId, layout: u32, producer: &Producer) -> u64 {
-        let Source::Kernel(number, _) = producer.source else { return 0 };
-        let kernel = &self.kernels.of[value.index()][number];
-        let mut read: BTreeMap<ValueId, u64> = BTreeMap::new();
-        for (operand, layout) in &producer.reads {
-            let (origin, bytes) = self.value(*operand, *layout);
-            let known = read.entry(origin).or_default();
-            *known = bytes.max(*known);
-        }
-        let shares = kernel.chain.last().is_some_and(|op| self.memory.shares_memory(*op));
-        let made = if shares { 0 } else { self.value(value, layout).1 };
-        let passes = self.memory.passes(&self.passing, value, &kernel.operands);
-        read.into_values().fold(made.saturating_add(passes), u64::saturating_add)
-    }
 }
 
 /// Whether a value may pass from op to op within a kernel, and then is in no memory.

@@ -1,13 +1,13 @@
 //! Extraction: the plan of least cost in a saturated space, a shared value counted once.
 //!
-//! A* over *demands*. A state is a set of wanted things, each a value in a layout, to begin with
-//! the results. The last of the wanted values in program order is settled next: all its readers are
-//! settled, so the set of layouts wanted of it is final, and what it costs to make it once and
-//! bring it to all of them is exact ([`Steiner`]). Its operands are wanted then. A parameter stands
-//! right before its first reader, wherever it is declared: as long as it is wanted, states that
-//! want it in different layouts are different states, though nothing else may tell them apart. The
-//! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands, or what
-//! the prices of the branch say ([`Guided`]), whichever is more.
+//! The search is an A* over *wants*, values in layouts. A state is the set of what is still wanted;
+//! the first state wants the results. The last of the wanted values in program order is settled
+//! next. All its readers are settled by then, so the set of layouts in which it is wanted is final,
+//! and the cost of making it once and bringing it to all of these layouts is exact ([`Steiner`]).
+//! Its operands are wanted from then on. A parameter is settled right before its first reader,
+//! wherever it is declared: as long as a parameter is wanted, states that want it in different
+//! layouts are different states. The bound on what a state is still to pay is the greater of two:
+//! the sum of the [`LeastCosts`] of its wants, and what the prices of the branch say ([`Guided`]).
 
 mod draft;
 mod forks;
@@ -52,12 +52,12 @@ pub(crate) use states::{EXPANSIONS, MANY_ARRIVALS};
 use trees::KnownTrees;
 use ways::WaysToSettle;
 
-/// What is settled of one value in a plan.
+/// How a plan makes and moves one value.
 #[derive(Clone, Debug)]
 pub(crate) struct SettledValue {
     /// The layout in which it is made.
     pub(crate) made_in: LayoutId,
-    /// How, as an index into the producers of that layout.
+    /// What makes it, as an index into the producers of that layout.
     pub(crate) producer: usize,
     /// The moves from there, `(from, to)`, each after those that it starts from.
     pub(crate) moves: Vec<(LayoutId, LayoutId)>,
@@ -66,7 +66,7 @@ pub(crate) struct SettledValue {
 /// A plan as the search finds it.
 #[derive(Clone, Debug)]
 pub(crate) struct Solution {
-    /// For each value that the plan has, how it comes about.
+    /// For each value, how the plan makes it; `None` for a value that the plan does not have.
     pub(crate) values: Vec<Option<SettledValue>>,
     /// The layout of each result.
     pub(crate) outputs: Vec<LayoutId>,
@@ -81,13 +81,13 @@ pub(crate) struct Solution {
 pub(crate) struct FoundPlans {
     /// Plans of equal time and equal elements touched, the best additive tie first. Never empty.
     pub(crate) solutions: Vec<Solution>,
-    /// No plan takes less.
+    /// No plan of the region takes less.
     pub(crate) lower_bound: Picoseconds,
-    /// The bound before anything was expanded.
+    /// The bound of the first state in which the layouts of all labels and results were decided.
     pub(crate) root_bound: Picoseconds,
-    /// The limit that stopped it.
+    /// The limit that ended the search; `None` where it ended by itself.
     pub(crate) stopped_by: Option<&'static str>,
-    /// Not all ties were compared.
+    /// Not all plans that tie were compared.
     pub(crate) ties_cut: bool,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Sought<'g> {
     pub(crate) guide: Option<&'g Guide>,
 }
 
-/// One thing to decide, before any value: a label's layout or a result's.
+/// The layout of a label or of a result, which is decided before any value is settled.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
     Label(LabelId),
@@ -121,31 +121,35 @@ pub(crate) struct Search<'a> {
     /// What plans must fit in; `None` where memory is no constraint.
     memory: Option<&'a DeviceMemory<'a>>,
     holdings: Option<Holdings<'a>>,
-    /// Where memory is a constraint: values are moved by other trees than the cheapest, too.
+    /// Whether values are moved by other trees than the cheapest, too, where memory is a
+    /// constraint.
     pub(crate) all_trees: bool,
-    /// The trees by which values may be moved, by where they are made and wanted.
+    /// The trees of moves that were listed, by the layouts in which a value is made and wanted.
     known_trees: KnownTrees,
-    /// How much longer a plan may take than any does at least, in picoseconds.
+    /// By how much the time of a plan that is wanted may exceed the bound of the first state, in
+    /// picoseconds.
     slack: u64,
-    /// For each op that joins the kernel of what makes its operands where no move comes between:
-    /// those operands. Noted where memory is a constraint.
+    /// For each op that joins the kernel of the maker of its operands unless a move comes between:
+    /// those operands. Empty where memory is no constraint.
     joins: FxHashMap<ValueId, Vec<ValueId>>,
     slots: Vec<Slot>,
     label_ways: Vec<Rc<WaysToSettle>>,
     label_layouts: Vec<Vec<Layout>>,
     output_layouts: Vec<Vec<LayoutId>>,
-    /// What may be done about the wants of one value.
+    /// The ways of settling one value, by what is wanted of it.
     ways: FxHashMap<Box<[Want]>, Rc<WaysToSettle>>,
     steiner: FxHashMap<(ValueId, Vec<LayoutId>), Rc<Steiner>>,
     steiner_rows: FxHashMap<ValueId, KnownRows>,
+    /// Some value was wanted in more layouts than one Steiner tree may have, so costs are too high
+    /// and nothing is proven.
     approximate: bool,
     sought: Sought<'a>,
-    /// All that is left takes longer than that.
+    /// The last run ended since all plans that were left take longer than is wanted.
     pub(crate) beyond: bool,
-    /// Plans that fit may have been missed, which take this time or more: others were passed over
-    /// that leave no room, or the search ended.
+    /// Plans that fit and take this time or more may have been missed, since the last run passed
+    /// over plans that do not fit, or since it ended at a limit.
     pub(crate) missed: Option<u64>,
-    /// The last run passed plans over that leave no room.
+    /// The last run passed over plans that do not fit.
     pub(crate) passed_over: bool,
     /// States that the last run expanded.
     pub(crate) expansions: usize,
@@ -221,7 +225,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// What it searches.
+    /// The tables that are searched.
     pub(crate) fn tables(&self) -> &'a Tables {
         self.tables
     }
@@ -231,8 +235,8 @@ impl<'a> Search<'a> {
         self.memory.is_some()
     }
 
-    /// The best plans; of the ways to reach a state `most_arrivals` are followed, 1 or
-    /// [`MANY_ARRIVALS`].
+    /// Finds the best plans. Of the ways in which a state is reached `most_arrivals` are followed: 1
+    /// or [`MANY_ARRIVALS`].
     pub(crate) fn run(
         &mut self,
         limits: &Limits,
@@ -277,7 +281,7 @@ impl<'a> Search<'a> {
         self.found(run, limits)
     }
 
-    /// Takes a whole plan if it fits in memory, and passes it over if not.
+    /// Takes the whole plan of a state if it fits in memory, and passes it over if not.
     fn reach(&mut self, run: &mut Run, number: usize, time: u64) -> Result<(), LowerError> {
         let least = *run.lower_bound.get_or_insert(time);
         if run.states[number].rest > 0 {
@@ -289,8 +293,8 @@ impl<'a> Search<'a> {
         }
         if !self.fits(&run.states, number)? {
             run.too_large += 1;
-            // Where many ways are followed none is left out that leads to a plan as fast as this
-            // one.
+            // Where many arrivals are followed, none of them is left out that leads to a plan as
+            // fast as this one.
             self.missed = match run.most_arrivals {
                 1 => Some(least),
                 _ => (run.too_large > MAX_TOO_LARGE).then_some(time),
@@ -304,8 +308,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Now and then looks for a plan straight ahead: one that takes no more than any plan must is
-    /// the best, however many tie with it.
+    /// Now and then looks for a plan straight ahead. A plan that takes no more than the bound is
+    /// the best, however many tie with it: the search then ends. Returns whether it does.
     fn dives_to_the_best(
         &mut self,
         run: &mut Run,
@@ -331,7 +335,7 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    /// The plan straight ahead, if that fits, or the best of those that were so before.
+    /// The best plan that fits of the plan straight ahead and of those found so before.
     fn straight_ahead(
         &mut self,
         run: &mut Run,
@@ -351,8 +355,8 @@ impl<'a> Search<'a> {
         Ok(run.straight)
     }
 
-    /// Whether a limit ends the search before it has a plan; then it takes the one straight ahead,
-    /// or an earlier one, if there is one.
+    /// Whether a limit ends the search before it has a plan. The search then takes the best plan
+    /// that was found straight ahead, if there is one.
     fn stops_short(
         &mut self,
         run: &mut Run,
@@ -373,9 +377,9 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    /// Puts the state after a choice on the heap, and the next choice of the state itself.
+    /// Puts the state that follows by a pick on the heap, and the next pick of the state itself.
     fn expand(&mut self, run: &mut Run, number: usize, pick: Pick) {
-        // Once a plan may have been missed, what else may be takes no less.
+        // A vague plan was reached already: all other vague plans take as long or longer.
         if run.states[number].is_vague && run.vague.is_some() {
             return;
         }
@@ -418,7 +422,7 @@ impl<'a> Search<'a> {
         self.open(child, &mut run.states, &mut run.open);
     }
 
-    /// Puts a state on the heap to wait for one of its choices, if there is that.
+    /// Puts a state on the heap to wait for one of its picks, if it has that pick.
     fn wait(&self, run: &mut Run, number: usize, pick: Pick) {
         let state = &run.states[number];
         if (pick.way as usize) < state.ways.all.len()
@@ -428,7 +432,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What the search came to.
+    /// The result of a run that has ended.
     fn found(&mut self, run: Run, limits: &Limits) -> Result<FoundPlans, LowerError> {
         let mut stopped_by = run.stopped_by;
         self.expansions = run.expansions;
@@ -464,7 +468,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Whether a whole plan fits in memory, where it must.
+    /// Whether a whole plan fits in memory; true where memory is no constraint.
     fn fits(&self, states: &[State], goal: usize) -> Result<bool, LowerError> {
         let Some(memory) = self.memory else { return Ok(true) };
         let solution = self.solution(states, goal)?;
@@ -481,7 +485,7 @@ impl<'a> Search<'a> {
         state.slots == self.slots.len() && state.wants.is_empty()
     }
 
-    /// Puts a state on the heap, with its choices worked out.
+    /// Works out the ways of settling what a state wants next, and puts it on the heap.
     fn open(&mut self, mut state: State, states: &mut Vec<State>, open: &mut OpenStates) {
         state.ways = self.ways(&state);
         let whole = self.is_goal(&state);
@@ -497,7 +501,8 @@ impl<'a> Search<'a> {
         states.push(state);
     }
 
-    /// From a state, the choice of best bound again and again: a plan, perhaps not the best.
+    /// Takes the way of best bound again and again, from a state on. Returns the plan that this
+    /// leads to, which may not be the best; `None` where it leads to none.
     fn dive(&mut self, run: &mut Run, mut number: usize, mut pick: Pick) -> Option<usize> {
         let Run { states, draft, lists, .. } = run;
         loop {
@@ -521,7 +526,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Which demand cannot be met.
+    /// The error that says which value or result cannot be had as it is demanded.
     fn unreachable(&self) -> LowerError {
         for id in self.program.value_ids().filter(|id| self.kernels.live[id.index()]) {
             let table = self.tables.of(id);
@@ -537,8 +542,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// For each value a place behind all that it is made from, and before all that reads it: that of a
-/// parameter or a number is right before its first reader.
+/// For each value its place in the order of settling: behind all that the value is made from, and
+/// before all that reads it. The place of a parameter or a number is right before its first reader.
 fn places(kernels: &Kernels) -> Vec<u32> {
     let program = &kernels.program;
     let mut places: Vec<u32> = program.value_ids().map(|id| 2 * id.0 + 1).collect();

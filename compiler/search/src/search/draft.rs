@@ -13,7 +13,8 @@ use crate::labels::label_layout;
 use crate::strict::may_move_to;
 use crate::table::LayoutId;
 
-/// A state in the making, kept between uses: most states are left out again, and cost no memory.
+/// A state in the making. One draft is used again and again, so that the many states which are left
+/// out again cost no memory.
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) decision: Decision,
@@ -30,12 +31,12 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Nothing is decided, and prices say that so much is to be paid.
+    /// The first state: nothing is decided, and `rest` ticks are to be paid as prices say.
     pub(super) fn root(rest: i64) -> Draft {
         Draft { rest, ..Draft::default() }
     }
 
-    /// The state after another one, as that is.
+    /// Becomes a copy of a state, given by number too, as its follower.
     pub(super) fn follow(&mut self, number: usize, parent: &State) {
         self.labels.clear();
         self.labels.extend_from_slice(&parent.labels);
@@ -49,7 +50,7 @@ impl Draft {
         (self.parent, self.depth) = (number, parent.depth + 1);
     }
 
-    /// What tells it from other states.
+    /// The key that tells this state from others.
     pub(super) fn key(&self, lists: &mut Lists) -> StateKey {
         StateKey {
             slots: self.slots as u32,
@@ -80,7 +81,7 @@ impl Draft {
 }
 
 impl Search<'_> {
-    /// Drafts the state after a choice; `None` where labels or memory forbid it.
+    /// Drafts the state that follows by a pick; `None` where labels or memory forbid it.
     pub(super) fn draft(
         &self,
         draft: &mut Draft,

@@ -1,4 +1,4 @@
-//! Lists of which each is kept once, and has a number.
+//! Lists that are kept once each, under a number.
 
 use std::hash::Hash;
 use std::rc::Rc;

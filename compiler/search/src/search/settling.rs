@@ -1,5 +1,4 @@
-//! The choices of a state: every way of settling what is wanted next, with what any plan costs that
-//! takes it.
+//! Every way of settling what a state wants next, with a bound on the plans that take it.
 
 use std::rc::Rc;
 
@@ -14,7 +13,7 @@ use crate::steiner::{MAX_WANTED, Steiner};
 use crate::table::LayoutId;
 
 impl Search<'_> {
-    /// What any plan costs that takes this choice; `None` where there is no such tree of moves.
+    /// What any plan costs at least that takes this pick; `None` where there is no such tree.
     pub(super) fn bound(&self, state: &State, pick: Pick) -> Option<Cost> {
         let settled = match self.slots.get(state.slots) {
             Some(_) => None,
@@ -24,7 +23,7 @@ impl Search<'_> {
         let others = state.to_come.iter().filter(|of| !is_settled(of.value));
         let rest: Cost = others.map(|of| of.least).sum();
         let way = &state.ways.all[pick.way as usize];
-        // Where another tree is taken, the choice stands for that alone.
+        // With tree 0 a pick stands for all ways behind it too; with another tree, for that alone.
         let (least, more) = match (settled, pick.tree) {
             (_, 0) => (way.bound, 0),
             (None, _) => return None,
@@ -46,13 +45,14 @@ impl Search<'_> {
                     .saturating_sub(known.map_or(0, |of| of.paid))
                     .saturating_add(way.priced)
                     .saturating_add(guided.ticks(more));
-                // Where prices are far apart, as with labels, shares of what is read may say more.
+                // The sum of the least costs may be the greater bound where prices are far apart,
+                // as with labels.
                 Cost { time: bound.time.max(guided.picoseconds(priced)), ..bound }
             }
         })
     }
 
-    /// The choices of a state, best bound first.
+    /// The ways of settling what a state wants next, best bound first.
     pub(super) fn ways(&mut self, state: &State) -> Rc<WaysToSettle> {
         match self.slots.get(state.slots) {
             Some(Slot::Label(label)) => Rc::clone(&self.label_ways[label.0 as usize]),
@@ -101,8 +101,7 @@ impl Search<'_> {
         }
     }
 
-    /// Every way of making a value once and bringing it to all the layouts wanted, best bound
-    /// first.
+    /// Every way of making a value once and bringing it to all wanted layouts, best bound first.
     fn ways_of(&mut self, value: ValueId, wants: &[Want]) -> WaysToSettle {
         let mut wanted: Vec<LayoutId> = wants.iter().map(|w| w.layout).collect();
         wanted.dedup();
@@ -153,9 +152,9 @@ impl Search<'_> {
         WaysToSettle::of_value(found, trees)
     }
 
-    /// A choice waits on the heap for all those behind it, which prices say take as long or longer,
-    /// and which may be less in the least costs and in what breaks ties: its bound is made that of
-    /// the least of them.
+    /// Lowers the bound of each way to the least of its own and of those behind it. A way waits on
+    /// the heap for all ways behind it. By prices these take as long or longer, but their least
+    /// costs and what breaks ties may be less.
     fn bound_those_behind(&self, all: &mut [WayToSettle]) {
         if self.guided.is_none() {
             return;

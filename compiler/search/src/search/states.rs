@@ -17,11 +17,13 @@ use crate::cost::Cost;
 use crate::footprint::{Footprint, LayoutUse, Sketch};
 use crate::table::LayoutId;
 
-/// After so many states a plan is looked for straight ahead, and again after so many times as many.
+/// How many states are expanded before a plan is first looked for straight ahead.
 pub(super) const DIVE_AFTER: usize = 2_000;
+
+/// A plan is looked for straight ahead again after so many times as many states.
 pub(super) const DIVE_AGAIN: usize = 4;
 
-/// Plans that tie are compared up to this many.
+/// How many plans that tie are compared at most.
 pub(super) const MAX_TIES: usize = 64;
 
 /// The limit on plans that are passed over because they need too much memory.
@@ -30,12 +32,12 @@ pub const MEMORY_LIMIT: &str = "memory";
 /// The limit on states that are expanded.
 pub(crate) const EXPANSIONS: &str = "expansions";
 
-/// So many plans that need too much memory are passed over.
+/// How many plans that need too much memory are passed over before a run ends.
 pub(super) const MAX_TOO_LARGE: usize = 32;
 
-/// Of the ways to reach a state, this many of least cost are followed where plans are passed over:
-/// more than plans are, so that for each way that is not followed a plan as cheap is found to fit,
-/// or the search ends. One is enough where every plan fits.
+/// How many arrivals at a state, those of least cost, are followed where plans are passed over. It
+/// is one more than plans are passed over: so for each arrival that is not followed, one as cheap
+/// leads to a plan that fits, or the run ends. One arrival is enough where every plan fits.
 pub(crate) const MANY_ARRIVALS: usize = MAX_TOO_LARGE + 1;
 
 /// A value wanted in a layout.
@@ -45,14 +47,14 @@ pub(super) struct Want {
     pub(super) place: u32,
     pub(super) value: ValueId,
     pub(super) layout: LayoutId,
-    /// The layer is strict, and no move may come between.
+    /// No move may come between the maker and this reader, since the layer is strict.
     pub(super) direct: bool,
-    /// What reads it joins the kernel that makes it if nothing moves it: where memory is a
-    /// constraint, such a way is left to those that have the two as one kernel.
+    /// The reader joins the kernel that makes the value if no move comes between. Where memory is a
+    /// constraint, plans without such a move are counted as ways that have the two as one kernel.
     pub(super) joins: bool,
 }
 
-// In two words: a search hashes some ten wants for each state that it looks at.
+// Two words are hashed, since a search hashes some ten wants for each state that it looks at.
 impl Hash for Want {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let flags = u64::from(self.direct) | u64::from(self.joins) << 1;
@@ -61,47 +63,48 @@ impl Hash for Want {
     }
 }
 
-/// What is still to be paid for a wanted value by the uses of it that are settled.
+/// What is still to be paid for a wanted value, as shares of the uses of it that are settled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToCome {
     pub(super) value: ValueId,
-    /// What they cost at least.
+    /// The sum of the least costs of these uses.
     pub(super) least: Cost,
-    /// What they pay for it where prices guide the search, in ticks.
+    /// The sum of the prices that these uses pay, in ticks; 0 where no prices guide the search.
     pub(super) paid: i64,
 }
 
 /// One way of settling a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WayToSettle {
-    /// Its cost, and the least that what it wants costs.
+    /// The cost with the cheapest moves, and the least costs of what is read.
     pub(super) bound: Cost,
-    /// Its cost without moves, and that of the cheapest moves.
+    /// The cost without moves.
     pub(super) cost: Cost,
+    /// The cost of the cheapest moves.
     pub(super) moves: Cost,
     pub(super) made_in: LayoutId,
     pub(super) producer: usize,
-    /// By how much more a plan that takes it is to pay than what is settled and to come otherwise,
-    /// in ticks; 0 where no prices guide the search.
+    /// By how many ticks this way raises what prices say that a plan is to pay; 0 where no prices
+    /// guide the search.
     pub(super) priced: i64,
 }
 
-/// A choice of a state, by number, and by which tree of moves the value is brought to where it is
-/// wanted: the cheapest first, and where memory is a constraint others behind it.
+/// A way of settling what a state wants next, by number, and a tree of moves by number. Tree 0 is
+/// the cheapest; there are others where memory is a constraint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(super) struct Pick {
     pub(super) way: u32,
     pub(super) tree: u32,
 }
 
-/// Why a state is there.
+/// What was decided last in a state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) enum Decision {
     #[default]
     Root,
     Label,
     Output(LayoutId),
-    /// A value is settled by this choice of the state before.
+    /// The value was settled by this pick of the state before.
     Value(ValueId, Pick),
 }
 
@@ -114,14 +117,14 @@ pub(super) struct State {
     pub(super) labels: Rc<[Layout]>,
     /// Sorted.
     pub(super) wants: Rc<[Want]>,
-    /// For each wanted value.
+    /// One for each wanted value.
     pub(super) to_come: Box<[ToCome]>,
-    /// What prices say that any plan of it is still to pay, in ticks.
+    /// What prices say that any plan from here on is still to pay, in ticks.
     pub(super) rest: i64,
     pub(super) cost: Cost,
-    /// What it holds; nothing is noted where memory is no constraint.
+    /// What the plan holds so far; empty where memory is no constraint.
     pub(super) held: Rc<Footprint>,
-    /// Some value is moved by a tree that is not known: what it holds is counted in part.
+    /// Some value is moved by a tree that is not listed: cost and memory are lower bounds.
     pub(super) is_vague: bool,
     pub(super) depth: u32,
     pub(super) ways: Rc<WaysToSettle>,
@@ -133,7 +136,7 @@ impl State {
         self.wants.last().map(|want| want.value)
     }
 
-    /// What is wanted of the value that is settled next: its wants stand last.
+    /// The wants of the value that is settled next, which stand last.
     pub(super) fn wanted_next(&self) -> &[Want] {
         let Some(last) = self.wants.last() else { return &[] };
         let first = self.wants.iter().rposition(|want| want.value != last.value);
@@ -141,8 +144,8 @@ impl State {
     }
 }
 
-/// What tells a state from others: slots decided, and by their numbers among [`Lists`] labels, what
-/// is wanted, and where memory is a constraint by which steps.
+/// What tells a state from others: the number of slots decided, whether it is vague, and its labels,
+/// its wants and the uses in its footprint, each as a number among [`Lists`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct StateKey {
     pub(super) slots: u32,
@@ -153,13 +156,13 @@ pub(super) struct StateKey {
 }
 
 impl StateKey {
-    /// The same, of which all is known.
+    /// The key of the state that has all else alike and is not vague.
     pub(super) fn sure(self) -> StateKey {
         StateKey { is_vague: false, ..self }
     }
 }
 
-/// The lists that states are made of, each once.
+/// The lists that states are made of, each kept once.
 #[derive(Default)]
 pub(super) struct Lists {
     pub(super) labels: Interned<Layout>,
@@ -167,33 +170,35 @@ pub(super) struct Lists {
     pub(super) uses: Interned<LayoutUse>,
 }
 
-/// States that wait for one of their choices, by bound: least first; among equals the state nearest
-/// to a whole plan, then the one reached first.
+/// States that wait for one of their picks: bound, depth (the deepest first), number, pick. The
+/// least bound comes first; among equals the state nearest to a whole plan, then the one that was
+/// reached first.
 pub(super) type OpenStates = BinaryHeap<Reverse<(Cost, u32, usize, Pick)>>;
 
-/// A search on its way.
+/// A run of a search.
 #[derive(Default)]
 pub(super) struct Run {
     pub(super) states: Vec<State>,
-    /// Of the ways to reach a state this many are followed: 1 or [`MANY_ARRIVALS`].
+    /// How many arrivals at a state are followed: 1 or [`MANY_ARRIVALS`].
     pub(super) most_arrivals: usize,
     pub(super) lists: Lists,
     pub(super) reached: FxHashMap<StateKey, Arrivals>,
     pub(super) draft: Draft,
-    /// What would be held if a value were not moved.
+    /// Scratch: what would be held if a value were not moved.
     pub(super) unmoved: Footprint,
     pub(super) open: OpenStates,
-    /// Whole plans that tie.
+    /// States that are whole plans, which tie.
     pub(super) goals: Vec<usize>,
     pub(super) expansions: usize,
     /// States looked at after the optimum was known.
     pub(super) after_goal: usize,
-    /// Plans that were passed over since they do not fit.
+    /// How many plans were passed over since they do not fit.
     pub(super) too_large: usize,
-    /// The time of a plan some of whose moves are not known, which may fit.
+    /// The time of the first vague plan that was reached: it may stand for one that fits.
     pub(super) vague: Option<u64>,
+    /// The number of expansions at which a plan is next looked for straight ahead.
     pub(super) next_dive: usize,
-    /// The best plan that fits of those that were straight ahead.
+    /// The best plan that fits of those that were found straight ahead.
     pub(super) straight: Option<usize>,
     pub(super) stopped_by: Option<&'static str>,
     pub(super) ties_cut: bool,
@@ -202,16 +207,16 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Whether a plan that takes no longer than one found may have been missed, where the first
-    /// that was reached took `least`: one that was passed over may have kept others, as fast as it
-    /// is, from being looked at, and one whose moves are not known may fit.
+    /// Whether a plan that takes less than one of time `found` may have been missed, where the first
+    /// plan that was reached took `least`. A plan that was passed over may have kept others, as
+    /// fast, from being looked at; and a vague plan may stand for one that fits.
     pub(super) fn may_have_missed(&self, least: u64, found: u64) -> bool {
         (self.most_arrivals == 1 && self.too_large > 0 && found > least)
             || self.vague.is_some_and(|vague| found > vague)
     }
 
-    /// Whether a plan is known, and none that is still to come ties with it, or enough were
-    /// compared.
+    /// Whether a plan is known and enough plans were compared with it: no plan of `bound` or more
+    /// ties with it, or a limit on ties is reached.
     pub(super) fn has_all_ties(&mut self, bound: Cost, limits: &Limits) -> bool {
         let Some(goal) = self.goals.first() else { return false };
         let cost = self.states[*goal].cost;
@@ -231,10 +236,10 @@ pub(super) struct Arrival {
     pub(super) held: Rc<Footprint>,
 }
 
-/// The ways in which a state was reached that are followed; mostly there is one.
+/// The arrivals at a state that are followed; mostly there is one.
 pub(super) struct Arrivals {
     first: Arrival,
-    /// There may be thousands: a sketch of what each holds tells most of them apart.
+    /// There may be thousands. The sketch of what each holds tells most of them apart.
     others: Vec<(Arrival, Sketch)>,
 }
 

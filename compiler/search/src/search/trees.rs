@@ -1,7 +1,9 @@
-//! The trees of moves by which a value comes from where it is made to all that is wanted of it.
+//! The trees of moves that bring a value from the layout in which it is made to all layouts in which
+//! it is wanted.
 //!
-//! Where memory is no constraint the cheapest is enough ([`Steiner`]). Where it is one, a dearer
-//! tree may hold less: it moves in smaller steps, is cut sooner, or passes through smaller layouts.
+//! Where memory is no constraint the cheapest tree is enough ([`Steiner`]). Where it is one, a
+//! dearer tree may hold less: its moves are smaller steps, cut the value sooner, or pass through
+//! smaller layouts.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -21,42 +23,47 @@ use crate::footprint::Footprint;
 use crate::steiner::Steiner;
 use crate::table::{LayoutId, ValueTable};
 
-/// Trees to so many layouts are listed.
+/// Trees to more than two layouts are listed where the layouts are no more than this.
 const MAX_SEVERAL: usize = 4;
 
-/// So many of them, the cheapest, and as long as no more are in the making.
+/// How many trees to several layouts are listed, the cheapest first.
 const MAX_TREES: usize = 32;
+
+/// How many trees in the making are looked at for that.
 const MAX_GROWING: usize = 1_000;
 
-/// And so many others: each the cheapest of those whose moves all hold less than those of the one
-/// before.
+/// How many trees are listed beside these: each is the cheapest whose moves all hold less than the
+/// largest move of the tree before.
 const MAX_TIERS: usize = 6;
 
-/// The trees of a list are found that take this part of what a plan may longer than the cheapest;
-/// where they are not enough, those that take this many times as much longer.
+/// Trees are first listed that exceed the time of the cheapest by no more than this part of the
+/// slack of the search.
 const FIRST_PART: u64 = 4096;
+
+/// Where they are not enough, trees are listed that exceed the cheapest by this many times as much.
 const GROWS_BY: u64 = 8;
 
-/// A tree of moves and what it costs.
+/// A tree of moves of one value.
 #[derive(Clone, Debug)]
 pub(super) struct MoveTree {
     pub(super) cost: Cost,
     pub(super) moves: Moves,
 }
 
-/// By which tree a value is moved.
+/// An entry in a list of trees.
 #[derive(Clone, Debug)]
 pub(super) enum ListedTree {
-    /// By this one.
+    /// A tree by which the value may be moved.
     Exact(MoveTree),
-    /// By one that is not listed, and that costs and holds no less than this. It may be of moves
-    /// that pass through a layout twice, or of none.
+    /// Stands for trees that are not listed, none of which costs or holds less than this one. Its
+    /// moves may pass through a layout twice, or be none.
     Vague(MoveTree),
 }
 
-/// Trees that were found, and what any tree costs at least that was not; `None` where all were.
+/// Trees that were found.
 pub(super) struct FoundTrees {
     pub(super) trees: Vec<ListedTree>,
+    /// What any other tree costs at least; `None` where there is no other that could hold less.
     pub(super) unlisted: Option<Cost>,
 }
 
@@ -68,26 +75,27 @@ impl ListedTree {
     }
 }
 
-/// The trees from one layout, the cheapest first: the cheapest of all, and behind it others and
-/// what stands for others. They are listed as far as the search comes.
+/// The trees from one layout to what is wanted, the cheapest first. They are listed only as far as
+/// the search asks for them.
 #[derive(Debug)]
 pub(super) struct Trees(RefCell<List>);
 
 #[derive(Debug)]
 struct List {
     listed: Vec<ListedTree>,
-    /// All that cost more time than the cheapest by no more than this, in picoseconds, are listed.
-    /// Nothing is at first, but the cheapest.
+    /// All trees are listed that exceed the time of the cheapest by no more than this, in
+    /// picoseconds; `None` as long as the cheapest alone is listed.
     by: Option<u64>,
-    /// What any tree costs that is not listed yet; `None` where there is none.
+    /// What any tree costs at least that is not listed yet; `None` where there is none.
     behind: Option<Cost>,
 }
 
-/// A value, where it is made, where else it is wanted, and the moves of the cheapest tree: of those
-/// that tie, it may be another where more is wanted.
+/// A value, the layout in which it is made, the other layouts in which it is wanted, and the moves
+/// of the cheapest tree. The last is part of the key since, of trees that tie, the search may know
+/// different ones as the cheapest.
 type Ends = (ValueId, LayoutId, Vec<LayoutId>, Moves);
 
-/// The trees that were listed, each list once.
+/// The lists of trees, by their ends.
 pub(super) type KnownTrees = RefCell<FxHashMap<Ends, Rc<Trees>>>;
 
 impl Trees {
@@ -96,21 +104,21 @@ impl Trees {
         Trees(RefCell::new(List { listed: vec![ListedTree::Exact(cheapest)], by: None, behind }))
     }
 
-    /// The tree of a number, if it is listed.
+    /// The tree with a number, if it is listed.
     fn listed(&self, number: u32) -> Option<ListedTree> {
         self.0.borrow().listed.get(number as usize).cloned()
     }
 
-    /// What the tree of a number costs, or at least if it is not listed; `None` where there is
-    /// none.
+    /// The cost of the tree with a number, or a lower bound on it if it is not listed; `None` where
+    /// there is no such tree.
     fn cost(&self, number: u32) -> Option<Cost> {
         let List { listed, behind, .. } = &*self.0.borrow();
         listed.get(number as usize).map(|moved| moved.tree().cost).or(*behind)
     }
 
-    /// How far the trees are to be listed next for one of a number that is not listed: by how much
-    /// more time than the cheapest, `first` at first and at most `slack`. `None` where there are no
-    /// more.
+    /// By how many picoseconds trees may exceed the cheapest that are to be listed next, so that the
+    /// tree with a number may be among them: `first` at first, and at most `slack`. `None` where the
+    /// tree is listed, or all are.
     fn next(&self, number: u32, first: u64, slack: u64) -> Option<u64> {
         let List { listed, by, behind } = &*self.0.borrow();
         if (number as usize) < listed.len() || behind.is_none() {
@@ -123,14 +131,14 @@ impl Trees {
 
 impl List {
     /// Lists the trees that take at most `by` picoseconds longer than the cheapest. `trees` has all
-    /// of them, unless any other may cost `unlisted` and that takes no longer. Then, and where
-    /// the list is the last, one vague tree stands for all that were not found.
+    /// of them, unless `unlisted` takes no longer. If it does, and where nothing is listed after
+    /// this, one vague tree stands for all that were not found.
     fn add(&mut self, by: u64, FoundTrees { trees, unlisted }: FoundTrees, is_last: bool) {
         let Some(ListedTree::Exact(cheapest)) = self.listed.first().cloned() else {
             never!("a list of trees without the cheapest", return)
         };
         let upto = |by: u64| cheapest.cost.time.saturating_add(by);
-        // Of those that tie another may have come first.
+        // The cheapest may stand behind others in `trees` that tie with it.
         let is_cheapest = |moved: &ListedTree| matches!(moved, ListedTree::Exact(tree) if tree.moves == cheapest.moves);
         let is_listed = |cost: Cost| self.by.is_some_and(|by| cost.time <= upto(by));
         let mut more: Vec<ListedTree> = trees
@@ -140,7 +148,8 @@ impl List {
         let is_short = is_last || unlisted.is_some_and(|cost| cost.time <= upto(by));
         self.behind = None;
         if is_short {
-            // Those that were listed before are all that cost as much.
+            // All trees that take no longer than those listed before are listed, so the vague tree
+            // takes longer.
             let least = |by| Cost { time: upto(by).saturating_add(1), ..Cost::ZERO };
             let least = self.by.map_or(Cost::ZERO, least);
             let others = unlisted.map(|cost| MoveTree { cost: cost.max(least), moves: [].into() });
@@ -158,7 +167,7 @@ impl List {
 }
 
 impl Search<'_> {
-    /// The tree of a pick; `None` where there are not so many, or where it is not listed.
+    /// The tree of a pick; `None` where it is not listed.
     pub(super) fn moved(&self, state: &State, pick: Pick) -> Option<ListedTree> {
         match pick.tree {
             0 => Some(ListedTree::Exact(cheapest(state, pick))),
@@ -166,12 +175,13 @@ impl Search<'_> {
         }
     }
 
-    /// What the tree of a pick costs, or at least if it is not listed; `None` where there is none.
+    /// The cost of the tree of a pick, or a lower bound on it if it is not listed; `None` where there
+    /// is no such tree.
     pub(super) fn cost_of_moves(&self, state: &State, pick: Pick) -> Option<Cost> {
         self.trees(state, pick)?.cost(pick.tree)
     }
 
-    /// Lists more trees where that of a pick is not listed. Returns whether it did.
+    /// Lists more trees where the tree of a pick is not listed. Returns whether it listed more.
     pub(super) fn lists_more(&self, state: &State, pick: Pick) -> bool {
         let (Some(holdings), Some(value)) = (&self.holdings, state.next_value()) else {
             return false;
@@ -179,7 +189,7 @@ impl Search<'_> {
         let Some(trees) = self.trees(state, pick) else { return false };
         let made_in = state.ways.all[pick.way as usize].made_in;
         let wanted = wanted_elsewhere(state, made_in);
-        // Those to several layouts are found at once, however much longer they take.
+        // Trees to more than two layouts are found all at once, whatever time they take.
         let first = if wanted.len() > 2 { self.slack } else { self.slack / FIRST_PART };
         let Some(by) = trees.next(pick.tree, first, self.slack) else { return false };
         let of = Moving { holdings, value, table: self.tables.of(value) };
@@ -188,9 +198,9 @@ impl Search<'_> {
         true
     }
 
-    /// Whether a tree behind that of a pick may leave room, or hold less than what was drafted with
-    /// that: not where the value would leave no room if nothing moved it, nor where the moves hold
-    /// nothing.
+    /// Whether a tree behind that of a pick may fit, or hold less than the footprint `drafted` with
+    /// the tree of the pick. No tree may where the value leaves no room even if it is not moved, or
+    /// where the tree of the pick holds no more than that.
     pub(super) fn may_hold_less(
         &self,
         state: &State,
@@ -205,8 +215,8 @@ impl Search<'_> {
         if !self.all_trees || state.ways.moves(made_in).is_empty() {
             return false;
         }
-        // What stands for several trees is within any of them, so it says nothing of those behind
-        // it.
+        // A vague tree holds no more than the trees that it stands for, so that its footprint says
+        // nothing of the trees behind it.
         let is_vague = matches!(self.moved(state, pick), Some(ListedTree::Vague(_)));
         let drafted = drafted.filter(|_| !is_vague);
         let producer = &self.tables.of(value).producers[made_in as usize][producer];
@@ -215,7 +225,7 @@ impl Search<'_> {
             && drafted.is_none_or(|drafted| !drafted.is_within(unmoved))
     }
 
-    /// The trees of a choice of a state.
+    /// The list of trees of a way of a state.
     fn trees(&self, state: &State, pick: Pick) -> Option<Rc<Trees>> {
         let value = state.next_value()?;
         let made_in = state.ways.all[pick.way as usize].made_in;
@@ -230,8 +240,8 @@ impl Search<'_> {
     }
 }
 
-/// Trees from where a value is made to the layouts in which it is wanted: all that take at most
-/// `by` picoseconds longer than the cheapest, and maybe others.
+/// Trees from the layout in which a value is made to those in which it is wanted: all that take at
+/// most `by` picoseconds longer than the cheapest, and maybe others.
 fn found_within(
     by: u64,
     of: Moving<'_>,
@@ -269,13 +279,14 @@ fn found_within(
     }
 }
 
-/// The cheapest tree of a choice of a state.
+/// The cheapest tree of a way of a state.
 fn cheapest(state: &State, pick: Pick) -> MoveTree {
     let way = state.ways.all[pick.way as usize];
     MoveTree { cost: way.moves, moves: state.ways.moves(way.made_in) }
 }
 
-/// The layouts in which a value is wanted that is settled next, but the one in which it is made.
+/// The layouts in which the value that is settled next is wanted, without the one in which it is
+/// made.
 fn wanted_elsewhere(state: &State, made_in: LayoutId) -> Vec<LayoutId> {
     let mut wanted: Vec<LayoutId> = state.wanted_next().iter().map(|w| w.layout).collect();
     wanted.dedup();
@@ -283,7 +294,7 @@ fn wanted_elsewhere(state: &State, made_in: LayoutId) -> Vec<LayoutId> {
     wanted
 }
 
-/// Trees to several layouts: the cheapest, and behind them trees whose moves hold less and less.
+/// Trees to more than two layouts: the cheapest, and then trees whose moves hold less and less.
 fn several(
     of: Moving<'_>,
     made_in: LayoutId,
@@ -313,12 +324,12 @@ fn several(
 /// A tree in the making.
 struct Growing {
     spent: Cost,
-    /// Which of the wanted layouts are still to be reached, and from where.
+    /// Sets of wanted layouts that are still to be reached, each with the layout to reach it from.
     open: Vec<(usize, LayoutId)>,
     moves: Vec<(LayoutId, LayoutId)>,
 }
 
-/// The cheapest trees, each once.
+/// The cheapest trees from a layout, each once.
 fn cheapest_of(table: &ValueTable, least: &Steiner, made_in: LayoutId) -> FoundTrees {
     let mut trees = Vec::new();
     let mut all =
@@ -350,8 +361,8 @@ fn cheapest_of(table: &ValueTable, least: &Steiner, made_in: LayoutId) -> FoundT
             }
             next.push(growing);
         };
-        // The set, or the part of it with its first layout, is behind one move, or here; what is
-        // left is behind others. So each tree is made once.
+        // The part of the set that has its first layout is reached here or behind the next move,
+        // and the rest of the set by other moves. So each tree is made once.
         let low = set & set.wrapping_neg();
         let mut part = set;
         while part > 0 {

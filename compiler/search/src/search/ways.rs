@@ -1,4 +1,4 @@
-//! The ways of settling what is wanted next.
+//! The ways of settling what a state wants next.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,27 +14,28 @@ use crate::table::LayoutId;
 /// Moves `(from, to)`, each behind those that it starts from.
 pub(super) type Moves = Rc<[(LayoutId, LayoutId)]>;
 
-/// Every way of settling what is wanted next, best bound first. States that want the same next have
-/// it in common.
+/// Every way of settling what a state wants next, best bound first. States that want the same next
+/// share one of these.
 #[derive(Default)]
 pub(super) struct WaysToSettle {
     pub(super) all: Vec<WayToSettle>,
-    /// Of a value, the trees of moves to all that is wanted of it.
+    /// For a value, the cheapest moves to all layouts in which it is wanted; several trees where
+    /// these layouts are too many for one.
     trees: Vec<Rc<Steiner>>,
-    /// Those moves from each layout in which it was looked at.
+    /// The moves of `trees` from each layout that was asked about.
     moves: RefCell<FxHashMap<LayoutId, Moves>>,
-    /// Where memory is a constraint, the lists of trees from each of these layouts. The search
-    /// knows each list by all its ends; here no such key is made.
+    /// The lists of trees from each layout that was asked about, where memory is a constraint. The
+    /// search finds a list by all its ends; here the layout alone is the key.
     others: RefCell<FxHashMap<LayoutId, Rc<Trees>>>,
 }
 
 impl WaysToSettle {
-    /// Those of a slot.
+    /// The ways of deciding a slot.
     pub(super) fn of_slot(all: Vec<WayToSettle>) -> WaysToSettle {
         WaysToSettle { all, ..WaysToSettle::default() }
     }
 
-    /// Those of a value, which is brought along these trees to all layouts in which it is wanted.
+    /// The ways of settling a value, which `trees` bring to all layouts in which it is wanted.
     pub(super) fn of_value(all: Vec<WayToSettle>, trees: Vec<Rc<Steiner>>) -> WaysToSettle {
         WaysToSettle { all, trees, ..WaysToSettle::default() }
     }
@@ -53,7 +54,7 @@ impl WaysToSettle {
         Rc::clone(self.moves.borrow_mut().entry(made_in).or_insert_with(find))
     }
 
-    /// The trees from a layout, made once.
+    /// The list of trees from a layout, made when it is first asked for.
     pub(super) fn listed(&self, made_in: LayoutId, make: impl FnOnce() -> Rc<Trees>) -> Rc<Trees> {
         let known = self.others.borrow().get(&made_in).map(Rc::clone);
         known.unwrap_or_else(|| {
@@ -63,13 +64,13 @@ impl WaysToSettle {
         })
     }
 
-    /// What any tree costs from a layout.
+    /// What any tree from a layout costs at least.
     pub(super) fn least_moves(&self, made_in: LayoutId) -> Cost {
         self.trees.iter().filter_map(|tree| tree.cost_from(made_in)).max().unwrap_or(Cost::ZERO)
     }
 
-    /// What it costs at least to move to some layouts that are wanted from others, where one tree
-    /// says it of all that are.
+    /// The least costs of moving to any of the wanted layouts; `None` where these are too many for
+    /// one tree.
     pub(super) fn steiner(&self) -> Option<&Steiner> {
         match self.trees.as_slice() {
             [only] => Some(only),

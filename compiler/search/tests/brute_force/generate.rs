@@ -298,23 +298,7 @@ impl Maker {
         let dims = self.type_of(a).dims;
         match self.random.below(17) {
             0..=3 => {
-                let dtype = self.type_of(a).dtype;
-                let b = match self.random.below(4) {
-                    0 => self.some_value(),
-                    // A weight that shares a dim with it.
-                    _ => {
-                        let mut dims_of_b: Vec<DimId> =
-                            dims.first().map(|_| self.pick(&dims)).into_iter().collect();
-                        for d in self.some_dims(self.max_rank.min(2)) {
-                            if !dims_of_b.contains(&d) && dims_of_b.len() < 2 {
-                                dims_of_b.push(d);
-                            }
-                        }
-                        let narrow = dtype == Dtype::Bf16 && self.chance(6);
-                        let stored = if dims_of_b.len() < 2 { Dtype::F4 } else { Dtype::Int8 };
-                        self.parameter(dims_of_b, if narrow { stored } else { dtype })
-                    }
-                };
+                let b = self.factor_of(a, &dims);
                 self.einsum(&[a, b])
             }
             4 => self.einsum(&[a]),
@@ -357,32 +341,7 @@ impl Maker {
             }
             12 => {
                 let over = self.pick(&dims);
-                if self.chance(3) {
-                    // Of a value what stands before a position, and another one's behind it.
-                    let at = self.typed(Op::Iota { over }, &[a], &[])?;
-                    let ty = TensorType { dims: Vec::new(), dtype: Dtype::Int32 };
-                    let middle = self.push(ty, Def::Constant(1.0));
-                    let holds = self.typed(Op::Binary(Binary::LessEqual), &[at, middle], &[])?;
-                    let b = self.some_value();
-                    return self.typed(Op::Where, &[holds, a, b], &[]);
-                }
-                if self.chance(3) {
-                    let parts = self.pick(&[None, Some(2)]);
-                    let to = over;
-                    let op =
-                        self.pick(&[Op::TopK { over, to, parts }, Op::ArgTopK { over, to, parts }]);
-                    return self.typed(op, &[a], &[]);
-                }
-                if self.chance(3) {
-                    let factor = self.some_value();
-                    return self.typed(Op::Scan { over }, &[a, factor], &[]);
-                }
-                let op = self.pick(&[
-                    Op::Cumsum { over },
-                    Op::Shift { over, by: 1 },
-                    Op::Pad { from: over, to: over, offset: 0 },
-                ]);
-                self.typed(op, &[a], &[])
+                self.along(a, over)
             }
             13 => {
                 let over = self.pick(&dims);
@@ -403,6 +362,56 @@ impl Maker {
                 self.typed(Op::Reduce { kind, over }, &[a], &[])
             }
         }
+    }
+
+    /// A value, or a weight that shares a dim with a value, to multiply that by.
+    fn factor_of(&mut self, a: ValueId, dims: &[DimId]) -> ValueId {
+        let dtype = self.type_of(a).dtype;
+        match self.random.below(4) {
+            0 => self.some_value(),
+            // A weight that shares a dim with it.
+            _ => {
+                let mut dims_of_b: Vec<DimId> =
+                    dims.first().map(|_| self.pick(dims)).into_iter().collect();
+                for d in self.some_dims(self.max_rank.min(2)) {
+                    if !dims_of_b.contains(&d) && dims_of_b.len() < 2 {
+                        dims_of_b.push(d);
+                    }
+                }
+                let narrow = dtype == Dtype::Bf16 && self.chance(6);
+                let stored = if dims_of_b.len() < 2 { Dtype::F4 } else { Dtype::Int8 };
+                self.parameter(dims_of_b, if narrow { stored } else { dtype })
+            }
+        }
+    }
+
+    /// An op on a value that runs along one of its dims.
+    fn along(&mut self, a: ValueId, over: DimId) -> Option<ValueId> {
+        if self.chance(3) {
+            // Of a value what stands before a position, and another one's behind it.
+            let at = self.typed(Op::Iota { over }, &[a], &[])?;
+            let ty = TensorType { dims: Vec::new(), dtype: Dtype::Int32 };
+            let middle = self.push(ty, Def::Constant(1.0));
+            let holds = self.typed(Op::Binary(Binary::LessEqual), &[at, middle], &[])?;
+            let b = self.some_value();
+            return self.typed(Op::Where, &[holds, a, b], &[]);
+        }
+        if self.chance(3) {
+            let parts = self.pick(&[None, Some(2)]);
+            let to = over;
+            let op = self.pick(&[Op::TopK { over, to, parts }, Op::ArgTopK { over, to, parts }]);
+            return self.typed(op, &[a], &[]);
+        }
+        if self.chance(3) {
+            let factor = self.some_value();
+            return self.typed(Op::Scan { over }, &[a, factor], &[]);
+        }
+        let op = self.pick(&[
+            Op::Cumsum { over },
+            Op::Shift { over, by: 1 },
+            Op::Pad { from: over, to: over, offset: 0 },
+        ]);
+        self.typed(op, &[a], &[])
     }
 
     /// Some of the dims of the operands stay.

@@ -165,63 +165,85 @@ impl Enumeration<'_> {
                 }
             }
             Def::Op { operands, .. } => {
-                for fit in 0..self.facts.by_itself[id] {
-                    let made = self.facts.fits[id][fit].result;
-                    let mut cost = self.moves(id, made, &wanted, within)?;
-                    if cost == NEVER {
-                        continue;
-                    }
-                    let mut child = left.clone();
-                    let mut chain = vec![(id, fit)];
-                    // What scatters in its loop is a kernel alone.
-                    let scatters = self.facts.fits[id][fit]
-                        .looped
-                        .as_ref()
-                        .is_some_and(|looped| looped.scatters);
-                    match take_kernel(&mut child, id) {
-                        // A composite that is computed whole is joined by none.
-                        Some(kernel)
-                            if kernel.layout == made
-                                && !scatters
-                                && is_in_pieces(self.facts, (id, fit)) != Some(false) =>
-                        {
-                            chain.extend(kernel.chain);
-                        }
-                        Some(kernel) => cost = cost.saturating_add(self.kernel_time(kernel.chain)),
-                        None => {}
-                    }
-                    let read = &self.facts.fits[id][fit].operands;
-                    match &self.facts.feeds[id] {
-                        Some(feed)
-                            if feed.places.iter().all(|p| read[*p] == read[feed.places[0]]) =>
-                        {
-                            let layout = read[feed.places[0]];
-                            child.kernels.insert(Kernel { origin: feed.origin, layout, chain });
-                        }
-                        _ => cost = cost.saturating_add(self.kernel_time(chain)),
-                    }
-                    let read = &self.facts.fits[id][fit].operands;
-                    child
-                        .wanted
-                        .extend(operands.iter().map(|o| o.index()).zip(read.iter().copied()));
-                    next.push((cost, child));
-                }
-                for way in attention_ways(self.facts, id) {
-                    let mut cost = self.moves(id, way.made, &wanted, within)?;
-                    let (mut child, mut chain) = (left.clone(), way.chain);
-                    match take_kernel(&mut child, id) {
-                        Some(kernel) if kernel.layout == way.made => chain.extend(kernel.chain),
-                        Some(kernel) => cost = cost.saturating_add(self.kernel_time(kernel.chain)),
-                        None => {}
-                    }
-                    cost = cost.saturating_add(self.kernel_time(chain));
-                    child.wanted.extend(way.reads);
-                    next.push((cost, child));
-                }
+                let operands: Vec<usize> = operands.iter().map(|o| o.index()).collect();
+                self.with_an_op(id, &operands, &left, &wanted, within, &mut next)?;
+                self.with_an_attention(id, &left, &wanted, within, &mut next)?;
             }
         }
         next.retain(|(cost, _)| *cost != NEVER);
         Ok(next)
+    }
+
+    /// The next states in which an op makes a value, alone or in the kernel of who reads it.
+    fn with_an_op(
+        &mut self,
+        id: usize,
+        operands: &[usize],
+        left: &State,
+        wanted: &[usize],
+        within: u64,
+        next: &mut Vec<(u64, State)>,
+    ) -> Result<(), &'static str> {
+        for fit in 0..self.facts.by_itself[id] {
+            let made = self.facts.fits[id][fit].result;
+            let mut cost = self.moves(id, made, wanted, within)?;
+            if cost == NEVER {
+                continue;
+            }
+            let mut child = left.clone();
+            let mut chain = vec![(id, fit)];
+            // What scatters in its loop is a kernel alone.
+            let scatters =
+                self.facts.fits[id][fit].looped.as_ref().is_some_and(|looped| looped.scatters);
+            match take_kernel(&mut child, id) {
+                // A composite that is computed whole is joined by none.
+                Some(kernel)
+                    if kernel.layout == made
+                        && !scatters
+                        && is_in_pieces(self.facts, (id, fit)) != Some(false) =>
+                {
+                    chain.extend(kernel.chain);
+                }
+                Some(kernel) => cost = cost.saturating_add(self.kernel_time(kernel.chain)),
+                None => {}
+            }
+            let read = &self.facts.fits[id][fit].operands;
+            match &self.facts.feeds[id] {
+                Some(feed) if feed.places.iter().all(|p| read[*p] == read[feed.places[0]]) => {
+                    let layout = read[feed.places[0]];
+                    child.kernels.insert(Kernel { origin: feed.origin, layout, chain });
+                }
+                _ => cost = cost.saturating_add(self.kernel_time(chain)),
+            }
+            let read = &self.facts.fits[id][fit].operands;
+            child.wanted.extend(operands.iter().copied().zip(read.iter().copied()));
+            next.push((cost, child));
+        }
+        Ok(())
+    }
+
+    /// The next states in which a value is the end of an attention that is one kernel.
+    fn with_an_attention(
+        &mut self,
+        id: usize,
+        left: &State,
+        wanted: &[usize],
+        within: u64,
+        next: &mut Vec<(u64, State)>,
+    ) -> Result<(), &'static str> {
+        for way in attention_ways(self.facts, id) {
+            let mut cost = self.moves(id, way.made, wanted, within)?;
+            let (mut child, mut chain) = (left.clone(), way.chain);
+            match take_kernel(&mut child, id) {
+                Some(kernel) if kernel.layout == way.made => chain.extend(kernel.chain),
+                Some(kernel) => cost = cost.saturating_add(self.kernel_time(kernel.chain)),
+                None => {}
+            }
+            cost = cost.saturating_add(self.kernel_time(chain));
+            child.wanted.extend(way.reads);
+            next.push((cost, child));
+        }
+        Ok(())
     }
 
     /// A state with one more result, in each layout that it may have.
