@@ -1,5 +1,4 @@
-//! The least that a use of each value in each layout costs: what guides the search, and what bounds
-//! it.
+//! The least cost of a use of each value in each layout, which bounds the states of the search.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,10 +11,10 @@ use crate::table::{LayoutId, Producer, Tables, ValueTable};
 
 /// For each value and layout, what one use of it costs at least.
 ///
-/// A value that `k` operands and results read is made once. Its cost in a layout, at least `t`, is
-/// shared evenly: each use is charged `t / k`, rounded down, so that all charges together never
-/// exceed what is really paid (making the value and reaching the dearest of the layouts wanted
-/// costs at least the mean of the `t`s).
+/// A value is made once for the `k` operands and results that read it. A use that wants it in a
+/// layout in which having it costs at least `t` is charged `t / k`, rounded down. All charges
+/// together never exceed what is really paid: making the value and reaching the dearest of the
+/// wanted layouts costs at least the mean of the `t`s.
 #[derive(Debug)]
 pub(crate) struct LeastCosts {
     of: Vec<Vec<Cost>>,
@@ -38,12 +37,12 @@ impl LeastCosts {
         costs
     }
 
-    /// What one use of a value in a layout costs at least.
+    /// What one use of a value in a layout costs at least; [`Cost::MAX`] where it cannot be had so.
     pub(crate) fn of(&self, value: ValueId, layout: LayoutId) -> Cost {
         self.of[value.index()][layout as usize]
     }
 
-    /// What a producer costs at least, with what it reads.
+    /// What a producer costs at least, with its shares of what it reads.
     pub(crate) fn of_producer(&self, producer: &Producer) -> Cost {
         producer.reads.iter().fold(producer.cost, |sum, (value, layout)| {
             let cost = self.of(*value, *layout);
@@ -52,13 +51,13 @@ impl LeastCosts {
     }
 }
 
-/// Whether the cost is that of something possible.
+/// Whether a cost is one of something possible, and not [`Cost::MAX`].
 pub(crate) fn is_finite(cost: Cost) -> bool {
     cost.time < u64::MAX
 }
 
-/// The least cost of having the value in each layout, given that of making it in each: Dijkstra
-/// along the moves.
+/// The least cost of having a value in each layout, given the least cost of making it in each, by
+/// Dijkstra along the moves.
 fn spread(table: &ValueTable, mut cost: Vec<Cost>) -> Vec<Cost> {
     let mut queue: BinaryHeap<Reverse<(Cost, LayoutId)>> = cost
         .iter()

@@ -1,7 +1,8 @@
 //! What the search minimises: time, and then the tie rule of the cost model.
 
-/// A cost, compared from left to right: time first, then the additive parts of the tie rule. (Live
-/// bytes at the peak are not additive; what parameters occupy is the part of them that is.)
+/// A cost, compared field by field: time first, then the additive parts of the tie rule. The tie
+/// rule asks for live bytes at the peak, which are not additive; what parameters occupy is the part
+/// of them that is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Cost {
     /// Picoseconds.
@@ -15,8 +16,8 @@ pub struct Cost {
     pub steps: u64,
     /// Bytes that the busiest device sends.
     pub moved: u64,
-    /// The order in the text: for each layout used, its place among the value's layouts when they
-    /// are sorted as text.
+    /// The order in the text: the sum, over all layouts used, of the place of the layout among
+    /// those of its value when they are sorted as text.
     pub order: u64,
 }
 
@@ -34,8 +35,7 @@ impl Cost {
         order: u64::MAX,
     };
 
-    /// The cost of so many steps. What is resident, and the order in the text, are the same in all
-    /// of them.
+    /// The cost of so many steps. What is resident and the order in the text count once for all.
     #[must_use]
     pub fn times(self, steps: u64) -> Cost {
         Cost {
@@ -47,7 +47,7 @@ impl Cost {
         }
     }
 
-    /// Each part divided, rounding down: `k` shares never exceed the whole.
+    /// Each part divided by `k` and rounded down, so that `k` shares never exceed the whole.
     #[must_use]
     pub fn share(self, k: u64) -> Cost {
         let k = k.max(1);

@@ -1,13 +1,13 @@
-//! Programs with one demand more than their source has: what questions about a plan lower.
+//! Programs with one demand more than their source has, which questions about a plan lower.
 
 use shard_ir::{Def, DimId, LabelId, LayoutPattern, Output, Program, Value, ValueId};
 
-/// The program in which a value meets some patterns one after the other, and `reader` alone
-/// (everything that reads it, for `None`) reads it behind them: what `let v: LAYOUT = ...` does,
-/// for each pattern. In a strict program the moves to them count as written.
+/// The program in which a value passes one pin for each pattern, and `reader` alone reads it behind
+/// them (every reader does for `None`). A pin does what `let v: LAYOUT = ...` does. In a strict
+/// program the moves to the pins count as written.
 ///
-/// The patterns are over the value's dims in memory order. Values behind it move on by one for each
-/// pattern.
+/// The patterns are over the value's dims in memory order. The values behind the value get ids that
+/// are greater by the number of patterns.
 pub fn with_demand(
     program: &Program,
     value: ValueId,
@@ -49,9 +49,9 @@ pub fn with_demand(
     out
 }
 
-/// The program whose source states a layout for a value: a parameter that leaves its layout open is
-/// stored so, and with it all that bears its label; an annotation of the value is replaced, and any
-/// other value is pinned where it is made.
+/// The program whose source states a layout for a value. A parameter that leaves its layout open is
+/// stored in this one, and with it all that bears its label; an annotation of the value is
+/// replaced; any other value is pinned where it is made.
 pub fn annotated(program: &Program, value: ValueId, pattern: &LayoutPattern) -> Program {
     let stated = |id: ValueId| -> Program {
         let mut out = program.clone();
@@ -82,8 +82,7 @@ pub fn label_of(program: &Program, value: ValueId) -> Option<LabelId> {
     }
 }
 
-/// The program in which a pattern stands wherever a label stood, over the dims that it is given
-/// for.
+/// The program in which a pattern stands wherever a label stood. `dims` are those of the pattern.
 fn with_label(
     program: &Program,
     label: LabelId,
@@ -105,8 +104,8 @@ fn with_label(
     out
 }
 
-/// The value that a name means: an annotated one where its annotation is, an inlined one only where
-/// the layer itself has none of that name.
+/// The value that a name means: the last pin of it where the value is annotated, and the value of
+/// an inlined layer only where the layer itself has none of that name.
 pub fn value_named(program: &Program, name: &str) -> Option<ValueId> {
     let all = || program.value_ids().filter(|id| program.value(*id).name.as_deref() == Some(name));
     let is_own =
@@ -114,8 +113,8 @@ pub fn value_named(program: &Program, name: &str) -> Option<ValueId> {
     all().rfind(is_own).or_else(|| all().next())
 }
 
-/// Whether a value is another as a call takes it: pinned to what the callee says of its parameter,
-/// where the call stands.
+/// Whether a value is the argument of a call: another value, pinned to the type that the callee
+/// states for its parameter, at the place of the call.
 pub fn is_argument(program: &Program, value: ValueId) -> bool {
     let pin = program.value(value);
     let Def::Pin { operand, written: false, .. } = &pin.def else { return false };

@@ -1,14 +1,15 @@
-//! What plans hold in memory at each step, as far as it is decided: never more than they will, so
-//! that a plan in the making that has no room already is given up.
+//! What a plan in the making holds in memory at each step, as far as that is decided. The figures
+//! are never more than the whole plan will hold, so that a plan in the making which has no room
+//! already can be given up.
 //!
 //! A step is the place of an op in the program; the search settles values from the last step to the
 //! first. A step has three [`Moment`]s: what its op reads is moved, the op runs, what it makes is
-//! moved. Of a value that is not settled its readers are known, and so what is held of it for sure:
-//! a layout from its first reader to its last, and before its first reader the smallest layout from
-//! which moves lead there. Once it is settled, the moments are known at which each of its layouts
-//! comes and goes ([`Lives`]). What a folded block reads from outside is held longer than that,
-//! throughout the block, and what stands between its steps is moved out of it: never less is held
-//! so.
+//! moved. The readers of a value that is not settled are known, and tell what is surely held of it:
+//! each layout from its first reader to its last, and before its first reader the smallest layout
+//! from which moves lead there. Once a value is settled, the moments are known at which each of its
+//! layouts comes and goes ([`Lives`]). A plan may hold more than that: what a folded block reads
+//! from outside is held throughout the block, and what stands between the steps of a block is moved
+//! out of it.
 
 mod lives;
 
@@ -25,8 +26,8 @@ use crate::strict::may_move_to;
 use crate::table::{LayoutId, Producer, Source, Tables};
 use lives::{Lives, Moment, before, behind, is_behind, op_at, step_of};
 
-/// A layout of a value that is not settled, and the first and the last moment that reads it, of
-/// those settled.
+/// A layout of a value that is not settled, with the first and the last moment at which a settled
+/// reader reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LayoutUse {
     value: ValueId,
@@ -35,7 +36,7 @@ pub(crate) struct LayoutUse {
     last: Moment,
 }
 
-// In two words: a search hashes the uses of each state that it looks at.
+// Two words are hashed, since a search hashes the uses of each state that it looks at.
 impl Hash for LayoutUse {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(u64::from(self.value.0) << 32 | u64::from(self.layout));
@@ -43,18 +44,19 @@ impl Hash for LayoutUse {
     }
 }
 
-/// What is decided of the memory of a plan in the making, in bytes.
+/// What a plan in the making holds, as far as that is decided, in bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Footprint {
-    /// Weights and caches, beyond the least that they take.
+    /// What settled weights and caches take beyond the least that they may take.
     kept: u64,
-    /// Activations given to the layer that are settled: they are there from its first step.
+    /// What settled activations take that are given to the layer: they are there from its first
+    /// step.
     standing: u64,
-    /// Sorted by value and layout.
+    /// The uses of values that are not settled, sorted by value and layout.
     uses: Vec<LayoutUse>,
-    /// Moments at which more may turn out to be held; the last first.
+    /// The moments at which more may turn out to be held; the last first.
     open: Vec<HeldAt>,
-    /// The most that is held at a moment that is not open any more.
+    /// The most that is held at any moment that is not open any more.
     closed: u64,
 }
 
@@ -62,11 +64,11 @@ pub(crate) struct Footprint {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct HeldAt {
     at: Moment,
-    /// Throughout the moment.
+    /// The bytes held throughout the moment.
     all: u64,
-    /// More than that while one of the moves runs that run then.
+    /// The most bytes held beside these while one of the moves of the moment runs.
     moved: u64,
-    /// What is shown by a view that is moved then.
+    /// The value that is shown by a view which is moved at the moment.
     shown: Option<Shown>,
 }
 
@@ -75,7 +77,8 @@ struct HeldAt {
 struct Shown {
     value: ValueId,
     layout: LayoutId,
-    /// What else is held than throughout the moment: the view as it becomes.
+    /// The bytes of the layout to which the view is moved, beyond what is held throughout the
+    /// moment.
     beside: u64,
 }
 
@@ -88,7 +91,7 @@ impl HeldAt {
         self.all.saturating_add(self.moved)
     }
 
-    /// Whether it is no more than another, of the same step, and will be no more.
+    /// Whether it is no more than another of the same step, whatever is settled next.
     fn is_within(&self, other: &HeldAt) -> bool {
         let shown = match (self.shown, other.shown) {
             (None, _) => true,
@@ -102,13 +105,13 @@ impl HeldAt {
 }
 
 impl Footprint {
-    /// The readers of what is not settled: of two plans in the making that agree in these, one that
-    /// holds no more anywhere will hold no more anywhere.
+    /// The uses of values that are not settled. Of two footprints with the same uses, one that is
+    /// within the other stays within it, whatever is settled next.
     pub(crate) fn uses(&self) -> &[LayoutUse] {
         &self.uses
     }
 
-    /// Whether it holds no more than another of the same uses, at any moment and for good.
+    /// Whether it holds no more at any moment than another with the same uses, and never will.
     pub(crate) fn is_within(&self, other: &Footprint) -> bool {
         let mut others = other.open.iter().peekable();
         self.kept <= other.kept
@@ -116,8 +119,8 @@ impl Footprint {
             && self.closed <= other.closed
             && self.open.iter().all(|held| {
                 while others.next_if(|other| other.at > held.at).is_some() {}
-                // What else is held behind an op is held while it runs, too: that stands for a way
-                // which moves nothing behind it.
+                // What is held behind an op is compared with what the other holds while the op
+                // runs, if the other has no moves behind the op.
                 let is_comparable = |other: &&HeldAt| {
                     other.at == held.at || (is_behind(held.at) && held.at == other.at + 1)
                 };
@@ -126,7 +129,7 @@ impl Footprint {
             })
     }
 
-    /// Figures that are no more than those of another footprint where this one is within it.
+    /// Its sketch: where one footprint is within another, no figure of its sketch is greater.
     pub(crate) fn sketch(&self) -> Sketch {
         let mut figures = [0u32; FIGURES];
         let mut note = |figure: usize, bytes: u64| {
@@ -141,26 +144,27 @@ impl Footprint {
         Sketch(figures)
     }
 
-    /// The most that is held at once beside weights and caches.
+    /// The most that is held at one moment beside weights and caches.
     fn most(&self) -> u64 {
         self.open.iter().map(HeldAt::most).fold(self.closed, u64::max)
     }
 
-    /// Becomes another one, in the memory that it has.
+    /// Becomes a copy of another one, and keeps its own allocations.
     pub(crate) fn copy_from(&mut self, other: &Footprint) {
         self.uses.clone_from(&other.uses);
         self.open.clone_from(&other.open);
         (self.kept, self.standing, self.closed) = (other.kept, other.standing, other.closed);
     }
 
-    /// Where the uses of a value stand.
+    /// The range of the uses of a value.
     fn uses_of(&self, value: ValueId) -> Range<usize> {
         let first = self.uses.partition_point(|u| u.value < value);
         let count = self.uses[first..].iter().take_while(|u| u.value == value).count();
         first..first + count
     }
 
-    /// Notes that a layout of a value is read at a moment, the first so far, and up to another.
+    /// Notes that a layout of a value is read at the moment `first`, before all known uses of it,
+    /// and is needed up to the moment `last`.
     fn read(
         &mut self,
         of: &Holdings<'_>,
@@ -199,67 +203,69 @@ impl Footprint {
     }
 }
 
-/// So many steps of a program have a figure of their own in a sketch: the most that is held at a
-/// moment of them. What is held at a moment is compared with what is at another of the same step.
-/// Three figures are of what is kept, standing, and closed.
+/// How many steps of a program have a figure of their own in a sketch: the most that is held at a
+/// moment of the step. Steps whose numbers differ by a multiple of this share a figure.
 const STEPS_OF_A_SKETCH: usize = 32;
+
+/// The figures of a sketch: those of steps, and one each for what is kept, standing, and closed.
 const FIGURES: usize = STEPS_OF_A_SKETCH + 3;
 
-/// Bytes as a figure that is no less for more of them: the upper half of their floating-point form.
+/// Bytes as a figure that grows with them: the upper half of their floating-point form.
 fn roughly(bytes: u64) -> u32 {
     ((bytes as f64).to_bits() >> 32) as u32
 }
 
-/// A few figures of a [`Footprint`]: most that are not within another one are told by these alone.
+/// A few figures of a [`Footprint`], which mostly tell that it is not within another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sketch([u32; FIGURES]);
 
 impl Sketch {
     /// Whether a footprint of this sketch may be within one of another.
     pub(crate) fn may_be_within(&self, other: &Sketch) -> bool {
-        // All of them at once are compared sooner than one after another.
+        // Without a branch for each figure the comparison is vectorised, and faster.
         self.0.iter().zip(&other.0).fold(true, |all, (own, of)| all & (own <= of))
     }
 }
 
-/// What holding a value means.
+/// How a value occupies memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Holding {
-    /// It has memory of its own from when it is made: an op's.
+    /// The result of an op: it has memory of its own from when it is made.
     Made,
-    /// It has memory of its own from the first step: an activation given to the layer.
+    /// An activation given to the layer: it has memory of its own from the first step.
     Given,
-    /// It is there throughout in the layout in which it is stored, and counted apart: a weight, a
-    /// cache.
+    /// A weight or a cache: it is there throughout in the layout in which it is stored, and counted
+    /// apart.
     Kept,
     /// In the layout in which it is made it is its operand under another name.
     View,
-    /// It is in no memory of the device, or a number.
+    /// A number, or what is not in the memory of the device.
     Nowhere,
 }
 
-/// What the values of a program take, and when.
+/// What the values of a program take in memory, and when.
 pub(crate) struct Holdings<'a> {
     program: &'a Program,
     tables: &'a Tables,
     memory: &'a DeviceMemory<'a>,
     kinds: Vec<Holding>,
-    /// For each value and layout what it takes.
+    /// For each value and layout its bytes.
     bytes: Vec<Vec<u64>>,
-    /// For each value and layout what it takes beside what is counted apart; 0 where it may be
-    /// that.
+    /// For each value and layout its bytes as a copy; 0 where the layout may be memory that is
+    /// counted apart.
     copies: Vec<Vec<u64>>,
-    /// For each value and layout what the value takes at least before it is in that layout.
+    /// For each value and layout the least bytes that the value takes before it is in that layout.
     least: Vec<Vec<u64>>,
-    /// For a composite, each kernel that it leads and each layout of its operand in which it is
-    /// computed in pieces: what other pieces its last one reads, and what of the operand is held no
-    /// more then, if nothing else reads it then or later.
+    /// By composite, kernel that it leads and layout of its operand, where it is computed in
+    /// pieces: the bytes of other pieces that its last one reads, and the bytes of the operand that
+    /// are gone by then, unless something else reads it.
     pieces: FxHashMap<(ValueId, usize, LayoutId), (u64, u64)>,
-    /// For each value whether moves lead anywhere.
+    /// For each value whether it has any moves.
     moves: Vec<bool>,
-    /// For each value whether a reader is a `reshard`: what moves to that alone stands there.
+    /// For each value whether a reader is a `reshard`. A move that leads to the `reshard` alone
+    /// stands where the `reshard` does.
     resharded: Vec<bool>,
-    /// For each value whether it stands among the values of a folded block that it is not of.
+    /// For each value whether it stands between the values of a folded block and is not of it.
     among_a_block: Vec<bool>,
 }
 
@@ -325,7 +331,7 @@ impl<'a> Holdings<'a> {
         let Some(last) = held_by_the_last(kernels, *first, self.layout(*operand, *layout)) else {
             return;
         };
-        // Where the last piece does without the operand, that may be gone.
+        // The operand may be gone where the last piece does not read it.
         let gone = match self.kinds[operand.index()] {
             _ if last.reads_operand => 0,
             Holding::View => self.bytes(*operand, *layout),
@@ -334,7 +340,7 @@ impl<'a> Holdings<'a> {
         self.pieces.insert(key, (last.bytes, gone));
     }
 
-    /// What is held while a value is made beyond what its kernel reads and makes.
+    /// What is held while a kernel makes a value, beyond what the kernel reads and makes.
     fn of_pieces(&self, held: &Footprint, value: ValueId, producer: &Producer) -> u64 {
         let (Source::Kernel(number, _), Some((operand, layout))) =
             (&producer.source, producer.reads.first())
@@ -348,7 +354,7 @@ impl<'a> Holdings<'a> {
         bytes.saturating_sub(if stays { 0 } else { *gone })
     }
 
-    /// A result is wanted in a layout.
+    /// Notes that a result is wanted in a layout.
     pub(crate) fn add_output(&self, held: &mut Footprint, value: ValueId, layout: LayoutId) {
         let end = self.end();
         if held.open.is_empty() {
@@ -357,13 +363,13 @@ impl<'a> Holdings<'a> {
         held.read(self, value, layout, op_at(end), op_at(end));
     }
 
-    /// The step behind all ops, at which results are given back.
+    /// The step behind all ops, which reads the results.
     fn end(&self) -> u32 {
         self.program.values.len() as u32
     }
 
-    /// A value is settled; `None` where that leaves no room. Moves may pass through a layout
-    /// `twice`, which is held for each then.
+    /// Notes that a value is settled; `None` where the plan does not fit then. With `twice`, moves
+    /// may pass through a layout several times, which is then held for each of them.
     pub(crate) fn settle(
         &self,
         held: &mut Footprint,
@@ -382,13 +388,13 @@ impl<'a> Holdings<'a> {
         self.memory.holds(self.needed(held)).then_some(())
     }
 
-    /// What any plan needs that is decided so far as this one.
+    /// What any plan needs that has this footprint, in bytes.
     pub(crate) fn needed(&self, held: &Footprint) -> u64 {
         let kept = self.memory.least().saturating_add(held.kept);
         kept.saturating_add(held.most().max(self.memory.activations()))
     }
 
-    /// Notes what is held of a value that is settled, and what it is made from.
+    /// Notes what is held of a value that is settled, and of what it is made from.
     fn note(
         &self,
         held: &mut Footprint,
@@ -433,7 +439,7 @@ impl<'a> Holdings<'a> {
                 held.open.push(HeldAt::new(before(step), all, 0));
             }
             for (n, (operand, layout)) in producer.reads.iter().enumerate() {
-                // A view is held as long as what it shows.
+                // What a view shows is held as long as the view.
                 let shows = self.kinds[value.index()] == Holding::View && n == 0;
                 let now = op_at(step);
                 let last = if shows { lives.made().to.max(now) } else { now };
@@ -443,8 +449,8 @@ impl<'a> Holdings<'a> {
         held.close();
     }
 
-    /// Notes at a moment what is held then of a value that is settled; of a view, what it shows is
-    /// given.
+    /// Notes what is held at a moment of a value that is settled. `of_view` is what the value
+    /// shows, where it is a view.
     fn note_at(
         &self,
         held: &mut HeldAt,
@@ -474,8 +480,8 @@ impl<'a> Holdings<'a> {
         }
     }
 
-    /// Whether a move of a value stays where its first reader is, at the step of this moment: what
-    /// stands among the values of a folded block is moved out of it.
+    /// Whether a move of a value stands where its first reader does, at the step of this moment. It
+    /// does not if it is moved out of a folded block, or into one.
     fn stays(&self, value: ValueId, at: Moment) -> bool {
         let fold = |id: usize| self.program.values.get(id).and_then(|value| value.fold);
         let reader = (at / 3) as usize;
@@ -487,7 +493,8 @@ impl<'a> Holdings<'a> {
         self.tables.of(value).layouts[layout as usize]
     }
 
-    /// What a value takes in a layout beside what is counted apart.
+    /// The bytes of a copy of a value in a layout; 0 where the layout may be memory that is counted
+    /// apart.
     fn copy(&self, value: ValueId, layout: LayoutId) -> u64 {
         let producers = &self.tables.of(value).producers[layout as usize];
         let apart = match self.kinds[value.index()] {
@@ -499,8 +506,8 @@ impl<'a> Holdings<'a> {
         if apart { 0 } else { self.bytes(value, layout) }
     }
 
-    /// For each layout of a value, what the value takes at least in that layout or in one from
-    /// which moves lead there.
+    /// For each layout of a value, the bytes of the smallest among this layout and those from which
+    /// moves lead there.
     fn least_before(&self, value: ValueId) -> Vec<u64> {
         let (table, copies) = (self.tables.of(value), &self.copies[value.index()]);
         let mut least: Vec<Option<u64>> = vec![None; copies.len()];
@@ -518,8 +525,8 @@ impl<'a> Holdings<'a> {
         least.into_iter().zip(copies).map(|(least, copy)| least.unwrap_or(*copy)).collect()
     }
 
-    /// What is held for sure at a moment of a value that is not settled, all of whose readers from
-    /// that moment on are known.
+    /// What is surely held at a moment of a value that is not settled. All readers of the value
+    /// from that moment on must be known.
     fn surely_held(&self, uses: &[LayoutUse], at: Moment) -> u64 {
         let there = |u: &&LayoutUse| u.first <= at && at <= u.last;
         if uses.iter().any(|u| there(&u)) {
@@ -544,8 +551,8 @@ fn kind(program: &Program, memory: &DeviceMemory<'_>, value: ValueId) -> Holding
     }
 }
 
-/// For each value whether it stands between the first and the last value of a folded block, and is
-/// not of that block.
+/// For each value whether it stands between the first and the last value of a folded block that it
+/// is not of.
 fn among_a_block(program: &Program) -> Vec<bool> {
     let mut among = vec![false; program.values.len()];
     for fold in 0..program.folds.len() {
@@ -562,7 +569,8 @@ fn among_a_block(program: &Program) -> Vec<bool> {
 mod tests {
     use super::*;
 
-    /// What may be held at some moments of two steps, and at one that shares their figure.
+    /// Footprints that hold something at some moments of two steps, and at a moment of a third step
+    /// that shares a figure with one of them.
     fn footprints() -> Vec<Footprint> {
         let moments = [behind(2), op_at(2), before(2), behind(1), op_at(1)];
         let far = op_at(2 + STEPS_OF_A_SKETCH as u32);

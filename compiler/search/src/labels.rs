@@ -5,15 +5,15 @@ use shard_ir::{DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueI
 use crate::LowerError;
 use crate::space::maxima;
 
-/// A layout of a labelled type as the label sees it: dims in the order of their ids, since types
-/// with one label may have their dims in different memory orders.
+/// A layout of a labelled type as a layout of the label: its dims are in the order of their ids,
+/// since types with one label may have their dims in different memory orders.
 pub(crate) fn label_layout(dims: &[DimId], layout: Layout) -> Layout {
     let mut order: Vec<usize> = (0..dims.len()).collect();
     order.sort_by_key(|i| dims[*i]);
     layout.permuted(&order)
 }
 
-/// The layouts that every pattern with the label allows, as the label sees them, sorted.
+/// The layouts of a label that every pattern with it allows, sorted.
 pub(crate) fn layouts_of_label(program: &Program, label: LabelId) -> Vec<Layout> {
     let (sums, maxima) = (program.mesh.all_axes(), maxima(program));
     let mut common: Option<Vec<Layout>> = None;

@@ -1,8 +1,9 @@
-//! Memory as a constraint: what can be told of a plan's need before the plan is there.
+//! Memory as a constraint: bounds on what a plan needs, known before the plan is there.
 //!
-//! What a plan needs is one figure, [`Memory::peak`]. Of it a search can know beforehand, and never
-//! too much: what weights and caches take, in the layouts chosen so far and else in the smallest
-//! that their types allow; and what any one kernel or move has to hold beside them while it runs.
+//! What a plan needs is one figure, [`Memory::peak`]. Two parts of it are known beforehand, and
+//! never too high: what weights and caches take, in the layouts chosen so far or else in the
+//! smallest that their types allow; and what each kernel or move has to hold beside them while it
+//! runs.
 
 mod of_tables;
 
@@ -22,38 +23,38 @@ pub(crate) fn needed(plan: &Plan) -> u64 {
     Memory::of(plan).peak().0
 }
 
-/// The memory of a device, and what is known of the need of the plans that are looked at.
+/// The memory of a device, and bounds on what the plans of a program need of it. All in bytes.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory<'a> {
     program: &'a Program,
-    /// The bytes of a device.
+    /// The memory of a device.
     capacity: u64,
     /// For each weight and cache, what it takes at least, over the whole stack; 0 for other values.
     least: Vec<u64>,
-    /// What some op holds at least, whatever the plan.
+    /// The most that some op holds at least, whatever the plan.
     activations: u64,
-    /// What is given to the layer takes at least: all of it is there at the first step. No price
-    /// says so, so it is none of what bounds a problem.
+    /// What the activations given to the layer take at least: all of them are there at the first
+    /// step. Prices do not know of it, so that it is not counted in what a relaxation has room for.
     given: u64,
-    /// What an op or a move may hold is the part of what is free that this divides it into.
+    /// An op or a move may hold what is free, divided by this.
     share: u64,
-    /// Where the program is several that run one after another.
+    /// The phases that the program consists of, where it is several side by side.
     scopes: Option<&'a Scopes>,
 }
 
-/// The memory of a device where a program is several phases side by side, of which one runs at a
-/// time: each has all weights that phases share, and its own weights and caches.
+/// The phases of a program that is several phases side by side, of which one runs at a time. In the
+/// memory of each are the weights that phases share, and its own weights and caches.
 #[derive(Clone, Debug)]
 pub(crate) struct Scopes {
-    /// For each parameter of the program, in order, the phase that it is of; `None` for one of all
-    /// phases.
+    /// For each parameter of the program, in order, the phase that it belongs to; `None` for one
+    /// that all phases share.
     pub(crate) of_parameter: Vec<Option<usize>>,
     /// For each phase, the bytes that its weights and caches may take.
     pub(crate) most: Vec<u64>,
 }
 
 impl<'a> DeviceMemory<'a> {
-    /// Of any plan of a program.
+    /// The memory that all plans of a program have to fit in.
     pub(crate) fn new(program: &'a Program, capacity: u64) -> DeviceMemory<'a> {
         let mut memory = DeviceMemory {
             program,
@@ -77,9 +78,9 @@ impl<'a> DeviceMemory<'a> {
         memory
     }
 
-    /// The same, where the program is several phases.
+    /// The same, where the program is several phases side by side.
     pub(crate) fn within(self, scopes: Option<&'a Scopes>) -> DeviceMemory<'a> {
-        // Of several phases not all is given at once.
+        // The activations of all phases are not there at once.
         let given = if scopes.is_some() { 0 } else { self.given };
         DeviceMemory { scopes, given, ..self }
     }
@@ -101,7 +102,7 @@ impl<'a> DeviceMemory<'a> {
         most.iter().enumerate().map(|(phase, most)| (of(phase), *most)).collect()
     }
 
-    /// Of plans whose weights and caches take at least this.
+    /// The same memory for plans whose weights and caches take at least this, value by value.
     pub(crate) fn beside(&self, least: Vec<u64>) -> DeviceMemory<'a> {
         DeviceMemory { least, ..*self }
     }
@@ -111,7 +112,7 @@ impl<'a> DeviceMemory<'a> {
         self.least.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// What any plan needs.
+    /// What any plan needs at least.
     pub(crate) fn needed(&self) -> u64 {
         self.least().saturating_add(self.activations())
     }
@@ -126,23 +127,25 @@ impl<'a> DeviceMemory<'a> {
         needed <= self.capacity
     }
 
-    /// What weights and caches may take beyond the least.
+    /// What weights and caches may take beyond their least.
     pub(crate) fn spare(&self) -> u64 {
         self.most_kept().saturating_sub(self.least())
     }
 
-    /// The same beside what any plan holds, whether prices know it or not.
+    /// What weights and caches may take beyond their least, beside the activations of any plan,
+    /// also those that prices do not know of.
     fn room(&self) -> u64 {
         self.capacity.saturating_sub(self.needed())
     }
 
-    /// The same memory, where no op or move may hold more than a share of what is free: so plans
-    /// are found that leave room for what lives beside it, and some that fit are left out.
+    /// The same memory, where an op or a move may hold no more than what is free divided by
+    /// `share`. Plans that are found so leave room for what is held beside an op; some plans that
+    /// fit are left out.
     pub(crate) fn sparing(&self, share: u64) -> DeviceMemory<'a> {
         DeviceMemory { least: self.least.clone(), share, ..*self }
     }
 
-    /// What a weight or cache takes at least, on one layer's account.
+    /// What a weight or cache takes at least in one layer of the stack.
     pub(crate) fn smallest(&self, value: ValueId) -> u64 {
         let times = self.program.repeat.saturating_mul(self.program.copies(value)).max(1);
         self.least[value.index()] / times
@@ -153,7 +156,7 @@ impl<'a> DeviceMemory<'a> {
         self.activations.max(self.given)
     }
 
-    /// What is free beside the smallest weights and caches, for one op or move.
+    /// What one op or move may hold beside the smallest weights and caches.
     fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.least()) / self.share.max(1)
     }
@@ -163,8 +166,8 @@ impl<'a> DeviceMemory<'a> {
         self.program.value(value).def.parameter().is_some_and(ParameterKind::is_kept)
     }
 
-    /// What a parameter that is stored in a layout takes beyond the least; 0 for activations and
-    /// weights of the host, which come and go.
+    /// What a weight or cache that is stored in a layout takes beyond its least; 0 for activations
+    /// and weights of the host, which come and go.
     pub(crate) fn beyond_least(&self, value: ValueId, layout: Layout) -> u64 {
         if self.is_kept(value) {
             self.kept(value, layout).saturating_sub(self.least[value.index()])
@@ -173,8 +176,8 @@ impl<'a> DeviceMemory<'a> {
         }
     }
 
-    /// The problem without the strategies of ops that leave no room even beside the smallest
-    /// weights and caches, and the memory with what is known then of the activations of any plan.
+    /// The problem without the strategies of ops that do not fit even beside the smallest weights
+    /// and caches, and the memory with the bound on activations that follows.
     pub(crate) fn fitting(
         self,
         kernels: &Kernels,
@@ -186,7 +189,8 @@ impl<'a> DeviceMemory<'a> {
             return (self, fits);
         }
         let (free, mut activations) = (self.free(), self.activations);
-        // What there is no room to store so is read so from a copy.
+        // Where there is no room to store a value in a layout, it is read in that layout from a
+        // copy.
         let spare = self.spare();
         let stored = |id: ValueId| {
             let mut given = problem.given(self.program, id);
@@ -212,12 +216,12 @@ impl<'a> DeviceMemory<'a> {
         (DeviceMemory { activations, ..self }, fits)
     }
 
-    /// What an op holds while it runs, beside weights and caches where they are stored, by the
-    /// layout that it makes and those that it reads; `None` for what is no op.
+    /// What an op holds while it runs, beside the stored weights and caches, as a function of the
+    /// layout that it makes and of those that it reads; `None` for a value that no op makes.
     ///
-    /// Of one op and not of a kernel, so what may pass between members of a kernel counts for
-    /// nothing. A weight or cache is read where it is stored (`stored` has the layouts that it may
-    /// have there) or from a copy.
+    /// The op may be part of any kernel, so what may pass between members of a kernel counts as
+    /// nothing. A weight or cache is read where it is stored, in one of the layouts in `stored`, or
+    /// from a copy.
     fn held_by_op<'r>(
         &'r self,
         kernels: &'r Kernels,
@@ -252,7 +256,7 @@ impl<'a> DeviceMemory<'a> {
         })
     }
 
-    /// What passes a step that reads these values and makes one.
+    /// What passes the step that reads these values and makes one.
     fn passes(&self, passing: &Passing, made: ValueId, read: &[ValueId]) -> u64 {
         let own = read.iter().chain([&made]).map(|value| self.origin(*value).0);
         passing.at(made, own)
@@ -263,7 +267,7 @@ impl<'a> DeviceMemory<'a> {
         self.scopes.is_some()
     }
 
-    /// What a value takes in a layout, on each device.
+    /// The bytes of a value in a layout, on each device.
     pub(crate) fn bytes(&self, value: ValueId, layout: Layout) -> u64 {
         let value = self.program.value(value);
         let sizes = self.program.sizes(&value.dims);
@@ -272,14 +276,15 @@ impl<'a> DeviceMemory<'a> {
             .bytes(MeshShape { mesh: &self.program.mesh, sizes: &sizes }.local_elements(layout))
     }
 
-    /// What a weight or cache in a layout takes, over the whole stack.
+    /// The bytes of a weight or cache in a layout, over the whole stack.
     pub(crate) fn kept(&self, value: ValueId, layout: Layout) -> u64 {
         self.bytes(value, layout)
             .saturating_mul(self.program.repeat)
             .saturating_mul(self.program.copies(value))
     }
 
-    /// Whether an op may give the memory of its first operand another name, and take none.
+    /// Whether a value is made by an op that may give the memory of its first operand another name,
+    /// and take no memory of its own.
     pub(crate) fn shares_memory(&self, value: ValueId) -> bool {
         matches!(
             &self.program.value(value).def,
@@ -290,7 +295,7 @@ impl<'a> DeviceMemory<'a> {
         )
     }
 
-    /// The value whose memory this one may be, and whether an op lies between.
+    /// The value whose memory this one may be another name of, and whether an op lies between.
     pub(crate) fn origin(&self, mut value: ValueId) -> (ValueId, bool) {
         let mut viewed = false;
         loop {
@@ -313,7 +318,7 @@ fn is_given(program: &Program, value: ValueId) -> bool {
     program.value(value).def.parameter() == Some(ParameterKind::Activation)
 }
 
-/// Whether a value may pass from op to op within a kernel, and then is in no memory.
+/// Whether a value may pass from op to op within a kernel, so that it is in no memory.
 pub(crate) fn is_passed_on(kernels: &Kernels, value: ValueId) -> bool {
     kernels
         .of

@@ -1,17 +1,20 @@
-//! Where moves alone count, nearly all ways of doing an op tie, and a search may end among them
-//! with a plan that moves far more than it need. Where ops count a little, it does not.
+//! Better plans for the objective that counts moves alone.
+//!
+//! Where moves alone count, nearly all ways of doing an op tie, and a search may reach a limit
+//! among them with a plan that moves far more than it need. A search in which ops count a little
+//! does not.
 
 use shard_cost::{Hardware, Objective, Weights, price};
 use shard_ir::Program;
 
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
 
-/// How much more than an op a move counts for, in searches made where the one for moves alone ended
-/// at a limit.
+/// How many times as much as the time of an op the time of a move counts, in the searches that are
+/// made after the one for moves alone has ended at a limit.
 const MOVES_COUNT: [u32; 3] = [64, 8, 1];
 
-/// The plan of least time of communicating of `found`, which a limit ended the search for, and
-/// those that are best where ops count too. `hardware` counts moves alone.
+/// The plan of least communication time among `found` and the plans that are best where ops count
+/// too. A limit ended the search for `found`; `hardware` counts moves alone.
 pub(crate) fn improved(
     mut found: Lowered,
     program: &Program,
@@ -41,8 +44,7 @@ pub(crate) fn improved(
     Ok(found)
 }
 
-/// The one of two plans that communicates for less time; what is known of all plans is what `found`
-/// knows.
+/// The plan of less communication time of two, with the bound on all plans that `found` has.
 fn better(found: Lowered, other: Lowered, hardware: &Hardware) -> Result<Lowered, LowerError> {
     let cost = price(&other.plan, hardware).totals.serial_time;
     let least = found.optimality.lower_bound;

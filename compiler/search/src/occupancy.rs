@@ -1,9 +1,9 @@
 //! How much a plan holds at each step, estimated from the ways in which it makes values.
 //!
-//! A search is steered by it and nothing is shown by it: whether a plan fits, its own steps tell.
-//! A value is held from the step that makes it to the last one that reads it, completed as soon as
-//! it is made; where it is read in another layout, it is held in that one too, from the first step
-//! that reads it so to the last. What passes from op to op within a kernel is held nowhere.
+//! The estimate steers a search and proves nothing: whether a plan fits is read off its own steps.
+//! It assumes that a value is held, completed, from the step that makes it to the last one that
+//! reads it. In any other layout in which steps read the value it is held from the first of these
+//! steps to the last. What passes from op to op within a kernel is not held.
 
 use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
 
@@ -11,16 +11,16 @@ use crate::kernel::Kernels;
 use crate::memory::{DeviceMemory, is_passed_on};
 use crate::relax::StrategyLayouts;
 
-/// The prices of a byte at each step, in ticks of 1 / 2^[`SCALE`].
+/// The price of a byte at each step, in 1 / 2^[`SCALE`] ticks.
 pub(crate) struct Rates {
-    /// For each step the sum of the rates of those before it; one more at the end.
+    /// For each step, and at the end, the sum of the rates of all steps before it.
     before: Vec<u64>,
 }
 
 const SCALE: u32 = 32;
 
 impl Rates {
-    /// Of rates in ticks a byte.
+    /// From the rate of each step in ticks a byte.
     pub(crate) fn new(ticks: &[f64]) -> Rates {
         let (mut before, mut sum) = (vec![0u64], 0u64);
         for ticks in ticks {
@@ -30,7 +30,7 @@ impl Rates {
         Rates { before }
     }
 
-    /// Of the steps from the first to before the second.
+    /// The sum of the rates of the steps `from..to`.
     fn between(&self, from: usize, to: usize) -> u64 {
         let last = self.before.len() - 1;
         self.before[to.min(last)].saturating_sub(self.before[from.min(last)])
@@ -45,19 +45,19 @@ impl Rates {
     }
 }
 
-/// What values of a program are held, and when. A step has the number of the value that it makes.
+/// When each value of a program is held. A step has the number of the value that it makes.
 pub(crate) struct Occupancy<'a> {
     program: &'a Program,
     memory: DeviceMemory<'a>,
-    /// Whether a value is made by a step of its own.
+    /// For each value, whether a step of its own makes it.
     is_step: Vec<bool>,
-    /// For each value that has memory of its own, the first step at which it is held and the last.
+    /// For each value that has memory of its own, the first and the last step at which it is held.
     spans: Vec<Option<(usize, usize)>>,
-    /// For each value, the steps that read it or a view of it, ascending.
+    /// For each value, the steps that read it or another name of it, ascending.
     readers: Vec<Vec<usize>>,
-    /// The same of those that read the value itself.
+    /// For each value, the steps that read it under its own name, ascending.
     direct: Vec<Vec<usize>>,
-    /// What each value takes where it is split over all devices, or stored as small as it may be.
+    /// For each value the least bytes: stored as small as it may be, or split over all devices.
     least: Vec<u64>,
 }
 
@@ -118,23 +118,25 @@ impl<'a> Occupancy<'a> {
         of
     }
 
-    /// The bytes of a device beside the smallest weights and caches.
+    /// The bytes that are free on a device beside the smallest weights and caches.
     pub(crate) fn room(&self) -> u64 {
         self.memory.spare()
     }
 
-    /// What a way of making a value holds, at the rates of the steps at which it is held, in ticks.
+    /// What is charged for a way of making a value, in ticks: the bytes that it holds at each step,
+    /// at the rate of the step.
     ///
-    /// Of a way it is not known in which layouts others have what it has to do with. A value that
-    /// is read in several steps is held between them in the layout in which they read it, as far as
-    /// that takes more than the least; each of two neighbours counts one half.
+    /// The ways of making other values, and so the layouts in which these read an operand, are not
+    /// known. An operand that several steps read is taken to be held between two of them in the
+    /// layout in which this way reads it, as far as that is more than the least bytes; half of that
+    /// is charged to each of the two steps.
     pub(crate) fn charge(&self, rates: &Rates, value: ValueId, way: &StrategyLayouts) -> i64 {
         let mut charge = self.charge_of_made(rates, value, way.made);
         if let Some(step) = self.step_of(value) {
             for (operand, layout) in self.reads(value, way) {
                 let bytes = self.memory.bytes(operand, layout);
                 let beyond = u128::from(bytes.saturating_sub(self.least[operand.index()]));
-                // A weight or cache is there as it is stored; how, is not known.
+                // The layout in which a weight or cache is stored is not known here.
                 let now = if self.memory.is_kept(operand) {
                     beyond
                 } else if self.is_held(operand) {
@@ -154,7 +156,8 @@ impl<'a> Occupancy<'a> {
         i64::try_from(charge >> SCALE).unwrap_or(i64::MAX)
     }
 
-    /// What holding a value in the layout in which it is made costs, or storing it so.
+    /// The charge for holding a value in the layout in which it is made, or for storing it in that
+    /// layout.
     fn charge_of_made(&self, rates: &Rates, value: ValueId, layout: Layout) -> u128 {
         if self.memory.is_kept(value) {
             let bytes = self.memory.beyond_least(value, layout);
@@ -164,7 +167,7 @@ impl<'a> Occupancy<'a> {
         let is_made = self.is_step[value.index()];
         let first = if is_made { from + 1 } else { from };
         let readers = self.readers[value.index()].iter().filter(|step| first <= **step);
-        // At the steps of its readers these count it.
+        // The steps that read it are charged for it themselves.
         let read = readers.fold(0u64, |sum, step| sum.saturating_add(rates.at(*step)));
         let parked = rates.between(first, to + 1).saturating_sub(read);
         let charge = u128::from(parked) * u128::from(self.parked(value, layout));
@@ -175,8 +178,8 @@ impl<'a> Occupancy<'a> {
         }
     }
 
-    /// What is held at each step where values are made in these ways, beside the smallest weights
-    /// and caches; 0 for what is no step.
+    /// What is held at each step, beside the smallest weights and caches, where values are made in
+    /// these ways; 0 for a value that no step makes.
     pub(crate) fn used(&self, ways: &[(ValueId, StrategyLayouts)]) -> Vec<u64> {
         let mut used = vec![0u64; self.is_step.len()];
         let mut made_in: Vec<Option<Layout>> = vec![None; self.is_step.len()];
@@ -220,7 +223,7 @@ impl<'a> Occupancy<'a> {
         used.into_iter().zip(&self.is_step).map(at_step).collect()
     }
 
-    /// The step that makes a value, or the kernel that it is in.
+    /// The step that makes a value, or that ends the kernel in which it is made.
     fn step_of(&self, value: ValueId) -> Option<usize> {
         (value.index()..self.is_step.len()).find(|step| self.is_step[*step])
     }
@@ -230,12 +233,13 @@ impl<'a> Occupancy<'a> {
         self.memory.shares_memory(value) || matches!(self.program.value(value).def, Def::Pin { .. })
     }
 
-    /// Whether what reads a value reads memory of an activation.
+    /// Whether a step that reads a value reads the memory of an activation.
     fn is_held(&self, value: ValueId) -> bool {
         self.spans[value.index()].is_some() || self.is_name(value)
     }
 
-    /// What a step reads in a way, each value once.
+    /// The values that a step reads where it makes its value in this way, each once, with the
+    /// layout.
     fn reads<'w>(
         &'w self,
         value: ValueId,
@@ -252,8 +256,8 @@ impl<'a> Occupancy<'a> {
             .map(|(_, (o, layout))| (*o, *layout))
     }
 
-    /// What a value takes until it is read: partial results are summed, and each device has its
-    /// part.
+    /// The bytes of a value until it is read. A partial result is completed by then, and each
+    /// device has its part.
     fn parked(&self, value: ValueId, layout: Layout) -> u64 {
         let mesh = &self.program.mesh;
         let parts: u64 = layout.partial_axes().iter().map(|axis| mesh.size(axis)).product();
@@ -261,7 +265,7 @@ impl<'a> Occupancy<'a> {
     }
 }
 
-/// What a value takes at least: as small as it may be stored, or split over all devices.
+/// The least bytes of a value: stored as small as it may be, or split over all devices.
 fn least(program: &Program, memory: &DeviceMemory<'_>, id: ValueId) -> u64 {
     if memory.is_kept(id) {
         return memory.smallest(id);

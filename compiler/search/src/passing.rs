@@ -1,9 +1,9 @@
-//! What is held beside an op while it runs, and beside a value while it is moved: other values that
-//! are made before and read behind.
+//! What is held beside an op while it runs, and beside a value while it is moved: the values that
+//! pass, since they are made before and read behind.
 //!
 //! A plan runs its kernels in the order of their last ops, and a kernel reads from memory what is
-//! made outside of it. So between the op that makes a value and the last that reads it some layout
-//! of the value is held, in a plan of any layouts: at least as much as the smallest of them takes.
+//! made outside of it. So, whatever the layouts, some layout of a value is held between the op that
+//! makes the value and the last op that reads it. It takes no less than the smallest layout.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -13,25 +13,25 @@ use shard_ir::{Def, FoldId, ParameterKind, Program, ValueId};
 use crate::kernel::Kernels;
 use crate::memory::DeviceMemory;
 
-/// A value that has memory of its own in every plan, and for how long.
+/// The time for which a value is held that has memory of its own in every plan.
 #[derive(Clone, Copy, Debug)]
 struct HeldSpan {
-    /// Behind this step it is there; `None` for what is given to the layer, which is there at the
-    /// first one.
+    /// The step that makes the value; `None` for an activation given to the layer, which is there
+    /// from the first step.
     made: Option<u32>,
-    /// The last step that reads it; behind all steps for a result.
+    /// The last step that reads the value; the number of steps for a result.
     last: u32,
-    /// What it takes in the smallest of its layouts, on each device, in bytes.
+    /// The bytes of the value in the smallest of its layouts, on each device.
     least: u64,
 }
 
 impl HeldSpan {
-    /// The steps that are begun while it is there.
+    /// The steps at whose beginning it is there.
     fn before(&self) -> Range<u32> {
         self.made.map_or(0, |made| made + 1)..self.last.saturating_add(1)
     }
 
-    /// The steps at whose end it is there, and stays.
+    /// The steps at whose end it is there and still to be read.
     fn behind(&self) -> Range<u32> {
         self.made.unwrap_or(0)..self.last
     }
@@ -42,19 +42,20 @@ impl HeldSpan {
     }
 }
 
-/// What other values take at least, at each step of a program and for each value that is moved.
+/// What passes each step of a program and each move of a value at least, in bytes.
 #[derive(Debug)]
 pub(crate) struct Passing {
     held: FxHashMap<ValueId, HeldSpan>,
-    /// For each step the sum over all values that pass it.
+    /// For each step the bytes of all values that pass it; 0 where nothing is known.
     at_steps: Vec<u64>,
-    /// For each value the least that is held beside it at a moment at which it may be moved.
+    /// For each value the least that is held beside it at any moment at which it may be moved; 0
+    /// where nothing is known.
     beside_moves: Vec<u64>,
 }
 
 impl Passing {
-    /// Of a form of a program, given what a value takes at least in any layout. Steps of several
-    /// phases side by side are in no common order: nothing is known of these.
+    /// What passes in any plan of a form, given the bytes of each value in its smallest layout. The
+    /// steps of several phases side by side have no common order, so that nothing is known of them.
     pub(crate) fn of(
         kernels: &Kernels,
         memory: &DeviceMemory<'_>,
@@ -88,7 +89,7 @@ impl Passing {
         passing
     }
 
-    /// For each step, and behind all, what is held at least by the values for which `at` has it.
+    /// For each step, and behind all steps, the bytes of the values whose steps by `at` include it.
     fn sums(&self, at: fn(&HeldSpan) -> Range<u32>, count: usize) -> Vec<u64> {
         let mut changes = vec![0i128; count + 2];
         for of in self.held.values() {
@@ -106,8 +107,9 @@ impl Passing {
         sums.collect()
     }
 
-    /// The least that is held beside a value at a moment at which it may be moved: as soon as it is
-    /// made, or right before a step that reads it. `None` where one of them may be elsewhere.
+    /// The least that is held beside a value at any moment at which it may be moved: as soon as it
+    /// is made, or right before a step that reads it. `None` where one of these steps may run
+    /// elsewhere.
     fn beside_moves_of(
         &self,
         order: &Order<'_>,
@@ -145,7 +147,7 @@ impl Passing {
         Some(least).filter(|least| *least < u64::MAX)
     }
 
-    /// What passes a step at least, beside the values whose memory is one of these.
+    /// What passes a step at least, without the values whose memory is one of these.
     pub(crate) fn at(&self, step: ValueId, origins: impl Iterator<Item = ValueId>) -> u64 {
         let all = self.at_steps[step.index()];
         if all == 0 {
@@ -159,13 +161,13 @@ impl Passing {
         all.saturating_sub(known.fold(0, u64::saturating_add))
     }
 
-    /// What is held at least beside a value while it is moved.
+    /// What is held at least beside a value while it is moved; 0 where nothing is known.
     pub(crate) fn beside_moves(&self, value: ValueId) -> u64 {
         self.beside_moves[value.index()]
     }
 }
 
-/// The values that have memory of their own in every plan.
+/// For each value that has memory of its own in every plan, when it is held.
 fn held(
     memory: &DeviceMemory<'_>,
     order: &Order<'_>,
@@ -185,7 +187,7 @@ fn held(
         held.insert(id, HeldSpan { made, last: 0, least: u64::MAX });
     }
     let origin = |id: ValueId| memory.origin(id).0;
-    // Each name that the memory of a value has may be the one that is held.
+    // The memory of a value may be held under each of its names, in a layout of that name.
     for id in order.live() {
         if let (Some(of), Some(least)) = (held.get_mut(&origin(id)), least(id)) {
             of.least = of.least.min(least);
@@ -211,13 +213,13 @@ fn held(
     held
 }
 
-/// Which steps run in the order of the program.
+/// The order of the steps, as far as it is that of the program in every plan.
 struct Order<'p> {
     kernels: &'p Kernels,
     program: &'p Program,
     blocks: FxHashMap<FoldId, RangeInclusive<u32>>,
-    /// For each value, whether it may pass from op to op within a kernel: then it is in no memory,
-    /// and its op runs when the last of that kernel does.
+    /// For each value, whether it may pass from op to op within a kernel. It is then in no memory,
+    /// and its op runs when the last op of that kernel does.
     may_be_inside: Vec<bool>,
 }
 
@@ -244,14 +246,14 @@ impl<'p> Order<'p> {
         self.program.value_ids().filter(|id| self.kernels.live[id.index()])
     }
 
-    /// Whether a value is made where it stands. What stands between the steps of a folded block and
-    /// is not of it is made before the block or behind it.
+    /// Whether a value is made at its place in the program. A step that stands between the steps of
+    /// a folded block and is not of it runs before the block or behind it.
     fn is_made_in_place(&self, id: ValueId) -> bool {
         let own = self.program.value(id).fold;
         let stands_in = |(fold, block): (&FoldId, &RangeInclusive<u32>)| {
             own != Some(*fold) && block.contains(&id.0)
         };
-        // What is given is there at the first step.
+        // What no step makes is there from the first step.
         !is_step(self.program, id) || !self.blocks.iter().any(stands_in)
     }
 

@@ -159,8 +159,8 @@ pub fn share_weights(
 }
 
 impl Phases<'_> {
-    /// Whether the fastest plan of each phase with these layouts stored fits in the memory of a device:
-    /// its weights and caches, and its activations beside them.
+    /// Whether the fastest plan of each phase with these layouts stored fits in the memory of a
+    /// device: its weights and caches, and its activations beside them.
     fn fit(&self, best: &StoredLayouts, alone: &[Lowered]) -> Result<bool, LowerError> {
         let (layouts, capacity) = (&best.layouts, self.hardware.hbm_bytes);
         let has_room = |p: &&Program| {
@@ -176,8 +176,8 @@ impl Phases<'_> {
         Ok(plans.iter().all(|phase| needed(&phase.plan) <= capacity))
     }
 
-    /// The best plan of each phase with these layouts stored, given the best under layouts of its own,
-    /// which is that plan where they are the same.
+    /// The best plan of each phase with these layouts stored, given the best under layouts of its
+    /// own, which is that plan where they are the same.
     fn under(&self, layouts: &[Layout], own: &[Lowered]) -> Result<Vec<Lowered>, LowerError> {
         let phase = |(program, own): (&&Program, &Lowered)| {
             if stored(&own.plan, self.free) == layouts {
@@ -189,8 +189,8 @@ impl Phases<'_> {
         self.programs.iter().zip(own).map(phase).collect()
     }
 
-    /// The best plan of each phase with these layouts stored, if a request takes less than `below`, in
-    /// picoseconds; given the best under layouts of its own, which no other layouts beat.
+    /// The best plan of each phase with these layouts stored, if a request takes less than `below`,
+    /// in picoseconds; given the best under layouts of its own, which no other layouts beat.
     fn under_below(
         &self,
         layouts: &[Layout],
@@ -228,8 +228,8 @@ impl Phases<'_> {
     }
 
     /// The best stored layouts, found by a search over all phases at once; `known` are the best of
-    /// those that a phase would have by itself, which stay where nothing is better or the search ends
-    /// early.
+    /// those that a phase would have by itself, which stay where nothing is better or the search
+    /// ends early.
     fn best_of_all(&self, known: Option<StoredLayouts>) -> Result<StoredLayouts, LowerError> {
         // All that takes no longer, so that the search finds these too, and says what is proven of
         // them.

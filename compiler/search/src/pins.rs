@@ -1,4 +1,4 @@
-//! What pins cost: whether a plan takes less time where they are left open.
+//! Which pins cost time: whether a plan takes less time where they are left open.
 
 use shard_cost::Hardware;
 use shard_ir::{Def, LayoutPattern, Program, ValueId};
@@ -8,9 +8,10 @@ use crate::demand::is_argument;
 use crate::lower::{KnownForms, lower_below};
 use crate::{Limits, LowerError, LowerOptions, Lowered};
 
-/// Of some groups of pins those that cost time, given the plan with all of them, by their places:
-/// those without which alone a plan takes less. Where that is none of them, but all together cost
-/// time, it is all; and so it is of groups that there is no work left to ask about.
+/// Of some groups of pins those that cost time, by index, given the best plan with all of them. A
+/// group costs time if a plan takes less where this group alone is left open. A group that there is
+/// no work left to ask about counts as one. Where all groups together cost time and none does
+/// alone, all are returned.
 pub fn pins_that_cost(
     program: &Program,
     lowered: &Lowered,
@@ -28,7 +29,7 @@ pub fn pins_that_cost(
         let below = lowered.optimality.cost.0;
         match lower_below(&freed, hardware, &options, below, &known) {
             Ok(found) => Ok(found.is_some()),
-            // Nothing is known that would take the warning back.
+            // A search that ended early does not show that the pins cost nothing.
             Err(LowerError::Limit { .. } | LowerError::OutOfTime) => Ok(true),
             Err(other) => Err(other),
         }

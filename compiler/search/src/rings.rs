@@ -1,8 +1,8 @@
 //! Rings (`spec/cost.md`, *Rings*): attentions whose blocks of keys and of values travel, as ways
-//! of having what they end with.
+//! of having the value that the attention ends with.
 //!
-//! In a way of having a value the kernel of a ring is that of the attention, led by the gather in
-//! the loop of its first einsum; the gathers of its other einsums follow from that.
+//! The kernel of a ring is that of the attention, with the gather in the loop of its first einsum.
+//! The gathers of its other einsums follow from that one.
 
 use shard_cost::RingShape;
 use shard_ir::{AxisList, Collective, Def, Fused, Layout, MeshShape, Op, ValueId};
@@ -10,8 +10,9 @@ use shard_ir::{AxisList, Collective, Def, Fused, Layout, MeshShape, Op, ValueId}
 use crate::kernel::{Kernel, Kernels, Link};
 
 impl Kernels {
-    /// What travels where an attention is a ring, of the operands of an op of it: of an einsum the
-    /// one that has the keys and comes from outside, and where it has them.
+    /// The operand of an einsum of an attention that travels where the attention is a ring, and the
+    /// place of its keys among its dims. It is the operand that has the keys and comes from outside
+    /// the attention.
     pub(crate) fn travels(&self, id: ValueId) -> Option<(usize, usize)> {
         let program = self.program.as_ref();
         let Def::Op { op: Op::Einsum, operands } = &program.value(id).def else { return None };
@@ -27,8 +28,8 @@ impl Kernels {
     }
 
     /// The gather in the loop of an op of a ring over these axes, and the layouts in which the op
-    /// is given its operands, where it reads them in these: the same and none where nothing of it
-    /// travels; `None` where the keys cannot be split so.
+    /// is given its operands, if it reads them in the layouts `inside`. There is no gather where no
+    /// operand travels. `None` where the axes cannot split the keys.
     pub(crate) fn in_ring(
         &self,
         id: ValueId,
@@ -52,7 +53,8 @@ impl Kernels {
         Some((Some(Fused::AllGather { operand, dim, axes }), given))
     }
 
-    /// The axes over which the blocks of what a member of an attention reads may travel.
+    /// The axes over which the blocks of an operand of a member of an attention may travel, each
+    /// list of axes in order.
     pub(crate) fn ring_axes(&self, id: ValueId, inside: &[Layout]) -> Vec<AxisList> {
         let may = self.loops && self.may_split_keys_of(id);
         let Some((operand, _)) = self.travels(id).filter(|_| may) else { return Vec::new() };
@@ -62,8 +64,8 @@ impl Kernels {
         all
     }
 
-    /// Of a ring, given what its kernel reads, what travels, each value once: with the layout in
-    /// which it is given, and the all-gather that the ring does in its place.
+    /// The values that travel in a ring, each once, with the layout in which it is given and the
+    /// all-gather that the ring stands for.
     pub(crate) fn travelling(
         &self,
         kernel: &Kernel,
@@ -87,7 +89,7 @@ impl Kernels {
         found
     }
 
-    /// The shape of the ring that a kernel is, led by an einsum with this gather.
+    /// The shape of the ring that a kernel is, whose first einsum has this gather in its loop.
     pub(crate) fn ring_shape(&self, kernel: &Kernel, lead: &Fused, links: &[Link]) -> RingShape {
         let steps = lead.chunks(&self.program.mesh);
         let last = kernel.attention.saturating_sub(1);
@@ -97,8 +99,8 @@ impl Kernels {
         RingShape { steps, along: along.and_then(|at| dims.get(at).copied()) }
     }
 
-    /// The rings that may make what an attention ends with in a layout: the gather in the loop of
-    /// the einsum that leads it, and the axes.
+    /// The rings that may make the value that an attention ends with in a layout: for each the
+    /// gather in the loop of its first einsum, and the axes.
     pub(crate) fn rings(&self, id: ValueId, target: Layout) -> Vec<(Fused, AxisList)> {
         let members = self.attention(id).filter(|members| members.last() == Some(&id));
         let Some(first) = members.and_then(|members| members.first()) else { return Vec::new() };

@@ -235,8 +235,8 @@ impl<'a> Search<'a> {
         self.memory.is_some()
     }
 
-    /// Finds the best plans. Of the ways in which a state is reached `most_arrivals` are followed: 1
-    /// or [`MANY_ARRIVALS`].
+    /// Finds the best plans. Of the ways in which a state is reached `most_arrivals` are followed:
+    /// 1 or [`MANY_ARRIVALS`].
     pub(crate) fn run(
         &mut self,
         limits: &Limits,

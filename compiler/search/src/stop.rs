@@ -8,26 +8,26 @@ use shard_ir::Picoseconds;
 
 use crate::LowerError;
 
-/// The name of the limit that is no count: somebody had no more time.
+/// The name of the one limit that is no count: the time that somebody gave the search was up.
 pub const TIME_LIMIT: &str = "time-limit";
 
-/// A wish that a search end, which another thread may utter: an editor, whose user has typed on, or
-/// a clock.
+/// A flag by which another thread asks a search to end: an editor whose user has typed on, or a
+/// clock.
 ///
-/// A search that is asked to stop fails with [`LowerError::Stopped`] and says nothing of the
-/// program. One whose time is up ends with the best plan that it has, bounded by [`TIME_LIMIT`], or
-/// fails with [`LowerError::OutOfTime`] where it has none. One that hears neither is what it is
-/// without the flag: what is found never depends on when it is looked at.
+/// A search that is asked to stop fails with [`LowerError::Stopped`]. A search whose time is up
+/// ends with the best plan that it has, bounded by [`TIME_LIMIT`], or fails with
+/// [`LowerError::OutOfTime`] where it has none. Without either, what a search finds is the same as
+/// without the flag, whenever it looks at it.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<StopState>);
 
 #[derive(Default)]
 struct StopState {
-    /// The strongest wish so far.
+    /// What was asked for so far: 0, [`TIME_IS_UP`] or [`ASKED`].
     wish: AtomicU8,
-    /// In picoseconds; 0 where nothing is known.
+    /// The bound on all plans in picoseconds; 0 where nothing is known.
     bound: AtomicU64,
-    /// In picoseconds; 0 where no plan is known.
+    /// The time of the best plan in picoseconds; 0 where no plan is known.
     best: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ impl Stop {
         self.0.wish.fetch_max(ASKED, Ordering::Relaxed);
     }
 
-    /// Whether that was asked for.
+    /// Whether [`Stop::ask`] was called.
     pub fn is_asked(&self) -> bool {
         self.0.wish.load(Ordering::Relaxed) == ASKED
     }
@@ -50,13 +50,13 @@ impl Stop {
         self.0.wish.fetch_max(TIME_IS_UP, Ordering::Relaxed);
     }
 
-    /// Whether that was asked for, or more.
+    /// Whether [`Stop::time_is_up`] or [`Stop::ask`] was called.
     pub fn is_time_up(&self) -> bool {
         self.0.wish.load(Ordering::Relaxed) >= TIME_IS_UP
     }
 
     /// What is known so far of the search that has a clone of this: a bound on all its plans, and
-    /// the best of them.
+    /// the time of the best of them.
     pub fn so_far(&self) -> (Option<Picoseconds>, Option<Picoseconds>) {
         let known = |figure: &AtomicU64| {
             Some(figure.load(Ordering::Relaxed)).filter(|f| *f > 0).map(Picoseconds)
@@ -79,7 +79,7 @@ impl Stop {
         }
     }
 
-    /// Fails where nothing of the search is wanted any more.
+    /// Fails where the search was asked to stop, so that not even its best plan is wanted.
     pub(crate) fn check_asked(&self) -> Result<(), LowerError> {
         if self.is_asked() { Err(LowerError::Stopped) } else { Ok(()) }
     }

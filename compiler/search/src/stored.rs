@@ -1,5 +1,5 @@
-//! The layouts in which parameters are stored: which are open, and a program that has them as a
-//! plan does.
+//! The layouts in which parameters are stored: which parameters leave them open, and programs in
+//! which they are given as a plan has them.
 
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ pub(crate) fn is_open(program: &Program, id: ValueId) -> bool {
     pattern.exact(MeshShape { mesh: &program.mesh, sizes: &sizes }).is_none()
 }
 
-/// The parameters that may be given in several layouts, the one of most bytes in a plan first.
+/// The parameters that may be given in several layouts, those of most bytes in a plan first.
 pub fn open_parameters(program: &Program, plan: &Plan) -> Vec<ValueId> {
     let mut open: Vec<ValueId> = program.value_ids().filter(|id| is_open(program, *id)).collect();
     open.sort_by_key(|id| Reverse(plan.local_bytes(InstrId(id.0))));

@@ -2,9 +2,9 @@
 
 use shard_ir::{Def, Op, Program, ValueId};
 
-/// In a strict layer, whether what a value reads may move to it: a `reshard` asks for it. One of a
-/// weight in host memory asks also for the cut before the fetch, since no line can stand between
-/// the two.
+/// In a strict layer, whether the operand of a value may be moved to it: the value is a `reshard`,
+/// or a fetch that `reshard`s alone read. The `reshard` of a weight in host memory asks also for
+/// the cut before the fetch, since no line can stand between the two.
 pub(crate) fn may_move_to(program: &Program, value: ValueId) -> bool {
     let is_reshard = |v: ValueId| matches!(program.value(v).def, Def::Pin { written: true, .. });
     let is_fetch = matches!(program.value(value).def, Def::Op { op: Op::Fetch, .. });

@@ -1,8 +1,8 @@
-//! No clock runs in the e-graph library.
+//! Runs the e-graph library without a clock.
 //!
-//! `egg` times its own phases for reports that nobody here reads. The clock that it uses calibrates
-//! itself when it is first asked, which takes from half a millisecond to a fifth of a second, and
-//! more the busier the machine: as long as a search, once in every process.
+//! `egg` times its own phases for reports that nobody here reads. Its clock calibrates itself when
+//! it is first read. That takes from half a millisecond to a fifth of a second, the longer the
+//! busier the machine is: as long as a search, once in every process.
 
 /// Runs something on a clock that stands still.
 pub(crate) fn timeless<T>(run: impl FnOnce() -> T) -> T {

@@ -1,16 +1,16 @@
-//! Values as people are told of them.
+//! Values as reports and messages name them.
 
 use shard_ir::{Def, Made, Program, Told, ValueId};
 
 use crate::emit::name_of;
 
-/// So many ops without a name are told with all of their operands: "the gelu of the einsum of `x`
-/// and `w`".
+/// How many ops without a name, one in another, are told with all of their operands: "the gelu of
+/// the einsum of `x` and `w`".
 const DEPTH: u32 = 2;
 
-/// Of an op that lies deeper, the first operand that is no number is told alone, and so on from
-/// there, until one has a name or so many ops are passed: people look for a value by a name of the
-/// source, and what a rule makes of parts may lie many ops away from one.
+/// An op that lies deeper is told by its first operand that is no number, and so on from there,
+/// until an operand has a name or so many ops are passed. People look for a value by a name of the
+/// source, and a value that a rule made of parts may lie many ops away from a name.
 const REACH: u32 = 16;
 
 /// A value with what is needed to word it.

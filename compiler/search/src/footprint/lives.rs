@@ -39,16 +39,16 @@ pub(super) fn is_behind(at: Moment) -> bool {
     at % 3 == 2
 }
 
-/// A layout of a settled value, and the moments from and to which it is held throughout; none where
-/// the first is behind the second.
+/// A layout of a settled value, and the moments from and to which it is held throughout. Where
+/// `from` is behind `to` there are no such moments.
 pub(super) struct Live {
     pub(super) layout: LayoutId,
-    /// The place of the layout that it is moved from; its own of the one in which the value is
-    /// made.
+    /// The index in [`Lives`] of the layout that it is moved from; 0 for the layout in which the
+    /// value is made.
     source: usize,
     /// It is there as soon as the value is made.
     early: bool,
-    /// The first op that reads it, if one does.
+    /// The moment of the first op that reads it, if one does.
     read: Option<Moment>,
     pub(super) from: Moment,
     pub(super) to: Moment,
@@ -60,19 +60,19 @@ impl Live {
         self.from <= at && at <= self.to
     }
 
-    /// Whether it comes by a move to what is read right behind a moment.
+    /// Whether a move makes it at a moment, right before it is read.
     fn comes_at(&self, at: Moment) -> bool {
         !self.early && self.from == at + 1
     }
 
-    /// Whether it is there while all moves of a moment run.
+    /// Whether it is there during all moves of a moment, and stays.
     fn stays(&self, at: Moment) -> bool {
         self.from <= at && self.to > at
     }
 }
 
-/// The layouts of a settled value: the one in which it is made, and behind it each behind the one
-/// that it is moved from.
+/// The layouts of a settled value: first the one in which it is made, then the others, each behind
+/// the one that it is moved from.
 pub(super) struct Lives(Vec<Live>);
 
 impl Lives {
@@ -86,18 +86,19 @@ impl Lives {
         those.map(|live| live.bytes).fold(0, u64::saturating_add)
     }
 
-    /// What is held while the op of a moment runs.
+    /// The bytes of the layouts that are there at a moment.
     pub(super) fn at(&self, at: Moment) -> u64 {
         self.sum(|live| live.is_there(at))
     }
 
-    /// What is held at any time of a moment that is none of its own op's; `known` is so for sure.
+    /// What is held at any time of a moment that belongs to another value's step; at least `known`,
+    /// which was counted before the value was settled.
     pub(super) fn throughout(&self, at: Moment, known: u64) -> u64 {
         let coming = self.0.iter().filter(|live| live.comes_at(at));
         let held = match coming.clone().filter(|live| live.read == Some(at + 1)).count() {
             _ if !is_before(at) => return self.at(at),
             0 => self.sum(|live| live.stays(at)),
-            // Its moves run one after another, before or behind those of other values.
+            // The move of this value runs before or behind those of other values.
             1 => {
                 let (entering, leaving) = (
                     self.sum(|live| live.from <= at && live.to + 1 >= at),
@@ -105,13 +106,14 @@ impl Lives {
                 );
                 entering.min(leaving)
             }
-            // Others may be moved between.
+            // Moves of other values may run between those of this one.
             _ => self.sum(|live| live.stays(at)),
         };
         held.max(known)
     }
 
-    /// The most that is held while it is moved to what is read right behind a moment, if it is.
+    /// The most that is held while one of the moves of the value runs at a moment right before it
+    /// is read; `None` where none runs then.
     pub(super) fn while_moved(&self, at: Moment) -> Option<u64> {
         if !is_before(at) {
             return None;
@@ -120,15 +122,15 @@ impl Lives {
         coming.map(|to| self.beside(to, self.sum(|live| live.stays(at)), at)).max()
     }
 
-    /// The same of a view whose memory is there no more behind the move, without that memory.
+    /// The same for a view whose memory is gone behind the move, without that memory.
     pub(super) fn while_view_moved(&self, at: Moment) -> Option<u64> {
         let coming = self.0.iter().filter(|live| is_before(at) && live.comes_at(at));
         let of_made = coming.filter(|to| to.source == 0 && !self.made().stays(at));
         of_made.map(|to| self.beside(to, self.sum(|live| live.stays(at)), at)).max()
     }
 
-    /// What is held at a moment at least while the value is read in a layout by a move of a view;
-    /// `None` where it is not there any more.
+    /// What is held at least at a moment while a view shows the value in a layout and is moved;
+    /// `None` where that layout is not there any more.
     pub(super) fn while_shown(&self, layout: LayoutId, at: Moment) -> Option<u64> {
         let read = self.0.iter().find(|live| live.layout == layout)?;
         let stays = self.sum(|live| live.stays(at));
@@ -137,15 +139,15 @@ impl Lives {
         there.then_some(stays.saturating_add(own))
     }
 
-    /// What is held while it is moved to a layout, beside so much that stays.
+    /// What is held while the value is moved to a layout, given the bytes that stay.
     fn beside(&self, to: &Live, stays: u64, at: Moment) -> u64 {
         let from = &self.0[to.source];
         let goes = if from.stays(at) { 0 } else { from.bytes };
         stays.saturating_add(goes).saturating_add(to.bytes)
     }
 
-    /// The most that is held while it is completed and cut right behind the op that makes it, by
-    /// moves from these layouts, by their places; nothing where it is not.
+    /// The most that is held while the value is completed or cut right behind the op that makes it,
+    /// by moves whose source index satisfies `from`; `None` where there are no such moves.
     pub(super) fn while_completed(&self, step: u32, from: impl Fn(usize) -> bool) -> Option<u64> {
         let early: Vec<usize> = (1..self.0.len()).filter(|at| self.0[*at].early).collect();
         let held_at = |(n, to): (usize, &usize)| {
@@ -160,7 +162,7 @@ impl Lives {
         those.map(held_at).max()
     }
 
-    /// The most that one of its moves holds, wherever it stands.
+    /// The most that any one of its moves holds.
     pub(super) fn most_of_a_move(&self) -> u64 {
         let moves = self.0[1..].iter().map(|to| self.0[to.source].bytes.saturating_add(to.bytes));
         moves.max().unwrap_or(0)
@@ -173,18 +175,19 @@ impl Holdings<'_> {
         self.kinds[value.index()] != Holding::Nowhere
     }
 
-    /// What a value takes in a layout.
+    /// The bytes of a value in a layout.
     pub(crate) fn bytes(&self, value: ValueId, layout: LayoutId) -> u64 {
         self.bytes[value.index()][layout as usize]
     }
 
-    /// Whether some moves of a value are done as soon as it is made; a parameter is moved where it
-    /// is read.
+    /// Whether some moves of a value may be done as soon as it is made. A parameter is moved where
+    /// it is read.
     pub(crate) fn may_move_early(&self, value: ValueId) -> bool {
         !matches!(self.kinds[value.index()], Holding::Given | Holding::Kept)
     }
 
-    /// Whether this one is, from a layout that is there then.
+    /// Whether a move from a layout that is there then is done as soon as the value is made: moves
+    /// that combine terms and slices are.
     pub(crate) fn is_early(&self, value: ValueId, from: LayoutId, to: LayoutId) -> bool {
         let cuts =
             |arc: &MoveArc| arc.collective.row().combines || arc.collective.code() == Move::Slice;
@@ -216,7 +219,8 @@ impl Holdings<'_> {
             bytes: of_made,
         }];
         for (from, to) in moves {
-            // Of those in one layout the last: the moves of a path stand together.
+            // Where several have this layout, the last one is meant: the moves of a path stand
+            // together.
             let Some(source) = lives.iter().rposition(|live| live.layout == *from) else {
                 continue;
             };
@@ -236,7 +240,7 @@ impl Holdings<'_> {
                 (read.map_or(Moment::MAX, |u| u.first), read.map_or(now, |u| u.last));
             for next in lives[at + 1..].iter().filter(|next| next.source == at) {
                 first = first.min(next.from);
-                // While the move runs it is there; it may be gone behind it.
+                // It is there while the move runs, and may be gone behind the move.
                 last = last.max(next.from.saturating_sub(2).min(end));
             }
             lives[at].read = read.map(|u| u.first);

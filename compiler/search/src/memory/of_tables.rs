@@ -10,16 +10,15 @@ use crate::passing::Passing;
 use crate::table::{Producer, Source, Tables};
 
 impl<'a> DeviceMemory<'a> {
-    /// Drops from the tables what leaves no room even beside the smallest weights and caches. No
-    /// plan that fits uses it. Gives the memory with what is known then of the activations of any
-    /// plan.
+    /// Drops from the tables what does not fit even beside the smallest weights and caches: no plan
+    /// that fits uses it. Returns the memory with the bound on activations that follows.
     pub(crate) fn prune(&self, kernels: &Kernels, tables: &mut Tables) -> DeviceMemory<'a> {
         self.drop_what_has_no_room(kernels, tables);
         let activations = self.least_activations(kernels, tables);
         let least = self.least.clone();
         let memory =
             DeviceMemory { least, activations: activations.max(self.activations), ..*self };
-        // There may be less room for weights and caches then.
+        // With a greater bound on activations there may be less room for weights and caches.
         memory.drop_what_has_no_room(kernels, tables);
         memory
     }
@@ -49,8 +48,9 @@ impl<'a> DeviceMemory<'a> {
         }
     }
 
-    /// What the activations of any plan take at least whose steps are in these tables: each value
-    /// that no kernel passes on is made by a kernel, in the way that holds least at worst.
+    /// What the activations take at least of any plan whose steps are in these tables. A kernel
+    /// makes each value that no kernel passes on, and holds at least what the way of making it
+    /// holds that holds least.
     pub(crate) fn least_activations(&self, kernels: &Kernels, tables: &Tables) -> u64 {
         let held = self.held_by_producers(kernels, tables);
         let while_made = |id: &ValueId| {
@@ -91,19 +91,19 @@ impl<'a> DeviceMemory<'a> {
     }
 }
 
-/// What the steps in tables hold beside the weights and caches.
+/// What the steps in tables hold beside the stored weights and caches.
 struct HeldBySteps<'h> {
     memory: &'h DeviceMemory<'h>,
     kernels: &'h Kernels,
     passing: Passing,
-    /// For each value and layout, whether it may be stored so.
+    /// For each value and layout, whether the value may be stored in that layout.
     stored: Vec<Vec<bool>>,
     layouts: Vec<Vec<Layout>>,
 }
 
 impl HeldBySteps<'_> {
-    /// What holding a value in a layout adds to the weights and caches, and whose memory that is:
-    /// nothing where it may be one of them.
+    /// The value whose memory a value in a layout is, and the bytes that holding it adds to the
+    /// weights and caches: 0 where it may be one of them.
     fn value(&self, value: ValueId, layout: u32) -> (ValueId, u64) {
         let (origin, viewed) = self.memory.origin(value);
         let layout = self.layouts[value.index()][layout as usize];
@@ -114,7 +114,7 @@ impl HeldBySteps<'_> {
             Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
                 viewed || is_stored
             }
-            // It is cut in the memory of the host.
+            // A weight of the host is cut in the memory of the host.
             Def::Parameter { kind: ParameterKind::HostWeight, .. } => true,
             Def::Constant(_) => viewed || origin != value || is_stored,
             Def::Op { .. } | Def::Pin { .. } => false,
@@ -122,8 +122,7 @@ impl HeldBySteps<'_> {
         (origin, if free_of_charge { 0 } else { self.memory.bytes(value, layout) })
     }
 
-    /// What is held while a kernel makes a value in a layout; nothing is known of what is no
-    /// kernel.
+    /// What is held while a kernel makes a value in a layout; 0 for a producer that is no kernel.
     fn while_made(&self, value: ValueId, layout: u32, producer: &Producer) -> u64 {
         let Source::Kernel(number, _) = producer.source else { return 0 };
         let kernel = &self.kernels.of[value.index()][number];

@@ -40,8 +40,8 @@ impl Phases<'_> {
         }
         let joint = side_by_side(self.programs, self.free);
         let capacity = self.hardware.hbm_bytes;
-        // Activations take something, but how little is not known of all plans: so for the bound they
-        // take nothing.
+        // Activations take something, but how little is not known of all plans: so for the bound
+        // they take nothing.
         let below = known.as_ref().map(|(_, cost)| cost.0.saturating_add(1));
         let most = match self.lowered_within(&joint, |_| capacity, self.options, below) {
             Ok(lowered) => Some(lowered),
@@ -61,7 +61,8 @@ impl Phases<'_> {
             Some(most) if !is_least => self.leaving_room(&joint, most, own, known, is_near)?,
             _ => known,
         };
-        // What one phase would have is searched in the others, which takes long where it does not fit.
+        // What one phase would have is searched in the others, which takes long where it does not
+        // fit.
         let best = match &found {
             Some((_, cost)) if is_near(*cost) => None,
             found => match self.best_of_own(own, own, MEMORY_LIMIT) {

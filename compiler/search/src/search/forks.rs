@@ -1,5 +1,5 @@
-//! The trees of moves of a value to two layouts: a path to where they part, and from there one to
-//! each.
+//! The trees of moves of a value to two wanted layouts: a path to the layout in which they part
+//! (the trunk), and from there one path to each.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,7 +10,7 @@ use crate::cost::Cost;
 use crate::steiner::Steiner;
 use crate::table::LayoutId;
 
-/// So many trees are compared.
+/// How many trees are compared at most.
 const MAX_TREES: usize = 20_000;
 
 /// Where the paths of a tree part.
@@ -26,7 +26,7 @@ enum PartAt {
     Elsewhere,
 }
 
-/// What a tree holds, in an order that trees of one shape have in common.
+/// The bytes that a tree holds at each time, in an order that trees of one shape share.
 type HeldBytes = Vec<u64>;
 
 /// The trees of one shape hold the same at the same time: where the paths part, whether that layout
@@ -38,8 +38,8 @@ struct Shape {
     begin_early: [bool; 3],
 }
 
-/// A path from where two part to one of the layouts, all of whose moves are done before its first
-/// reader; or none where they part there.
+/// A path from the layout in which two paths part to one of the wanted layouts. All its moves are
+/// done right before the first reader. It has no moves where the paths part at the wanted layout.
 #[derive(Clone, Copy)]
 struct Late {
     cost: Cost,
@@ -48,18 +48,19 @@ struct Late {
     held: u64,
 }
 
-/// The paths to a layout from all others, but those that cost and hold no less than another.
+/// The paths to a wanted layout from all other layouts, without those that cost and hold no less
+/// than another.
 struct LatePaths {
     all: Vec<Late>,
     kept: BTreeMap<LayoutId, Vec<usize>>,
-    /// What any path costs that was not looked at.
+    /// What a tree costs at least that has a path which was not looked at.
     unlisted: Option<Cost>,
 }
 
 impl LatePaths {
-    /// Those of trees that take no longer than `upto`, in picoseconds, given what it costs to come
-    /// to each layout at least. None passes through the other wanted layout, nor through where the
-    /// value is made.
+    /// The paths to the layout `to` that may be in trees of at most `upto` picoseconds. `from_made`
+    /// has for each layout the least cost of coming there. No path passes through the `other`
+    /// wanted layout, nor through the layout in which the value is made.
     fn to(
         of: Moving<'_>,
         to: LayoutId,
@@ -73,7 +74,8 @@ impl LatePaths {
         let mut queue = BinaryHeap::from([Reverse((Cost::ZERO, 0usize))]);
         while let Some(Reverse((_, number))) = queue.pop() {
             let path = paths.all[number];
-            // A path that passes a layout twice holds and costs no less than one that does not.
+            // A path that passes a layout twice costs and holds no less than one that does not, so
+            // that it is left out here.
             if paths.is_known(path) {
                 continue;
             }
@@ -99,7 +101,7 @@ impl LatePaths {
         paths
     }
 
-    /// Whether a path is left out for one that is known.
+    /// Whether a path is left out since a known one from the same layout holds no more.
     fn is_known(&self, path: Late) -> bool {
         self.from(path.at).iter().any(|known| self.all[*known].held <= path.held)
     }
@@ -114,12 +116,14 @@ impl LatePaths {
     }
 }
 
-/// A part of a tree: what it costs, whether it begins with moves that are done as soon as the value
-/// is made, what it holds, and the layouts that it passes through.
+/// One of the paths that a tree consists of.
 struct TreePart {
     cost: Cost,
+    /// Its first moves are done as soon as the value is made.
     begins_early: bool,
+    /// The bytes that it holds, as [`Path::held`](super::paths::Path::held) orders them.
     held: [u64; 4],
+    /// The layouts that it passes through, the first and the last too.
     through: Vec<LayoutId>,
 }
 
@@ -142,7 +146,8 @@ impl TreePart {
     }
 }
 
-/// The moves of a tree of these parts, and where two of them meet again, if they do.
+/// The moves of the tree that these parts make, and the layout in which two of them meet again, if
+/// they do.
 fn joined(parts: [&TreePart; 3]) -> (Vec<(LayoutId, LayoutId)>, Option<LayoutId>) {
     let (mut moves, mut meet): (Vec<(LayoutId, LayoutId)>, _) = (Vec::new(), None);
     for pair in parts.iter().flat_map(|part| part.through.windows(2)) {
@@ -154,8 +159,8 @@ fn joined(parts: [&TreePart; 3]) -> (Vec<(LayoutId, LayoutId)>, Option<LayoutId>
     (moves, meet)
 }
 
-/// What moves from a layout to each other cost at least, where that takes no longer than `upto`, in
-/// picoseconds; and what the others cost at least.
+/// For each layout the least cost of moving there from one layout, `None` where that takes longer
+/// than `upto` picoseconds; and the least cost of those that take longer.
 fn least_from(of: Moving<'_>, from: LayoutId, upto: u64) -> (Vec<Option<Cost>>, Option<Cost>) {
     let mut least = vec![None; of.table.layouts.len()];
     let mut behind: Option<Cost> = None;
@@ -178,10 +183,10 @@ fn least_from(of: Moving<'_>, from: LayoutId, upto: u64) -> (Vec<Option<Cost>>, 
     (least, behind)
 }
 
-/// What moves to two layouts cost at least.
+/// The least costs of moving to two layouts.
 pub(super) struct LeastToTwo<'l> {
     pub(super) of: &'l Steiner,
-    /// The layouts, as sets.
+    /// Each of the two layouts as a set of one.
     pub(super) sets: [usize; 2],
 }
 
@@ -194,9 +199,9 @@ impl LeastToTwo<'_> {
         self.of.cost_of(self.sets[0] | self.sets[1], from)
     }
 
-    /// What a tree costs at least one of whose paths has come to a layout, beside that path: it
-    /// leads to one of the two, and another path from where it begins to the other. Or it is the
-    /// `trunk` that leads to both.
+    /// What a tree costs at least beside a path of it that begins at one layout and has come to the
+    /// layout `at`. The path leads on to one of the two layouts, and another path leads from where
+    /// it begins to the other. If the path is the trunk, it may lead on to both.
     fn beside(&self, begins: LayoutId, is_trunk: bool, at: LayoutId) -> Option<Cost> {
         let apart = |own, other| Some(self.to(own, at)? + self.to(other, begins)?);
         let both = if is_trunk { self.both(at) } else { None };
@@ -204,29 +209,29 @@ impl LeastToTwo<'_> {
     }
 }
 
-/// A tree as it is found.
+/// A tree that was found.
 struct ForkedTree {
     cost: Cost,
     shape: Shape,
     held: HeldBytes,
     moves: Vec<(LayoutId, LayoutId)>,
-    /// Two of its paths meet again: it is no tree, and stands for those of which one of these paths
-    /// is another that holds and costs no less.
+    /// Two of its paths meet again, so that it is no tree. It stands for the trees that have
+    /// another path in the place of one of the two, which costs and holds no less.
     meets: bool,
 }
 
-/// The trees, as they are found.
+/// The trees that were found so far.
 pub(super) struct ForkedTrees {
     found: Vec<ForkedTree>,
-    /// What any tree costs that was not looked at.
+    /// What any tree costs at least that was not looked at.
     unlisted: Option<Cost>,
-    /// Trees that take longer, in picoseconds, are not looked for.
+    /// Trees that take longer than this, in picoseconds, are not looked for.
     upto: u64,
 }
 
 impl ForkedTrees {
-    /// Those from where a value is made to two other layouts, but those that cost and hold no less
-    /// than another. And what any tree costs that is not among them and may hold less.
+    /// The trees from the layout in which a value is made to two others, without those that cost
+    /// and hold no less than another.
     pub(super) fn of(
         of: Moving<'_>,
         made_in: LayoutId,
@@ -256,7 +261,8 @@ impl ForkedTrees {
             through: vec![made_in],
         };
         forks.add_from(of, &none, PartAt::Made, true, [&at_once[0], &at_once[1]]);
-        // The cheapest first, since not all may be looked at.
+        // The layouts in which paths may part, that of the cheapest tree first: not all may be
+        // looked at.
         let mut parting: Vec<(Cost, LayoutId)> = trunks
             .reached()
             .filter(|at| *at != made_in)
@@ -308,7 +314,7 @@ impl ForkedTrees {
         self.unlisted = self.unlisted.into_iter().chain(cost).min();
     }
 
-    /// Notes the trees that a path to where two part makes with these two.
+    /// Notes the trees that a trunk makes with each pair of paths behind it.
     fn add_from(
         &mut self,
         of: Moving<'_>,
@@ -327,9 +333,9 @@ impl ForkedTrees {
                 let parts = [trunk, first, second];
                 let at = trunk.through.last().map_or(0, |at| of.bytes(*at));
                 let (moves, meet) = joined(parts);
-                // The tree that parts where they meet costs no more than one whose paths do not
-                // meet. Where they part in a layout that is not read, and late, the other is held
-                // in its place.
+                // The tree that parts in the layout where the two paths meet costs no more. It also
+                // holds no more where these paths part late, in a layout that is not wanted and
+                // that is no smaller: then the layout where they meet is held in its place.
                 let is_within =
                     |meet| part_at == PartAt::Elsewhere && !is_early && of.bytes(meet) <= at;
                 if meet.is_some_and(is_within) {
@@ -351,7 +357,7 @@ impl ForkedTrees {
         let mut trees = Vec::new();
         for ForkedTree { cost, shape, held, moves, meets } in self.found {
             let known = kept.entry(shape).or_default();
-            // What is no tree leaves none out.
+            // A fork whose paths meet is no tree, so that it leaves no tree out.
             let is_within = |(known_meets, known): &(bool, HeldBytes)| {
                 (meets || !known_meets) && known.iter().zip(&held).all(|(known, own)| known <= own)
             };

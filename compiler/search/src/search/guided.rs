@@ -1,4 +1,4 @@
-//! The search guided by the prices of its branch: what a state is still to pay at least.
+//! The prices of a branch as a guide of its search: what a state is still to pay at least.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::relax::Guide;
 use crate::relax::factors::ValueUse;
 use crate::table::{LayoutId, Producer, Source, Tables};
 
-/// The prices of a branch, by what the tables name.
+/// The prices of a branch, for producers and layouts as the tables number them.
 pub(super) struct Guided<'a> {
     guide: &'a Guide,
     tables: &'a Tables,
@@ -19,16 +19,16 @@ pub(super) struct Guided<'a> {
     members: FxHashMap<(ValueId, usize), Members>,
 }
 
-/// What a kernel is to the prices.
+/// A kernel as the prices know it: op by op.
 #[derive(Default)]
 struct Members {
     /// For each value that the kernel reads, the index of that read among the uses of the value.
     uses: Vec<usize>,
-    /// What its members before the last, and the pins between them, come to at least: a plan that
-    /// has the kernel does not pay that apart.
+    /// The terms of the bound for its members before the last and for the pins between them, in
+    /// ticks. A plan that has the kernel does not pay these by themselves.
     terms: i64,
-    /// Of the pins between its members those that pay parts which reach across the program, each
-    /// behind which member.
+    /// The pins between its members that pay side prices, each with the number of the member behind
+    /// which it stands.
     pins: Vec<(usize, ValueId)>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Guided<'a> {
         Guided { guide, tables, kernels: Arc::clone(kernels), members: of }
     }
 
-    /// In whole picoseconds, rounded up: plans take whole ones.
+    /// Ticks in whole picoseconds, rounded up, since plans take whole ones; 0 for less than 0.
     pub(super) fn picoseconds(&self, ticks: i64) -> u64 {
         u64::try_from(ticks).unwrap_or(0).div_ceil(self.guide.ticks.unsigned_abs().max(1))
     }
@@ -54,26 +54,27 @@ impl<'a> Guided<'a> {
         i64::try_from(time).unwrap_or(i64::MAX).saturating_mul(self.guide.ticks)
     }
 
-    /// What any plan is to pay before anything is decided, in ticks, as all that follow.
+    /// What any plan is to pay before anything is decided. This and what follows is in ticks.
     pub(super) fn of_all(&self) -> i64 {
         let Guide { terms, outputs, parts, .. } = self.guide;
         terms.iter().chain(outputs).fold(*parts, |sum, term| sum.saturating_add(*term))
     }
 
-    /// By how much more a plan is to pay with a result in a layout; `None` where there is none.
+    /// By how much more a plan is to pay with a result in a layout; `None` where there is no such
+    /// plan.
     pub(super) fn of_output(&self, output: usize, value: ValueId, layout: Layout) -> Option<i64> {
         let paid = self.for_output(output, value, layout)?;
         let side = self.guide.of_output(output, layout)?;
         Some(paid.saturating_add(side).saturating_sub(self.guide.outputs[output]))
     }
 
-    /// What a result pays for its value.
+    /// The price that a result pays for its value in a layout.
     pub(super) fn for_output(&self, output: usize, value: ValueId, layout: Layout) -> Option<i64> {
         self.guide.paid(value, self.guide.use_of(value, ValueUse::Output(output))?, layout)
     }
 
-    /// By how much more a plan is to pay once a value is made so: what is paid for what is read,
-    /// less what was still to come of the value; `None` where there is no such plan.
+    /// By how much more a plan is to pay once a value is made by a producer: the prices of what is
+    /// read, less the terms of the bound that this settles; `None` where there is no such plan.
     pub(super) fn of_producer(
         &self,
         value: ValueId,
@@ -92,8 +93,8 @@ impl<'a> Guided<'a> {
         Some(paid.saturating_add(side).saturating_sub(settled))
     }
 
-    /// What pins inside of a kernel pay the parts in which they have a place, in the layouts that
-    /// they have there; `None` where there is no such plan.
+    /// The side prices of the pins inside a kernel, in the layouts that they have there; `None`
+    /// where there is no such plan.
     fn paid_inside(&self, value: ValueId, made: Layout, producer: &Producer) -> Option<i64> {
         let Source::Kernel(number, fused) = producer.source else { return Some(0) };
         let pins = self.members(value, number).map_or(&[][..], |members| &members.pins);
@@ -106,13 +107,14 @@ impl<'a> Guided<'a> {
         };
         let read: Vec<Layout> = producer.reads.iter().map(layout).collect();
         let links = self.kernels.links(kernel, fused.as_ref(), &read, made)?;
-        // A pin passes its operand on as it is.
+        // A pin has the layout of the member behind which it stands.
         let paid =
             |(member, pin): &(usize, ValueId)| self.guide.of_value(*pin, links[*member].made);
         pins.iter().map(paid).try_fold(0i64, |sum, paid| Some(sum.saturating_add(paid?)))
     }
 
-    /// What a producer pays for each thing that it reads; `None` for what no plan has it read so.
+    /// The price that a producer pays for each value that it reads, in order; `None` for a layout
+    /// in which no plan has it read the value.
     pub(super) fn for_reads<'p>(
         &'p self,
         value: ValueId,

@@ -1,6 +1,8 @@
-//! Ops that join the kernel of what they read. A plan that makes a value and reads it where it is
-//! made has both as one kernel; where memory is a constraint, the way that has them as two would be
-//! counted with less memory than it takes, so that it is left out.
+//! Ops that join the kernel of the op whose value they read.
+//!
+//! A plan in which no move comes between the two has both as one kernel. The way that makes them as
+//! two kernels is then counted with less memory than the plan takes, so that the search leaves it
+//! out where memory is a constraint.
 
 use rustc_hash::FxHashMap;
 use shard_ir::{Fused, ValueId};
@@ -10,8 +12,8 @@ use super::states::Want;
 use crate::kernel::Kernels;
 use crate::table::{LayoutId, Source};
 
-/// For each op that joins the kernel of what makes its operands where no move comes between: those
-/// operands.
+/// For each op that joins the kernel of the maker of its operands unless a move comes between:
+/// those operands.
 pub(super) fn joins(kernels: &Kernels) -> FxHashMap<ValueId, Vec<ValueId>> {
     let program = kernels.program.as_ref();
     let joins = program.value_ids().filter_map(|id| {
@@ -23,9 +25,9 @@ pub(super) fn joins(kernels: &Kernels) -> FxHashMap<ValueId, Vec<ValueId>> {
 }
 
 impl Search<'_> {
-    /// Whether a value that is made so, and not moved, is one kernel with the op that reads it. The
-    /// plan has them as one then, in less time and with more memory: that is another way of making
-    /// the reader, and counted there.
+    /// Whether a value that is made by this source and not moved is one kernel with the op that
+    /// reads it. The plan has the two as one kernel, in less time and with more memory; that is
+    /// another way of making the reader, which is counted by itself.
     pub(super) fn is_joined(
         &self,
         wants: &[Want],
@@ -44,8 +46,8 @@ impl Search<'_> {
         kernel && self.kernels.may_be_joined(value, layout) && all_join(wants, value)
     }
 
-    /// The operands by which what makes a value would join the kernel of their maker, if nothing
-    /// moved them on the way; `unmoved` says whether the value itself is read where it is made.
+    /// The operands whose maker's kernel the source of a value would join, if no move came between.
+    /// `unmoved` says whether the value itself is read in the layout in which it is made.
     pub(super) fn joined_by(
         &self,
         value: ValueId,
@@ -65,7 +67,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether all that reads a value joins the kernel that makes it, if nothing moves it.
+/// Whether every reader of a value joins the kernel that makes it, if no move comes between.
 fn all_join(wants: &[Want], value: ValueId) -> bool {
     wants.iter().filter(|want| want.value == value).all(|want| want.joins)
 }

@@ -1,4 +1,4 @@
-//! Paths of moves of a value: what each costs, and what is held on it and when.
+//! Paths of moves of a value: what each costs, what it holds, and when.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,10 +10,10 @@ use crate::cost::Cost;
 use crate::footprint::Holdings;
 use crate::table::{LayoutId, ValueTable};
 
-/// For one list of trees so many paths are looked at, the cheapest first.
+/// How many paths are looked at for one list of trees, the cheapest first.
 pub(super) const MAX_PATHS: usize = 2_000;
 
-/// A value, its moves and what they hold.
+/// A value that is moved, with its table and with what its moves hold.
 #[derive(Clone, Copy)]
 pub(super) struct Moving<'p> {
     pub(super) holdings: &'p Holdings<'p>,
@@ -26,7 +26,7 @@ impl Moving<'_> {
         self.holdings.bytes(self.value, layout)
     }
 
-    /// What a move holds.
+    /// The bytes that a move holds: the layouts before and after it.
     pub(super) fn held(&self, from: LayoutId, to: LayoutId) -> u64 {
         self.bytes(from).saturating_add(self.bytes(to))
     }
@@ -40,43 +40,44 @@ pub(super) enum Until<'u> {
     Past(&'u [LayoutId]),
 }
 
-/// For each layout what a tree costs at least whose path has come there, beside that path; `None`
-/// where there is no such tree.
+/// For each layout what a tree costs at least beside a path of it that has come there; `None` where
+/// there is no such tree.
 pub(super) type Rest<'r> = &'r [Option<Cost>];
 
 /// What may still be looked at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathBudget {
-    /// So many paths.
+    /// The number of paths.
     pub(super) paths: usize,
-    /// Trees that take no longer, in picoseconds.
+    /// The longest time of a tree, in picoseconds.
     pub(super) upto: u64,
 }
 
-/// A path to some layout. All that is held is so beside the layouts that others read.
+/// A path to some layout. The bytes are what it holds beside the wanted layouts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) cost: Cost,
     pub(super) at: LayoutId,
-    /// The path that this one is longer than by one move.
+    /// The number of the path without the last move.
     before: Option<usize>,
-    /// All its moves are done as soon as the value is made, and so may be the next.
+    /// All its moves are done as soon as the value is made, and the next move may be, too.
     pub(super) is_early: bool,
-    /// How many of its moves, the first, are.
+    /// How many of its first moves are done as soon as the value is made.
     pub(super) early: usize,
-    /// What the first move makes, where the path begins where the value is made: it holds that and
-    /// the value as it is made, which may be counted apart.
+    /// The bytes that the first move makes, where the path begins where the value is made. The move
+    /// also holds the value as it is made, which may be counted apart.
     first: u64,
-    /// What any other move holds that is done as soon as the value is made.
+    /// The most bytes that one of the other moves holds that are done as soon as the value is made.
     at_once: u64,
-    /// What is held from then to the first reader; 0 where it is what the path begins with.
+    /// The bytes held from then to the first reader; 0 where these are of the layout in which the
+    /// path begins.
     between: u64,
-    /// What any other move holds that is done before the first reader.
+    /// The most bytes that one of the other moves holds, which are done before the first reader.
     late: u64,
 }
 
 impl Path {
-    /// What it holds, in the order of time.
+    /// The bytes that it holds, in the order of time.
     pub(super) fn held(&self) -> [u64; 4] {
         [self.first, self.at_once, self.between, self.late]
     }
@@ -87,7 +88,7 @@ impl Path {
         (self.early > 0) == (other.early > 0) && is_less
     }
 
-    /// The same, however the other goes on.
+    /// Whether it holds no more at any time than another path, however the other goes on.
     fn stays_within(&self, other: &Path) -> bool {
         match (other.is_early, other.early) {
             (true, 0) => false,
@@ -97,22 +98,22 @@ impl Path {
     }
 }
 
-/// The paths of a value from one layout, but those that cost and hold no less than another to the
-/// same layout.
+/// The paths of a value from one layout, without those that cost and hold no less than another path
+/// to the same layout.
 pub(super) struct Paths<'p> {
     of: Moving<'p>,
     all: Vec<Path>,
-    /// Those that are not left out, by the layout and whether the next move may be early; the
-    /// cheapest first.
+    /// The paths that are not left out, the cheapest first, by the layout to which they lead and by
+    /// whether the next move may be early.
     kept: FxHashMap<(LayoutId, bool), Vec<usize>>,
-    /// What any path costs that was not looked at.
+    /// What a tree costs at least that has a path which was not looked at.
     pub(super) unlisted: Option<Cost>,
-    /// Where the value is made, if that is not where the paths begin.
+    /// The layout in which the value is made, if the paths do not begin there.
     made_in: Option<LayoutId>,
 }
 
 impl<'p> Paths<'p> {
-    /// Those from where the value is made.
+    /// The paths from the layout in which the value is made.
     pub(super) fn from_made(
         of: Moving<'p>,
         from: LayoutId,
@@ -124,8 +125,8 @@ impl<'p> Paths<'p> {
         Paths::empty(of, None).spread(from, is_early, until, rest, left)
     }
 
-    /// Those from another layout, which is there as soon as the value is made. None passes through
-    /// the layout in which the value is made.
+    /// The paths from another layout, which is there as soon as the value is made. No path passes
+    /// through the layout in which the value is made.
     pub(super) fn on_from(
         of: Moving<'p>,
         from: LayoutId,
@@ -195,7 +196,7 @@ impl<'p> Paths<'p> {
                 let longer = self.longer(number, *to, *cost);
                 let next = self.all.len();
                 self.all.push(longer);
-                // Most are: they do not wait for their turn.
+                // Most paths are left out at once, and need not wait for their turn.
                 if self.is_known(next) {
                     self.all.pop();
                 } else {
@@ -230,13 +231,13 @@ impl<'p> Paths<'p> {
         longer
     }
 
-    /// Whether a path is left out for one that leads as far.
+    /// Whether a path is left out for one that is kept and leads to the same layout.
     fn is_known(&self, number: usize) -> bool {
         let path = &self.all[number];
         let known = self.kept.get(&(path.at, path.is_early)).into_iter().flatten();
         known.copied().any(|known| {
-            // What the other passes through early this one must pass through too: else it may be
-            // what this one goes on by.
+            // This path must pass through all early layouts of the other: it could otherwise go on
+            // through one of them, which the other could not.
             let is_passed =
                 |known: usize| self.way(number).any(|own| self.all[own].at == self.all[known].at);
             let is_early = |known: &usize| self.all[*known].is_early;
@@ -245,7 +246,7 @@ impl<'p> Paths<'p> {
         })
     }
 
-    /// A path and all that it is longer than.
+    /// A path, the path without its last move, and so on to the first layout.
     fn way(&self, number: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(number), |number| self.all[*number].before)
     }

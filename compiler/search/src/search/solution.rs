@@ -1,4 +1,4 @@
-//! A whole plan, read off the states that led to it.
+//! A plan read off the states that led to it.
 
 use super::states::{Decision, State, WayToSettle};
 use super::trees::ListedTree;
@@ -7,7 +7,7 @@ use crate::LowerError;
 use crate::table::{LayoutId, Source};
 
 impl Search<'_> {
-    /// Reads a plan off the decisions that led to it.
+    /// Reads a plan off the decisions that led to a state.
     pub(super) fn solution(&self, states: &[State], goal: usize) -> Result<Solution, LowerError> {
         let mut values: Vec<Option<SettledValue>> = vec![None; self.program.values.len()];
         let mut outputs = Vec::new();
@@ -39,7 +39,7 @@ impl Search<'_> {
         Ok(solution)
     }
 
-    /// Parameters that nothing reads are stored all the same: as small as their types allow.
+    /// Adds the parameters that nothing reads, each stored as small as its type allows.
     fn store_unused_parameters(&self, solution: &mut Solution) -> Result<(), LowerError> {
         for id in self.program.parameters() {
             if solution.values[id.index()].is_some() {

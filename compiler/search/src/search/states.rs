@@ -144,8 +144,8 @@ impl State {
     }
 }
 
-/// What tells a state from others: the number of slots decided, whether it is vague, and its labels,
-/// its wants and the uses in its footprint, each as a number among [`Lists`].
+/// What tells a state from others: the number of slots decided, whether it is vague, and its
+/// labels, its wants and the uses in its footprint, each as a number among [`Lists`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct StateKey {
     pub(super) slots: u32,
@@ -207,9 +207,9 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Whether a plan that takes less than one of time `found` may have been missed, where the first
-    /// plan that was reached took `least`. A plan that was passed over may have kept others, as
-    /// fast, from being looked at; and a vague plan may stand for one that fits.
+    /// Whether a plan that takes less than one of time `found` may have been missed, where the
+    /// first plan that was reached took `least`. A plan that was passed over may have kept others,
+    /// as fast, from being looked at; and a vague plan may stand for one that fits.
     pub(super) fn may_have_missed(&self, least: u64, found: u64) -> bool {
         (self.most_arrivals == 1 && self.too_large > 0 && found > least)
             || self.vague.is_some_and(|vague| found > vague)

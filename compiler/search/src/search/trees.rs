@@ -1,5 +1,5 @@
-//! The trees of moves that bring a value from the layout in which it is made to all layouts in which
-//! it is wanted.
+//! The trees of moves that bring a value from the layout in which it is made to all layouts in
+//! which it is wanted.
 //!
 //! Where memory is no constraint the cheapest tree is enough ([`Steiner`]). Where it is one, a
 //! dearer tree may hold less: its moves are smaller steps, cut the value sooner, or pass through
@@ -116,9 +116,9 @@ impl Trees {
         listed.get(number as usize).map(|moved| moved.tree().cost).or(*behind)
     }
 
-    /// By how many picoseconds trees may exceed the cheapest that are to be listed next, so that the
-    /// tree with a number may be among them: `first` at first, and at most `slack`. `None` where the
-    /// tree is listed, or all are.
+    /// By how many picoseconds trees may exceed the cheapest that are to be listed next, so that
+    /// the tree with a number may be among them: `first` at first, and at most `slack`. `None`
+    /// where the tree is listed, or all are.
     fn next(&self, number: u32, first: u64, slack: u64) -> Option<u64> {
         let List { listed, by, behind } = &*self.0.borrow();
         if (number as usize) < listed.len() || behind.is_none() {
@@ -175,8 +175,8 @@ impl Search<'_> {
         }
     }
 
-    /// The cost of the tree of a pick, or a lower bound on it if it is not listed; `None` where there
-    /// is no such tree.
+    /// The cost of the tree of a pick, or a lower bound on it if it is not listed; `None` where
+    /// there is no such tree.
     pub(super) fn cost_of_moves(&self, state: &State, pick: Pick) -> Option<Cost> {
         self.trees(state, pick)?.cost(pick.tree)
     }
